@@ -9,10 +9,10 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-real franka-sim debian lint format type bench pictures docs build release clean
+.PHONY: help run test test-real test-lerobot franka-sim debian lint format type bench pictures docs build release clean
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(VENV)/runtime  ## watch a shipped policy adapt: its success, and a film
 	$(BIN)/sami demo
@@ -22,6 +22,9 @@ test: $(VENV)/dev  ## the whole test suite, a file at a time on each core
 
 test-real: $(VENV)/dev $(VENV)/franka-sim/ready  ## tests that take minutes: real processes, clocks, signals
 	$(BIN)/python -m pytest tests/real --durations=15
+
+test-lerobot: $(VENV)/dev $(VENV)/lerobot/ready  ## train here, drive a simulated arm of LeRobot in another environment
+	SAMI_LEROBOT=$(VENV)/lerobot/bin $(BIN)/python -m pytest tests/real/test_lerobot.py --durations=5
 
 franka-sim: $(VENV)/franka-sim/ready  ## a simulated Franka that speaks the robot's protocol
 	$(VENV)/franka-sim/bin/python examples/franka/robot.py $(ROBOT)
@@ -84,4 +87,12 @@ $(VENV)/dev: $(VENV)/python pyproject.toml constraints.txt
 $(VENV)/franka-sim/ready: examples/franka/requirements.txt | $(VENV)/python
 	$(PYTHON) -m venv $(VENV)/franka-sim
 	$(VENV)/franka-sim/bin/python -m pip install --quiet --disable-pip-version-check -r examples/franka/requirements.txt
+	@touch $@
+
+# LeRobot's torch is older than ours. The runtime is installed with it, without constraints.txt, which is for torch 2.13.
+LEROBOT_PYTHON ?= $(shell sh tests/find_python.sh 3.12 3.13)
+$(VENV)/lerobot/ready: examples/lerobot/requirements.txt pyproject.toml | $(VENV)/python
+	@test -n "$(LEROBOT_PYTHON)" || { echo "LeRobot needs Python 3.12 or 3.13, and none was found. Give its path: make test-lerobot LEROBOT_PYTHON=/path/to/python3.12"; exit 1; }
+	$(LEROBOT_PYTHON) -m venv $(VENV)/lerobot
+	$(VENV)/lerobot/bin/python -m pip install --quiet --disable-pip-version-check -r examples/lerobot/requirements.txt -e '.[cpu,record]'
 	@touch $@

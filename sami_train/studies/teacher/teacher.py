@@ -2,6 +2,7 @@
 
 teacher.json           what it was made with, and how far it is
 teacher.safetensors    networks and the optimiser's moments
+lock                   held by the process that trains here
 metrics.jsonl          a line for each measurement: by set of tasks, the mean of each metric of the environment
 """
 
@@ -26,12 +27,12 @@ from sami_runtime.errors import SamiError
 from sami_train import seeds
 from sami_train.envs.catalog import environment
 from sami_train.envs.tasks import Task
-from sami_train.files import read_json, unfinished, write_json, writing
+from sami_train.files import locked, read_json, unfinished, write_json, writing
 from sami_train.machine import on_signals
 from sami_train.studies.teacher.policy import Inputs, PrivilegedPolicy
 from sami_train.studies.teacher.vector import ACTION_SCALE, BatchVecEnv, training_batch, vector_env
 
-KL = 0.01
+KL = 0.015
 """Divergence of an update that the step size aims at."""
 RATES = (1e-5, 3e-3)
 DEVIATIONS = (-2.3, 0.3)
@@ -53,7 +54,7 @@ class TeacherConfig:
     units: int = 128
     blind: bool = False
     """Whether the actor reads the robot's own observation alone: a policy without memory and privileges."""
-    easy_steps: int = 4_000_000
+    easy_steps: int = 8_000_000
     """Steps in nominal tasks, before their share falls to 0 in as many steps: a teacher that cannot walk yet learns to
     stand still from dead motors."""
 
@@ -107,7 +108,7 @@ def train_teacher(
         on_measured: called with each.
 
     Raises:
-        SamiError: the folder has a teacher of another kind, or the environment has no batch.
+        SamiError: the folder has a teacher of another kind or is in use, or the environment has no batch.
     """
     spec = environment(config.env)
     torch.set_num_threads(1)
@@ -132,11 +133,12 @@ def train_teacher(
     model.set_logger(Logger(None, []))
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    seconds = _restore(folder, config, model)
-    keeper = _TeacherKeeper(folder, config, every, seconds, on_measured)
-    with on_signals(keeper.ask_to_stop, signal.SIGINT, signal.SIGTERM):
-        model.learn(max(0, steps - model.num_timesteps), keeper, reset_num_timesteps=False)
-    keeper.keep()
+    with locked(folder / "lock", lambda by: SamiError(f"{folder} is in use by {by}; wait for it to end, or stop it.")):
+        seconds = _restore(folder, config, model)
+        keeper = _TeacherKeeper(folder, config, every, seconds, on_measured)
+        with on_signals(keeper.ask_to_stop, signal.SIGINT, signal.SIGTERM):
+            model.learn(max(0, steps - model.num_timesteps), keeper, reset_num_timesteps=False)
+        keeper.keep()
     return Teacher(config, model.policy, model.num_timesteps)
 
 

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
-from sami_runtime import ContractError, Session, verify
+from sami_runtime import CheckFailed, ContractError, Session, verify
+from sami_runtime.adoption import adopt as module
 from sami_runtime.adoption.recipe import Recipe
+from sami_runtime.adoption.recipe import row as for_each
 from sami_runtime.adoption.sources import sources_of
 from sami_runtime.session.inference import import_onnxruntime
 from tests.making import foreign
@@ -168,6 +170,21 @@ def test_a_signal_may_have_an_input_of_its_own(adopted):
     raw = (read_by_the_network(values) @ weights["w"] + weights["b"]) * 3
     step = session.step({**observation_of(values), "gain": [3.0]})
     np.testing.assert_allclose(step.action, targets(raw), atol=1e-5)
+
+
+@pytest.mark.parametrize("field", ["offset", "scale"])
+def test_a_file_that_answers_otherwise_than_the_original_is_not_written(adopted, monkeypatch, field):
+    """Here the graph is made by a recipe that differs a little from that of the reference."""
+    write = module.wrapped_model
+
+    def differing(data, recipe, *others):
+        angles, *signals = recipe.signals
+        changed = angles.model_copy(update={field: for_each(getattr(angles, field), 2) * np.float32(1 + 1e-4)})
+        return write(data, recipe.model_copy(update={"signals": (changed, *signals)}), *others)
+
+    monkeypatch.setattr(module, "wrapped_model", differing)
+    with pytest.raises(CheckFailed, match=r"the adopted file is off by .* at step [0-9]+; .* is allowed"):
+        adopted(foreign.feed_forward(), foreign.document())
 
 
 def test_an_adopted_file_stores_its_recipe_and_the_sources_of_its_fields(adopted):

@@ -1,12 +1,16 @@
 """A robot of LeRobot is driven by its own names and units; it is never calibrated, and rests in the end."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from sami_runtime import AdapterError, Run, Session
+from sami_runtime.files import read_document
 from sami_runtime.signals import Signal
 from tests.making.lerobot import DEGREE, GOAL, KEYS, SERVO, TARGETS, Servo, so101
 
+PAGE = Path(__file__).parents[4] / "docs/how-to/lerobot.md"
 BASE = {
     "observation": (
         Signal(name="place", size=1, unit="m", elements=("x",), low=(None,), high=(None,)),
@@ -257,6 +261,17 @@ def test_a_robot_that_is_not_connected_any_more_is_an_error_and_not_a_held_tick(
     for call in (arm.reset, arm.read, lambda: arm.write(np.zeros(6, np.float32))):
         with pytest.raises(AdapterError, match="is not connected"):
             call()
+
+
+@pytest.mark.skipif(not PAGE.exists(), reason="docs are not here, where a wheel is tested")
+def test_the_settings_of_the_page_fit_an_so101(adapter, tmp_path):
+    (tmp_path / "robot.toml").write_text(PAGE.read_text().partition("```toml\n")[2].partition("```")[0])
+    settings = read_document(tmp_path / "robot.toml", "settings")["settings"]
+    settings["observation"]["goal"] = {"constant": [0.0] * 6}
+    arm = adapter(settings)
+    arm.reset()
+    assert arm.read().values["angles"] == pytest.approx([10.0 * DEGREE] * 5 + [0.0], abs=1e-5)
+    assert arm.write(np.float32([0.2] * 6)).action == pytest.approx([0.2] * 6), "within 10 degrees, and to the bit"
 
 
 def test_a_policy_drives_an_so101_to_its_goal_at_30_hz(adapter, make, clock):

@@ -11,6 +11,7 @@ from sami_runtime.errors import SamiError
 from sami_runtime.session.session import Session
 from sami_train.envs import ENVIRONMENTS
 from sami_train.export.export_run import export_run
+from sami_train.files import locked
 from sami_train.runs.folder import RunFolder
 from sami_train.studies.teacher import student as student_module
 from sami_train.studies.teacher import teacher as teacher_module
@@ -95,6 +96,11 @@ def test_a_teacher_goes_on_where_it_stopped(folder, tmp_path):
         train_teacher(folder, TeacherConfig(env="go2", rows=8, rollout=8, units=16, seed=1), ROUND, 1, silent)
     with pytest.raises(SamiError, match=r"no teacher\.json"):
         load_teacher(tmp_path)
+
+
+def test_two_processes_do_not_train_one_teacher(folder):
+    with locked(folder / "lock"), pytest.raises(SamiError, match="is in use by process"):
+        train_teacher(folder, CONFIG, 9 * ROUND, every=10**9, on_measured=silent)
 
 
 def test_a_measurement_has_every_set_and_metric(folder, monkeypatch):
