@@ -22,6 +22,7 @@ from .commands import (
     bench,
     demo,
     describe,
+    diagnose,
     doctor,
     drive,
     export,
@@ -164,6 +165,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
     "Model file": {
         "export": export.export,
         "adopt": adopt.adopt,
+        "diagnose": diagnose.diagnose,
         "audit": audit.audit,
         "atlas": atlas.atlas,
         "probe": probe.probe,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from textwrap import fill
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from sami_runtime.adoption.network import PolicyNetwork
 from sami_runtime.adoption.raw_signals import Sources, difference, sources
 from sami_runtime.adoption.recipe import LAST_ACTION, History, InputTerm, Recipe, SignalTerm, row
 from sami_runtime.errors import SignalError
+from sami_runtime.files import printable
 from sami_runtime.model.artifact import Artifact
 
 QUANTITIES = {
@@ -50,11 +52,21 @@ class TermVerdict:
     """Bugs that would look the same in this log."""
 
     def __str__(self) -> str:
-        lines = [f"{self.status:<7}  {self.term}: {self.fact}"]
+        lines = [f"{self.term}: {self.fact}"]
         if self.alternatives:
             also = "this log cannot tell apart" if self.status == "fault" else "this log cannot exclude"
-            lines.append(f"{'':<9}{also}: {', '.join(self.alternatives)}")
-        return "\n".join([*lines, *([f"{'':<9}-> {self.advice}"] if self.advice else [])])
+            lines.append(f"{also}: {', '.join(self.alternatives)}")
+        return paragraph(self.status, [*lines, *([f"-> {self.advice}"] if self.advice else [])])
+
+
+def paragraph(status: str, lines: Sequence[str]) -> str:
+    """Return lines for a terminal, behind their status."""
+    indent = " " * 9
+    first = [f"{status:<9}", *[indent] * (len(lines) - 1)]
+    return "\n".join(
+        fill(printable(line), 79, initial_indent=start, subsequent_indent=indent)
+        for line, start in zip(lines, first, strict=True)
+    )
 
 
 @dataclass(frozen=True)
@@ -163,7 +175,7 @@ def _compare_network(answered: Array, logged: Array) -> TermVerdict:
 
 
 def _judge(recipe: Recipe, name: str, term: InputTerm, log: PolicyLog, raw: dict[str, Array]) -> TermVerdict:
-    quantity = _quantity(name, term)
+    quantity = quantity_of(name, term)
     if log.observation is None:
         table, resemblance = _consistent(name, quantity, raw, recipe.rate_hz), EXPLAINED
     else:
@@ -177,7 +189,8 @@ def _judge(recipe: Recipe, name: str, term: InputTerm, log: PolicyLog, raw: dict
     return next((verdict for verdict in verdicts if verdict.status == "fault"), verdicts[0])
 
 
-def _quantity(name: str, term: InputTerm) -> str:
+def quantity_of(name: str, term: InputTerm) -> str:
+    """Return what a term measures, by its name; the name itself where that is not known."""
     if name == LAST_ACTION:
         return name
     if isinstance(term, SignalTerm) and term.command:

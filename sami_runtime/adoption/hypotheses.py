@@ -311,16 +311,25 @@ def _assignment(misfit: Array) -> NDArray[np.int64]:
 
 def _permutation(elements: tuple[str, ...], order: NDArray[np.int64]) -> Bug:
     moved = [(elements[i], elements[j]) for i, j in enumerate(order) if i != j]
-    if all(_swapped(name, MIRRORS) == other for name, other in moved):
+    if all(other_side(name) == other for name, other in moved):
         return Bug("swapped sides", f"has left and right swapped at {len(moved)} elements", "Swap them back.")
-    if all(_swapped(name, ENDS) == other for name, other in moved):
+    if all(other_end(name) == other for name, other in moved):
         return Bug("swapped ends", f"has front and rear swapped at {len(moved)} elements", "Swap them back.")
     pairs = _listed([f"{name} holds {other}" for name, other in moved])
     return Bug("permutation", f"is in another order: {pairs}", "Fill the elements by their names.")
 
 
+def other_side(name: str) -> str:
+    """Return the name of the joint on the other side; the same where it has none."""
+    return _swapped(name, MIRRORS)
+
+
+def other_end(name: str) -> str:
+    """Return the name of the joint at the other end; the same where it has none."""
+    return _swapped(name, ENDS)
+
+
 def _swapped(name: str, pairs: tuple[tuple[str, str], ...]) -> str:
-    """Return the name of the joint on the other side or end; the same where it has none."""
     for first, second in pairs:
         if first in name or second in name:
             position = min(at for at in (name.find(first), name.find(second)) if at >= 0)

@@ -1,0 +1,42 @@
+"""`sami diagnose` on a policy and its contract."""
+
+import json
+
+import pytest
+
+from tests.making import foreign
+
+
+@pytest.fixture
+def written(tmp_path, monkeypatch):
+    """Writes a policy and its contract into the current folder."""
+    monkeypatch.chdir(tmp_path)
+    return lambda document: foreign.Foreign(tmp_path).write(foreign.feed_forward(), document)
+
+
+def test_findings_are_printed_and_a_sound_policy_exits_with_0(sami, written):
+    written(foreign.document())
+    done = sami("diagnose", "policy.onnx", "--contract", "my.json", "--json")
+    assert done.code == 0, done.out + done.err
+    report = json.loads(done.out)
+    assert report["passed"]
+    checks = {finding["check"]: finding["status"] for finding in report["findings"]}
+    assert checks["extreme inputs"] == checks["dead inputs"] == checks["command command"] == "ok"
+
+
+def test_a_fault_exits_with_1_and_says_what_to_do(sami, written):
+    document = foreign.document()
+    document["action"] |= {"effort": 0.01}
+    written(document)
+    done = sami("diagnose", "policy.onnx", "--contract", "my.json")
+    assert done.code == 1
+    assert "fault    torques: a standing robot's targets demand up to" in done.out
+    assert "-> Check the unit and order of action.kp" in done.out
+
+
+def test_a_policy_without_a_recipe_gets_one_line(sami, written):
+    written(foreign.document())
+    done = sami("diagnose", "policy.onnx")
+    assert done.code == 1
+    assert "rate_hz: field required" in done.err
+    assert len(done.err.splitlines()) == 1
