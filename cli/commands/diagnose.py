@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from ..options import Json
+from ..output import print_text
 from .audit import Adopted, OptionalContract
 
 
@@ -28,6 +29,6 @@ def diagnose(
         rows = [asdict(finding) for finding in result.findings]
         print(json_module.dumps({"passed": result.passed, "policy": result.policy, "findings": rows}, indent=2))
     else:
-        print(result)
+        print_text(result)
     if not result.passed:
         raise typer.Exit(1)

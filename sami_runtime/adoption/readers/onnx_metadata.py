@@ -210,6 +210,7 @@ def _read_holosoma(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
     draft.put("rate_hz", 50.0, HOLOSOMA)
     draft.put("action.scale", 0.25, HOLOSOMA)
     draft.put("action.default", list(POSES[robot]), HOLOSOMA)
+    draft.put("action.clip", 100.0, HOLOSOMA)
     sizes: dict[str, int] = {}
     for term in LOCOMOTION:
         name = "last_action" if term == "actions" else HOLOSOMA_TERMS.get(term, term)
