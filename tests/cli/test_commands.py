@@ -11,7 +11,19 @@ import pytest
 PANELS = {
     "Train": ["train", "sweep", "teach", "distil"],
     "Judge": ["eval", "robustness", "gather", "compare", "contrast", "adapt", "report", "skills"],
-    "Model file": ["export", "adopt", "audit", "atlas", "probe", "describe", "inspect", "verify", "sign", "models"],
+    "Model file": [
+        "export",
+        "adopt",
+        "diagnose",
+        "audit",
+        "atlas",
+        "probe",
+        "describe",
+        "inspect",
+        "verify",
+        "sign",
+        "models",
+    ],
     "Robot": [
         "demo",
         "run",

@@ -203,7 +203,8 @@ class Noted:
 class FewSteps:
     """A batch without physics."""
 
-    rows, episode_steps = 2, 3
+    rows, episode_steps, metrics = 2, 3, {}
+    terminated = np.zeros(2, bool)
 
     def reset(self, seeds, tasks):
         return np.zeros((2, 4), np.float32)
