@@ -222,7 +222,7 @@ def test_each_row_is_told_its_own_task_in_single_environments_and_in_a_batch():
     rollout.round([0, 1])
     rollout.round([2, 3])
     many = Noted(2)
-    returns, _ = _play_by(_alone(_BatchStage(FewSteps(), many)), 2, None)(tasks, 0)
+    returns, *_ = _play_by(_alone(_BatchStage(FewSteps(), many)), 2, None)(tasks, 0)
     assert single.told == many.told == [[tasks[0], tasks[1]], [tasks[2], tasks[0]]]
     assert returns.tolist() == [3.0] * 3
 
