@@ -18,7 +18,7 @@ def test_a_file_is_described_once_and_then_tells_what_training_saw(sami, trained
     done = sami("describe", path, "--set", "episodes=6", "--set", "starts=2")
     assert (done.code, done.err) == (0, "")
     assert "copy.onnx tells what training saw, over " in done.prose
-    assert done.out.endswith("steps of 6 episodes, and its frame and home pose\n")
+    assert done.prose.strip().endswith("steps of 6 episodes, and its frame and home pose")
     before, after = read_artifact(trained.model).contract, read_artifact(path).contract
     assert after.model_copy(update={"seen": None}) == before
     assert sami("verify", path).code == 0

@@ -101,6 +101,11 @@ NEVER = {
     "verify": [("model.onnx",)],
     "sign": [("model.onnx", "--new-key", "ada.key")],
     "models": [()],
+    "adopt": [("model.onnx", "--out", "adopted.onnx")],
+    "diagnose": [("model.onnx",)],
+    "audit": [("model.onnx", "--log", "run.mcap")],
+    "play": [("model.onnx", "--robot", "my_robot.xml"), ("model.onnx", "--robot", "robot.toml")],
+    "verify-log": [("points.json",)],
     "run": [
         ("--model", "model.onnx", "--trusted", "keys.pub"),
         ("--model", "model.onnx", "--expect-sha256", "0" * 64),

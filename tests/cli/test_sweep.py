@@ -7,6 +7,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import time
 from typing import NamedTuple
 
 import pytest
@@ -73,6 +74,15 @@ def same_agents(one, other):
     expected = there.policy.state_dict()
     assert here._n_updates == there._n_updates > 5
     return all(torch.equal(tensor, expected[name]) for name, tensor in here.policy.state_dict().items())
+
+
+def wait_for(process, what):
+    deadline = time.monotonic() + PATIENCE
+    while not (found := what()):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return found
 
 
 @pytest.fixture(scope="module")

@@ -4,20 +4,10 @@ import json
 import os
 import re
 import signal
-import time
 
-from tests.cli.test_sweep import OPTIONS, PATIENCE, cells, end, same_agents, sweeping, swept, uninterrupted
+from tests.cli.test_sweep import OPTIONS, cells, end, same_agents, sweeping, swept, uninterrupted, wait_for
 
 __all__ = ["swept", "uninterrupted"]  # fixtures
-
-
-def wait_for(process, what):
-    deadline = time.monotonic() + PATIENCE
-    while not (found := what()):
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return found
 
 
 def test_a_sweep_cut_in_every_way_trains_what_an_uninterrupted_one_does(tmp_path, uninterrupted):
