@@ -60,7 +60,8 @@ for name in ("torch", "stable_baselines3", "onnx", "gymnasium", "pybullet"):
 print("torch and the simulators are absent")
 CHECK
 "$bin/sami" --help
-for command in train sweep eval robustness compare export atlas describe adapt inspect verify models run new-adapter check-adapter replay bench doctor; do
+for command in train sweep eval robustness compare export adopt diagnose audit atlas describe adapt inspect verify models demo run play drive \
+    new-adapter check-adapter replay bench doctor verify-log; do
     "$bin/sami" "$command" --help >/dev/null
 done
 "$bin/sami" models
@@ -100,11 +101,11 @@ say "installing what a robot needs, by hashes"
 "$place/hashed/bin/python" -m pip check
 "$place/hashed/bin/sami" verify "$model"
 
-say "installing the extras [panda,record], pytest and onnx"
+say "installing the extras [panda,record,adopt] and pytest"
 "$bin/python" -m pip install --quiet --disable-pip-version-check -c "$repository/constraints.txt" \
-    "sami-rl[panda,record] @ file://$wheel" pytest onnx
+    "sami-rl[panda,record,adopt] @ file://$wheel" pytest
 say "the runtime's tests against the wheel"
-"$bin/python" -m pytest --import-mode=importlib -W error -q -p no:cacheprovider tests/sami_runtime
+"$bin/python" -m pytest --import-mode=importlib -W error -W ignore::sami_runtime.errors.SafetyWarning -q -p no:cacheprovider tests/sami_runtime
 say "running $model in an empty folder"
 mkdir "$place/empty"
 cd "$place/empty"
