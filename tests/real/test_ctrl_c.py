@@ -38,7 +38,7 @@ def test_ctrl_c_stops_training_where_resume_goes_on(nothing_leaks, sami, tmp_pat
     finally:
         training.kill()
     assert (training.returncode, err) == (130, "")
-    assert f"Go on with:\n  sami train --resume {run}\n" in out
+    assert f"Go on with:\n  sami train --resume {run}\n" in out.replace(" \\\n      ", " "), "as a shell reads it"
     stopped = json.loads((run / "run.json").read_text())
     assert stopped["state"] == "stopped"
     assert stopped["steps"] < 2000

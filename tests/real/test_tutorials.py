@@ -7,7 +7,7 @@ FEW = ("--steps 20000 --set", "--steps 1500 --set exploration.warmup_steps=1000 
 
 
 def test_train_your_own_robot(tmp_path):
-    less = [FEW, ("--episodes 20", "--episodes 2"), ("--out arm.onnx", "--out arm.onnx --atlas-episodes 0")]
+    less = [FEW, ("--episodes 20", "--episodes 2"), ("--out arm.onnx", "--out arm.onnx --set atlas_episodes=0")]
     printed = follow("train-your-own-robot.md", tmp_path, less)
     assert (tmp_path / "arm.onnx").is_file()
     assert "payload" in printed

@@ -70,7 +70,7 @@ def test_it_shows_what_was_recorded(browser, recorded, tmp_path):
     browser.value("choose(1)")
     browser.wait_for("document.querySelector('.side h2').textContent.startsWith('Episode 1, step 0')")
     browser.key("ArrowRight")
-    assert browser.value("document.querySelector('.side h2').textContent").startswith("Episode 1, step 1")
+    browser.wait_for("document.querySelector('.side h2').textContent.startsWith('Episode 1, step 1')")
     pixels = "getContext('2d').getImageData(60, 0, 800, 40).data"
     colours = f"new Set(new Uint32Array(document.querySelectorAll('.lane canvas')[1].{pixels}.buffer)).size"
     assert browser.value(colours) > 3, "there are curves"
