@@ -51,11 +51,9 @@ class OriginalPolicy:
 
     def reset(self) -> None:
         """Begin an episode."""
-        self._state = {}
-        for pair in self.recipe.state:
-            layout = self.layout.states[pair.name]
-            shape = [*layout.shape[: layout.batch_axis], 1, *layout.shape[layout.batch_axis :]]
-            self._state[pair.input] = np.full(shape, pair.initial, np.float32)
+        shapes = self._sizes()[1:]
+        pairs = zip(self.recipe.state, shapes, strict=True)
+        self._state = {pair.input: np.full(shape, pair.initial, np.float32) for pair, shape in pairs}
         self._last = np.zeros(self.layout.actions, np.float32)
         self._past: dict[str, list[Array]] = {}
 
@@ -88,6 +86,10 @@ class OriginalPolicy:
             raw, *states = self._session.run(names, {**self.entries(observation), **self._state})
         except Exception as error:
             raise self._refused("cannot be run", error) from None
+        for name, value, shape in zip(names, (raw, *states), self._sizes(), strict=True):
+            if np.shape(value) != shape:
+                fact = f"answers {list(np.shape(value))} for {name!r}, which it declares as {list(shape)}"
+                raise ArtifactError(f"{self.where} {printable(fact)}. Export it again.")
         self._state = dict(zip(self._state, states, strict=True))
         target = recipe.action
         self._raw = np.clip(raw[0], -target.clip, target.clip).astype(np.float32) if target.clip else raw[0]
@@ -127,6 +129,12 @@ class OriginalPolicy:
             executed = (action + noise).astype(np.float32) if rng.random() < disturbed else action
             self.executed(executed)
             yield WalkStep(observation, action, executed)
+
+    def _sizes(self) -> list[tuple[int, ...]]:
+        """Return the shapes of the output and of each state, with a batch of 1."""
+        layouts = [self.layout.states[pair.name] for pair in self.recipe.state]
+        states = [(*state.shape[: state.batch_axis], 1, *state.shape[state.batch_axis :]) for state in layouts]
+        return [(1, self.layout.actions), *states]
 
     def _stacked(self, name: str, value: Array, history: History | None) -> Array:
         """Return a value with its past, and add it to the past."""

@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from sami_runtime.errors import ContractError, UnknownName
 from sami_runtime.files import faults_of, printable
-from sami_runtime.signals import Count, Entry, Float32, High, Low, Name, Number, Positive, Text
+from sami_runtime.signals import LARGEST, Count, Entry, Float32, High, Low, Name, Positive, Text
 
 if TYPE_CHECKING:
     from sami_runtime.model.artifact import Artifact
@@ -24,6 +24,8 @@ LAST_ACTION = "last_action"
 
 Numbers = Float32 | Annotated[tuple[Float32, ...], Field(min_length=1)]
 """One number for all elements, or one for each."""
+Bound = Annotated[Positive, Field(le=LARGEST)]
+"""What a float32 holds."""
 Elements = Annotated[tuple[Text, ...], Field(min_length=1)]
 
 
@@ -55,7 +57,7 @@ class SignalTerm(InputTerm):
     elements: Elements
     offset: Numbers = 0.0
     """What is subtracted; for joint angles the default pose."""
-    clip: tuple[Number, Number] | None = None
+    clip: tuple[Float32, Float32] | None = None
     """Lowest and highest `value - offset`."""
     frame: str = ""
     meaning: str = ""
@@ -85,7 +87,7 @@ class ActionTerm(Entry):
     scale: Numbers
     default: Numbers
     """What an output of 0 means; for joint targets the default pose."""
-    clip: Positive | None = None
+    clip: Bound | None = None
     """Largest absolute output."""
     low: Low | None = None
     high: High | None = None
@@ -117,7 +119,7 @@ class Recipe(Entry):
     input: Text
     """The network's input for all signals that name no other."""
     output: Text
-    clip: Positive | None = None
+    clip: Bound | None = None
     """Largest absolute number that the network reads, after scale."""
     history: History | None = None
     """Past frames, where the whole of `input` is stacked; slices are then those of one frame."""
