@@ -66,10 +66,11 @@ def so101(**changed):
             "standing": "hold",
         },
     }
-    return _changed(document, changed)
+    return with_entries(document, changed)
 
 
-def _changed(document, changed):
+def with_entries(document, changed):
+    """A document with entries replaced by `table__key: value`; None takes one away."""
     for path, value in changed.items():
         *tables, key = path.split("__")
         place = document

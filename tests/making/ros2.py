@@ -18,6 +18,7 @@ from sami_runtime.realtime import highest_priority
 from sami_runtime.robots.ros2 import make
 from sami_runtime.robots.ros2.open_node import open_node
 from sami_runtime.robots.ros2.settings import Qos, RosSettings
+from tests.making.lerobot import with_entries
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "ros2"
@@ -29,16 +30,7 @@ def document(**changed):
     if not EXAMPLE.is_dir():
         pytest.skip("examples/ros2 is not here, where a wheel is tested")
     known = read_document(EXAMPLE / "arm.toml", "settings")
-    for path, value in changed.items():
-        *tables, key = path.split("__")
-        place = known
-        for table in tables:
-            place = place[table]
-        if value is None:
-            del place[key]
-        else:
-            place[key] = value
-    return known
+    return with_entries(known, changed)
 
 
 def settings(**changed):
