@@ -74,7 +74,8 @@ def test_a_joint_that_dies_is_measured_through_the_file(sami, cheetah):
     document = json.loads(Path("told/adaptation.json").read_text())
     died, control = document["changes"]
     assert died["change"] == "mass=1,damping=1,crippled=none:3@20"
-    assert [row["variant"] for row in died["rows"]] == ["live", "frozen", "reset", "from the start", "unchanged"]
+    variants = ["live", "frozen", "reset", "from the start", "constant", "unchanged"]
+    assert [row["variant"] for row in died["rows"]] == variants
     returns = {row["variant"]: row["ret"]["value"] for row in control["rows"]}
     assert returns["live"] == returns["from the start"] == returns["unchanged"] != returns["reset"]
     assert died["rows"][0]["success"] is None

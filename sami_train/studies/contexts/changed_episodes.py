@@ -190,6 +190,8 @@ class Variant(str, Enum):
     START = "from the start"
     """The one of the same step of an episode of the same start that had the new dynamics all along; its last one where
     that episode is over."""
+    CONSTANT = "constant"
+    """The mean of the training tasks' contexts, which carries nothing; of files with an atlas."""
     UNCHANGED = "unchanged"
     """The live one, and the old dynamics stay: what a change costs, and what is taken for one where there is none."""
 
@@ -265,10 +267,10 @@ class ChangedEpisodes:
             on_step: called before each step with its number, the environments, and the rows whose episode still runs.
         """
         changes = [change] * self.rows if isinstance(change, DynamicsChange) else change
-        envs = [
-            env if one.gaps is None else GappedEnv(env, self._spec, one.gaps[0])
-            for env, one in zip(self._envs, changes, strict=True)
-        ]
+        envs = list(self._envs)
+        for n, one in enumerate(changes):
+            if one.gaps is not None:
+                envs[n] = GappedEnv(envs[n], self._spec, one.gaps[0])
         begun = [
             env.reset(seed=seed, options={"task": dict(one.before)})[0]
             for env, one, seed in zip(envs, changes, seeds, strict=True)
@@ -296,8 +298,13 @@ class ChangedEpisodes:
             for n in changing:
                 frozen[n] = step.context[n]
             late = np.array([[t >= one.step] for one in changes])
-            if late.any() and variant in (Variant.FROZEN, Variant.START):
-                other = frozen if variant is Variant.FROZEN else np.stack([run.context(t) for run in starts])
+            if late.any() and variant in (Variant.FROZEN, Variant.START, Variant.CONSTANT):
+                other = frozen
+                if variant is Variant.START:
+                    other = np.stack([run.context(t) for run in starts])
+                if variant is Variant.CONSTANT:
+                    assert self.contract.atlas is not None
+                    other = np.mean(self.contract.atlas.mean, axis=0, dtype=np.float32)
                 given_context = np.where(late, other, step.context)
                 actions = self._head(signals, given_context, step.extra)
                 self._session.executed(actions)
