@@ -124,10 +124,10 @@ def _print(alarms: list[Alarms], recovery: Recovery | None, judged: Recoveries |
         table.add_row(task_set, "all", f"{share:.3f}", "", "", style="bold", end_section=True)
     text_console().print(table)
     if recovery is not None and judged is not None:
-        found = judged.judge(recovery.steps)
+        verdict = judged.judge(recovery.steps)
         print_text(
-            f"time to adapt, {recovery.steps} steps: over in time after {found['in_time']} of {found['detected']} "
-            f"detected changes ({found['undetected']} not detected)\n"
-            f"false fallbacks, by the end of that time: {found['false_fallbacks']} of {found['unchanged']} episodes "
-            f"without a change; at once: {found['at_once']}, and {found['detected']} of the changes"
+            f"time to adapt, {recovery.steps} steps: over in time after {verdict['in_time']} of {verdict['detected']} "
+            f"detected changes ({verdict['undetected']} not detected)\n"
+            f"false fallbacks when it is over: {verdict['false_fallbacks']} of {verdict['unchanged']} episodes without a "
+            f"change; of a monitor that stops at once: {verdict['at_once']}, and after {verdict['detected']} changes"
         )

@@ -18,7 +18,7 @@ from sami_runtime.adapters.base import Observation
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.model.contract import Contract
 from sami_runtime.model.seen import ALLOWED, Spread, other_unit
-from sami_runtime.safety.countdown import Deadline
+from sami_runtime.safety.deadline import Deadline
 from sami_runtime.safety.limits import DEFAULT_ALARM, FROZEN_LEAST, GUARDS, THENS, Alarm, Jump, Limits, Then, by_element
 from sami_runtime.session.telemetry import Reading
 from sami_runtime.signals import Signal, all_finite

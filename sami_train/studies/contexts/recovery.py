@@ -19,8 +19,7 @@ from sami_runtime.errors import SamiError
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.model.contract import Contract
 from sami_runtime.model.recovery import Recovery
-from sami_runtime.safety.countdown import Countdown
-from sami_runtime.session.telemetry import Telemetry
+from sami_runtime.session.telemetry import Countdown, Telemetry
 from sami_train import seeds
 from sami_train.binomial import highest_rate
 from sami_train.envs.spec import EnvironmentSpec
@@ -109,29 +108,31 @@ def measure_recoveries(
     return Recoveries(detected, len(changed) - len(detected), tuple(unchanged))
 
 
-def certify(found: Recoveries, measured: str, level: float = LEVEL, false_rate: float = FALSE_RATE) -> Recovery:
+def certify(recoveries: Recoveries, measured: str, level: float = LEVEL, false_rate: float = FALSE_RATE) -> Recovery:
     """Return the bound that some episodes allow.
 
     Raises:
         SamiError: no finite bound has that level, or there are too few episodes.
     """
-    n, k = len(found.changed), math.ceil((len(found.changed) + 1) * level - 1e-9)
-    if k > (over := sum(map(math.isfinite, found.changed))):
+    n, k = len(recoveries.changed), math.ceil((len(recoveries.changed) + 1) * level - 1e-9)
+    if k > (over := sum(map(math.isfinite, recoveries.changed))):
         raise SamiError(
             f"a change was detected in {n} episodes, and in {over} of them the context settled again; a bound that "
             f"holds with a probability of {level:.0%} needs {k}. Measure more changes, or limit this policy by "
             "stop_on_alarm."
         )
-    quantile, unchanged = sorted(found.changed)[k - 1], len(found.unchanged)
-    longer = (steps for steps in sorted({quantile, *(steps or 0.0 for steps in found.unchanged)}) if steps >= quantile)
+    quantile, unchanged = sorted(recoveries.changed)[k - 1], len(recoveries.unchanged)
+    longer = (
+        steps for steps in sorted({quantile, *(steps or 0.0 for steps in recoveries.unchanged)}) if steps >= quantile
+    )
     for steps in longer:
-        false = found.false_fallbacks(steps)
+        false = recoveries.false_fallbacks(steps)
         if (highest := highest_rate(false, unchanged)) <= false_rate:
             return Recovery(
                 steps=max(1, math.ceil(steps)),
                 level=level,
                 changes=n,
-                undetected=found.undetected,
+                undetected=recoveries.undetected,
                 unchanged=unchanged,
                 false_fallbacks=false,
                 highest_false_rate=highest,
@@ -164,8 +165,8 @@ def measure_recovery(
     """
     contract = read_artifact(model).contract
     tasks = known_tasks(contract.training, spec)
-    found = measure_recoveries(model, spec, tasks, episodes, seed, on_round)
-    return certify(found, f"{episodes} changes between two of {len(tasks)} training tasks, drawn by seed {seed}")
+    recoveries = measure_recoveries(model, spec, tasks, episodes, seed, on_round)
+    return certify(recoveries, f"{episodes} changes between two of {len(tasks)} training tasks, drawn by seed {seed}")
 
 
 def _draw(tasks: Sequence[Task], changes: bool, first: int, last: int, rng: np.random.Generator) -> DynamicsChange:

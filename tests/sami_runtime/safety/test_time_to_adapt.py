@@ -6,10 +6,9 @@ import pytest
 from sami_runtime import Reading, Session, run_episode
 from sami_runtime.errors import SamiError
 from sami_runtime.model.recovery import Recovery
-from sami_runtime.safety.countdown import Countdown
 from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.limits import Limits
-from sami_runtime.session.telemetry import Phase
+from sami_runtime.session.telemetry import Countdown, Phase
 from tests.making.gates import PERIOD, drive, seen
 from tests.sami_runtime.safety.test_alarm import atlas
 

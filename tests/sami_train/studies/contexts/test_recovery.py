@@ -11,7 +11,7 @@ from sami_train.studies.contexts.recovery import Recoveries, certify, measure_re
 from tests.sami_train.studies.contexts.test_adaptation import HEAVY, LIGHT, MODEL, PANDA
 
 
-def found(changed, unchanged=(None,) * 100):
+def recoveries(changed, unchanged=(None,) * 100):
     return Recoveries(tuple(changed), 0, tuple(unchanged))
 
 
@@ -19,19 +19,19 @@ def test_nine_of_ten_fresh_changes_are_over_in_time():
     rng = np.random.default_rng(0)
     kept = []
     for _ in range(400):
-        bound = certify(found(rng.exponential(20.0, 40).tolist()), "drawn").steps
+        bound = certify(recoveries(rng.exponential(20.0, 40).tolist()), "drawn").steps
         kept.append(1.0 - math.exp(-bound / 20.0))
     assert 0.9 <= np.mean(kept) < 0.93
 
 
 def test_changes_that_are_never_over_count_as_longer_than_any_bound():
-    assert certify(found([*range(1, 96), *[math.inf] * 5]), "drawn").steps == 91
+    assert certify(recoveries([*range(1, 96), *[math.inf] * 5]), "drawn").steps == 91
     with pytest.raises(SamiError, match=r"in 100 episodes, and in 90 of them .* needs 91\. Measure more"):
-        certify(found([*range(1, 91), *[math.inf] * 10]), "drawn")
+        certify(recoveries([*range(1, 91), *[math.inf] * 10]), "drawn")
 
 
 def test_the_bound_rises_until_few_episodes_without_a_change_end_by_it():
-    recovery = certify(found(range(1, 101), [*[None] * 180, *range(100, 120)]), "drawn")
+    recovery = certify(recoveries(range(1, 101), [*[None] * 180, *range(100, 120)]), "drawn")
     assert recovery.false_fallbacks == sum(longest > recovery.steps for longest in range(100, 120)) == 4
     assert recovery.highest_false_rate <= 0.05
     assert recovery.steps == 115
@@ -39,9 +39,9 @@ def test_the_bound_rises_until_few_episodes_without_a_change_end_by_it():
 
 def test_too_few_episodes_promise_nothing():
     with pytest.raises(SamiError, match="a bound that holds with a probability of 90% needs 9"):
-        certify(found(range(8)), "drawn")
+        certify(recoveries(range(8)), "drawn")
     with pytest.raises(SamiError, match="58 episodes without a change are too few"):
-        certify(found(range(50), [None] * 58), "drawn")
+        certify(recoveries(range(50), [None] * 58), "drawn")
 
 
 def test_each_row_of_a_round_has_a_change_of_its_own():

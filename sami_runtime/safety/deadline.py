@@ -4,24 +4,7 @@ from __future__ import annotations
 
 from sami_runtime.model.recovery import Recovery
 from sami_runtime.safety.limits import Then, TimeToAdapt
-from sami_runtime.session.telemetry import Phase, Reading
-
-
-class Countdown:
-    """Counts the policy's steps since a change was detected: by an alarm, or a settled context that left its place."""
-
-    def __init__(self) -> None:
-        self.steps: int | None = None
-        """So far; None while none is detected, or once the context has settled again."""
-
-    def heed(self, reading: Reading) -> None:
-        """Count a step of the policy."""
-        if reading.phase is Phase.SETTLED:
-            self.steps = None
-        elif self.steps is not None:
-            self.steps += 1
-        elif reading.alarm or reading.phase is Phase.READAPTING:
-            self.steps = 0
+from sami_runtime.session.telemetry import Countdown, Reading
 
 
 class Deadline:
