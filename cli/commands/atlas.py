@@ -128,6 +128,6 @@ def _print(alarms: list[Alarms], recovery: Recovery | None, judged: Recoveries |
         print_text(
             f"time to adapt, {recovery.steps} steps: over in time after {verdict['in_time']} of {verdict['detected']} "
             f"detected changes ({verdict['undetected']} not detected)\n"
-            f"false fallbacks when it is over: {verdict['false_fallbacks']} of {verdict['unchanged']} episodes without a "
-            f"change; of a monitor that stops at once: {verdict['at_once']}, and after {verdict['detected']} changes"
+            f"false fallbacks when it is over: {verdict['false_fallbacks']} of {verdict['unchanged']} episodes without "
+            f"a change; of a monitor that stops at once: {verdict['at_once']}, and after {verdict['detected']} changes"
         )
