@@ -10,8 +10,8 @@ from sami_runtime.signals import Count, Entry, Text
 class Recovery(Entry):
     """A bound on the steps from a detected change until the context settles again, as it stands in a contract.
 
-    Split conformal prediction: a fresh change like those that were measured is over by then with a probability of at
-    least `level`, whatever the steps' distribution. No more is promised of other changes.
+    A tolerance limit (Wilks 1941): with a confidence of 90 %, a fresh change like those that were measured is over by
+    then with a probability of at least `level`, whatever the steps' distribution. Nothing is promised of others.
     """
 
     steps: int = Field(ge=1)

@@ -1,9 +1,9 @@
 """By when a policy is back after its dynamics changed: measured on changes between training tasks, then promised.
 
 A robot sees neither reward nor task, so being back is what its telemetry can tell: the context has settled again, see
-`Countdown`; or the episode reached its goal. The bound T is the conformal quantile of these times, raised where needed
-until T passes in few enough episodes without a change. Changes are drawn anew for each episode, so that episodes
-are independent: two training tasks, and a step between the one from which the atlas counts and half of a usual episode.
+`Countdown`; or the episode reached its goal. The bound T is a tolerance limit of these times, raised where needed until
+T passes in few enough episodes without a change. Changes are drawn anew for each episode, so that episodes are
+independent: two training tasks, and a step between the one from which the atlas counts and half of a usual episode.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sami_runtime.model.contract import Contract
 from sami_runtime.model.recovery import Recovery
 from sami_runtime.session.telemetry import Countdown, Telemetry
 from sami_train import seeds
-from sami_train.binomial import highest_rate
+from sami_train.binomial import highest_rate, tolerance_rank
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.evaluation.play import OnRound, side_by_side
@@ -30,6 +30,8 @@ from sami_train.studies.contexts.changed_episodes import ChangedEpisode, Changed
 
 LEVEL = 0.9
 """Probability with which a detected change is over in time."""
+CONFIDENCE = 0.9
+"""With which the bound has that level, whatever was drawn."""
 FALSE_RATE = 0.05
 """Largest rate of episodes without a change in which time passes, by its upper 95 % limit."""
 
@@ -114,11 +116,12 @@ def certify(recoveries: Recoveries, measured: str, level: float = LEVEL, false_r
     Raises:
         SamiError: no finite bound has that level, or there are too few episodes.
     """
-    n, k = len(recoveries.changed), math.ceil((len(recoveries.changed) + 1) * level - 1e-9)
-    if k > (over := sum(map(math.isfinite, recoveries.changed))):
+    n, k = len(recoveries.changed), tolerance_rank(len(recoveries.changed), 1.0 - level, CONFIDENCE)
+    if k > (over := sum(map(math.isfinite, recoveries.changed))) or k == 0:
+        needs = f"needs {k}" if k else f"needs {math.ceil(math.log(1.0 - CONFIDENCE) / math.log(level))}"
         raise SamiError(
             f"a change was detected in {n} episodes, and in {over} of them the context settled again; a bound that "
-            f"holds with a probability of {level:.0%} needs {k}. Measure more changes, or limit this policy by "
+            f"holds with a probability of {level:.0%} {needs}. Measure more changes, or limit this policy by "
             "stop_on_alarm."
         )
     quantile, unchanged = sorted(recoveries.changed)[k - 1], len(recoveries.unchanged)
