@@ -1,0 +1,381 @@
+"""The limits of one body, applied to one command after the other: joints first, then points, then shapes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sami_runtime.errors import SamiError
+from sami_runtime.robots.body.geometry import Geometry, Near, by_hand
+from sami_runtime.robots.body.joints import (
+    Array,
+    Drive,
+    JointRule,
+    JointState,
+    PositionLimit,
+    SoftTargets,
+    StiffTargets,
+    Then,
+    TorqueLimit,
+    Velocities,
+    VelocityLimit,
+)
+from sami_runtime.robots.body.settings import BodySettings
+
+ROUNDING = 1e-6
+"""Share of a command, and of a period's way, that is rounding: actions are float32."""
+SHARES = (1.0, 0.5)
+"""Shares of a command that comes too close which are tried before the robot stands."""
+
+
+class BodyRuling(NamedTuple):
+    """What the body allows of a command."""
+
+    command: Array
+    """As it may be executed."""
+    limited_by: tuple[str, ...] = ()
+    """Every limit that changed it, as `"body velocity joint1"`."""
+    reasons: tuple[Reason, ...] = ()
+    """Of each of these why; `str()` says it in numbers."""
+    stop: str = ""
+    """Why the robot is to be stopped; empty while it is not."""
+
+
+class Reason(NamedTuple):
+    """Why a limit changed a command."""
+
+    value: float
+    """What the command came to."""
+    low: float
+    high: float
+    unit: str
+    between: str = ""
+    """Of a distance, the two parts."""
+
+    def __str__(self) -> str:
+        if self.between:
+            return f"{self.between} would be {self.value:.3g} m apart, allowed are {self.low:g}"
+        return f"{self.value:.4g} {self.unit} was asked for, allowed are {self.low:.4g} to {self.high:.4g}"
+
+
+class Moves(NamedTuple):
+    """What joints are going to do."""
+
+    velocities: Array
+    """(J,) when the period ends."""
+    positions: Array
+    """(J,) then."""
+
+    def towards(self, other: Moves, share: float) -> Moves:
+        """Return what lies between."""
+        return Moves(*(a + share * (b - a) for a, b in zip(self, other, strict=True)))
+
+
+@dataclass(frozen=True)
+class PointSpeed:
+    """A point of the robot is no faster, as predicted for the end of the period."""
+
+    point: str
+    place: tuple[str, int]
+    most: float
+    """[m/s]."""
+    then: Then
+
+    @property
+    def name(self) -> str:
+        """As interventions call it."""
+        return f"body speed {self.point}"
+
+    def share(self, jacobian: Array, standing: Moves, moving: Moves) -> float:
+        """Return how much of the way from standing to moving is allowed; 1 if all of it."""
+        fast = self.speed(jacobian, moving)
+        if fast <= self.most * (1 + ROUNDING):
+            return 1.0
+        slow = self.speed(jacobian, standing)  # a norm is convex: between the two it is below the chord
+        return max(0.0, (self.most - slow) / (fast - slow)) if fast > slow else 0.0
+
+    def speed(self, jacobian: Array, moves: Moves) -> float:
+        """Return its speed [m/s]."""
+        velocity = jacobian[:3] @ moves.velocities
+        return math.sqrt(float(velocity @ velocity))
+
+
+@dataclass(frozen=True)
+class Collision:
+    """Where the robot would come to rest after the period, its parts keep their margin to each other and to boxes."""
+
+    geometry: Geometry
+    margin: float
+    """[m]."""
+    acceleration: Array
+    """(J,) by which the joints brake [rad/s^2]."""
+    then: Then
+
+    def near(self, moves: Moves) -> Near:
+        """Return what would be closest where the joints come to rest."""
+        return self.geometry.clearance(
+            moves.positions + moves.velocities * abs(moves.velocities) / (2.0 * self.acceleration)
+        )
+
+    def share(self, now: Array, standing: Moves, moving: Moves) -> float:
+        """Return how much of the way from standing to moving, which comes too close, is allowed.
+
+        A pair that is too close now may part: what leads to more distance than there is, is allowed.
+        """
+        present = self.geometry.clearance(now).distance
+        for share in SHARES:
+            if (distance := self.near(standing.towards(moving, share)).distance) == math.inf or distance > present:
+                return share
+        return 0.0
+
+
+class Body:
+    """Limits the commands of one robot. For one thread; `begin` before each episode.
+
+    In a loop of your own, one line between the command and the robot:
+
+        body = Body(BodySettings.load("body.toml"))
+        body.begin()
+        command = body.limit(command, positions, velocities, period).command
+
+    Args:
+        settings: What is known and allowed.
+
+    Raises:
+        UnknownName, SamiError: The settings do not fit the model, or nothing would be limited.
+    """
+
+    def __init__(self, settings: BodySettings) -> None:
+        self.settings, joints = settings, settings.joints
+        self.geometry = Geometry(settings.model, joints, settings.home) if settings.model else None
+        nothing = np.full(len(joints), np.inf)
+        known = self.geometry.limits() if self.geometry else None
+        low, high, speed, torque = known or (-nothing, nothing, nothing, nothing)
+        by_joint = settings.by_joint
+        self.acceleration = by_joint(settings.acceleration, np.inf)
+        self.low, self.high = by_joint(settings.position.low, low), by_joint(settings.position.high, high)
+        self.velocity, self.torque = by_joint(settings.velocity.most, speed), by_joint(settings.torque.most, torque)
+        self.gains = (by_joint(settings.kp, np.nan), by_joint(settings.kd, np.nan)) if settings.kp else None
+        inertia = self.geometry.inertia() if self.geometry and self.gains else np.nan
+        self.inertia = by_joint(settings.inertia, inertia)
+        self._require()
+        self._hand = self.geometry.require_place(settings.hand) if self.geometry and settings.hand and settings.command == "hand" else None
+        self.size = 3 if settings.command == "hand" else len(joints)
+        """Numbers of a command."""
+        self._drive: Drive = Velocities()
+        if settings.command == "joint_positions":
+            self._drive = SoftTargets(*self.gains, self.inertia) if self.gains else StiffTargets()
+        rules: list[JointRule] = []
+        if np.isfinite(self.low).any() or np.isfinite(self.high).any():
+            rules.append(PositionLimit.of(self.low, self.high, self.acceleration, settings.position.then))
+        if np.isfinite(self.velocity).any():
+            rules.append(VelocityLimit(self.velocity, settings.velocity.then))
+        if self.gains:
+            rules.append(TorqueLimit(self.torque, settings.torque.then))
+        self._joint_rules = [(rule, [f"body {rule.name} {joint}" for joint in joints]) for rule in rules]
+        self._unit = "rad" if self._drive.targets else "rad/s"
+        self._points: list[PointSpeed] = []
+        self._collision: Collision | None = None
+        if self.geometry:
+            for name, point in settings.points.items():
+                place = self.geometry.require_place(name)
+                self._points.append(PointSpeed(name, place, point.most, point.then))
+            shapes = settings.collision
+            if shapes or settings.boxes:
+                itself, margin = (shapes.self, shapes.margin) if shapes else (False, 0.01)
+                self.geometry.watch(settings.boxes, itself, margin, shapes.ignore if shapes else ())
+                self._collision = Collision(self.geometry, margin, self.acceleration, shapes.then if shapes else "scale")
+        self._places = [rule.place for rule in self._points]
+        if not (self._joint_rules or self._points or self._collision):
+            raise SamiError("the body limits nothing: neither the settings nor the model has a limit. Set one.")
+        self.begin()
+
+    @classmethod
+    def of(cls, table: Mapping[str, Any]) -> Body:
+        """Return the body of a table `[body]`; see `BodySettings.of`."""
+        return cls(BodySettings.of(table))
+
+    @property
+    def follows_reference(self) -> bool:
+        """Whether a command's speed is its step from the one before, and not what joints do from where they are."""
+        return isinstance(self._drive, StiffTargets)
+
+    def begin(self) -> None:
+        """Begin an episode: nothing has been commanded in it."""
+        self._reference: Array | None = None
+        self._began = True
+
+    def limit(
+        self, command: ArrayLike, positions: ArrayLike, velocities: ArrayLike | None, period: float
+    ) -> BodyRuling:
+        """Return what is allowed of a command, which counts as executed from then on.
+
+        Args:
+            command: (J,) joint positions or velocities, or (3,) velocity of the hand.
+            positions: (J,) measured.
+            velocities: (J,) measured; as if the joints rested, if None.
+            period: How long it takes until the next command holds [s].
+
+        Raises:
+            SamiError: A number is not finite, or the robot begins too close to something. Nothing has been allowed.
+        """
+        wanted, at = np.asarray(command, np.float64), np.asarray(positions, np.float64)
+        speeds = np.zeros(len(at)) if velocities is None else np.asarray(velocities, np.float64)
+        self._require_numbers(wanted, at, speeds, period)
+        if self._began and self._collision and (near := self._collision.geometry.clearance(at)).pair[0]:
+            raise SamiError(
+                f"the robot begins with {near.pair[0]} {near.distance:.3g} m from {near.pair[1]}, within its margin. "
+                "Move it, or correct the model, the boxes or the margin."
+            )
+        jacobian = None
+        if self._hand and self.geometry:
+            jacobian = self.geometry.jacobians(at, [self._hand])[0]
+        reference = self._reference
+        if reference is None:
+            reference = at if self._drive.targets else np.zeros(self.size)
+        ruling = self._ruled(wanted, reference, JointState(at, speeds, reference, period), jacobian)
+        self._reference, self._began = ruling.command, False
+        return ruling
+
+    def _ruled(self, wanted: Array, reference: Array, state: JointState, jacobian: Array | None) -> BodyRuling:
+        hand = None if jacobian is None else by_hand(jacobian)
+        names, reasons, thens = list[str](), list[Reason](), list[Then]()
+        intervals = []
+        allowed = wanted
+        for rule, of_joint in self._joint_rules:
+            low, high = rule.interval(state, self._drive)  # type: ignore[arg-type]  # torque: of soft targets only
+            intervals.append((low, high))
+            before = allowed if hand is None else hand @ allowed
+            after = before.clip(low, high)
+            beyond = abs(after - before) > ROUNDING * (1e-3 + abs(before))
+            if 1 not in beyond.tobytes():
+                continue
+            for at in np.flatnonzero(beyond):
+                names.append(of_joint[at])
+                reasons.append(Reason(before[at], low[at], high[at], self._unit))
+                thens.append(rule.then)
+            allowed = after if hand is None else allowed * float(np.min(after[beyond] / before[beyond]))
+        standing = reference
+        if not self._drive.targets:
+            standing = np.zeros(self.size)
+        elif names or self._points or self._collision:
+            for low, high in intervals:
+                standing = standing.clip(low, high)
+        if "hold" in thens:
+            allowed = standing
+        if self._points or self._collision:
+            allowed = self._by_geometry(allowed, standing, state, hand, names, reasons, thens)
+        stop = ""
+        if "stop" in thens:
+            first = thens.index("stop")
+            stop = f"{names[first]}: {reasons[first]}"
+        return BodyRuling(allowed, tuple(names), tuple(reasons), stop)
+
+    def _by_geometry(
+        self,
+        allowed: Array,
+        standing: Array,
+        state: JointState,
+        hand: Array | None,
+        names: list[str],
+        reasons: list[Reason],
+        thens: list[Then],
+    ) -> Array:
+        """Return a command scaled back towards standing, as far as points and shapes ask for."""
+        assert self.geometry is not None
+        predict = self._predictor(state, hand)
+        rest, moving = None, predict(allowed)
+        left = 1.0
+        jacobians = self.geometry.jacobians(state.positions, self._places) if self._points else []
+        for rule, jacobian in zip(self._points, jacobians, strict=True):
+            speed = rule.speed(jacobian, moving)
+            if speed > rule.most * (1 + ROUNDING):
+                rest = rest or predict(standing)
+                share = rule.share(jacobian, rest, moving)
+                left = min(left, 0.0 if rule.then == "hold" else share)
+                names.append(rule.name)
+                reasons.append(Reason(speed, 0.0, rule.most, "m/s"))
+                thens.append(rule.then)
+        if self._collision:
+            scaled = moving if rest is None else rest.towards(moving, left)
+            near = self._collision.near(scaled)
+            if near.distance < math.inf:
+                rest = rest or predict(standing)
+                share = self._collision.share(state.positions, rest, scaled)
+                if share < 1.0:
+                    left *= 0.0 if self._collision.then == "hold" else share
+                    names.append(f"body collision {' '.join(near.pair)}")
+                    reasons.append(Reason(near.distance, self._collision.margin, math.inf, "m", " and ".join(near.pair)))
+                    thens.append(self._collision.then)
+        return allowed if left == 1.0 else standing + left * (allowed - standing)
+
+    def _predictor(self, state: JointState, hand: Array | None) -> Callable[[Array], Moves]:
+        """Return what predicts what the joints do by a command until its period ends."""
+        positions, period = state.positions, state.period
+        if isinstance(self._drive, SoftTargets):
+            # An implicit step of M dv/dt = kp (target - q) - kd v: stable for any period, and with no base that moves.
+            assert self.geometry is not None
+            kp, kd, mass = self._drive.kp, self._drive.kd, self.geometry.masses(positions)
+            inverse = np.linalg.inv(mass + np.diag(period * kd + period**2 * kp))
+            moving = mass @ state.velocities
+
+            def pulled(command: Array) -> Moves:
+                velocities = inverse @ (moving + period * kp * (command - positions))
+                return Moves(velocities, positions + period * velocities)
+
+            return pulled
+
+        def followed(command: Array) -> Moves:
+            if self._drive.targets:
+                return Moves((command - state.reference) / period, command)
+            velocities = command if hand is None else hand @ command
+            return Moves(velocities, positions + period * velocities)
+
+        return followed
+
+    def _require(self) -> None:
+        names = np.array(self.settings.joints)
+        if (wrong := self.low >= self.high).any():
+            at = int(np.flatnonzero(wrong)[0])
+            raise SamiError(
+                f"position of {names[at]} must be at least {self.low[at]:g} and at most {self.high[at]:g}, which "
+                "leaves nothing. Exchange low and high, or correct them."
+            )
+        if self.gains and np.isnan(self.gains).any():
+            at = int(np.flatnonzero(np.isnan(self.gains).any(0))[0])
+            raise SamiError(f"kp or kd is missing for {names[at]}. Give both for each joint.")
+        if self.gains and not np.isfinite(self.torque).all():
+            at = int(np.flatnonzero(~np.isfinite(self.torque))[0])
+            raise SamiError(
+                f"kp and kd are set, and nothing says how much torque {names[at]} has. Set torque.most, or leave the "
+                "gains out."
+            )
+        if self.gains and np.isnan(self.inertia).any():
+            at = int(np.flatnonzero(np.isnan(self.inertia))[0])
+            raise SamiError(f"kp and kd are set, and the inertia of {names[at]} is not known. Set inertia, or model.")
+        home = self.geometry.home if self.geometry else self.settings.home
+        if home is not None:
+            outside = (np.array(home) < self.low - 1e-9) | (np.array(home) > self.high + 1e-9)
+            if outside.any():
+                at = int(np.flatnonzero(outside)[0])
+                raise SamiError(
+                    f"{names[at]} is {home[at]:g} at home, and its range is {self.low[at]:g} to {self.high[at]:g}. Set "
+                    "home to where an episode begins, or correct position."
+                )
+
+    def _require_numbers(self, command: Array, positions: Array, velocities: Array, period: float) -> None:
+        joints = len(self.settings.joints)
+        finite = math.isfinite(command.sum() + positions.sum() + velocities.sum())
+        if command.shape != (self.size,) or not positions.shape == velocities.shape == (joints,) or not finite:
+            raise SamiError(
+                f"the command {command.tolist()}, positions {positions.tolist()} and velocities {velocities.tolist()} "
+                f"of the body must be {self.size}, {joints} and {joints} finite numbers. Correct what gives them."
+            )
+        if not 0.0 < period < math.inf:
+            raise SamiError(f"the period of a command is {period} s; it must be above 0.")

@@ -1,0 +1,172 @@
+"""The arithmetic of the joints' limits, and nothing else: `examples/cpp/sami_joints.hpp` computes the same.
+
+Both are held by the cases in `tests/cases/joint_limits.json`. Joints do not know of one another here. All is float64.
+
+A limit is an interval of joint speeds or torques; a `Drive` says which commands lead to them. Towards the end of a joint's range, the speed u is one from which it can still come to rest
+there after this period h, braking by a: u h + u^2 / (2 a) <= room.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Interval = tuple[Array, Array]
+"""(J,) lowest and (J,) highest command."""
+Then = Literal["scale", "hold", "stop"]
+"""What happens to a command beyond a limit: as much of it as is allowed is executed, the robot stands, or it stops."""
+FAR = 1e9
+"""Where the range of a joint ends that has no end [rad, m]."""
+
+
+class JointState(NamedTuple):
+    """Where the joints are when a command is judged."""
+
+    positions: Array
+    """q (J,), measured [rad, m]."""
+    velocities: Array
+    """v (J,), measured [rad/s, m/s]."""
+    reference: Array
+    """(J,): the command that is executed now; before the first one what moves nothing."""
+    period: float
+    """h, how long the command holds [s]."""
+
+
+class Velocities:
+    """The command is joint velocities."""
+
+    targets = False
+
+    def start(self, state: JointState) -> Array:
+        """Return from where a joint goes on, (J,)."""
+        return state.positions
+
+    def commands(self, state: JointState, slowest: Array, fastest: Array) -> Interval:
+        """Return the commands that ask for speeds between two, (J,) each."""
+        return slowest, fastest
+
+
+class StiffTargets:
+    """The command is joint positions, which the robot follows within a period: speed is the step between two."""
+
+    targets = True
+
+    def start(self, state: JointState) -> Array:
+        """Return from where a joint goes on, (J,)."""
+        return state.reference
+
+    def commands(self, state: JointState, slowest: Array, fastest: Array) -> Interval:
+        """Return the commands that ask for speeds between two, (J,) each."""
+        return state.reference + state.period * slowest, state.reference + state.period * fastest
+
+
+@dataclass(frozen=True)
+class SoftTargets:
+    """The command is joint positions, towards which motors pull: torque = kp (target - q) - kd v.
+
+    The speed at the end of the period is predicted by an implicit step, which is stable for any period:
+    u (m + h kd + h^2 kp) = m v + h kp (target - q).
+    """
+
+    kp: Array
+    """(J,) [N m/rad]."""
+    kd: Array
+    """(J,) [N m s/rad]."""
+    inertia: Array
+    """m (J,) that a motor moves [kg m^2]."""
+
+    targets = True
+
+    def start(self, state: JointState) -> Array:
+        """Return from where a joint goes on, (J,)."""
+        return state.positions
+
+    def commands(self, state: JointState, slowest: Array, fastest: Array) -> Interval:
+        """Return the commands that lead to speeds between two, (J,) each."""
+        softness = self.kd / self.kp
+        low = softness * slowest + np.maximum(self._braking(slowest, state), 0.0)
+        high = softness * fastest + np.minimum(self._braking(fastest, state), 0.0)
+        return state.positions + low, state.positions + high
+
+    def _braking(self, speeds: Array, state: JointState) -> Array:
+        return state.period * speeds + self.inertia * (speeds - state.velocities) / (state.period * self.kp)
+
+    def by_torque(self, state: JointState, most: Array) -> Interval:
+        """Return the commands whose torque now is at most `most`, (J,) [N m]."""
+        damped = self.kd * state.velocities
+        return state.positions + (damped - most) / self.kp, state.positions + (damped + most) / self.kp
+
+
+Drive = Velocities | StiffTargets | SoftTargets
+
+
+@dataclass(frozen=True)
+class PositionLimit:
+    """Joints stay in their range, and are slow enough before its ends to come to rest there."""
+
+    low: Array
+    """(J,) [rad, m]."""
+    high: Array
+    acceleration: Array
+    """(J,) [rad/s^2, m/s^2] by which a joint brakes at least; infinite where it stops at once."""
+    then: Then = "scale"
+    name = "position"
+
+    @classmethod
+    def of(cls, low: Array, high: Array, acceleration: Array, then: Then) -> PositionLimit:
+        """Return the limit of joints, some of which may have no end: these have one far away."""
+        return cls(np.maximum(low, -FAR), np.minimum(high, FAR), acceleration, then)
+
+    def interval(self, state: JointState, drive: Drive) -> Interval:
+        """Return what is allowed now. Beyond its range a joint may stand, or come back."""
+        start = drive.start(state)
+        slowest = -braking_speed(start - self.low, self.acceleration, state.period)
+        fastest = braking_speed(self.high - start, self.acceleration, state.period)
+        low, high = drive.commands(state, slowest, fastest)
+        if drive.targets:
+            low, high = low.clip(self.low, self.high), high.clip(self.low, self.high)
+        return low, high
+
+
+@dataclass(frozen=True)
+class VelocityLimit:
+    """No joint is asked to be faster."""
+
+    most: Array
+    """(J,) [rad/s, m/s]."""
+    then: Then = "scale"
+    name = "velocity"
+
+    def interval(self, state: JointState, drive: Drive) -> Interval:
+        """Return what is allowed now."""
+        return drive.commands(state, -self.most, self.most)
+
+
+@dataclass(frozen=True)
+class TorqueLimit:
+    """No motor is asked for more torque than it has, when the command arrives."""
+
+    most: Array
+    """(J,) [N m, N]."""
+    then: Then = "scale"
+    name = "torque"
+
+    def interval(self, state: JointState, drive: SoftTargets) -> Interval:
+        """Return what is allowed now."""
+        return drive.by_torque(state, self.most)
+
+
+JointRule = PositionLimit | VelocityLimit | TorqueLimit
+
+
+def braking_speed(room: Array, acceleration: Array, period: float) -> Array:
+    """Return the speed (J,) from which a joint comes to rest within its room (J,) after a period [s]; 0 without room.
+
+    u = a h (sqrt(1 + 2 room / (a h^2)) - 1), written so that an infinite a gives room / h.
+    """
+    room = np.maximum(room, 0.0)
+    return 2.0 * room / (period * (1.0 + np.sqrt(1.0 + 2.0 * room / (acceleration * period * period))))
