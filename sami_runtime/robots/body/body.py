@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from sami_runtime.robots.body.joints import (
     Drive,
     JointRule,
     JointState,
+    Moves,
     PositionLimit,
     SoftTargets,
     StiffTargets,
@@ -64,19 +65,6 @@ class Reason(NamedTuple):
         return f"{self.value:.4g} {self.unit} was asked for, allowed are {self.low:.4g} to {self.high:.4g}"
 
 
-class Moves(NamedTuple):
-    """What joints are going to do."""
-
-    velocities: Array
-    """(J,) when the period ends."""
-    positions: Array
-    """(J,) then."""
-
-    def towards(self, other: Moves, share: float) -> Moves:
-        """Return what lies between."""
-        return Moves(*(a + share * (b - a) for a, b in zip(self, other, strict=True)))
-
-
 @dataclass(frozen=True)
 class PointSpeed:
     """A point of the robot is no faster, as predicted for the end of the period."""
@@ -92,18 +80,12 @@ class PointSpeed:
         """As interventions call it."""
         return f"body speed {self.point}"
 
-    def share(self, jacobian: Array, standing: Moves, moving: Moves) -> float:
-        """Return how much of the way from standing to moving is allowed; 1 if all of it."""
-        fast = self.speed(jacobian, moving)
-        if fast <= self.most * (1 + ROUNDING):
-            return 1.0
-        slow = self.speed(jacobian, standing)  # a norm is convex: between the two it is below the chord
-        return max(0.0, (self.most - slow) / (fast - slow)) if fast > slow else 0.0
+    def share(self, standing: float, moving: float) -> float:
+        """Return how much of the way between two commands is allowed, by the point's speeds under them [m/s].
 
-    def speed(self, jacobian: Array, moves: Moves) -> float:
-        """Return its speed [m/s]."""
-        velocity = jacobian[:3] @ moves.velocities
-        return math.sqrt(float(velocity @ velocity))
+        A speed is a norm, and a norm is convex: between the two it is below the chord.
+        """
+        return max(0.0, (self.most - standing) / (moving - standing)) if moving > standing else 0.0
 
 
 @dataclass(frozen=True)
@@ -165,10 +147,14 @@ class Body:
         inertia = self.geometry.inertia() if self.geometry and self.gains else np.nan
         self.inertia = by_joint(settings.inertia, inertia)
         self._require()
-        self._hand = self.geometry.require_place(settings.hand) if self.geometry and settings.hand and settings.command == "hand" else None
+        self._hand = (
+            self.geometry.require_place(settings.hand)
+            if self.geometry and settings.hand and settings.command == "hand"
+            else None
+        )
         self.size = 3 if settings.command == "hand" else len(joints)
         """Numbers of a command."""
-        self._drive: Drive = Velocities()
+        self._drive: Drive = Velocities(self.acceleration)
         if settings.command == "joint_positions":
             self._drive = SoftTargets(*self.gains, self.inertia) if self.gains else StiffTargets()
         rules: list[JointRule] = []
@@ -190,7 +176,9 @@ class Body:
             if shapes or settings.boxes:
                 itself, margin = (shapes.self, shapes.margin) if shapes else (False, 0.01)
                 self.geometry.watch(settings.boxes, itself, margin, shapes.ignore if shapes else ())
-                self._collision = Collision(self.geometry, margin, self.acceleration, shapes.then if shapes else "scale")
+                self._collision = Collision(
+                    self.geometry, margin, self.acceleration, shapes.then if shapes else "scale"
+                )
         self._places = [rule.place for rule in self._points]
         if not (self._joint_rules or self._points or self._collision):
             raise SamiError("the body limits nothing: neither the settings nor the model has a limit. Set one.")
@@ -235,15 +223,15 @@ class Body:
             )
         jacobian = None
         if self._hand and self.geometry:
-            jacobian = self.geometry.jacobians(at, [self._hand])[0]
+            jacobian = self.geometry.jacobian(at, self._hand)
         reference = self._reference
         if reference is None:
             reference = at if self._drive.targets else np.zeros(self.size)
-        ruling = self._ruled(wanted, reference, JointState(at, speeds, reference, period), jacobian)
+        ruling = self._ruled(wanted, JointState(at, speeds, reference, period), jacobian)
         self._reference, self._began = ruling.command, False
         return ruling
 
-    def _ruled(self, wanted: Array, reference: Array, state: JointState, jacobian: Array | None) -> BodyRuling:
+    def _ruled(self, wanted: Array, state: JointState, jacobian: Array | None) -> BodyRuling:
         hand = None if jacobian is None else by_hand(jacobian)
         names, reasons, thens = list[str](), list[Reason](), list[Then]()
         intervals = []
@@ -261,10 +249,8 @@ class Body:
                 reasons.append(Reason(before[at], low[at], high[at], self._unit))
                 thens.append(rule.then)
             allowed = after if hand is None else allowed * float(np.min(after[beyond] / before[beyond]))
-        standing = reference
-        if not self._drive.targets:
-            standing = np.zeros(self.size)
-        elif names or self._points or self._collision:
+        standing = self._drive.standing(state) if hand is None else np.zeros(3)
+        if self._drive.targets and (names or self._points or self._collision):
             for low, high in intervals:
                 standing = standing.clip(low, high)
         if "hold" in thens:
@@ -289,18 +275,23 @@ class Body:
     ) -> Array:
         """Return a command scaled back towards standing, as far as points and shapes ask for."""
         assert self.geometry is not None
-        predict = self._predictor(state, hand)
+
+        def predict(command: Array) -> Moves:
+            return self._drive.predicted(state, command if hand is None else hand @ command)
+
         rest, moving = None, predict(allowed)
         left = 1.0
-        jacobians = self.geometry.jacobians(state.positions, self._places) if self._points else []
-        for rule, jacobian in zip(self._points, jacobians, strict=True):
-            speed = rule.speed(jacobian, moving)
-            if speed > rule.most * (1 + ROUNDING):
-                rest = rest or predict(standing)
-                share = rule.share(jacobian, rest, moving)
-                left = min(left, 0.0 if rule.then == "hold" else share)
+        if self._points:
+            speeds = self.geometry.speeds(state.positions, moving.velocities, self._places)
+            fast = [at for at, rule in enumerate(self._points) if speeds[at] > rule.most * (1 + ROUNDING)]
+            if fast:
+                rest = predict(standing)
+                slow = self.geometry.speeds(state.positions, rest.velocities, self._places)
+            for at in fast:
+                rule = self._points[at]
+                left = min(left, 0.0 if rule.then == "hold" else rule.share(slow[at], speeds[at]))
                 names.append(rule.name)
-                reasons.append(Reason(speed, 0.0, rule.most, "m/s"))
+                reasons.append(Reason(speeds[at], 0.0, rule.most, "m/s"))
                 thens.append(rule.then)
         if self._collision:
             scaled = moving if rest is None else rest.towards(moving, left)
@@ -311,33 +302,11 @@ class Body:
                 if share < 1.0:
                     left *= 0.0 if self._collision.then == "hold" else share
                     names.append(f"body collision {' '.join(near.pair)}")
-                    reasons.append(Reason(near.distance, self._collision.margin, math.inf, "m", " and ".join(near.pair)))
+                    reasons.append(
+                        Reason(near.distance, self._collision.margin, math.inf, "m", " and ".join(near.pair))
+                    )
                     thens.append(self._collision.then)
         return allowed if left == 1.0 else standing + left * (allowed - standing)
-
-    def _predictor(self, state: JointState, hand: Array | None) -> Callable[[Array], Moves]:
-        """Return what predicts what the joints do by a command until its period ends."""
-        positions, period = state.positions, state.period
-        if isinstance(self._drive, SoftTargets):
-            # An implicit step of M dv/dt = kp (target - q) - kd v: stable for any period, and with no base that moves.
-            assert self.geometry is not None
-            kp, kd, mass = self._drive.kp, self._drive.kd, self.geometry.masses(positions)
-            inverse = np.linalg.inv(mass + np.diag(period * kd + period**2 * kp))
-            moving = mass @ state.velocities
-
-            def pulled(command: Array) -> Moves:
-                velocities = inverse @ (moving + period * kp * (command - positions))
-                return Moves(velocities, positions + period * velocities)
-
-            return pulled
-
-        def followed(command: Array) -> Moves:
-            if self._drive.targets:
-                return Moves((command - state.reference) / period, command)
-            velocities = command if hand is None else hand @ command
-            return Moves(velocities, positions + period * velocities)
-
-        return followed
 
     def _require(self) -> None:
         names = np.array(self.settings.joints)

@@ -182,7 +182,9 @@ class BodyGate(SafetyGate):
                 if element not in elements:
                     raise UnknownName("element of the action", element, elements, f"The key {key} of [body] names it.")
         if not self._scale.all():
-            raise SamiError("scale of [body] has a 0, so that an action of any size would command the same. Correct it.")
+            raise SamiError(
+                "scale of [body] has a 0, so that an action of any size would command the same. Correct it."
+            )
 
     def _forget(self) -> None:
         self._joints: list[NDArray[np.float64]] | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
@@ -110,7 +111,9 @@ class Geometry:
         moved = [self._spec.joint(name).parent for name in self._joints]
         self._root = _top(moved[0])
         if any(_top(body).name != self._root.name for body in moved):
-            raise SamiError(f"the joints {', '.join(self._joints)} are of two robots in {self.path}. Name those of one.")
+            raise SamiError(
+                f"the joints {', '.join(self._joints)} are of two robots in {self.path}. Name those of one."
+            )
         self.floats = any(joint.type == kinds.mjJNT_FREE for joint in self._root.joints)
         """Whether the base is free, so that nobody knows where it is."""
 
@@ -128,8 +131,10 @@ class Geometry:
             self._data.qpos[self._at] = self._home
         self.home: Array = self._data.qpos[self._at].copy()
         """Positions (J,) at the beginning."""
-        self._jacobian = np.zeros((6, model.nv))
-        self._mass = np.zeros((model.nv, model.nv))
+        self._jacobian, self._velocity = np.zeros((6, model.nv)), np.zeros(6)
+        self._moved, self._turned = self._jacobian[:3], self._jacobian[3:]
+        objects = self._mujoco.mjtObj
+        self._kinds = {"body": objects.mjOBJ_XBODY, "site": objects.mjOBJ_SITE}
 
     def limits(self) -> ModelLimits:
         """Return what the file says of the joints."""
@@ -187,7 +192,11 @@ class Geometry:
             low, high = np.array(box.low), np.array(box.high)
             body = spec.worldbody.add_body(name=f"box {name}", pos=(low + high) / 2)
             body.add_geom(
-                type=self._mujoco.mjtGeom.mjGEOM_BOX, size=(high - low) / 2, contype=BOX, conaffinity=ROBOT, margin=margin
+                type=self._mujoco.mjtGeom.mjGEOM_BOX,
+                size=(high - low) / 2,
+                contype=BOX,
+                conaffinity=ROBOT,
+                margin=margin,
             )
         spec.option.disableflags |= int(getattr(self._mujoco.mjtDisableBit, "mjDSBL_MULTICCD", 0))
         names = {body.name for body in bodies} | {f"box {name}" for name in boxes}
@@ -233,28 +242,40 @@ class Geometry:
         self.clearance(positions)
         return [Near(float(self._data.contact.dist[at]), self._pair(at)) for at in range(self._data.ncon)]
 
-    def jacobians(self, positions: Array, places: Sequence[tuple[str, int]]) -> list[Array]:
-        """Return of each place (6, J): its velocity [m/s] and turning [rad/s], by speeds of the joints."""
+    def jacobian(self, positions: Array, place: tuple[str, int]) -> Array:
+        """Return (6, J): the velocity [m/s] and turning [rad/s] of a place, by speeds of the joints."""
+        kind, number = place
         self._place(positions)
         self._mujoco.mj_comPos(self._model, self._data)
+        jacobian = self._mujoco.mj_jacBody if kind == "body" else self._mujoco.mj_jacSite
+        jacobian(self._model, self._data, self._moved, self._turned, number)
+        return self._jacobian[:, self._dof]
+
+    def speeds(self, positions: Array, velocities: Array, places: Sequence[tuple[str, int]]) -> list[float]:
+        """Return how fast places move [m/s], by positions and velocities of the joints (J,)."""
+        self._place(positions)
+        self._data.qvel[self._dof] = velocities
+        self._mujoco.mj_comPos(self._model, self._data)
+        self._mujoco.mj_comVel(self._model, self._data)
         found = []
         for kind, number in places:
-            jacobian = self._mujoco.mj_jacBody if kind == "body" else self._mujoco.mj_jacSite
-            jacobian(self._model, self._data, self._jacobian[:3], self._jacobian[3:], number)
-            found.append(self._jacobian[:, self._dof])
+            self._mujoco.mj_objectVelocity(self._model, self._data, self._kinds[kind], number, self._velocity, 0)
+            found.append(math.hypot(*self._velocity.tolist()[3:]))
         return found
 
-    def masses(self, positions: Array) -> Array:
-        """Return the joints' mass matrix (J, J), where the base does not move."""
-        self._place(positions)
-        self._mujoco.mj_comPos(self._model, self._data)
-        self._mujoco.mj_crb(self._model, self._data)
-        self._mujoco.mj_fullM(self._model, self._data, self._mass)
-        return self._mass[np.ix_(self._dof, self._dof)]
-
     def inertia(self) -> Array:
-        """Return what a motor moves at home where all other joints are free, (J,) [kg m^2, kg]."""
-        return np.diag(self.masses(self.home)).copy()
+        """Return what each motor moves at home while all others stand, (J,) [kg m^2, kg]."""
+        model, data = self._model, self._data
+        self._place(self.home)
+        self._mujoco.mj_comPos(model, data)
+        self._mujoco.mj_crb(model, data)
+        found = []
+        for dof in self._dof:
+            unit, product = np.zeros(model.nv), np.zeros(model.nv)
+            unit[dof] = 1.0
+            self._mujoco.mj_mulM(model, data, product, unit)
+            found.append(product[dof])
+        return np.array(found)
 
     def _place(self, positions: Array) -> None:
         self._data.qpos[self._at] = positions
@@ -267,7 +288,8 @@ class Geometry:
 
 def by_hand(jacobian: Array) -> Array:
     """Return the joint speeds (J, 3) that move a hand along x, y and z at 1 m/s without turning it, least damped."""
-    square = jacobian @ jacobian.T + DAMPING * np.eye(6)
+    square = jacobian @ jacobian.T
+    square.flat[::7] += DAMPING
     return np.asarray(jacobian.T @ np.linalg.inv(square)[:, :3])
 
 

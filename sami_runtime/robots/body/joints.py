@@ -22,6 +22,9 @@ Then = Literal["scale", "hold", "stop"]
 FAR = 1e9
 """Where the range of a joint ends that has no end [rad, m]."""
 
+SIDES = np.array([[1.0], [-1.0]])
+"""Of the ends of a range: a joint's room is its position - low, and high - its position."""
+
 
 class JointState(NamedTuple):
     """Where the joints are when a command is judged."""
@@ -36,8 +39,25 @@ class JointState(NamedTuple):
     """h, how long the command holds [s]."""
 
 
+class Moves(NamedTuple):
+    """What joints are going to do."""
+
+    velocities: Array
+    """(J,) when the period ends [rad/s, m/s]."""
+    positions: Array
+    """(J,) then [rad, m]."""
+
+    def towards(self, other: Moves, share: float) -> Moves:
+        """Return what lies between."""
+        return Moves(*(a + share * (b - a) for a, b in zip(self, other, strict=True)))
+
+
+@dataclass(frozen=True)
 class Velocities:
-    """The command is joint velocities."""
+    """The command is joint velocities, which the robot takes on within its acceleration."""
+
+    acceleration: Array
+    """(J,) [rad/s^2, m/s^2]; infinite where it is there at once."""
 
     targets = False
 
@@ -48,6 +68,16 @@ class Velocities:
     def commands(self, state: JointState, slowest: Array, fastest: Array) -> Interval:
         """Return the commands that ask for speeds between two, (J,) each."""
         return slowest, fastest
+
+    def standing(self, state: JointState) -> Array:
+        """Return the command that brings the joints to rest."""
+        return np.zeros_like(state.positions)
+
+    def predicted(self, state: JointState, command: Array) -> Moves:
+        """Return what the joints do by a command."""
+        change = self.acceleration * state.period
+        velocities = command.clip(state.velocities - change, state.velocities + change)
+        return Moves(velocities, state.positions + state.period * velocities)
 
 
 class StiffTargets:
@@ -63,13 +93,22 @@ class StiffTargets:
         """Return the commands that ask for speeds between two, (J,) each."""
         return state.reference + state.period * slowest, state.reference + state.period * fastest
 
+    def standing(self, state: JointState) -> Array:
+        """Return the command that brings the joints to rest."""
+        return state.reference
+
+    def predicted(self, state: JointState, command: Array) -> Moves:
+        """Return what the joints do by a command."""
+        return Moves((command - state.reference) / state.period, command)
+
 
 @dataclass(frozen=True)
 class SoftTargets:
     """The command is joint positions, towards which motors pull: torque = kp (target - q) - kd v.
 
-    The speed at the end of the period is predicted by an implicit step, which is stable for any period:
-    u (m + h kd + h^2 kp) = m v + h kp (target - q).
+    A motor pulls no faster than to where both terms are equal: a command that asks for a speed u is at most kd / kp u
+    away. A joint that is faster than it may be is braked so that it is not, when the period ends, by an implicit step,
+    which is stable for any period: u (m + h kd + h^2 kp) = m v + h kp (target - q).
     """
 
     kp: Array
@@ -95,6 +134,17 @@ class SoftTargets:
     def _braking(self, speeds: Array, state: JointState) -> Array:
         return state.period * speeds + self.inertia * (speeds - state.velocities) / (state.period * self.kp)
 
+    def standing(self, state: JointState) -> Array:
+        """Return the command that brings the joints to rest."""
+        return state.positions - self.inertia * state.velocities / (state.period * self.kp)
+
+    def predicted(self, state: JointState, command: Array) -> Moves:
+        """Return what the joints do by a command."""
+        pull = state.period * self.kp
+        whole = self.inertia + state.period * (self.kd + pull)
+        velocities = (self.inertia * state.velocities + pull * (command - state.positions)) / whole
+        return Moves(velocities, state.positions + state.period * velocities)
+
     def by_torque(self, state: JointState, most: Array) -> Interval:
         """Return the commands whose torque now is at most `most`, (J,) [N m]."""
         damped = self.kd * state.velocities
@@ -111,6 +161,8 @@ class PositionLimit:
     low: Array
     """(J,) [rad, m]."""
     high: Array
+    ends: Array
+    """(2, J): -low and high."""
     acceleration: Array
     """(J,) [rad/s^2, m/s^2] by which a joint brakes at least; infinite where it stops at once."""
     then: Then = "scale"
@@ -119,13 +171,14 @@ class PositionLimit:
     @classmethod
     def of(cls, low: Array, high: Array, acceleration: Array, then: Then) -> PositionLimit:
         """Return the limit of joints, some of which may have no end: these have one far away."""
-        return cls(np.maximum(low, -FAR), np.minimum(high, FAR), acceleration, then)
+        low, high = np.maximum(low, -FAR), np.minimum(high, FAR)
+        return cls(low, high, np.stack([-low, high]), acceleration, then)
 
     def interval(self, state: JointState, drive: Drive) -> Interval:
         """Return what is allowed now. Beyond its range a joint may stand, or come back."""
         start = drive.start(state)
-        slowest = -braking_speed(start - self.low, self.acceleration, state.period)
-        fastest = braking_speed(self.high - start, self.acceleration, state.period)
+        room = np.maximum(SIDES * start + self.ends, 0.0)
+        slowest, fastest = SIDES * -braking_speed(room, self.acceleration, state.period)
         low, high = drive.commands(state, slowest, fastest)
         if drive.targets:
             low, high = low.clip(self.low, self.high), high.clip(self.low, self.high)
@@ -164,9 +217,8 @@ JointRule = PositionLimit | VelocityLimit | TorqueLimit
 
 
 def braking_speed(room: Array, acceleration: Array, period: float) -> Array:
-    """Return the speed (J,) from which a joint comes to rest within its room (J,) after a period [s]; 0 without room.
+    """Return the speed (..., J) from which a joint comes to rest within its room (..., J) after a period [s].
 
     u = a h (sqrt(1 + 2 room / (a h^2)) - 1), written so that an infinite a gives room / h.
     """
-    room = np.maximum(room, 0.0)
     return 2.0 * room / (period * (1.0 + np.sqrt(1.0 + 2.0 * room / (acceleration * period * period))))

@@ -166,7 +166,13 @@ class BodySettings(_BodyTable):
         fault = self._fault()
         if fault:
             raise SamiError(f"{where}: {fault} {PAGE[0].upper()}{PAGE[1:]}.")
-        tables = {"kp": self.kp, "kd": self.kd, "inertia": self.inertia, "acceleration": self.acceleration, "velocity.most": self.velocity.most}
+        tables = {
+            "kp": self.kp,
+            "kd": self.kd,
+            "inertia": self.inertia,
+            "acceleration": self.acceleration,
+            "velocity.most": self.velocity.most,
+        }
         tables |= {"torque.most": self.torque.most, "position.low": self.position.low}
         for key, table in (tables | {"position.high": self.position.high}).items():
             for joint in table if isinstance(table, Mapping) else ():
@@ -183,8 +189,9 @@ class BodySettings(_BodyTable):
             return "kp and kd belong together, and only one is set. Set both: torque = kp (target - q) - kd v."
         if self.kp is not None and self.command != "joint_positions":
             return f'kp is set, and command is "{self.command}". Gains are for command = "joint_positions".'
-        if self.kp is not None and self.velocities is None:
-            return "kp and kd are set, and velocities is not. Name the signal of the joints' velocities."
+        if self.velocities is None and (self.kp is not None or self.command != "joint_positions"):
+            why = "kp and kd are set" if self.kp is not None else f'command is "{self.command}"'
+            return f"{why}, and velocities is not. Name the signal of the joints' velocities."
         if self.torque.most is not None and self.kp is None:
             return "torque.most is set without kp and kd, and torque follows from them. Set the motors' gains."
         if self.command == "hand" and not (self.model and self.hand):
