@@ -18,9 +18,9 @@ from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy: seven joints are no work for threads
 
-import numpy as np  # noqa: E402
+import numpy as np
 
-from sami_runtime.robots.body import Body  # noqa: E402
+from sami_runtime.robots.body import BodyLimits
 
 ENVS = Path(__file__).resolve().parents[1] / "sami_train" / "envs"
 PANDA: dict[str, Any] = {
@@ -62,7 +62,7 @@ BODIES: dict[str, dict[str, Any]] = {
 }
 
 
-def commands(body: Body, count: int, period: float) -> Iterator[tuple[Any, Any, Any]]:
+def commands(body: BodyLimits, count: int, period: float) -> Iterator[tuple[Any, Any, Any]]:
     """Yield commands with positions and velocities of the joints."""
     rng, home = np.random.default_rng(0), np.array(body.geometry.home if body.geometry else ())
     velocities, positions = np.zeros(len(home)), home.copy()
@@ -83,7 +83,7 @@ def main() -> None:
     options = parser.parse_args()
     rows = {}
     for name, table in BODIES.items():
-        body, period = Body.of(table), 0.02
+        body, period = BodyLimits.of(table), 0.02
         wall, cpu, limited = np.empty(options.commands), np.empty(options.commands), 0
         gc.disable()
         for at, moment in enumerate(commands(body, options.commands, period)):

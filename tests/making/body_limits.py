@@ -2,8 +2,8 @@
 
     python -m tests.making.body_limits COMMANDS SEED [ROBOT ...]     # prints one JSON object a robot
 
-The simulated joints have no ends and the motors no bounds of their own: what keeps them is the body alone. Every step of
-the simulation is judged, also those within a period.
+The simulated joints have no ends and the motors no bounds of their own (the own arm's have): what keeps them is the
+body alone. Every step of the simulation is judged, also those within a period.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.body_cost import GO2, PANDA, SHAPES
-from sami_runtime.robots.body import Body
+from sami_runtime.robots.body import BodyLimits
 
 ROOT = Path(__file__).parents[2]
 ACCELERATION = 10.0
@@ -160,7 +160,7 @@ ROBOTS = {"panda": Servo, "go2": Hanging, "own arm": OwnArm}
 
 def drive(name, commands, seed):
     """Return how far random commands brought a robot beyond each of its limits."""
-    body = Body.of(own_arm_body() if name == "own arm" else BODIES[name])
+    body = BodyLimits.of(own_arm_body() if name == "own arm" else BODIES[name])
     robot, rng = ROBOTS[name](), np.random.default_rng(seed)
     places = [body.geometry.require_place(point) for point in body.settings.points]
     worst = {"position": 0.0, "velocity": 0.0, "torque": 0.0, "point": 0.0, "overlap": 0.0}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,11 +14,11 @@ from sami_runtime.errors import SamiError
 from sami_runtime.robots.body.geometry import Geometry, Near, by_hand
 from sami_runtime.robots.body.joints import (
     Array,
+    BodyState,
     Drive,
     JointRule,
-    JointState,
-    Moves,
     PositionLimit,
+    Prediction,
     SoftTargets,
     StiffTargets,
     Then,
@@ -99,13 +98,13 @@ class Collision:
     """(J,) by which the joints brake [rad/s^2]."""
     then: Then
 
-    def near(self, moves: Moves) -> Near:
+    def near(self, motion: Prediction) -> Near:
         """Return what would be closest where the joints come to rest."""
         return self.geometry.clearance(
-            moves.positions + moves.velocities * abs(moves.velocities) / (2.0 * self.acceleration)
+            motion.positions + motion.velocities * abs(motion.velocities) / (2.0 * self.acceleration)
         )
 
-    def share(self, now: Array, standing: Moves, moving: Moves) -> float:
+    def share(self, now: Array, standing: Prediction, moving: Prediction) -> float:
         """Return how much of the way from standing to moving, which comes too close, is allowed.
 
         A pair that is too close now may part: what leads to more distance than there is, is allowed.
@@ -117,12 +116,12 @@ class Collision:
         return 0.0
 
 
-class Body:
+class BodyLimits:
     """Limits the commands of one robot. For one thread; `begin` before each episode.
 
     In a loop of your own, one line between the command and the robot:
 
-        body = Body(BodySettings.load("body.toml"))
+        body = BodyLimits(BodySettings.load("body.toml"))
         body.begin()
         command = body.limit(command, positions, velocities, period).command
 
@@ -185,7 +184,7 @@ class Body:
         self.begin()
 
     @classmethod
-    def of(cls, table: Mapping[str, Any]) -> Body:
+    def of(cls, table: Mapping[str, Any]) -> BodyLimits:
         """Return the body of a table `[body]`; see `BodySettings.of`."""
         return cls(BodySettings.of(table))
 
@@ -227,11 +226,11 @@ class Body:
         reference = self._reference
         if reference is None:
             reference = at if self._drive.targets else np.zeros(self.size)
-        ruling = self._ruled(wanted, JointState(at, speeds, reference, period), jacobian)
+        ruling = self._ruled(wanted, BodyState(at, speeds, reference, period), jacobian)
         self._reference, self._began = ruling.command, False
         return ruling
 
-    def _ruled(self, wanted: Array, state: JointState, jacobian: Array | None) -> BodyRuling:
+    def _ruled(self, wanted: Array, state: BodyState, jacobian: Array | None) -> BodyRuling:
         hand = None if jacobian is None else by_hand(jacobian)
         names, reasons, thens = list[str](), list[Reason](), list[Then]()
         intervals = []
@@ -248,7 +247,10 @@ class Body:
                 names.append(of_joint[at])
                 reasons.append(Reason(before[at], low[at], high[at], self._unit))
                 thens.append(rule.then)
-            allowed = after if hand is None else allowed * float(np.min(after[beyond] / before[beyond]))
+            if hand is None:
+                allowed = np.where(beyond, after, before)
+            else:
+                allowed = allowed * float(np.min(after[beyond] / before[beyond]))
         standing = self._drive.standing(state) if hand is None else np.zeros(3)
         if self._drive.targets and (names or self._points or self._collision):
             for low, high in intervals:
@@ -267,7 +269,7 @@ class Body:
         self,
         allowed: Array,
         standing: Array,
-        state: JointState,
+        state: BodyState,
         hand: Array | None,
         names: list[str],
         reasons: list[Reason],
@@ -276,7 +278,7 @@ class Body:
         """Return a command scaled back towards standing, as far as points and shapes ask for."""
         assert self.geometry is not None
 
-        def predict(command: Array) -> Moves:
+        def predict(command: Array) -> Prediction:
             return self._drive.predicted(state, command if hand is None else hand @ command)
 
         rest, moving = None, predict(allowed)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sami_runtime.adapters.base import Adapter, Observation
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.model.contract import Contract
-from sami_runtime.robots.body.body import Body
+from sami_runtime.robots.body.body import BodyLimits
 from sami_runtime.robots.body.settings import BodySettings
 from sami_runtime.safety.gate import Ruling, SafetyGate
 from sami_runtime.safety.limits import Limits
@@ -49,14 +49,18 @@ class BodyGate(SafetyGate):
         slower: int = 1,
     ) -> None:
         super().__init__(adapter, contract, limits, fallback, guards)
-        self.body, self._slower = Body(settings), slower
+        self.body, self._slower = BodyLimits(settings), slower
         self.explanations: dict[str, str] = {}
         """By limit, as in `limited_by`, why it changed an action when it last began to."""
         self._positions = self._signal(settings.positions, UNITS)
         self._velocities = self._signal(settings.velocities, UNITS.values()) if settings.velocities else None
         self._fit(contract)
         self._period = 1.0 / contract.rate_hz
-        self._forget()
+        self._joints: list[NDArray[np.float64]] | None = None
+        self._limiting: tuple[str, ...] = ()
+        self._age = 0.0
+        self._learned_at: float | None = None
+        self._ruled_at: float | None = None
 
     def begin(self, period: float) -> None:
         """Begin an episode; see `SafetyGate`."""
@@ -83,7 +87,7 @@ class BodyGate(SafetyGate):
                     return f"body: {name} is {value.tolist()}, expected {len(self.body.settings.joints)} finite numbers"
                 joints.append(value)
         age = 0.0 if now is None else max(0.0, now - observation.measured(self._positions))
-        self._joints, self._age, self._learned = joints, age, None
+        self._joints, self._age, self._learned_at = joints, age, None
         return None
 
     def propose(self, action: NDArray[np.float32], now: float, ticks: int = 1) -> Ruling:
@@ -116,16 +120,16 @@ class BodyGate(SafetyGate):
                 "to fault() before its action to propose()."
             )
         now = ruling.time
-        self._learned = now if self._learned is None else self._learned
+        self._learned_at = now if self._learned_at is None else self._learned_at
         positions, *velocities = self._joints
         speeds = velocities[0] / self._slower if velocities else None
         elapsed = self._period
         if self.body.follows_reference:
-            if self._ruled is not None:
-                elapsed = min(max(now - self._ruled, 1e-9), PERIODS * self._period)
+            if self._ruled_at is not None:
+                elapsed = min(max(now - self._ruled_at, 1e-9), PERIODS * self._period)
         else:
-            elapsed += self._age + max(0.0, now - self._learned)
-        self._ruled = now
+            elapsed += self._age + max(0.0, now - self._learned_at)
+        self._ruled_at = now
         wanted = self._offset + self._scale * ruling.action[self._at].astype(np.float64)
         judged = self.body.limit(wanted, positions, speeds, elapsed)
         for name, reason in zip(judged.limited_by, judged.reasons, strict=True):
@@ -187,6 +191,5 @@ class BodyGate(SafetyGate):
             )
 
     def _forget(self) -> None:
-        self._joints: list[NDArray[np.float64]] | None = None
-        self._limiting: tuple[str, ...] = ()
-        self._age, self._learned, self._ruled = 0.0, None, None  # type: float, float | None, float | None
+        self._joints, self._limiting = None, ()
+        self._age, self._learned_at, self._ruled_at = 0.0, None, None

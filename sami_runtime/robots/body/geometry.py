@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Sequence
-from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
@@ -257,11 +256,11 @@ class Geometry:
         self._data.qvel[self._dof] = velocities
         self._mujoco.mj_comPos(self._model, self._data)
         self._mujoco.mj_comVel(self._model, self._data)
-        found = []
+        rows = []
         for kind, number in places:
             self._mujoco.mj_objectVelocity(self._model, self._data, self._kinds[kind], number, self._velocity, 0)
-            found.append(math.hypot(*self._velocity.tolist()[3:]))
-        return found
+            rows.append(math.hypot(*self._velocity.tolist()[3:]))
+        return rows
 
     def inertia(self) -> Array:
         """Return what each motor moves at home while all others stand, (J,) [kg m^2, kg]."""
@@ -269,13 +268,13 @@ class Geometry:
         self._place(self.home)
         self._mujoco.mj_comPos(model, data)
         self._mujoco.mj_crb(model, data)
-        found = []
+        rows = []
         for dof in self._dof:
             unit, product = np.zeros(model.nv), np.zeros(model.nv)
             unit[dof] = 1.0
             self._mujoco.mj_mulM(model, data, product, unit)
-            found.append(product[dof])
-        return np.array(found)
+            rows.append(product[dof])
+        return np.array(rows)
 
     def _place(self, positions: Array) -> None:
         self._data.qpos[self._at] = positions

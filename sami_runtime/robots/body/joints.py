@@ -2,8 +2,9 @@
 
 Both are held by the cases in `tests/cases/joint_limits.json`. Joints do not know of one another here. All is float64.
 
-A limit is an interval of joint speeds or torques; a `Drive` says which commands lead to them. Towards the end of a joint's range, the speed u is one from which it can still come to rest
-there after this period h, braking by a: u h + u^2 / (2 a) <= room.
+A limit is an interval of joint speeds or torques; a `Drive` says which commands lead to them. Towards the end of a
+joint's range, the speed u is one from which it can still come to rest there after this period h, braking by a:
+u h + u^2 / (2 a) <= room.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ SIDES = np.array([[1.0], [-1.0]])
 """Of the ends of a range: a joint's room is its position - low, and high - its position."""
 
 
-class JointState(NamedTuple):
+class BodyState(NamedTuple):
     """Where the joints are when a command is judged."""
 
     positions: Array
@@ -39,7 +40,7 @@ class JointState(NamedTuple):
     """h, how long the command holds [s]."""
 
 
-class Moves(NamedTuple):
+class Prediction(NamedTuple):
     """What joints are going to do."""
 
     velocities: Array
@@ -47,9 +48,9 @@ class Moves(NamedTuple):
     positions: Array
     """(J,) then [rad, m]."""
 
-    def towards(self, other: Moves, share: float) -> Moves:
+    def towards(self, other: Prediction, share: float) -> Prediction:
         """Return what lies between."""
-        return Moves(*(a + share * (b - a) for a, b in zip(self, other, strict=True)))
+        return Prediction(*(a + share * (b - a) for a, b in zip(self, other, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -61,23 +62,23 @@ class Velocities:
 
     targets = False
 
-    def start(self, state: JointState) -> Array:
+    def start(self, state: BodyState) -> Array:
         """Return from where a joint goes on, (J,)."""
         return state.positions
 
-    def commands(self, state: JointState, slowest: Array, fastest: Array) -> Interval:
+    def commands(self, state: BodyState, slowest: Array, fastest: Array) -> Interval:
         """Return the commands that ask for speeds between two, (J,) each."""
         return slowest, fastest
 
-    def standing(self, state: JointState) -> Array:
+    def standing(self, state: BodyState) -> Array:
         """Return the command that brings the joints to rest."""
         return np.zeros_like(state.positions)
 
-    def predicted(self, state: JointState, command: Array) -> Moves:
+    def predicted(self, state: BodyState, command: Array) -> Prediction:
         """Return what the joints do by a command."""
         change = self.acceleration * state.period
         velocities = command.clip(state.velocities - change, state.velocities + change)
-        return Moves(velocities, state.positions + state.period * velocities)
+        return Prediction(velocities, state.positions + state.period * velocities)
 
 
 class StiffTargets:
@@ -85,21 +86,21 @@ class StiffTargets:
 
     targets = True
 
-    def start(self, state: JointState) -> Array:
+    def start(self, state: BodyState) -> Array:
         """Return from where a joint goes on, (J,)."""
         return state.reference
 
-    def commands(self, state: JointState, slowest: Array, fastest: Array) -> Interval:
+    def commands(self, state: BodyState, slowest: Array, fastest: Array) -> Interval:
         """Return the commands that ask for speeds between two, (J,) each."""
         return state.reference + state.period * slowest, state.reference + state.period * fastest
 
-    def standing(self, state: JointState) -> Array:
+    def standing(self, state: BodyState) -> Array:
         """Return the command that brings the joints to rest."""
         return state.reference
 
-    def predicted(self, state: JointState, command: Array) -> Moves:
+    def predicted(self, state: BodyState, command: Array) -> Prediction:
         """Return what the joints do by a command."""
-        return Moves((command - state.reference) / state.period, command)
+        return Prediction((command - state.reference) / state.period, command)
 
 
 @dataclass(frozen=True)
@@ -120,32 +121,32 @@ class SoftTargets:
 
     targets = True
 
-    def start(self, state: JointState) -> Array:
+    def start(self, state: BodyState) -> Array:
         """Return from where a joint goes on, (J,)."""
         return state.positions
 
-    def commands(self, state: JointState, slowest: Array, fastest: Array) -> Interval:
+    def commands(self, state: BodyState, slowest: Array, fastest: Array) -> Interval:
         """Return the commands that lead to speeds between two, (J,) each."""
         softness = self.kd / self.kp
         low = softness * slowest + np.maximum(self._braking(slowest, state), 0.0)
         high = softness * fastest + np.minimum(self._braking(fastest, state), 0.0)
         return state.positions + low, state.positions + high
 
-    def _braking(self, speeds: Array, state: JointState) -> Array:
+    def _braking(self, speeds: Array, state: BodyState) -> Array:
         return state.period * speeds + self.inertia * (speeds - state.velocities) / (state.period * self.kp)
 
-    def standing(self, state: JointState) -> Array:
+    def standing(self, state: BodyState) -> Array:
         """Return the command that brings the joints to rest."""
         return state.positions - self.inertia * state.velocities / (state.period * self.kp)
 
-    def predicted(self, state: JointState, command: Array) -> Moves:
+    def predicted(self, state: BodyState, command: Array) -> Prediction:
         """Return what the joints do by a command."""
         pull = state.period * self.kp
         whole = self.inertia + state.period * (self.kd + pull)
         velocities = (self.inertia * state.velocities + pull * (command - state.positions)) / whole
-        return Moves(velocities, state.positions + state.period * velocities)
+        return Prediction(velocities, state.positions + state.period * velocities)
 
-    def by_torque(self, state: JointState, most: Array) -> Interval:
+    def by_torque(self, state: BodyState, most: Array) -> Interval:
         """Return the commands whose torque now is at most `most`, (J,) [N m]."""
         damped = self.kd * state.velocities
         return state.positions + (damped - most) / self.kp, state.positions + (damped + most) / self.kp
@@ -174,7 +175,7 @@ class PositionLimit:
         low, high = np.maximum(low, -FAR), np.minimum(high, FAR)
         return cls(low, high, np.stack([-low, high]), acceleration, then)
 
-    def interval(self, state: JointState, drive: Drive) -> Interval:
+    def interval(self, state: BodyState, drive: Drive) -> Interval:
         """Return what is allowed now. Beyond its range a joint may stand, or come back."""
         start = drive.start(state)
         room = np.maximum(SIDES * start + self.ends, 0.0)
@@ -194,7 +195,7 @@ class VelocityLimit:
     then: Then = "scale"
     name = "velocity"
 
-    def interval(self, state: JointState, drive: Drive) -> Interval:
+    def interval(self, state: BodyState, drive: Drive) -> Interval:
         """Return what is allowed now."""
         return drive.commands(state, -self.most, self.most)
 
@@ -208,7 +209,7 @@ class TorqueLimit:
     then: Then = "scale"
     name = "torque"
 
-    def interval(self, state: JointState, drive: SoftTargets) -> Interval:
+    def interval(self, state: BodyState, drive: SoftTargets) -> Interval:
         """Return what is allowed now."""
         return drive.by_torque(state, self.most)
 
