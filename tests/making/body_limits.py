@@ -127,6 +127,9 @@ class OwnArm:
         self._tick = robot.TICK_S / robot.STEP_S
         self._asked = np.zeros(7)
         self.arm = robot.Arm({"mass": 1.0, "friction": 1.0})
+        self.arm.engine.resetBasePositionAndOrientation(
+            self.arm.bodies["object"], [9.0, 9.0, 9.0], [0.0, 0.0, 0.0, 1.0]
+        )
         self._read()
 
     def _read(self):
@@ -151,7 +154,7 @@ def own_arm_body():
         "command": "joint_velocities",
         "model": urdf,
         "acceleration": ACCELERATION,
-        "boxes": {"table": {"low": [0.2, -0.7, -0.4], "high": [0.9, 0.7, -0.05]}},
+        "boxes": {"table": {"low": [0.2, -0.7, -0.4], "high": [0.9, 0.7, 0.0]}},
     }
 
 

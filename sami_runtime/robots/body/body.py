@@ -25,6 +25,7 @@ from sami_runtime.robots.body.joints import (
     TorqueLimit,
     Velocities,
     VelocityLimit,
+    bounded,
 )
 from sami_runtime.robots.body.settings import BodySettings
 
@@ -193,9 +194,13 @@ class BodyLimits:
         """Whether a command's speed is its step from the one before, and not what joints do from where they are."""
         return isinstance(self._drive, StiffTargets)
 
-    def begin(self) -> None:
-        """Begin an episode: nothing has been commanded in it."""
-        self._reference: Array | None = None
+    def begin(self, reference: ArrayLike | None = None) -> None:
+        """Begin an episode.
+
+        Args:
+            reference: The command that is executed now; where the joints are, or no speed, if None.
+        """
+        self._reference = None if reference is None else np.asarray(reference, np.float64)
         self._began = True
 
     def limit(
@@ -239,7 +244,9 @@ class BodyLimits:
             low, high = rule.interval(state, self._drive)  # type: ignore[arg-type]  # torque: of soft targets only
             intervals.append((low, high))
             before = allowed if hand is None else hand @ allowed
-            after = before.clip(low, high)
+            after = bounded(before, low, high)
+            if after.tobytes() == before.tobytes():
+                continue
             beyond = abs(after - before) > ROUNDING * (1e-3 + abs(before))
             if 1 not in beyond.tobytes():
                 continue
@@ -254,7 +261,7 @@ class BodyLimits:
         standing = self._drive.standing(state) if hand is None else np.zeros(3)
         if self._drive.targets and (names or self._points or self._collision):
             for low, high in intervals:
-                standing = standing.clip(low, high)
+                standing = bounded(standing, low, high)
         if "hold" in thens:
             allowed = standing
         if self._points or self._collision:
