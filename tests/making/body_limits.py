@@ -154,7 +154,8 @@ def own_arm_body():
         "command": "joint_velocities",
         "model": urdf,
         "acceleration": ACCELERATION,
-        "boxes": {"table": {"low": [0.2, -0.7, -0.4], "high": [0.9, 0.7, 0.0]}},
+        "boxes": {"table": {"low": [-0.3, -0.4, -0.4], "high": [0.9, 0.4, 0.0]}},
+        "collision": {"margin": 0.01, "ignore": [["panda_link0", "table"]]},
     }
 
 
