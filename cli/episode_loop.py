@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,7 +98,12 @@ def robot_options(robot: RobotFile, clock: Any, contract: Any) -> dict[str, Any]
     LoopSettings(loop_hz=robot.loop_hz).substeps(contract.rate_hz)  # refused here, before a recording begins
     fallback = load_fallback(robot.fallback, clock, contract, robot.settings) if robot.fallback else None
     keys = ("loop_hz", "slower", "unguarded")
-    return {"fallback": fallback, **{key: getattr(robot, key) for key in keys}}
+    options = {"fallback": fallback, **{key: getattr(robot, key) for key in keys}}
+    if robot.body is not None:
+        from sami_runtime.robots.body.gate import BodyGate
+
+        options["gate"] = partial(BodyGate, settings=robot.body, slower=robot.slower)
+    return options
 
 
 @contextmanager
@@ -227,6 +233,8 @@ def run_episodes(plan: Plan) -> None:
         if not plan.json:
             closing.callback(lambda: print_text(*episodes.ending(run, film, record)))
         log = closing.enter_context(evidence_log(robot, session)) if robot and robot.evidence else None
+        if log is not None:
+            log.explanations = getattr(run.gate, "explanations", {})
         closing.enter_context(run)
         line = closing.enter_context(episodes.LiveLine(run.telemetry, status=keyboard.status_of(person)))
         if film is not None:

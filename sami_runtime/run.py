@@ -153,6 +153,7 @@ class Run:
         shadow: A second model that follows.
         fallback: Acts where the policy has been held too long; see `SafetyGate`.
         admission: Which files `swap` lets in; any that are safe to load if None.
+        gate: What makes the gate, such as `partial(BodyGate, settings=...)`.
         changes: Settings of the loop by their names: `loop_hz`, `slower`, `prewarm_s`, `enforce_timing`,
             `command_delay_s`, `watchdog`, `pilot`; see `LoopSettings`.
 
@@ -181,6 +182,7 @@ class Run:
         shadow: Shadow | None = None,
         fallback: Controller | None = None,
         admission: Admission | None = None,
+        gate: Callable[..., SafetyGate] = SafetyGate,
         **changes: Any,
     ) -> None:
         contract, guards = session.contract, guards_without(unguarded)
@@ -197,7 +199,7 @@ class Run:
         """The adapter as the loop sees it: behind the gap, without its write in a dry run, its known values zeroed."""
         require_compatible(contract, self.driven.observation, self.driven.action, type(self.driven).__name__)
         allowed = (limits or Limits()).in_simulator(gap is not None) if simulator else limits
-        self.gate = SafetyGate(self.driven, contract, allowed, fallback, guards)
+        self.gate = gate(self.driven, contract, allowed, fallback, guards)
         """Owns the write. Tripped, it stays latched until somebody calls its `rearm`."""
         self.telemetry = Telemetry(contract)
         """Reads the contexts of the episode that runs, or ran last."""

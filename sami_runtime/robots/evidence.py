@@ -67,6 +67,8 @@ class EvidenceLog:
         self._begun: dict[str, float] = {}
         """When each kind of intervention was seen last [s]."""
         self._driver = "policy"
+        self.explanations: Mapping[str, str] = {}
+        """By limit, as in `limited_by`, why it changed an action when it last began to; as `BodyGate` has it."""
         user = f"{getpass.getuser()}@{platform.node()}"
         software = installed_version("sami-rl") or "unknown"
         self._write("begin", {"version": VERSION, "user": user, "software": software, **facts})
@@ -94,7 +96,8 @@ class EvidenceLog:
         for kind in interventions(record):
             self._counts[kind] += 1
             if record.time - self._begun.get(kind, -SUMMARY_S) >= SUMMARY_S:
-                detail = {"reason": record.reason} if record.reason else {}
+                reason = self.explanations.get(kind, record.reason)
+                detail = {"reason": reason} if reason else {}
                 self._write("intervention", {"step": record.step, "what": kind, **detail})
             self._begun[kind] = record.time
         if record.executed is None and record.limited_by:

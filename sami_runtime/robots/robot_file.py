@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.files import faults_of, read_document
+from sami_runtime.robots.body.settings import BodySettings
 from sami_runtime.safety.limits import Limits
 
 if TYPE_CHECKING:
@@ -140,6 +141,8 @@ class RobotFile(RunKeys):
     """Ask the policy at every so-many-th of its periods, for a robot that is so many times as slow."""
     fallback: str | None = None
     """MODULE:FACTORY of what acts where the policy was held too long."""
+    body: BodySettings | None = None
+    """Limits of the body: a table, or the path of a file."""
     evidence: str | None = None
     """Evidence log of who drove and of every intervention, NAME.jsonl; `{time}` in the name as in `record`."""
     evidence_key: str | None = None
@@ -167,6 +170,10 @@ class RobotFile(RunKeys):
             values["limits"] = Limits.load(limits)
         elif isinstance(limits, dict):
             values["limits"] = Limits.of(limits, f"{path}, table limits")
+        if isinstance(body := values.get("body"), str):
+            values["body"] = BodySettings.load(body)
+        elif isinstance(body, dict):
+            values["body"] = BodySettings.of(_model_beside(path.parent, body), f"{path}, table body")
         if isinstance(settings := values.get("settings"), str):
             values["settings"] = read_document(Path(settings), "settings")
         return cls.of(values, str(path))
@@ -185,10 +192,15 @@ class RobotFile(RunKeys):
         return robot
 
 
-PATHS = ("trusted", "limits", "record", "settings", "evidence", "evidence_key")
+PATHS = ("trusted", "limits", "record", "settings", "body", "evidence", "evidence_key")
 """Keys whose text is a path."""
 NAMES_OR_PATHS = ("model", "shadow", "gap")
 """Keys whose text is a path, or a name that comes along: a bare word without a suffix."""
+
+
+def _model_beside(folder: Path, table: dict[str, Any]) -> dict[str, Any]:
+    """Return a table of a body whose model is relative to the file's folder."""
+    return table | {"model": str(folder / table["model"])} if isinstance(table.get("model"), str) else table
 
 
 def _beside(folder: Path, key: str, value: Any) -> Any:

@@ -1,0 +1,89 @@
+// The limits of one joint of a body: position, velocity and torque, as sami_runtime/robots/body/joints.py computes them.
+// Standard C++17 without heap. Compile with -ffp-contract=off: then it agrees to the last bit with the Python, on
+// tests/cases/joint_limits.json (joint_table.cpp). Shapes and points are not here: they need MuJoCo.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace sami {
+
+enum class JointCommand { kVelocity, kTarget };  // rad/s, or rad; a target is soft where kp is set
+
+struct JointLimit {
+  static constexpr double kNone = std::numeric_limits<double>::infinity();
+  double low = -1e9, high = 1e9;  // range [rad, m]
+  double velocity = kNone;        // highest [rad/s, m/s]
+  double acceleration = kNone;    // by which it brakes at least; at once if infinite
+  double torque = kNone;          // highest [N m]; of a soft target only
+  double kp = 0.0, kd = 0.0;      // torque = kp (target - q) - kd v; 0: the robot follows targets within a period
+  double inertia = 0.0;           // that the motor moves [kg m^2]
+};
+
+struct JointMoment {
+  double position, velocity;  // measured
+  double reference;           // the command that is executed now; before the first one the measured position, or 0
+  double period;              // how long the command holds [s]
+};
+
+enum JointRule : unsigned { kPositionLimit = 1, kVelocityLimit = 2, kTorqueLimit = 4 };  // bits of `limited`
+
+class Joint {
+ public:
+  Joint(JointCommand kind, const JointLimit& limit) : kind_(kind), limit_(limit) {}
+
+  // Returns as much of a command as is allowed, and sets in `limited` the bit of each rule that changed it.
+  double limited_to(double command, const JointMoment& now, unsigned* limited) const {
+    *limited = 0;
+    const bool target = kind_ == JointCommand::kTarget;
+    if (limit_.low > -1e9 || limit_.high < 1e9) {
+      const double start = target && !soft() ? now.reference : now.position;
+      double low = at_speed(-braking_speed(std::max(start - limit_.low, 0.0), now.period), now, true);
+      double high = at_speed(braking_speed(std::max(limit_.high - start, 0.0), now.period), now, false);
+      if (target) low = clipped(low, limit_.low, limit_.high), high = clipped(high, limit_.low, limit_.high);
+      command = ruled(command, low, high, kPositionLimit, limited);
+    }
+    if (std::isfinite(limit_.velocity))
+      command = ruled(command, at_speed(-limit_.velocity, now, true), at_speed(limit_.velocity, now, false),
+                      kVelocityLimit, limited);
+    if (target && soft()) {
+      const double damped = limit_.kd * now.velocity;
+      command = ruled(command, now.position + (damped - limit_.torque) / limit_.kp,
+                      now.position + (damped + limit_.torque) / limit_.kp, kTorqueLimit, limited);
+    }
+    return command;
+  }
+
+ private:
+  bool soft() const { return limit_.kp > 0.0; }
+
+  static double clipped(double value, double low, double high) { return std::min(std::max(value, low), high); }
+
+  static double ruled(double command, double low, double high, JointRule rule, unsigned* limited) {
+    const double after = clipped(command, low, high);
+    if (!(std::abs(after - command) > 1e-6 * (1e-3 + std::abs(command)))) return command;  // that is rounding
+    *limited |= rule;
+    return after;
+  }
+
+  // The speed from which the joint still comes to rest within its room after a period.
+  double braking_speed(double room, double h) const {
+    return 2.0 * room / (h * (1.0 + std::sqrt(1.0 + 2.0 * room / (limit_.acceleration * h * h))));
+  }
+
+  // The command that asks for a speed; of a soft target the lowest or the highest one that leads to no more than it.
+  double at_speed(double speed, const JointMoment& now, bool lowest) const {
+    if (kind_ == JointCommand::kVelocity) return speed;
+    if (!soft()) return now.reference + now.period * speed;
+    const double braking =
+        now.period * speed + limit_.inertia * (speed - now.velocity) / (now.period * limit_.kp);
+    const double brake = lowest ? std::max(braking, 0.0) : std::min(braking, 0.0);
+    return now.position + (limit_.kd / limit_.kp * speed + brake);
+  }
+
+  JointCommand kind_;
+  JointLimit limit_;
+};
+
+}  // namespace sami

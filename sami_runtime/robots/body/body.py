@@ -1,0 +1,359 @@
+"""The limits of one body, applied to one command after the other: joints first, then points, then shapes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sami_runtime.errors import SamiError
+from sami_runtime.robots.body.geometry import Geometry, Near, by_hand
+from sami_runtime.robots.body.joints import (
+    Array,
+    BodyState,
+    Drive,
+    JointRule,
+    PositionLimit,
+    Prediction,
+    SoftTargets,
+    StiffTargets,
+    Then,
+    TorqueLimit,
+    Velocities,
+    VelocityLimit,
+    bounded,
+)
+from sami_runtime.robots.body.settings import BodySettings
+
+ROUNDING = 1e-6
+"""Share of a command, and of a period's way, that is rounding: actions are float32."""
+SHARES = (1.0, 0.5)
+"""Shares of a command that comes too close which are tried before the robot stands."""
+
+
+class BodyRuling(NamedTuple):
+    """What the body allows of a command."""
+
+    command: Array
+    """As it may be executed."""
+    limited_by: tuple[str, ...] = ()
+    """Every limit that changed it, as `"body velocity joint1"`."""
+    reasons: tuple[Reason, ...] = ()
+    """Of each of these why; `str()` says it in numbers."""
+    stop: str = ""
+    """Why the robot is to be stopped; empty while it is not."""
+
+
+class Reason(NamedTuple):
+    """Why a limit changed a command."""
+
+    value: float
+    """What the command came to."""
+    low: float
+    high: float
+    unit: str
+    between: str = ""
+    """Of a distance, the two parts."""
+
+    def __str__(self) -> str:
+        if self.between:
+            return f"{self.between} would be {self.value:.3g} m apart, allowed are {self.low:g}"
+        return f"{self.value:.4g} {self.unit} was asked for, allowed are {self.low:.4g} to {self.high:.4g}"
+
+
+@dataclass(frozen=True)
+class PointSpeed:
+    """A point of the robot is no faster, as predicted for the end of the period."""
+
+    point: str
+    place: tuple[str, int]
+    most: float
+    """[m/s]."""
+    then: Then
+
+    @property
+    def name(self) -> str:
+        """As interventions call it."""
+        return f"body speed {self.point}"
+
+    def share(self, standing: float, moving: float) -> float:
+        """Return how much of the way between two commands is allowed, by the point's speeds under them [m/s].
+
+        A speed is a norm, and a norm is convex: between the two it is below the chord.
+        """
+        return max(0.0, (self.most - standing) / (moving - standing)) if moving > standing else 0.0
+
+
+@dataclass(frozen=True)
+class Collision:
+    """Where the robot would come to rest after the period, its parts keep their margin to each other and to boxes."""
+
+    geometry: Geometry
+    margin: float
+    """[m]."""
+    acceleration: Array
+    """(J,) by which the joints brake [rad/s^2]."""
+    then: Then
+
+    def near(self, motion: Prediction) -> Near:
+        """Return what would be closest where the joints come to rest."""
+        return self.geometry.clearance(
+            motion.positions + motion.velocities * abs(motion.velocities) / (2.0 * self.acceleration)
+        )
+
+    def share(self, now: Array, standing: Prediction, moving: Prediction) -> float:
+        """Return how much of the way from standing to moving, which comes too close, is allowed.
+
+        A pair that is too close now may part: what leads to more distance than there is, is allowed.
+        """
+        present = self.geometry.clearance(now).distance
+        for share in SHARES:
+            if (distance := self.near(standing.towards(moving, share)).distance) == math.inf or distance > present:
+                return share
+        return 0.0
+
+
+class BodyLimits:
+    """Limits the commands of one robot. For one thread; `begin` before each episode.
+
+    In a loop of your own, one line between the command and the robot:
+
+        body = BodyLimits(BodySettings.load("body.toml"))
+        body.begin()
+        command = body.limit(command, positions, velocities, period).command
+
+    Args:
+        settings: What is known and allowed.
+
+    Raises:
+        UnknownName, SamiError: The settings do not fit the model, or nothing would be limited.
+    """
+
+    def __init__(self, settings: BodySettings) -> None:
+        self.settings, joints = settings, settings.joints
+        self.geometry = Geometry(settings.model, joints, settings.home) if settings.model else None
+        nothing = np.full(len(joints), np.inf)
+        known = self.geometry.limits() if self.geometry else None
+        low, high, speed, torque = known or (-nothing, nothing, nothing, nothing)
+        by_joint = settings.by_joint
+        self.acceleration = by_joint(settings.acceleration, np.inf)
+        self.low, self.high = by_joint(settings.position.low, low), by_joint(settings.position.high, high)
+        self.velocity, self.torque = by_joint(settings.velocity.most, speed), by_joint(settings.torque.most, torque)
+        self.gains = (by_joint(settings.kp, np.nan), by_joint(settings.kd, np.nan)) if settings.kp else None
+        inertia = self.geometry.inertia() if self.geometry and self.gains else np.nan
+        self.inertia = by_joint(settings.inertia, inertia)
+        self._require()
+        self._hand = (
+            self.geometry.require_place(settings.hand)
+            if self.geometry and settings.hand and settings.command == "hand"
+            else None
+        )
+        self.size = 3 if settings.command == "hand" else len(joints)
+        """Numbers of a command."""
+        self._drive: Drive = Velocities(self.acceleration)
+        if settings.command == "joint_positions":
+            self._drive = SoftTargets(*self.gains, self.inertia) if self.gains else StiffTargets()
+        rules: list[JointRule] = []
+        if np.isfinite(self.low).any() or np.isfinite(self.high).any():
+            rules.append(PositionLimit.of(self.low, self.high, self.acceleration, settings.position.then))
+        if np.isfinite(self.velocity).any():
+            rules.append(VelocityLimit(self.velocity, settings.velocity.then))
+        if self.gains:
+            rules.append(TorqueLimit(self.torque, settings.torque.then))
+        self._joint_rules = [(rule, [f"body {rule.name} {joint}" for joint in joints]) for rule in rules]
+        self._unit = "rad" if self._drive.targets else "rad/s"
+        self._points: list[PointSpeed] = []
+        self._collision: Collision | None = None
+        if self.geometry:
+            for name, point in settings.points.items():
+                place = self.geometry.require_place(name)
+                self._points.append(PointSpeed(name, place, point.most, point.then))
+            shapes = settings.collision
+            if shapes or settings.boxes:
+                itself, margin = (shapes.self, shapes.margin) if shapes else (False, 0.01)
+                self.geometry.watch(settings.boxes, itself, margin, shapes.ignore if shapes else ())
+                self._collision = Collision(
+                    self.geometry, margin, self.acceleration, shapes.then if shapes else "scale"
+                )
+        self._places = [rule.place for rule in self._points]
+        if not (self._joint_rules or self._points or self._collision):
+            raise SamiError("the body limits nothing: neither the settings nor the model has a limit. Set one.")
+        self.begin()
+
+    @classmethod
+    def of(cls, table: Mapping[str, Any]) -> BodyLimits:
+        """Return the body of a table `[body]`; see `BodySettings.of`."""
+        return cls(BodySettings.of(table))
+
+    @property
+    def follows_reference(self) -> bool:
+        """Whether a command's speed is its step from the one before, and not what joints do from where they are."""
+        return isinstance(self._drive, StiffTargets)
+
+    def begin(self, reference: ArrayLike | None = None) -> None:
+        """Begin an episode.
+
+        Args:
+            reference: The command that is executed now; where the joints are, or no speed, if None.
+        """
+        self._reference = None if reference is None else np.asarray(reference, np.float64)
+        self._began = True
+
+    def limit(
+        self, command: ArrayLike, positions: ArrayLike, velocities: ArrayLike | None, period: float
+    ) -> BodyRuling:
+        """Return what is allowed of a command, which counts as executed from then on.
+
+        Args:
+            command: (J,) joint positions or velocities, or (3,) velocity of the hand.
+            positions: (J,) measured.
+            velocities: (J,) measured; as if the joints rested, if None.
+            period: How long it takes until the next command holds [s].
+
+        Raises:
+            SamiError: A number is not finite, or the robot begins too close to something. Nothing has been allowed.
+        """
+        wanted, at = np.asarray(command, np.float64), np.asarray(positions, np.float64)
+        speeds = np.zeros(len(at)) if velocities is None else np.asarray(velocities, np.float64)
+        self._require_numbers(wanted, at, speeds, period)
+        if self._began and self._collision and (near := self._collision.geometry.clearance(at)).pair[0]:
+            raise SamiError(
+                f"the robot begins with {near.pair[0]} {near.distance:.3g} m from {near.pair[1]}, within its margin. "
+                "Move it, or correct the model, the boxes or the margin."
+            )
+        jacobian = None
+        if self._hand and self.geometry:
+            jacobian = self.geometry.jacobian(at, self._hand)
+        reference = self._reference
+        if reference is None:
+            reference = at if self._drive.targets else np.zeros(self.size)
+        ruling = self._ruled(wanted, BodyState(at, speeds, reference, period), jacobian)
+        self._reference, self._began = ruling.command, False
+        return ruling
+
+    def _ruled(self, wanted: Array, state: BodyState, jacobian: Array | None) -> BodyRuling:
+        hand = None if jacobian is None else by_hand(jacobian)
+        names, reasons, thens = list[str](), list[Reason](), list[Then]()
+        intervals = []
+        allowed = wanted
+        for rule, of_joint in self._joint_rules:
+            low, high = rule.interval(state, self._drive)  # type: ignore[arg-type]  # torque: of soft targets only
+            intervals.append((low, high))
+            before = allowed if hand is None else hand @ allowed
+            after = bounded(before, low, high)
+            if after.tobytes() == before.tobytes():
+                continue
+            beyond = abs(after - before) > ROUNDING * (1e-3 + abs(before))
+            if 1 not in beyond.tobytes():
+                continue
+            for at in np.flatnonzero(beyond):
+                names.append(of_joint[at])
+                reasons.append(Reason(before[at], low[at], high[at], self._unit))
+                thens.append(rule.then)
+            if hand is None:
+                allowed = np.where(beyond, after, before)
+            else:
+                allowed = allowed * float(np.min(after[beyond] / before[beyond]))
+        standing = self._drive.standing(state) if hand is None else np.zeros(3)
+        if self._drive.targets and (names or self._points or self._collision):
+            for low, high in intervals:
+                standing = bounded(standing, low, high)
+        if "hold" in thens:
+            allowed = standing
+        if self._points or self._collision:
+            allowed = self._by_geometry(allowed, standing, state, hand, names, reasons, thens)
+        stop = ""
+        if "stop" in thens:
+            first = thens.index("stop")
+            stop = f"{names[first]}: {reasons[first]}"
+        return BodyRuling(allowed, tuple(names), tuple(reasons), stop)
+
+    def _by_geometry(
+        self,
+        allowed: Array,
+        standing: Array,
+        state: BodyState,
+        hand: Array | None,
+        names: list[str],
+        reasons: list[Reason],
+        thens: list[Then],
+    ) -> Array:
+        """Return a command scaled back towards standing, as far as points and shapes ask for."""
+        assert self.geometry is not None
+
+        def predict(command: Array) -> Prediction:
+            return self._drive.predicted(state, command if hand is None else hand @ command)
+
+        rest, moving = None, predict(allowed)
+        left = 1.0
+        if self._points:
+            speeds = self.geometry.speeds(state.positions, moving.velocities, self._places)
+            fast = [at for at, rule in enumerate(self._points) if speeds[at] > rule.most * (1 + ROUNDING)]
+            if fast:
+                rest = predict(standing)
+                slow = self.geometry.speeds(state.positions, rest.velocities, self._places)
+            for at in fast:
+                rule = self._points[at]
+                left = min(left, 0.0 if rule.then == "hold" else rule.share(slow[at], speeds[at]))
+                names.append(rule.name)
+                reasons.append(Reason(speeds[at], 0.0, rule.most, "m/s"))
+                thens.append(rule.then)
+        if self._collision:
+            scaled = moving if rest is None else rest.towards(moving, left)
+            near = self._collision.near(scaled)
+            if near.distance < math.inf:
+                rest = rest or predict(standing)
+                share = self._collision.share(state.positions, rest, scaled)
+                if share < 1.0:
+                    left *= 0.0 if self._collision.then == "hold" else share
+                    names.append(f"body collision {' '.join(near.pair)}")
+                    reasons.append(
+                        Reason(near.distance, self._collision.margin, math.inf, "m", " and ".join(near.pair))
+                    )
+                    thens.append(self._collision.then)
+        return allowed if left == 1.0 else standing + left * (allowed - standing)
+
+    def _require(self) -> None:
+        names = np.array(self.settings.joints)
+        if (wrong := self.low >= self.high).any():
+            at = int(np.flatnonzero(wrong)[0])
+            raise SamiError(
+                f"position of {names[at]} must be at least {self.low[at]:g} and at most {self.high[at]:g}, which "
+                "leaves nothing. Exchange low and high, or correct them."
+            )
+        if self.gains and np.isnan(self.gains).any():
+            at = int(np.flatnonzero(np.isnan(self.gains).any(0))[0])
+            raise SamiError(f"kp or kd is missing for {names[at]}. Give both for each joint.")
+        if self.gains and not np.isfinite(self.torque).all():
+            at = int(np.flatnonzero(~np.isfinite(self.torque))[0])
+            raise SamiError(
+                f"kp and kd are set, and nothing says how much torque {names[at]} has. Set torque.most, or leave the "
+                "gains out."
+            )
+        if self.gains and np.isnan(self.inertia).any():
+            at = int(np.flatnonzero(np.isnan(self.inertia))[0])
+            raise SamiError(f"kp and kd are set, and the inertia of {names[at]} is not known. Set inertia, or model.")
+        home = self.geometry.home if self.geometry else self.settings.home
+        if home is not None:
+            outside = (np.array(home) < self.low - 1e-9) | (np.array(home) > self.high + 1e-9)
+            if outside.any():
+                at = int(np.flatnonzero(outside)[0])
+                raise SamiError(
+                    f"{names[at]} is {home[at]:g} at home, and its range is {self.low[at]:g} to {self.high[at]:g}. Set "
+                    "home to where an episode begins, or correct position."
+                )
+
+    def _require_numbers(self, command: Array, positions: Array, velocities: Array, period: float) -> None:
+        joints = len(self.settings.joints)
+        finite = math.isfinite(command.sum() + positions.sum() + velocities.sum())
+        if command.shape != (self.size,) or not positions.shape == velocities.shape == (joints,) or not finite:
+            raise SamiError(
+                f"the command {command.tolist()}, positions {positions.tolist()} and velocities {velocities.tolist()} "
+                f"of the body must be {self.size}, {joints} and {joints} finite numbers. Correct what gives them."
+            )
+        if not 0.0 < period < math.inf:
+            raise SamiError(f"the period of a command is {period} s; it must be above 0.")

@@ -1,0 +1,195 @@
+"""The safety gate of a robot whose body has limits: what the gate's own rules let through, the body judges last."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sami_runtime.adapters.base import Adapter, Observation
+from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.model.contract import Contract
+from sami_runtime.robots.body.body import BodyLimits
+from sami_runtime.robots.body.settings import BodySettings
+from sami_runtime.safety.gate import Ruling, SafetyGate
+from sami_runtime.safety.limits import Limits
+from sami_runtime.signals import Signal
+
+UNITS = {"rad": "rad/s", "m": "m/s"}
+"""Units of a joint's position, and of its velocity."""
+PERIODS = 2.0
+"""Most periods of the loop by which a command may step further than in one, after a pause."""
+
+
+class BodyGate(SafetyGate):
+    """A safety gate that knows the body: `Run(..., gate=partial(BodyGate, settings=BodySettings.load("body.toml")))`.
+
+    The body's limits come after all others, also after a rate: where they contradict, the body's hold.
+
+    Args:
+        adapter, contract, limits, fallback, guards: As of `SafetyGate`. The adapter observes the joints.
+        settings: Of the body.
+        slower: As of `LoopSettings`: how many times the observed speeds of the joints are as high as the real ones.
+
+    Raises:
+        UnknownName, SamiError: The settings do not fit the adapter's signals or the model's action.
+    """
+
+    def __init__(
+        self,
+        adapter: Adapter,
+        contract: Contract,
+        limits: Limits | None = None,
+        fallback: Any = None,
+        guards: Collection[str] = (),
+        *,
+        settings: BodySettings,
+        slower: int = 1,
+    ) -> None:
+        super().__init__(adapter, contract, limits, fallback, guards)
+        self.body, self._slower = BodyLimits(settings), slower
+        self.explanations: dict[str, str] = {}
+        """By limit, as in `limited_by`, why it changed an action when it last began to."""
+        self._positions = self._signal(settings.positions, UNITS)
+        self._velocities = self._signal(settings.velocities, UNITS.values()) if settings.velocities else None
+        self._fit(contract)
+        self._period = 1.0 / contract.rate_hz
+        self._joints: list[NDArray[np.float64]] | None = None
+        self._limiting: tuple[str, ...] = ()
+        self._age = 0.0
+        self._learned_at: float | None = None
+        self._ruled_at: float | None = None
+
+    def begin(self, period: float) -> None:
+        """Begin an episode; see `SafetyGate`."""
+        super().begin(period)
+        self._period = period
+        self.body.begin()
+        self._forget()
+
+    def change_contract(self, contract: Contract) -> None:
+        """Take another model's signals; see `SafetyGate`."""
+        super().change_contract(contract)
+        self._fit(contract)
+
+    def fault(self, observation: Observation, now: float | None) -> str | None:
+        """Return why an observation must not be acted on; see `SafetyGate`. Joints that are not finite are one."""
+        fault = super().fault(observation, now)
+        if fault is not None:
+            return fault
+        joints = []
+        for name in (self._positions, self._velocities):
+            if name is not None:
+                value = np.asarray(observation.values.get(name, ()), np.float64)
+                if value.shape != (len(self.body.settings.joints),) or not np.isfinite(value).all():
+                    return f"body: {name} is {value.tolist()}, expected {len(self.body.settings.joints)} finite numbers"
+                joints.append(value)
+        age = 0.0 if now is None else max(0.0, now - observation.measured(self._positions))
+        self._joints, self._age, self._learned_at = joints, age, None
+        return None
+
+    def propose(self, action: NDArray[np.float32], now: float, ticks: int = 1) -> Ruling:
+        """Rule on a new action; see `SafetyGate`."""
+        return self._by_body(super().propose(action, now, ticks))
+
+    def command(self, action: NDArray[np.float32], now: float) -> Ruling:
+        """Rule on an action of a person; see `SafetyGate`."""
+        return self._by_body(super().command(action, now))
+
+    def rest(self, now: float) -> Ruling:
+        """Rule on a tick at which a person wants the robot to rest; see `SafetyGate`."""
+        return self._by_body(super().rest(now))
+
+    def stand(self, now: float) -> Ruling:
+        """Rule on a tick between two of the policy's; see `SafetyGate`."""
+        return self._by_body(super().stand(now))
+
+    def hold(self, reason: str, now: float, ticks: int = 1) -> Ruling:
+        """Rule on a tick without a new action; see `SafetyGate`."""
+        return self._by_body(super().hold(reason, now, ticks))
+
+    def _by_body(self, ruling: Ruling) -> Ruling:
+        """Have a ruling judged by the body."""
+        if ruling.action is None:
+            return ruling
+        if self._joints is None:
+            raise SamiError(
+                f"no good value of {self._positions} was seen, by which the body's limits start. Give each observation "
+                "to fault() before its action to propose()."
+            )
+        now = ruling.time
+        self._learned_at = now if self._learned_at is None else self._learned_at
+        positions, *velocities = self._joints
+        speeds = velocities[0] / self._slower if velocities else None
+        elapsed = self._period
+        if self.body.follows_reference:
+            if self._ruled_at is not None:
+                elapsed = min(max(now - self._ruled_at, 1e-9), PERIODS * self._period)
+        else:
+            elapsed += self._age + max(0.0, now - self._learned_at)
+        self._ruled_at = now
+        wanted = self._offset + self._scale * ruling.action[self._at].astype(np.float64)
+        judged = self.body.limit(wanted, positions, speeds, elapsed)
+        for name, reason in zip(judged.limited_by, judged.reasons, strict=True):
+            if name not in self._limiting:
+                self.explanations[name] = str(reason)
+        self._limiting = judged.limited_by
+        limited_by = (*ruling.limited_by, *judged.limited_by)
+        if judged.stop:
+            return self._stop(judged.stop, now)._replace(limited_by=(*limited_by, "stop"))
+        if not judged.limited_by:
+            return ruling
+        action = ruling.action.copy()
+        action[self._at] = ((judged.command - self._offset) / self._scale).astype(np.float32)
+        return ruling._replace(action=action, limited_by=limited_by)
+
+    def _signal(self, name: str, units: Collection[str]) -> str:
+        """Return the name of a signal that the adapter observes, of all joints."""
+        signals: dict[str, Signal] = {signal.name: signal for signal in self.adapter.observation}
+        if name not in signals:
+            raise UnknownName("signal of the joints", name, signals, "The adapter has to observe it, for [body].")
+        signal = signals[name]
+        if signal.size != len(self.body.settings.joints) or signal.unit not in units:
+            raise SamiError(
+                f"signal {name} has {signal.size} numbers [{signal.unit}], and [body] has "
+                f"{len(self.body.settings.joints)} joints [{' or '.join(units)}]. Name the signal of these joints."
+            )
+        return name
+
+    def _fit(self, contract: Contract) -> None:
+        """Take from which elements of the action a command is made.
+
+        Raises:
+            UnknownName, SamiError: They are not among the action's, or too few.
+        """
+        settings, action = self.body.settings, contract.action
+        elements = settings.elements
+        if elements is None:
+            hand = settings.command == "hand"
+            elements = action.elements[:3] if hand else settings.joints
+        for element in elements:
+            if element not in action.elements:
+                raise UnknownName("element of the action", element, action.elements, "[body] reads it: set elements.")
+        if len(elements) != self.body.size:
+            raise SamiError(
+                f"a command {settings.command} has {self.body.size} numbers, and elements names {len(elements)} of the "
+                f"action: {', '.join(elements)}. Name one for each."
+            )
+        self._at = np.array([action.elements.index(element) for element in elements])
+        self._scale = settings.by_element(settings.scale, elements, 1.0)
+        self._offset = settings.by_element(settings.offset, elements, 0.0)
+        for key in ("scale", "offset"):
+            table = getattr(settings, key)
+            for element in table if isinstance(table, dict) else ():
+                if element not in elements:
+                    raise UnknownName("element of the action", element, elements, f"The key {key} of [body] names it.")
+        if not self._scale.all():
+            raise SamiError(
+                "scale of [body] has a 0, so that an action of any size would command the same. Correct it."
+            )
+
+    def _forget(self) -> None:
+        self._joints, self._limiting = None, ()
+        self._age, self._learned_at, self._ruled_at = 0.0, None, None

@@ -1,0 +1,309 @@
+"""Where the parts of a robot are, how fast its points move, and what comes close: by MuJoCo, from its MJCF or URDF."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+from xml.etree import ElementTree
+
+import numpy as np
+
+from sami_runtime.distribution import install_hint
+from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.robots.body.joints import Array
+from sami_runtime.robots.body.settings import BoxKeys
+
+ROBOT, BOX = 1, 2
+"""Bits of what collides with what."""
+DAMPING = 1e-4
+"""Of the inverse Jacobian [m^2]: near a stretched arm it asks for fast joints, and not for infinite ones."""
+
+
+class ModelLimits(NamedTuple):
+    """What a file says of some joints, (J,) each; infinite or NaN where it says nothing."""
+
+    low: Array
+    high: Array
+    velocity: Array
+    torque: Array
+
+
+class Near(NamedTuple):
+    """Two parts that are closer than their margin."""
+
+    distance: float
+    """[m], negative where they overlap; infinite where nothing is near."""
+    pair: tuple[str, str]
+
+
+CLEAR = Near(np.inf, ("", ""))
+
+
+class Geometry:
+    """A robot's bodies, for one thread. Its base stands where the file has it.
+
+    Args:
+        path: MJCF or URDF file.
+        joints: The joints, hinges and slides; all others stay where they are.
+        home: Positions (J,); the first key of the file, or its zero position, if None.
+
+    Raises:
+        SamiError: The file is no model, or MuJoCo is missing.
+        UnknownName: It has no such joint.
+    """
+
+    def __init__(self, path: str | Path, joints: Sequence[str], home: Sequence[float] | None) -> None:
+        try:
+            self._mujoco: Any = importlib.import_module("mujoco")
+        except ImportError as error:
+            raise SamiError(
+                f"limits of a body with a model need the package mujoco: {error}. Install it with: "
+                f"{install_hint('mujoco')}"
+            ) from error
+        self.path, self._joints = path, tuple(joints)
+        self._spec, self._rated = self._read(Path(path))
+        self._home = home
+        self._require_joints()
+        self.near = False
+        """Whether shapes are compared."""
+        self._compile()
+
+    def _read(self, path: Path) -> tuple[Any, dict[str, tuple[float, float]]]:
+        """Return the model's `MjSpec`, and by joint of a URDF its highest speed and torque."""
+        try:
+            text = path.read_bytes()
+            root = ElementTree.fromstring(text)
+            if root.tag != "robot":
+                return self._mujoco.MjSpec.from_file(str(path)), {}
+            for link in root.findall("link"):
+                for visual in link.findall("visual"):
+                    link.remove(visual)
+                for shape in link.findall("collision"):
+                    if (mesh := shape.find("geometry/mesh")) is not None:
+                        file = path.parent / str(mesh.get("filename")).removeprefix("package://")
+                        if not file.is_file():
+                            link.remove(shape)  # it lies where only the robot's own tools find it
+                        mesh.set("filename", str(file.resolve()))
+            for extension in root.findall("mujoco"):
+                root.remove(extension)
+            compiler = {"fusestatic": "false", "boundmass": "0.001", "boundinertia": "1e-6", "strippath": "false"}
+            ElementTree.SubElement(ElementTree.SubElement(root, "mujoco"), "compiler", compiler)
+            spec = self._mujoco.MjSpec.from_string(ElementTree.tostring(root, encoding="unicode"))
+        except (OSError, ElementTree.ParseError, ValueError) as error:
+            raise SamiError(f"{path} is no URDF or MJCF that could be read: {error}. Give the robot's own.") from error
+        rated = {
+            str(joint.get("name")): (float(limit.get("velocity", "inf")), float(limit.get("effort", "inf")))
+            for joint in root.findall("joint")
+            if (limit := joint.find("limit")) is not None
+        }
+        return spec, rated
+
+    def _require_joints(self) -> None:
+        kinds = self._mujoco.mjtJoint
+        valid = [joint.name for joint in self._spec.joints if joint.type in (kinds.mjJNT_HINGE, kinds.mjJNT_SLIDE)]
+        for name in self._joints:
+            if name not in valid:
+                raise UnknownName("joint", name, valid, f"{self.path} does not have it.")
+        moved = [self._spec.joint(name).parent for name in self._joints]
+        self._root = _top(moved[0])
+        if any(_top(body).name != self._root.name for body in moved):
+            raise SamiError(
+                f"the joints {', '.join(self._joints)} are of two robots in {self.path}. Name those of one."
+            )
+        self.floats = any(joint.type == kinds.mjJNT_FREE for joint in self._root.joints)
+        """Whether the base is free, so that nobody knows where it is."""
+
+    def _compile(self) -> None:
+        try:
+            self._model = model = self._spec.compile()
+        except ValueError as error:
+            raise SamiError(f"{self.path} is no model that could be made: {error}. Give the robot's own.") from error
+        self._data = self._mujoco.MjData(model)
+        self._at = np.array([model.joint(name).qposadr[0] for name in self._joints])
+        self._dof = np.array([model.joint(name).dofadr[0] for name in self._joints])
+        if model.nkey:
+            self._data.qpos[:] = model.key_qpos[0]
+        if self._home is not None:
+            self._data.qpos[self._at] = self._home
+        self.home: Array = self._data.qpos[self._at].copy()
+        """Positions (J,) at the beginning."""
+        self._jacobian, self._velocity = np.zeros((6, model.nv)), np.zeros(6)
+        self._moved, self._turned = self._jacobian[:3], self._jacobian[3:]
+        objects = self._mujoco.mjtObj
+        self._kinds = {"body": objects.mjOBJ_XBODY, "site": objects.mjOBJ_SITE}
+
+    def limits(self) -> ModelLimits:
+        """Return what the file says of the joints."""
+        model, inf = self._model, np.inf
+        low, high, speed, torque = (np.full(len(self._joints), value) for value in (-inf, inf, inf, inf))
+        motors = {int(model.actuator_trnid[at, 0]): at for at in range(model.nu) if model.actuator_trntype[at] == 0}
+        for at, name in enumerate(self._joints):
+            joint = model.joint(name)
+            if joint.limited[0]:
+                low[at], high[at] = joint.range
+            if name in self._rated:
+                speed[at], torque[at] = self._rated[name]
+            elif model.jnt_actfrclimited[joint.id]:
+                torque[at] = model.jnt_actfrcrange[joint.id].max()
+            elif (motor := motors.get(joint.id)) is not None and model.actuator_forcelimited[motor]:
+                torque[at] = model.actuator_forcerange[motor].max()
+        return ModelLimits(low, high, speed, torque)
+
+    def require_place(self, name: str) -> tuple[str, int]:
+        """Return the kind and number of a body or site.
+
+        Raises:
+            UnknownName: There is none of the name.
+        """
+        places = {self._model.body(at).name: ("body", at) for at in range(1, self._model.nbody)}
+        places |= {self._model.site(at).name: ("site", at) for at in range(self._model.nsite)}
+        if name not in places:
+            raise UnknownName("body or site", name, [*filter(None, places)], f"{self.path} does not have it.")
+        return places[name]
+
+    def watch(self, boxes: dict[str, BoxKeys], itself: bool, margin: float, ignore: Sequence[tuple[str, str]]) -> None:
+        """Compare shapes from now on.
+
+        Shapes that collide in the file count; where none does, all of the robot's do. Bodies that are joined, and those
+        that touch at home with at most one body between them, touch by design.
+
+        Raises:
+            SamiError: There are no shapes, the base is free and boxes are declared, or the robot touches at home.
+        """
+        spec, root = self._spec, self._root
+        if boxes and self.floats:
+            raise SamiError(f"the base of {self.path} floats, so nobody knows where a box is. Leave boxes out.")
+        bodies = [root, *_below(root)]
+        shapes = [geom for body in bodies for geom in body.geoms]
+        colliding = [geom for geom in shapes if geom.contype or geom.conaffinity]
+        for geom in spec.geoms:
+            geom.contype = geom.conaffinity = 0
+        for geom in colliding or shapes:
+            geom.contype, geom.conaffinity, geom.margin, geom.gap = ROBOT, BOX | (ROBOT if itself else 0), margin, 0.0
+        if not shapes:
+            raise SamiError(f"{self.path} has no shapes that could collide; its meshes may lie elsewhere. Add some.")
+        for pair in list(spec.pairs):
+            spec.delete(pair)
+        for name, box in boxes.items():
+            low, high = np.array(box.low), np.array(box.high)
+            body = spec.worldbody.add_body(name=f"box {name}", pos=(low + high) / 2)
+            body.add_geom(
+                type=self._mujoco.mjtGeom.mjGEOM_BOX,
+                size=(high - low) / 2,
+                contype=BOX,
+                conaffinity=ROBOT,
+                margin=margin,
+            )
+        spec.option.disableflags |= int(getattr(self._mujoco.mjtDisableBit, "mjDSBL_MULTICCD", 0))
+        names = {body.name for body in bodies} | {f"box {name}" for name in boxes}
+        for one, other in ignore:
+            pair = [name if name in names else f"box {name}" for name in (one, other)]
+            for name, word in zip(pair, (one, other), strict=True):
+                if name not in names:
+                    raise UnknownName("body or box", word, [*names], "collision.ignore names it.")
+            spec.add_exclude(bodyname1=pair[0], bodyname2=pair[1])
+        self.near = True
+        self._compile()
+        self._design(bodies)
+
+    def _design(self, bodies: list[Any]) -> None:
+        """Leave out the pairs that touch at home by design, and refuse the others."""
+        parents = {body.name: body.parent.name for body in bodies}
+        for one, other in {near.pair for near in self.all_near(self.home)}:
+            if "box " in one + other:
+                raise SamiError(
+                    f"the robot touches {one} with {other} at home, within its margin. Correct the box, home or margin."
+                )
+            lines = [_line(parents, name) for name in (one, other)]
+            between = min(len(set(a) ^ set(b)) for a, b in [lines])
+            if between > 3:
+                raise SamiError(
+                    f"{one} touches {other} at home, and they are not neighbours. Correct home, or name the pair in "
+                    "collision.ignore."
+                )
+            self._spec.add_exclude(bodyname1=one, bodyname2=other)
+        self._compile()
+
+    def clearance(self, positions: Array) -> Near:
+        """Return the pair of parts that is closest, of those within their margin."""
+        self._place(positions)
+        self._mujoco.mj_collision(self._model, self._data)
+        if not self._data.ncon:
+            return CLEAR
+        at = int(np.argmin(self._data.contact.dist))
+        return Near(float(self._data.contact.dist[at]), self._pair(at))
+
+    def all_near(self, positions: Array) -> list[Near]:
+        """Return every pair of parts within their margin."""
+        self.clearance(positions)
+        return [Near(float(self._data.contact.dist[at]), self._pair(at)) for at in range(self._data.ncon)]
+
+    def jacobian(self, positions: Array, place: tuple[str, int]) -> Array:
+        """Return (6, J): the velocity [m/s] and turning [rad/s] of a place, by speeds of the joints."""
+        kind, number = place
+        self._place(positions)
+        self._mujoco.mj_comPos(self._model, self._data)
+        jacobian = self._mujoco.mj_jacBody if kind == "body" else self._mujoco.mj_jacSite
+        jacobian(self._model, self._data, self._moved, self._turned, number)
+        return self._jacobian[:, self._dof]
+
+    def speeds(self, positions: Array, velocities: Array, places: Sequence[tuple[str, int]]) -> list[float]:
+        """Return how fast places move [m/s], by positions and velocities of the joints (J,)."""
+        self._place(positions)
+        self._data.qvel[self._dof] = velocities
+        self._mujoco.mj_comPos(self._model, self._data)
+        self._mujoco.mj_comVel(self._model, self._data)
+        rows = []
+        for kind, number in places:
+            self._mujoco.mj_objectVelocity(self._model, self._data, self._kinds[kind], number, self._velocity, 0)
+            rows.append(math.hypot(*self._velocity.tolist()[3:]))
+        return rows
+
+    def inertia(self) -> Array:
+        """Return what each motor moves at home while all others stand, (J,) [kg m^2, kg]."""
+        model, data = self._model, self._data
+        self._place(self.home)
+        self._mujoco.mj_comPos(model, data)
+        self._mujoco.mj_crb(model, data)
+        rows = []
+        for dof in self._dof:
+            unit, product = np.zeros(model.nv), np.zeros(model.nv)
+            unit[dof] = 1.0
+            self._mujoco.mj_mulM(model, data, product, unit)
+            rows.append(product[dof])
+        return np.array(rows)
+
+    def _place(self, positions: Array) -> None:
+        self._data.qpos[self._at] = positions
+        self._mujoco.mj_kinematics(self._model, self._data)
+
+    def _pair(self, at: int) -> tuple[str, str]:
+        one, other = (self._model.body(self._model.geom_bodyid[geom]).name for geom in self._data.contact.geom[at])
+        return (one, other) if one < other else (other, one)
+
+
+def by_hand(jacobian: Array) -> Array:
+    """Return the joint speeds (J, 3) that move a hand along x, y and z at 1 m/s without turning it, least damped."""
+    square = jacobian @ jacobian.T
+    square.flat[::7] += DAMPING
+    return np.asarray(jacobian.T @ np.linalg.inv(square)[:, :3])
+
+
+def _top(body: Any) -> Any:
+    while body.parent.name != "world":
+        body = body.parent
+    return body
+
+
+def _below(body: Any) -> list[Any]:
+    return [inner for child in body.bodies for inner in (child, *_below(child))]
+
+
+def _line(parents: dict[str, str], name: str) -> list[str]:
+    line = [name]
+    while line[-1] in parents:
+        line.append(parents[line[-1]])
+    return line

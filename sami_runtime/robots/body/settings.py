@@ -1,0 +1,202 @@
+"""The table `[body]` of a robot.toml; docs/reference/body.md explains each key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.files import faults_of, read_document
+from sami_runtime.robots.body.joints import Array, Then
+
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0)]
+Gain = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Three = Annotated[tuple[Finite, ...], Field(min_length=3, max_length=3)]
+PAGE = "docs/reference/body.md lists the keys"
+
+
+class _BodyTable(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class PositionKeys(_BodyTable):
+    """`[body.position]`."""
+
+    low: Finite | dict[str, Finite] | None = None
+    """Lowest positions [rad, m], for all joints or by joint; the model's where left out."""
+    high: Finite | dict[str, Finite] | None = None
+    then: Then = "scale"
+
+
+class MostKeys(_BodyTable):
+    """`[body.velocity]`, `[body.torque]`, and an entry of `[body.points]`."""
+
+    most: Positive | dict[str, Positive] | None = None
+    """For all joints or by joint; the model's where left out."""
+    then: Then = "scale"
+
+
+class PointKeys(_BodyTable):
+    """A point of `[body.points]`: a body or site of the model."""
+
+    most: Positive
+    """Highest speed [m/s]."""
+    then: Then = "scale"
+
+
+class CollisionKeys(_BodyTable):
+    """`[body.collision]`."""
+
+    self: bool = True
+    """Whether the robot keeps clear of itself."""
+    margin: Annotated[float, Field(gt=0, le=0.5)] = 0.01
+    """Distance that is kept [m]."""
+    then: Then = "scale"
+    ignore: tuple[tuple[str, str], ...] = ()
+    """Pairs of bodies, or of a body and a box, that may touch."""
+
+
+class BoxKeys(_BodyTable):
+    """An entry of `[body.boxes]`: what the robot keeps clear of, in the frame of the model's base."""
+
+    low: Three
+    """Lowest corner [m]."""
+    high: Three
+
+    @model_validator(mode="after")
+    def _ordered(self) -> BoxKeys:
+        if not (np.array(self.low) < self.high).all():
+            raise ValueError(f"low {list(self.low)} must be below high {list(self.high)}")
+        return self
+
+
+class BodySettings(_BodyTable):
+    """What is known of a robot's body, what its commands mean, and what is allowed."""
+
+    command: Literal["joint_positions", "joint_velocities", "hand"]
+    """What the action asks for; other commands are not understood."""
+    joints: Annotated[tuple[str, ...], Field(min_length=1)]
+    """Names of the joints, in the order of the signal `positions`."""
+    positions: str
+    """Observation signal of the joints' positions [rad, m]."""
+    velocities: str | None = None
+    """Observation signal of the joints' velocities."""
+    model: str | None = None
+    """MJCF or URDF file; without one there are no points, shapes or boxes."""
+    hand: str | None = None
+    """Body or site that a command `hand` moves."""
+    elements: tuple[str, ...] | None = None
+    """Elements of the action that command: the joints in their order, or x, y and z of the hand. If left out, those
+    of the joints' names, or the first three."""
+    scale: Finite | dict[str, Finite] = 1.0
+    """By element: what 1 of the action means [rad, rad/s; m/s for a hand]."""
+    offset: Finite | dict[str, Finite] = 0.0
+    """By element: what 0 of the action means."""
+    kp: Gain | dict[str, Gain] | None = None
+    """Gains of the motors [N m/rad], where positions are targets that they pull towards."""
+    kd: Gain | dict[str, Gain] | None = None
+    """[N m s/rad]."""
+    inertia: Gain | dict[str, Gain] | None = None
+    """What each of these motors moves [kg m^2]; by the model at home if left out."""
+    acceleration: Positive | dict[str, Positive] | None = None
+    """By which a joint brakes at least [rad/s^2]; at once where left out."""
+    home: tuple[Finite, ...] | None = None
+    """Positions (J,) at which an episode begins; the model's first key or zero position if left out."""
+    position: PositionKeys = PositionKeys()
+    velocity: MostKeys = MostKeys()
+    torque: MostKeys = MostKeys()
+    points: dict[str, PointKeys] = {}
+    collision: CollisionKeys | None = None
+    boxes: dict[str, BoxKeys] = {}
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any], where: str = "[body]") -> BodySettings:
+        """Return checked settings.
+
+        Args:
+            document: Values by key.
+            where: Where they are written, for messages.
+
+        Raises:
+            UnknownName: There is no such key, or no such joint.
+            SamiError: A value is wrong, or does not fit the others.
+        """
+        for key in document:
+            if key not in cls.model_fields:
+                raise UnknownName("key of [body]", str(key), cls.model_fields, f"It stands in {where}.")
+        try:
+            settings = cls.model_validate(dict(document))
+        except ValidationError as error:
+            raise SamiError(f"{where}: {faults_of(error)}. Correct what is named; {PAGE}.") from None
+        settings._require(where)
+        return settings
+
+    @classmethod
+    def load(cls, path: str | Path) -> BodySettings:
+        """Read a file, NAME.toml or NAME.json, whose table this is; its `model` lies beside it.
+
+        Raises:
+            UnknownName, SamiError: As `of`; or the file cannot be read.
+        """
+        path = Path(path)
+        document = read_document(path, "limits of a body")
+        if isinstance(model := document.get("model"), str):
+            document["model"] = str(path.parent / model)
+        return cls.of(document, str(path))
+
+    def by_joint(self, value: float | Mapping[str, float] | None, default: float | Array) -> Array:
+        """Return the value of each joint, (J,): `default` where none is given."""
+        defaults = np.broadcast_to(np.asarray(default, np.float64), len(self.joints))
+        if isinstance(value, Mapping):
+            return np.array([value.get(joint, other) for joint, other in zip(self.joints, defaults, strict=True)])
+        return np.array(defaults if value is None else np.full(len(self.joints), value), np.float64)
+
+    def by_element(self, value: float | Mapping[str, float], elements: tuple[str, ...], default: float) -> Array:
+        """Return the value of each element of the action that commands."""
+        if isinstance(value, Mapping):
+            return np.array([value.get(element, default) for element in elements], np.float64)
+        return np.full(len(elements), value, np.float64)
+
+    def _require(self, where: str) -> None:
+        fault = self._fault()
+        if fault:
+            raise SamiError(f"{where}: {fault} {PAGE[0].upper()}{PAGE[1:]}.")
+        tables = {
+            "kp": self.kp,
+            "kd": self.kd,
+            "inertia": self.inertia,
+            "acceleration": self.acceleration,
+            "velocity.most": self.velocity.most,
+        }
+        tables |= {"torque.most": self.torque.most, "position.low": self.position.low}
+        for key, table in (tables | {"position.high": self.position.high}).items():
+            for joint in table if isinstance(table, Mapping) else ():
+                if joint not in self.joints:
+                    raise UnknownName("joint", joint, self.joints, f"{key} in {where} names it.")
+
+    def _fault(self) -> str:
+        """Return what does not fit together, a sentence; empty if all does."""
+        if len(set(self.joints)) != len(self.joints):
+            return f"joints names one twice: {', '.join(self.joints)}. Name each once."
+        if self.home is not None and len(self.home) != len(self.joints):
+            return f"home has {len(self.home)} positions for {len(self.joints)} joints. Give one for each."
+        if (self.kp is None) != (self.kd is None):
+            return "kp and kd belong together, and only one is set. Set both: torque = kp (target - q) - kd v."
+        if self.kp is not None and self.command != "joint_positions":
+            return f'kp is set, and command is "{self.command}". Gains are for command = "joint_positions".'
+        if self.velocities is None and (self.kp is not None or self.command != "joint_positions"):
+            why = "kp and kd are set" if self.kp is not None else f'command is "{self.command}"'
+            return f"{why}, and velocities is not. Name the signal of the joints' velocities."
+        if self.torque.most is not None and self.kp is None:
+            return "torque.most is set without kp and kd, and torque follows from them. Set the motors' gains."
+        if self.command == "hand" and not (self.model and self.hand):
+            return 'command = "hand" needs model and hand: the file, and the body or site that moves.'
+        needs_shapes = [key for key in ("points", "boxes", "collision") if getattr(self, key)]
+        if needs_shapes and self.model is None:
+            return f"{needs_shapes[0]} is set, and model is not. Name the robot's MJCF or URDF file."
+        return ""

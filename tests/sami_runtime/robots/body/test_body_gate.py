@@ -1,0 +1,122 @@
+"""The gate of a robot whose body has limits: what reaches robot, record and evidence log, and what is refused."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from sami_runtime import FakeAdapter, Limits, ManualClock, Observation, Run, SafetyStop, SamiError, Session, UnknownName
+from sami_runtime.robots.body import BodyGate, BodySettings
+from sami_runtime.robots.evidence import EvidenceLog, check_log
+from sami_runtime.signals import Signal
+
+pytestmark = pytest.mark.filterwarnings("ignore::sami_runtime.errors.SafetyWarning")
+
+
+@pytest.fixture
+def session(path):
+    return Session.load(path)
+
+
+class Joints(FakeAdapter):
+    """An arm that observes its joints beside what the policy reads, and follows positions."""
+
+    def __init__(self, clock, contract):
+        super().__init__(contract.action.size, period=1.0 / contract.rate_hz, clock=clock)
+        self.observation, self.action, size = contract.observation, contract.action, contract.action.size
+        self.joints = Signal(
+            name="joints",
+            size=size,
+            unit="rad",
+            elements=contract.action.elements,
+            low=(None,) * size,
+            high=(None,) * size,
+        )
+        self.observation = (*self.observation, self.joints)
+        self.at, self.clock = np.zeros(size, np.float32), clock
+
+    def read(self):
+        values = {signal.name: np.zeros(signal.size, np.float32) for signal in self.observation}
+        return Observation({**values, "joints": self.at.copy()}, self.clock.now())
+
+    def write(self, action):
+        self.at = action.copy()
+        return super().write(action)
+
+
+def settings_of(contract, **changes):
+    table = {"command": "joint_positions", "joints": contract.action.elements, "positions": "joints"}
+    return BodySettings.of({**table, "velocity": {"most": 0.2}, **changes})
+
+
+def run_of(session, clock, settings, **changes):
+    return Run(session, Joints(clock, session.contract), clock, gate=partial(BodyGate, settings=settings), **changes)
+
+
+def test_no_step_that_reaches_the_robot_is_faster_and_the_log_says_why(session, tmp_path):
+    clock, records = ManualClock(), []
+    with EvidenceLog(tmp_path / "log.jsonl", {}) as log, run_of(session, clock, settings_of(session.contract)) as run:
+        log.explanations = run.gate.explanations
+
+        def watch(record):
+            records.append(record)
+            log(record)
+
+        run.episode(seed=0, max_steps=20, on_step=watch)
+    steps = np.diff([np.zeros(session.contract.action.size), *run.driven.written], axis=0)
+    assert abs(steps).max() <= 0.2 / session.contract.rate_hz * (1 + 1e-5)
+    names = {name for record in records for name in record.limited_by}
+    assert names <= {f"body velocity {element}" for element in session.contract.action.elements}
+    [first, *_] = check_log(tmp_path / "log.jsonl").of_kind("intervention")
+    assert first["what"] in names
+    assert "rad was asked for, allowed are" in first["reason"]
+
+
+def test_a_limit_that_stops_latches_the_gate_with_its_reason(session):
+    settings = settings_of(session.contract, velocity={"most": 1e-4, "then": "stop"})
+    with (
+        run_of(session, ManualClock(), settings) as run,
+        pytest.raises(SafetyStop, match=r"body velocity .* allowed are"),
+    ):
+        run.episode(seed=0, max_steps=20)
+    assert run.driven.written == []
+
+
+def test_actions_are_mapped_to_joints_by_scale_and_offset(session):
+    elements, clock = session.contract.action.elements, ManualClock()
+    settings = settings_of(
+        session.contract, scale=0.5, offset={elements[0]: 0.1}, velocity={}, position={"low": -0.05, "high": 0.12}
+    )
+    gate = BodyGate(Joints(clock, session.contract), session.contract, settings=settings)
+    gate.begin(0.1)
+    assert gate.fault(gate.adapter.read(), clock.now()) is None
+    action = gate.propose(np.full(len(elements), 0.8, np.float32), clock.now()).action
+    assert action == pytest.approx([0.04] + [0.24] * (len(elements) - 1))
+
+
+def test_joints_that_are_not_finite_are_held(session):
+    clock = ManualClock()
+    gate = BodyGate(robot := Joints(clock, session.contract), session.contract, settings=settings_of(session.contract))
+    gate.begin(0.1)
+    robot.at[0] = np.nan
+    assert gate.fault(robot.read(), clock.now()).startswith("body: joints is [nan")
+    with pytest.raises(SamiError, match="no good value of joints was seen"):
+        gate.propose(np.zeros(len(robot.at), np.float32), clock.now())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"positions": "angles"}, "unknown signal of the joints 'angles'"),
+        ({"joints": ["one"]}, "has [body] has 1 joints"),
+        ({"elements": ["nobody"]}, "unknown element of the action 'nobody'"),
+        ({"elements": ()}, "Name one for each"),
+        ({"scale": 0.0}, "has a 0"),
+        ({"scale": {"nobody": 1.0}}, "unknown element of the action 'nobody'"),
+    ],
+)
+def test_what_does_not_fit_the_model_and_the_adapter_is_refused(session, changes, message):
+    with pytest.raises((SamiError, UnknownName)) as refused:
+        run_of(session, ManualClock(), settings_of(session.contract, **changes), limits=Limits())
+    assert message.replace("has [body]", "and [body]") in str(refused.value)
+    assert "\n" not in str(refused.value)

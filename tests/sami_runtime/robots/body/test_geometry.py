@@ -1,0 +1,104 @@
+"""Points, shapes and boxes by MuJoCo, and random commands that bring no simulated robot beyond its limits."""
+
+import numpy as np
+import pytest
+
+from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.robots.body import BodyLimits
+
+mujoco = pytest.importorskip("mujoco")
+
+ARM = """<mujoco><compiler angle="radian" autolimits="true"/><worldbody><body name="base">
+<geom type="sphere" size="0.05"/>
+<body name="upper" pos="0 0 0.1"><joint name="a" axis="0 1 0" range="-3 3"/><geom type="capsule" size="0.03"
+fromto="0 0 0.05 0 0 0.4"/><body name="lower" pos="0 0 0.5"><joint name="b" axis="0 1 0" range="-3 3"/>
+<geom type="capsule" size="0.03" fromto="0 0 0.05 0 0 0.4"/><site name="tip" pos="0 0 0.5"/></body></body></body>
+</worldbody></mujoco>"""
+URDF = """<robot name="r"><link name="base"/><link name="arm"><collision><origin xyz="0 0 0.2"/><geometry>
+<box size="0.05 0.05 0.3"/></geometry></collision></link><joint name="a" type="revolute"><parent link="base"/>
+<child link="arm"/><axis xyz="0 1 0"/><limit lower="-2" upper="1" velocity="1.5" effort="40"/></joint></robot>"""
+PERIOD = 0.05
+
+
+@pytest.fixture
+def table(tmp_path):
+    (tmp_path / "arm.xml").write_text(ARM)
+    common = {"model": str(tmp_path / "arm.xml"), "joints": ["a", "b"], "positions": "q", "velocities": "v"}
+    return {**common, "command": "joint_velocities"}
+
+
+def test_limits_of_a_urdf_are_its_own_where_the_table_has_none(tmp_path):
+    (tmp_path / "r.urdf").write_text(URDF)
+    table = {"model": str(tmp_path / "r.urdf"), "joints": ["a"], "positions": "q", "command": "joint_positions"}
+    body = BodyLimits.of(table)
+    assert [float(limit[0]) for limit in (body.low, body.high, body.velocity, body.torque)] == [-2.0, 1.0, 1.5, 40.0]
+    assert float(BodyLimits.of({**table, "velocity": {"most": 0.5}}).velocity[0]) == 0.5
+
+
+def test_a_point_is_slowed_down_to_its_speed_along_the_same_way(table):
+    body = BodyLimits.of({**table, "points": {"tip": {"most": 0.5}}})
+    ruling = body.limit([1.0, 0.5], [0.3, 0.2], [0.0, 0.0], PERIOD)
+    assert ruling.limited_by == ("body speed tip",)
+    assert ruling.command[0] / ruling.command[1] == pytest.approx(2.0)
+    [speed] = body.geometry.speeds(np.array([0.3, 0.2]), ruling.command, [body.geometry.require_place("tip")])
+    assert speed == pytest.approx(0.5)
+
+
+def test_a_hand_that_asks_for_too_fast_joints_goes_the_same_way_slowly(table):
+    limits = {"velocity": {"most": 1.0}, "command": "hand", "hand": "tip"}
+    body = BodyLimits.of({**table, **limits})
+    ruling = body.limit([2.0, 0.0, 0.0], [0.5, 1.0], [0.0, 0.0], PERIOD)
+    assert {name.rpartition(" ")[0] for name in ruling.limited_by} == {"body velocity"}
+    assert 0.0 < ruling.command[0] < 2.0
+    assert ruling.command[1:].tolist() == [0.0, 0.0]
+
+
+def test_it_stands_before_a_box_and_before_itself_and_may_part(table):
+    boxes = {"wall": {"low": [0.3, -1.0, 0.0], "high": [0.5, 1.0, 2.0]}}
+    body = BodyLimits.of({**table, "acceleration": 20.0, "boxes": boxes, "collision": {"margin": 0.02}})
+    positions, velocities, pairs = np.zeros(2), np.zeros(2), set()
+    for _ in range(200):
+        ruling = body.limit([1.5, 0.5], positions, velocities, PERIOD)
+        velocities = ruling.command
+        positions = positions + PERIOD * velocities
+        pairs.update(ruling.limited_by)
+        assert body.geometry.clearance(positions).distance > 0.0
+    assert pairs == {"body collision box wall lower"}
+    assert body.limit([-0.5, 0.0], positions, velocities, PERIOD).command.tolist() == [-0.5, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"joints": ["a", "c"]}, "unknown joint 'c'"),
+        ({"points": {"nose": {"most": 1.0}}}, "unknown body or site 'nose'"),
+        ({"model": "none.xml"}, "could be read"),
+        ({"boxes": {"w": {"low": [-1.0, -1.0, 0.3], "high": [1.0, 1.0, 0.5]}}}, "touches box w"),
+        ({"collision": {"ignore": [["upper", "nobody"]]}}, "unknown body or box 'nobody'"),
+    ],
+)
+def test_what_does_not_fit_the_model_is_refused_before_anything_moves(table, change, message):
+    with pytest.raises((SamiError, UnknownName)) as refused:
+        BodyLimits.of({**table, "velocity": {"most": 1.0}, **change})
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_robot_that_begins_too_close_to_a_box_is_refused_and_nothing_allowed(table):
+    boxes = {"wall": {"low": [0.3, -1.0, 0.0], "high": [0.5, 1.0, 2.0]}}
+    body = BodyLimits.of({**table, "boxes": boxes})
+    with pytest.raises(SamiError, match=r"the robot begins with box wall .* from lower, within its margin"):
+        body.limit([0.0, 0.0], [0.6, 0.0], [0.0, 0.0], PERIOD)
+
+
+@pytest.mark.parametrize(("name", "position"), [("panda", 0.01), ("go2", 0.1)])
+def test_random_commands_bring_no_robot_beyond_its_limits(name, position):
+    """A million of them: tests/real/test_body_limits.py."""
+    from tests.making.body_limits import drive
+
+    worst = drive(name, 150, seed=0)
+    assert worst["limited"] > 100
+    assert worst["position"] <= position
+    assert max(worst["velocity"], worst["point"]) <= 0.15
+    assert worst["torque"] <= 0.01
+    assert worst["overlap"] == 0.0

@@ -1,0 +1,97 @@
+"""The limits of joints: one table of cases, and what is refused before anything moves.
+
+tests/real/test_cpp_joints.py holds the C++ to the same table.
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.robots.body import BodyLimits, BodySettings
+
+ROOT = Path(__file__).parents[4]
+TABLE = ROOT / "tests" / "cases" / "joint_limits.json"
+CASES = json.loads(TABLE.read_text(encoding="utf-8"))
+ARM = {"command": "joint_positions", "joints": ["a", "b"], "positions": "q"}
+SOFT = {**ARM, "velocities": "v", "kp": 20.0, "kd": 0.5, "inertia": 0.1, "torque": {"most": 10.0}}
+
+
+def body_of(joint, command):
+    """The body of one joint of the table."""
+    table = {"command": command, "joints": ["j"], "positions": "q", "velocities": "v"}
+    table["position"] = {key: joint[key] for key in ("low", "high") if key in joint}
+    table |= {key: {"most": joint[key]} for key in ("velocity", "torque") if key in joint}
+    return BodyLimits.of(table | {key: joint[key] for key in ("kp", "kd", "inertia", "acceleration") if key in joint})
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["case"])
+def test_python_allows_what_the_table_says(case):
+    body, now = body_of(case["joint"], case["command"]), case["now"]
+    body.begin(reference=[now["reference"]])
+    ruling = body.limit([case["asked"]], [now["position"]], [now["velocity"]], now["period"])
+    assert ruling.command.tolist() == [case["allowed"]]
+    assert ruling.limited_by == tuple(f"body {rule} j" for rule in case["limited_by"])
+
+
+def test_the_table_has_cases_of_every_rule_and_command():
+    assert {rule for case in CASES for rule in case["limited_by"]} == {"position", "velocity", "torque"}
+    assert {(case["command"], "kp" in case["joint"]) for case in CASES} == {
+        *[("joint_velocities", False), ("joint_positions", False), ("joint_positions", True)]
+    }
+
+
+def test_a_command_within_all_limits_is_not_touched():
+    body = BodyLimits.of({**ARM, "position": {"low": -1.0, "high": 1.0}, "velocity": {"most": 2.0}})
+    command = np.array([0.01, -0.01])
+    assert body.limit(command, [0.0, 0.0], None, 0.02).command is command
+
+
+def test_then_says_what_happens_beyond_a_limit():
+    allowed = {}
+    for then in ("scale", "hold", "stop"):
+        body = BodyLimits.of({**ARM, "velocity": {"most": 1.0, "then": then}})
+        allowed[then] = body.limit([0.3, 0.0], [0.0, 0.0], None, 0.1)
+    assert allowed["scale"].command.tolist() == [0.1, 0.0]
+    assert allowed["hold"].command.tolist() == [0.0, 0.0]
+    assert allowed["stop"].stop == "body velocity a: 0.3 rad was asked for, allowed are -0.1 to 0.1"
+    assert str(allowed["scale"].reasons[0]) == "0.3 rad was asked for, allowed are -0.1 to 0.1"
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({**ARM, "speed": 1.0}, "unknown key of [body] 'speed'"),
+        ({**ARM, "velocity": {"most": {"c": 1.0}}}, "unknown joint 'c'"),
+        ({**ARM, "position": {"low": 1.0, "high": -1.0}}, "Exchange low and high"),
+        ({**ARM, "command": "torques"}, "'joint_positions', 'joint_velocities' or 'hand'"),
+        ({**ARM, "velocity": {"most": -1.0}}, "velocity.most"),
+        ({**ARM, "kp": 20.0}, "kp and kd belong together"),
+        ({**ARM, "kp": 20.0, "kd": 0.5}, "velocities is not"),
+        ({**SOFT, "torque": {}}, "nothing says how much torque a has"),
+        ({**SOFT, "inertia": {"a": 0.1}}, "the inertia of b is not known"),
+        ({**ARM, "torque": {"most": 10.0}}, "torque.most is set without kp and kd"),
+        ({**ARM, "command": "joint_velocities"}, "velocities is not"),
+        ({**ARM, "command": "hand", "velocities": "v"}, "needs model and hand"),
+        ({**ARM, "points": {"hand": {"most": 1.0}}}, "model is not"),
+        ({**ARM, "boxes": {"t": {"low": [0, 0, 1], "high": [1, 1, 0]}}}, "must be below high"),
+        ({**ARM, "joints": ["a", "a"]}, "names one twice"),
+        ({**ARM, "home": [2.0, 0.0], "position": {"low": -1.0, "high": 1.0}}, "a is 2 at home"),
+        (ARM, "the body limits nothing"),
+    ],
+)
+def test_a_bad_table_is_refused_in_one_line(table, message):
+    with pytest.raises((SamiError, UnknownName)) as refused:
+        BodyLimits(BodySettings.of(table, "robot.toml, table body"))
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("bad", [([np.nan, 0.0], [0.0, 0.0]), ([0.0], [0.0, 0.0]), ([0.0, 0.0], [np.inf, 0.0])])
+def test_numbers_that_are_none_are_refused_and_nothing_is_remembered(bad):
+    body = BodyLimits.of({**ARM, "velocity": {"most": 1.0}})
+    with pytest.raises(SamiError, match="finite numbers"):
+        body.limit(*bad, None, 0.1)
+    assert body.limit([0.3, 0.0], [0.0, 0.0], None, 0.1).command.tolist() == [0.1, 0.0]
