@@ -28,6 +28,15 @@ QUANTITIES = {
     "gravity": r"gravity",
 }
 """What a term measures, by its name."""
+NOISE = {
+    "joint_positions": 0.015,
+    "joint_velocities": 0.5,
+    "angular_velocity": 0.15,
+    "linear_velocity": 0.15,
+    "gravity": 0.03,
+}
+"""By quantity, what two readings of a sensor may differ by [rad, rad/s, m/s]: three standard deviations, a few
+milliseconds apart, while a robot walks. A log has mostly another reading than the one that the policy used."""
 ACTION = "action"
 NETWORK_TOLERANCE, LIMITED = 1e-3, 0.1
 """Parts of the spread: of the network's outputs, and of targets that limits may have changed."""
@@ -248,6 +257,7 @@ def _slots(
             mirror=mirror,
             pose=quantity == "joint_positions",
             clip=None if log.observation is None else recipe.clip,
+            noise=NOISE.get(quantity, 0.0),
         )
 
 
