@@ -44,6 +44,7 @@ def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
         "Made with:",
         "",
         "```",
+        *_taught(run),
         shlex.join(run.facts["command"]),
         *(
             f"sami train --resume {_trained_in(run)} --steps {more['to']}{named}  # after {more['from']:,} steps"
@@ -79,6 +80,12 @@ def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
     with unfinished(written[0]) as beside:
         beside.write_text("\n".join(lines), encoding="utf-8")
     return written
+
+
+def _taught(run: RunRecord) -> list[str]:
+    """Return how a student's teacher was made."""
+    taught = run.facts.get("teacher")
+    return [f"sami teach --out {taught['folder']} --steps {taught['steps']}"] if taught else []
 
 
 def _trained_in(run: RunRecord) -> str:
@@ -197,12 +204,14 @@ def _successes(result: Evaluation, title: str) -> list[str]:
 
 
 def draw_training(run: RunRecord, measure: Measure, path: Path) -> bool:
-    """Draw what counts while exploring over minutes; False where matplotlib is missing."""
+    """Draw what counts while exploring over minutes; False where nothing was kept of it, or matplotlib is missing."""
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError:
         return False
     rows = [row for row in run.metrics if "time/seconds" in row and measure.exploring in row]
+    if not rows:
+        return False
     figure = Figure(figsize=(7, 3.5), layout="constrained")
     axes = figure.subplots()
     minutes = [row["time/seconds"] / 60 for row in rows]

@@ -39,7 +39,7 @@ ROWS = 128
 """Robots that are simulated side by side."""
 REPLAYED = 40
 """Chunks that are learned from."""
-UPDATES, DRAWN = 4, 4
+UPDATES, DRAWN = 8, 4
 """Gradient steps after each chunk, and chunks that each learns from."""
 SHOWN = 40
 """Chunks between two lines of the log."""
