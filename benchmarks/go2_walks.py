@@ -1,7 +1,7 @@
 """How policies of the Go2 walk with hidden loads, floors, motors and delays: measures them, and prints the tables.
 
-    python benchmarks/go2_walks.py measure models/go2-tesac.onnx --out results/go2/live.json
-    python benchmarks/go2_walks.py measure models/go2-tesac.onnx --context constant --out results/go2/constant.json
+    python benchmarks/go2_walks.py measure models/go2-student.onnx --out results/go2/live.json
+    python benchmarks/go2_walks.py measure models/go2-student.onnx --context constant --out results/go2/constant.json
     python benchmarks/go2_walks.py measure runs/teacher --out results/go2/teacher.json
     python benchmarks/go2_walks.py measure go2-walk.onnx --gains 2 --out results/go2/public-doubled.json
     python benchmarks/go2_walks.py table results/go2
@@ -249,8 +249,10 @@ def _in_order(folder: Path) -> list[Path]:
 
 
 def _cell(metric: str, values: np.ndarray) -> str:
+    digits = {"power": 0, "tracking_error": 3}.get(metric, 2)
+    if metric in ("power", "yaw_error"):
+        return f"{values.mean():.{digits}f}"
     interval = interval_over_starts(values, (0.0, 1.0) if metric == "falls" else None)
-    digits = 0 if metric == "power" else 3 if metric == "tracking_error" else 2
     assert interval is not None
     return f"{values.mean():.{digits}f} ({interval[0]:.{digits}f}, {interval[1]:.{digits}f})"
 
