@@ -28,6 +28,10 @@ MOST_NAMED = 9
 """Most tasks whose curves a plot names; of more, only the mean is."""
 
 
+IMITATION = "train/action_error"
+"""Metric of a student."""
+
+
 def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
     """Write NAME.md beside the model, and NAME.png where matplotlib is installed; return the files written."""
     training = contract.training
@@ -44,6 +48,7 @@ def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
         "Made with:",
         "",
         "```",
+        *_taught(run),
         shlex.join(run.facts["command"]),
         *(
             f"sami train --resume {_trained_in(run)} --steps {more['to']}{named}  # after {more['from']:,} steps"
@@ -64,8 +69,8 @@ def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
             f"**No training task let these obey: {', '.join(idle)}.** The policy sends them 0, whatever they do.",
             "",
         ]
-    if draw_training(run, measure, model.with_suffix(".png")):
-        lines += [f"![{measure.name.capitalize()} while exploring]({model.stem}.png)", ""]
+    if caption := draw_training(run, measure, model.with_suffix(".png")):
+        lines += [f"![{caption[0].upper()}{caption[1:]}]({model.stem}.png)", ""]
         written.append(model.with_suffix(".png"))
     if run.contrast is not None:
         lines += [_contrast(run.contrast, training["config"]["contrast"]), ""]
@@ -79,6 +84,12 @@ def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
     with unfinished(written[0]) as beside:
         beside.write_text("\n".join(lines), encoding="utf-8")
     return written
+
+
+def _taught(run: RunRecord) -> list[str]:
+    """Return how a student's teacher was made."""
+    taught = run.facts.get("teacher")
+    return [f"sami teach --out {taught['folder']} --steps {taught['steps']}"] if taught else []
 
 
 def _trained_in(run: RunRecord) -> str:
@@ -196,13 +207,20 @@ def _successes(result: Evaluation, title: str) -> list[str]:
     return [*lines, ""]
 
 
-def draw_training(run: RunRecord, measure: Measure, path: Path) -> bool:
-    """Draw what counts while exploring over minutes; False where matplotlib is missing."""
+def draw_training(run: RunRecord, measure: Measure, path: Path) -> str:
+    """Draw what counts while exploring over minutes, or what a student learned, and return what that is.
+
+    Nothing is drawn where nothing was kept of it, or matplotlib is missing; then it is "".
+    """
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError:
-        return False
-    rows = [row for row in run.metrics if "time/seconds" in row and measure.exploring in row]
+        return ""
+    curves = {measure.exploring: f"{measure.name} while exploring", IMITATION: "squared difference from the teacher"}
+    curve = next((key for key in curves if any(key in row for row in run.metrics)), None)
+    if curve is None:
+        return ""
+    rows = [row for row in run.metrics if "time/seconds" in row and curve in row]
     figure = Figure(figsize=(7, 3.5), layout="constrained")
     axes = figure.subplots()
     minutes = [row["time/seconds"] / 60 for row in rows]
@@ -211,12 +229,12 @@ def draw_training(run: RunRecord, measure: Measure, path: Path) -> bool:
     for name in names:
         task = name.removeprefix(prefix) if len(names) <= MOST_NAMED else "_"
         axes.plot(minutes, [row.get(name, float("nan")) for row in rows], lw=1, alpha=0.6, label=task)
-    axes.plot(minutes, [row[measure.exploring] for row in rows], "k", lw=2, label="mean")
+    axes.plot(minutes, [row[curve] for row in rows], "k", lw=2, label="mean")
     shorter = run.train_config().collection.episode_steps
-    label = f"{measure.name} while exploring" + (f",\nepisodes of {shorter} steps" if shorter else "")
-    axes.set(xlabel="minutes", ylabel=label, ylim=measure.bounds)
+    label = curves[curve] + (f",\nepisodes of {shorter} steps" if shorter else "")
+    axes.set(xlabel="minutes", ylabel=label, ylim=measure.bounds if curve == measure.exploring else None)
     axes.grid(alpha=0.3)
     axes.legend(fontsize=7, loc="lower right")
     with unfinished(path) as beside:
         figure.savefig(beside, dpi=110, format="png")
-    return True
+    return curves[curve]

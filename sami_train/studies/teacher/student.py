@@ -27,6 +27,7 @@ from sami_train.config.resolve import resolve
 from sami_train.config.schema import TrainConfig
 from sami_train.envs.catalog import environment
 from sami_train.envs.task_numbers import TaskCode
+from sami_train.files import write_json
 from sami_train.machine import on_signals
 from sami_train.runs.folder import RunFolder
 from sami_train.runs.train import load_agent, make_env
@@ -39,7 +40,7 @@ ROWS = 128
 """Robots that are simulated side by side."""
 REPLAYED = 40
 """Chunks that are learned from."""
-UPDATES, DRAWN = 4, 4
+UPDATES, DRAWN = 8, 4
 """Gradient steps after each chunk, and chunks that each learns from."""
 SHOWN = 40
 """Chunks between two lines of the log."""
@@ -114,6 +115,8 @@ def distil(
         if (there := agent.config.method) != method:
             raise SamiError(f"{out} holds a student of method {there!r}; give --method {there}, or another --out.")
         agent.config = config
+        run.update(command=[Path(sys.argv[0]).name, *sys.argv[1:]])
+        write_json(run.path / "config.json", config.to_dict())
     else:
         agent = ContextSAC("ContextPolicy", make_env(config), config, device="cpu")
         if agent.method.is_told or agent.policy.encoder.kind not in ("lstm", "none"):

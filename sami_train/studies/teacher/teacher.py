@@ -54,7 +54,7 @@ class TeacherConfig:
     units: int = 128
     blind: bool = False
     """Whether the actor reads the robot's own observation alone: a policy without memory and privileges."""
-    easy_steps: int = 8_000_000
+    easy_steps: int = 4_500_000
     """Steps in nominal tasks, before their share falls to 0 in as many steps: a teacher that cannot walk yet learns to
     stand still from dead motors."""
 

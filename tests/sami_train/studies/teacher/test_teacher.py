@@ -147,6 +147,7 @@ def test_a_student_goes_on_and_one_without_memory_has_no_context(folder, tmp_pat
     chunk = 4 * student_module.CHUNK
     assert distil(folder, tmp_path / "run", chunk, "sac").policy.context_size == 0
     assert distil(folder, tmp_path / "run", 2 * chunk, "sac").num_timesteps == 2 * chunk
+    assert RunFolder.open(tmp_path / "run").config().steps == 2 * chunk
     with pytest.raises(SamiError, match="holds a student of method 'sac'"):
         distil(folder, tmp_path / "run", 3 * chunk)
     with pytest.raises(SamiError, match="a student has a context"):
