@@ -45,7 +45,7 @@ FLOORS = {
         "__init__",
     ),
     "sami_train": (
-        "files machine seeds settings __init__",
+        "binomial files machine seeds settings __init__",
         "envs",
         "episodes",
         "methods evaluation",
