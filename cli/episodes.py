@@ -192,7 +192,7 @@ def _value(row: Mapping[str, Any], name: str) -> str:
 
 
 def _short(value: Any) -> str:
-    """Return a feature's value as `sami_train.envs.tasks.shown` does; that imports simulators, here between two ticks."""
+    """Return a value as `sami_train.envs.tasks.shown` does; that one imports simulators, here between two ticks."""
     return "+".join(map(str, value)) or "none" if isinstance(value, (list, tuple)) else f"{value:g}"
 
 
