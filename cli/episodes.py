@@ -188,9 +188,12 @@ def _width(feature: str) -> int:
 
 
 def _value(row: Mapping[str, Any], name: str) -> str:
-    from sami_train.envs.tasks import shown
+    return "-" if row[name] is None else _short(row[name])
 
-    return "-" if row[name] is None else shown(row[name])
+
+def _short(value: Any) -> str:
+    """Return a value as `sami_train.envs.tasks.shown` does; that one imports simulators, here between two ticks."""
+    return "+".join(map(str, value)) or "none" if isinstance(value, (list, tuple)) else f"{value:g}"
 
 
 def _means(rows: list[Row], world: Target) -> list[str]:
@@ -273,12 +276,11 @@ def shown(reading: Reading, probe: Probe | None = None) -> str:
     if reading.phase is not None:
         parts.append(f"{reading.phase.value:<11}")
     if reading.nearest is not None:
-        from sami_train.envs.tasks import label
-
         alarm = "  OUT OF DISTRIBUTION" if reading.alarm else ""
         silent = {} if probe is None else {one.name: one.r2 for one in probe.features if not one.carried}
         known = {name: value for name, value in reading.nearest.items() if name not in silent}
-        near = [f"nearest {label(known)} at {reading.distance:.1f}"] if known else []
+        words = ", ".join(f"{name} {_short(value)}" for name, value in known.items())
+        near = [f"nearest {words} at {reading.distance:.1f}"] if known else []
         near += [f"does not identify {name}, R2 {r2:.2f}" for name, r2 in silent.items()]
         parts.append("  ".join((f"score {reading.score:.2f}{alarm}", *near)))
     return "  ".join(parts)

@@ -1,5 +1,6 @@
 """What tests of every package share."""
 
+import dataclasses
 import os
 import re
 import sys
@@ -22,6 +23,18 @@ def _torch_as_it_was():
         torch.set_flush_denormal(False)
         torch.set_float32_matmul_precision("highest")
         torch.set_num_threads(1)
+
+
+@pytest.fixture
+def short_panda(monkeypatch):
+    """Give the Panda two tasks a set and episodes of 12 steps, where a law is not about how well it is judged."""
+    from sami_train.envs import catalog
+
+    panda = catalog.ENVIRONMENTS["panda"]
+    sets = {name: tasks[:2] for name, tasks in panda.tasks.sets.items()}
+    short = dataclasses.replace(panda, episode_steps=12, tasks=dataclasses.replace(panda.tasks, sets=sets))
+    monkeypatch.setitem(catalog.added, "panda", short)
+    return short
 
 
 def pytest_terminal_summary(terminalreporter):

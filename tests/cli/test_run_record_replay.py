@@ -11,12 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from onnx import numpy_helper
+from sami_cli.episodes import shown
 from sami_cli.target import simulator
 
 from sami_runtime import GapProfile, Limits, ManualClock, Run, Session
 from sami_runtime.adapters.gymnasium_adapter import GymnasiumAdapter
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.recording.reader import read_recording
+from sami_runtime.session.telemetry import Reading
 from sami_train.envs import environment
 
 
@@ -291,3 +293,11 @@ def test_a_model_file_that_changes_on_disk_drives_the_next_episode(sami, trained
     assert again.code == 4
     assert f"note: the recording was made with weights {weights[:12]}, this model has " in again.prose
     assert "first at episode 2, step 0" in again.prose
+
+
+def test_a_line_of_telemetry_imports_nothing_between_two_ticks(monkeypatch):
+    """That took longer than `max_pause_s` allows, and a robot's computer has no simulator."""
+    monkeypatch.setitem(sys.modules, "sami_train.envs.tasks", None)
+    near = {"mass": 1.5, "crippled": [0, 3]}
+    reading = Reading(step=3, speed=0.5, phase=None, drift=0.0, nearest=near, distance=1.25, score=1.1, alarm=True)
+    assert shown(reading).endswith("score 1.10  OUT OF DISTRIBUTION  nearest mass 1.5, crippled 0+3 at 1.2")

@@ -14,7 +14,7 @@ from sami_train.runs.train import make_env
 GAP = '{"latency_s": [0.04, 0.12], "dropout": 0.2, "noise": 0.01, "action_latency_s": [0.0, 0.08]}'
 ALL = {"true_goals": True, "true_critic": True, "critic_actions": 2, "estimate": 1.0}
 SMALL = {
-    "steps": 420,
+    "steps": 300,
     "network.net_arch": [16],
     "network.hidden_size": 16,
     "learning.train_every": 25,
@@ -30,7 +30,7 @@ SMALL = {
 
 class Stop(BaseCallback):
     def _on_step(self):
-        return self.num_timesteps < 240
+        return self.num_timesteps < 200
 
 
 def agent(gap=GAP, env="panda", more=None, **switches):
@@ -100,7 +100,7 @@ def test_off_nothing_of_the_truth_is_kept_or_learned(plain):
 
 @pytest.mark.parametrize("env", ["panda", "hopper"])
 def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(tmp_path, env):
-    switches = {**ALL, "true_goals": env == "panda", "full_from": 360}
+    switches = {**ALL, "true_goals": env == "panda", "full_from": 260}
     whole = trained(GAP, env, **switches)
     begun = agent(GAP, env, **switches)
     begun.learn(begun.config.steps, Stop())

@@ -66,8 +66,8 @@ class Stop(BaseCallback):
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_seed_does_not():
-    first, second, other = (agent(seed).learn(600) for seed in (0, 0, 1))
-    assert first._n_updates == 40
+    first, second, other = (agent(seed).learn(360) for seed in (0, 0, 1))
+    assert first._n_updates == 20
     assert same(weights(first), weights(second))
     assert not same(weights(first), weights(other))
 
@@ -75,17 +75,17 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_does_not():
 @pytest.mark.parametrize(("method", "window"), [*((name, 0) for name in METHODS), ("satesac", 6)])
 def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(method, window, tmp_path):
     changes = {"method": method, "learning__window": window, "learning__burn_in": window // 3}
-    whole = agent(**changes).learn(540)
+    whole = agent(**changes).learn(324)
 
     interrupted = agent(**changes)
-    interrupted.learn(540, Stop(300))
+    interrupted.learn(324, Stop(228))
     interrupted.save(tmp_path / "agent.zip")
     interrupted.make_buffer().save(tmp_path / "buffer.npz")
     torch.manual_seed(1234)  # a new process has another global state
     resumed = ContextSAC.load(tmp_path / "agent.zip", env=gym.make("sami-tests/HiddenSign-v0"), device="cpu")
     resumed.make_buffer().restore(tmp_path / "buffer.npz")
-    assert resumed.num_timesteps < 540
-    resumed.learn(540 - resumed.num_timesteps, reset_num_timesteps=False)
+    assert resumed.num_timesteps < 324
+    resumed.learn(324 - resumed.num_timesteps, reset_num_timesteps=False)
 
     assert resumed.num_timesteps == whole.num_timesteps
     assert resumed._n_updates == whole._n_updates

@@ -37,11 +37,12 @@ def left_by(keep):
 @pytest.mark.parametrize(
     ("model", "env", "sets", "gaps", "pieces"),
     [
-        (PANDA, "panda", ["training"], [None, GapProfile(dropout=0.3)], 12),
+        (PANDA, "panda", ["training"], [None, GapProfile(dropout=0.3)], 4),
         (HOPPER, "hopper", ["training", "extreme"], [None], 2),
     ],
     ids=["task", "set"],
 )
+@pytest.mark.usefixtures("short_panda")
 def test_a_measurement_that_was_cut_off_goes_on_and_finds_the_same(tmp_path, model, env, sets, gaps, pieces):
     keep, episodes = tmp_path / "evaluation.json", 2
     whole = evaluate_gaps(model, env, sets, gaps, episodes)
@@ -72,6 +73,7 @@ def test_two_that_measure_for_one_result_are_told_of_each_other(tmp_path):
     assert left_by(result)
 
 
+@pytest.mark.usefixtures("short_panda")
 def test_what_another_measurement_left_is_not_taken(tmp_path):
     keep = tmp_path / "evaluation.json"
     evaluate(PANDA, "panda", ["training"], 2, keep=keep)
@@ -89,6 +91,7 @@ def test_what_another_measurement_left_is_not_taken(tmp_path):
     assert all(result.success >= 0.0 for other in others for result in other.results)
 
 
+@pytest.mark.usefixtures("short_panda")
 def test_a_line_that_was_cut_off_is_measured_again(tmp_path):
     keep = tmp_path / "evaluation.json"
     whole = evaluate(PANDA, "panda", ["training"], 2, keep=keep)

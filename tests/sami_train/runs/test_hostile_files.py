@@ -6,7 +6,7 @@ import pytest
 
 from tests.making import hostile
 
-FILES = 200
+FILES = 100
 """`tests/real` tries a thousand."""
 FOUND = (
     58,
