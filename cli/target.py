@@ -10,13 +10,13 @@ from .options import split_pair
 
 if TYPE_CHECKING:
     from sami_runtime.adapters import Adapter
+    from sami_runtime.adoption.commands import CommandSource
     from sami_runtime.clock import Clock
     from sami_runtime.model.contract import Contract
     from sami_runtime.safety.gate import Controller
     from sami_train.envs.measure import Skill
     from sami_train.envs.spec import EnvironmentSpec
     from sami_train.envs.tasks import Task, TaskSpace
-    from sami_train.studies.play.commands import CommandSource
 
 PARTS = ("observation", "action", "reset", "read", "write", "stop", "close")
 """What an adapter has."""
