@@ -1,13 +1,16 @@
-"""A simulated Go2 that speaks Unitree's low level, to try the adapter on: MuJoCo behind the message classes, the checksum
-and the service classes of Unitree's own Python SDK.
+"""A simulated Go2 that speaks Unitree's low level, to try the adapter on.
 
-It needs an environment of its own, which `make unitree-sim` makes and starts this in. Loopback only. One JSON object a
-line says what the robot does; times are those of CLOCK_MONOTONIC.
+MuJoCo behind the message classes, the checksum and the service classes of Unitree's own Python SDK, in an environment
+of its own, which `make unitree-sim` makes and starts this in. It uses the file of CYCLONEDDS_URI, or loopback alone. One
+JSON object a line says what the robot does; times are those of CLOCK_MONOTONIC. Lines on stdin change it: {"sticks": [lx, rx, ry, ly]}, {"buttons": 544} (L2
+and B), {"roll": 1.5} [rad], {"mode": "normal"}.
 """
 
 import argparse
 import json
+import os
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -67,6 +70,13 @@ class Go2:
             tell(event="damped" if damped else "driven", at=time.monotonic())
         self._drive(np.array([motor.q for motor in motors]), kp, np.array([motor.kd for motor in motors]))
 
+    def change(self, facts: dict) -> None:
+        """Have somebody use the remote control, throw the robot over, or turn a motion service on."""
+        self.buttons, self.sticks = facts.get("buttons", self.buttons), facts.get("sticks", self.sticks)
+        self.mode = facts.get("mode", self.mode)
+        if "roll" in facts:
+            self.data.qpos[3:7] = np.cos(0.5 * facts["roll"]), np.sin(0.5 * facts["roll"]), 0.0, 0.0
+
     def release(self) -> None:
         """Lie down and listen to low-level commands."""
         if self.mode:
@@ -81,11 +91,11 @@ class Go2:
         state.tick = round(1e3 * data.time) % 2**32
         state.imu_state.quaternion = data.qpos[3:7].tolist()
         state.imu_state.gyroscope = data.qvel[3:6].tolist()
-        for motor, angle, velocity in zip(state.motor_state, data.qpos[7:].tolist(), data.qvel[6:].tolist()):
-            motor.mode, motor.q, motor.dq = 1, angle, velocity
+        for motor, angle, velocity in zip(state.motor_state, data.qpos[7:], data.qvel[6:], strict=False):
+            motor.mode, motor.q, motor.dq = 1, float(angle), float(velocity)
         remote = np.zeros(40, np.uint8)
         remote[2:4] = np.frombuffer(np.uint16(self.buttons).tobytes(), np.uint8)
-        for at, stick in zip((4, 8, 12, 20), self.sticks):
+        for at, stick in zip((4, 8, 12, 20), self.sticks, strict=True):
             remote[at : at + 4] = np.frombuffer(np.float32(stick).tobytes(), np.uint8)
         state.wireless_remote = remote.tolist()
         state.crc = self.crc.Crc(state)
@@ -119,6 +129,12 @@ def tell(**facts: object) -> None:
     print(json.dumps(facts), flush=True)
 
 
+def listen(changes: list[dict]) -> None:
+    """Take lines from stdin, for ever."""
+    for line in sys.stdin:
+        changes.append(json.loads(line))
+
+
 class MotionServices:
     """Unitree's services `motion_switcher` and `sport`, by its own server class."""
 
@@ -132,13 +148,15 @@ class MotionServices:
 
 
 def main() -> None:
+    """Simulate a Go2 until the process ends."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--domain", type=int, default=0, help="of DDS")
     parser.add_argument("--hz", type=float, default=200.0, help="states a second; the robot itself sends 500")
     parser.add_argument("--mode", default="", help="motion service that is on, such as normal")
     known = parser.parse_args()
     sys.stdout, out = sys.stderr, sys.stdout  # Unitree's classes print
-    channel.ChannelConfigHasInterface = LOOPBACK.read_text()
+    config = Path(os.environ.get("CYCLONEDDS_URI", str(LOOPBACK)).removeprefix("file://"))
+    channel.ChannelConfigHasInterface = config.read_text()
     channel.ChannelFactoryInitialize(known.domain, "lo")
     robot = Go2(known.hz, known.mode)
     states = channel.ChannelPublisher("rt/lowstate", LowState_)
@@ -146,17 +164,18 @@ def main() -> None:
     services = MotionServices(robot)
     commands = channel.ChannelSubscriber("rt/lowcmd", LowCmd_)
     waiting: list[LowCmd_] = []
+    changes: list[dict] = []
     commands.Init(waiting.append)
     sys.stdout = out
     tell(event="listening", at=time.monotonic())
+    threading.Thread(target=listen, args=(changes,), daemon=True).start()
     due = time.monotonic()
     reports = 0.0
     while services:
-        if waiting:
-            taken = waiting[:]
-            del waiting[: len(taken)]
-            for command in taken:
-                robot.obey(command)
+        while waiting:
+            robot.obey(waiting.pop(0))
+        while changes:
+            robot.change(changes.pop(0))
         states.Write(robot.step())
         if robot.data.time >= reports:
             robot.report()

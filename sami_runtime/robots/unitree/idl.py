@@ -60,6 +60,9 @@ class LowCmd(IdlStruct, typename=f"{GO}LowCmd_"):
     reserve: uint32
     crc: uint32
 
+    message = b""
+    """The bytes that are sent."""
+
     @classmethod
     def of(cls, message: bytes) -> "LowCmd":
         """Return what is sent as these bytes."""
@@ -69,7 +72,7 @@ class LowCmd(IdlStruct, typename=f"{GO}LowCmd_"):
 
     def serialize(self, *_: Any, **__: Any) -> bytes:
         """Return the bytes, for cyclonedds."""
-        return bytes(self.message)
+        return self.message
 
 
 @final

@@ -119,17 +119,19 @@ class MotorLink:
             Topic(self._participant, f"rt/api/{service}/{way}", kind)
             for way, kind in (("request", Request), ("response", Response))
         ]
-        writer, reader = DataWriter(self._participant, made[0]), DataReader(self._participant, made[1])
+        writer: DataWriter[Any] = DataWriter(self._participant, made[0])
+        reader: DataReader[Any] = DataReader(self._participant, made[1])
         deadline, number, due = time.monotonic() + within_s, time.monotonic_ns(), 0.0
+        sent: set[int] = set()
         try:
             while (now := time.monotonic()) < deadline:
                 if now >= due and writer.get_matched_subscriptions() and reader.get_matched_publications():
                     number, due = number + 1, now + 1.0  # one that came before the service listened is lost
+                    sent.add(number)
                     header = RequestHeader(RequestIdentity(number, function), RequestLease(0), RequestPolicy(0, False))
-                    writer.write(Request(header, parameter, []))
+                    writer.write(Request(header, parameter, []))  # type: ignore[arg-type]  # as in ROS 2's messages
                 for response in reader.take(10):
-                    identity = response.header.identity
-                    if identity.api_id == function and identity.id <= number:
+                    if response.header.identity.id in sent:
                         return response.header.status.code, response.data
                 time.sleep(POLL_S)
         finally:
