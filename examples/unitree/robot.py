@@ -1,9 +1,9 @@
 """A simulated Go2 that speaks Unitree's low level, to try the adapter on.
 
 MuJoCo behind the message classes, the checksum and the service classes of Unitree's own Python SDK, in an environment
-of its own, which `make unitree-sim` makes and starts this in. It uses the file of CYCLONEDDS_URI, or loopback alone. One
-JSON object a line says what the robot does; times are those of CLOCK_MONOTONIC. Lines on stdin change it: {"sticks": [lx, rx, ry, ly]}, {"buttons": 544} (L2
-and B), {"roll": 1.5} [rad], {"mode": "normal"}.
+of its own, which `make unitree-sim` makes and starts this in. It uses the file of CYCLONEDDS_URI, or loopback alone.
+One JSON object a line says what the robot does; times are those of CLOCK_MONOTONIC. Lines on stdin change it:
+{"sticks": [lx, rx, ry, ly]}, {"buttons": 544} (L2 and B), {"roll": 1.5} [rad], {"mode": "normal"}.
 """
 
 import argparse
@@ -12,6 +12,7 @@ import os
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import mujoco
@@ -44,7 +45,7 @@ class Go2:
         self.model.actuator_ctrllimited[:] = 0
         self.data, self.mode, self.crc = mujoco.MjData(self.model), mode, CRC()
         self.good = self.bad = 0
-        self.damped = False
+        self.damped = not mode
         self.buttons, self.sticks = 0, [0.0] * 4
         self.state = unitree_go_msg_dds__LowState_()
         self.data.qpos[:3], self.data.qpos[3:7], self.data.qpos[7:] = (0.0, 0.0, 0.11), (1.0, 0.0, 0.0, 0.0), LYING
@@ -168,6 +169,8 @@ def main() -> None:
     commands.Init(waiting.append)
     sys.stdout = out
     tell(event="listening", at=time.monotonic())
+    with suppress(OSError):  # not permitted: a busy machine slows the robot down
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(40))
     threading.Thread(target=listen, args=(changes,), daemon=True).start()
     due = time.monotonic()
     reports = 0.0
