@@ -139,7 +139,7 @@ def budget() -> list[Row]:
     return [
         Row("files of the trunk", len(reached), 140, 140),
         Row("lines of the trunk", lines_of(reached), 23_200, 19_000),
-        Row("lines of the product", lines_of(modules()), 57_700, 41_000),
+        Row("lines of the product", lines_of(modules()), 58_940, 41_000),
         Row("rooms on the first level", len(rooms()), 20, 20),
         Row("class names defined twice", len(classes_defined_twice()), 0, 0),
         Row("circles of imports", circles(), 0, 0),

@@ -138,13 +138,13 @@ class UnitreeAdapter:
         if self._stands:  # a dry run, or a loop that begins
             self._stand_at(self._mapping.stand)
         command = self._velocity()
-        given: dict[str, Any] = {
+        chosen: dict[str, Any] = {
             name: [command.get(element, 0.0) for element in elements]
             for name, elements in self._mapping.commands.items()
         }
         if self._mapping.last_action:
-            given[self._mapping.last_action] = self._last_action
-        self._latest.always(**given)
+            chosen[self._mapping.last_action] = self._last_action
+        self._latest.always(**chosen)
         return self._latest.observation()
 
     def write(self, action: NDArray[np.float32]) -> Executed:
@@ -201,8 +201,8 @@ class UnitreeAdapter:
         if self._command is not None:
             return dict(self._command.at(self.clock.now() - self._began))
         names = ("forward", "left", "turn")
-        asked = np.clip(self.reading.sticks, -1.0, 1.0) * self.settings.fastest
-        return dict(zip(names, asked.tolist(), strict=True))
+        velocity = np.clip(self.reading.sticks, -1.0, 1.0) * self.settings.fastest
+        return dict(zip(names, velocity.tolist(), strict=True))
 
     def _require_robot(self) -> None:
         """Wait for the robot.

@@ -50,7 +50,7 @@ ACTION = signal(
 SHEET = DataSheet(
     frame="the trunk's: x forward, y to the left, z up; angles are those of Unitree's low level",
     home="standing in the stance, at rest",
-    gains="PD position control of each motor, on a target that stands for the policy's period",
+    gains="PD position control of each motor; target = stance + reach * action, which stands for a period",
     numbers={
         "stance": Quantity(unit="rad", values=STANCE),
         "reach": Quantity(unit="rad", values=REACH),
@@ -58,7 +58,6 @@ SHEET = DataSheet(
         "kd": Quantity(unit="N m s/rad", values=(0.5,)),
     },
 )
-"""What a robot's driver has to do with an action, which it reads from here: target = stance + reach * action."""
 
 FEATURES = (
     Feature("payload", "kg", 0.0, default=0.0),
