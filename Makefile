@@ -17,11 +17,15 @@ help:  ## this list
 run: $(VENV)/runtime  ## watch a shipped policy adapt: its success, and a film
 	$(BIN)/sami demo
 
+# Compiled beforehand: the tests start hundreds of processes.
 test: $(VENV)/dev  ## the whole test suite, a file at a time on each core
-	$(BIN)/python -m pytest -n auto --dist loadfile --durations=15
+	$(BIN)/python -m compileall -q sami_runtime sami_train cli
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --durations=15
 
 test-real: $(VENV)/dev $(VENV)/franka-sim/ready unitree-sim-if-possible  ## tests that take minutes: real processes, clocks, signals
-	$(BIN)/python -m pytest tests/real --durations=15
+	$(BIN)/python -m compileall -q sami_runtime sami_train cli
+	$(BIN)/python -m pytest tests/real -m "not alone" -n 2 --dist loadfile --no-loadscope-reorder --durations=15; \
+	beside=$$?; $(BIN)/python -m pytest tests/real -m alone --durations=15 && exit $$beside
 
 test-lerobot: $(VENV)/dev $(VENV)/lerobot/ready  ## drive a simulated arm of LeRobot in its own environment
 	SAMI_LEROBOT=$(VENV)/lerobot/bin $(BIN)/python -m pytest tests/real/test_lerobot.py --durations=5
