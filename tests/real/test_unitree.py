@@ -24,7 +24,7 @@ from tests.making.unitree import EXAMPLE, LOOPBACK, NUMBERS, PYTHON, ROOT, STATE
 from tests.making.wheels import unpacked
 
 pytest.importorskip("cyclonedds")
-from sami_runtime.robots.unitree.messages import Reading, Setpoint
+from sami_runtime.robots.unitree.messages import Go2Reading, Setpoint
 
 pytestmark = needs_robot
 DOMAIN = 100 + os.getpid() % 60
@@ -104,7 +104,7 @@ def test_unitrees_own_classes_read_our_bytes_and_find_the_checksum_right_and_the
         assert (driven[:, 0] == 1).all()
         assert driven[:, [1, 4, 5]] == pytest.approx(np.array(setpoint).T, rel=1e-6)
         assert all(motor[0] == 0 and motor[4:] == [0.0, 0.0] for motor in motors[12:]), "a Go2 has no such motors"
-    reading = Reading.of(bytes.fromhex(state))
+    reading = Go2Reading.of(bytes.fromhex(state))
     assert reading.angles == pytest.approx(0.1 * np.arange(12))
     assert reading.velocities == pytest.approx(-0.2 * np.arange(12))
     assert reading.angular_velocity == pytest.approx([0.1, 0.2, 0.3])

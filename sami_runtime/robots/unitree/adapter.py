@@ -17,7 +17,7 @@ from sami_runtime.model.contract import Contract
 from sami_runtime.robots.kit import Latest
 from sami_runtime.robots.unitree.link import MotorLink, mode_of, release_mode
 from sami_runtime.robots.unitree.mapping import Go2Mapping
-from sami_runtime.robots.unitree.messages import Reading, Setpoint
+from sami_runtime.robots.unitree.messages import Go2Reading, Setpoint
 from sami_runtime.robots.unitree.settings import REMOTE, UnitreeSettings
 from sami_runtime.robots.unitree.stop import arm_watchdog
 
@@ -71,7 +71,7 @@ class UnitreeAdapter:
         return self._command if isinstance(self._command, Steering) else None
 
     @property
-    def reading(self) -> Reading:
+    def reading(self) -> Go2Reading:
         """What the robot measured last."""
         assert self._link.reading is not None
         return self._link.reading
@@ -183,7 +183,7 @@ class UnitreeAdapter:
         gains = (np.full(angles.size, gain) for gain in (self.settings.stand_kp, self.settings.stand_kd))
         self._link.hold(Setpoint(angles, *gains), STANDING_S)
 
-    def _hear(self, reading: Reading) -> None:
+    def _hear(self, reading: Go2Reading) -> None:
         self._latest.put(self.clock.now(), **self._mapping.observed(reading))
 
     def _source(self) -> CommandSource | None:

@@ -12,7 +12,7 @@ from cyclonedds.idl import IdlStruct
 from cyclonedds.idl.annotations import final
 from cyclonedds.idl.types import array, byte, float32, int16, int32, int64, sequence, uint16, uint32
 
-from sami_runtime.robots.unitree.messages import SLOTS, Reading
+from sami_runtime.robots.unitree.messages import SLOTS, Go2Reading
 
 GO, API = "unitree_go.msg.dds_.", "unitree_api.msg.dds_."
 
@@ -124,7 +124,7 @@ class BmsState(IdlStruct, typename=f"{GO}BmsState_"):
 @final
 @dataclass
 class LowState(IdlStruct, typename=f"{GO}LowState_"):
-    """What all sensors measure, and the remote control's buttons and sticks. What is heard is a `Reading`."""
+    """What all sensors measure, and the remote control's buttons and sticks. What is heard is a `Go2Reading`."""
 
     head: array[byte, 2]
     level_flag: byte
@@ -150,9 +150,9 @@ class LowState(IdlStruct, typename=f"{GO}LowState_"):
     crc: uint32
 
     @classmethod
-    def deserialize(cls, data: bytes, *_: Any, **__: Any) -> Reading:
+    def deserialize(cls, data: bytes, *_: Any, **__: Any) -> Go2Reading:
         """Return what the bytes say, for cyclonedds; `ValueError` if they are wrong."""
-        return Reading.of(bytes(data))
+        return Go2Reading.of(bytes(data))
 
 
 @final
@@ -193,7 +193,7 @@ class RequestHeader(IdlStruct, typename=f"{API}RequestHeader_"):
 
 @final
 @dataclass
-class Request(IdlStruct, typename=f"{API}Request_"):
+class ServiceRequest(IdlStruct, typename=f"{API}Request_"):
     """A call of one of the robot's services."""
 
     header: RequestHeader
@@ -220,7 +220,7 @@ class ResponseHeader(IdlStruct, typename=f"{API}ResponseHeader_"):
 
 @final
 @dataclass
-class Response(IdlStruct, typename=f"{API}Response_"):
+class ServiceResponse(IdlStruct, typename=f"{API}Response_"):
     """The service's answer."""
 
     header: ResponseHeader

@@ -19,14 +19,14 @@ from sami_runtime.errors import AdapterError
 from sami_runtime.robots.unitree.idl import (
     LowCmd,
     LowState,
-    Request,
     RequestHeader,
     RequestIdentity,
     RequestLease,
     RequestPolicy,
-    Response,
+    ServiceRequest,
+    ServiceResponse,
 )
-from sami_runtime.robots.unitree.messages import Reading, Setpoint
+from sami_runtime.robots.unitree.messages import Go2Reading, Setpoint
 
 WAKE_NS = 100_000_000
 """How long `close` may wait for the thread that hears."""
@@ -55,10 +55,10 @@ class MotorLink:
     """
 
     def __init__(
-        self, domain: int, network: str | None, hz: float, damp_kd: float, hear: Callable[[Reading], None]
+        self, domain: int, network: str | None, hz: float, damp_kd: float, hear: Callable[[Go2Reading], None]
     ) -> None:
         self._hear, self._period, self._damping = hear, 1.0 / hz, Setpoint.damping(damp_kd).message()
-        self.reading: Reading | None = None
+        self.reading: Go2Reading | None = None
         """The newest one."""
         self.bad, self.why = 0, ""
         """Messages that could not be read, and the last one's fault."""
@@ -117,7 +117,7 @@ class MotorLink:
         """
         made = [
             Topic(self._participant, f"rt/api/{service}/{way}", kind)
-            for way, kind in (("request", Request), ("response", Response))
+            for way, kind in (("request", ServiceRequest), ("response", ServiceResponse))
         ]
         writer: DataWriter[Any] = DataWriter(self._participant, made[0])
         reader: DataReader[Any] = DataReader(self._participant, made[1])
@@ -129,9 +129,9 @@ class MotorLink:
                     number, due = number + 1, now + 1.0  # one that came before the service listened is lost
                     sent.add(number)
                     header = RequestHeader(RequestIdentity(number, function), RequestLease(0), RequestPolicy(0, False))
-                    writer.write(Request(header, parameter, []))  # type: ignore[arg-type]  # as in ROS 2's messages
+                    writer.write(ServiceRequest(header, parameter, []))  # type: ignore[arg-type]  # as in ROS 2's messages
                 for response in reader.take(10):
-                    if response.header.identity.id in sent:
+                    if isinstance(response, ServiceResponse) and response.header.identity.id in sent:
                         return response.header.status.code, response.data
                 time.sleep(POLL_S)
         finally:
@@ -179,7 +179,7 @@ class MotorLink:
                 taken = self._reader.take(1, self._condition)
                 if not taken:
                     self._waits.wait(WAKE_NS)
-                elif isinstance(taken[0], Reading):
+                elif isinstance(taken[0], Go2Reading):
                     self.reading = taken[0]
                     self._hear(taken[0])
             except Exception as error:  # whatever a message causes, the next one is heard

@@ -14,12 +14,12 @@ from sami_runtime.adoption.quantities import JOINT_UNITS, NAMES, command_element
 from sami_runtime.adoption.recipe import ADOPTED, LAST_ACTION
 from sami_runtime.errors import SamiError
 from sami_runtime.model.contract import Contract
-from sami_runtime.robots.unitree.messages import MOTORS, Reading, Setpoint
+from sami_runtime.robots.unitree.messages import MOTORS, Go2Reading, Setpoint
 from sami_runtime.robots.unitree.settings import UnitreeSettings
 from sami_runtime.signals import Signal
 
 Array = NDArray[np.float64]
-MEASURED: dict[str, Callable[[Reading], Array]] = {
+MEASURED: dict[str, Callable[[Go2Reading], Array]] = {
     "angular_velocity": lambda reading: reading.angular_velocity,
     "gravity": lambda reading: reading.gravity,
 }
@@ -70,7 +70,7 @@ class Go2Mapping:
             )
         refuse(faults, "sent")
 
-    def observed(self, reading: Reading) -> dict[str, Array]:
+    def observed(self, reading: Go2Reading) -> dict[str, Array]:
         """Return the signals that the robot measures."""
         return {name: read(reading) for name, read in self._readers.items() if read is not None}
 
@@ -78,7 +78,7 @@ class Go2Mapping:
         """Return what an action asks of the motors."""
         return Setpoint(self._in_order(self.offset + self.scale * action), self._kp, self._kd)
 
-    def _reader(self, signal: Signal, faults: list[str]) -> Callable[[Reading], Array] | None:
+    def _reader(self, signal: Signal, faults: list[str]) -> Callable[[Go2Reading], Array] | None:
         quantity = self.settings.signals.get(signal.name) or _quantity(signal)
         if quantity == LAST_ACTION and signal.size == self.contract.action.size:
             self.last_action = signal.name

@@ -80,7 +80,7 @@ class Setpoint(NamedTuple):
 
 
 @dataclass
-class Reading:
+class Go2Reading:
     """What a robot measured; angles in the order of `MOTORS`."""
 
     quaternion: Array
@@ -101,7 +101,7 @@ class Reading:
     """Set by cyclonedds."""
 
     @classmethod
-    def of(cls, message: bytes) -> Reading:
+    def of(cls, message: bytes) -> Go2Reading:
         """Return what the bytes of a `LowState` say.
 
         Raises:

@@ -5,11 +5,11 @@ import pytest
 
 from sami_runtime import AdapterError
 from sami_runtime.robots.unitree.mapping import Go2Mapping
-from sami_runtime.robots.unitree.messages import MOTORS, Reading
+from sami_runtime.robots.unitree.messages import MOTORS, Go2Reading
 from sami_runtime.robots.unitree.settings import UnitreeSettings
 from tests.making.unitree import JOINTS, NUMBERS, STATE, contract_of, signal
 
-READING = Reading(
+READING = Go2Reading(
     quaternion=np.array([1.0, 0.0, 0.0, 0.0]),
     angular_velocity=np.array([0.1, 0.2, 0.3]),
     angles=np.arange(12.0),

@@ -5,11 +5,11 @@ import importlib
 import numpy as np
 import pytest
 
-from sami_runtime.robots.unitree.messages import CDR, MOTORS, Reading, Setpoint, crc_of
+from sami_runtime.robots.unitree.messages import CDR, MOTORS, Go2Reading, Setpoint, crc_of
 
 UNKNOWN_TO_0_10 = {12, 13}
 """Kinds of types, int8 and uint8: Cyclone DDS 0.10, of the robot, dies of a description that has one."""
-SENT = ("LowCmd", "LowState", "Request", "Response")
+SENT = ("LowCmd", "LowState", "ServiceRequest", "ServiceResponse")
 
 
 def checksum(words):
@@ -62,25 +62,25 @@ def test_damping_drives_no_motor_anywhere():
 def test_a_reading_has_angles_velocities_and_the_sticks_in_the_directions_of_a_command():
     motors = {f"at{84 + 48 * motor}": motor + 0.5 for motor in range(12)}
     sticks = {"at1108": 0.25, "at1112": -0.5, "at1124": 1.0, "at1100": (7).to_bytes(4, "little")}
-    reading = Reading.of(state(**motors, **sticks))
+    reading = Go2Reading.of(state(**motors, **sticks))
     assert reading.angles.tolist() == [motor + 0.5 for motor in range(12)]
     assert reading.sticks.tolist() == [1.0, -0.25, 0.5], "forward, left, turn left"
     assert reading.tick == 7
     assert not reading.stop_pressed
-    assert Reading.of(state(at1106=(544).to_bytes(2, "little"))).stop_pressed
-    assert not Reading.of(state(at1106=(512).to_bytes(2, "little"))).stop_pressed, "B alone"
+    assert Go2Reading.of(state(at1106=(544).to_bytes(2, "little"))).stop_pressed
+    assert not Go2Reading.of(state(at1106=(512).to_bytes(2, "little"))).stop_pressed, "B alone"
 
 
 def test_gravity_is_the_direction_down_in_the_trunks_frame():
-    assert Reading.of(state()).gravity.tolist() == [0.0, 0.0, -1.0]
+    assert Go2Reading.of(state()).gravity.tolist() == [0.0, 0.0, -1.0]
     on_its_right_side = np.float32([np.cos(np.pi / 4), np.sin(np.pi / 4), 0.0, 0.0]).tobytes()
-    assert Reading.of(state(at24=on_its_right_side)).gravity == pytest.approx([0.0, -1.0, 0.0], abs=1e-6)
+    assert Go2Reading.of(state(at24=on_its_right_side)).gravity == pytest.approx([0.0, -1.0, 0.0], abs=1e-6)
 
 
 @pytest.mark.parametrize("spoilt", [b"", state()[:-1], b"\x00\x00" + state()[2:], state()[:-1] + b"\x01"])
 def test_a_state_that_is_cut_or_changed_is_refused(spoilt):
     with pytest.raises(ValueError, match="a state"):
-        Reading.of(spoilt)
+        Go2Reading.of(spoilt)
 
 
 @pytest.mark.parametrize("name", SENT)
