@@ -109,6 +109,10 @@ class MotorLink:
         """Have the motors brake, at once and from any thread, until something else is asked for; also after close."""
         self._ask(self._damping, float("inf"))
 
+    def damp_once(self) -> None:
+        """Send one command that damps the motors, and repeat none: for a watchdog, which calls again as long as needed."""
+        self._write(self._damping)
+
     def call(self, service: str, function: int, within_s: float, parameter: str = "{}") -> tuple[int, str]:
         """Call one of the robot's services; return its code, 0 for success, and what it answers.
 

@@ -35,14 +35,14 @@ class EmergencyDamping:
         take_instructions(KIND, self._take)
 
     def __call__(self) -> None:
-        """Damp the motors, again and again while this process lives.
+        """Damp the motors by one command; the watchdog repeats it until the loop is armed again.
 
         Raises:
             AdapterError: Nothing was sent, because no adapter has connected.
         """
         if self._link is None:
             raise AdapterError("nothing was sent: no adapter has connected to a robot.")
-        self._link.damp()
+        self._link.damp_once()
 
     def _take(self, document: dict[str, Any], _: list[int]) -> None:
         """Join the robot's domain; until that has worked, nothing counts as sent."""
