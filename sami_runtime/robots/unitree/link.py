@@ -110,7 +110,7 @@ class MotorLink:
         self._ask(self._damping, float("inf"))
 
     def damp_once(self) -> None:
-        """Send one command that damps the motors, and repeat none: for a watchdog, which calls again as long as needed."""
+        """Send one command that damps the motors, and repeat none: a watchdog calls again as long as needed."""
         self._write(self._damping)
 
     def call(self, service: str, function: int, within_s: float, parameter: str = "{}") -> tuple[int, str]:
