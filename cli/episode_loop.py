@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from .output import print_text
 
 if TYPE_CHECKING:
-    from sami_runtime.adoption.commands import Steering
     from sami_runtime.loop.episode import EpisodeReport
     from sami_runtime.loop.tick import StepRecord
     from sami_runtime.robots.evidence import EvidenceLog
+    from sami_runtime.robots.kit.commands import Steering
     from sami_runtime.robots.robot_file import RobotFile, RunKeys
     from sami_runtime.run import Run
     from sami_runtime.safety.watchdog import Watchdog

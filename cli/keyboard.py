@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from sami_runtime.adoption.commands import Steering
     from sami_runtime.loop.episode import EpisodeReport
     from sami_runtime.loop.pilot import Ending, Excitation, Request
     from sami_runtime.model.contract import Contract
+    from sami_runtime.robots.kit.commands import Steering
     from sami_runtime.run import Run
     from sami_runtime.safety.limits import Limits
 

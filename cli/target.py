@@ -10,9 +10,9 @@ from .options import split_pair
 
 if TYPE_CHECKING:
     from sami_runtime.adapters import Adapter
-    from sami_runtime.adoption.commands import CommandSource
     from sami_runtime.clock import Clock
     from sami_runtime.model.contract import Contract
+    from sami_runtime.robots.kit.commands import CommandSource
     from sami_runtime.safety.gate import Controller
     from sami_train.envs.measure import Skill
     from sami_train.envs.spec import EnvironmentSpec

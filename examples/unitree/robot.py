@@ -155,6 +155,8 @@ def main() -> None:
     parser.add_argument("--hz", type=float, default=200.0, help="states a second; the robot itself sends 500")
     parser.add_argument("--mode", default="", help="motion service that is on, such as normal")
     known = parser.parse_args()
+    with suppress(OSError):  # for all threads; not permitted: a busy machine slows the robot down
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(40))
     sys.stdout, out = sys.stderr, sys.stdout  # Unitree's classes print
     config = Path(os.environ.get("CYCLONEDDS_URI", str(LOOPBACK)).removeprefix("file://"))
     channel.ChannelConfigHasInterface = config.read_text()
@@ -169,8 +171,6 @@ def main() -> None:
     commands.Init(waiting.append)
     sys.stdout = out
     tell(event="listening", at=time.monotonic())
-    with suppress(OSError):  # not permitted: a busy machine slows the robot down
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(40))
     threading.Thread(target=listen, args=(changes,), daemon=True).start()
     due = time.monotonic()
     reports = 0.0

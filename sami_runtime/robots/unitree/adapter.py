@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sami_runtime.adapters.base import Executed, Observation, refuse
-from sami_runtime.adoption.commands import CommandSource, Steering, command_of
 from sami_runtime.clock import Clock
 from sami_runtime.errors import AdapterError, SafetyStop
 from sami_runtime.model.contract import Contract
 from sami_runtime.robots.kit import Latest
+from sami_runtime.robots.kit.commands import CommandSource, Steering, command_of
 from sami_runtime.robots.unitree.link import MotorLink, mode_of, release_mode
 from sami_runtime.robots.unitree.mapping import Go2Mapping
 from sami_runtime.robots.unitree.messages import Go2Reading, Setpoint

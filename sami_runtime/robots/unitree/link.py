@@ -48,14 +48,14 @@ class MotorLink:
         network: Interface to the robot, such as `"eth0"`; that of CYCLONEDDS_URI, or of Cyclone DDS's choice, if None.
         hz: How often a set-point is repeated [1/s].
         damp_kd: Brakes the motors [N m s/rad].
-        hear: Called with each reading as it comes, in a thread of the link's.
+        hear: Called with each reading as it comes, in a thread of the link's; None for a link that only sends.
 
     Raises:
         AdapterError: The domain cannot be entered.
     """
 
     def __init__(
-        self, domain: int, network: str | None, hz: float, damp_kd: float, hear: Callable[[Go2Reading], None]
+        self, domain: int, network: str | None, hz: float, damp_kd: float, hear: Callable[[Go2Reading], None] | None
     ) -> None:
         self._hear, self._period, self._damping = hear, 1.0 / hz, Setpoint.damping(damp_kd).message()
         self.reading: Go2Reading | None = None
@@ -84,9 +84,8 @@ class MotorLink:
         self._entities += [self._participant, commands, states, self._writer, self._reader, self._condition]
         self._asked: tuple[bytes, float] | None = None
         self._lock, self._news, self._open = threading.Lock(), threading.Event(), True
-        self._threads = [
-            threading.Thread(target=target, name="sami-unitree", daemon=True) for target in (self._listen, self._send)
-        ]
+        targets = (self._send, self._listen) if hear else (self._send,)
+        self._threads = [threading.Thread(target=target, name="sami-unitree", daemon=True) for target in targets]
         for thread in self._threads:
             thread.start()
 
@@ -185,7 +184,7 @@ class MotorLink:
                     self._waits.wait(WAKE_NS)
                 elif isinstance(taken[0], Go2Reading):
                     self.reading = taken[0]
-                    self._hear(taken[0])
+                    self._hear(taken[0])  # type: ignore[misc]  # this thread runs only where somebody hears
             except Exception as error:  # whatever a message causes, the next one is heard
                 self.bad, self.why = self.bad + 1, f"{error}"
 

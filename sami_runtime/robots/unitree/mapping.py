@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sami_runtime.adapters.base import refuse
-from sami_runtime.adoption.quantities import JOINT_UNITS, NAMES, command_element, command_elements, matched_joints
-from sami_runtime.adoption.recipe import ADOPTED, LAST_ACTION
 from sami_runtime.errors import SamiError
 from sami_runtime.model.contract import Contract
+from sami_runtime.robots.kit.quantities import JOINT_UNITS, NAMES, command_element, command_elements, matched_joints
 from sami_runtime.robots.unitree.messages import MOTORS, Go2Reading, Setpoint
 from sami_runtime.robots.unitree.settings import UnitreeSettings
 from sami_runtime.signals import Signal
@@ -24,6 +23,8 @@ MEASURED: dict[str, Callable[[Go2Reading], Array]] = {
     "gravity": lambda reading: reading.gravity,
 }
 """What the trunk measures, in its own frame, (3,)."""
+ADOPTED, LAST_ACTION = "adopted", "last_action"
+"""Where an adopted file stores its recipe in the contract's `training`, and a signal that no sensor measures."""
 GIVEN = ("command", LAST_ACTION)
 """What no sensor measures."""
 

@@ -12,11 +12,11 @@ import mujoco
 import numpy as np
 from gymnasium import spaces
 
-from sami_runtime.adoption.commands import CommandSource
-from sami_runtime.adoption.quantities import COMMAND
 from sami_runtime.adoption.recipe import ADOPTED, Recipe
 from sami_runtime.errors import SamiError
 from sami_runtime.model.contract import Contract
+from sami_runtime.robots.kit.commands import CommandSource
+from sami_runtime.robots.kit.quantities import COMMAND
 from sami_runtime.signals import Signal
 from sami_train.envs.layout import Layout
 from sami_train.envs.measure import SUCCESS

@@ -8,7 +8,9 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from sami_runtime.adoption.quantities import (
+from sami_runtime.adoption.recipe import Recipe
+from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.robots.kit.quantities import (
     JOINT_UNITS,
     NAMES,
     PHASES,
@@ -16,8 +18,6 @@ from sami_runtime.adoption.quantities import (
     command_elements,
     matched_joints,
 )
-from sami_runtime.adoption.recipe import Recipe
-from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.signals import Signal
 from sami_train.studies.play.robot import PlayedRobot
 

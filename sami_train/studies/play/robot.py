@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 
-from sami_runtime.adoption.quantities import matched_joints
 from sami_runtime.adoption.recipe import Recipe, row
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.files import faults_of, read_document
+from sami_runtime.robots.kit.quantities import matched_joints
 from sami_train.envs.mujoco.camera import CAMERA
 from sami_train.settings import NotNegative, Positive, Settings
 

@@ -5,9 +5,9 @@ import pytest
 
 mujoco = pytest.importorskip("mujoco")
 
-from sami_runtime.adoption.commands import Steering, Timeline, command_of  # noqa: E402
 from sami_runtime.errors import SamiError, UnknownName  # noqa: E402
 from sami_runtime.model.artifact import read_artifact  # noqa: E402
+from sami_runtime.robots.kit.commands import Steering, Timeline, command_of  # noqa: E402
 from sami_train.envs.make import make  # noqa: E402
 from sami_train.studies.play.env import play_environment  # noqa: E402
 from tests.making.stander import MOTORS, RECIPE, mjcf, stander  # noqa: E402
