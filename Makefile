@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-real test-lerobot franka-sim debian lint format type bench pictures docs build release clean
+.PHONY: help run test test-real test-lerobot franka-sim unitree-sim unitree-sim-if-possible debian lint format type bench pictures docs build release clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,17 +17,24 @@ help:  ## this list
 run: $(VENV)/runtime  ## watch a shipped policy adapt: its success, and a film
 	$(BIN)/sami demo
 
+# Compiled beforehand: the tests start hundreds of processes.
 test: $(VENV)/dev  ## the whole test suite, a file at a time on each core
-	$(BIN)/python -m pytest -n auto --dist loadfile --durations=15
+	$(BIN)/python -m compileall -q sami_runtime sami_train cli
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --durations=15
 
-test-real: $(VENV)/dev $(VENV)/franka-sim/ready  ## tests that take minutes: real processes, clocks, signals
-	$(BIN)/python -m pytest tests/real --durations=15
+test-real: $(VENV)/dev $(VENV)/franka-sim/ready unitree-sim-if-possible  ## tests that take minutes: real processes, clocks, signals
+	$(BIN)/python -m compileall -q sami_runtime sami_train cli
+	$(BIN)/python -m pytest tests/real -m "not alone" -n 2 --dist loadfile --no-loadscope-reorder --durations=15; \
+	beside=$$?; $(BIN)/python -m pytest tests/real -m alone --durations=15 && exit $$beside
 
 test-lerobot: $(VENV)/dev $(VENV)/lerobot/ready  ## drive a simulated arm of LeRobot in its own environment
 	SAMI_LEROBOT=$(VENV)/lerobot/bin $(BIN)/python -m pytest tests/real/test_lerobot.py --durations=5
 
 franka-sim: $(VENV)/franka-sim/ready  ## a simulated Franka that speaks the robot's protocol
 	$(VENV)/franka-sim/bin/python examples/franka/robot.py $(ROBOT)
+
+unitree-sim: $(VENV)/unitree-sim/ready  ## a simulated Go2 that speaks Unitree's low level
+	$(VENV)/unitree-sim/bin/python examples/unitree/robot.py $(ROBOT)
 
 debian:  ## install the Debian packages without which some tests skip
 	sh tests/debian.sh
@@ -88,6 +95,18 @@ $(VENV)/franka-sim/ready: examples/franka/requirements.txt | $(VENV)/python
 	$(PYTHON) -m venv $(VENV)/franka-sim
 	$(VENV)/franka-sim/bin/python -m pip install --quiet --disable-pip-version-check -r examples/franka/requirements.txt
 	@touch $@
+
+# The simulated Go2's: cyclonedds 0.10, which is what the robot speaks, has no wheels for later Pythons.
+UNITREE_PYTHON ?= $(shell sh tests/find_python.sh 3.10 3.9)
+$(VENV)/unitree-sim/ready: examples/unitree/requirements.txt | $(VENV)/python
+	@test -n "$(UNITREE_PYTHON)" || { echo "The simulated Go2 needs Python 3.10 or 3.9, and none was found. Give its path: make unitree-sim UNITREE_PYTHON=/path/to/python3.10"; exit 1; }
+	$(UNITREE_PYTHON) -m venv $(VENV)/unitree-sim
+	$(VENV)/unitree-sim/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r examples/unitree/requirements.txt
+	@touch $@
+
+# Without such a Python, the tests of the simulated Go2 skip.
+unitree-sim-if-possible:
+	@test -z "$(UNITREE_PYTHON)" || $(MAKE) $(VENV)/unitree-sim/ready
 
 # LeRobot's torch is older than ours. The runtime is installed with it, without constraints.txt, which is for torch 2.13.
 LEROBOT_PYTHON ?= $(shell sh tests/find_python.sh 3.12 3.13)

@@ -324,7 +324,7 @@ FIELDS = (
     ("state", "shape and initial value of each tensor", "session (reset)"),
     ("context, extra_outputs", "what else the graph computes", "session, telemetry, recorder"),
     ("seen", "training ranges, response to each action", "guards: ranges, frozen; check-adapter"),
-    ("atlas", "in-distribution reference of contexts", "telemetry; guard: ood"),
+    ("atlas, recovery", "in-distribution reference, time to adapt", "telemetry; guard: ood, time_to_adapt"),
     ("sheet", "frame, home pose, gains of the robot", "robots/, check-adapter, new-adapter"),
     ("lookahead", "horizon and errors of the state prediction", "session (ages), loop"),
     ("probe", "accuracy of each probe output", "telemetry"),

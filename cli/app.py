@@ -9,10 +9,12 @@ import io
 import os
 import sys
 from collections.abc import Callable
+from functools import cache
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
+from typer.main import get_command
 
 from .commands import (
     adapter,
@@ -206,6 +208,12 @@ def _name_every_path() -> None:
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, "PYTHONUTF8": "1"})
 
 
+@cache
+def _all_commands() -> Callable[..., Any]:
+    """Return what the annotations above make, which takes typer longer than many a command."""
+    return get_command(app)
+
+
 def main() -> None:
     """Run the command; turn errors into one message and an exit code."""
     _name_every_path()
@@ -218,7 +226,7 @@ def main() -> None:
     if "--force" in sys.argv:
         arguments.insert(0, "--force")
     try:
-        app(arguments, prog_name="sami")
+        _all_commands()(arguments, prog_name="sami")
     except Exception as error:
         if debug:
             raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as json_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,11 +14,14 @@ from ..options import FORCE, Json, Key, ModelEnvironment, set_option, set_values
 from ..output import print_text, text_console
 
 if TYPE_CHECKING:
+    from sami_runtime.model.recovery import Recovery
     from sami_train.studies.contexts.alarms import Alarms
+    from sami_train.studies.contexts.recovery import Recoveries
 
 SETTINGS = {
     "episodes": Key(int, "of each training task, half of them held out (60)", 1),
     "window": Key(int, "contexts that are averaged (a sixteenth of the median episode)", 1),
+    "changes": Key(int, "in mid-episode, and as many episodes without: adds the time to adapt, leaves the rest", 59),
     "gap": Key(str, "with --check, the gap to reality that it is behind: a file, or none (what it learned behind)"),
 }
 
@@ -37,25 +40,50 @@ def atlas(
     from sami_runtime.gap.profile import GapProfile
     from sami_runtime.model.artifact import read_artifact
     from sami_train.export.atlas import measure, require_enough
-    from sami_train.export.model_file import attach
+    from sami_train.export.model_file import attach, recompose, write
     from sami_train.export.seen import Behind, known_tasks
+    from sami_train.seeds import RECOVERY_CHECK
     from sami_train.studies.contexts.alarms import check as count
+    from sami_train.studies.contexts.recovery import measure_recoveries, measure_recovery
 
     settings = set_values(SETTINGS, set_)
     contract = read_artifact(model).contract
     spec = environment_of(contract, env)
     if check:
         if settings.keys() - {"gap"} or FORCE.get():
-            raise SamiError("--check measures what is there and writes nothing; leave out episodes, window, --force.")
+            raise SamiError(
+                "--check measures what is there and writes nothing; leave out episodes, window, changes, --force."
+            )
         gap = settings.get("gap")
         behind = None if gap is None else Behind(None if gap == "none" else GapProfile.load(gap))
         total = check * sum(map(len, spec.tasks.sets.values()))
         with progress("measuring contexts", total, json) as advance:
             alarms = count(model, spec, check, on_round=advance, behind=behind)
-        _print(alarms, json)
+        judged = None
+        if contract.recovery is not None and behind is None:
+            tasks = known_tasks(contract.training, spec)
+            with progress("changing dynamics", 2 * check * len(tasks), json) as advance:
+                judged = measure_recoveries(model, spec, tasks, check * len(tasks), RECOVERY_CHECK, advance)
+        _print(alarms, contract.recovery, judged, json)
         return
     if "gap" in settings:
         raise SamiError("gap goes with --check; an atlas is measured behind the gap that the policy learned behind.")
+    if changes := settings.pop("changes", None):
+        if settings or (contract.recovery is not None and not FORCE.get()):
+            raise SamiError(
+                "changes goes without episodes and window, which make another atlas. Make that first."
+                if settings
+                else f"{model} has a time to adapt; judge it with --check, or replace it with --force."
+            )
+        with progress("changing dynamics", 2 * changes) as advance:
+            recovery = measure_recovery(model, spec, changes, on_round=advance)
+        write(recompose(read_artifact(model), {"recovery": recovery}))
+        print_text(
+            f"{model} has a time to adapt now: at most {recovery.steps} steps from a detected change, with a "
+            f"probability of {recovery.level:.0%} ({recovery.changes} changes detected, {recovery.undetected} not); "
+            f"{recovery.false_fallbacks} of {recovery.unchanged} episodes without a change take longer"
+        )
+        return
     if contract.atlas is not None and not FORCE.get():
         raise SamiError(f"{model} has an atlas; count its alarms with --check, or replace it with --force.")
     training, episodes = len(known_tasks(contract.training, spec)), settings.get("episodes", 60)
@@ -70,9 +98,12 @@ def atlas(
     )
 
 
-def _print(alarms: list[Alarms], json: bool) -> None:
+def _print(alarms: list[Alarms], recovery: Recovery | None, judged: Recoveries | None, json: bool) -> None:
     if json:
-        print(json_module.dumps([row._asdict() for row in alarms], indent=2, default=dict))
+        rows: list[Any] = [row._asdict() for row in alarms]
+        if recovery is not None and judged is not None:
+            rows.append({"time_to_adapt": recovery.model_dump(), **judged.judge(recovery.steps)})
+        print(json_module.dumps(rows, indent=2, default=dict))
         return
     from rich.table import Table
 
@@ -92,3 +123,11 @@ def _print(alarms: list[Alarms], json: bool) -> None:
         share = sum(row.alarms for row in same) / sum(row.episodes for row in same)
         table.add_row(task_set, "all", f"{share:.3f}", "", "", style="bold", end_section=True)
     text_console().print(table)
+    if recovery is not None and judged is not None:
+        verdict = judged.judge(recovery.steps)
+        print_text(
+            f"time to adapt, {recovery.steps} steps: over in time after {verdict['in_time']} of {verdict['detected']} "
+            f"detected changes ({verdict['undetected']} not detected)\n"
+            f"false fallbacks when it is over: {verdict['false_fallbacks']} of {verdict['unchanged']} episodes without "
+            f"a change; of a monitor that stops at once: {verdict['at_once']}, and after {verdict['detected']} changes"
+        )

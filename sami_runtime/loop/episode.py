@@ -380,7 +380,7 @@ def run_episode(
         on_step: Called after each tick, with all that is known about it.
         gate: Owns the write. If None, one with the default limits.
         telemetry: Reads the contexts, for the record of each tick, and for the gate where its limits set
-            `stop_on_alarm`. If None, a new one does, where `on_step` listens or the gate heeds alarms.
+            `stop_on_alarm` or `time_to_adapt`. If None, a new one does, where `on_step` listens or the gate heeds it.
         handover: By which another session may take over between two ticks. This one drives it, and it has begun.
         changes: Settings by their names, such as `clock=`; see `LoopSettings`.
 
@@ -404,7 +404,9 @@ def run_episode(
         require_compatible(session.contract, adapter.observation, adapter.action, type(adapter).__name__)
         if guard.adapter is not adapter:
             raise SamiError("the gate writes to another adapter than the loop reads. Make it with this adapter.")
-        read = on_step is not None or guard.limits.stop_on_alarm is not None or "ood" in guard.guards
+        limits = guard.limits
+        judged = limits.stop_on_alarm is not None or limits.time_to_adapt is not None or "ood" in guard.guards
+        read = on_step is not None or judged
         reader = telemetry or (Telemetry(session.contract) if read else None)
         episode = RunningEpisode(session, adapter, guard, settings, limit, reader, on_step, handover)
         episode.begin(seed)

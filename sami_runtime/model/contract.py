@@ -16,6 +16,7 @@ from sami_runtime.model.atlas import Atlas
 from sami_runtime.model.golden import Golden, GoldenSteps
 from sami_runtime.model.lookahead import AGE, HELD, Lookahead
 from sami_runtime.model.probe import Probe
+from sami_runtime.model.recovery import Recovery
 from sami_runtime.model.seen import Seen
 from sami_runtime.signals import Count, Entry, Float32, Name, Number, Positive, Shape, Signal, Size, Text
 
@@ -89,7 +90,7 @@ class Contract(Entry):
     them.
     """
 
-    OPTIONAL = ("extra_outputs", "seen", "sheet", "lookahead", "probe")
+    OPTIONAL = ("extra_outputs", "seen", "sheet", "lookahead", "probe", "recovery")
 
     version: int = CONTRACT_VERSION
     name: Text
@@ -117,6 +118,8 @@ class Contract(Entry):
     """How the graph predicts the present from late observations; None where it treats them as current."""
     probe: Probe | None = None
     """What the graph reads of the physics from a context, and how well."""
+    recovery: Recovery | None = None
+    """By when the policy is back after a change."""
     golden: Golden | None = None
     weights_sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     """SHA-256 of the serialized graph, the bytes of the file's GraphProto."""
@@ -134,6 +137,8 @@ class Contract(Entry):
                 raise ValueError(f"{kind} name used twice: {', '.join(twice)}")
         if self.atlas is not None and self.atlas.size != self.context_size:
             raise ValueError(f"the atlas has contexts of size {self.atlas.size}, the policy of {self.context_size}")
+        if self.recovery is not None and self.atlas is None:
+            raise ValueError("there is a time to adapt (recovery), and no atlas to detect changes by")
         if self.seen is not None:
             sizes = {signal.name: signal.size for signal in (*self.observation, self.action)}
             self.seen.require_fit(sizes, self.action.name)

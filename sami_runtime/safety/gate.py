@@ -236,8 +236,10 @@ class SafetyGate:
         return objection.reason
 
     def heed(self, reading: Reading) -> None:
-        """Learn what the context told after a step of the policy; `stop_on_alarm` is judged by the next `fault`."""
-        self._episode.watch.heed(reading)
+        """Learn what the context told after a step of the policy; its limits are judged by the next `fault`."""
+        episode = self._episode
+        episode.watch.heed(reading)
+        episode.limiter.gentle = episode.watch.gentle
 
     def propose(self, action: Array, now: float, ticks: int = 1) -> Ruling:
         """Rule on a new action (A,).

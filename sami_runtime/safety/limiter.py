@@ -247,6 +247,14 @@ class Rate:
         longest = self._rate * move.elapsed + self._free
         return step.clip(-longest, longest)
 
+    def ease(self, step: Float64, move: Move, share: float, braking: Float64) -> Float64:
+        """Return as much of a step (A,) as a share of the rate allows, or braking: (A,) its length where it is hardest.
+
+        It is no more than `limit` allows once that has cut it, too.
+        """
+        longest = np.maximum(share * self._rate * move.elapsed + self._free, braking)
+        return step.clip(-longest, longest)
+
 
 class Acceleration:
     """An action's rate changes at most so fast, and the action can still come to rest at its target.
@@ -269,6 +277,11 @@ class Acceleration:
         longest = brake * move.elapsed
         slowest, fastest = (move.speed - change) * move.elapsed, (move.speed + change) * move.elapsed
         return np.where(self._limited, step.clip(-longest, longest).clip(slowest, fastest), step)
+
+    def braking(self, move: Move) -> Float64:
+        """Return the length of the step (A,) that brakes as hard as may be; 0 where nothing limits braking."""
+        slowest = (np.abs(move.speed) - self._acceleration * move.elapsed) * move.elapsed
+        return np.where(self._limited, np.maximum(slowest, 0.0), 0.0)
 
 
 def named(limit: str, where: NDArray[np.bool_], elements: tuple[str, ...]) -> tuple[str, ...]:
@@ -313,6 +326,8 @@ class Limiter:
         # What limits nothing is left out, because a loop may run a thousand times a second.
         self._blends = bool(limits.blend_in_s)
         self._rate = Rate(rate) if np.isfinite(rate).any() else None
+        self.gentle = 1.0
+        """Share of the rate that is allowed."""
         self._written: Array | None = None
         self._written_at = 0.0
         self._speed = np.zeros(action.size)
@@ -382,6 +397,9 @@ class Limiter:
                 step = np.where(inside != eased, inside - start, step)
                 names += tuple(name for name in more if name not in limited_by)
         if self._rate is not None:
+            if self.gentle < 1.0:
+                eased_step, step = step, self._rate.ease(step, move, self.gentle, self._acceleration.braking(move))
+                names += named("gentle", step != eased_step, self._elements)
             eased_step, step = step, self._rate.limit(step, move)
             names += named("rate", step != eased_step, self._elements)
         if not names:

@@ -87,6 +87,17 @@ class Alarm(_Entry):
     """Above this a step counts; 1 is the model's own alarm."""
 
 
+class TimeToAdapt(_Entry):
+    """By when a policy must be back after a change was detected, and what holds until then."""
+
+    steps: Annotated[int, Field(ge=1)] | None = None
+    """Of the policy; the bound of the model's contract if left out."""
+    then: Then = "hold"
+    """What happens when they are over; held for long enough, the fallback acts, until the robot is stopped."""
+    gentle: Annotated[Positive, Field(le=1)] = 1.0
+    """Share of the rate that is allowed until the context has settled; braking to it keeps within the acceleration."""
+
+
 GUARDS: dict[str, str] = {
     "ranges": "observations far outside what training saw are held, then the robot is stopped",
     "ood": "a context that stays far from all training tasks stops the robot",
@@ -207,6 +218,8 @@ class Limits(BaseModel):
     """How many readings at rest that is the mean of, a period of the policy apart on a robot."""
     stop_on_alarm: Alarm | None = None
     """So many of the policy's steps in a row with an out-of-distribution score above 1 stop the robot."""
+    time_to_adapt: TimeToAdapt | None = None
+    """How long a policy may adapt to a change; takes the place of the guard `ood`."""
     hold_ticks: Annotated[int, Field(ge=0)] = 3
     """How many of the policy's periods in a row the last action is held; then the action falls back to rest, if that
     is given. These are periods of the contract's rate, also where a step takes several of them (`slower`)."""
@@ -338,6 +351,8 @@ class Limits(BaseModel):
         yield from beyond.items() if isinstance(beyond, dict) else [("out_of_bounds", beyond)]
         if self.stop_on_alarm is not None:
             yield "stop_on_alarm", self.stop_on_alarm.then
+        if self.time_to_adapt is not None:
+            yield "time_to_adapt", self.time_to_adapt.then
 
     def _require_elements(self, contract: Contract) -> None:
         elements = elements_of(contract.observation)
@@ -369,6 +384,25 @@ class Limits(BaseModel):
             raise SamiError(
                 f"the limits set stop_on_alarm, but {contract.name!r} has no atlas of contexts, so it cannot tell "
                 "whether the dynamics are known. Make one with sami atlas, or leave stop_on_alarm out."
+            )
+
+        self._require_time_to_adapt(contract)
+
+    def _require_time_to_adapt(self, contract: Contract) -> None:
+        limit = self.time_to_adapt
+        if limit is None:
+            return
+        if contract.atlas is None or (limit.steps is None and contract.recovery is None):
+            lacks = "atlas to detect changes by" if contract.atlas is None else "bound on the time it takes"
+            make = "sami atlas" if contract.atlas is None else "sami atlas MODEL --set changes=400, or give steps"
+            raise SamiError(
+                f"the limits set time_to_adapt, but {contract.name!r} has no {lacks}. Make one with {make}; or leave "
+                "time_to_adapt out."
+            )
+        if limit.gentle < 1.0 and self.rate is None:
+            raise SamiError(
+                f"time_to_adapt.gentle is {limit.gentle:g}, a share of the rate, and the limits set none. Set rate, or "
+                "leave gentle out."
             )
 
     def _require_rest(self, action: Signal, signals: Mapping[str, Signal], low: Any, high: Any) -> None:

@@ -18,6 +18,7 @@ from sami_runtime.adapters.base import Observation
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.model.contract import Contract
 from sami_runtime.model.seen import ALLOWED, Spread, other_unit
+from sami_runtime.safety.deadline import Deadline
 from sami_runtime.safety.limits import DEFAULT_ALARM, FROZEN_LEAST, GUARDS, THENS, Alarm, Jump, Limits, Then, by_element
 from sami_runtime.session.telemetry import Reading
 from sami_runtime.signals import Signal, all_finite
@@ -414,7 +415,9 @@ class Watch:
         if contract.seen is not None and "frozen" in guards:
             repeats = contract.seen.repeats
             frozen = {name: max(FROZEN_LEAST, 2 * longest + 1) for name, longest in repeats.items()} | frozen
-        alarm = limits.stop_on_alarm or (DEFAULT_ALARM if "ood" in guards else None)
+        limit = limits.time_to_adapt
+        self._deadline = None if limit is None else Deadline(limit, contract.recovery)
+        alarm = limits.stop_on_alarm or (DEFAULT_ALARM if "ood" in guards and limit is None else None)
         self._rules: tuple[Age | Order | Frozen, ...] = (
             Age(limits.max_age(contract), single=not isinstance(limits.max_age_s, dict)),
             Order(),
@@ -424,9 +427,16 @@ class Watch:
         self._world = ObservationRules(limits, contract, provided, guards)
 
     def heed(self, reading: Reading) -> None:
-        """Learn what the context told after a step of the policy, for `stop_on_alarm`."""
+        """Learn what the context told after a step of the policy, for `stop_on_alarm` and `time_to_adapt`."""
         if self._alarm is not None:
             self._alarm.heed(reading)
+        if self._deadline is not None:
+            self._deadline.heed(reading)
+
+    @property
+    def gentle(self) -> float:
+        """Share of the rate that is allowed now."""
+        return 1.0 if self._deadline is None else self._deadline.gentle
 
     def judge(self, observation: Observation, now: float | None) -> Objection | None:
         """Return what the first rule that objects says; None if none does. Those after it do not see the observation.
@@ -440,6 +450,8 @@ class Watch:
                 return Objection(reason)
         if self._alarm is not None and (objection := self._alarm.judge()) is not None:
             return objection
+        if self._deadline is not None and (late := self._deadline.judge()) is not None:
+            return Objection(*late)
         return self._world.judge(observation, now)
 
 

@@ -64,6 +64,23 @@ class Reading(NamedTuple):
         return {**self._asdict(), "phase": self.phase and self.phase.value}
 
 
+class Countdown:
+    """Counts the policy's steps since a change was detected: by an alarm, or a settled context that left its place."""
+
+    def __init__(self) -> None:
+        self.steps: int | None = None
+        """So far; None while none is detected, or once the context has settled again."""
+
+    def heed(self, reading: Reading) -> None:
+        """Count a step of the policy."""
+        if reading.phase is Phase.SETTLED:
+            self.steps = None
+        elif self.steps is not None:
+            self.steps += 1
+        elif reading.alarm or reading.phase is Phase.READAPTING:
+            self.steps = 0
+
+
 class ContextRecord(Protocol):
     """What telemetry reads of a tick: a loop's `StepRecord` has it."""
 

@@ -1,9 +1,9 @@
 """The in-distribution reference (atlas) of a model file: where the contexts of the training tasks lie. No torch here.
 
 The file itself drives the training tasks, deterministically. Of each task's episodes the first half fits a Gaussian,
-the other half calibrates what is far from it (split conformal prediction): the threshold is the k-th smallest of the
-n held-out episodes' largest distances, k = ceil((n + 1) (1 - rate)). Then a fresh episode in the same tasks gives an
-alarm with a probability of at most the rate, whatever the contexts' true distribution. A policy that learned behind a
+the other half calibrates what is far from it: the threshold is a tolerance limit (Wilks 1941), the k-th smallest of the
+n held-out episodes' largest distances. With a confidence of 90 %, a fresh episode in the same tasks then gives an alarm
+with a probability of at most the rate, whatever the contexts' true distribution. A policy that learned behind a
 gap to reality knows the world so: its contexts are measured behind that gap.
 """
 
@@ -20,6 +20,7 @@ from sami_runtime.errors import SamiError
 from sami_runtime.model.artifact import Artifact, artifact_of
 from sami_runtime.model.atlas import Atlas, Locator, windowed
 from sami_train import seeds
+from sami_train.binomial import tolerance_rank
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.evaluation.play import OnRound
@@ -27,7 +28,9 @@ from sami_train.export.seen import Contexts, collect_contexts, known_gap, known_
 
 Array = NDArray[np.float64]
 RATE = 0.05
-"""Rate of false alarms, by episode, that thresholds are calibrated for; fresh episodes may give more."""
+"""Rate of false alarms, by episode, that thresholds keep to."""
+CONFIDENCE = 0.9
+"""With which they do."""
 WINDOW_SHARE = 1 / 16
 """Of the median training episode, that a window takes: strides of a gait are averaged out, and changes still show."""
 SHORTEST_WINDOW = 3
@@ -38,7 +41,8 @@ RIDGE = 1e-6
 
 def least_episodes(tasks: int, rate: float = RATE) -> int:
     """Fewest episodes of each task from which a threshold for the rate can be told."""
-    return 2 * math.ceil((math.ceil(1.0 / rate) - 1) / tasks)
+    held_out = math.ceil(math.log(1.0 - CONFIDENCE) / math.log(1.0 - rate))
+    return 2 * math.ceil(held_out / tasks)
 
 
 def require_enough(episodes: int, tasks: int, rate: float = RATE) -> None:
@@ -107,8 +111,8 @@ def fit(
         held_out=sum(map(len, held_out)),
     )
     fresh = [episode for task in held_out for episode in task]
-    threshold = conformal([farthest(atlas, episode) for episode in fresh], rate)
-    fast = conformal([_fastest(atlas, episode) for episode in fresh], rate)
+    threshold = tolerance_limit([farthest(atlas, episode) for episode in fresh], rate)
+    fast = tolerance_limit([_fastest(atlas, episode) for episode in fresh], rate)
     return atlas.model_copy(update={"threshold": max(threshold, 1e-9), "fast": max(fast, slow)})
 
 
@@ -118,10 +122,14 @@ def usual_window(episodes: Sequence[np.ndarray]) -> int:
     return max(1, min(median // 2, max(SHORTEST_WINDOW, int(median * WINDOW_SHARE))))
 
 
-def conformal(largest: Sequence[float], rate: float) -> float:
-    """Return the value that a fresh one, exchangeable with these, exceeds with a probability of at most `rate`."""
-    k = math.ceil((len(largest) + 1) * (1.0 - rate) - 1e-9)
-    if k > len(largest):
+def tolerance_limit(largest: Sequence[float], rate: float) -> float:
+    """Return the value that a fresh one, one of their kind, exceeds with a probability of at most `rate`.
+
+    That holds with a confidence of `CONFIDENCE`. A conformal quantile's rate is right on average over samples, so that
+    about every second sample gives more.
+    """
+    k = tolerance_rank(len(largest), rate, CONFIDENCE)
+    if k == 0:
         raise SamiError(f"{len(largest)} held-out episodes are too few for a false-alarm rate of {rate:.0%}.")
     return float(sorted(largest)[k - 1])
 

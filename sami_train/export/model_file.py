@@ -62,8 +62,8 @@ def write(artifact: Artifact) -> Contract:
 
 
 def attach(model: Path, atlas: Atlas | None) -> Contract:
-    """Put an atlas into a model file."""
-    return write(recompose(read_artifact(model), {"atlas": atlas}))
+    """Put an atlas into a model file; a time to adapt goes, which changes were detected by the one before."""
+    return write(recompose(read_artifact(model), {"atlas": atlas, "recovery": None}))
 
 
 def describe(model: Path, spec: EnvironmentSpec, seen: Seen) -> Contract:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import hashlib
 import json
@@ -116,6 +117,18 @@ def rehearsed_once(monkeypatch):
             REHEARSED.add(tried)
 
     monkeypatch.setattr(admission, "rehearse", once)
+
+
+@pytest.fixture
+def short_panda(monkeypatch):
+    """Give the Panda two tasks a set and episodes of 12 steps, where a law is not about how well it is judged."""
+    from sami_train.envs import catalog
+
+    panda = catalog.ENVIRONMENTS["panda"]
+    sets = {name: tasks[:2] for name, tasks in panda.tasks.sets.items()}
+    short = dataclasses.replace(panda, episode_steps=12, tasks=dataclasses.replace(panda.tasks, sets=sets))
+    monkeypatch.setitem(catalog.added, "panda", short)
+    return short
 
 
 @pytest.fixture

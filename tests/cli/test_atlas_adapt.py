@@ -44,7 +44,7 @@ def cheetah(tmp_path_factory):
         patch.setattr(graph, "CLOSED_LOOP_STEPS", 1)
         for name in ("HalfCheetah", "CrippledHalfCheetah"):
             patch.setattr(gymnasium.registry[f"sami/{name}-v0"], "max_episode_steps", 40)
-        write(compose_model(agent, path, {"method": "untrained", "env": "half-cheetah"}, None, atlas_episodes=2))
+        write(compose_model(agent, path, {"method": "untrained", "env": "half-cheetah"}, None, atlas_episodes=4))
         yield path
 
 
@@ -59,7 +59,7 @@ def plain(tmp_path):
 def test_an_export_carries_an_atlas_of_every_training_task(sami, cheetah):
     atlas = read_artifact(cheetah).contract.atlas
     assert len(atlas.tasks) == len(ENVIRONMENTS["half-cheetah"].tasks.sets["training"])
-    assert (atlas.episodes, atlas.held_out) == (len(atlas.tasks), len(atlas.tasks))
+    assert (atlas.episodes, atlas.held_out) == (2 * len(atlas.tasks), 2 * len(atlas.tasks))
     assert f"atlas: {len(atlas.tasks)} tasks, window 62, from step 123 on" in sami("inspect", cheetah).out
     assert sami("verify", cheetah).code == 0
 
@@ -74,7 +74,8 @@ def test_a_joint_that_dies_is_measured_through_the_file(sami, cheetah):
     document = json.loads(Path("told/adaptation.json").read_text())
     died, control = document["changes"]
     assert died["change"] == "mass=1,damping=1,crippled=none:3@20"
-    assert [row["variant"] for row in died["rows"]] == ["live", "frozen", "reset", "from the start", "unchanged"]
+    variants = ["live", "frozen", "reset", "from the start", "constant", "unchanged"]
+    assert [row["variant"] for row in died["rows"]] == variants
     returns = {row["variant"]: row["ret"]["value"] for row in control["rows"]}
     assert returns["live"] == returns["from the start"] == returns["unchanged"] != returns["reset"]
     assert died["rows"][0]["success"] is None
@@ -103,7 +104,7 @@ def test_an_atlas_is_added_once_and_counted_on_fresh_episodes(sami, cheetah, tmp
     refused = sami("atlas", path)
     assert (refused.code, "replace it with --force" in refused.err) == (1, True)
     few = sami("atlas", path, "--force", "--set", "episodes=1")
-    assert (few.code, "at least 2 are needed" in few.err) == (1, True)
+    assert (few.code, "at least 4 are needed" in few.err) == (1, True)
     assert path.read_bytes() == cheetah.read_bytes()
 
 

@@ -68,7 +68,7 @@ def test_a_bad_gap_is_refused_before_anything_begins(sami, trained, tmp_path, co
     assert "unknown observation signal 'cube'." in done.err
 
 
-def test_evaluation_behind_a_gap_says_so_and_leaves_the_runs_own_alone(sami, run_copy, gap):
+def test_evaluation_behind_a_gap_says_so_and_leaves_the_runs_own_alone(sami, run_copy, gap, short_panda):
     before = (run_copy / "evaluation.json").read_text()
     done = sami("eval", "--run", run_copy, "--gap", gap, "--episodes", 1, "--on", 1, "--json")
     assert done.code == 0
@@ -76,7 +76,7 @@ def test_evaluation_behind_a_gap_says_so_and_leaves_the_runs_own_alone(sami, run
     assert (run_copy / "evaluation.json").read_text() == before
 
 
-def test_robustness_measures_each_severity_from_the_same_starts(sami, trained, tmp_path):
+def test_robustness_measures_each_severity_from_the_same_starts(sami, trained, tmp_path, short_panda):
     options = (trained.model, "--gap", "actuator lag", "--episodes", 1, "--on", 1, "--out", "told")
     done = sami("robustness", *options)
     assert done.code == 0, done.err
@@ -88,7 +88,7 @@ def test_robustness_measures_each_severity_from_the_same_starts(sami, trained, t
         *(("actuator lag", s) for s in (0.02, 0.04, 0.08, 0.16)),
     ]
     assert points[1]["gap"] == {"actuator_lag_s": 0.02, "same_as": {"achieved_goal": "cube_position"}}
-    assert {point["sets"]["training"]["episodes"] for point in points} == {6}
+    assert {point["sets"]["training"]["episodes"] for point in points} == {2}
     assert len({json.dumps([task["solved_at_start"] for task in point["tasks"]]) for point in points}) == 1
     assert "robustness.json exists" in sami("robustness", *options).err
     refused = sami("robustness", *options[:-1], "told/robustness.json")
@@ -123,16 +123,16 @@ def test_what_the_docs_say_of_training_behind_delays_is_what_is_printed_of_its_r
         assert f"| {' | '.join(row)} |" in page
 
 
-def test_a_profile_is_measured_as_a_whole_and_key_by_key_and_read_again(sami, trained, gap):
+def test_a_profile_is_measured_as_a_whole_and_key_by_key_and_read_again(sami, trained, gap, short_panda):
     done = sami("robustness", trained.model, "--gap", gap, "--episodes", 2, "--on", 1, "--out", "told", "--json")
     assert done.code == 0, done.err
     document = json.loads(done.out)
     kinds = ["", "the whole gap", "actuator_lag_s alone", "latency_s alone", "noise alone"]
     assert [point["kind"] for point in document["points"]] == kinds
     told = document["points"][1]["sets"]["training"]
-    assert (told["episodes"], told["starts"], len(told["interval"])) == (12, 2, 2)
+    assert (told["episodes"], told["starts"], len(told["interval"])) == (4, 2, 2)
     assert json.loads(sami("robustness", "told", "--json").out) == document
-    assert "training (12 episodes a point, 2 starts)" in sami("robustness", "told").out
+    assert "training (4 episodes a point, 2 starts)" in sami("robustness", "told").out
 
 
 def test_robustness_wants_a_model_or_what_was_measured(sami):

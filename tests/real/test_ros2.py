@@ -28,6 +28,7 @@ from sami_runtime.robots.ros2.messages import Diagnostics, JointMessage, Numbers
 from sami_runtime.robots.ros2.open_node import open_node
 from sami_runtime.robots.ros2.settings import Qos
 from tests.making.ros2 import EXAMPLE, HOST, LOOPBACK, Ear, SimulatedRobot, SlowClock, environment
+from tests.making.unitree import PYTHON as CYCLONE_PYTHON
 
 SPEED = 0.5
 PATIENCE_S = 10.0
@@ -35,6 +36,7 @@ PATIENCE_S = 10.0
 DOMAIN = 20 + os.getpid() % 70
 COMMANDS = "/arm_velocity_controller/commands"
 PEER = Path(__file__).parent / "fast_dds_peer" / "peer.cpp"
+CYCLONE_PEER = Path(__file__).parent / "cyclone_peer.py"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -285,6 +287,31 @@ def test_a_peer_of_another_make_is_heard_and_obeys(tmp_path):
         peer.kill()
         peer.wait()
         peer.stdout.close()
+
+
+@pytest.mark.parametrize("first", ["peer", "adapter"])
+def test_a_peer_of_cyclone_0_10_is_heard_and_obeys_and_neither_side_dies(first):
+    """The versions differ in how they describe types to each other: 0.10 dies of a type that it does not know."""
+    if not CYCLONE_PYTHON.exists():
+        pytest.skip(f"{CYCLONE_PYTHON} is not there: make unitree-sim makes it")
+    domain = DOMAIN + 2 + (first == "adapter")
+    early = open_node("cyclonedds", domain, MonotonicClock()) if first == "adapter" else None
+    if early:
+        early.publisher("/diagnostics", Diagnostics, Qos(depth=10))
+        early.publisher("/commands", Numbers, Qos())
+    command = [CYCLONE_PYTHON, CYCLONE_PEER, str(domain), "60"]
+    peer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment(domain))
+    try:
+        assert peer.stdout.readline() == "listening\n"
+        drives_the_peer(domain, peer)
+        assert peer.stdout.readline() == "stopped\n", "a diagnosis has a field of a byte"
+        assert peer.poll() is None
+    finally:
+        peer.kill()
+        peer.wait()
+        peer.stdout.close()
+        if early:
+            early.close()
 
 
 def drives_the_peer(domain, peer):

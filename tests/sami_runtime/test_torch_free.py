@@ -52,8 +52,14 @@ def test_every_module_imports_and_a_policy_steps_without_torch(run):
 
 
 def test_importing_the_runtime_loads_neither_torch_nor_a_simulator_nor_onnxruntime(run):
-    script = "import sys, sami_runtime; print(sorted({absent!r} & sys.modules.keys()))"
+    script = "import sys; from sami_runtime import *; print(sorted({absent!r} & sys.modules.keys()))"
     assert run(script.format(absent={*ABSENT, "onnxruntime"})) == ["[]"]
+
+
+def test_the_process_that_watches_over_a_robot_loads_no_more_than_it_needs(run):
+    """It must be there before the robot moves, on a slow computer too."""
+    script = "import sys, sami_runtime.safety.watchdog_process; print(sorted({large!r} & sys.modules.keys()))"
+    assert run(script.format(large={"numpy", "pydantic", "sami_runtime.adapters", "sami_runtime.run"})) == ["[]"]
 
 
 def test_every_public_name_exists():

@@ -1,5 +1,8 @@
 """ROS 2's message types for DDS: the names and the order of fields are ROS's, which decide the bytes.
 
+An octet is a `byte`, never a `uint8`: Cyclone DDS 0.10, of ROS 2 up to Kilted and of Unitree's robots, knows no type of
+that kind and dies of SIGSEGV when cyclonedds 11 describes one to it.
+
 Without postponed annotations: cyclonedds reads them when a class is made.
 """
 

@@ -36,6 +36,7 @@ COLOURS = {
     Variant.FROZEN: "#0072B2",
     Variant.RESET: "#009E73",
     Variant.START: "#CC79A7",
+    Variant.CONSTANT: "#E69F00",
     Variant.UNCHANGED: "#6b6b6b",
 }
 Labels = Mapping[str, Sequence[str]]

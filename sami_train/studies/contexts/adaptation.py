@@ -1,8 +1,8 @@
 """What a policy's context is worth when the dynamics change in the middle of an episode. No torch here.
 
-Every episode is run five times from the same start, with the deployed file: its encoder reads the changed world, and
-its policy is given one of four contexts, or the world does not change at all (see `Variant`). Until the change all
-five are the same episode, to the last bit, so that differences are taken episode by episode.
+Every episode is run six times from the same start, with the deployed file: its encoder reads the changed world, and
+its policy is given one of five contexts, or the world does not change at all (see `Variant`). Until the change all
+are the same episode, to the last bit, so that differences are taken episode by episode.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from sami_runtime.model.artifact import read_artifact
 from sami_runtime.model.contract import Contract
 from sami_runtime.session.telemetry import Phase, Reading, Telemetry
 from sami_train import seeds
@@ -89,6 +90,8 @@ class VariantRow:
     score: tuple[float | None, ...] = ()
     """Median out-of-distribution score by steps since the change; None where the atlas does not count yet. Empty where
     nothing is detected."""
+    outcomes: tuple[float, ...] = ()
+    """Success (return, where policies are judged by it) of each episode, of the same start in every variant."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,7 @@ class Adaptation:
                 **{name: value and value._asdict() for name in names for value in (getattr(row, name),)},
                 "gap": [round(gap, 4) for gap in row.gap],
                 "score": [score and round(score, 4) for score in row.score],
+                "outcomes": [round(outcome, 4) for outcome in row.outcomes],
             }
             for row in self.rows
         ]
@@ -141,7 +145,9 @@ def adaptation(
     Raises:
         SamiError, AdapterError: see `ChangedEpisodes`; also if every episode is over before the change.
     """
-    runs, starts, contract = _run(model, spec, change, tuple(Variant), episodes, seed, on_round)
+    known = read_artifact(model).contract.atlas is not None
+    variants = [variant for variant in Variant if known or variant is not Variant.CONSTANT]
+    runs, starts, contract = _run(model, spec, change, variants, episodes, seed, on_round)
     return judge(change, runs, starts, contract, spec.measure)
 
 
@@ -218,7 +224,9 @@ def judge(
         success = Mean.of([float(run.success) for run in episodes_here]) if goal else None
         ret = Mean.of([run.ret for run in episodes_here])
         gap = _gap(episodes_here, start, change.step)
-        rows.append(VariantRow(variant, success, ret, Mean.of(better), detected, adapted, identified, gap, score))
+        outcomes = tuple(float(run.success) if goal else run.ret for run in episodes_here)
+        less = Mean.of(better)
+        rows.append(VariantRow(variant, success, ret, less, detected, adapted, identified, gap, score, outcomes))
     return Adaptation(change, len(live), len(reached), tuple(rows))
 
 

@@ -190,6 +190,8 @@ class Variant(str, Enum):
     START = "from the start"
     """The one of the same step of an episode of the same start that had the new dynamics all along; its last one where
     that episode is over."""
+    CONSTANT = "constant"
+    """The mean of the training tasks' contexts, which carries nothing; of files with an atlas."""
     UNCHANGED = "unchanged"
     """The live one, and the old dynamics stay: what a change costs, and what is taken for one where there is none."""
 
@@ -250,7 +252,7 @@ class ChangedEpisodes:
     def round(
         self,
         seeds: Sequence[int],
-        change: DynamicsChange,
+        change: DynamicsChange | Sequence[DynamicsChange],
         variant: Variant,
         starts: Sequence[ChangedEpisode] = (),
         on_step: Callable[[int, Sequence[Any], Sequence[int]], None] | None = None,
@@ -259,40 +261,51 @@ class ChangedEpisodes:
 
         Args:
             seeds: of their starts, (n,).
-            change: what happens.
+            change: what happens, in every row or (n,) in each.
             variant: which context the policy is given.
             starts: for `Variant.START`, the episodes (n,) of these seeds that had the new dynamics all along.
             on_step: called before each step with its number, the environments, and the rows whose episode still runs.
         """
-        task = {"task": dict(change.before)}
-        envs = self._envs
-        if change.gaps is not None:
-            envs = [GappedEnv(env, self._spec, change.gaps[0]) for env in envs]
-        begun = [env.reset(seed=seed, options=task)[0] for env, seed in zip(envs, seeds, strict=True)]
+        changes = [change] * self.rows if isinstance(change, DynamicsChange) else change
+        envs = list(self._envs)
+        for n, one in enumerate(changes):
+            if one.gaps is not None:
+                envs[n] = GappedEnv(envs[n], self._spec, one.gaps[0])
+        begun = [
+            env.reset(seed=seed, options={"task": dict(one.before)})[0]
+            for env, one, seed in zip(envs, changes, seeds, strict=True)
+        ]
         observation = np.stack([flatten(first) for first in begun])
         self._session.reset()
-        rows = [_ChangingRow() for _ in envs]
+        rows, frozen = [_ChangingRow() for _ in envs], np.zeros((self.rows, self.contract.context_size), np.float32)
         for t in count():
             running = [n for n, row in enumerate(rows) if not row.over]
             if not running:
                 break
-            if t == change.step:
-                if variant is not Variant.UNCHANGED:
-                    for n in running:
-                        envs[n].unwrapped.set_dynamics(change.after)
-                        if change.gaps is not None:
-                            envs[n].change_gap(change.gaps[1])
-                if variant is Variant.RESET:
-                    self._session.reset()
+            changing = [n for n in running if t == changes[n].step]
+            for n in changing if variant is not Variant.UNCHANGED else ():
+                after, gaps = changes[n].after, changes[n].gaps
+                envs[n].unwrapped.set_dynamics(after)
+                if gaps is not None:
+                    envs[n].change_gap(gaps[1])
+            if changing and variant is Variant.RESET:
+                self._session.reset(changing)
             if on_step is not None:
                 on_step(t, envs, running)
             signals = self._layout.by_name(observation, self._names)
             step = self._session.step(signals)
             actions, given_context = step.action, step.context
-            if t == change.step:
-                frozen = step.context
-            if t >= change.step and variant in (Variant.FROZEN, Variant.START):
-                given_context = frozen if variant is Variant.FROZEN else np.stack([run.context(t) for run in starts])
+            for n in changing:
+                frozen[n] = step.context[n]
+            late = np.array([[t >= one.step] for one in changes])
+            if late.any() and variant in (Variant.FROZEN, Variant.START, Variant.CONSTANT):
+                other = frozen
+                if variant is Variant.START:
+                    other = np.stack([run.context(t) for run in starts])
+                if variant is Variant.CONSTANT:
+                    assert self.contract.atlas is not None
+                    other = np.mean(self.contract.atlas.mean, axis=0, dtype=np.float32)
+                given_context = np.where(late, other, step.context)
                 actions = self._head(signals, given_context, step.extra)
                 self._session.executed(actions)
             for n in running:

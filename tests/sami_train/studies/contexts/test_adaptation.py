@@ -67,6 +67,9 @@ def test_from_the_change_on_each_variant_is_given_its_own_context(world):
         of = {variant: runs[row] for variant, runs in world.runs.items()}
         live = of[Variant.LIVE]
         assert (of[Variant.FROZEN].given_context[STEP:] == live.contexts[STEP]).all()
+        constant = of[Variant.CONSTANT].given_context
+        assert (constant[STEP:] == constant[STEP]).all()
+        assert constant[STEP].tobytes() not in (live.contexts[STEP].tobytes(), live.contexts[0].tobytes())
         for t, given in enumerate(of[Variant.START].given_context[STEP:], STEP):
             np.testing.assert_array_equal(given, start.context(t))
         for own in (live, of[Variant.RESET], of[Variant.UNCHANGED]):

@@ -14,7 +14,7 @@ from sami_runtime.model.artifact import read_artifact
 from sami_runtime.model.atlas import Locator, windowed
 from sami_train.envs.catalog import environment
 from sami_train.evaluation.model_policy import RecordedPolicy, SessionPolicy
-from sami_train.export.atlas import conformal, farthest, fit, least_episodes, measure, usual_window
+from sami_train.export.atlas import farthest, fit, least_episodes, measure, tolerance_limit, usual_window
 from sami_train.export.model_file import attach
 from sami_train.export.seen import Behind, collect_contexts, known_gap
 from sami_train.studies.contexts.alarms import check
@@ -61,7 +61,7 @@ def test_a_window_is_a_sixteenth_of_the_median_episode_and_more_where_that_is_sh
 def test_a_window_that_no_episode_fills_is_refused_with_the_length_that_there_is():
     rng = np.random.default_rng(7)
     with pytest.raises(SamiError, match="episodes of at least 22 steps; the median one has 20"):
-        fit(drawn(20, rng), drawn(20, rng), TASKS, window=11)
+        fit(drawn(20, rng), drawn(23, rng), TASKS, window=11)
 
 
 def test_gaits_are_told_apart_by_the_mean_of_a_window_and_not_by_single_contexts():
@@ -73,7 +73,7 @@ def test_gaits_are_told_apart_by_the_mean_of_a_window_and_not_by_single_contexts
         return np.stack([np.cos(phase) + 0.3 * task, np.sin(phase)], axis=1) + 0.02 * rng.normal(size=(160, 2))
 
     def right(window):
-        fitted, held_out, fresh = ([[stride(task) for _ in range(20)] for task in range(2)] for _ in range(3))
+        fitted, held_out, fresh = ([[stride(task) for _ in range(23)] for task in range(2)] for _ in range(3))
         locate = Locator(fit(fitted, held_out, TASKS, window))
         return np.mean([locate(windowed(each, window)[-1]).nearest == k for k in range(2) for each in fresh[k]])
 
@@ -83,22 +83,23 @@ def test_gaits_are_told_apart_by_the_mean_of_a_window_and_not_by_single_contexts
 
 def test_covariances_of_few_episodes_are_drawn_towards_their_mean():
     rng = np.random.default_rng(1)
-    few = fit([each[:3] for each in drawn(3, rng)], drawn(20, rng), TASKS)
+    few = fit([each[:3] for each in drawn(3, rng)], drawn(23, rng), TASKS)
     own = np.array([few.covariance[k] for k in range(2)])
     truth = FACTORS @ FACTORS.transpose(0, 2, 1) / few.window
     # Three episodes and three numbers: half of each is the mean of both.
     assert abs(own[0] - own[1]).max() == pytest.approx(abs(truth[0] - truth[1]).max() / 2, rel=0.5)
 
 
-def test_false_alarms_on_fresh_episodes_are_as_rare_as_the_atlas_says_and_unknown_dynamics_raise_one():
+def test_false_alarms_on_fresh_episodes_keep_to_the_rate_in_most_atlases_and_unknown_dynamics_raise_one():
     rng = np.random.default_rng(2)
     rates = []
-    for _ in range(5):
-        atlas = fit(drawn(40, rng), drawn(100, rng), TASKS, rate=0.1)
-        fresh = [episode for task in drawn(200, rng) for episode in task]
+    for _ in range(20):
+        atlas = fit(drawn(20, rng), drawn(50, rng), TASKS, rate=0.1)
+        fresh = [episode for task in drawn(100, rng) for episode in task]
         rates.append(np.mean([farthest(atlas, episode) > atlas.threshold for episode in fresh]))
-    # 1000 held-out and 2000 fresh episodes: four standard errors of both together.
-    assert np.mean(rates) == pytest.approx(0.1, abs=4 * np.sqrt(0.1 * 0.9 * (1 / 1000 + 1 / 2000)))
+    # One in ten may give more; and of 200 fresh episodes so many more by chance.
+    assert np.mean(np.array(rates) > 0.1 + 2 * np.sqrt(0.1 * 0.9 / 200)) <= 0.1
+    assert 0.02 < np.mean(rates) < 0.1
     unknown = episodes(0, 50, rng)
     assert all(farthest(atlas, episode + np.array([0.0, 8.0, 0.0])) > atlas.threshold for episode in unknown)
     last = [(k, windowed(each, atlas.window)[-1]) for k in range(2) for each in episodes(k, 200, rng)]
@@ -106,34 +107,34 @@ def test_false_alarms_on_fresh_episodes_are_as_rare_as_the_atlas_says_and_unknow
     assert np.mean(right) > 0.95
 
 
-@pytest.mark.parametrize(("count", "rate", "rank"), [(19, 0.05, 19), (39, 0.05, 38), (99, 0.1, 90), (100, 0.1, 91)])
+@pytest.mark.parametrize(("count", "rate", "rank"), [(45, 0.05, 45), (77, 0.05, 76), (99, 0.1, 94), (100, 0.1, 95)])
 def test_the_threshold_is_the_kth_smallest_of_the_held_out(count, rate, rank):
     values = np.random.default_rng(3).permutation(count) + 1.0
-    assert conformal(values, rate) == rank
+    assert tolerance_limit(values, rate) == rank
 
 
 def test_too_few_episodes_are_refused_with_the_fewest_that_are_enough():
-    with pytest.raises(SamiError, match="18 held-out episodes are too few for a false-alarm rate of 5%"):
-        conformal([1.0] * 18, 0.05)
-    assert least_episodes(6) == 8
-    with pytest.raises(SamiError, match="7 episodes of each of 6 tasks are too few"):
-        measure(MODEL, environment("panda"), 7)
+    with pytest.raises(SamiError, match="44 held-out episodes are too few for a false-alarm rate of 5%"):
+        tolerance_limit([1.0] * 44, 0.05)
+    assert least_episodes(6) == 16
+    with pytest.raises(SamiError, match="15 episodes of each of 6 tasks are too few"):
+        measure(MODEL, environment("panda"), 15)
     rng = np.random.default_rng(4)
-    fit(drawn(4, rng), drawn(10, rng), TASKS)
+    fit(drawn(4, rng), drawn(23, rng), TASKS)
     with pytest.raises(SamiError, match="too few"):
-        fit(drawn(4, rng), drawn(9, rng), TASKS)
+        fit(drawn(4, rng), drawn(22, rng), TASKS)
 
 
 def test_episodes_that_are_over_before_contexts_count_give_no_alarm():
     rng = np.random.default_rng(5)
-    atlas = fit(drawn(20, rng), drawn(20, rng), TASKS)
+    atlas = fit(drawn(20, rng), drawn(23, rng), TASKS)
     assert farthest(atlas, np.full((atlas.step, 3), 1e6)) == 0.0
     assert farthest(atlas, np.full((atlas.step + 1, 3), 1e6)) > atlas.threshold
 
 
 def test_a_context_with_a_number_that_never_changes_has_an_atlas():
     rng = np.random.default_rng(6)
-    padded = [[[np.pad(e, ((0, 0), (0, 1))) for e in task] for task in drawn(20, rng)] for _ in range(2)]
+    padded = [[[np.pad(e, ((0, 0), (0, 1))) for e in task] for task in drawn(23, rng)] for _ in range(2)]
     atlas = fit(*padded, TASKS)
     assert atlas.size == 4
     assert Locator(atlas)(np.array([*atlas.mean[1][:3], 0.0])).score == pytest.approx(0.0, abs=1e-6)

@@ -1,0 +1,184 @@
+"""By when a policy is back after its dynamics changed: measured on changes between training tasks, then promised.
+
+A robot sees neither reward nor task, so being back is what its telemetry can tell: the context has settled again, see
+`Countdown`; or the episode reached its goal. The bound T is the conformal quantile of these times, raised where needed
+until T passes in few enough episodes without a change. Changes are drawn anew for each episode, so that episodes
+are independent: two training tasks, and a step between the one from which the atlas counts and half of a usual episode.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from sami_runtime.errors import SamiError
+from sami_runtime.model.artifact import read_artifact
+from sami_runtime.model.contract import Contract
+from sami_runtime.model.recovery import Recovery
+from sami_runtime.session.telemetry import Countdown, Telemetry
+from sami_train import seeds
+from sami_train.binomial import highest_rate
+from sami_train.envs.spec import EnvironmentSpec
+from sami_train.envs.tasks import Task
+from sami_train.evaluation.play import OnRound, side_by_side
+from sami_train.export.seen import known_tasks
+from sami_train.studies.contexts.changed_episodes import ChangedEpisode, ChangedEpisodes, DynamicsChange, Variant
+
+LEVEL = 0.9
+"""Probability with which a detected change is over in time."""
+FALSE_RATE = 0.05
+"""Largest rate of episodes without a change in which time passes, by its upper 95 % limit."""
+
+
+class Recoveries(NamedTuple):
+    """How long changes took in some episodes, and whether one was detected where nothing changed."""
+
+    changed: tuple[float, ...]
+    """Longest countdown of each episode whose change was detected [steps]; infinite where it never ended."""
+    undetected: int
+    """Other episodes with a change."""
+    unchanged: tuple[float | None, ...]
+    """Longest countdown of each episode without a change; None where none began."""
+
+    def false_fallbacks(self, steps: float) -> int:
+        """Episodes without a change in which so many steps pass before the context settles."""
+        return sum(longest is not None and longest > steps for longest in self.unchanged)
+
+    def judge(self, steps: float) -> dict[str, int]:
+        """Count what a deadline of so many steps comes to, and a monitor that stops at once."""
+        return {
+            "detected": len(self.changed),
+            "undetected": self.undetected,
+            "in_time": sum(longest <= steps for longest in self.changed),
+            "unchanged": len(self.unchanged),
+            "false_fallbacks": self.false_fallbacks(steps),
+            "at_once": sum(longest is not None for longest in self.unchanged),
+        }
+
+
+def measure_recoveries(
+    model: Path,
+    spec: EnvironmentSpec,
+    tasks: Sequence[Task],
+    episodes: int,
+    seed: int,
+    on_round: OnRound | None = None,
+) -> Recoveries:
+    """Drive so many episodes with a change and as many without, rounded up to whole rounds.
+
+    Args:
+        model: the file.
+        spec: the environment.
+        tasks: that the dynamics change between; at least 2.
+        episodes: of each kind.
+        seed: of what is drawn and of the first start.
+        on_round: called now and then with how many episodes are done since it was called last.
+
+    Raises:
+        SamiError: the model has no atlas or one task; or as `ChangedEpisodes`.
+    """
+    if len(tasks) < 2:
+        raise SamiError("the policy learned from one task, so that its dynamics have nothing to change to.")
+    rng, rows = np.random.default_rng(seed), side_by_side(episodes)
+    runner = ChangedEpisodes(model, spec, rows)
+    try:
+        contract = runner.contract
+        first, last = _steps(runner, contract, tasks, seed + 10_000_000)
+        changed: list[float | None] = []
+        unchanged: list[float | None] = []
+        for start in range(seed, seed + 2 * episodes, 2 * rows):
+            changes = [_draw(tasks, False, first, last, rng) for _ in range(rows)]
+            for episode in runner.round(range(start, start + rows), changes, Variant.LIVE):
+                unchanged.append(longest_countdown(contract, episode)[0])
+            changes = [_draw(tasks, True, first, last, rng) for _ in range(rows)]
+            played = runner.round(range(start + rows, start + 2 * rows), changes, Variant.LIVE)
+            for episode, change in zip(played, changes, strict=True):
+                if len(episode.actions) > change.step:
+                    longest, ended = longest_countdown(contract, episode)
+                    changed.append(longest if ended else math.inf)
+            if on_round is not None:
+                on_round(2 * rows)
+    finally:
+        runner.close()
+    detected = tuple(steps for steps in changed if steps is not None)
+    return Recoveries(detected, len(changed) - len(detected), tuple(unchanged))
+
+
+def certify(recoveries: Recoveries, measured: str, level: float = LEVEL, false_rate: float = FALSE_RATE) -> Recovery:
+    """Return the bound that some episodes allow.
+
+    Raises:
+        SamiError: no finite bound has that level, or there are too few episodes.
+    """
+    n, k = len(recoveries.changed), math.ceil((len(recoveries.changed) + 1) * level - 1e-9)
+    if k > (over := sum(map(math.isfinite, recoveries.changed))):
+        raise SamiError(
+            f"a change was detected in {n} episodes, and in {over} of them the context settled again; a bound that "
+            f"holds with a probability of {level:.0%} needs {k}. Measure more changes, or limit this policy by "
+            "stop_on_alarm."
+        )
+    quantile, unchanged = sorted(recoveries.changed)[k - 1], len(recoveries.unchanged)
+    longer = (
+        steps for steps in sorted({quantile, *(steps or 0.0 for steps in recoveries.unchanged)}) if steps >= quantile
+    )
+    for steps in longer:
+        false = recoveries.false_fallbacks(steps)
+        if (highest := highest_rate(false, unchanged)) <= false_rate:
+            return Recovery(
+                steps=max(1, math.ceil(steps)),
+                level=level,
+                changes=n,
+                undetected=recoveries.undetected,
+                unchanged=unchanged,
+                false_fallbacks=false,
+                highest_false_rate=highest,
+                measured=measured,
+            )
+    raise SamiError(
+        f"{unchanged} episodes without a change are too few to say that at most {false_rate:.0%} end by a false alarm; "
+        f"59 are needed."
+    )
+
+
+def longest_countdown(contract: Contract, episode: ChangedEpisode) -> tuple[float | None, bool]:
+    """Return the longest countdown [steps] of an episode, None where none began; and whether the last one ended."""
+    telemetry, countdown = Telemetry(contract), Countdown()
+    longest: float | None = None
+    for context in episode.contexts:
+        countdown.heed(telemetry.update(context))
+        if countdown.steps is not None:
+            longest = max(longest or 0.0, float(countdown.steps))
+    return longest, countdown.steps is None or episode.success
+
+
+def measure_recovery(
+    model: Path, spec: EnvironmentSpec, episodes: int, seed: int = seeds.RECOVERY, on_round: OnRound | None = None
+) -> Recovery:
+    """Return the time that a model file takes to adapt, by so many changes of its training tasks.
+
+    Raises:
+        SamiError: the model has no atlas; or as `measure_recoveries` and `certify`.
+    """
+    contract = read_artifact(model).contract
+    tasks = known_tasks(contract.training, spec)
+    recoveries = measure_recoveries(model, spec, tasks, episodes, seed, on_round)
+    return certify(recoveries, f"{episodes} changes between two of {len(tasks)} training tasks, drawn by seed {seed}")
+
+
+def _draw(tasks: Sequence[Task], changes: bool, first: int, last: int, rng: np.random.Generator) -> DynamicsChange:
+    before, after = rng.choice(len(tasks), 2, replace=False)
+    return DynamicsChange(tasks[before], tasks[after if changes else before], int(rng.integers(first, last + 1)))
+
+
+def _steps(runner: ChangedEpisodes, contract: Contract, tasks: Sequence[Task], seed: int) -> tuple[int, int]:
+    """Return the first and the last step of changes."""
+    if contract.atlas is None:
+        raise SamiError(f"{contract.name!r} has no atlas, by which changes are detected; add one with sami atlas.")
+    first = contract.atlas.step + 1
+    none = [DynamicsChange(tasks[k % len(tasks)], tasks[k % len(tasks)], 1) for k in range(runner.rows)]
+    usual = np.median([len(run.actions) for run in runner.round(range(seed, seed + runner.rows), none, Variant.LIVE)])
+    return first, max(first, int(usual) // 2)

@@ -1,0 +1,67 @@
+"""A time to adapt promises what fresh changes keep, and refuses where nothing can be promised."""
+
+import math
+
+import numpy as np
+import pytest
+
+from sami_runtime.errors import SamiError
+from sami_train.studies.contexts.changed_episodes import ChangedEpisodes, DynamicsChange, Variant
+from sami_train.studies.contexts.recovery import Recoveries, certify, measure_recoveries
+from tests.sami_train.studies.contexts.test_adaptation import HEAVY, LIGHT, MODEL, PANDA
+
+
+def recoveries(changed, unchanged=(None,) * 100):
+    return Recoveries(tuple(changed), 0, tuple(unchanged))
+
+
+def test_nine_of_ten_fresh_changes_are_over_in_time():
+    rng = np.random.default_rng(0)
+    kept = []
+    for _ in range(400):
+        bound = certify(recoveries(rng.exponential(20.0, 40).tolist()), "drawn").steps
+        kept.append(1.0 - math.exp(-bound / 20.0))
+    assert 0.9 <= np.mean(kept) < 0.93
+
+
+def test_changes_that_are_never_over_count_as_longer_than_any_bound():
+    assert certify(recoveries([*range(1, 96), *[math.inf] * 5]), "drawn").steps == 91
+    with pytest.raises(SamiError, match=r"in 100 episodes, and in 90 of them .* needs 91\. Measure more"):
+        certify(recoveries([*range(1, 91), *[math.inf] * 10]), "drawn")
+
+
+def test_the_bound_rises_until_few_episodes_without_a_change_end_by_it():
+    recovery = certify(recoveries(range(1, 101), [*[None] * 180, *range(100, 120)]), "drawn")
+    assert recovery.false_fallbacks == sum(longest > recovery.steps for longest in range(100, 120)) == 4
+    assert recovery.highest_false_rate <= 0.05
+    assert recovery.steps == 115
+
+
+def test_too_few_episodes_promise_nothing():
+    with pytest.raises(SamiError, match="a bound that holds with a probability of 90% needs 9"):
+        certify(recoveries(range(8)), "drawn")
+    with pytest.raises(SamiError, match="58 episodes without a change are too few"):
+        certify(recoveries(range(50), [None] * 58), "drawn")
+
+
+def test_each_row_of_a_round_has_a_change_of_its_own():
+    """And goes through the very episode that it has where all rows change alike."""
+    runner = ChangedEpisodes(MODEL, PANDA, 2)
+    try:
+        changes = [DynamicsChange(LIGHT, HEAVY, 3), DynamicsChange(HEAVY, LIGHT, 5)]
+        apart = [runner.round((3, 6), change, Variant.FROZEN)[row] for row, change in enumerate(changes)]
+        together = runner.round((3, 6), changes, Variant.FROZEN)
+    finally:
+        runner.close()
+    for one, other in zip(apart, together, strict=True):
+        assert one.actions.tobytes() == other.actions.tobytes()
+        assert one.given_context.tobytes() == other.given_context.tobytes()
+
+
+def test_changes_are_measured_by_the_telemetry_of_the_file_itself():
+    tasks = PANDA.tasks.sets["training"]
+    measured = measure_recoveries(MODEL, PANDA, tasks, 4, seed=7)
+    assert len(measured.unchanged) == 4
+    assert measured.undetected + len(measured.changed) <= 4  # an episode may be over before its change
+    with pytest.raises(SamiError, match="learned from one task"):
+        measure_recoveries(MODEL, PANDA, tasks[:1], 4, seed=7)
