@@ -14,7 +14,7 @@ from sami_runtime.model.artifact import Artifact
 from sami_runtime.model.contract import PREVIOUS_ACTION, Contract, state_input, state_output
 from sami_runtime.model.lookahead import AGE, PAST_ACTIONS
 from sami_runtime.robots.c_export.program import Program, literal
-from sami_runtime.robots.c_export.resolved_limits import resolved_limits
+from sami_runtime.robots.c_export.resolved_limits import cpp_value, resolved_limits
 from sami_runtime.robots.c_export.tensors import static_graph
 from sami_runtime.safety.limits import Limits, elements_of
 
@@ -64,7 +64,7 @@ def cpp_sources(artifact: Artifact, limits: Limits | None = None) -> dict[str, s
         for _, tensor in parts:
             program.store(tensor, target, begin)
             begin += math.prod(shapes[tensor])
-    limits_text = resolved_limits(limits, contract)
+    members = [f"limits.{member} = {cpp_value(member, value)};" for member, value in resolved_limits(limits, contract).items()]
     about = (
         f"// {contract.name}, {contract.rate_hz:g} Hz, as C++17; written by `sami export --c` from the graph with\n"
         f"// SHA-256 {artifact.graph_sha256}. Do not edit. Compile with -ffp-contract=off."
@@ -87,7 +87,7 @@ def cpp_sources(artifact: Artifact, limits: Limits | None = None) -> dict[str, s
             "",
             "// The limits of the file's contract, and of the limits.toml that it was exported with.",
             "inline sami::Limits<Model> limits() {",
-            *_indented(["sami::Limits<Model> limits;", *limits_text, "return limits;"]),
+            *_indented(["sami::Limits<Model> limits;", *members, "return limits;"]),
             "}",
             "",
             "using Observation = sami::Observation<Model>;",

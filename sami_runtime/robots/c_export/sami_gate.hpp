@@ -1,7 +1,8 @@
 // The safety gate of sami_runtime in C++17: no heap, no exceptions, no text. Compile with -ffp-contract=off: then it
 // agrees with the Python gate to the last bit, on gate_cases.csv (gate_table.cpp). The rules, their order and their
 // names are those of sami_runtime/safety: watch.py judges observations, limiter.py shapes actions, gate.py decides.
-// It belongs to one thread. M is a model: kAction, kObserved and kSignals are the numbers of elements of the action,
+// It belongs to one thread. Not here: known poses, time_to_adapt and limits of the body, which are refused by name where
+// a policy is exported with them. M is a model: kAction, kObserved and kSignals are the numbers of elements of the action,
 // of the observation and of its signals; signal s is the elements kSignalBegin[s] to kSignalBegin[s + 1].
 #ifndef SAMI_GATE_HPP
 #define SAMI_GATE_HPP
@@ -106,6 +107,7 @@ struct Limits {
   }
 
   double period = 0.0;  // of the policy [s]
+  double deadline_s = kInfinity;  // of the answer, from the beginning of a tick
   double max_pause_s = kInfinity;
   int hold_ticks = 3, stop_after = 10;
   double blend_in_s = 0.0;
@@ -140,6 +142,7 @@ struct Ruling {
   std::array<float, M::kAction> action{};
   Changes<M::kAction> limited_by;
   Reason reason;        // why it stopped
+  Reason held;          // why there was no new action
   bool fallback = false;
   double time = 0.0;
 };
@@ -245,7 +248,9 @@ class Gate {
   // Rules on a tick without a new action: the last one stands, then the fallback acts, or it goes to rest; at too many
   // in a row the gate trips.
   const Ruling<M>& hold(Reason reason, double now, int ticks = 1) {
-    if (paused(now) || count(ticks, reason)) return ruling_;
+    const bool waited = paused(now);
+    ruling_.held = reason;
+    if (waited || count(ticks, reason)) return ruling_;
     if (then_ == Then::stop) return stop(reason);
     has_target_ = false;
     const bool waits = held_ <= limits_.hold_ticks && then_ != Then::rest;
@@ -460,7 +465,7 @@ class Gate {
     ruled_at_ = now;
     ruling_.writes = ruling_.fallback = false;
     ruling_.limited_by.count = 0;
-    ruling_.reason = {};
+    ruling_.reason = ruling_.held = {};
     ruling_.time = now;
     if (pause <= limits_.max_pause_s * (1 + kRounding)) return false;
     stop({Kind::pause, -1, pause, limits_.max_pause_s});

@@ -233,10 +233,9 @@ class Telemetry {
 template <class M>
 class Runtime {
  public:
-  // command_delay_s: how long an action takes from its write to its effect; deadline_s: of the answer, one period if 0.
-  explicit Runtime(const Limits<M>& limits, double command_delay_s = 0.0, double deadline_s = 0.0)
-      : gate(limits), period_(limits.period), command_delay_s_(command_delay_s),
-        deadline_s_(deadline_s > 0.0 ? deadline_s : limits.period) {}
+  // command_delay_s: how long an action takes from its write to its effect.
+  explicit Runtime(const Limits<M>& limits, double command_delay_s = 0.0)
+      : gate(limits), period_(limits.period), command_delay_s_(command_delay_s), deadline_s_(limits.deadline_s) {}
 
   // An episode. False where the gate tripped and was not re-armed.
   bool begin() {
