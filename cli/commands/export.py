@@ -180,7 +180,9 @@ def _write_cpp(file: Path, folder: Path, limits: str | None) -> None:
     from sami_runtime.safety.limits import Limits
 
     if folder.suffix == ".onnx" or folder.is_file():
-        raise SamiError(f"{folder} is no folder; --c writes a header and a source. Name a folder, such as --out policy.")
+        raise SamiError(
+            f"{folder} is no folder; --c writes a header and a source. Name a folder, such as --out policy."
+        )
     texts = cpp_sources(read_artifact(file), None if limits is None else Limits.load(limits))
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)

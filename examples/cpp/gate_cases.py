@@ -8,7 +8,8 @@ Rows, for an action of two elements, fx and fy, and an observation of four; `-` 
     limit  name of a member of sami::Limits, its numbers
     begin  whether the gate began an episode
     rearm
-    stand  time: a tick of the loop between two of the policy; kind of reason, limits, written (2), executed (2), latched
+    stand  time: a tick of the loop between two of the policy; then as for a tick: reason, limits, written, executed,
+           latched
     heed   out-of-distribution score after a step of the policy
     tick   time, stamp of the observation, ticks of the policy since the last one, proposed action (2), kind of reason,
            limits that changed it, written action (2), what the robot said it executed (2), whether the gate is latched,
@@ -187,8 +188,10 @@ def of_the_world() -> Iterator[Case]:
     out = [step for x in (0.0, 0.05, 0.15, 0.2, 0.25) for step in along(x, start=round(x * 8, 6), action=(0.9, 0.1))]
     yield "workspace", box, out
     yield "workspace with a rate", {**box, "rate": {"fx": 5.0}, "rest": 0.0}, out
-    yield "workspace with an acceleration", {**box, **quick, "rate": 8.0}, along(
-        *(0.0, 0.03, 0.09, 0.14, 0.17, 0.19, 0.2, NAN, 0.2), action=(0.9, 0.1)
+    yield (
+        "workspace with an acceleration",
+        {**box, **quick, "rate": 8.0},
+        along(*(0.0, 0.03, 0.09, 0.14, 0.17, 0.19, 0.2, NAN, 0.2), action=(0.9, 0.1)),
     )
     yield "workspace, and nothing was seen", box, along(NAN, 0.0)
     yield "workspace backwards", {**box, "moves": {"fx": {"element": "effort.x", "scale": -0.1}}}, out
@@ -346,7 +349,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="of what is drawn (0)")
     arguments = parser.parse_args()
     generator = random.Random(arguments.seed)
-    cases = [*by_hand(), *of_the_world(), *(at_random(generator, f"random {number}") for number in range(arguments.random))]
+    cases = [
+        *by_hand(),
+        *of_the_world(),
+        *(at_random(generator, f"random {number}") for number in range(arguments.random)),
+    ]
     print("# Written by gate_cases.py, which says what the columns are; do not edit.")
     for case in cases:
         sys.stdout.writelines(",".join(map(_text, row)) + "\n" for row in rows(case))

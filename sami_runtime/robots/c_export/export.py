@@ -20,12 +20,14 @@ from sami_runtime.safety.limits import Limits, elements_of
 
 FOLDER = Path(__file__).parent
 KEYWORDS = frozenset(
-    "alignas alignof and asm auto bitand bitor bool break case catch char class compl const constexpr continue decltype "
-    "default delete do double else enum explicit export extern false float for friend goto if inline int long mutable "
-    "namespace new noexcept not nullptr operator or private protected public register return short signed sizeof static "
-    "struct switch template this throw true try typedef typename union unsigned using virtual void volatile while xor"
-    .split()
+    """
+alignas alignof and asm auto bitand bitor bool break case catch char class compl const constexpr continue decltype
+default delete do double else enum explicit export extern false float for friend goto if inline int long mutable
+namespace new noexcept not nullptr operator or private protected public register return short signed sizeof static std
+struct switch template this throw true try typedef typename union unsigned using sami virtual void volatile while xor
+""".split()  # noqa: SIM905 - as it is read
 )
+"""Words that name something else in C++."""
 
 
 def identifier(name: str) -> str:
@@ -36,7 +38,7 @@ def identifier(name: str) -> str:
     """
     text = "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in name) or "_"
     text = f"_{text}" if text[0].isdigit() else text
-    return f"{text}_" if text in KEYWORDS or text in ("sami", "std") else text
+    return f"{text}_" if text in KEYWORDS else text
 
 
 def cpp_sources(artifact: Artifact, limits: Limits | None = None) -> dict[str, str]:
@@ -64,7 +66,9 @@ def cpp_sources(artifact: Artifact, limits: Limits | None = None) -> dict[str, s
         for _, tensor in parts:
             program.store(tensor, target, begin)
             begin += math.prod(shapes[tensor])
-    members = [f"limits.{member} = {cpp_value(member, value)};" for member, value in resolved_limits(limits, contract).items()]
+    members = [
+        f"limits.{member} = {cpp_value(member, value)};" for member, value in resolved_limits(limits, contract).items()
+    ]
     about = (
         f"// {contract.name}, {contract.rate_hz:g} Hz, as C++17; written by `sami export --c` from the graph with\n"
         f"// SHA-256 {artifact.graph_sha256}. Do not edit. Compile with -ffp-contract=off."
@@ -76,7 +80,10 @@ def cpp_sources(artifact: Artifact, limits: Limits | None = None) -> dict[str, s
             f"#define SAMI_MODEL_{name.upper()}_HPP",
             "",
             (FOLDER / "sami_gate.hpp").read_text(encoding="utf-8").rstrip(),
-            (FOLDER / "sami_session.hpp").read_text(encoding="utf-8").replace('#include "sami_gate.hpp"\n\n', "").rstrip(),
+            (FOLDER / "sami_session.hpp")
+            .read_text(encoding="utf-8")
+            .replace('#include "sami_gate.hpp"\n\n', "")
+            .rstrip(),
             "",
             f"namespace {name} {{",
             "",
@@ -162,7 +169,13 @@ def _signals(contract: Contract) -> str:
             begin += signal.size
         if rows:
             where = "the observation's values" if group == "signals" else "extra()"
-            lines += [f"// Where each begins in {where}.", f"namespace {group} {{", *rows, f"}}  // namespace {group}", ""]
+            lines += [
+                f"// Where each begins in {where}.",
+                f"namespace {group} {{",
+                *rows,
+                f"}}  // namespace {group}",
+                "",
+            ]
     return "\n".join(lines)
 
 
@@ -219,8 +232,9 @@ def _constants(contract: Contract, state: dict[str, int], scratch: int) -> list[
         "}",
         "static const double* atlas_mean();       // (kTasks, kContext)",
         "static const double* atlas_whitening();  // (kTasks, kContext, kContext)",
-        "static void infer(const float* observation, const float* age, const float* previous_action, const float* state,",
-        "                  float* action, float* context, float* extra, float* next_state, float* scratch);",
+        "static void infer(const float* observation, const float* age, const float* previous_action,",
+        "                  const float* state, float* action, float* context, float* extra, float* next_state,",
+        "                  float* scratch);",
     ]
 
 
@@ -228,9 +242,7 @@ def _atlas(contract: Contract) -> Iterable[str]:
     """Return the numbers of the atlas of contexts, as `Locator` computes with them."""
     atlas = contract.atlas
     means = [0.0] if atlas is None else np.array(atlas.mean).reshape(-1)
-    whitening = (
-        [0.0] if atlas is None else np.linalg.inv(np.linalg.cholesky(np.array(atlas.covariance))).reshape(-1)
-    )
+    whitening = [0.0] if atlas is None else np.linalg.inv(np.linalg.cholesky(np.array(atlas.covariance))).reshape(-1)
     for function, values in (("atlas_mean", means), ("atlas_whitening", whitening)):
         yield f"const double* Model::{function}() {{"
         yield f"  static constexpr double values[] = {{{', '.join(repr(float(value)) for value in values)}}};"

@@ -275,7 +275,7 @@ class Program:
             low, high = (*operands[1:], *["", ""])[:2] if len(operands) > 1 else ends
             value = f"clamped({operands[0]}, {low or '-HUGE_VALF'}, {high or 'HUGE_VALF'})"
         elif operator == "Where":
-            value = "({0} != 0.0F ? {1} : {2})".format(*operands)
+            value = f"({operands[0]} != 0.0F ? {operands[1]} : {operands[2]})"
         elif operator in ("Sum", "Mean"):
             value = " + ".join(operands)
             value = f"({value}) / {literal(len(operands))}" if operator == "Mean" else value
@@ -454,5 +454,3 @@ def _filled(template: str, operands: list[str], attributes: dict[str, Any]) -> s
         name, _, default = inner.partition("=")
         text += (literal(attributes.get(name, float(default))) if default else operands[int(name)]) + rest
     return text
-
-

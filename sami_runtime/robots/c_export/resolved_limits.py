@@ -14,15 +14,15 @@ from sami_runtime.safety.limits import DEFAULT_ALARM, FROZEN_LEAST, GUARDS, Limi
 from sami_runtime.safety.watch import TrainingRanges, active_guards, signal_bounds
 
 Value = float | int | bool | str | list[Any]
-SINGLE = {"low", "high", "rest"} | {f"{rule}_{end}" for rule in ("inside", "bounds", "first", "later") for end in ("low", "high")}
+SINGLE = {"low", "high", "rest"} | {
+    f"{rule}_{end}" for rule in ("inside", "bounds", "first", "later") for end in ("low", "high")
+}
 """Limits that are float32."""
 MISSING = ("known", "time_to_adapt")
 """Limits that the gate in C++ does not have."""
 
 
-def resolved_limits(
-    limits: Limits, contract: Contract, guards: Collection[str] = tuple(GUARDS)
-) -> dict[str, Value]:
+def resolved_limits(limits: Limits, contract: Contract, guards: Collection[str] = tuple(GUARDS)) -> dict[str, Value]:
     """Return the members of a `sami::Limits` in C++: numbers, and lists with one for each element or signal.
 
     Args:
