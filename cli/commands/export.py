@@ -30,17 +30,25 @@ SETTINGS = {
     "seen_episodes": Key(int, "episodes, in all training tasks, to measure what training saw (120)"),
     "lookahead_episodes": Key(int, "episodes to fit the forward model to, without --refit (600)", 20),
     "command_delay_s": Key(float, "seconds that an action took to have its effect, in --refit"),
+    "limits": Key(str, "with --c, the gate's limits, a .toml or .json file (the contract's bounds)"),
 }
 """Keys of `--set`. 0 episodes leave a part out."""
 
 
 def export(
     context: typer.Context,
-    out: Annotated[Path, typer.Option(help="Model file to write, NAME.onnx.")],
+    out: Annotated[Path, typer.Option(help="Model file to write, NAME.onnx; with --c, the folder.")],
     run: Annotated[Path | None, typer.Option(help="Run folder to export.")] = None,
     model: Annotated[
         Path | None,
         typer.Option(help=f"{MODEL_HELP}, instead of a run: for --lookahead or --refit.", callback=model_file),
+    ] = None,
+    c: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write a model file as C++17: policy, session and safety gate, without ONNX Runtime and heap.",
+        ),
     ] = None,
     env: OwnEnvironment = None,
     lookahead: Annotated[
@@ -68,10 +76,17 @@ def export(
     from sami_runtime.files import require_output
 
     settings = set_values(SETTINGS, set_)
+    if c is not None:
+        if any(value is not None for value in (run, model, env, lookahead, refit)) or settings.keys() - {"limits"}:
+            raise typer.BadParameter("--c goes with --out and --set limits=FILE; there is nothing to train or fit")
+        _write_cpp(c, out, settings.get("limits"))
+        return
+    if "limits" in settings:
+        raise typer.BadParameter("limits goes with --c; a model file has no limits but its bounds")
     episodes, command_delay_s = settings.get("lookahead_episodes", 600), settings.get("command_delay_s")
     card, probe = settings.get("card", True), settings.get("probe", False)
     if (run is None) == (model is None):
-        raise typer.BadParameter("give either --run or --model")
+        raise typer.BadParameter("give either --run or --model, or --c")
     if model is not None and lookahead is None and not refit:
         raise typer.BadParameter("--model goes with --lookahead or --refit; there is nothing else to change in a file")
     if model is not None and probe:
@@ -154,6 +169,29 @@ def export(
         )
     named = by_name(spec.name)
     print_text(f"Next:\n  sami verify {out}\n  sami run --model {out}{named}")
+
+
+def _write_cpp(file: Path, folder: Path, limits: str | None) -> None:
+    """Write a model file as a header and a source."""
+    from sami_runtime.errors import SamiError
+    from sami_runtime.files import output, writing
+    from sami_runtime.model.artifact import read_artifact
+    from sami_runtime.robots.c_export.export import cpp_sources
+    from sami_runtime.safety.limits import Limits
+
+    if folder.suffix == ".onnx" or folder.is_file():
+        raise SamiError(
+            f"{folder} is no folder; --c writes a header and a source. Name a folder, such as --out policy."
+        )
+    texts = cpp_sources(read_artifact(file), None if limits is None else Limits.load(limits))
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        with output(folder / name, FORCE.get()) as beside:
+            beside.write_text(text, encoding="utf-8")
+        print_text(f"wrote {folder / name}: {len(text):,} bytes")
+    source = folder / [*texts][1]
+    print_text(f"Next:\n  c++ -std=c++17 -O2 -march=native -ffp-contract=off -c {source}")
 
 
 def _look_ahead(

@@ -2,13 +2,18 @@
 
     python examples/cpp/gate_cases.py > examples/cpp/gate_cases.csv
 
-Rows, for an action of two elements, fx and fy; `-` where there are none:
+Rows, for an action of two elements, fx and fy, and an observation of four; `-` where there are none:
 
-    case   name, rate_hz, hold_ticks, stop_after, max_age_s, max_pause_s, low (2), high (2), rate (2), rest (2)
+    case   name
+    limit  name of a member of sami::Limits, its numbers
     begin  whether the gate began an episode
     rearm
+    stand  time: a tick of the loop between two of the policy; then as for a tick: reason, limits, written, executed,
+           latched
+    heed   out-of-distribution score after a step of the policy
     tick   time, stamp of the observation, ticks of the policy since the last one, proposed action (2), kind of reason,
-           limits that changed it, written action (2), what the robot said it executed (2), whether the gate is latched
+           limits that changed it, written action (2), what the robot said it executed (2), whether the gate is latched,
+           observation (4)
 
 `--random N --seed S` sets how many cases are drawn at random.
 """
@@ -24,7 +29,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sami_runtime import Contract, FakeAdapter, Limits, NonFiniteError, Observation, SafetyGate, SafetyStop
+from sami_runtime import Contract, FakeAdapter, Limits, NonFiniteError, Observation, SafetyGate, SafetyStop, SamiError
+from sami_runtime.model.atlas import Atlas
+from sami_runtime.model.contract import Context
+from sami_runtime.model.seen import Seen, Spread
+from sami_runtime.robots.c_export.resolved_limits import resolved_limits
+from sami_runtime.safety.gate import Ruling
+from sami_runtime.session.telemetry import Reading
 from sami_runtime.signals import Signal
 
 RATE_HZ = 25.0
@@ -41,18 +52,33 @@ class Tick(NamedTuple):
     stamp: float
     action: tuple[float, float]
     ticks: int = 1
+    values: tuple[float, ...] = (0.0, 0.0, 0.0, 0.0)
+    """Effort and velocity, of two elements each."""
 
 
-Case = tuple[str, dict[str, Any], list[Tick | str]]
+class Stand(NamedTuple):
+    """A tick of the loop between two of the policy."""
+
+    time: float
 
 
-def ticks(*actions: tuple[float, float], start: float = 0.0) -> list[Tick | str]:
+class Score(NamedTuple):
+    """What the context told after a step."""
+
+    value: float
+
+
+Step = Tick | Stand | Score | str
+Case = tuple[str, dict[str, Any], list[Step]]
+
+
+def ticks(*actions: tuple[float, float], start: float = 0.0) -> list[Step]:
     """Ticks on time, with observations that were measured 10 ms before."""
     times = [round(start + at * PERIOD, 6) for at in range(len(actions))]
     return [Tick(time, round(time - 0.01, 6), action) for time, action in zip(times, actions, strict=True)]
 
 
-def old(count: int, start: float) -> list[Tick | str]:
+def old(count: int, start: float) -> list[Step]:
     """Ticks with an observation that is too old."""
     return [tick._replace(stamp=-1.0) for tick in ticks(*[(0.1, 0.1)] * count, start=start) if isinstance(tick, Tick)]
 
@@ -90,7 +116,7 @@ def by_hand() -> Iterator[Case]:
     yield "back from rest", {**rate, "hold_ticks": 0}, [
         *ticks((0.2, 0.4)), *old(3, PERIOD), *ticks((0.5, 0.5), (0.5, 0.5), start=4 * PERIOD),
     ]  # fmt: skip
-    latch: list[Tick | str] = [*ticks((0.2, 0.4)), *old(4, PERIOD), "begin", "rearm", *old(1, 0.2), "begin"]
+    latch: list[Step] = [*ticks((0.2, 0.4)), *old(4, PERIOD), "begin", "rearm", *old(1, 0.2), "begin"]
     yield "latch", {"stop_after": 3}, [*latch, *ticks((0.6, 0.6), start=0.24)]
     after = [Tick(0.0, 0.0, (0.1, 0.1)), Tick(0.12, 0.12, (0.2, 0.2), 3), Tick(0.16, 0.0, (0.3, 0.3))]
     yield "missed, then acted: too few", {"stop_after": 4}, [*after, Tick(0.24, 0.24, (0.4, 0.4), 2)]
@@ -112,6 +138,70 @@ def by_hand() -> Iterator[Case]:
     ]  # fmt: skip
 
 
+def seen(*values: tuple[float, ...], start: float = 0.0, action: tuple[float, float] = (0.4, -0.3)) -> list[Step]:
+    """Ticks on time that propose one action, with these efforts and velocities."""
+    times = [round(start + at * PERIOD, 6) for at in range(len(values))]
+    return [Tick(time, time, action, 1, values) for time, values in zip(times, values, strict=True)]
+
+
+def along(*positions: float, start: float = 0.0, action: tuple[float, float] = (0.4, -0.3)) -> list[Step]:
+    """Ticks with effort x and nothing else."""
+    return seen(*((x, 0.0, 0.0, 0.0) for x in positions), start=start, action=action)
+
+
+def of_the_world() -> Iterator[Case]:
+    """Cases of the rules on observations, and of the limits that shape actions by more than the last one."""
+    quick = {"acceleration": {"fx": 40.0, "fy": 100.0}, "rest": 0.0}
+    to_and_fro = ticks(*[(1.0, 1.0)] * 6, *[(-1.0, -0.5)] * 8, *[(0.2, 0.1)] * 6)
+    yield "acceleration", quick, to_and_fro
+    yield "acceleration and rate", {**quick, "rate": 4.0}, to_and_fro
+    yield "acceleration after a pause", quick, [*ticks(*[(1.0, 1.0)] * 4), *ticks((-1.0, 0.0), (0, 0), start=0.3)]
+    between: list[Step] = []
+    for at, tick in enumerate(ticks((1.0, 1.0), (1.0, -1.0), (-1.0, 0.0), (0.0, 0.0))):
+        between += [tick, *(Stand(round(at * PERIOD + part * 0.01, 6)) for part in (1, 2, 3))]
+    yield "a loop of 100 Hz", {**quick, "rate": {"fx": 6.0}}, between
+    yield "blend-in", {"blend_in_s": 0.2, "rest": {"fx": 0.5, "fy": -0.1}}, ticks(*[(0.9, 0.3)] * 8)
+    yield "blend-in anew after rest", {"blend_in_s": 0.12, "rest": 0.0, "hold_ticks": 0}, [
+        *ticks(*[(0.9, 0.3)] * 5), *old(2, 5 * PERIOD), *ticks(*[(0.9, 0.3)] * 5, start=7 * PERIOD),
+    ]  # fmt: skip
+    inside = {"inside": {"effort.x": [-0.5, 0.5], "velocity.y": {"range": [-1.0, 2.0], "then": "rest"}}, "rest": 0.0}
+    yield "inside", inside, along(0.1, 0.5, 0.6, -0.51, NAN, INF, 0.2)
+    yield "inside, then rest", inside, seen((0, 0, 0, 0), (0, 0, 0, 2.5), (0, 0, 0, 2.5), (0, 0, 0, 0))
+    yield "inside, then stop", {"inside": {"effort.y": {"range": [-1, 1], "then": "stop"}}}, [
+        *seen((0, 0.5, 0, 0), (0, 1.5, 0, 0)), "begin", "rearm", "begin", *seen((0, 0.5, 0, 0), start=0.2),
+    ]  # fmt: skip
+    yield "out of bounds", {}, seen((0, 0, 2.9, 0), (0, 0, 3.1, 0), (0, 0, 0, -3.5), (0, 0, NAN, 0), (0, 0, 1, 0))
+    yield "out of bounds, acted on", {"out_of_bounds": {"velocity": "act"}}, seen((0, 0, 9.0, 0), (0, 0, 0, -9))
+    yield "out of bounds, then stop", {"out_of_bounds": "stop"}, seen((0, 0, 0, 0), (0, 0, 9.0, 0))
+    jump = {"jump": {"effort.x": 0.1, "effort.y": {"most": 0.5, "then": "stop"}}}
+    yield "jump", jump, along(0.0, 0.1, 0.25, 0.3, 0.9, 0.9, 0.9, 0.9, 0.9)
+    yield "jump, then stop", jump, seen((0, 0, 0, 0), (0, 0.4, 0, 0), (0, 1.1, 0, 0))
+    yield "frozen", {"frozen": {"effort": 3}}, along(0.1, 0.1, 0.1, 0.1, 0.2, 0.2, -0.0, 0.0)
+    yield "ranges", {"guards": ["ranges"]}, along(0.1, 2.5, 0.9, 3.5, 0.0, -9.0)
+    yield "ranges before anything moves", {"guards": ["ranges"]}, along(2.0, 0.5, 2.0)
+    alarms: list[Step] = []
+    for tick, score in zip(ticks(*[(0.2, 0.2)] * 7), (3.0, 0.5, 2.0, 2.0, 1.2, 2.0, 2.0), strict=True):
+        alarms += [tick, Score(score)]
+    yield "alarm", {"stop_on_alarm": {"steps": 3, "then": "stop"}}, alarms
+    yield "alarm, then hold", {"stop_on_alarm": {"steps": 2, "then": "hold", "score": 1.5}}, alarms
+    box = {"workspace": {"effort.x": [-0.2, 0.2]}, "moves": {"fx": {"element": "effort.x", "scale": 0.1}}}
+    out = [step for x in (0.0, 0.05, 0.15, 0.2, 0.25) for step in along(x, start=round(x * 8, 6), action=(0.9, 0.1))]
+    yield "workspace", box, out
+    yield "workspace with a rate", {**box, "rate": {"fx": 5.0}, "rest": 0.0}, out
+    yield (
+        "workspace with an acceleration",
+        {**box, **quick, "rate": 8.0},
+        along(*(0.0, 0.03, 0.09, 0.14, 0.17, 0.19, 0.2, NAN, 0.2), action=(0.9, 0.1)),
+    )
+    yield "workspace, and nothing was seen", box, along(NAN, 0.0)
+    yield "workspace backwards", {**box, "moves": {"fx": {"element": "effort.x", "scale": -0.1}}}, out
+    yield "no rest was measured", {"blend_in_s": 0.2, "rest": "effort"}, along(NAN, 0.1)
+    yield "measured rest", {"rate": 5.0, "rest": "effort", "hold_ticks": 0}, [
+        *along(0.3, 0.3), *old(2, 2 * PERIOD), *along(0.1, start=4 * PERIOD),
+    ]  # fmt: skip
+    yield "starts beyond the bounds", {"rest": "effort"}, along(1.5, 0.5)
+
+
 def at_random(generator: random.Random, name: str) -> Case:
     """Draw limits, and ticks with every fault."""
 
@@ -127,7 +217,22 @@ def at_random(generator: random.Random, name: str) -> Case:
         limits |= {"max_age_s": number(0.02, 0.1)}
     if generator.random() < 0.3:
         limits |= {"max_pause_s": number(0.08, 0.3)}
-    time, steps = number(0, 1), []  # type: float, list[Tick | str]
+    more = generator.random
+    if more() < 0.4:
+        limits |= {"acceleration": {"fx": number(5, 200), "fy": number(5, 200)}, "rest": limits.get("rest", 0.0)}
+    if more() < 0.3:
+        limits |= {"blend_in_s": number(0.05, 0.3), "rest": limits.get("rest", 0.0)}
+    if more() < 0.4:
+        then = generator.choice(("hold", "stop"))
+        limits |= {"inside": {"velocity.x": {"range": [number(-2, -1), number(1, 2)], "then": then}}}
+    if more() < 0.4:
+        limits |= {"jump": {"effort.y": number(0.1, 0.6)}}
+    if more() < 0.4:
+        scale = generator.choice((0.1, -0.05))
+        limits |= {"workspace": {"effort.x": [-0.3, 0.3]}, "moves": {"fx": {"element": "effort.x", "scale": scale}}}
+    if more() < 0.3:
+        limits |= {"guards": ["ranges"]}
+    time, steps = number(0, 1), []  # type: float, list[Step]
     for _ in range(generator.randrange(6, 16)):
         kind = generator.random()
         missed = generator.randrange(1, 4) if kind < 0.06 else 0
@@ -136,33 +241,56 @@ def at_random(generator: random.Random, name: str) -> Case:
         action = (number(-1.3, 1.3, 6), number(-1.3, 1.3, 6))
         if kind > 0.95:
             action = (generator.choice((NAN, INF, -INF)), action[1])
-        steps.append(Tick(time, stamp, action, 1 + missed))
+        effort = tuple(number(-0.4, 0.4, 6) for _ in range(2))
+        values = (*effort, number(-2.2, 2.2), number(-1, 1))
+        steps.append(Tick(time, stamp, action, 1 + missed, values))
+        if more() < 0.2:
+            steps.append(Stand(round(time + 0.01, 6)))
     return name, limits, steps
 
 
-def contract_of(robot: FakeAdapter) -> Contract:
+def contract_of() -> Contract:
     """Return a contract whose action the robot does not execute in full."""
+    free, elements = (None, None), ("x", "y")
     action = Signal(name="force", size=2, unit="N", elements=("fx", "fy"), low=(-1.0, -1.0), high=(1.0, 1.0))
+    observation = (
+        Signal(name="effort", size=2, unit="N", elements=elements, low=free, high=free),
+        Signal(name="velocity", size=2, unit="m/s", elements=elements, low=(-3.0, -3.0), high=(3.0, 3.0)),
+    )
+    spread = Spread.of(np.array([[-0.5, -0.5], [0.0, 0.1], [0.5, 0.5]]))
+    observed = {signal.name: spread for signal in observation}
+    spreads = {**observed, action.name: spread}
+    atlas = Atlas(
+        tasks=({},), mean=((0.0,),), covariance=(((1.0,),),), step=1, threshold=1.0, slow=0.1, fast=0.1,
+        false_alarm_rate=0.05, episodes=1, held_out=1,
+    )  # fmt: skip
     about = {"name": "cases", "episode_steps": 100, "training": {}, "weights_sha256": "0" * 64}
-    return Contract(rate_hz=RATE_HZ, observation=robot.observation, action=action, **about)
+    return Contract(
+        rate_hz=RATE_HZ, observation=observation, action=action, context=Context(size=1), atlas=atlas,
+        seen=Seen(measured="by hand", steps=3, episodes=1, begin=observed, signals=spreads), **about,
+    )  # fmt: skip
 
 
 def rows(case: Case) -> Iterator[list[object]]:
     """Drive the gate through a case, and tell what it ruled."""
     name, document, steps = case
-    limits, robot = Limits(**document), FakeAdapter(axes=2, limit=ROBOT_LIMIT)
-    contract = contract_of(robot)
-    gate = SafetyGate(robot, contract, limits)
+    document = dict(document)
+    guards = document.pop("guards", [])
+    limits, robot, contract = Limits.of(document, name), FakeAdapter(axes=2, limit=ROBOT_LIMIT), contract_of()
+    robot.observation = contract.observation
+    gate = SafetyGate(robot, contract, limits, guards=guards)
     robot.reset()
-    low, high = limits.bounds(contract.action)
-    rate = limits.rate if isinstance(limits.rate, dict) else dict.fromkeys(("fx", "fy"), limits.rate or INF)
-    rest = dict.fromkeys(("fx", "fy"), limits.rest) if isinstance(limits.rest, float) else limits.rest or {}
-    ages = [limits.max_age_s or 3 * PERIOD, limits.max_pause(contract)]
-    numbers = [*low, *high, *(rate.get(name, INF) for name in ("fx", "fy")), *_pair(tuple(rest.values()))]
-    yield ["case", name.replace(",", ""), RATE_HZ, limits.hold_ticks, limits.stop_after, *ages, *numbers]
+    yield ["case", name.replace(",", "")]
+    for member, value in resolved_limits(limits, contract, guards).items():
+        yield ["limit", member, *(value if isinstance(value, list) else [value])]
     for step in ("begin", *steps):
         if isinstance(step, Tick):
-            yield ["tick", step.time, step.stamp, step.ticks, *step.action, *_drive(gate, step, robot)]
+            yield ["tick", step.time, step.stamp, step.ticks, *step.action, *_drive(gate, step, contract), *step.values]
+        elif isinstance(step, Stand):
+            yield ["stand", step.time, *_written(gate, gate.stand(step.time), "")]
+        elif isinstance(step, Score):
+            gate.heed(Reading(0, 0.0, score=step.value))
+            yield ["heed", step.value]
         elif step == "rearm":
             gate.rearm()
             yield ["rearm"]
@@ -170,24 +298,32 @@ def rows(case: Case) -> Iterator[list[object]]:
             yield ["begin", int(_begins(gate))]
 
 
-def _drive(gate: SafetyGate, step: Tick, robot: FakeAdapter) -> list[object]:
-    values = {signal.name: np.zeros(signal.size, np.float32) for signal in robot.observation}
+def _drive(gate: SafetyGate, step: Tick, contract: Contract) -> list[object]:
+    parts = np.split(np.float32(step.values), 2)
+    values = {signal.name: part for signal, part in zip(contract.observation, parts, strict=True)}
     reason, ruling = gate.fault(Observation(values, step.stamp), step.time) or "", None
-    if not reason:
-        try:
+    try:
+        if not reason:
             ruling = gate.propose(np.float32(step.action), step.time, step.ticks)
-        except NonFiniteError as error:
-            reason = f"refused: {error}"
+    except NonFiniteError as error:
+        reason = f"refused: {error}"
+    except SamiError as error:  # nothing to start from: Python raises and the loop stops, C++ trips
+        gate.trip(str(error))
+        ruling = Ruling(None, ("stop",), step.time, f"start: {error}")
     if ruling is None:
         ruling = gate.hold(reason, step.time, step.ticks)
+    return _written(gate, ruling, reason)
+
+
+def _written(gate: SafetyGate, ruling: Ruling, reason: str) -> list[object]:
     try:
         sent = gate.write(ruling)
     except SafetyStop:
         sent = None
     written = () if sent is None or ruling.action is None else tuple(ruling.action)
     kind = (ruling.reason or reason).partition(":")[0]
-    said = () if sent is None else tuple(sent.action)
-    return [kind, ";".join(ruling.limited_by), *_pair(written), *_pair(said), int(gate.tripped is not None)]
+    executed = () if sent is None else tuple(sent.action)
+    return [kind, ";".join(ruling.limited_by), *_pair(written), *_pair(executed), int(gate.tripped is not None)]
 
 
 def _begins(gate: SafetyGate) -> bool:
@@ -213,7 +349,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="of what is drawn (0)")
     arguments = parser.parse_args()
     generator = random.Random(arguments.seed)
-    cases = [*by_hand(), *(at_random(generator, f"random {number}") for number in range(arguments.random))]
+    cases = [
+        *by_hand(),
+        *of_the_world(),
+        *(at_random(generator, f"random {number}") for number in range(arguments.random)),
+    ]
     print("# Written by gate_cases.py, which says what the columns are; do not edit.")
     for case in cases:
         sys.stdout.writelines(",".join(map(_text, row)) + "\n" for row in rows(case))

@@ -1,17 +1,29 @@
 // Drives the gate through a table of cases and compares every ruling with that of the Python gate.
 //
-//     c++ -std=c++17 -O2 -ffp-contract=off gate_table.cpp -o gate_table && ./gate_table gate_cases.csv
+//     c++ -std=c++17 -O2 -ffp-contract=off -I sami_runtime/robots/c_export examples/cpp/gate_table.cpp -o gate_table
+//     ./gate_table examples/cpp/gate_cases.csv
 //
 // Exit code 0 where all agree to the last bit, 4 where one differs, 1 for anything else. The rows: see gate_cases.py.
 #include <cstdio>
 #include <fstream>
 #include <sstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
 
 #include "sami_gate.hpp"
 
 namespace {
 
+struct Model {
+  static constexpr int kAction = 2, kObserved = 4, kSignals = 2;
+  static constexpr std::array<int, kSignals + 1> kSignalBegin{0, 2, 4};
+};
+
 using Row = std::vector<std::string>;
+using Gate = sami::Gate<Model>;
+using Limits = sami::Limits<Model>;
+using Action = Gate::Action;
 
 Row cells(const std::string& line) {
   Row row;
@@ -20,69 +32,110 @@ Row cells(const std::string& line) {
   return row;
 }
 
-sami::Vector vector_at(const Row& row, size_t at) {
-  if (row.at(at) == "-") return {};
-  return {std::stof(row.at(at)), std::stof(row.at(at + 1))};
+void read(const std::string& cell, double& value) { value = std::stod(cell); }
+void read(const std::string& cell, float& value) { value = std::stof(cell); }
+void read(const std::string& cell, int& value) { value = std::stoi(cell); }
+void read(const std::string& cell, bool& value) { value = cell == "True"; }
+void read(const std::string& cell, sami::Then& value) {
+  value = cell == "stop" ? sami::Then::stop : cell == "rest" ? sami::Then::rest : sami::Then::hold;
 }
 
-sami::Gate gate_of(const Row& row) {
-  sami::Limits limits;
-  limits.elements = {"fx", "fy"};
-  limits.period = 1.0 / std::stod(row.at(2));
-  limits.hold_ticks = std::stoi(row.at(3));
-  limits.stop_after = std::stoi(row.at(4));
-  limits.max_age_s = std::stod(row.at(5));
-  limits.max_pause_s = std::stod(row.at(6));
-  limits.low = vector_at(row, 7);
-  limits.high = vector_at(row, 9);
-  limits.rate = {std::stod(row.at(11)), std::stod(row.at(12))};
-  limits.rest = vector_at(row, 13);
-  return sami::Gate(limits);
+template <class T>
+void read(const Row& row, T& value) {
+  read(row.at(2), value);
+}
+template <class T, size_t N>
+void read(const Row& row, std::array<T, N>& values) {
+  for (size_t i = 0; i < N; ++i) read(row.at(2 + i), values[i]);
+}
+
+void set(Limits& limits, const Row& row) {
+#define MEMBER(name) \
+  if (row.at(1) == #name) return read(row, limits.name)
+  MEMBER(period);
+  MEMBER(deadline_s);
+  MEMBER(max_pause_s);
+  MEMBER(hold_ticks);
+  MEMBER(stop_after);
+  MEMBER(blend_in_s);
+  MEMBER(low);
+  MEMBER(high);
+  MEMBER(rate);
+  MEMBER(acceleration);
+  MEMBER(has_rest);
+  MEMBER(rest);
+  MEMBER(rest_signal);
+  MEMBER(max_age_s);
+  MEMBER(frozen);
+  MEMBER(inside_low);
+  MEMBER(inside_high);
+  MEMBER(inside_then);
+  MEMBER(bounds_low);
+  MEMBER(bounds_high);
+  MEMBER(bounds_then);
+  MEMBER(jump);
+  MEMBER(jump_then);
+  MEMBER(first_low);
+  MEMBER(first_high);
+  MEMBER(later_low);
+  MEMBER(later_high);
+  MEMBER(moves);
+  MEMBER(moves_scale);
+  MEMBER(workspace_low);
+  MEMBER(workspace_high);
+  MEMBER(alarm_steps);
+  MEMBER(alarm_score);
+  MEMBER(alarm_then);
+#undef MEMBER
+  throw std::runtime_error("the gate has no limit " + row.at(1));
 }
 
 // What came of a tick, in the words of the table.
 struct Outcome {
   std::string reason, limited_by;
-  sami::Vector written;
+  std::vector<float> written;
   bool tripped;
 };
 
-Outcome drive(sami::Gate& gate, const Row& row) {
-  const double now = std::stod(row.at(1)), stamp = std::stod(row.at(2));
-  const int ticks = std::stoi(row.at(3));
-  const sami::Vector proposed = vector_at(row, 4), sent = vector_at(row, 10);
-  std::string reason = gate.fault(stamp, now);
-  const sami::Ruling* ruling = nullptr;
-  if (reason.empty()) try {
-      ruling = &gate.propose(proposed, now, ticks);
-    } catch (const std::exception& error) {
-      reason = std::string("refused: ") + error.what();
-    }
-  if (ruling == nullptr) ruling = &gate.hold(reason, now, ticks);
-  sami::Vector written;
-  gate.write(*ruling, [&](const sami::Vector& action) {
-    written = action;
-    return sent.empty() ? action : sent;
-  });
-  if (!ruling->reason.empty()) reason = ruling->reason;
-  std::string limited_by;
-  for (const auto& name : ruling->limited_by) limited_by += (limited_by.empty() ? "" : ";") + name;
-  return {reason.substr(0, reason.find(':')), limited_by, written, !gate.tripped().empty()};
+std::vector<float> vector_at(const Row& row, size_t at) {
+  if (row.at(at) == "-") return {};
+  return {std::stof(row.at(at)), std::stof(row.at(at + 1))};
 }
 
-bool begins(sami::Gate& gate) {
-  try {
-    gate.begin();
-    return true;
-  } catch (const std::runtime_error&) {
-    return false;
+// Writes what was ruled, to a robot that executed what the table says.
+Outcome written(Gate& gate, const sami::Ruling<Model>& ruling, const std::vector<float>& executed) {
+  std::vector<float> sent;
+  gate.write(ruling, [&](const Action& action) {
+    sent.assign(action.begin(), action.end());
+    return executed.empty() ? action : Action{executed[0], executed[1]};
+  });
+  const sami::Reason reason = ruling.reason ? ruling.reason : ruling.held;
+  std::string limited_by;
+  for (int i = 0; i < ruling.limited_by.count; ++i) {
+    const sami::Change change = ruling.limited_by.list[static_cast<size_t>(i)];
+    limited_by += (limited_by.empty() ? "" : ";") + std::string(sami::name(change.limit));
+    if (change.element >= 0) limited_by += change.element == 0 ? " fx" : " fy";
   }
+  return {reason ? sami::name(reason.kind) : "", limited_by, sent, static_cast<bool>(gate.tripped())};
+}
+
+Outcome drive(Gate& gate, const Row& row) {
+  if (row[0] == "stand") return written(gate, gate.stand(std::stod(row.at(1))), vector_at(row, 6));
+  sami::Observation<Model> observation;
+  const double now = std::stod(row.at(1));
+  observation.time = std::stod(row.at(2));
+  for (size_t i = 0; i < observation.values.size(); ++i) observation.values[i] = std::stof(row.at(13 + i));
+  const int ticks = std::stoi(row.at(3));
+  const sami::Reason reason = gate.fault(observation, now);
+  const Action action{std::stof(row.at(4)), std::stof(row.at(5))};
+  return written(gate, reason ? gate.hold(reason, now, ticks) : gate.propose(action, now, ticks), vector_at(row, 10));
 }
 
 int compare(const char* table) {
   std::ifstream file(table);
   if (!file) throw std::runtime_error(std::string(table) + " cannot be read");
-  std::vector<sami::Gate> gate;  // of the case that is driven
+  std::vector<Gate> gate;  // of the case that is driven; made at its first begin
+  Limits limits;
   int cases = 0, ticks = 0, trips = 0, line_number = 0, differences = 0;
   double worst = 0.0;
   std::string name;
@@ -92,29 +145,36 @@ int compare(const char* table) {
     const Row row = cells(line);
     bool same = true;
     if (row[0] == "case") {
-      gate.assign(1, gate_of(row));
+      gate.clear();
+      limits = {};
       name = row.at(1);
       ++cases;
+    } else if (row[0] == "limit") {
+      set(limits, row);
+    } else if (row[0] == "begin") {
+      if (gate.empty()) gate.emplace_back(limits);
+      same = gate[0].begin() == (row.at(1) == "1");
     } else if (gate.empty()) {
       throw std::runtime_error("line " + std::to_string(line_number) + " belongs to no case");
-    } else if (row[0] == "begin") {
-      same = begins(gate[0]) == (row.at(1) == "1");
     } else if (row[0] == "rearm") {
       gate[0].rearm();
+    } else if (row[0] == "heed") {
+      gate[0].heed(std::stod(row.at(1)));
     } else {
+      const size_t at = row[0] == "stand" ? 2 : 6;
       const Outcome outcome = drive(gate[0], row);
-      const sami::Vector expected = vector_at(row, 8);
-      same = outcome.reason == row.at(6) && outcome.limited_by == row.at(7) && outcome.tripped == (row.at(12) == "1") &&
-             outcome.written.size() == expected.size();
+      const std::vector<float> expected = vector_at(row, at + 2);
+      same = outcome.reason == row.at(at) && outcome.limited_by == row.at(at + 1) &&
+             outcome.tripped == (row.at(at + 6) == "1") && outcome.written.size() == expected.size();
       for (size_t i = 0; same && i < expected.size(); ++i)
-        worst = std::max(worst, std::abs(static_cast<double>(outcome.written[i]) - expected[i]));
+        worst = std::max(worst, std::abs(static_cast<double>(outcome.written[i]) - static_cast<double>(expected[i])));
       same = same && outcome.written == expected;
       ++ticks;
       trips += outcome.tripped;
       if (!same)
         std::printf("  here: reason '%s', limited by '%s', written %zu numbers, first %.9g, tripped %d\n",
                     outcome.reason.c_str(), outcome.limited_by.c_str(), outcome.written.size(),
-                    outcome.written.empty() ? 0.0 : outcome.written[0], outcome.tripped);
+                    outcome.written.empty() ? 0.0 : static_cast<double>(outcome.written[0]), outcome.tripped);
     }
     if (!same && ++differences <= 10)
       std::printf("%s differs at line %d: %s\n", name.c_str(), line_number, line.c_str());

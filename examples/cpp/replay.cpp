@@ -1,16 +1,23 @@
 // Replays the golden steps of a model file and compares every answer: the same check as `sami verify`, in C++.
 //
-//     sami inspect MODEL.onnx --golden golden.csv
-//     ./replay MODEL.onnx golden.csv [TOLERANCE]
+//     sami export --c models/panda-satesac.onnx --out policy
+//     sami inspect models/panda-satesac.onnx --golden golden.csv
+//     flags="-std=c++17 -O2 -ffp-contract=off -DPOLICY=panda_satesac -include policy/panda_satesac.hpp"
+//     c++ $flags examples/cpp/replay.cpp policy/panda_satesac.cpp -o replay
+//     ./replay golden.csv [TOLERANCE]
 //
-// Exit code 0 where all answers agree, 4 where one differs, 1 for anything else.
+// Exit code 0 where all answers agree, 4 where one differs, 1 for anything else. It runs on a microcontroller as well,
+// where the debugger or the emulator opens the table (semihosting).
 #include <cstdio>
-#include <fstream>
-#include <sstream>
+#include <cstdlib>
+#include <vector>
 
-#include "sami_policy.hpp"
+using Model = POLICY::Model;
 
 namespace {
+
+POLICY::Session session;
+POLICY::Telemetry telemetry;
 
 // Largest difference so far, and the step that it was at.
 struct Worst {
@@ -18,73 +25,76 @@ struct Worst {
   int step = 0;
 };
 
-std::vector<float> numbers(const std::string& line) {
-  std::vector<float> row;
-  std::istringstream cells(line);
-  for (std::string cell; std::getline(cells, cell, ',');) row.push_back(std::stof(cell));
-  return row;
-}
-
-void compare(const sami::Vector& answer, const float* expected, int step, Worst& worst) {
-  for (size_t i = 0; i < answer.size(); ++i) {
-    const double error = std::abs(static_cast<double>(answer[i]) - expected[i]);
+template <class Answer>
+void compare(const Answer& answer, const float*& expected, int step, Worst& worst) {
+  for (const float value : answer) {
+    const double error = std::abs(static_cast<double>(value) - static_cast<double>(*expected++));
     if (!(error <= worst.error)) worst = {error, step};
   }
 }
 
-int replay(const char* model, const char* golden, double tolerance) {
-  sami::Policy policy(model);
-  const auto& contract = policy.contract();
-  std::ifstream file(golden);
-  std::string line;
-  if (!std::getline(file, line)) throw std::runtime_error(std::string(golden) + " cannot be read");
-  const size_t columns = std::count(line.begin(), line.end(), ',') + 1;
+bool next_line(std::FILE* file, std::vector<char>& line) {
+  line.clear();
+  for (int letter = std::fgetc(file); letter != EOF && letter != '\n'; letter = std::fgetc(file))
+    line.push_back(static_cast<char>(letter));
+  line.push_back('\0');
+  return line.size() > 1;
+}
 
+int fail(const char* why) {
+  std::fprintf(stderr, "replay: %s\n", why);
+  return 1;
+}
+
+int replay(const char* table, double tolerance) {
+  std::FILE* const file = std::fopen(table, "r");
+  if (file == nullptr) return fail("the golden steps cannot be read");
+  std::vector<char> line;
+  next_line(file, line);  // the names of the columns
+  constexpr size_t ages = Model::kLooksAhead > 0 ? Model::kSignals + 1 : 0;  // and held periods, a row's last cells
+  constexpr size_t columns = 1 + Model::kObserved + 2 * Model::kAction + Model::kContext + Model::kExtra + ages;
   Worst worst;
-  int steps = 0;
-  for (; std::getline(file, line); ++steps) {
-    const auto row = numbers(line);
-    if (row.size() != columns) throw std::runtime_error("a row of the golden steps is not complete");
+  int steps = 0, refused = -1;
+  for (; refused < 0 && next_line(file, line); ++steps) {
+    std::vector<float> row;
+    for (char* cell = line.data(); *cell != '\0'; cell += *cell == ',') row.push_back(std::strtof(cell, &cell));
+    if (row.size() != columns) return fail("a row of the golden steps has another number of columns than this policy");
     const float* cell = row.data();
-    if (*cell++ != 0.0F) policy.reset();
-    if (policy.looks_ahead() > 0.0F) {  // ages and held periods are a row's last cells
-      for (float held = row.back(); held > 0.0F; --held) policy.elapse();
-      policy.age(sami::Vector(row.end() - 1 - contract.at("observation").size(), row.end() - 1));
+    if (*cell++ > 0.0F) session.reset(), telemetry.reset();
+    POLICY::Session::Ages age{};
+    if (ages > 0) {
+      session.elapse(static_cast<int>(row.back()));
+      std::copy(row.end() - ages, row.end() - 1, age.begin());
     }
-    for (const auto& signal : contract.at("observation")) {
-      auto& values = policy.observation(signal.at("name"));
-      std::copy_n(cell, values.size(), values.begin());
-      cell += values.size();
+    POLICY::Observation observation;
+    for (float& value : observation.values) value = *cell++;
+    if (session.step(observation, age)) {
+      refused = steps;
+      break;
     }
-    const sami::Vector action = policy.step();
-    policy.executed(sami::Vector(cell, cell + action.size()));
-    compare(action, cell += action.size(), steps, worst);
-    compare(policy.context(), cell += action.size(), steps, worst);
-    cell += policy.context().size();
-    for (const auto& name : policy.extra_names()) {
-      compare(policy.extra(name), cell, steps, worst);
-      cell += policy.extra(name).size();
-    }
+    telemetry.update(session.context());
+    POLICY::Session::Action executed{};
+    for (float& value : executed) value = *cell++;
+    compare(session.action(), cell, steps, worst);
+    compare(session.context(), cell, steps, worst);
+    compare(session.extra(), cell, steps, worst);
+    session.executed(executed);
   }
-  if (steps == 0) throw std::runtime_error("there are no golden steps");
+  std::fclose(file);
+  if (refused >= 0) return fail("an observation is not finite or too old; nothing was advanced");
+  if (steps == 0) return fail("there are no golden steps");
   const bool same = worst.error <= tolerance;
-  std::printf("%s: %d steps, largest difference %.1e at step %d, %s %.0e\n",
-              contract.at("name").get<std::string>().c_str(), steps, worst.error, worst.step,
-              same ? "within" : "MORE THAN", tolerance);
+  std::printf("%d steps, largest difference %.1e at step %d, %s %.0e, phase %s, score %.6g\n", steps, worst.error,
+              worst.step, same ? "within" : "MORE THAN", tolerance, sami::name(telemetry.now.phase), telemetry.now.score);
   return same ? 0 : 4;
 }
 
 }  // namespace
 
 int main(int count, char** arguments) {
-  if (count < 3 || count > 4) {
-    std::fprintf(stderr, "usage: %s MODEL.onnx GOLDEN.csv [TOLERANCE]\n", arguments[0]);
+  if (count < 2 || count > 3) {
+    std::fprintf(stderr, "usage: replay GOLDEN.csv [TOLERANCE]\n");
     return 2;
   }
-  try {
-    return replay(arguments[1], arguments[2], count == 4 ? std::stod(arguments[3]) : 1e-5);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "replay: %s\n", error.what());
-    return 1;
-  }
+  return replay(arguments[1], count == 3 ? std::atof(arguments[2]) : 1e-5);
 }

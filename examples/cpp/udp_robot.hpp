@@ -8,24 +8,18 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
-#include <map>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
-#include <vector>
 
 namespace sami {
 
 // Reads JSON datagrams, the newest one, and sends actions. Times are those of now(), as in the Python example.
 class UdpRobot {
  public:
-  struct Observation {
-    std::map<std::string, std::vector<float>> values;
-    double time = 0.0;  // when it was measured [s]
-  };
-
   UdpRobot() : socket_(::socket(AF_INET, SOCK_DGRAM, 0)) {
     const sockaddr_in here = at(port() + 1);
     const timeval second{1, 0};
@@ -43,28 +37,39 @@ class UdpRobot {
 
   // Begins an episode: what was measured before does not count.
   void reset() {
-    send({{"reset", 0}});
+    send(R"({"reset": 0})");
     while (received(MSG_DONTWAIT)) continue;
     observed_ = false;
     ahead_ = std::numeric_limits<double>::infinity();
   }
 
   // The newest observation; waits only for the first one of an episode, a second at most.
-  const Observation& read() {
+  template <class M>
+  void read(Observation<M>& observation) {
     while (received(observed_ ? MSG_DONTWAIT : 0)) {
-      const auto message = nlohmann::json::parse(datagram_.data(), datagram_.data() + size_);
-      const double stamp = message.at("time").get<double>();
+      double stamp = 0.0;
+      numbers("time", &stamp, 1);
       ahead_ = std::min(ahead_, now() - stamp);
-      observation_ = {message.at("values").get<std::map<std::string, std::vector<float>>>(), stamp + ahead_};
+      observation.time = stamp + ahead_;
+      for (size_t s = 0; s < M::kSignals; ++s) {
+        const auto begin = static_cast<size_t>(M::kSignalBegin[s]), end = static_cast<size_t>(M::kSignalBegin[s + 1]);
+        numbers(M::kSignalNames[s], &observation.values[begin], end - begin);
+      }
       observed_ = true;
     }
     if (!observed_) throw std::runtime_error("the robot sent nothing for a second. Is it running?");
-    return observation_;
   }
 
   // Returns what was executed: a robot that limits the action has to say so.
-  std::vector<float> write(const std::vector<float>& action) {
-    send({{"action", action}});
+  template <class Action>
+  Action write(const Action& action) {
+    std::string message = "{\"action\": [";
+    char text[32];
+    for (const float value : action) {
+      std::snprintf(text, sizeof text, "%s%.9g", message.back() == '[' ? "" : ", ", static_cast<double>(value));
+      message += text;
+    }
+    send(message + "]}");
     return action;
   }
 
@@ -83,12 +88,29 @@ class UdpRobot {
   }
 
   bool received(int flags) {
-    size_ = ::recv(socket_, datagram_.data(), datagram_.size(), flags);
+    size_ = ::recv(socket_, datagram_.data(), datagram_.size() - 1, flags);
+    if (size_ >= 0) datagram_[static_cast<size_t>(size_)] = '\0';
     return size_ >= 0;
   }
 
-  void send(const nlohmann::json& message) {
-    if (!put(message.dump())) throw std::runtime_error("the robot cannot be reached");
+  // Reads the numbers of a key of the message, one or a list: enough of JSON for this robot.
+  template <class Number>
+  void numbers(const char* key, Number* values, size_t count) const {
+    const std::string quoted = '"' + std::string(key) + "\":";
+    const char* text = std::strstr(datagram_.data(), quoted.c_str());
+    if (text == nullptr) throw std::runtime_error(std::string("the robot sent no ") + key);
+    text += quoted.size();
+    for (size_t i = 0; i < count; ++i) {
+      text += std::strspn(text, " [,");
+      char* end = nullptr;
+      values[i] = static_cast<Number>(std::strtod(text, &end));
+      if (end == text) throw std::runtime_error(std::string("the robot sent too few numbers of ") + key);
+      text = end;
+    }
+  }
+
+  void send(const std::string& message) {
+    if (!put(message)) throw std::runtime_error("the robot cannot be reached");
   }
 
   // The first of two, as in the Python example.
@@ -105,7 +127,6 @@ class UdpRobot {
   int socket_;
   std::array<char, 65536> datagram_{};
   ssize_t size_ = 0;
-  Observation observation_;
   bool observed_ = false;
   double ahead_ = std::numeric_limits<double>::infinity();
 };

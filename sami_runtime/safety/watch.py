@@ -103,18 +103,18 @@ class TrainingRanges:
         self._elements, self._units, spreads = [*elements], [*units], [*spreads]
         self._low = np.concatenate([spread.lowest for spread in spreads])
         self._high = np.concatenate([spread.highest for spread in spreads])
-        self._first = np.concatenate([spread.widened(ALLOWED, "deviation") for spread in spreads], axis=1)
+        self.first = np.concatenate([spread.widened(ALLOWED, "deviation") for spread in spreads], axis=1)
         later = np.concatenate([spread.widened(MARGIN, "width") for spread in spreads], axis=1)
         turns = (np.array(self._units) == "rad") & (self._high - self._low > np.pi)
         later += np.where(turns, 2 * np.pi * TURNS, 0.0) * [[-1.0], [1.0]]
-        self._later = later.astype(np.float32)
-        self._allowed = self._first.astype(np.float32)
+        self.later = later.astype(np.float32)
+        self._allowed = self.first.astype(np.float32)
 
     def judge(self, row: Array, observation: Observation, now: float | None) -> Objection | None:
         """Object to a number far outside its training range."""
         beyond = (row < self._allowed[0]) | (row > self._allowed[1])
         if 1 not in beyond.tobytes() or not (beyond := beyond & np.isfinite(row)).any():
-            self._allowed = self._later
+            self._allowed = self.later
             return None
         at = int(np.flatnonzero(beyond)[0])
         element, unit = self._elements[at], self._units[at]
@@ -124,7 +124,7 @@ class TrainingRanges:
         )
         name = element.partition(".")[0]
         whole = [index for index, full_name in enumerate(self._elements) if full_name.partition(".")[0] == name]
-        if other := other_unit(unit, row[whole].astype(np.float64), *self._first[:, whole]):
+        if other := other_unit(unit, row[whole].astype(np.float64), *self.first[:, whole]):
             words += f"; probably {other[0]}: divide {name} by {other[1]:.4g}"
         return Objection(f"{words} (unguarded = ['ranges'])")
 
@@ -223,7 +223,7 @@ class ObservationRules:
         self, limits: Limits, contract: Contract, provided: Iterable[Signal], guards: Collection[str] = ()
     ) -> None:
         ranges, jumps = limits.inside, limits.jump
-        bounds = {signal.name: _bounds(signal, provided, limits) for signal in contract.observation}
+        bounds = {signal.name: signal_bounds(signal, provided, limits) for signal in contract.observation}
         wanted = {name.partition(".")[0] for name in (*ranges, *jumps)}
         spreads = contract.seen.signals if contract.seen is not None and "ranges" in guards else {}
         signals = [s for s in contract.observation if s.name in wanted or bounds[s.name] or s.name in spreads]
@@ -286,7 +286,7 @@ def _amount(value: np.floating, unit: str) -> str:
     return f"{value:.6g}" if unit == "1" else f"{value:.6g} {unit}"
 
 
-def _bounds(signal: Signal, provided: Iterable[Signal], limits: Limits) -> dict[str, tuple[float, float]]:
+def signal_bounds(signal: Signal, provided: Iterable[Signal], limits: Limits) -> dict[str, tuple[float, float]]:
     """Return the lowest and highest of each element that has bounds: the wider of the contract's and the adapter's."""
     if limits.beyond(signal.name) == "act":
         return {}

@@ -4,6 +4,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,33 +12,7 @@ import pytest
 from tests.making.built import build
 
 ROOT = Path(__file__).parents[2]
-SYSTEM = ("/usr/local/include", "/usr/include")
-OF_DEBIAN_13 = ROOT / "build" / "onnxruntime" / "usr" / "include"
-HEADER_FOLDERS = ("", "onnxruntime", "onnxruntime/core/session")
-
-
-def missing():
-    """What the C++ example needs and this machine lacks; empty where it can be built."""
-    for tool, package in (("cmake", "cmake"), ("c++", "g++")):
-        if shutil.which(tool) is None:
-            return f"{tool} is not installed (Debian: {package})"
-    if not any(Path(folder, "nlohmann", "json.hpp").is_file() for folder in SYSTEM):
-        return "nlohmann/json.hpp is not installed (Debian: nlohmann-json3-dev)"
-    if header_root() is None:
-        return "onnxruntime's C++ headers are not installed (Debian: libonnxruntime-dev)"
-    return ""
-
-
-def header_root():
-    """The folder that holds onnxruntime's C++ headers: of a release, the system's, or those of `make debian`."""
-    root = os.environ.get("ONNXRUNTIME_ROOT", "")
-    roots = [*([Path(root, "include")] if root else []), *map(Path, SYSTEM), OF_DEBIAN_13]
-    for include in roots:
-        if any((include / folder / "onnxruntime_cxx_api.h").is_file() for folder in HEADER_FOLDERS):
-            return include
-    return None
-
-
+MODEL = ROOT / "models" / "panda-satesac.onnx"
 ALONE = (
     *("test_cpp_loop", "test_franka", "test_lerobot.py", "test_ros2", "test_swap_in_time", "test_udp_robot"),
     *("test_unitree", "test_view_in_a_browser", "test_watchdog_kills", "test_a_process_that_is_stopped_and_continued"),
@@ -82,28 +57,26 @@ def ports_of_the_robot(free_ports, monkeypatch):
 
 @pytest.fixture(scope="session")
 def cpp_build(tmp_path_factory):
-    """The folder of the C++ programs, built against the headers that were found and the Python package's library."""
-    if reason := missing():
-        pytest.skip(f"the C++ example is not built: {reason}")
-    import onnxruntime
-
-    root, programs = tmp_path_factory.mktemp("onnxruntime"), tmp_path_factory.mktemp("build")
-    library = next((Path(onnxruntime.__path__[0]) / "capi").glob("libonnxruntime.so.*"), None)
-    if library is None:
-        pytest.skip("the C++ example is not built: this onnxruntime package has no shared library of its own")
-    (root / "include").symlink_to(header_root())
-    (root / "lib").mkdir()
-    for name in ("libonnxruntime.so", "libonnxruntime.so.1"):
-        (root / "lib" / name).symlink_to(library)
-    source = ROOT / "examples" / "cpp"
-    for command in (
-        ("cmake", "-S", source, "-B", programs, f"-DONNXRUNTIME_ROOT={root}", "-DCMAKE_BUILD_TYPE=Debug"),
-        ("cmake", "--build", programs),
-    ):
-        done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert "warning" not in done.stdout + done.stderr
+    """The folder of the C++ programs, with the policy and the gate of the example: they need a compiler alone."""
+    if shutil.which("c++") is None:
+        pytest.skip("the C++ example is not built: c++ is not installed (Debian: g++)")
+    programs, options = tmp_path_factory.mktemp("build"), ("--set", f"limits={ROOT / 'examples' / 'limits.toml'}")
+    run("sami", "export", "--c", MODEL, "--out", programs, *options)
+    warnings = ("-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Wconversion")
+    flags = ("-std=c++17", "-O1", "-ffp-contract=off", "-DPOLICY=panda_satesac", *warnings, "-pthread")
+    header, source = programs / "panda_satesac.hpp", programs / "panda_satesac.cpp"
+    for name in ("replay", "loop"):
+        program = ROOT / "examples" / "cpp" / f"{name}.cpp"
+        run("c++", *flags, "-include", header, program, source, "-o", programs / name)
     return programs
+
+
+def run(name, *arguments):
+    """Run a program that must succeed."""
+    beside = Path(sys.executable).with_name(name)
+    command = [beside if beside.exists() else name, *arguments]
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.fixture(scope="session")

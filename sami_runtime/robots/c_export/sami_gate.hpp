@@ -1,0 +1,707 @@
+// The safety gate of sami_runtime in C++17: no heap, no exceptions, no text. Compile with -ffp-contract=off: then it
+// agrees with the Python gate to the last bit, on gate_cases.csv (gate_table.cpp). The rules, their order and their
+// names are those of sami_runtime/safety: watch.py judges observations, limiter.py shapes actions, gate.py decides.
+// It belongs to one thread. Not here: known poses, time_to_adapt and limits of the body, which are refused by name where
+// a policy is exported with them. M is a model: kAction, kObserved and kSignals are the numbers of elements of the action,
+// of the observation and of its signals; signal s is the elements kSignalBegin[s] to kSignalBegin[s + 1].
+#ifndef SAMI_GATE_HPP
+#define SAMI_GATE_HPP
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+namespace sami {
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
+inline constexpr float kInfinityF = std::numeric_limits<float>::infinity();
+inline constexpr double kRounding = 1e-6;        // share of a time that is rounding
+inline constexpr double kJumpRounding = 1e-5;    // share of a jump that is rounding of float32
+inline constexpr double kPausePeriods = 2.0;     // a longer pause allows no more than so many periods
+inline constexpr double kUnlimited = 1e100;      // an acceleration from which on nothing is limited
+inline constexpr double kShortestPeriods = 0.5;  // periods that a speed is measured over, at least
+inline constexpr double kParked = 0.01;          // share of the bounds by which a robot may be parked beyond them
+
+// What happens where an observation must not be acted on.
+enum class Then { hold, rest, stop };
+
+// Why an observation is not acted on, an action is not new, or the gate stops.
+enum class Kind {
+  none, age, order, frozen, alarm, ranges, inside, bounds, jump,  // rules on observations
+  refused,    // the policy refused an observation, or an action is not finite
+  late,       // the action came after its deadline
+  missed, pause,
+  start,      // nothing is known to start from: rest, or a place in the workspace; or the robot starts beyond the bounds
+  fallback,   // the fallback failed
+  executed,   // the robot reports an action that is not finite
+  other       // a caller's own reason to hold or trip
+};
+
+inline const char* name(Kind kind) {
+  constexpr const char* names[] = {"none", "age", "order", "frozen", "alarm", "ranges", "inside", "bounds", "jump",
+                                   "refused", "late", "missed", "pause", "start", "fallback", "executed", "other"};
+  return names[static_cast<int>(kind)];
+}
+
+struct Reason {
+  Kind kind = Kind::none;
+  int at = -1;            // the element or signal of the observation, or the element of the action; -1: none
+  double value = 0.0;     // what was measured
+  double allowed = 0.0;   // what would have been allowed, at least or at most
+  explicit operator bool() const { return kind != Kind::none; }
+};
+
+// What changed an action. The first three concern all elements.
+enum class Limit { rest, stop, blend_in, bounds, workspace, acceleration, rate };
+
+inline const char* name(Limit limit) {
+  constexpr const char* names[] = {"rest", "stop", "blend-in", "bounds", "workspace", "acceleration", "rate"};
+  return names[static_cast<int>(limit)];
+}
+
+struct Change {
+  Limit limit;
+  int element;  // of the action; -1: all
+};
+
+// Every limit that changed an action, in the order in which they did.
+template <int A>
+struct Changes {
+  std::array<Change, 5 * A + 3> list{};
+  int count = 0;
+
+  void add(Limit limit, int element = -1) { list[static_cast<size_t>(count++)] = {limit, element}; }
+  bool has(Limit limit, int element, int until) const {
+    for (int i = 0; i < until; ++i)
+      if (list[static_cast<size_t>(i)].limit == limit && list[static_cast<size_t>(i)].element == element) return true;
+    return false;
+  }
+};
+
+// What was read: every number in the contract's order, and when it was measured [s].
+template <class M>
+struct Observation {
+  std::array<float, M::kObserved> values{};
+  double time = 0.0;
+  bool by_signal = false;                    // whether each signal has a time of its own
+  std::array<double, M::kSignals> times{};
+
+  double measured(size_t signal) const { return by_signal ? times[signal] : time; }
+};
+
+// What is allowed, with a number for each element or signal. A model's limits() has what its file and limits.toml say.
+template <class M>
+struct Limits {
+  template <class T>
+  using Action = std::array<T, M::kAction>;
+  template <class T>
+  using Observed = std::array<T, M::kObserved>;
+
+  template <class Array, class T>
+  static constexpr Array all(T value) {
+    Array array{};
+    for (auto& number : array) number = value;
+    return array;
+  }
+
+  double period = 0.0;  // of the policy [s]
+  double deadline_s = kInfinity;  // of the answer, from the beginning of a tick
+  double max_pause_s = kInfinity;
+  int hold_ticks = 3, stop_after = 10;
+  double blend_in_s = 0.0;
+  Action<float> low = all<Action<float>>(-kInfinityF), high = all<Action<float>>(kInfinityF);
+  Action<double> rate = all<Action<double>>(kInfinity), acceleration = all<Action<double>>(kInfinity);
+  bool has_rest = false;
+  Action<float> rest{};   // where has_rest
+  int rest_signal = -1;   // the signal that measures rest; -1: none does
+  std::array<double, M::kSignals> max_age_s = all<std::array<double, M::kSignals>>(kInfinity);
+  std::array<int, M::kSignals> frozen{};  // equal values in a row that mean a stuck sensor; 0: not judged
+  Observed<float> inside_low = all<Observed<float>>(-kInfinityF), inside_high = all<Observed<float>>(kInfinityF);
+  Observed<Then> inside_then{};
+  Observed<float> bounds_low = all<Observed<float>>(-kInfinityF), bounds_high = all<Observed<float>>(kInfinityF);
+  Observed<Then> bounds_then{};
+  Observed<double> jump = all<Observed<double>>(kInfinity);
+  Observed<Then> jump_then{};
+  // Far outside training, before an observation passed and from then on.
+  Observed<float> first_low = all<Observed<float>>(-kInfinityF), first_high = all<Observed<float>>(kInfinityF);
+  Observed<float> later_low = all<Observed<float>>(-kInfinityF), later_high = all<Observed<float>>(kInfinityF);
+  Action<int> moves = all<Action<int>>(-1);  // the element of the observation that a workspace limits; -1: none
+  Action<double> moves_scale{};              // how far one unit moves it in a period of the policy
+  Action<double> workspace_low{}, workspace_high{};
+  int alarm_steps = 0;  // steps in a row with a score above alarm_score that are too many; 0: not judged
+  double alarm_score = 1.0;
+  Then alarm_then = Then::stop;
+};
+
+// What the gate lets through at one tick.
+template <class M>
+struct Ruling {
+  bool writes = false;  // false: nothing is written, to stop or because nothing was executed yet
+  std::array<float, M::kAction> action{};
+  Changes<M::kAction> limited_by;
+  Reason reason;        // why it stopped
+  Reason held;          // why there was no new action
+  bool fallback = false;
+  double time = 0.0;
+};
+
+template <class M>
+class Gate {
+  static constexpr size_t A = M::kAction, D = M::kObserved, S = M::kSignals;
+
+ public:
+  using Action = std::array<float, A>;
+  // Puts what it wants into action and returns true; false where it failed. It must not block.
+  using Fallback = bool (*)(void* context, const Observation<M>& observation, double now, Action& action);
+
+  explicit Gate(const Limits<M>& limits) : limits_(limits) {
+    for (size_t i = 0; i < A; ++i) {
+      rates_ = rates_ || std::isfinite(limits_.rate[i]);
+      accelerates_ = accelerates_ || limits_.acceleration[i] < kUnlimited;
+      workspace_ = workspace_ || limits_.moves[i] >= 0;
+    }
+    fresh(limits_.period);
+  }
+
+  // Acts where the policy has been held for longer than hold_ticks, until stop_after; without one the robot rests.
+  void set_fallback(Fallback fallback, void* context) { fallback_ = fallback, fallback_context_ = context; }
+
+  // An episode: nothing has been executed in it. False where the gate tripped and was not re-armed.
+  bool begin(double period) {
+    armed_ = !tripped_;
+    if (armed_) fresh(period);
+    return armed_;
+  }
+  bool begin() { return begin(limits_.period); }
+
+  // Latches the gate: nothing more is written, and the robot is to be stopped. What came first is why.
+  void trip(Reason reason) {
+    if (!tripped_) tripped_ = reason;
+    armed_ = false;
+  }
+
+  // For a person to call: the next begin() is allowed.
+  void rearm() { tripped_ = {}; }
+
+  // Why the gate is latched; Kind::none while it is armed.
+  const Reason& tripped() const { return tripped_; }
+
+  // Why an observation must not be acted on; Kind::none if it may be, and is learned from. The next hold() does what
+  // the limits want then.
+  Reason fault(const Observation<M>& observation, double now) {
+    observation_ = observation;
+    observed_ = true;
+    then_ = Then::hold;
+    const Reason reason = judge(observation, now);
+    if (!reason) {
+      learn_rest();
+      if (workspace_) learn_places();
+    }
+    return reason;
+  }
+
+  // Learns the out-of-distribution score after a step of the policy.
+  void heed(double score) {
+    score_ = score;
+    alarms_ = score > limits_.alarm_score ? alarms_ + 1 : 0;
+  }
+
+  // Rules on a new action, after so many ticks of the policy: 1, and those that passed without a turn. One that is not
+  // finite is never clamped: that is a tick without a new action.
+  const Ruling<M>& propose(const Action& action, double now, int ticks = 1) {
+    if (const Reason reason = not_finite(action)) return hold(reason, now, ticks);
+    if (paused(now)) return ruling_;
+    const Reason missed{Kind::missed, -1, static_cast<double>(ticks - 1), 0.0};
+    if (ticks > 1 && limits_.max_pause_s < kInfinity && count(ticks - 1, missed)) return ruling_;
+    held_ = 0;
+    if (!begin_blend(taken_over_)) return stop({Kind::start, -1, 0.0, 0.0});
+    taken_over_ = false;
+    return aim(action);
+  }
+
+  // Rules on an action of a person, who drives instead of the policy: all limits but the blend-in hold.
+  const Ruling<M>& command(const Action& action, double now) {
+    if (const Reason reason = not_finite(action)) return hold(reason, now);
+    if (paused(now)) return ruling_;
+    held_ = 0;
+    return drive(action);
+  }
+
+  // Rules on a tick at which a person wants the robot to rest; such ticks do not count towards stop_after.
+  const Ruling<M>& rest(double now) {
+    if (paused(now)) return ruling_;
+    held_ = 0;
+    if (!has_written_) return ruling_;
+    return rest_known() ? drive(rest_) : stop({Kind::start, -1, 0.0, 0.0});
+  }
+
+  // Rules on a tick between two of the policy's: its last action stands, on its way there if limits delay it.
+  const Ruling<M>& stand(double now) {
+    if (paused(now)) return ruling_;
+    if (!has_target_) return standing();
+    shape(target_);
+    return ruling_;
+  }
+
+  // Rules on a tick without a new action: the last one stands, then the fallback acts, or it goes to rest; at too many
+  // in a row the gate trips.
+  const Ruling<M>& hold(Reason reason, double now, int ticks = 1) {
+    const bool waited = paused(now);
+    ruling_.held = reason;
+    if (waited || count(ticks, reason)) return ruling_;
+    if (then_ == Then::stop) return stop(reason);
+    has_target_ = false;
+    const bool waits = held_ <= limits_.hold_ticks && then_ != Then::rest;
+    if (!has_written_ || waits) return standing();
+    if (fallback_ != nullptr && then_ != Then::rest) {
+      Action wanted{};
+      if (!observed_ || !fallback_(fallback_context_, observation_, now, wanted) || not_finite(wanted))
+        return stop({Kind::fallback, -1, 0.0, 0.0});
+      drive(wanted);
+      ruling_.fallback = true;
+      return ruling_;
+    }
+    if (!rest_known()) return standing();
+    ruling_.limited_by.add(Limit::rest);
+    reset_blend();
+    return aim(rest_);
+  }
+
+  // Calls send(action), which returns what was really executed, for the policy to read; null where nothing was written.
+  template <class Send>
+  const Action* write(const Ruling<M>& ruling, Send&& send) {
+    if (!ruling.writes || !armed_) return nullptr;
+    if (not_finite(ruling.action)) {  // whatever made it so, a robot does not get it
+      trip({Kind::other, -1, 0.0, 0.0});
+      return nullptr;
+    }
+    const double elapsed = wrote(ruling.action, ruling.time);
+    executed_ = send(ruling.action);
+    if (const Reason reason = not_finite(executed_)) {
+      trip({Kind::executed, reason.at, reason.value, 0.0});
+      return nullptr;
+    }
+    if (workspace_)
+      for (size_t i = 0; i < A; ++i) {
+        since_[i] = since_[i] + last_[i] * elapsed / limits_.period;
+        last_[i] = static_cast<double>(executed_[i]);
+      }
+    return &executed_;
+  }
+
+ private:
+  static bool differs(float a, float b) { return a < b || a > b; }
+  static bool differs(double a, double b) { return a < b || a > b; }
+  template <class T>
+  static T cut(T value, T low, T high) {  // as numpy's clip, also where low is above high
+    return std::min(std::max(value, low), high);
+  }
+
+  Reason not_finite(const Action& action) const {
+    for (size_t i = 0; i < A; ++i)
+      if (!std::isfinite(action[i])) return {Kind::refused, static_cast<int>(i), static_cast<double>(action[i]), 0.0};
+    return {};
+  }
+
+  void fresh(double period) {
+    tick_period_ = period;
+    has_written_ = has_target_ = taken_over_ = observed_ = blends_ = false;
+    written_at_ = blended_ = score_ = 0.0;
+    held_ = alarms_ = 0;
+    then_ = Then::hold;
+    newest_ = -kInfinity;
+    newest_by_signal_.fill(-kInfinity);
+    ruled_at_ = kInfinity;
+    same_.fill(0);
+    jump_ticks_.fill(0);
+    jumped_from_.fill(std::numeric_limits<double>::quiet_NaN());
+    jump_stamps_.fill(std::numeric_limits<double>::quiet_NaN());
+    passed_ = places_known_ = false;
+    measured_rest_ = false;
+    rest_ = limits_.rest;
+    speed_.fill(0.0);
+    since_.fill(0.0);
+    last_.fill(0.0);
+  }
+
+  // Observations: the rules of watch.py, in their order.
+
+  Reason judge(const Observation<M>& observation, double now) {
+    if (const Reason reason = judge_age(observation, now)) return reason;
+    if (const Reason reason = judge_order(observation)) return reason;
+    if (const Reason reason = judge_frozen(observation)) return reason;
+    if (limits_.alarm_steps > 0 && alarms_ >= limits_.alarm_steps) {
+      then_ = limits_.alarm_then;
+      return {Kind::alarm, -1, score_, limits_.alarm_score};
+    }
+    for (Then then : {Then::stop, Then::rest, Then::hold}) {  // what is held must not hide what stops
+      Reason reason = then == Then::hold ? judge_ranges(observation) : Reason{};
+      if (!reason)
+        reason = judge_span(Kind::inside, observation, limits_.inside_low, limits_.inside_high, limits_.inside_then, then);
+      if (!reason)
+        reason = judge_span(Kind::bounds, observation, limits_.bounds_low, limits_.bounds_high, limits_.bounds_then, then);
+      if (!reason) reason = judge_jump(observation, then);
+      if (reason) {
+        then_ = then;
+        return reason;
+      }
+    }
+    return {};
+  }
+
+  Reason judge_age(const Observation<M>& observation, double now) const {
+    for (size_t s = 0; s < S; ++s) {
+      const double age = now - observation.measured(s);
+      if (!(std::abs(age) <= limits_.max_age_s[s] * (1 + kRounding)))  // so that NaN counts as too old
+        return {Kind::age, static_cast<int>(s), age, limits_.max_age_s[s]};
+    }
+    return {};
+  }
+
+  Reason judge_order(const Observation<M>& observation) {
+    if (!observation.by_signal) {
+      if (observation.time < newest_) return {Kind::order, -1, observation.time, newest_};
+      newest_ = observation.time;
+      return {};
+    }
+    for (size_t s = 0; s < S; ++s)
+      if (newest_by_signal_[s] - observation.times[s] > 0.0)
+        return {Kind::order, static_cast<int>(s), observation.times[s], newest_by_signal_[s]};
+    newest_by_signal_ = observation.times;
+    return {};
+  }
+
+  Reason judge_frozen(const Observation<M>& observation) {
+    for (size_t s = 0; s < S; ++s) {
+      if (limits_.frozen[s] == 0) continue;
+      const auto begin = static_cast<size_t>(M::kSignalBegin[s]), end = static_cast<size_t>(M::kSignalBegin[s + 1]);
+      const size_t bytes = (end - begin) * sizeof(float);
+      const bool equal = same_[s] > 0 && std::memcmp(&observation.values[begin], &repeated_[begin], bytes) == 0;
+      same_[s] = equal ? same_[s] + 1 : 1;
+      std::memcpy(&repeated_[begin], &observation.values[begin], bytes);
+      if (same_[s] >= limits_.frozen[s])
+        return {Kind::frozen, static_cast<int>(s), static_cast<double>(same_[s]), static_cast<double>(limits_.frozen[s] - 1)};
+    }
+    return {};
+  }
+
+  template <class Floats>
+  static Reason beyond(Kind kind, const Observation<M>& observation, const Floats& low, const Floats& high, size_t i) {
+    const float value = observation.values[i];
+    if (!std::isfinite(value) || (value >= low[i] && value <= high[i])) return {};
+    return {kind, static_cast<int>(i), static_cast<double>(value), static_cast<double>(value < low[i] ? low[i] : high[i])};
+  }
+
+  Reason judge_ranges(const Observation<M>& observation) {
+    const auto &low = passed_ ? limits_.later_low : limits_.first_low, &high = passed_ ? limits_.later_high : limits_.first_high;
+    for (size_t i = 0; i < D; ++i)
+      if (const Reason reason = beyond(Kind::ranges, observation, low, high, i)) return reason;
+    passed_ = true;
+    return {};
+  }
+
+  template <class Floats, class Thens>
+  Reason judge_span(Kind kind, const Observation<M>& observation, const Floats& low, const Floats& high, const Thens& thens,
+                    Then then) const {
+    for (size_t i = 0; i < D; ++i)
+      if (thens[i] == then)
+        if (const Reason reason = beyond(kind, observation, low, high, i)) return reason;
+    return {};
+  }
+
+  // An element that is off for one observation is one that is not acted on; one that stays off is believed as soon as
+  // it can have got there.
+  Reason judge_jump(const Observation<M>& observation, Then then) {
+    const double ticks = ++jump_ticks_[static_cast<size_t>(then)];
+    for (size_t s = 0; s < S; ++s)
+      for (size_t i = begin_of(s); i < begin_of(s + 1); ++i) {
+        if (limits_.jump_then[i] != then || !(limits_.jump[i] < kInfinity)) continue;
+        const double periods = std::fmax(ticks, (observation.measured(s) - jump_stamps_[i]) / limits_.period);
+        const double moved = std::abs(static_cast<double>(observation.values[i]) - jumped_from_[i]);
+        const double most = limits_.jump[i] * periods;
+        if (std::isfinite(moved) && moved > most * (1 + kJumpRounding)) return {Kind::jump, static_cast<int>(i), moved, most};
+      }
+    for (size_t s = 0; s < S; ++s)
+      for (size_t i = begin_of(s); i < begin_of(s + 1); ++i)
+        if (limits_.jump_then[i] == then && std::isfinite(observation.values[i])) {
+          jumped_from_[i] = static_cast<double>(observation.values[i]);
+          jump_stamps_[i] = observation.measured(s);
+        }
+    jump_ticks_[static_cast<size_t>(then)] = 0;
+    return {};
+  }
+
+  static size_t begin_of(size_t signal) { return static_cast<size_t>(M::kSignalBegin[signal]); }
+
+  bool rest_known() const { return limits_.has_rest || measured_rest_; }
+
+  void learn_rest() {
+    if (limits_.rest_signal < 0) return;
+    const size_t begin = begin_of(static_cast<size_t>(limits_.rest_signal));
+    for (size_t i = 0; i < A; ++i)
+      if (!std::isfinite(observation_.values[begin + i])) return;
+    for (size_t i = 0; i < A; ++i) rest_[i] = observation_.values[begin + i];
+    measured_rest_ = true;
+  }
+
+  void learn_places() {
+    for (size_t i = 0; i < A; ++i) {
+      if (limits_.moves[i] < 0) continue;
+      const float position = observation_.values[static_cast<size_t>(limits_.moves[i])];
+      const double unknown = std::numeric_limits<double>::quiet_NaN();
+      const double known = since_[i] * limits_.moves_scale[i] + (places_known_ ? place_[i] : unknown);
+      place_[i] = std::isfinite(position) ? static_cast<double>(position) : known;
+      since_[i] = last_[i] = 0.0;
+    }
+    places_known_ = true;
+  }
+
+  // Ticks.
+
+  bool paused(double now) {
+    const double pause = now - ruled_at_;
+    ruled_at_ = now;
+    ruling_.writes = ruling_.fallback = false;
+    ruling_.limited_by.count = 0;
+    ruling_.reason = ruling_.held = {};
+    ruling_.time = now;
+    if (pause <= limits_.max_pause_s * (1 + kRounding)) return false;
+    stop({Kind::pause, -1, pause, limits_.max_pause_s});
+    return true;
+  }
+
+  bool count(int ticks, Reason reason) {
+    held_ += ticks;
+    if (held_ < limits_.stop_after) return false;
+    stop(reason);
+    return true;
+  }
+
+  const Ruling<M>& stop(Reason reason) {
+    ruling_.writes = false;
+    ruling_.limited_by.count = 0;
+    ruling_.limited_by.add(Limit::stop);
+    ruling_.reason = reason;
+    trip(reason);
+    return ruling_;
+  }
+
+  const Ruling<M>& drive(const Action& action) {
+    taken_over_ = true;
+    reset_blend();
+    return aim(action);
+  }
+
+  const Ruling<M>& aim(const Action& action) {
+    target_ = action;
+    has_target_ = true;
+    shape(target_);
+    return ruling_;
+  }
+
+  const Ruling<M>& standing() {
+    if (!has_written_) return ruling_;
+    Action action = written_;
+    if (workspace_ && !keep(action, elapsed(), 0)) return stop({Kind::start, -1, 0.0, 0.0});
+    step(action);
+    return ruling_;
+  }
+
+  // Actions: the limits of limiter.py, in their order.
+
+  bool begin_blend(bool from_written) {
+    if (blends_ || !(blended_ < limits_.blend_in_s)) return true;
+    if (!from_written && !rest_known()) return false;
+    origin_ = from_written ? written_ : rest_;
+    blends_ = true;
+    return true;
+  }
+
+  void reset_blend() { blends_ = false, blended_ = 0.0; }
+
+  void shape(const Action& target) {
+    if (!has_written_ && starts_beyond()) return void(stop({Kind::start, -1, 0.0, 0.0}));
+    const double passed = elapsed();
+    Action action = target;
+    if (blends_ && blended_ < limits_.blend_in_s) {
+      blended_ += has_written_ ? passed : 0.0;
+      const double share = blended_ / limits_.blend_in_s;
+      if (share < 1.0 - kRounding) {
+        for (size_t i = 0; i < A; ++i) action[i] = origin_[i] + static_cast<float>(share) * (target[i] - origin_[i]);
+        ruling_.limited_by.add(Limit::blend_in);
+      }
+    }
+    for (size_t i = 0; i < A; ++i) {
+      const float bounded = cut(action[i], limits_.low[i], limits_.high[i]);
+      if (differs(bounded, action[i])) ruling_.limited_by.add(Limit::bounds, static_cast<int>(i));
+      action[i] = bounded;
+    }
+    if (workspace_ && !keep(action, passed, 0)) return void(stop({Kind::start, -1, 0.0, 0.0}));
+    step(action);
+  }
+
+  // Goes as far towards a target as one write may.
+  void step(const Action& target) {
+    ruling_.action = target;
+    ruling_.writes = true;
+    if (!rates_ && !accelerates_) return;
+    if (!has_written_ && !rest_known()) return void(stop({Kind::start, -1, 0.0, 0.0}));
+    const Action& begin = has_written_ ? written_ : rest_;
+    const double passed = elapsed();
+    const int before = ruling_.limited_by.count;
+    std::array<double, A> start{}, way{}, steps{};
+    for (size_t i = 0; i < A; ++i) {
+      start[i] = static_cast<double>(begin[i]);
+      steps[i] = way[i] = static_cast<double>(target[i]) - start[i];
+    }
+    if (accelerates_) {
+      for (size_t i = 0; i < A; ++i)
+        if (differs(steps[i] = eased(i, way[i], passed), way[i]))
+          ruling_.limited_by.add(Limit::acceleration, static_cast<int>(i));
+      if (ruling_.limited_by.count > before && workspace_) {
+        Action inside{}, shortened{};
+        for (size_t i = 0; i < A; ++i) shortened[i] = cut_step(static_cast<float>(start[i] + steps[i]), start[i], i);
+        inside = shortened;
+        if (!keep(inside, passed, before)) return void(stop({Kind::start, -1, 0.0, 0.0}));
+        for (size_t i = 0; i < A; ++i)
+          if (differs(inside[i], shortened[i])) steps[i] = static_cast<double>(inside[i]) - start[i];
+      }
+    }
+    if (rates_)
+      for (size_t i = 0; i < A; ++i) {
+        if (!std::isfinite(limits_.rate[i])) continue;
+        const double longest = limits_.rate[i] * passed, limited = cut(steps[i], -longest, longest);
+        if (differs(limited, steps[i])) ruling_.limited_by.add(Limit::rate, static_cast<int>(i));
+        steps[i] = limited;
+      }
+    if (ruling_.limited_by.count == before) return;
+    for (size_t i = 0; i < A; ++i) {
+      if (differs(steps[i], way[i])) ruling_.action[i] = rounded_down(start[i], steps[i]);
+      if (accelerates_) ruling_.action[i] = cut_step(ruling_.action[i], start[i], i);
+    }
+  }
+
+  // As much of a step as the acceleration allows, so that the action can still come to rest at its target.
+  double eased(size_t i, double way, double passed) const {
+    if (!(limits_.acceleration[i] < kUnlimited)) return way;
+    const double change = limits_.acceleration[i] * passed, speed = speed_at(i);
+    const double brake = std::sqrt((change / 2) * (change / 2) + 2 * limits_.acceleration[i] * std::abs(way)) - change / 2;
+    const double longest = brake * passed;
+    return cut(cut(way, -longest, longest), (speed - change) * passed, (speed + change) * passed);
+  }
+
+  // Cuts at the bounds, and a step that starts beyond them where it would lead further out.
+  float cut_step(float action, double start, size_t i) const {
+    const double low = std::min(static_cast<double>(limits_.low[i]), start);
+    const double high = std::max(static_cast<double>(limits_.high[i]), start);
+    return static_cast<float>(cut(static_cast<double>(action), low, high));
+  }
+
+  // Where a step leads from a start, in float32 and never further than the step.
+  static float rounded_down(double start, double step) {
+    const float end = static_cast<float>(start + step);
+    const bool beyond = std::abs(static_cast<double>(end) - start) > std::abs(step);
+    return beyond ? std::nextafter(end, static_cast<float>(start)) : end;
+  }
+
+  // Whether nothing but one jump leads back to within the bounds from where the robot starts.
+  bool starts_beyond() const {
+    if (!rest_known()) return false;
+    for (size_t i = 0; i < A; ++i) {
+      if (std::isfinite(limits_.rate[i]) || limits_.acceleration[i] < kUnlimited) continue;
+      const double low = static_cast<double>(limits_.low[i]), high = static_cast<double>(limits_.high[i]);
+      const double width = kParked * (high - low), noise = std::isfinite(width) ? width : 0.0;
+      const double start = static_cast<double>(rest_[i]);
+      if (start < low - noise || start > high + noise) return true;
+    }
+    return false;
+  }
+
+  // Cuts an action so that it leads nowhere out of the workspace; false where it is not known where the robot is.
+  // Names each element that it cut, unless one of the first `unnamed` changes did already.
+  bool keep(Action& action, double passed, int unnamed) {
+    for (size_t i = 0; i < A; ++i)
+      if (limits_.moves[i] >= 0 && !(places_known_ && std::isfinite(place_[i]))) return false;
+    for (size_t i = 0; i < A; ++i) {
+      if (limits_.moves[i] < 0) continue;
+      const double scale = limits_.moves_scale[i];
+      const double at = place_[i] + scale * (since_[i] + last_[i] * passed / limits_.period);
+      const double down = std::max(at - limits_.workspace_low[i], 0.0), up = std::max(limits_.workspace_high[i] - at, 0.0);
+      const double ahead = (scale > 0 ? up : down) / std::abs(scale), behind = (scale > 0 ? down : up) / std::abs(scale);
+      const double wanted = static_cast<double>(action[i]), allowed = cut(wanted, -slow(i, behind), slow(i, ahead));
+      const auto kept = static_cast<float>(allowed);
+      const int element = static_cast<int>(i);
+      if (differs(kept, action[i]) && !ruling_.limited_by.has(Limit::workspace, element, unnamed))
+        ruling_.limited_by.add(Limit::workspace, element);
+      action[i] = kept;
+    }
+    return true;
+  }
+
+  // The largest action from which the rate still allows coming to rest within a way, in actions of one period.
+  double slow(size_t i, double way) const {
+    const double change = limits_.rate[i] * limits_.period;
+    if (!std::isfinite(change) || !std::isfinite(way)) return way;
+    const double periods = std::max(std::ceil((std::sqrt(1 + 8 * way / change) - 1) / 2), 1.0);
+    return way / periods + change * (periods - 1) / 2;
+  }
+
+  // Learns what is written, from where the next step goes; returns the time since the write before [s].
+  double wrote(const Action& action, double now) {
+    const double passed = elapsed_at(now);
+    if (accelerates_ && (has_written_ || rest_known())) {
+      const Action& start = has_written_ ? written_ : rest_;
+      const double least = kShortestPeriods * tick_period_;
+      const bool stale = pauses(now);
+      for (size_t i = 0; i < A; ++i) {
+        double way = static_cast<double>(action[i]) - static_cast<double>(start[i]);
+        if (passed < least) way += (stale ? 0.0 : speed_[i]) * (least - passed);
+        speed_[i] = way / std::max(passed, least);
+      }
+    }
+    written_ = action;
+    written_at_ = now;
+    has_written_ = true;
+    return passed;
+  }
+
+  double elapsed() const { return elapsed_at(ruling_.time); }
+  double elapsed_at(double now) const {
+    return has_written_ ? std::min(std::max(now - written_at_, 0.0), kPausePeriods * tick_period_) : tick_period_;
+  }
+  bool pauses(double now) const { return now - written_at_ > kPausePeriods * tick_period_ * (1 + kRounding); }
+  double speed_at(size_t i) const { return pauses(ruling_.time) ? 0.0 : speed_[i]; }
+
+  Limits<M> limits_;
+  bool rates_ = false, accelerates_ = false, workspace_ = false, armed_ = true;
+  Reason tripped_;
+  Fallback fallback_ = nullptr;
+  void* fallback_context_ = nullptr;
+  double tick_period_ = 0.0;  // nominal time between two ticks [s]
+  // Of the episode.
+  bool has_written_ = false, has_target_ = false, taken_over_ = false, observed_ = false;
+  Action written_{}, executed_{}, target_{}, rest_{}, origin_{};
+  double written_at_ = 0.0, ruled_at_ = kInfinity;
+  int held_ = 0;  // ticks of the policy without a new action, in a row
+  Then then_ = Then::hold;
+  Observation<M> observation_;
+  double newest_ = -kInfinity;
+  std::array<double, S> newest_by_signal_{};
+  std::array<int, S> same_{};
+  std::array<float, D> repeated_{};
+  double score_ = 0.0;
+  int alarms_ = 0;
+  bool passed_ = false;  // whether an observation was within what training saw
+  std::array<int, 3> jump_ticks_{};
+  std::array<double, D> jumped_from_{}, jump_stamps_{};
+  bool measured_rest_ = false, places_known_ = false, blends_ = false;
+  double blended_ = 0.0;
+  std::array<double, A> speed_{}, place_{}, since_{}, last_{};  // place: where the last good observation said
+  Ruling<M> ruling_;
+};
+
+}  // namespace sami
+
+#endif

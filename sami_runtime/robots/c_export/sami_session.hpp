@@ -1,0 +1,292 @@
+// Session, telemetry and one tick of sami_runtime in C++17: no heap, no exceptions, no text. A model M is written by
+// `sami export --c`: its sizes, and infer(), which computes one step.
+#ifndef SAMI_SESSION_HPP
+#define SAMI_SESSION_HPP
+
+#include "sami_gate.hpp"
+
+namespace sami {
+
+// All that a session remembers of an episode; a copy of it can be restored.
+template <class M>
+struct Memory {
+  std::array<float, M::kAction> action{};    // executed last
+  std::array<float, M::kContext> context{};  // inferred last
+  std::array<float, M::kExtra> extra{};      // the other answers of the last step, one after another
+  std::array<float, M::kState> state{};      // recurrent tensors, one after another
+  bool acted = false;                        // whether a step was made since the reset
+};
+
+// Steps a policy and carries its recurrent state. A step that is refused leaves all of it as it was.
+template <class M>
+class Session {
+ public:
+  using Action = std::array<float, M::kAction>;
+  using Ages = std::array<float, M::kSignals>;
+
+  Session() { reset(); }
+
+  // A new episode: state and previous action take their initial values.
+  void reset() {
+    memories_[now_] = {};
+    M::begin(memories_[now_].state.data());
+    undoable_ = false;
+    tick_ = 0;
+  }
+
+  // Asks the policy for its action, which counts as executed unless executed() says otherwise. Returns why it was
+  // refused, Kind::none where it was not. Ages are in periods of the policy, with what an action takes to have its
+  // effect: of all signals, or of each; a file that does not look ahead takes all for the present.
+  Reason step(const Observation<M>& observation, float age = 0.0F) {
+    Ages ages{};
+    ages.fill(age);
+    return step(observation, ages);
+  }
+  Reason step(const Observation<M>& observation, Ages ages) {
+    undoable_ = false;
+    if (const int at = not_finite(observation.values); at >= 0)
+      return {Kind::refused, at, static_cast<double>(observation.values[static_cast<size_t>(at)]), 0.0};
+    for (size_t s = 0; s < ages.size(); ++s) {
+      if (M::kLooksAhead > 0 && M::kAging[s] && !(ages[s] >= 0.0F && ages[s] <= kMost))
+        return {Kind::age, static_cast<int>(s), static_cast<double>(ages[s]), static_cast<double>(M::kLooksAhead)};
+      if (!M::kAging[s]) ages[s] = 0.0F;
+    }
+    const Memory<M>& from = memories_[now_];
+    Memory<M>& to = memories_[1 - now_];
+    M::infer(observation.values.data(), ages.data(), from.action.data(), from.state.data(), to.action.data(),
+             to.context.data(), to.extra.data(), to.state.data(), scratch_.data());
+    if (not_finite(to.action) >= 0 || not_finite(to.context) >= 0 || not_finite(to.extra) >= 0 || not_finite(to.state) >= 0)
+      return {Kind::refused, -1, 0.0, 0.0};
+    to.acted = true;
+    now_ = 1 - now_;
+    ++tick_;
+    undoable_ = true;
+    return {};
+  }
+
+  // Takes the last step back, as if it had not been made, where its answer came too late. Right after the step: false
+  // where anything else followed it.
+  bool undo() {
+    if (!undoable_) return false;
+    undoable_ = false;
+    now_ = 1 - now_;
+    --tick_;
+    return true;
+  }
+
+  // What was really sent: the encoder learns from what was done, not from what was asked for.
+  Reason executed(const Action& action) {
+    if (const int at = not_finite(action); at >= 0)
+      return {Kind::executed, at, static_cast<double>(action[static_cast<size_t>(at)]), 0.0};
+    if (memories_[now_].acted) memories_[now_].action = action;
+    return {};
+  }
+
+  // Lets periods pass without a step: what was executed last stood. Where a tick is held or skipped, before executed().
+  void elapse(int periods = 1) {
+    if constexpr (M::kPastSteps > 0)
+      for (int period = 0; period < std::min(periods, M::kPastSteps); ++period) {
+        float* const past = memories_[now_].state.data() + M::kPastBegin;
+        std::memmove(past + M::kAction, past, (M::kPastSteps - 1) * M::kAction * sizeof(float));
+        std::memcpy(past, memories_[now_].action.data(), M::kAction * sizeof(float));
+      }
+    else
+      static_cast<void>(periods);
+  }
+
+  // Makes a held tick: the action executed last stands. False where none was executed since the reset.
+  bool hold() {
+    if (!memories_[now_].acted) return false;
+    elapse();
+    return true;
+  }
+
+  const Action& action() const { return memories_[now_].action; }
+  const std::array<float, M::kContext>& context() const { return memories_[now_].context; }
+  const std::array<float, M::kExtra>& extra() const { return memories_[now_].extra; }
+  int tick() const { return tick_; }  // steps since the reset
+
+  const Memory<M>& state() const { return memories_[now_]; }
+
+  // Goes on from a state() of this model; false, and nothing changes, where it holds a number that is not finite.
+  bool restore(const Memory<M>& state, int tick) {
+    if (not_finite(state.action) >= 0 || not_finite(state.context) >= 0 || not_finite(state.extra) >= 0 || not_finite(state.state) >= 0)
+      return false;
+    undoable_ = false;
+    memories_[now_] = state;
+    tick_ = tick;
+    return true;
+  }
+
+ private:
+  static constexpr float kMost = static_cast<float>(M::kLooksAhead) + 1e-6F;
+
+  template <size_t N>
+  static int not_finite(const std::array<float, N>& values) {
+    for (size_t i = 0; i < N; ++i)
+      if (!std::isfinite(values[i])) return static_cast<int>(i);
+    return -1;
+  }
+
+  std::array<Memory<M>, 2> memories_{};  // a step reads one and writes the other, which counts once it was judged
+  size_t now_ = 0;
+  bool undoable_ = false;
+  int tick_ = 0;
+  alignas(64) std::array<float, M::kScratch> scratch_{};
+};
+
+// Whether the context still moves.
+enum class Phase { unknown, identifying, settled, readapting };
+
+inline const char* name(Phase phase) {
+  constexpr const char* names[] = {"unknown", "identifying", "settled", "re-adapting"};
+  return names[static_cast<int>(phase)];
+}
+
+// What the context told at one step of the policy.
+struct Reading {
+  int step = -1;          // of the policy in the episode, from 0; -1 before the first
+  double speed = 0.0;     // |c_t - c_(t-1)|; 0 at the first step
+  Phase phase = Phase::unknown;  // unknown where the file has no atlas
+  double drift = 0.0;     // of the mean over the atlas's window
+  int nearest = -1;       // the known dynamics that this mean is nearest to; -1 until the atlas counts
+  double distance = 0.0;  // Mahalanobis distance to them
+  double score = 0.0;     // out-of-distribution score; above 1 is an alarm
+  bool alarm = false;
+};
+
+// Reads the contexts of a policy: which known dynamics they resemble, and whether they are known.
+template <class M>
+class Telemetry {
+  static constexpr size_t C = M::kContext, W = M::kWindow, K = M::kTasks;
+
+ public:
+  void reset() {
+    *this = {};
+    if constexpr (K > 0) now.phase = Phase::identifying;
+  }
+
+  // Reads the context of the next step.
+  const Reading& update(const std::array<float, C>& context) {
+    Reading next;
+    next.step = now.step + 1;
+    double squared = 0.0;
+    for (size_t i = 0; i < C; ++i) {
+      const double moved = static_cast<double>(context[i]) - previous_[i];
+      squared += moved * moved;
+      previous_[i] = static_cast<double>(context[i]);
+    }
+    next.speed = next.step > 0 ? std::sqrt(squared) : 0.0;
+    if constexpr (K > 0) {
+      for (size_t i = 0; i < C; ++i) recent_[static_cast<size_t>(next.step) % W][i] = static_cast<double>(context[i]);
+      double drifted = 0.0;
+      for (size_t i = 0; i < C; ++i) {
+        double sum = 0.0;
+        for (size_t w = 0; w < W; ++w) sum += recent_[w][i];
+        const double moved = sum / static_cast<double>(W) - mean_[i];
+        drifted += moved * moved;
+        mean_[i] = sum / static_cast<double>(W);
+      }
+      next.drift = std::sqrt(drifted);
+      next.phase = Phase::identifying;
+      if (next.step >= M::kAtlasStep) {
+        locate(next);
+        next.alarm = next.score > 1.0;
+        next.phase = phase(next);
+      }
+    }
+    now = next;
+    return now;
+  }
+
+  Reading now;
+
+ private:
+  Phase phase(const Reading& next) const {
+    if (!M::kLearned) return Phase::identifying;
+    if (next.alarm || next.drift > M::kFast)
+      return now.phase == Phase::identifying ? Phase::identifying : Phase::readapting;
+    return next.drift <= M::kSlow ? Phase::settled : now.phase;
+  }
+
+  void locate(Reading& next) const {
+    double least = kInfinity;
+    for (size_t task = 0; task < K; ++task) {
+      double squared = 0.0;
+      for (size_t row = 0; row < C; ++row) {
+        double white = 0.0;
+        for (size_t i = 0; i < C; ++i)
+          white += M::atlas_whitening()[(task * C + row) * C + i] * (mean_[i] - M::atlas_mean()[task * C + i]);
+        squared += white * white;
+      }
+      if (squared < least) least = squared, next.nearest = static_cast<int>(task);
+    }
+    next.distance = std::sqrt(least);
+    next.score = next.distance / M::kThreshold;
+  }
+
+  std::array<std::array<double, C>, W> recent_{};  // step t in row t % W
+  std::array<double, C> previous_{}, mean_{};
+};
+
+// One robot: session, telemetry and gate, in the order of the Python loop.
+template <class M>
+class Runtime {
+ public:
+  // command_delay_s: how long an action takes from its write to its effect.
+  explicit Runtime(const Limits<M>& limits, double command_delay_s = 0.0)
+      : gate(limits), period_(limits.period), command_delay_s_(command_delay_s), deadline_s_(limits.deadline_s) {}
+
+  // An episode. False where the gate tripped and was not re-armed.
+  bool begin() {
+    session.reset();
+    telemetry.reset();
+    return gate.begin();
+  }
+
+  // One tick of the policy: judges the observation, steps, limits, writes. The robot is to be stopped where
+  // gate.tripped() is set afterwards.
+  //   clock()       the time [s] on the clock that stamps the observations
+  //   send(action)  writes to the robot, and returns what was really executed
+  //   ticks         ticks of the policy since the last one: 1, and those that passed without a turn
+  template <class Clock, class Send>
+  const Ruling<M>& tick(const Observation<M>& observation, Clock&& clock, Send&& send, int ticks = 1) {
+    const double began = clock();
+    session.elapse(ticks - 1);
+    reason = gate.fault(observation, clock());
+    const bool stepped = !reason && answer(observation, began, clock);
+    if (!stepped) session.elapse();
+    const Ruling<M>& ruling =
+        stepped ? gate.propose(session.action(), clock(), ticks) : gate.hold(reason, clock(), ticks);
+    if (const auto* sent = gate.write(ruling, send)) session.executed(*sent);  // the encoder learns from what was done
+    if (stepped) gate.heed(telemetry.update(session.context()).score);
+    return ruling;
+  }
+
+  Session<M> session;
+  Telemetry<M> telemetry;
+  Gate<M> gate;
+  Reason reason;  // why the policy did not act at the last tick
+
+ private:
+  template <class Clock>
+  bool answer(const Observation<M>& observation, double began, Clock& clock) {
+    typename Session<M>::Ages ages{};
+    const double now = clock();
+    for (size_t s = 0; s < ages.size(); ++s)
+      ages[s] = static_cast<float>((std::max(now - observation.measured(s), 0.0) + command_delay_s_) / period_);
+    reason = session.step(observation, ages);
+    if (reason) return false;
+    const double took = clock() - began;
+    if (took <= deadline_s_ + kRounding * period_) return true;
+    session.undo();
+    reason = {Kind::late, -1, took, deadline_s_};
+    return false;
+  }
+
+  double period_, command_delay_s_, deadline_s_;
+};
+
+}  // namespace sami
+
+#endif

@@ -1,0 +1,102 @@
+"""A model file as C++: as ONNX Runtime to the last bits, without heap, and the same text each time."""
+
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sami_runtime.errors import ArtifactError, SamiError
+from sami_runtime.model.artifact import read_artifact
+from sami_runtime.robots.c_export.export import cpp_sources
+from sami_runtime.safety.limits import Limits
+from sami_runtime.session.session import Session
+
+ROOT = Path(__file__).parents[4]
+AHEAD = ROOT / "models" / "panda-satesac-ahead.onnx"
+FLAGS = ("-std=c++17", "-O1", "-ffp-contract=off", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
+
+
+def call(*command):
+    return subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=300)
+
+
+@pytest.fixture(scope="module")
+def sources():
+    return cpp_sources(read_artifact(AHEAD))
+
+
+@pytest.fixture(scope="module")
+def folder(sources, tmp_path_factory):
+    """The folder with the sources, and the object file of the policy."""
+    if shutil.which("c++") is None:
+        pytest.skip("the policy is not compiled: c++ is not installed (Debian: g++)")
+    path = tmp_path_factory.mktemp("policy")
+    for name, text in sources.items():
+        (path / name).write_text(text)
+    done = call("c++", *FLAGS, "-fno-exceptions", "-c", path / "panda_satesac_ahead.cpp", "-o", path / "policy.o")
+    assert (done.returncode, done.stderr) == (0, "")
+    return path
+
+
+def answers_of_onnxruntime(path):
+    """The golden steps as `replay` reads them, with the answers of a session instead of torch's."""
+    session = Session.load(AHEAD)
+    contract, golden = session.contract, session.contract.golden_steps()
+    lines = ["columns"]
+    for step in range(len(golden)):
+        if step in golden.resets:
+            session.reset()
+        session.elapse(int(golden.held[step, 0]))
+        age = {signal.name: float(golden.age[step, at]) for at, signal in enumerate(contract.observation)}
+        observation = {name: values[step] for name, values in golden.observation.items()}
+        answer = session.step(observation, age)
+        session.executed(golden.executed[step])
+        parts = [*observation.values(), golden.executed[step], answer.action, answer.context, golden.age[step]]
+        row = [float(step in golden.resets), *(x for part in parts for x in part.tolist()), golden.held[step, 0]]
+        lines.append(",".join(f"{number:.9g}" for number in row))
+    path.write_text("\n".join(lines) + "\n")
+
+
+def test_it_answers_as_onnxruntime_step_by_step(folder):
+    program, table = folder / "replay", folder / "session.csv"
+    header, source = folder / "panda_satesac_ahead.hpp", ROOT / "examples" / "cpp" / "replay.cpp"
+    fused = ("-mfma",) if " fma " in Path("/proc/cpuinfo").read_text() else ()
+    again = call("c++", *FLAGS, *fused, "-c", folder / "panda_satesac_ahead.cpp", "-o", folder / "fused.o")
+    assert again.returncode == 0
+    done = call(
+        "c++", *FLAGS, "-DPOLICY=panda_satesac_ahead", "-include", header, source, folder / "fused.o", "-o", program
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    answers_of_onnxruntime(table)
+    done = call(program, table, "1e-6" if fused else "1e-5")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("64 steps")
+
+
+def test_it_refers_to_no_heap(folder):
+    undefined = call("nm", "-u", folder / "policy.o").stdout.split()
+    assert not [name for name in undefined if re.match(r"malloc|calloc|realloc|free|_Zn|_Zd|__cxa", name)]
+
+
+def test_the_same_file_gives_the_same_text(sources):
+    assert cpp_sources(read_artifact(AHEAD)) == sources
+
+
+def test_limits_that_the_gate_in_cpp_lacks_are_refused_by_name():
+    limits = Limits(known={"ee_position.z": 0.1})
+    with pytest.raises(SamiError, match=r"the limits set known, which the gate in C.. does not have"):
+        cpp_sources(read_artifact(AHEAD), limits)
+
+
+def test_an_operator_that_cannot_be_written_is_refused_by_name():
+    import onnx
+
+    artifact = read_artifact(AHEAD)
+    model = onnx.load_from_string(artifact.model_bytes)
+    node = next(node for node in model.graph.node if node.op_type == "Tanh")
+    node.op_type = "Atan"
+    with pytest.raises(ArtifactError, match=r"its operator Atan .* is none of: Abs, Add, .*Run this file with"):
+        cpp_sources(replace(artifact, model_bytes=model.SerializeToString()))
