@@ -148,6 +148,7 @@ def test_a_policy_that_may_not_take_over_from_a_person_is_held_until_it_may(sess
     rulings = []
     for place in (0.0, 0.3, 0.05):
         robot.at[:] = place
+        clock.sleep_until(clock.now() + 0.1)
         assert gate.fault(robot.read(), clock.now()) is None
         rulings.append(gate.propose(action, clock.now()) if rulings else gate.command(action * 2, clock.now()))
         gate.write(rulings[-1])
