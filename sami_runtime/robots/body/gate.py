@@ -12,6 +12,7 @@ from sami_runtime.adapters.base import Adapter, Observation
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.model.contract import Contract
 from sami_runtime.robots.body.body import BodyLimits
+from sami_runtime.robots.body.joints import Array
 from sami_runtime.robots.body.settings import BodySettings
 from sami_runtime.safety.gate import Ruling, SafetyGate
 from sami_runtime.safety.limits import Limits
@@ -55,6 +56,7 @@ class BodyGate(SafetyGate):
         self._positions = self._signal(settings.positions, UNITS)
         self._velocities = self._signal(settings.velocities, UNITS.values()) if settings.velocities else None
         self._fit(contract)
+        self._start = self._envelope(contract)
         self._period = 1.0 / contract.rate_hz
         self._joints: list[NDArray[np.float64]] | None = None
         self._limiting: tuple[str, ...] = ()
@@ -73,6 +75,7 @@ class BodyGate(SafetyGate):
         """Take another model's signals; see `SafetyGate`."""
         super().change_contract(contract)
         self._fit(contract)
+        self._start = self._envelope(contract)
 
     def fault(self, observation: Observation, now: float | None) -> str | None:
         """Return why an observation must not be acted on; see `SafetyGate`. Joints that are not finite are one."""
@@ -88,10 +91,13 @@ class BodyGate(SafetyGate):
                 joints.append(value)
         age = 0.0 if now is None else max(0.0, now - observation.measured(self._positions))
         self._joints, self._age, self._learned_at = joints, age, None
-        return None
+        return (self._outside() or None) if self._episode.written is None else None
 
     def propose(self, action: NDArray[np.float32], now: float, ticks: int = 1) -> Ruling:
-        """Rule on a new action; see `SafetyGate`."""
+        """Rule on a new action; see `SafetyGate`. Where the policy may not take over from another, it is held."""
+        if self._episode.taken_over and (reason := self._outside()):
+            ruling = self._by_body(super().hold(reason, now, ticks))
+            return ruling._replace(reason=ruling.reason or reason)
         return self._by_body(super().propose(action, now, ticks))
 
     def command(self, action: NDArray[np.float32], now: float) -> Ruling:
@@ -144,6 +150,47 @@ class BodyGate(SafetyGate):
         action = ruling.action.copy()
         action[self._at] = ((judged.command - self._offset) / self._scale).astype(np.float32)
         return ruling._replace(action=action, limited_by=limited_by)
+
+    def _envelope(self, contract: Contract) -> tuple[Array, Array, Array] | None:
+        """Return the lowest and highest positions and the highest speeds, (J,) each, at which the policy takes over.
+
+        Raises:
+            SamiError: Nothing says where.
+        """
+        settings = self.body.settings
+        start, free = settings.start, np.full(len(settings.joints), np.inf)
+        if start is None:
+            return None
+        if start.within is not None:
+            home = np.array(self.body.geometry.home if self.body.geometry else settings.home, np.float64)
+            within = settings.by_joint(start.within, free)
+            low, high = home - within, home + within
+        elif contract.seen is not None and settings.positions in contract.seen.signals:
+            spread = contract.seen.signals[settings.positions]
+            low, high = np.array(spread.lowest), np.array(spread.highest)
+        else:
+            raise SamiError(
+                f"start of [body] has no within, and {contract.name!r} no training range of {settings.positions}. Set "
+                "start.within, how far joints may be from home when the policy takes over."
+            )
+        return low, high, settings.by_joint(start.velocity, free)
+
+    def _outside(self) -> str:
+        """Return why the policy may not take over where the joints are, its kind first; empty where it may."""
+        if self._start is None or self._joints is None:
+            return ""
+        low, high, fastest = self._start
+        positions, *velocities = self._joints
+        names = self.body.settings.joints
+        for at in np.flatnonzero((positions < low) | (positions > high)):
+            return (
+                f"start: {names[at]} is at {positions[at]:.3g}, and the policy takes over from {low[at]:.3g} to "
+                f"{high[at]:.3g}"
+            )
+        speeds = abs(velocities[0]) / self._slower if velocities else np.zeros(len(names))
+        for at in np.flatnonzero(speeds > fastest):
+            return f"start: {names[at]} moves at {speeds[at]:.3g}, and the policy takes over up to {fastest[at]:.3g}"
+        return ""
 
     def _signal(self, name: str, units: Collection[str]) -> str:
         """Return the name of a signal that the adapter observes, of all joints."""

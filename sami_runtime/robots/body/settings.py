@@ -61,6 +61,15 @@ class CollisionKeys(_BodyTable):
     """Pairs of bodies, or of a body and a box, that may touch."""
 
 
+class StartKeys(_BodyTable):
+    """`[body.start]`: where the joints are when the policy may take over."""
+
+    within: Positive | dict[str, Positive] | None = None
+    """How far each may be from home [rad, m]; within its training range where left out."""
+    velocity: Positive | dict[str, Positive] | None = None
+    """How fast each may be [rad/s, m/s]; any speed where left out."""
+
+
 class BoxKeys(_BodyTable):
     """An entry of `[body.boxes]`: what the robot keeps clear of, in the frame of the model's base."""
 
@@ -113,6 +122,7 @@ class BodySettings(_BodyTable):
     points: dict[str, PointKeys] = {}
     collision: CollisionKeys | None = None
     boxes: dict[str, BoxKeys] = {}
+    start: StartKeys | None = None
 
     @classmethod
     def of(cls, document: Mapping[str, Any], where: str = "[body]") -> BodySettings:
@@ -174,7 +184,10 @@ class BodySettings(_BodyTable):
             "velocity.most": self.velocity.most,
         }
         tables |= {"torque.most": self.torque.most, "position.low": self.position.low}
-        for key, table in (tables | {"position.high": self.position.high}).items():
+        tables |= {"position.high": self.position.high}
+        if self.start:
+            tables |= {"start.within": self.start.within, "start.velocity": self.start.velocity}
+        for key, table in tables.items():
             for joint in table if isinstance(table, Mapping) else ():
                 if joint not in self.joints:
                     raise UnknownName("joint", joint, self.joints, f"{key} in {where} names it.")
@@ -196,6 +209,10 @@ class BodySettings(_BodyTable):
             return "torque.most is set without kp and kd, and torque follows from them. Set the motors' gains."
         if self.command == "hand" and not (self.model and self.hand):
             return 'command = "hand" needs model and hand: the file, and the body or site that moves.'
+        if self.start and self.start.within is not None and self.home is None and self.model is None:
+            return "start.within is set, and home is not. Give the positions at which an episode begins, or model."
+        if self.start and self.start.velocity is not None and self.velocities is None:
+            return "start.velocity is set, and velocities is not. Name the signal of the joints' velocities."
         needs_shapes = [key for key in ("points", "boxes", "collision") if getattr(self, key)]
         if needs_shapes and self.model is None:
             return f"{needs_shapes[0]} is set, and model is not. Name the robot's MJCF or URDF file."

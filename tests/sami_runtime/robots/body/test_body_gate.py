@@ -120,3 +120,45 @@ def test_what_does_not_fit_the_model_and_the_adapter_is_refused(session, changes
         run_of(session, ManualClock(), settings_of(session.contract, **changes), limits=Limits())
     assert message.replace("has [body]", "and [body]") in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+START = {"home": (0.0, 0.0), "start": {"within": 0.1}}
+
+
+def test_a_policy_begins_only_where_it_may_and_is_stopped_with_the_reason_where_it_never_may(session, tmp_path):
+    clock, settings = ManualClock(), settings_of(session.contract, **START)
+    with EvidenceLog(tmp_path / "log.jsonl", {}) as log, run_of(session, clock, settings) as run:
+        run.driven.at[:] = 0.3
+        with pytest.raises(
+            SafetyStop, match=r"lastly: start: .* is at 0.3, and the policy takes over from -0.1 to 0.1"
+        ):
+            run.episode(seed=0, max_steps=20, on_step=log)
+    assert run.driven.written == []
+    check = check_log(tmp_path / "log.jsonl")
+    assert check.of_kind("intervention")[1]["what"] == "start"
+    assert "the policy takes over from" in check.of_kind("intervention")[1]["reason"]
+
+
+def test_a_policy_that_may_not_take_over_from_a_person_is_held_until_it_may(session):
+    robot = Joints(clock := ManualClock(), session.contract)
+    gate = BodyGate(robot, session.contract, settings=settings_of(session.contract, velocity={"most": 1e3}, **START))
+    robot.reset()
+    gate.begin(0.1)
+    action = np.full(len(robot.at), 0.05, np.float32)
+    rulings = []
+    for place in (0.0, 0.3, 0.05):
+        robot.at[:] = place
+        clock.sleep_until(clock.now() + 0.1)
+        assert gate.fault(robot.read(), clock.now()) is None
+        rulings.append(gate.propose(action, clock.now()) if rulings else gate.command(action * 2, clock.now()))
+        gate.write(rulings[-1])
+    assert rulings[1].action.tolist() == rulings[0].action.tolist()
+    assert rulings[1].reason.startswith("start: ")
+    assert (rulings[2].action.tolist(), rulings[2].reason) == (action.tolist(), "")
+
+
+def test_a_start_that_nothing_describes_is_refused(session):
+    with pytest.raises(SamiError, match="no training range of joints"):
+        run_of(session, ManualClock(), settings_of(session.contract, start={}))
+    with pytest.raises(SamiError, match="home is not"):
+        settings_of(session.contract, start={"within": 0.1})
