@@ -21,7 +21,7 @@ namespace sami {
 class UdpRobot {
  public:
   UdpRobot() : socket_(::socket(AF_INET, SOCK_DGRAM, 0)) {
-    const sockaddr_in here = at(port() + 1);
+    const sockaddr_in here = at(static_cast<uint16_t>(port() + 1));
     const timeval second{1, 0};
     ::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &second, sizeof second);
     if (::bind(socket_, reinterpret_cast<const sockaddr*>(&here), sizeof here) != 0)
@@ -114,9 +114,9 @@ class UdpRobot {
   }
 
   // The first of two, as in the Python example.
-  static int port() {
+  static uint16_t port() {
     const char* told = std::getenv("UDP_ROBOT_PORT");
-    return told ? std::atoi(told) : 47001;
+    return static_cast<uint16_t>(told ? std::atoi(told) : 47001);
   }
 
   bool put(const std::string& message) noexcept {
