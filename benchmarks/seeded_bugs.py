@@ -1,19 +1,26 @@
-"""Seeds bugs into the observations of seven policies, drives them and asks `sami audit` for the bug.
+"""Seeds bugs into the observations of eight policies, drives them and asks `sami audit` for the bug.
 
-    python benchmarks/seeded_bugs.py WHEELS [--fresh]
+    python benchmarks/seeded_bugs.py FOLDER [--fresh] [--noisy]
 
-WHEELS is a folder with the unpacked wheels that `legged_logs.py` names. A policy is driven in closed loop with the bug
-inside, so that a log is what its user would have. A bug counts as named if the audit blames exactly its terms, with
-exactly its kind. `--fresh` uses seeds that were not looked at while the audit was written.
+FOLDER has what `legged_logs.py` names. A policy is driven in closed loop with the bug inside, so that a log is what its
+user would have. A bug counts as named if the audit blames exactly its terms, with exactly its kind. `--fresh` uses
+seeds that were not looked at while the audit was written. With `--noisy`, the policy and the log read the sensors each
+for itself, with noise and jitter of a size that `legged_logs.py` states. `--logs LOGS` keeps the logs, and an index of
+them for `seeded_bugs_efferent.py`.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache
+from math import comb
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from legged_logs import Policy, drive, policies
@@ -33,10 +40,8 @@ DEGREES = 180 / np.pi
 class SeededBug:
     """A kind of bug with random parameters, for one policy."""
 
-    def __init__(self, kind: str, answers: dict[str, str], change: Change, raw: dict[str, str] | None = None) -> None:
-        self.kind, self.answers, self.change = kind, answers, change
-        self.after = raw is not None
-        """Whether the change is to the scaled term and not to the signal."""
+    def __init__(self, kind: str, answers: dict[str, str], change: Change, newest_first: bool = False) -> None:
+        self.kind, self.answers, self.change, self.newest_first = kind, answers, change, newest_first
 
 
 def _bugs(policy: Policy, rng: np.random.Generator) -> list[SeededBug]:
@@ -46,10 +51,10 @@ def _bugs(policy: Policy, rng: np.random.Generator) -> list[SeededBug]:
     size = len(policy.joints)
     bugs: list[SeededBug] = []
 
-    def add(kind: str, answers: dict[str, str], change: Change, after: bool = False) -> None:
+    def add(kind: str, answers: dict[str, str], change: Change) -> None:
         answers = {term: name for term, name in answers.items() if term in has}
         if answers:
-            bugs.append(SeededBug(kind, answers, change, {} if after else None))
+            bugs.append(SeededBug(kind, answers, change))
 
     def setter(term: str, value: Callable[[np.ndarray, Row, list[Row]], np.ndarray]) -> Change:
         def change(values: dict[str, np.ndarray], row: Row, rows: list[Row]) -> None:
@@ -133,6 +138,9 @@ def _bugs(policy: Policy, rng: np.random.Generator) -> list[SeededBug]:
         add("command in another order", {"command": "permutation"}, setter("command", lambda v, *_: v[[1, 0, 2]]))
     command = "command" if "command" in has else "command_lin_vel"
     add("command ignored", {command: "ignored"}, setter(command, lambda v, *_: 0 * v))
+    if policy.history > 1:
+        stacked = dict.fromkeys(has, "history order")
+        bugs.append(SeededBug("history newest first", stacked, lambda *_: None, newest_first=True))
     return bugs
 
 
@@ -158,66 +166,141 @@ def _builder(policy: Policy, bug: SeededBug | None) -> Callable[[Row, list[Row]]
     return build
 
 
-def cases(wheels: Path, logs: Path, fresh: bool, draws: int) -> Iterator[tuple[Policy, SeededBug | None, Path]]:
-    """Yield a log of every policy with every bug, and half as many without one; logs that exist are not made again."""
-    for number, policy in enumerate(policies(wheels)):
-        for draw in range(draws):
-            seed = 1000 * number + draw + (100_000 if fresh else 0)
-            bugs: list[SeededBug | None] = [*_bugs(policy, np.random.default_rng(seed))]
-            bugs += [None] * (len(bugs) // 2)
-            for index, bug in enumerate(bugs):
-                path = logs / f"{policy.name}-{seed}-{index}.npz"
-                if not path.exists():
-                    np.savez(path, **drive(policy, 50 * seed + index, SECONDS, _builder(policy, bug)))
-                yield policy, bug, path
+class Case(NamedTuple):
+    """A log to make and to audit: of a policy with a bug, or, behind the last bug, without one."""
+
+    folder: Path
+    logs: Path
+    policy: int
+    seed: int
+    index: int
+    noisy: bool
 
 
-def named(policy: Policy, path: Path) -> tuple[dict[str, tuple[str, ...]], list[str]]:
-    """Return the kinds of each term that the audit blames, and what else it cannot tell apart."""
+class Outcome(NamedTuple):
+    """What was wrong with a log, and what the audit says."""
+
+    log: str
+    policy: str
+    kind: str | None
+    answers: dict[str, str]
+    blamed: dict[str, tuple[str, ...]]
+    alternatives: list[str]
+
+
+loaded = cache(policies)
+
+
+def cases(logs: Path, options: argparse.Namespace) -> Iterator[Case]:
+    """Yield a case of every policy with every bug, and some without one."""
+    for number, policy in enumerate(loaded(options.folder)):
+        for draw in range(options.draws):
+            seed = 1000 * number + draw + (100_000 if options.fresh else 0)
+            count = len(_bugs(policy, np.random.default_rng(seed)))
+            for index in range(count + (options.clean or count // 2)):
+                yield Case(options.folder, logs, number, seed, index, options.noisy)
+
+
+def judge(case: Case) -> Outcome:
+    """Make the log of a case, unless it exists, and audit it."""
+    policy = loaded(case.folder)[case.policy]
+    bugs = _bugs(policy, np.random.default_rng(case.seed))
+    bug = bugs[case.index] if case.index < len(bugs) else None
+    path = case.logs / f"{policy.name}-{case.seed}-{case.index}{'-noisy' if case.noisy else ''}.npz"
+    if not path.exists():
+        last = bug is not None and bug.newest_first
+        run = drive(policy, 50 * case.seed + case.index, SECONDS, _builder(policy, bug), case.noisy, last)
+        np.savez(path, **run)
     recipe = Recipe.model_validate(policy.recipe)
     result = audit(recipe, read_log(path, recipe.action.elements))
     blamed = {v.term: v.kinds for v in result.verdicts if v.status == "fault"}
-    return blamed, [kind for v in result.verdicts for kind in v.alternatives]
+    alternatives = [kind for v in result.verdicts for kind in v.alternatives]
+    kind, answers = (bug.kind, bug.answers) if bug else (None, {})
+    return Outcome(path.name, policy.name, kind, answers, blamed, alternatives)
+
+
+class Tally:
+    """Counts of bugs that were named, by kind and by policy, and of false alarms."""
+
+    def __init__(self) -> None:
+        self.right: Counter[str] = Counter()
+        self.total: Counter[str] = Counter()
+        self.blamed = self.alarms = self.clean = 0
+
+    def add(self, outcome: Outcome) -> bool:
+        """Count one log; return whether it was judged right."""
+        if outcome.kind is None:
+            self.clean += 1
+            self.alarms += bool(outcome.blamed)
+            return not outcome.blamed
+        good = outcome.blamed == {term: (name,) for term, name in outcome.answers.items()}
+        for row in (outcome.kind, outcome.policy):
+            self.total[row] += 1
+            self.right[row] += good
+        self.blamed += outcome.blamed.keys() == outcome.answers.keys()
+        return good
+
+    def __str__(self) -> str:
+        rows = [f"{name:34}{self.right[name]:>4} of {self.total[name]}" for name in self.total]
+        right, total = sum(self.right.values()) // 2, sum(self.total.values()) // 2  # each by kind and by policy
+        low, high = interval(right, total)
+        rows += [f"named {right} of {total}: {right / total:.1%} (95 %: {low:.1%} to {high:.1%})"]
+        rows += [f"exactly the right terms blamed {self.blamed} of {total}"]
+        low, high = interval(self.alarms, self.clean)
+        return "\n".join([*rows, f"false alarms {self.alarms} of {self.clean} (95 %: {low:.1%} to {high:.1%})"])
+
+
+def interval(hits: int, total: int) -> tuple[float, float]:
+    """Return the exact 95 % interval of a share; one-sided at its ends."""
+    if total == 0:
+        return 0.0, 1.0
+    sure = 0.05 if hits in (0, total) else 0.025
+    low, high = ((0.0, hits / total), (hits / total, 1.0))
+
+    def tail(share: float, upper: bool) -> float:
+        span = range(hits, total + 1) if upper else range(hits + 1)
+        return sum(comb(total, n) * share**n * (1 - share) ** (total - n) for n in span)
+
+    def bisected(ends: tuple[float, float], upper: bool) -> float:
+        below, above = ends
+        for _ in range(60):
+            middle = (below + above) / 2
+            if (tail(middle, upper) < sure) == upper:
+                below = middle
+            else:
+                above = middle
+        return below
+
+    return 0.0 if hits == 0 else bisected(low, True), 1.0 if hits == total else bisected(high, False)
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("wheels", type=Path)
+    parser.add_argument("folder", type=Path)
     parser.add_argument("--fresh", action="store_true")
+    parser.add_argument("--noisy", action="store_true")
     parser.add_argument("--draws", type=int, default=1)
+    parser.add_argument("--clean", type=int, default=0, help="correct logs of each policy and draw")
     parser.add_argument("--logs", type=Path, help="folder that keeps the logs")
     parser.add_argument("--misses", action="store_true")
-    arguments = parser.parse_args()
-    right: Counter[str] = Counter()
-    total: Counter[str] = Counter()
-    right_of: Counter[str] = Counter()
-    total_of: Counter[str] = Counter()
-    alarms = clean = unsure = 0
-    with tempfile.TemporaryDirectory() as folder:
-        logs = arguments.logs or Path(folder)
-        for policy, bug, path in cases(arguments.wheels, logs, arguments.fresh, arguments.draws):
-            blamed, alternatives = named(policy, path)
-            if bug is None:
-                clean += 1
-                alarms += bool(blamed)
-                if blamed and arguments.misses:
-                    print(f"alarm: {policy.name}: {blamed}")
+    parser.add_argument("--jobs", type=int, default=1)
+    options = parser.parse_args()
+    tally, unsure = Tally(), 0
+    index = []
+    with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(options.jobs) as pool:
+        for outcome in pool.map(judge, cases(options.logs or Path(folder), options)):
+            index.append(outcome._asdict())
+            if tally.add(outcome):
                 continue
-            good = blamed == {term: (kind,) for term, kind in bug.answers.items()}
-            total[bug.kind] += 1
-            right[bug.kind] += good
-            total_of[policy.name] += 1
-            right_of[policy.name] += good
-            unsure += not good and bool(set(bug.answers.values()) & set(alternatives))
-            if not good and arguments.misses:
-                print(f"missed: {policy.name}: {bug.kind} {bug.answers}: {blamed}; cannot exclude {alternatives}")
-    for table, totals in ((right, total), (right_of, total_of)):
-        print("\n".join(f"{name:34}{table[name]:>4} of {totals[name]}" for name in totals))
-        print()
-    print(f"named {sum(right.values())} of {sum(total.values())} ({sum(right.values()) / sum(total.values()):.1%})")
+            unsure += bool({*outcome.answers.values()} & {*outcome.alternatives})
+            if options.misses:
+                print(outcome, flush=True)
+    if options.logs:
+        recipes = {policy.name: policy.recipe for policy in loaded(options.folder)}
+        (options.logs / "index.json").write_text(json.dumps({"cases": index, "recipes": recipes}))
+    print(tally)
     print(f"of the others, the audit says for {unsure} that the log cannot exclude it")
-    print(f"false alarms {alarms} of {clean}")
 
 
 if __name__ == "__main__":

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from sami_runtime.loop.episode import EpisodeReport
     from sami_runtime.loop.tick import StepRecord
     from sami_runtime.robots.evidence import EvidenceLog
+    from sami_runtime.robots.kit.commands import Steering
     from sami_runtime.robots.robot_file import RobotFile, RunKeys
     from sami_runtime.run import Run
     from sami_runtime.safety.watchdog import Watchdog
     from sami_runtime.session.admission import Admission
     from sami_runtime.session.session import Session
-    from sami_train.studies.play.commands import Steering
 
     from .keyboard import Keyboard
     from .target import Target
@@ -199,7 +199,8 @@ def run_episodes(plan: Plan) -> None:
         adapter: Any = target.make(clock, contract)
         closing.callback(adapter.close)
         feed.scene = scene_of(adapter)
-        person = keyboard.attend(closing, contract, limits, plan.steering) if listens else None
+        steering = plan.steering or getattr(adapter, "steering", None)
+        person = keyboard.attend(closing, contract, limits, steering) if listens else None
         pilot: Any = person
         if plan.excite:
             pilot = keyboard.excitation(person, contract, limits, real, robot.loop_hz if robot else None, values.seed)

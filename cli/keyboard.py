@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from sami_runtime.loop.episode import EpisodeReport
     from sami_runtime.loop.pilot import Ending, Excitation, Request
     from sami_runtime.model.contract import Contract
+    from sami_runtime.robots.kit.commands import Steering
     from sami_runtime.run import Run
     from sami_runtime.safety.limits import Limits
-    from sami_train.studies.play.commands import Steering
 
     Array = NDArray[np.float32]
 

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import json as json_module
 import re
 import shutil
 import sys
 import textwrap
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+
+class Judgement(Protocol):
+    """What a check returns."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing is wrong."""
+        ...
+
 
 COLUMNS = 80
 """Width of what is piped elsewhere, unless the variable COLUMNS states another."""
@@ -38,6 +52,18 @@ def print_text(*lines: object, error: bool = False) -> None:
     stream, text = sys.stderr if error else sys.stdout, "\n".join(map(str, lines))
     if lines:
         print(wrapped(text, _columns()) if not error or stream.isatty() else text, file=stream, flush=True)
+
+
+def print_check(result: Judgement, document: Mapping[str, Any], json: bool) -> None:
+    """Print what a check found, as text or as one JSON document, and end with exit code 4 where something is wrong."""
+    from sami_runtime.errors import CheckFailed
+
+    if json:
+        print(json_module.dumps({"passed": result.passed, **document}, indent=2))
+    else:
+        print_text(result)
+    if not result.passed:
+        raise typer.Exit(CheckFailed.exit_code)
 
 
 def wrapped(text: str, columns: int = COLUMNS) -> str:

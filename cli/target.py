@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from sami_runtime.adapters import Adapter
     from sami_runtime.clock import Clock
     from sami_runtime.model.contract import Contract
+    from sami_runtime.robots.kit.commands import CommandSource
     from sami_runtime.safety.gate import Controller
     from sami_train.envs.measure import Skill
     from sami_train.envs.spec import EnvironmentSpec
     from sami_train.envs.tasks import Task, TaskSpace
-    from sami_train.studies.play.commands import CommandSource
 
 PARTS = ("observation", "action", "reset", "read", "write", "stop", "close")
 """What an adapter has."""

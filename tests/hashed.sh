@@ -23,4 +23,4 @@ pin() {
     cat "$place/requirements.txt" >"$file"
 }
 pin requirements-robot.txt
-pin requirements-robot-all.txt --extra convert --extra ik --extra franka --extra ros2
+pin requirements-robot-all.txt --extra convert --extra ik --extra franka --extra ros2 --extra unitree

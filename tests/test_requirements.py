@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 FOR_TRAINING = ("torch", "stable-baselines3", "gymnasium", "pybullet", "mujoco", "onnx")
 RUNTIME = ("numpy", "pydantic", "onnxruntime", "mcap", "cryptography")
 ALL = "requirements-robot-all.txt"
-EXTRAS = ("cpu", "record", "sign", "convert", "ik", "franka", "ros2")
+EXTRAS = ("cpu", "record", "sign", "convert", "ik", "franka", "ros2", "unitree")
 """What a robot's host may install."""
 
 if sys.version_info >= (3, 11):

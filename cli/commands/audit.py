@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_module
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ..options import Json
-from ..output import print_text
+from ..output import print_check
 
 Adopted = Annotated[
     Path,
@@ -25,15 +24,10 @@ def audit(
     contract: OptionalContract = None,
     json: Json = False,
 ) -> None:
-    """Rebuild what a policy read from the raw signals of a log, and name the bug. Exit code 1 if there is one."""
+    """Rebuild what a policy read from the raw signals of a log, and name the bug. Exit code 4 if there is one."""
     from sami_runtime.adoption.audit import audit_log
     from sami_runtime.adoption.network import adopted_policy
 
     result = audit_log(adopted_policy(policy, contract), log)
-    if json:
-        rows = [asdict(verdict) for verdict in result.verdicts]
-        print(json_module.dumps({"passed": result.passed, "steps": result.samples, "terms": rows}, indent=2))
-    else:
-        print_text(result)
-    if not result.passed:
-        raise typer.Exit(1)
+    rows = [asdict(verdict) for verdict in result.verdicts]
+    print_check(result, {"steps": result.samples, "terms": rows}, json)

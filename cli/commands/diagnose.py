@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_module
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ..options import Json
-from ..output import print_text
+from ..output import print_check
 from .audit import Adopted, OptionalContract
 
 
@@ -20,15 +19,10 @@ def diagnose(
     robot: Annotated[Path | None, typer.Option(help="MJCF of the robot: joint names, ranges, torque limits.")] = None,
     json: Json = False,
 ) -> None:
-    """Probe a policy: joint order, dead inputs, signs, saturation, extreme inputs, torques. Exit code 1 on a fault."""
+    """Probe a policy: joint order, dead inputs, signs, saturation, extreme inputs, torques. Exit code 4 on a fault."""
     from sami_runtime.adoption.diagnosis import diagnose as examine
     from sami_runtime.adoption.network import adopted_policy
 
     result = examine(adopted_policy(policy, contract), robot)
-    if json:
-        rows = [asdict(finding) for finding in result.findings]
-        print(json_module.dumps({"passed": result.passed, "policy": result.policy, "findings": rows}, indent=2))
-    else:
-        print_text(result)
-    if not result.passed:
-        raise typer.Exit(1)
+    rows = [asdict(finding) for finding in result.findings]
+    print_check(result, {"policy": result.policy, "findings": rows}, json)

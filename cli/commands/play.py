@@ -41,9 +41,9 @@ def play(
     It keeps real time where somebody looks on: with `--command keys`, `--live` and `--render human`.
     `sami robustness MODEL --env FILE --gap latency` measures what a delay costs it.
     """
+    from sami_runtime.robots.kit.commands import Steering, command_of
+    from sami_runtime.robots.kit.quantities import COMMAND
     from sami_runtime.robots.robot_file import SimulatorKeys
-    from sami_train.studies.play.commands import Steering, command_of
-    from sami_train.studies.play.quantities import COMMAND
 
     from ..episode_loop import Plan, admission_of, run_episodes
     from ..film import film_of

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_module
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +9,7 @@ import typer
 
 from ..model_file import model_file
 from ..options import MODEL_HELP, Json, Model, Provider
-from ..output import print_text
+from ..output import print_check, print_text
 
 
 def verify(
@@ -34,13 +33,8 @@ def verify(
     if not model.is_file():
         raise SamiError(f"{model} is no file; give a model that `sami export` wrote.")
     result = check(model, provider=provider, admission=Admission(expect_sha256, trusted))
-    if json:
-        checks = [{"name": c.name, "passed": c.passed, "detail": c.detail} for c in result.checks]
-        print(json_module.dumps({"passed": result.passed, "provider": provider, "checks": checks}, indent=2))
-    else:
-        print_text(result)
-    if not result.passed:
-        raise typer.Exit(4)
+    checks = [{"name": c.name, "passed": c.passed, "detail": c.detail} for c in result.checks]
+    print_check(result, {"provider": provider, "checks": checks}, json)
 
 
 def sign(

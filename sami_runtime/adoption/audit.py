@@ -28,6 +28,15 @@ QUANTITIES = {
     "gravity": r"gravity",
 }
 """What a term measures, by its name."""
+NOISE = {
+    "joint_positions": 0.015,
+    "joint_velocities": 0.5,
+    "angular_velocity": 0.15,
+    "linear_velocity": 0.15,
+    "gravity": 0.03,
+}
+"""By quantity, what two readings of a sensor may differ by [rad, rad/s, m/s]: three standard deviations, a few
+milliseconds apart, while a robot walks. A log has mostly another reading than the one that the policy used."""
 ACTION = "action"
 NETWORK_TOLERANCE, LIMITED = 1e-3, 0.1
 """Parts of the spread: of the network's outputs, and of targets that limits may have changed."""
@@ -186,7 +195,13 @@ def _judge(recipe: Recipe, name: str, term: InputTerm, log: PolicyLog, raw: dict
         return TermVerdict(name, "skipped", (), "the log lacks its raw signal")
     slots = _slots(recipe, name, term, quantity, elements, log)
     verdicts = [_verdict(name, explain(replace(slot, resemblance=resemblance), table)) for slot in slots]
-    return next((verdict for verdict in verdicts if verdict.status == "fault"), verdicts[0])
+    verdict = next((verdict for verdict in verdicts if verdict.status == "fault"), verdicts[0])
+    if resemblance is None or verdict.status != "ok" or verdict.before is None:
+        return verdict
+    if verdict.before > resemblance:
+        fact = "moves too little, or too differently from the other signals, to be judged by them; give a log with obs"
+        return replace(verdict, status="skipped", fact=fact)
+    return replace(verdict, fact=f"agrees with the other signals, within {verdict.before:.0%} of its spread")
 
 
 def quantity_of(name: str, term: InputTerm) -> str:
@@ -248,6 +263,7 @@ def _slots(
             mirror=mirror,
             pose=quantity == "joint_positions",
             clip=None if log.observation is None else recipe.clip,
+            noise=0.0 if log.observation is None else NOISE.get(quantity, 0.0),
         )
 
 

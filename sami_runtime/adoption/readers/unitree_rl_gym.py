@@ -1,4 +1,4 @@
-"""Reads a deployment's YAML of unitree_rl_gym, with an ONNX or TorchScript file beside it.
+"""Reads a deployment's YAML of unitree_rl_gym, with its ONNX or TorchScript file: beside it, or at its `policy_path`.
 
 The observation is what `deploy_mujoco.py` and `deploy_real.py` compute. The MuJoCo configuration does not name the
 joints; the robot's gives the motor of each.
@@ -16,6 +16,8 @@ from sami_runtime.adoption.sources import FieldSource, PolicyReading
 from sami_runtime.errors import ContractError
 
 CODE = FieldSource(kind="table", where="unitree_rl_gym's deploy scripts")
+CHECKOUT = "{LEGGED_GYM_ROOT_DIR}/"
+"""What `policy_path` begins with: the checkout, which contains the YAML."""
 
 
 def recognizes(path: Path) -> bool:
@@ -44,9 +46,7 @@ def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
     config = Document(files[0])
     draft = Draft()
     draft.put("name", files[0].stem, FieldSource(kind="file", where=files[0].name))
-    data, total, actions = read_network(
-        draft, path if path.suffix in (".onnx", ".pt") else policy_beside(files[0].parent)
-    )
+    data, total, actions = read_network(draft, path if path.suffix in (".onnx", ".pt") else _policy(config))
     if config.count("num_actions") != actions or config.count("num_obs") != total:
         raise config.refuse("num_obs", f"{total}, and num_actions {actions}, as the network has")
     _put_rate(draft, config)
@@ -85,6 +85,18 @@ def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
         draft.put(f"action.{field}", value, source)
     draft.put("action.elements", names if all(names) else None, named_by)
     return draft.reading(data)
+
+
+def _policy(config: Document) -> Path:
+    """Return the policy's file: as `policy_path` has it in the checkout around the YAML, or else the one beside it."""
+    written = config.get("policy_path")
+    if isinstance(written, str) and written.startswith(CHECKOUT) and ".." not in Path(written).parts:
+        folders = config.path.resolve().parents[:4]
+        inside = [folder / written.removeprefix(CHECKOUT) for folder in folders]
+        for file in inside:
+            if file.suffix in (".onnx", ".pt") and file.is_file():
+                return file
+    return policy_beside(config.path.parent)
 
 
 def _cell(config: Document, key: str) -> tuple[float, FieldSource]:

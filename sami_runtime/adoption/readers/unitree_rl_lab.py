@@ -1,11 +1,14 @@
 """Reads a run folder of unitree_rl_lab: `params/deploy.yaml` beside `exported/policy.onnx`.
 
-The policy's joint i is motor `joint_ids_map[i]`. Gains in `deploy.yaml` have the motors' order; pose, scales and
-offsets have the policy's. Names of the motors are in Isaac Lab's `params/env.yaml`, where that is kept.
+The policy's joint i is motor `joint_ids_map[i]`; an action with `joint_ids` moves these joints alone. Gains in
+`deploy.yaml` have the motors' order; pose, scales and offsets have the policy's. Names of the motors are in Isaac
+Lab's `params/env.yaml`, where that is kept.
 """
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -15,7 +18,6 @@ from sami_runtime.adoption.readers.documents import (
     policy_beside,
     put_slices,
     read_network,
-    require_known,
 )
 from sami_runtime.adoption.readers.isaaclab import ACTIONS, OBSERVATIONS
 from sami_runtime.adoption.readers.terms import put_term
@@ -25,6 +27,7 @@ from sami_runtime.errors import ContractError
 TERMS = {
     **{term: OBSERVATIONS[term] for term in ("base_ang_vel", "projected_gravity", "velocity_commands", "last_action")},
     **{"joint_pos_rel": "joint_angles", "joint_vel_rel": "joint_velocities", "gait_phase": "gait_phase"},
+    "keyboard_velocity_commands": "command",
 }
 CODE = FieldSource(kind="table", where="unitree_rl_lab's deploy/include/isaaclab")
 
@@ -43,7 +46,7 @@ def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
     """Return the exported policy and what `deploy.yaml` says.
 
     Raises:
-        ContractError: A key is missing or wrong, or a term is none that unitree_rl_lab deploys.
+        ContractError: A key is missing or wrong.
         ArtifactError: The policy is missing or no ONNX file.
     """
     folder = _folder(path)
@@ -56,15 +59,20 @@ def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
         draft, path if path.suffix == ".onnx" else policy_beside(folder, "exported/policy.onnx")
     )
     draft.put("rate_hz", round(1 / config.number("step_dt", 0), 6), config.source("step_dt"))
-    order = config.order("joint_ids_map", size)
-    names, named_by = _joints(folder, config, order, joints)
-    _put_action(draft, config, order, names, named_by)
-    sizes = {}
+    motors = config.order("joint_ids_map")
+    names, named_by = _joints(folder, config, motors, joints)
+    _put_action(draft, config, motors, size, names, named_by)
+    sizes: dict[str, int] = {}
     for term in config.under("observations").table:
         entry = config.under(f"observations.{term}")
-        require_known("observation", str(term), TERMS, config)
-        name = TERMS[str(term)]
-        sizes[name] = _put_term(draft, config, entry, name, names, named_by)
+        name = TERMS.get(str(term), re.sub(r"\W", "_", str(term)))
+        if str(term) in TERMS:
+            sizes[name] = _put_term(
+                draft, config, entry, name, names if name != "last_action" else [""] * size, named_by
+            )
+        else:
+            sizes[name] = _put_unknown_term(draft, entry, name, str(term))
+    _put_clip_of_last_action(draft, config)
     put_slices(draft, sizes, total, config.source("observations"))
     return draft.reading(data)
 
@@ -84,24 +92,35 @@ def _joints(folder: Path, config: Document, order: list[int], joints: Sequence[s
     return [f"motor_{motor}" for motor in order], source
 
 
-def _put_action(draft: Draft, config: Document, order: list[int], names: list[str], named_by: FieldSource) -> None:
+def _put_action(
+    draft: Draft, config: Document, motors: list[int], size: int, names: list[str], named_by: FieldSource
+) -> None:
     terms = config.under("actions")
-    if len(terms.table) != 1:
-        raise config.refuse("actions", "one term")
-    kind = str(next(iter(terms.table)))
-    require_known("action", kind, ACTIONS, config)
-    term, size = terms.under(kind), len(order)
+    kind = str(next(iter(terms.table), "")) if len(terms.table) == 1 else ""
+    if kind not in ACTIONS:
+        listed = ", ".join(map(str, terms.table)) or "no term"
+        why = f"{terms.path.name}: actions has {listed}; one of {', '.join(ACTIONS)} is read"
+        for field in ("name", "unit", "meaning", "elements", "scale", "default"):
+            draft.unknown(f"action.{field}", why)
+        return
+    term = terms.under(kind)
     name, unit, meaning = ACTIONS[kind]
     for field, value in (("name", name), ("unit", unit), ("meaning", meaning)):
         draft.put(f"action.{field}", value, terms.source(kind))
-    draft.put("action.elements", names, named_by)
+    all_joints = term.get("joint_ids") in (None, [None, None, None])  # the second is how YAML has slice(None)
+    chosen = list(range(len(motors))) if all_joints else term.order("joint_ids")
+    if len(chosen) != size or max(chosen) >= len(motors):
+        expected = f"{size} of the {len(motors)} joints in joint_ids_map, as the network answers {size} numbers"
+        raise term.refuse("joint_ids", expected)
+    draft.put("action.elements", [names[joint] for joint in chosen], named_by)
     draft.put("action.scale", term.numbers("scale", size), term.source("scale"))
     draft.put("action.default", term.numbers("offset", size), term.source("offset"))
     for field, key in (("kp", "stiffness"), ("kd", "damping")):
-        motors = config.numbers(key)
-        if max(order) >= len(motors):
-            raise config.refuse(key, f"a number for each of {max(order) + 1} motors")
-        draft.put(f"action.{field}", [motors[motor] for motor in order], config.source(f"{key}[joint_ids_map]"))
+        gains = config.numbers(key)
+        if max(motors) >= len(gains):
+            raise config.refuse(key, f"a number for each of {max(motors) + 1} motors")
+        source = config.source(f"{key}[joint_ids_map]")
+        draft.put(f"action.{field}", [gains[motors[joint]] for joint in chosen], source)
     bounds = term.get("clip")
     if bounds is not None:
         if not isinstance(bounds, list) or len(bounds) != size:
@@ -109,6 +128,30 @@ def _put_action(draft: Draft, config: Document, order: list[int], names: list[st
         pairs = [Document(config.path, {"clip": pair}, term.prefix).numbers("clip", 2) for pair in bounds]
         for side, field in enumerate(("low", "high")):
             draft.put(f"action.{field}", [pair[side] for pair in pairs], term.source("clip"))
+
+
+def _put_clip_of_last_action(draft: Draft, config: Document) -> None:
+    """Put the bounds of the last action as those of all that the network reads, where that is the same."""
+    if config.get("observations.last_action.clip") is None:
+        return
+    largest: dict[str, float] = {}
+    for term in config.under("observations").table:
+        entry = config.under(f"observations.{term}")
+        ends = [math.inf] if entry.get("clip") is None else entry.numbers("clip", 2)
+        largest[str(term)] = max(map(abs, ends)) * max(map(abs, entry.numbers("scale")))
+    low, high = config.numbers("observations.last_action.clip", 2)
+    scales = {*config.numbers("observations.last_action.scale")}
+    if low != -high or len(scales) > 1 or max(largest.values()) > largest["last_action"] or not largest["last_action"]:
+        raise config.refuse("observations.last_action.clip", "none, or [-n, n] in which all other terms stay")
+    draft.put("clip", largest["last_action"], config.source("observations.last_action.clip"))
+
+
+def _put_unknown_term(draft: Draft, entry: Document, name: str, term: str) -> int:
+    """Put a term with code of its own, of which `deploy.yaml` says scale and history; return its numbers."""
+    scale = entry.numbers("scale")
+    for part in ("unit", "elements"):
+        draft.unknown(f"signals.{name}.{part}", f"{term} has {len(scale)} numbers of a kind that no table has")
+    return _put_shape(draft, entry, name, len(scale))
 
 
 def _put_term(
@@ -127,9 +170,8 @@ def _put_term(
         draft.put(f"{field}.meaning", meaning, entry.source("params.period"))
     else:
         size = put_term(draft, name, names, CODE, named_by)
-    draft.put(f"{field}.scale", entry.numbers("scale", size), entry.source("scale"))
     if name == "joint_angles":
-        if entry.get("params.asset_cfg.joint_ids") is not None:
+        if entry.get("params.asset_cfg.joint_ids") not in (None, [None, None, None]):
             raise entry.refuse("params.asset_cfg.joint_ids", "all joints")
         pose = config.numbers("default_joint_pos", size)
         draft.put(f"{field}.offset", pose, config.source("default_joint_pos"))
@@ -138,9 +180,14 @@ def _put_term(
         pairs = [ranges.numbers(key, 2) for key in ("lin_vel_x", "lin_vel_y", "ang_vel_z")]
         for side, bound in enumerate(("low", "high")):
             draft.put(f"{field}.{bound}", [pair[side] for pair in pairs], ranges.source("*"))
-    if entry.get("clip") is not None:
-        if name == "last_action":
-            raise entry.refuse("clip", "no clip of the last action")
+    return _put_shape(draft, entry, name, size)
+
+
+def _put_shape(draft: Draft, entry: Document, name: str, size: int) -> int:
+    """Put scale, clip and history of a term; return how many numbers the network reads of it."""
+    field = name if name == "last_action" else f"signals.{name}"
+    draft.put(f"{field}.scale", entry.numbers("scale", size), entry.source("scale"))
+    if entry.get("clip") is not None and name != "last_action":
         draft.put(f"{field}.clip", entry.numbers("clip", 2), entry.source("clip"))
     steps = entry.count("history_length") if entry.get("history_length") else 1
     if steps > 1:

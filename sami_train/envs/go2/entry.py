@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sami_runtime.model.contract import DataSheet, Quantity
 from sami_train import seeds
 from sami_train.envs.layout import Layout, signal
 from sami_train.envs.measure import RETURN, Metric
@@ -44,6 +45,18 @@ _ENDS = ", ".join(
 )
 ACTION = signal(
     "joint_targets", "1", MOTORS, (-1.0, 1.0), meaning=f"-1 to 1 is a target angle in rad from {_ENDS}; kp 20, kd 0.5"
+)
+
+SHEET = DataSheet(
+    frame="the trunk's: x forward, y to the left, z up; angles are those of Unitree's low level",
+    home="standing in the stance, at rest",
+    gains="PD position control of each motor; target = stance + reach * action, which stands for a period",
+    numbers={
+        "stance": Quantity(unit="rad", values=STANCE),
+        "reach": Quantity(unit="rad", values=REACH),
+        "kp": Quantity(unit="N m/rad", values=(20.0,)),
+        "kd": Quantity(unit="N m s/rad", values=(0.5,)),
+    },
 )
 
 FEATURES = (
@@ -181,6 +194,7 @@ GO2 = EnvironmentSpec(
     ends_early=True,
     goal=None,
     reach=None,
+    sheet=SHEET,
     extra="mujoco",
 )
 """A Unitree Go2 that walks as commanded."""

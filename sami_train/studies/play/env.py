@@ -15,14 +15,15 @@ from gymnasium import spaces
 from sami_runtime.adoption.recipe import ADOPTED, Recipe
 from sami_runtime.errors import SamiError
 from sami_runtime.model.contract import Contract
+from sami_runtime.robots.kit.commands import CommandSource
+from sami_runtime.robots.kit.quantities import COMMAND
 from sami_runtime.signals import Signal
 from sami_train.envs.layout import Layout
 from sami_train.envs.measure import SUCCESS
 from sami_train.envs.mujoco.camera import RENDER_MODES, Filmed
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Feature, Task, TaskSpace, draw
-from sami_train.studies.play.commands import CommandSource
-from sami_train.studies.play.quantities import COMMAND, RobotState, readings_of
+from sami_train.studies.play.quantities import RobotState, readings_of
 from sami_train.studies.play.robot import PlayedRobot, SceneFile
 
 SMOOTHED_S = 0.5

@@ -10,33 +10,19 @@ from numpy.typing import NDArray
 
 from sami_runtime.adoption.recipe import Recipe
 from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.robots.kit.quantities import (
+    JOINT_UNITS,
+    NAMES,
+    PHASES,
+    command_element,
+    command_elements,
+    matched_joints,
+)
 from sami_runtime.signals import Signal
-from sami_train.studies.play.robot import PlayedRobot, matched_joints
+from sami_train.studies.play.robot import PlayedRobot
 
 Array = NDArray[np.float64]
 Reading = Callable[["RobotState"], Array]
-
-NAMES = {
-    "angular_velocity": "gyro base_ang_vel angular_velocity base_angular_velocity ang_vel imu_gyro",
-    "gravity": "projected_gravity gravity gravity_orientation gravity_vec proj_gravity",
-    "linear_velocity": "base_lin_vel linear_velocity base_linear_velocity base_velocity lin_vel",
-    "orientation": "base_quat orientation base_orientation quaternion imu_quat",
-    "height": "base_height base_pos_z height",
-    "command": "command commands velocity_command velocity_commands cmd base_velocity command_lin_vel command_ang_vel",
-    "joint_angles": "joint_angles joint_pos joint_pos_rel joint_positions dof_pos motor_pos",
-    "joint_velocities": "joint_velocities joint_vel joint_vel_rel dof_vel motor_vel",
-    "sin_phase": "sin_phase phase_sin",
-    "cos_phase": "cos_phase phase_cos",
-}
-"""Names by which frameworks call each quantity; the first column is what [signals] in TOML may say."""
-PHASES = {name for phase in ("sin_phase", "cos_phase") for name in NAMES[phase].split()}
-COMMAND = {
-    "forward": "forward vx x lin_vel_x",
-    "left": "left vy y lin_vel_y",
-    "turn": "turn wz yaw z ang_vel_z ang_vel_yaw",
-}
-"""Names of each element of a velocity command [m/s, m/s, rad/s]."""
-JOINT_UNITS = {"rad": "joint_angles", "rad/s": "joint_velocities"}
 
 
 class RobotState:
@@ -76,11 +62,6 @@ class RobotState:
         return 2.0 * np.pi * (self.clock_s / clock.period_s + offsets)
 
 
-def command_element(name: str) -> str:
-    """Return forward, left or turn for an element of a command; other elements keep their name."""
-    return next((element for element, names in COMMAND.items() if name in names.split()), name)
-
-
 def readings_of(
     robot: PlayedRobot, recipe: Recipe, signals: Sequence[Signal]
 ) -> tuple[list[Reading], dict[str, list[str]]]:
@@ -104,7 +85,7 @@ def readings_of(
         world = part.frame == "world"
         if quantity == "command":
             commands[signal.name] = [
-                command_element(name) if robot.floats else name for name in _command_elements(signal)
+                command_element(name) if robot.floats else name for name in command_elements(signal)
             ]
             readings.append(_commanded(commands[signal.name]))
         elif quantity in ("joint_angles", "joint_velocities"):
@@ -114,11 +95,6 @@ def readings_of(
         else:
             readings.append(_of_base(robot, signal, quantity, world))
     return readings, commands
-
-
-def _command_elements(signal: Signal) -> tuple[str, ...]:
-    """Return the elements of a command; that of turning alone is called by the axis, or not at all."""
-    return ("turn",) if signal.size == 1 and "ang" in signal.name else signal.elements
 
 
 def _quantity(robot: PlayedRobot, signal: Signal, sensors: Mapping[str, int]) -> str:

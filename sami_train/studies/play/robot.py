@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +15,7 @@ from pydantic import Field, ValidationError
 from sami_runtime.adoption.recipe import Recipe, row
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.files import faults_of, read_document
+from sami_runtime.robots.kit.quantities import matched_joints
 from sami_train.envs.mujoco.camera import CAMERA
 from sami_train.settings import NotNegative, Positive, Settings
 
@@ -82,33 +83,6 @@ class SceneFile(Settings):
                 f"{path}: {faults_of(error)}. Correct it; docs/how-to/play-a-policy.md lists them."
             ) from None
         return settings.model_copy(update={"scene": str((path.parent / settings.scene).resolve())})
-
-
-def matched_joints(elements: Sequence[str], joints: Iterable[str], aliases: Mapping[str, str]) -> list[str]:
-    """Return the joint of each element: the declared one, else that of the same name, with or without `_joint`.
-
-    >>> matched_joints(["hip", "knee"], ["hip_joint", "k"], {"knee": "k"})
-    ['hip_joint', 'k']
-
-    Raises:
-        SamiError: An element has no joint, or two have the same; lists both sides.
-    """
-    known, matched = list(joints), []
-    for element in elements:
-        alias = aliases.get(element, element)
-        names = [alias] if element in aliases else [alias, f"{alias}_joint", alias.removesuffix("_joint")]
-        matched += [next((name for name in names if name in known), "")]
-    missing = [element for element, joint in zip(elements, matched, strict=True) if not joint]
-    if missing or len(set(matched)) < len(matched) or aliases.keys() - set(elements):
-        strange = sorted(aliases.keys() - set(elements))
-        fact = f"no joint for {', '.join(missing)}" if missing else "one joint for two elements"
-        fact = f"aliases of {', '.join(strange)}, which the policy does not move" if strange else fact
-        raise SamiError(
-            f"joints and policy do not match: {fact}. The policy moves {', '.join(elements)}; the MJCF has "
-            f"{', '.join(known)}. Declare the names that differ in the TOML file that --robot names: [joints] "
-            f'{missing[0] if missing else "FR_hip"} = "NAME"'
-        )
-    return matched
 
 
 class PlayedRobot:

@@ -1,10 +1,12 @@
 """`sami audit` on a log that the test writes itself: a body that tumbles, four joints that swing."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from sami_runtime.adoption.audit import audit
-from sami_runtime.adoption.log import read_log
+from sami_runtime.adoption.log import PolicyLog, read_log
 from sami_runtime.adoption.recipe import Recipe
 from sami_runtime.errors import SignalError
 
@@ -236,6 +238,43 @@ def test_a_history_stacked_the_other_way_round_is_named(tmp_path, first, expecte
     document["signals"][0] |= {"slice": [0, 9], "history": {"steps": 3, "first": first, "start": "zero"}}
     document["last_action"]["slice"] = [at + 6 for at in document["last_action"]["slice"]]
     assert blamed(audit(Recipe.parse(document, "the test"), robot.log(tmp_path / "log.npz"))) == expected
+
+
+def recorded(moves=1.0):
+    """Raw signals of a recording, without what the network was fed: joints follow their targets, a step behind."""
+    targets = POSE + moves * (Robot().targets - POSE)
+    positions = np.concatenate([targets[:1], targets[:-1]]) + 0.003 * np.random.default_rng(2).normal(size=(STEPS, 4))
+    velocities = np.gradient(positions, 1 / RATE, axis=0)
+    return {"joint_positions": positions, "joint_velocities": velocities, "targets": targets}
+
+
+RECORDED = {
+    "right": ("joint_positions", lambda v: v, {}),
+    "angles in degrees": ("joint_positions", lambda v: np.degrees(v), {"joint_positions": ("degrees",)}),
+    "rates in degrees": ("joint_velocities", lambda v: np.degrees(v), {"joint_velocities": ("degrees",)}),
+    "rates the wrong way round": ("joint_velocities", lambda v: -v, {"joint_velocities": ("sign",)}),
+    "rates of the other leg": ("joint_velocities", lambda v: v[:, MIRROR], {"joint_velocities": ("swapped sides",)}),
+}
+
+
+@pytest.mark.parametrize("bug", RECORDED)
+def test_the_signals_of_a_recording_are_compared_with_each_other(bug):
+    name, change, kinds = RECORDED[bug]
+    raw = recorded()
+    raw[name] = change(raw[name])
+    result = audit(recipe(), PolicyLog(Path("run.mcap"), raw, None, np.arange(STEPS)))
+    verdicts = {verdict.term: verdict for verdict in result.verdicts}
+    assert verdicts[name].kinds == kinds.get(name, ()), str(result)
+    assert {verdicts[term].status for term in ("gyro", "gravity", "command")} == {"skipped"}
+
+
+def test_a_recording_of_a_robot_that_stands_raises_no_alarm():
+    raw = recorded(moves=0.0)
+    raw["targets"] = raw["targets"] + 0.2 * Robot().actions  # the ground holds the feet, whatever is asked
+    raw["joint_positions"] -= POSE
+    raw["targets"] -= POSE
+    result = audit(recipe(), PolicyLog(Path("run.mcap"), raw, None, np.arange(STEPS)))
+    assert blamed(result) == {}
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,15 @@ def test_an_error_at_any_step_fails_and_is_located(make, policy, step):
     assert f"largest error 5.0e-01 in action[1] at step {step} (" in failed(found)["golden replay"]
 
 
+@pytest.mark.parametrize(("share", "passes"), [(1e-6, True), (1e-4, False)])
+def test_rounding_of_large_outputs_counts_in_parts_of_their_size(make, share, passes):
+    policy, seen = make.inverse(), make.observations(8)
+    seen["position"] *= 1e4
+    actions = seen["position"] / seen["goal"] * np.float32(1 + share)
+    golden = make.pack(policy, seen, actions, {"action": actions}, (0, 3))
+    assert verify(make.write(policy, golden=golden)).passed == passes
+
+
 def test_a_forgotten_reset_fails(make, policy):
     whole = make.golden_of(policy, resets=(0,))
     split = whole.model_copy(update={"resets": (0, 7)})

@@ -168,6 +168,39 @@ def test_a_run_of_unitree_rl_lab_names_joints_as_env_yaml_names_the_motors(tmp_p
     assert Recipe.of(adopt(folder, None, tmp_path / "out.onnx")).action.elements == ("c", "a", "d", "b")
 
 
+def test_unitree_rl_labs_action_may_move_some_joints_and_its_terms_of_own_code_are_asked_for(tmp_path):
+    few = frameworks.DEPLOY.replace("joint_ids_map: [2, 0, 3, 1]", "joint_ids_map: [2, 0, 3, 1, 4, 5]")
+    few = few.replace("joint_ids: !!python/object/apply:builtins.slice [null, null, null]", "joint_ids: [5, 0, 1, 2]")
+    few = few.replace("stiffness: [10.0, 11.0, 12.0, 13.0]", "stiffness: [10.0, 11.0, 12.0, 13.0, 14.0, 15.0]")
+    few = few.replace("damping: [0.1, 0.2, 0.3, 0.4]", "damping: [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]")
+    few = few.replace("default_joint_pos: [0.1, -0.1, -1.5, -1.6]", "default_joint_pos: [0.1, -0.1, -1.5, -1.6, 0, 0]")
+    few = few.replace("scale: [1.0, 1.0, 1.0, 1.0]", "scale: [1.0, 1.0, 1.0, 1.0, 1.0, 1.0]", 1)
+    few = few.replace("base_ang_vel:", "torso_rate:")
+    folder = frameworks.written(
+        tmp_path, {"params/deploy.yaml": few, "exported/policy.onnx": frameworks.policy(6 + 3 + 12 + 4)}
+    )
+    with pytest.raises(SamiError, match=r"signals\.torso_rate\.elements \(unknown: torso_rate has 3 numbers"):
+        adopt(folder, None, tmp_path / "out.onnx")
+    term = {"name": "torso_rate", "unit": "rad/s", "elements": ["x", "y", "z"], "frame": "torso"}
+    recipe = Recipe.of(adopt(folder, contract_of(tmp_path, signals=[term]), tmp_path / "out.onnx"))
+    assert recipe.action.elements == ("motor_5", "motor_2", "motor_0", "motor_3")
+    assert recipe.action.kp == (15.0, 12.0, 10.0, 13.0)
+    signals = {signal.name: signal for signal in recipe.signals}
+    assert (signals["torso_rate"].slice, signals["torso_rate"].history.steps) == ((0, 6), 2)
+    assert signals["joint_angles"].elements == ("motor_2", "motor_0", "motor_3", "motor_1", "motor_4", "motor_5")
+
+
+def test_unitree_rl_labs_clip_of_the_last_action_bounds_what_the_network_reads(tmp_path):
+    head, _, last = frameworks.DEPLOY.partition("  last_action:")
+    clipped = head.replace("clip: null", "clip: [-9.0, 9.0]").replace("clip: [-9.0, 9.0]", "clip: null", 1)
+    config = clipped + "  last_action:" + last.replace("clip: null", "clip: [-9.0, 9.0]")
+    recipe = Recipe.of(adopt(frameworks.unitree_lab(tmp_path / "run", config), None, tmp_path / "out.onnx"))
+    assert recipe.clip == 9.0
+    config = config.replace("scale: [0.2, 0.2, 0.2]", "scale: [1.2, 1.2, 1.2]")
+    with pytest.raises(SamiError, match=r"last_action\.clip .*in which all other terms stay"):
+        adopt(frameworks.unitree_lab(tmp_path / "wide", config), None, tmp_path / "out.onnx")
+
+
 def sar_formula(signals, last):
     pose = np.array([0.1, -0.1, -1.5, -1.6], np.float32)
     observation = [
@@ -253,6 +286,19 @@ def test_unitree_rl_gyms_simulation_is_asked_for_the_joints_and_its_robot_has_th
         return np.concatenate(observation), lambda raw: pose + raw * 0.25
 
     assert Walk(artifact, 23).agrees(formula)
+
+
+def test_a_yaml_in_unitree_rl_gyms_checkout_has_its_policy_where_policy_path_says(tmp_path):
+    config = "policy_path: '{LEGGED_GYM_ROOT_DIR}/deploy/pre_train/robot/walk.onnx'\n" + "\n".join(
+        line for line in frameworks.UNITREE_GYM_REAL.splitlines() if not line.startswith("policy_path")
+    )
+    files = {"deploy/deploy_real/configs/robot.yaml": config, "deploy/pre_train/robot/walk.onnx": frameworks.policy(23)}
+    frameworks.written(tmp_path, files)
+    written = tmp_path / "deploy" / "deploy_real" / "configs" / "robot.yaml"
+    assert Recipe.of(adopt(written, None, tmp_path / "out.onnx")).name == "robot"
+    written.write_text(config.replace("/deploy/pre_train", "/../pre_train"))
+    with pytest.raises(SamiError, match="has 0 policies"):
+        adopt(written, None, tmp_path / "out.onnx")
 
 
 def test_every_field_of_a_reading_has_a_source(tmp_path):

@@ -7,8 +7,8 @@ mujoco = pytest.importorskip("mujoco")
 
 from sami_runtime.errors import SamiError, UnknownName  # noqa: E402
 from sami_runtime.model.artifact import read_artifact  # noqa: E402
+from sami_runtime.robots.kit.commands import Steering, Timeline, command_of  # noqa: E402
 from sami_train.envs.make import make  # noqa: E402
-from sami_train.studies.play.commands import Steering, Timeline, command_of  # noqa: E402
 from sami_train.studies.play.env import play_environment  # noqa: E402
 from tests.making.stander import MOTORS, RECIPE, mjcf, stander  # noqa: E402
 

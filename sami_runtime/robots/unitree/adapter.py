@@ -1,0 +1,252 @@
+"""A Unitree Go2 as what a policy drives: by its low level, without Unitree's own motion service."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sami_runtime.adapters.base import Executed, Observation, refuse
+from sami_runtime.clock import Clock
+from sami_runtime.errors import AdapterError, SafetyStop
+from sami_runtime.model.contract import Contract
+from sami_runtime.robots.kit import Latest
+from sami_runtime.robots.kit.commands import CommandSource, Steering, command_of
+from sami_runtime.robots.unitree.link import MotorLink, mode_of, release_mode
+from sami_runtime.robots.unitree.mapping import Go2Mapping
+from sami_runtime.robots.unitree.messages import Go2Reading, Setpoint
+from sami_runtime.robots.unitree.settings import REMOTE, UnitreeSettings
+from sami_runtime.robots.unitree.stop import arm_watchdog
+
+STANDING_S = 1.0
+"""How long [s] a robot that stood up stands on without a loop that reads."""
+STOOD_RAD = 0.35
+"""How far a joint may be from the stance, once the robot stood up [rad]."""
+RAMP_S, POLL_S = 0.02, 0.02
+RELEASED_S = 15.0
+"""Longest time [s] in which the sport mode lets go."""
+REST_S, STILL = 3.0, 0.2
+"""How long [s] `close` damps a robot that still moves, and the speed of a joint that rests [rad/s]."""
+
+
+class UnitreeAdapter:
+    """Drives a Go2 by position targets for its motors, which are sent anew 200 to 500 times a second.
+
+    `reset` has the robot stand, `stop` damps the motors: it sinks down. A robot that tilts too far, whose remote
+    control has L2 and B pressed, or that got no action in time, is damped, and the next read or write raises.
+
+    Args:
+        clock: The loop's.
+        contract: Of the model that is to drive.
+        settings: Of the robot.
+
+    Raises:
+        AdapterError: With everything that does not match; nothing was sent.
+    """
+
+    def __init__(self, clock: Clock, contract: Contract, settings: UnitreeSettings) -> None:
+        self.observation, self.action = contract.observation, contract.action
+        self.settings, self.clock = settings, clock
+        self._mapping = Go2Mapping(settings, contract)
+        self._command = self._source()
+        self._latest = Latest(self.observation, clock, note=lambda: self._link.fault)
+        self._last_action = np.zeros(contract.action.size, np.float32)
+        self._began, self._driven, self._stands, self._open = clock.now(), False, False, True
+        self._link = MotorLink(settings.domain, settings.network, settings.hz, settings.damp_kd, self._hear)
+        try:
+            self._require_robot()
+            if not settings.release_sport_mode:
+                refuse(self._sport_faults(), "sent")
+            arm_watchdog(settings)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def steering(self) -> Steering | None:
+        """What a person's keys change; None where the command comes from elsewhere."""
+        return self._command if isinstance(self._command, Steering) else None
+
+    @property
+    def reading(self) -> Go2Reading:
+        """What the robot measured last."""
+        assert self._link.reading is not None
+        return self._link.reading
+
+    def reset(self, seed: int | None = None) -> None:
+        """Have the robot stand up from where it is, on its feet or its belly.
+
+        Raises:
+            AdapterError: Unitree's sport mode is on, and may not be or was not released; the robot does not get up.
+            SafetyStop: It was stopped on the way.
+        """
+        self._require_open()
+        if self.settings.release_sport_mode:
+            release_mode(self._link, RELEASED_S)
+        else:
+            refuse(self._sport_faults(), "sent")
+        self.damp()
+        self.stand()
+        self._latest.reset()
+        self._last_action = np.zeros(self.action.size, np.float32)
+        self._began = self.clock.now()
+
+    def damp(self) -> None:
+        """Brake all motors, from any thread, until something else is asked for; a robot that stands sinks down."""
+        self._stands = False
+        if self._open and self._driven:
+            self._link.damp()
+
+    def stand(self) -> None:
+        """Bring the joints to the stance; it takes `stand_s`, and up to twice that where they lag.
+
+        Raises:
+            AdapterError: They do not come there.
+            SafetyStop: The robot was stopped on the way.
+        """
+        self._require_open()
+        self._driven = True
+        start, began, seconds = self.reading.angles.copy(), self.clock.now(), self.settings.stand_s
+        share, off = 0.0, np.inf
+        while share < 1.0 or off > STOOD_RAD:
+            self._require_upright()
+            if share > 2.0:
+                self.damp()
+                raise AdapterError(
+                    f"the robot did not stand up: a joint is {off:.2g} rad from the stance after {2.0 * seconds:g} s. "
+                    "Is something in its way, or its battery empty?"
+                )
+            share = (self.clock.now() - began) / seconds
+            self._stand_at(start + min(1.0, share) * (self._mapping.stand - start))
+            self.clock.sleep_until(self.clock.now() + RAMP_S)
+            off = float(abs(self.reading.angles - self._mapping.stand).max())
+        self._stands = True
+
+    def read(self) -> Observation:
+        """Return the newest of each signal.
+
+        Raises:
+            SafetyStop: The robot was stopped, and why.
+            AdapterError: It does not report.
+        """
+        self._require_open()
+        if self._driven:
+            self._require_upright()
+        if self._stands:  # a dry run, or a loop that begins
+            self._stand_at(self._mapping.stand)
+        command = self._velocity()
+        chosen: dict[str, Any] = {
+            name: [command.get(element, 0.0) for element in elements]
+            for name, elements in self._mapping.commands.items()
+        }
+        if self._mapping.last_action:
+            chosen[self._mapping.last_action] = self._last_action
+        self._latest.always(**chosen)
+        return self._latest.observation()
+
+    def write(self, action: NDArray[np.float32]) -> Executed:
+        """Have the motors go to what an action asks for.
+
+        Raises:
+            SafetyStop: The robot was stopped, and why; nothing was sent.
+        """
+        self._require_open()
+        self._require_upright()
+        self._stands, self._driven = False, True
+        self._link.hold(self._mapping.setpoint(action), self.settings.hold_s)
+        self._last_action = np.array(action, np.float32)
+        return Executed(self._last_action.copy())
+
+    def stop(self) -> None:
+        """Damp the motors; nothing where nothing was driven."""
+        self.damp()
+
+    def emergency_stop(self) -> None:
+        """Damp the motors, from any thread."""
+        self.damp()
+
+    def close(self) -> None:
+        """Damp what was driven until it rests, and leave; also twice."""
+        if not self._open:
+            return
+        self.damp()
+        end = time.monotonic() + REST_S
+        while self._driven and time.monotonic() < end and abs(self.reading.velocities).max() > STILL:
+            time.sleep(POLL_S)
+        self._open = False
+        self._link.close()
+
+    def _stand_at(self, angles: NDArray[np.float64]) -> None:
+        gains = (np.full(angles.size, gain) for gain in (self.settings.stand_kp, self.settings.stand_kd))
+        self._link.hold(Setpoint(angles, *gains), STANDING_S)
+
+    def _hear(self, reading: Go2Reading) -> None:
+        self._latest.put(self.clock.now(), **self._mapping.observed(reading))
+
+    def _source(self) -> CommandSource | None:
+        """Return where the command comes from; None for the remote control, or for a policy that takes none.
+
+        Raises:
+            SamiError, UnknownName: The settings name no command that there is.
+        """
+        rest = {element: 0.0 for elements in self._mapping.commands.values() for element in elements}
+        if self.settings.command == REMOTE or not (rest or self.settings.command):
+            return None
+        return command_of(self.settings.command or f"{next(iter(rest))}=0", rest)
+
+    def _velocity(self) -> dict[str, float]:
+        if self._command is not None:
+            return dict(self._command.at(self.clock.now() - self._began))
+        names = ("forward", "left", "turn")
+        velocity = np.clip(self.reading.sticks, -1.0, 1.0) * self.settings.fastest
+        return dict(zip(names, velocity.tolist(), strict=True))
+
+    def _require_robot(self) -> None:
+        """Wait for the robot.
+
+        Raises:
+            AdapterError: It reports nothing, or does not hear commands.
+        """
+        deadline = time.monotonic() + self.settings.heard_s
+        while not (self._link.reading and self._link.heard) and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+        faults = []
+        if not self._link.reading:
+            why = self._link.fault or "nothing came"
+            faults.append(f"no rt/lowstate that can be used came in {self.settings.heard_s:g} s: {why}")
+        if not self._link.heard:
+            faults.append(f"nobody heard rt/lowcmd in {self.settings.heard_s:g} s")
+        if faults:
+            where = self.settings.network or "the interface of CYCLONEDDS_URI"
+            faults.append(f"is the robot on, and {where} in its network (192.168.123.x)?")
+        refuse(faults, "sent")
+
+    def _sport_faults(self) -> list[str]:
+        mode = mode_of(self._link, self.settings.heard_s)
+        if not mode:
+            return []
+        return [
+            f"Unitree's sport mode is on ({mode!r}) and drives the motors, too. Lay the robot down and turn it off in "
+            "Unitree's app, or set release_sport_mode = true, which does both when an episode begins"
+        ]
+
+    def _require_upright(self) -> None:
+        """Damp and raise where the robot must not be driven on."""
+        reading, fault = self.reading, ""
+        tilt = math.degrees(math.acos(float(np.clip(-reading.gravity[2], -1.0, 1.0))))
+        if reading.stop_pressed:
+            fault = "L2 and B of the remote control were pressed"
+        elif not tilt < self.settings.fallen_deg:
+            fault = f"the robot has fallen: its trunk is tilted by {tilt:.0f} degrees"
+        elif self._link.expired and self._driven:
+            fault = f"no action came within {self.settings.hold_s:g} s of the last one"
+        if fault:
+            self.damp()
+            raise SafetyStop(f"{fault}. The motors are damped.")
+
+    def _require_open(self) -> None:
+        if not self._open:
+            raise AdapterError("the adapter was closed. Make a new one.")

@@ -1,0 +1,228 @@
+"""A Go2's message types for DDS: the names and the order of fields are Unitree's, which decide the bytes.
+
+An octet is a `byte`, never a `uint8`, of which the robot's Cyclone DDS 0.10 dies: `sami_runtime/robots/ros2/idl.py`.
+
+Without postponed annotations: cyclonedds reads them when a class is made.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from cyclonedds.idl import IdlStruct
+from cyclonedds.idl.annotations import final
+from cyclonedds.idl.types import array, byte, float32, int16, int32, int64, sequence, uint16, uint32
+
+from sami_runtime.robots.unitree.messages import SLOTS, Go2Reading
+
+GO, API = "unitree_go.msg.dds_.", "unitree_api.msg.dds_."
+
+
+@final
+@dataclass
+class MotorCmd(IdlStruct, typename=f"{GO}MotorCmd_"):
+    """What a motor is to do: torque = tau + kp (q - angle) + kd (dq - velocity)."""
+
+    mode: byte
+    q: float32
+    dq: float32
+    tau: float32
+    kp: float32
+    kd: float32
+    reserve: array[uint32, 3]
+
+
+@final
+@dataclass
+class BmsCmd(IdlStruct, typename=f"{GO}BmsCmd_"):
+    """What the battery is to do: nothing."""
+
+    off: byte
+    reserve: array[byte, 3]
+
+
+@final
+@dataclass
+class LowCmd(IdlStruct, typename=f"{GO}LowCmd_"):
+    """What all motors are to do. The fields describe the type to peers; what is sent are bytes made elsewhere."""
+
+    head: array[byte, 2]
+    level_flag: byte
+    frame_reserve: byte
+    sn: array[uint32, 2]
+    version: array[uint32, 2]
+    bandwidth: uint16
+    motor_cmd: array[MotorCmd, SLOTS]
+    bms_cmd: BmsCmd
+    wireless_remote: array[byte, 40]
+    led: array[byte, 12]
+    fan: array[byte, 2]
+    gpio: byte
+    reserve: uint32
+    crc: uint32
+
+    message = b""
+    """The bytes that are sent."""
+
+    @classmethod
+    def of(cls, message: bytes) -> "LowCmd":
+        """Return what is sent as these bytes."""
+        command = cls.__new__(cls)
+        command.message = message
+        return command
+
+    def serialize(self, *_: Any, **__: Any) -> bytes:
+        """Return the bytes, for cyclonedds."""
+        return self.message
+
+
+@final
+@dataclass
+class IMUState(IdlStruct, typename=f"{GO}IMUState_"):
+    """How the trunk is turned and accelerates."""
+
+    quaternion: array[float32, 4]
+    gyroscope: array[float32, 3]
+    accelerometer: array[float32, 3]
+    rpy: array[float32, 3]
+    temperature: byte
+
+
+@final
+@dataclass
+class MotorState(IdlStruct, typename=f"{GO}MotorState_"):
+    """What a motor does."""
+
+    mode: byte
+    q: float32
+    dq: float32
+    ddq: float32
+    tau_est: float32
+    q_raw: float32
+    dq_raw: float32
+    ddq_raw: float32
+    temperature: byte
+    lost: uint32
+    reserve: array[uint32, 2]
+
+
+@final
+@dataclass
+class BmsState(IdlStruct, typename=f"{GO}BmsState_"):
+    """The battery."""
+
+    version_high: byte
+    version_low: byte
+    status: byte
+    soc: byte
+    current: int32
+    cycle: uint16
+    bq_ntc: array[byte, 2]
+    mcu_ntc: array[byte, 2]
+    cell_vol: array[uint16, 15]
+
+
+@final
+@dataclass
+class LowState(IdlStruct, typename=f"{GO}LowState_"):
+    """What all sensors measure, and the remote control's buttons and sticks. What is heard is a `Go2Reading`."""
+
+    head: array[byte, 2]
+    level_flag: byte
+    frame_reserve: byte
+    sn: array[uint32, 2]
+    version: array[uint32, 2]
+    bandwidth: uint16
+    imu_state: IMUState
+    motor_state: array[MotorState, SLOTS]
+    bms_state: BmsState
+    foot_force: array[int16, 4]
+    foot_force_est: array[int16, 4]
+    tick: uint32
+    wireless_remote: array[byte, 40]
+    bit_flag: byte
+    adc_reel: float32
+    temperature_ntc1: byte
+    temperature_ntc2: byte
+    power_v: float32
+    power_a: float32
+    fan_frequency: array[uint16, 4]
+    reserve: uint32
+    crc: uint32
+
+    @classmethod
+    def deserialize(cls, data: bytes, *_: Any, **__: Any) -> Go2Reading:
+        """Return what the bytes say, for cyclonedds; `ValueError` if they are wrong."""
+        return Go2Reading.of(bytes(data))
+
+
+@final
+@dataclass
+class RequestIdentity(IdlStruct, typename=f"{API}RequestIdentity_"):
+    """Which call of which function."""
+
+    id: int64
+    api_id: int64
+
+
+@final
+@dataclass
+class RequestLease(IdlStruct, typename=f"{API}RequestLease_"):
+    """By whose right: nobody's."""
+
+    id: int64
+
+
+@final
+@dataclass
+class RequestPolicy(IdlStruct, typename=f"{API}RequestPolicy_"):
+    """How urgent, and whether an answer is wanted."""
+
+    priority: int32
+    noreply: bool
+
+
+@final
+@dataclass
+class RequestHeader(IdlStruct, typename=f"{API}RequestHeader_"):
+    """What a request begins with."""
+
+    identity: RequestIdentity
+    lease: RequestLease
+    policy: RequestPolicy
+
+
+@final
+@dataclass
+class ServiceRequest(IdlStruct, typename=f"{API}Request_"):
+    """A call of one of the robot's services."""
+
+    header: RequestHeader
+    parameter: str
+    binary: sequence[byte]
+
+
+@final
+@dataclass
+class ResponseStatus(IdlStruct, typename=f"{API}ResponseStatus_"):
+    """0, or an error."""
+
+    code: int32
+
+
+@final
+@dataclass
+class ResponseHeader(IdlStruct, typename=f"{API}ResponseHeader_"):
+    """What an answer begins with."""
+
+    identity: RequestIdentity
+    status: ResponseStatus
+
+
+@final
+@dataclass
+class ServiceResponse(IdlStruct, typename=f"{API}Response_"):
+    """The service's answer."""
+
+    header: ResponseHeader
+    data: str
+    binary: sequence[byte]

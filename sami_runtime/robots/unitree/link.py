@@ -1,0 +1,225 @@
+"""The line to a Go2's motors: sends them set-points again and again, and hears their state."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from cyclonedds.core import DDSException, InstanceState, ReadCondition, SampleState, ViewState, WaitSet
+from cyclonedds.domain import Domain, DomainParticipant
+from cyclonedds.pub import DataWriter
+from cyclonedds.sub import DataReader
+from cyclonedds.topic import Topic
+
+from sami_runtime.errors import AdapterError
+from sami_runtime.robots.unitree.idl import (
+    LowCmd,
+    LowState,
+    RequestHeader,
+    RequestIdentity,
+    RequestLease,
+    RequestPolicy,
+    ServiceRequest,
+    ServiceResponse,
+)
+from sami_runtime.robots.unitree.messages import Go2Reading, Setpoint
+
+WAKE_NS = 100_000_000
+"""How long `close` may wait for the thread that hears."""
+POLL_S = 0.02
+NEW = ViewState.Any | InstanceState.Any | SampleState.NotRead
+INTERFACE = """<CycloneDDS><Domain Id="any"><General><Interfaces>
+<NetworkInterface name="{}" priority="default" multicast="default"/>
+</Interfaces></General></Domain></CycloneDDS>"""
+
+
+class MotorLink:
+    """A participant of the robot's domain.
+
+    Nothing is sent until `hold` or `damp` is called. From then on the last set-point is repeated, until its time is
+    over: then, and after `damp`, the motors are damped until something else is asked for.
+
+    Args:
+        domain: Of DDS; a robot has 0.
+        network: Interface to the robot, such as `"eth0"`; that of CYCLONEDDS_URI, or of Cyclone DDS's choice, if None.
+        hz: How often a set-point is repeated [1/s].
+        damp_kd: Brakes the motors [N m s/rad].
+        hear: Called with each reading as it comes, in a thread of the link's; None for a link that only sends.
+
+    Raises:
+        AdapterError: The domain cannot be entered.
+    """
+
+    def __init__(
+        self, domain: int, network: str | None, hz: float, damp_kd: float, hear: Callable[[Go2Reading], None] | None
+    ) -> None:
+        self._hear, self._period, self._damping = hear, 1.0 / hz, Setpoint.damping(damp_kd).message()
+        self.reading: Go2Reading | None = None
+        """The newest one."""
+        self.bad, self.why = 0, ""
+        """Messages that could not be read, and the last one's fault."""
+        self.expired = False
+        """Whether motors were damped because no set-point came in time, since the last one that came."""
+        self._entities: list[Any] = []
+        try:
+            if network is not None:
+                self._entities.append(Domain(domain, INTERFACE.format(network)))
+            self._participant = DomainParticipant(domain)
+        except DDSException as error:
+            self._delete()
+            raise AdapterError(
+                f"domain {domain} cannot be entered through {network or 'the interface of CYCLONEDDS_URI'}: {error}. "
+                "Is settings.network the interface to the robot (ip addr lists them)?"
+            ) from error
+        commands, states = (
+            Topic(self._participant, f"rt/{name}", kind) for name, kind in (("lowcmd", LowCmd), ("lowstate", LowState))
+        )
+        self._writer, self._reader = DataWriter(self._participant, commands), DataReader(self._participant, states)
+        self._condition, self._waits = ReadCondition(self._reader, NEW), WaitSet(self._participant)
+        self._waits.attach(self._condition)
+        self._entities += [self._participant, commands, states, self._writer, self._reader, self._condition]
+        self._asked: tuple[bytes, float] | None = None
+        self._lock, self._news, self._open = threading.Lock(), threading.Event(), True
+        targets = (self._send, self._listen) if hear else (self._send,)
+        self._threads = [threading.Thread(target=target, name="sami-unitree", daemon=True) for target in targets]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def fault(self) -> str:
+        """What is wrong with the messages that come; empty if nothing is."""
+        return f"{self.bad} messages that could not be read were dropped, lastly {self.why}" if self.bad else ""
+
+    @property
+    def heard(self) -> bool:
+        """Whether a robot hears the commands."""
+        return bool(self._writer.get_matched_subscriptions())
+
+    def hold(self, setpoint: Setpoint, within_s: float) -> None:
+        """Have the motors go to a set-point, at once; they are damped if no other comes in time [s]."""
+        self.expired = False
+        self._ask(setpoint.message(), within_s)
+
+    def damp(self) -> None:
+        """Have the motors brake, at once and from any thread, until something else is asked for; also after close."""
+        self._ask(self._damping, float("inf"))
+
+    def damp_once(self) -> None:
+        """Send one command that damps the motors, and repeat none: a watchdog calls again as long as needed."""
+        self._write(self._damping)
+
+    def call(self, service: str, function: int, within_s: float, parameter: str = "{}") -> tuple[int, str]:
+        """Call one of the robot's services; return its code, 0 for success, and what it answers.
+
+        Raises:
+            AdapterError: It does not answer in time [s].
+        """
+        made = [
+            Topic(self._participant, f"rt/api/{service}/{way}", kind)
+            for way, kind in (("request", ServiceRequest), ("response", ServiceResponse))
+        ]
+        writer: DataWriter[Any] = DataWriter(self._participant, made[0])
+        reader: DataReader[Any] = DataReader(self._participant, made[1])
+        deadline, number, due = time.monotonic() + within_s, time.monotonic_ns(), 0.0
+        sent: set[int] = set()
+        try:
+            while (now := time.monotonic()) < deadline:
+                if now >= due and writer.get_matched_subscriptions() and reader.get_matched_publications():
+                    number, due = number + 1, now + 1.0  # one that came before the service listened is lost
+                    sent.add(number)
+                    header = RequestHeader(RequestIdentity(number, function), RequestLease(0), RequestPolicy(0, False))
+                    writer.write(ServiceRequest(header, parameter, []))  # type: ignore[arg-type]  # as in ROS 2's messages
+                for response in reader.take(10):
+                    if isinstance(response, ServiceResponse) and response.header.identity.id in sent:
+                        return response.header.status.code, response.data
+                time.sleep(POLL_S)
+        finally:
+            for entity in (writer, reader, *made):
+                entity.__del__()
+        raise AdapterError(f"the robot's service {service} does not answer within {within_s:g} s.")
+
+    def close(self) -> None:
+        """Leave; also twice. What was sent last stands."""
+        if not self._open:
+            return
+        self._open = False
+        self._news.set()
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join()
+        self._delete()
+
+    def _ask(self, message: bytes, within_s: float) -> None:
+        self._asked = message, time.monotonic() + within_s
+        self._write(message)
+        self._news.set()
+
+    def _write(self, message: bytes) -> None:
+        with self._lock:
+            if self._open:
+                self._writer.write(LowCmd.of(message))
+
+    def _send(self) -> None:
+        """Repeat what is asked for."""
+        while self._open:
+            self._news.wait(self._period if self._asked else None)
+            if self._news.is_set():  # it was sent already
+                self._news.clear()
+                continue
+            message, until = self._asked or (self._damping, 0.0)
+            if time.monotonic() > until:
+                self.expired, message = True, self._damping
+            with suppress(DDSException):  # the next one may pass
+                self._write(message)
+
+    def _listen(self) -> None:
+        while self._open:
+            try:
+                taken = self._reader.take(1, self._condition)
+                if not taken:
+                    self._waits.wait(WAKE_NS)
+                elif isinstance(taken[0], Go2Reading):
+                    self.reading = taken[0]
+                    self._hear(taken[0])  # type: ignore[misc]  # this thread runs only where somebody hears
+            except Exception as error:  # whatever a message causes, the next one is heard
+                self.bad, self.why = self.bad + 1, f"{error}"
+
+    def _delete(self) -> None:
+        """Leave one by one and now: Python collects cycles later, and until then others go on seeing this link."""
+        if self._entities and hasattr(self, "_waits"):
+            self._waits.__del__()
+            self._waits.attached = []
+        for entity in reversed(self._entities):
+            entity.__del__()
+        self._entities = []
+
+
+def mode_of(link: MotorLink, within_s: float) -> str:
+    """Return which motion service of Unitree's drives the robot, `"normal"` or the like; empty if none does.
+
+    Raises:
+        AdapterError: Nobody says so in time [s].
+    """
+    code, answer = link.call("motion_switcher", 1001, within_s)
+    if code:
+        raise AdapterError(f"the robot's motion_switcher answers with the error {code} whether its sport mode is on.")
+    return str(json.loads(answer or "{}").get("name", ""))
+
+
+def release_mode(link: MotorLink, within_s: float) -> None:
+    """Have Unitree's motion service lay the robot down and let go of it, as its own examples do.
+
+    Raises:
+        AdapterError: It does not, in time [s].
+    """
+    deadline = time.monotonic() + within_s
+    while (mode := mode_of(link, within_s)) and time.monotonic() < deadline:
+        link.call("sport", 1005, within_s)
+        link.call("motion_switcher", 1003, within_s)
+        time.sleep(1.0)
+    if mode:
+        raise AdapterError(f"the robot's mode {mode!r} was asked to let go for {within_s:g} s, and did not.")

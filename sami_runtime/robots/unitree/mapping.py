@@ -1,0 +1,157 @@
+"""The policy's numbers and the robot's: which signal is which measurement, and what an action asks of the motors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sami_runtime.adapters.base import refuse
+from sami_runtime.errors import SamiError
+from sami_runtime.model.contract import Contract
+from sami_runtime.robots.kit.quantities import JOINT_UNITS, NAMES, command_element, command_elements, matched_joints
+from sami_runtime.robots.unitree.messages import MOTORS, Go2Reading, Setpoint
+from sami_runtime.robots.unitree.settings import UnitreeSettings
+from sami_runtime.signals import Signal
+
+Array = NDArray[np.float64]
+MEASURED: dict[str, Callable[[Go2Reading], Array]] = {
+    "angular_velocity": lambda reading: reading.angular_velocity,
+    "gravity": lambda reading: reading.gravity,
+}
+"""What the trunk measures, in its own frame, (3,)."""
+ADOPTED, LAST_ACTION = "adopted", "last_action"
+"""Where an adopted file stores its recipe in the contract's `training`, and a signal that no sensor measures."""
+GIVEN = ("command", LAST_ACTION)
+"""What no sensor measures."""
+
+
+@dataclass
+class Go2Mapping:
+    """A policy on a Go2.
+
+    Args:
+        settings: Of the robot.
+        contract: Of the policy.
+
+    Raises:
+        AdapterError: With everything that does not match.
+    """
+
+    settings: UnitreeSettings
+    contract: Contract
+    commands: dict[str, list[str]] = field(default_factory=dict)
+    """Elements of each signal that is a command."""
+    last_action: str | None = None
+    """The signal that is the last action."""
+
+    def __post_init__(self) -> None:
+        faults: list[str] = []
+        elements = self.contract.action.elements
+        self._motors = self._indices(elements, faults)
+        self._readers = {signal.name: self._reader(signal, faults) for signal in self.contract.observation}
+        if strange := sorted(self.settings.signals.keys() - self._readers.keys()):
+            faults.append(f"settings.signals has {', '.join(strange)}, and the model no such signal")
+        stated = _stated(self.contract)
+        direct = self.contract.action.unit == "rad"
+        self.scale = self._numbers("scale", stated.get("reach", 1.0 if direct else None), faults)
+        self.offset = self._numbers("offset", 0.0 if direct else stated.get("stance"), faults)
+        self._kp, self._kd = (self._in_order(self._numbers(name, stated.get(name), faults)) for name in ("kp", "kd"))
+        self.stand = self._in_order(self._numbers("stand", stated.get("stance"), faults))
+        """Angles in which the robot stands, in its order [rad]."""
+        if (self.scale == 0.0).any():
+            faults.append("settings.scale has a 0, so that action would move nothing")
+        if self.settings.hold_s < 2.0 / self.contract.rate_hz:
+            faults.append(
+                f"settings.hold_s is {self.settings.hold_s:g} s, and the policy acts every "
+                f"{1.0 / self.contract.rate_hz:g} s: give it two of these at least"
+            )
+        refuse(faults, "sent")
+
+    def observed(self, reading: Go2Reading) -> dict[str, Array]:
+        """Return the signals that the robot measures."""
+        return {name: read(reading) for name, read in self._readers.items() if read is not None}
+
+    def setpoint(self, action: NDArray[np.float32]) -> Setpoint:
+        """Return what an action asks of the motors."""
+        return Setpoint(self._in_order(self.offset + self.scale * action), self._kp, self._kd)
+
+    def _reader(self, signal: Signal, faults: list[str]) -> Callable[[Go2Reading], Array] | None:
+        quantity = self.settings.signals.get(signal.name) or _quantity(signal)
+        if quantity == LAST_ACTION and signal.size == self.contract.action.size:
+            self.last_action = signal.name
+        elif quantity == "command":
+            self.commands[signal.name] = [command_element(name) for name in command_elements(signal)]
+        elif quantity in JOINT_UNITS.values():
+            motors = self._indices(signal.elements, faults)
+            if quantity == "joint_angles":
+                return lambda reading: reading.angles[motors]
+            return lambda reading: reading.velocities[motors]
+        elif quantity in MEASURED and signal.size == 3 and not _in_world(self.contract, signal.name):
+            return MEASURED[quantity]
+        else:
+            known = ", ".join((*MEASURED, *JOINT_UNITS.values(), *GIVEN))
+            faults.append(
+                f"a Go2 does not measure {signal.name} ({', '.join(signal.elements)}). If it is one of {known}, in the "
+                f'trunk\'s frame, say so: settings.signals.{signal.name} = "gravity"'
+            )
+        return None
+
+    def _indices(self, elements: tuple[str, ...], faults: list[str]) -> list[int]:
+        aliases = {element: motor for element, motor in self.settings.joints.items() if element in elements}
+        try:
+            names = matched_joints(elements, MOTORS, aliases, "the robot", "in settings.joints:")
+        except SamiError as error:
+            faults.append(str(error).rstrip("."))
+            return list(range(len(elements)))
+        return [MOTORS.index(name) for name in names]
+
+    def _numbers(self, key: str, otherwise: Any, faults: list[str]) -> Array:
+        """Return a setting for each element of the action; else what the model file says."""
+        value, size = getattr(self.settings, key), self.contract.action.size
+        value = otherwise if value is None else value
+        if value is None:
+            faults.append(f"settings.{key} is missing, and the model file does not say it")
+            value = 1.0
+        numbers = np.atleast_1d(np.asarray(value, float))
+        if numbers.size not in (1, size):
+            faults.append(f"settings.{key} has {numbers.size} numbers for {size} joints")
+            numbers = numbers[:1]
+        return np.broadcast_to(numbers, size).astype(float)
+
+    def _in_order(self, numbers: Array) -> Array:
+        """Return numbers of the action's elements in the order of the robot's motors."""
+        ordered = np.zeros(len(MOTORS))
+        ordered[self._motors] = numbers
+        return ordered
+
+
+def _quantity(signal: Signal) -> str:
+    """Return what a signal is by its name, else by its unit."""
+    if signal.name == LAST_ACTION:
+        return LAST_ACTION
+    named = next((quantity for quantity, names in NAMES.items() if signal.name in names.split()), None)
+    return "command" if signal.command else named or JOINT_UNITS.get(signal.unit, "")
+
+
+def _recipe(contract: Contract) -> Mapping[str, Any]:
+    """Return the recipe of an adopted policy; empty for another one."""
+    adopted = contract.training.get(ADOPTED)
+    recipe = adopted.get("recipe") if isinstance(adopted, dict) else None
+    return recipe if isinstance(recipe, dict) else {}
+
+
+def _in_world(contract: Contract, name: str) -> bool:
+    terms = {term["name"]: term for term in _recipe(contract).get("signals", [])}
+    return str(terms.get(name, {}).get("frame", "")) == "world"
+
+
+def _stated(contract: Contract) -> dict[str, Any]:
+    """Return what the model file says of its robot: stance and reach [rad], kp, kd."""
+    numbers = {name: quantity.values for name, quantity in contract.sheet.numbers.items()} if contract.sheet else {}
+    action = _recipe(contract).get("action", {})
+    stated = {"stance": action.get("default"), "kp": action.get("kp"), "kd": action.get("kd"), **numbers}
+    return {name: value for name, value in stated.items() if value is not None}

@@ -1,0 +1,60 @@
+"""What stops a Go2 from the process of a watchdog."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from sami_runtime.errors import AdapterError
+from sami_runtime.robots.unitree.link import POLL_S, MotorLink
+from sami_runtime.robots.unitree.settings import UnitreeSettings
+from sami_runtime.safety.watchdog import instruct_watchdogs
+from sami_runtime.safety.watchdog_process import take_instructions
+
+KIND = "unitree"
+"""How the adapter's instructions are addressed."""
+
+
+def arm_watchdog(settings: UnitreeSettings) -> None:
+    """Have this process's watchdogs, where there are some, connect to the robot, and wait until they have.
+
+    Raises:
+        AdapterError: One cannot.
+    """
+    try:
+        instruct_watchdogs(KIND, settings.model_dump(include={"domain", "network", "hz", "damp_kd", "heard_s"}))
+    except AdapterError as error:
+        raise AdapterError(f"the watchdog cannot reach the robot: {error}") from error
+
+
+class EmergencyDamping:
+    """In a watchdog's process: connects to the robot once the adapter has; called, it damps the motors."""
+
+    def __init__(self) -> None:
+        self._link: MotorLink | None = None
+        take_instructions(KIND, self._take)
+
+    def __call__(self) -> None:
+        """Damp the motors by one command; the watchdog repeats it until the loop is armed again.
+
+        Raises:
+            AdapterError: Nothing was sent, because no adapter has connected.
+        """
+        if self._link is None:
+            raise AdapterError("nothing was sent: no adapter has connected to a robot.")
+        self._link.damp_once()
+
+    def _take(self, document: dict[str, Any], _: list[int]) -> None:
+        """Join the robot's domain; until that has worked, nothing counts as sent."""
+        before, self._link = self._link, None
+        if before is not None:
+            before.close()
+        # It hears nothing: a thread without the watchdog's priority could hold Python's lock when it has to fire.
+        link = MotorLink(document["domain"], document["network"], document["hz"], document["damp_kd"], None)
+        end = time.monotonic() + document["heard_s"]
+        while not link.heard:
+            if time.monotonic() > end:
+                link.close()
+                raise AdapterError(f"nobody heard rt/lowcmd in {document['heard_s']:g} s.")
+            time.sleep(POLL_S)
+        self._link = link

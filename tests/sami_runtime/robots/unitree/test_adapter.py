@@ -1,0 +1,165 @@
+"""The hand-over damp - stand - policy - damp, with a double of the robot's topics in this process.
+
+A robot with physics, behind Unitree's own classes, is in tests/real/test_unitree.py.
+"""
+
+import json
+import os
+import threading
+import time
+from contextlib import closing
+
+import numpy as np
+import pytest
+
+from sami_runtime import AdapterError, MonotonicClock, SafetyStop
+from sami_runtime.robots.unitree import emergency_stop, make
+from tests.making.unitree import JOINTS, LOOPBACK, NUMBERS, STATE, contract_of
+
+pytest.importorskip("cyclonedds")
+from cyclonedds.domain import DomainParticipant
+from cyclonedds.pub import DataWriter
+from cyclonedds.sub import DataReader
+from cyclonedds.topic import Topic
+
+from sami_runtime.robots.unitree import idl
+from sami_runtime.robots.unitree.messages import crc_of
+
+DOMAIN = 160 + os.getpid() % 60
+STANCE = np.array(NUMBERS["stand"])
+
+
+class RobotDouble:
+    """Joints that are at once where they are asked to be, and the service that says which mode is on."""
+
+    def __init__(self):
+        participant = DomainParticipant(DOMAIN)
+        topics = {"lowstate": idl.LowState, "lowcmd": idl.LowCmd}
+        topics |= {
+            f"api/motion_switcher/{way}": getattr(idl, f"Service{way.title()}") for way in ("request", "response")
+        }
+        made = {name: Topic(participant, f"rt/{name}", kind) for name, kind in topics.items()}
+        self.states = DataWriter(participant, made["lowstate"])
+        self.answers = DataWriter(participant, made["api/motion_switcher/response"])
+        self.commands = DataReader(participant, made["lowcmd"])
+        self.requests = DataReader(participant, made["api/motion_switcher/request"])
+        self.angles, self.kp, self.kd, self.count = np.tile([0.0, 1.3, -2.6], 4), 0.0, 0.0, 0
+        self.mode, self.quaternion, self.open = "", [1.0, 0.0, 0.0, 0.0], True
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def run(self):
+        while self.open:
+            for command in (said for said in self.commands.take(10) if isinstance(said, idl.LowCmd)):
+                self.count += 1
+                motors = command.motor_cmd[:12]
+                self.kp, self.kd = motors[0].kp, motors[0].kd
+                if self.kp:
+                    self.angles = np.array([motor.q for motor in motors])
+            for request in (said for said in self.requests.take(10) if isinstance(said, idl.ServiceRequest)):
+                identity, data = request.header.identity, json.dumps({"form": "0", "name": self.mode})
+                self.answers.write(idl.ServiceResponse(idl.ResponseHeader(identity, idl.ResponseStatus(0)), data, []))
+            self.states.write(self.state())
+            time.sleep(0.005)
+
+    def state(self):
+        memory = bytearray(1180)
+        memory[24:40] = np.float32(self.quaternion).tobytes()
+        for motor, angle in enumerate(self.angles):
+            memory[84 + 48 * motor : 88 + 48 * motor] = np.float32(angle).tobytes()
+        body = memory[:77] + memory[80:81] + bytes(2) + memory[84:1176]
+        return Sent(b"\x00\x01\x00\x00" + bytes(body) + crc_of(bytes(memory[:1176])).to_bytes(4, "little"))
+
+    def until(self, wanted):
+        end = time.monotonic() + 10.0
+        while not wanted() and time.monotonic() < end:
+            time.sleep(0.005)
+        assert wanted()
+
+
+class Sent(idl.LowState):
+    """A state of these bytes."""
+
+    def __init__(self, octets):
+        self.octets = octets
+
+    def serialize(self, *_, **__):
+        return self.octets
+
+
+@pytest.fixture(scope="module")
+def robot():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CYCLONEDDS_URI", LOOPBACK)
+        made = RobotDouble()
+        yield made
+        made.open = False
+        made.thread.join()
+
+
+def connect(**changed):
+    settings = {"domain": DOMAIN, "stand_s": 0.1, "heard_s": 10.0, "hold_s": 0.2, **NUMBERS, **changed}
+    return make(MonotonicClock(), contract_of(*STATE), settings)
+
+
+def test_it_stands_is_driven_and_is_damped_and_nothing_is_sent_before(robot):
+    robot.count = 0
+    with closing(connect(command="forward=0.5,turn=-0.2")) as adapter:
+        seen = adapter.read().values
+        assert seen["joint_angles"] == pytest.approx([0.0, 1.3, -2.6] * 4)
+        assert seen["commanded_velocity"].tolist() == [0.5, 0.0]
+        assert seen["commanded_yaw_rate"] == pytest.approx([-0.2])
+        adapter.stop()
+        assert robot.count == 0
+        adapter.reset()
+        robot.until(lambda: robot.kp == 60.0 and abs(robot.angles - STANCE).max() < 0.01)
+        executed = adapter.write(np.float32([1.0] + [0.0] * 11))
+        robot.until(lambda: robot.kp == 20.0 and abs(robot.angles[0] - 0.25) < 1e-6)
+        assert executed.action.tolist()[:2] == [1.0, 0.0]
+        assert adapter.read().values["last_action"].tolist() == executed.action.tolist()
+        sent = robot.count
+        robot.until(lambda: robot.count > sent + 3)  # again and again, without another action
+        adapter.stop()
+        robot.until(lambda: robot.kp == 0.0 and robot.kd == 3.0)
+        adapter.stop()
+        assert adapter.read().values["joint_angles"].shape == (len(JOINTS),)
+    with pytest.raises(AdapterError, match="the adapter was closed"):
+        adapter.read()
+
+
+def test_without_another_action_the_motors_are_damped_and_the_next_one_is_refused(robot):
+    with closing(connect()) as adapter:
+        adapter.reset()
+        adapter.write(np.zeros(12, np.float32))
+        robot.until(lambda: robot.kp == 20.0)
+        robot.until(lambda: robot.kp == 0.0 and robot.kd == 3.0)
+        with pytest.raises(SafetyStop, match=r"no action came within 0\.2 s"):
+            adapter.write(np.zeros(12, np.float32))
+
+
+def test_a_robot_that_lies_on_its_side_is_not_driven(robot):
+    robot.quaternion = [0.7, 0.7, 0.0, 0.0]
+    try:
+        with closing(connect()) as adapter, pytest.raises(SafetyStop, match="tilted by 90 degrees"):
+            adapter.reset()
+    finally:
+        robot.quaternion = [1.0, 0.0, 0.0, 0.0]
+
+
+def test_a_robot_whose_sport_mode_is_on_is_refused_and_when_it_comes_on_later_too(robot):
+    robot.count = 0
+    with closing(connect()) as adapter:
+        robot.mode = "mcf"
+        try:
+            with pytest.raises(AdapterError, match=r"Unitree's sport mode is on \('mcf'\)"):
+                adapter.reset()
+            with pytest.raises(AdapterError, match="release_sport_mode = true"):
+                connect()
+        finally:
+            robot.mode = ""
+    assert robot.count == 0
+
+
+def test_an_emergency_stop_without_an_adapter_says_that_it_sent_nothing():
+    with pytest.raises(AdapterError, match="no adapter has connected to a robot"):
+        emergency_stop()()
