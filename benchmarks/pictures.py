@@ -36,12 +36,9 @@ FILMS = {
         (102,),
         1.0,
     ),
-    "docs/pictures/go2-dead-motor.webp": ("go2", "crippled=none:7@200", (102,), 1.0),
     "docs/pictures/panda-rougher.webp": ("panda-mujoco", "mass=10,friction=0.1:10@6", (0, 1, 3), 2.0),
 }
 """Films of a change: environment, change, starts, and how much slower than in reality."""
-STUDENTS = {"go2": "go2-student"}
-"""Models that a teacher taught, by environment."""
 PANDA_TASKS = "docs/pictures/panda-tasks.webp"
 REPORT = "docs/report.png"
 SUMMARY = Path("results/panda-report.json")
@@ -113,8 +110,7 @@ def film(path: Path) -> None:
 
     name, change_text, seeds, slower = FILMS.get(path.as_posix(), FILMS["docs/pictures/panda-rougher.webp"])
     spec = environment(name)
-    model = STUDENTS.get(name, f"{name.removesuffix('-mujoco')}-satesac")
-    runner = ChangedEpisodes(MODELS / f"{model}.onnx", spec, max(2, len(seeds)))
+    runner = ChangedEpisodes(MODELS / f"{name.removesuffix('-mujoco')}-satesac.onnx", spec, max(2, len(seeds)))
     every = max(1, round(spec.rate_hz / 12.5))
     try:
         if path.as_posix() == PANDA_TASKS:
