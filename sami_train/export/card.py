@@ -22,6 +22,8 @@ LEAST_LEARNED = 0.5
 """Bound in nats below which the contrast hardly taught the encoder."""
 MOST_LISTED = 30
 """Most tasks of a set that a card lists one by one."""
+MOST_VALUES = 16
+"""Most values of a feature that it lists one by one; more were drawn from a range."""
 
 
 MOST_NAMED = 9
@@ -182,6 +184,10 @@ def _listed(rows: Sequence[TaskResult]) -> Iterator[tuple[str, list[TaskResult]]
         alike: dict[str, list[TaskResult]] = {}
         for row in rows:
             alike.setdefault(label({feature: row.task[feature]}), []).append(row)
+        if len(alike) > MOST_VALUES:  # the value that most tasks have, and the others
+            usual = max(alike, key=lambda value: len(alike[value]))
+            others = [row for value, same in alike.items() if value != usual for row in same]
+            alike = {usual: alike[usual], f"{feature} drawn": others}
         yield from alike.items()
 
 
