@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-real test-lerobot franka-sim unitree-sim unitree-sim-if-possible debian lint format type bench pictures docs build release clean
+.PHONY: help run test test-real test-lerobot franka-sim unitree-sim debian lint format type bench pictures docs build release clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

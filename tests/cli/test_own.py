@@ -15,7 +15,7 @@ HERE = ("--env", PENDULUM)
 SMALL = {"collection__draws": 5, "network__hidden_size": 8, "exploration__warmup_steps": 120}
 
 
-def trained_in(folder, patch, env, steps, *more, episodes=8, **changes):
+def trained_in(folder, patch, env, steps, *more, episodes=18, **changes):
     run, model = folder / "run", folder / "own.onnx"
     options = settings(**{**SMALL, **changes})
     assert call(patch, "train", "--env", env, "--steps", steps, *options, *more, "--out", run, "-q") == 0
@@ -34,7 +34,7 @@ def pendulum(tmp_path_factory):
 @pytest.fixture(scope="module")
 def tipping(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
-        return trained_in(tmp_path_factory.mktemp("tipping"), patch, TIPPING, 200, "--method", "tesac", episodes=38)
+        return trained_in(tmp_path_factory.mktemp("tipping"), patch, TIPPING, 200, "--method", "tesac", episodes=90)
 
 
 def test_a_model_file_tells_the_environment_that_it_was_trained_in(pendulum):
@@ -126,7 +126,7 @@ def test_no_tasks_no_changes_and_early_ends_are_fine(sami, tipping):
 
 
 def test_success_is_counted_by_task_where_users_tell_it(sami, tmp_path, monkeypatch):
-    trained = trained_in(tmp_path, monkeypatch, STILL, 200, collection__draws=2, episodes=20)
+    trained = trained_in(tmp_path, monkeypatch, STILL, 200, collection__draws=2, episodes=46)
     done = json.loads(sami("eval", "--run", trained.run, "--env", STILL, "--episodes", 2, "--on", 2, "--json").out)
     assert len([row for row in done["tasks"] if row["task_set"] == "training"]) == 20
     assert set(done["sets"]["moderate"]) == {"success", "above_floor", "ret"}

@@ -92,6 +92,8 @@ def _signal(signal: Signal, training: Seen | None) -> str:
     fields += [elements, _tuple("low", map(repr, signal.low)), _tuple("high", map(repr, signal.high))]
     if signal.meaning:
         fields.append(f"meaning={_quoted(signal.meaning, 4)}")
+    if signal.command:
+        fields.append("command=True")
     if signal.moves:
         rows = (
             f"        {_string(element)}: Moves(element={_string(moved.element)}, scale={moved.scale!r}),"

@@ -43,8 +43,8 @@ def test_no_plugin_is_imported_for_a_robot_of_lerobots_own(adapter):
 
 
 def test_a_robot_of_a_module_that_nobody_finds_is_named_by_it(adapter):
-    with pytest.raises(AdapterError, match=r"settings\.module cannot be imported: my_robots"):
-        adapter(so101(type="mine", module="my_robots"))
+    with pytest.raises(AdapterError, match=r"settings\.module cannot be imported: robots_of_nobody"):
+        adapter(so101(type="mine", module="robots_of_nobody"))
 
 
 @pytest.mark.parametrize(
