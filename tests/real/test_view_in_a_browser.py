@@ -84,7 +84,7 @@ def test_the_score_and_its_threshold_are_explained_in_words(browser, recorded, t
     text = browser.value("document.querySelector('.side .card').textContent")
     reading = recorded.steps[scored].record.telemetry
     assert f"Score {reading.score:.2f}" in text
-    assert "3.18 are allowed (score 1)" in text
+    assert "3.83 are allowed (score 1)" in text
     assert "Calibrated for false alarms in 5 % of episodes" in text
 
 
