@@ -92,11 +92,11 @@ def main() -> None:
             wall[at], cpu[at] = time.perf_counter() - began, time.thread_time() - worked
             limited += bool(ruling.limited_by)
         gc.enable()
-        found = {"p50": np.percentile(wall, 50), "p99": np.percentile(wall, 99), "cpu p99": np.percentile(cpu, 99)}
-        rows[name] = {key: round(1e6 * float(value), 1) for key, value in found.items()}
+        spans = {"p50": np.percentile(wall, 50), "p99": np.percentile(wall, 99), "cpu p99": np.percentile(cpu, 99)}
+        rows[name] = {key: round(1e6 * float(value), 1) for key, value in spans.items()}
         rows[name]["limited"] = round(limited / options.commands, 3)
         if not options.json:
-            times = ", ".join(f"{key} {rows[name][key]:.0f}" for key in found)
+            times = ", ".join(f"{key} {rows[name][key]:.0f}" for key in spans)
             print(f"{name:38} µs: {times}; {100 * rows[name]['limited']:.0f} % limited", flush=True)
     if options.json:
         print(json.dumps(rows))

@@ -188,12 +188,9 @@ def _width(feature: str) -> int:
 
 
 def _value(row: Mapping[str, Any], name: str) -> str:
-    return "-" if row[name] is None else _short(row[name])
+    from sami_runtime.model.atlas import shown as shown_value
 
-
-def _short(value: Any) -> str:
-    """Return a value as `sami_train.envs.tasks.shown` does; that one imports simulators, here between two ticks."""
-    return "+".join(map(str, value)) or "none" if isinstance(value, (list, tuple)) else f"{value:g}"
+    return "-" if row[name] is None else shown_value(row[name])
 
 
 def _means(rows: list[Row], world: Target) -> list[str]:
@@ -276,11 +273,12 @@ def shown(reading: Reading, probe: Probe | None = None) -> str:
     if reading.phase is not None:
         parts.append(f"{reading.phase.value:<11}")
     if reading.nearest is not None:
+        from sami_runtime.model.atlas import label
+
         alarm = "  OUT OF DISTRIBUTION" if reading.alarm else ""
         silent = {} if probe is None else {one.name: one.r2 for one in probe.features if not one.carried}
         known = {name: value for name, value in reading.nearest.items() if name not in silent}
-        words = ", ".join(f"{name} {_short(value)}" for name, value in known.items())
-        near = [f"nearest {words} at {reading.distance:.1f}"] if known else []
+        near = [f"nearest {label(known)} at {reading.distance:.1f}"] if known else []
         near += [f"does not identify {name}, R2 {r2:.2f}" for name, r2 in silent.items()]
         parts.append("  ".join((f"score {reading.score:.2f}{alarm}", *near)))
     return "  ".join(parts)

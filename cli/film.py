@@ -42,8 +42,8 @@ class Film:
         """Add a frame: an image (H, W, 3), what happened at this step, and the return so far."""
         from PIL import Image, ImageDraw
 
+        from sami_runtime.model.atlas import shown
         from sami_runtime.signals import number_in
-        from sami_train.envs.tasks import shown
 
         frame = Image.fromarray(image)
         draw = ImageDraw.Draw(frame)

@@ -35,6 +35,15 @@ def highest_rate(events: int, n: int, confidence: float = 0.95) -> float:
     return high
 
 
+def fewest(rate: float, confidence: float) -> int:
+    """Return how many values at least a tolerance limit takes; so many trials without an event limit a rate likewise.
+
+    >>> fewest(0.05, 0.9), fewest(0.05, 0.95)
+    (45, 59)
+    """
+    return math.ceil(math.log(1.0 - confidence) / math.log(1.0 - rate) - 1e-9)
+
+
 def tolerance_rank(n: int, rate: float, confidence: float) -> int:
     """Return number k of n values in order that at most `rate` of all values exceed, with this confidence (Wilks 1941).
 

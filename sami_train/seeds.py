@@ -21,7 +21,7 @@ ADAPTATION = 6_000_011
 """Starts of the episodes that measure adaptation."""
 RECOVERY = 8_000_009
 """Changes and starts of the episodes that a time to adapt is calibrated on."""
-RECOVERY_CHECK = 8_500_009
+RECOVERY_TEST = 8_500_009
 """The same of those that judge it."""
 REPORT = 7_000_003
 """Starts of the episodes that a report plays and films."""
@@ -29,16 +29,5 @@ REPORT = 7_000_003
 TASK_RANGES = 4_000_037
 """Tasks drawn from ranges. Always used beside the hash of a set's name, which makes other streams of it than those of
 episodes; it has the value of `LOOKAHEAD` because another one would change the tasks of trained runs."""
-EPISODES = (
-    EVALUATION,
-    ATLAS,
-    ALARMS,
-    TRAINING_RANGES,
-    LOOKAHEAD,
-    READOUT,
-    ADAPTATION,
-    RECOVERY,
-    RECOVERY_CHECK,
-    REPORT,
-)
+EPISODES = (EVALUATION, ATLAS, ALARMS, TRAINING_RANGES, LOOKAHEAD, READOUT, ADAPTATION, RECOVERY, RECOVERY_TEST, REPORT)
 """Of streams that begin episodes: no two are equal."""

@@ -42,12 +42,13 @@ def atlas(
     from sami_train.export.atlas import measure, require_enough
     from sami_train.export.model_file import attach, recompose, write
     from sami_train.export.seen import Behind, known_tasks
-    from sami_train.seeds import RECOVERY_CHECK
+    from sami_train.seeds import RECOVERY_TEST
     from sami_train.studies.contexts.alarms import check as count
     from sami_train.studies.contexts.recovery import measure_recoveries, measure_recovery
 
     settings = set_values(SETTINGS, set_)
-    contract = read_artifact(model).contract
+    artifact = read_artifact(model)
+    contract = artifact.contract
     spec = environment_of(contract, env)
     if check:
         if settings.keys() - {"gap"} or FORCE.get():
@@ -63,7 +64,7 @@ def atlas(
         if contract.recovery is not None and behind is None:
             tasks = known_tasks(contract.training, spec)
             with progress("changing dynamics", 2 * check * len(tasks), json) as advance:
-                judged = measure_recoveries(model, spec, tasks, check * len(tasks), RECOVERY_CHECK, advance)
+                judged = measure_recoveries(model, spec, tasks, check * len(tasks), RECOVERY_TEST, advance)
         _print(alarms, contract.recovery, judged, json)
         return
     if "gap" in settings:
@@ -77,7 +78,7 @@ def atlas(
             )
         with progress("changing dynamics", 2 * changes) as advance:
             recovery = measure_recovery(model, spec, changes, on_round=advance)
-        write(recompose(read_artifact(model), {"recovery": recovery}))
+        write(recompose(artifact, {"recovery": recovery}))
         print_text(
             f"{model} has a time to adapt now: at most {recovery.steps} steps from a detected change, with a "
             f"probability of {recovery.level:.0%} ({recovery.changes} changes detected, {recovery.undetected} not); "
@@ -107,7 +108,7 @@ def _print(alarms: list[Alarms], recovery: Recovery | None, judged: Recoveries |
         return
     from rich.table import Table
 
-    from sami_train.envs.tasks import label
+    from sami_runtime.model.atlas import label
 
     table = Table(title=f"alarms in {alarms[0].episodes} fresh episodes per task", title_justify="left")
     for name in ("task set", "task"):

@@ -130,10 +130,10 @@ def evaluation_table(result: Evaluation, task_set: str) -> Table:
     from rich.markup import escape
     from rich.table import Table
 
+    from sami_runtime.model.atlas import label, shown
     from sami_train.envs.catalog import environment
     from sami_train.envs.layout import UNIT
     from sami_train.envs.measure import SUCCESS
-    from sami_train.envs.tasks import label, shown
 
     rows, measure = result.of(task_set), result.measure
     spec = environment(result.env)

@@ -8,6 +8,7 @@ nearest of them. What counts as far is calibrated on episodes that no Gaussian w
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -66,6 +67,23 @@ class Atlas(Entry):
         """C."""
         return len(self.mean[0])
 
+    @property
+    def whitening(self) -> NDArray[np.float64]:
+        """(K, C, C): inv(L) of each covariance L L', so that |inv(L) (c - mean)| is the distance."""
+        return np.linalg.inv(np.linalg.cholesky(np.array(self.covariance)))
+
+
+def shown(value: Any) -> str:
+    """Return a short text for a feature's value: a number, or the parts of a list, e.g. ``0+3``."""
+    if isinstance(value, (list, tuple)):
+        return "+".join(str(part) for part in value) or "none"
+    return f"{value:g}"
+
+
+def label(task: Mapping[str, Any], empty: str = "the one task") -> str:
+    """Return a short text for a task, e.g. ``mass 10, friction 0.1``; `empty` for one without features."""
+    return ", ".join(f"{name} {shown(value)}" for name, value in task.items()) or empty
+
 
 def windowed(contexts: NDArray[Any], window: int) -> NDArray[np.float64]:
     """Return the means of every W contexts in a row, (T, C) to (T - W + 1, C): number i is that of step i + W - 1.
@@ -105,8 +123,7 @@ class Locator:
     def __init__(self, atlas: Atlas) -> None:
         self.atlas = atlas
         self._mean = np.array(atlas.mean)[:, :, None]  # (K, C, 1)
-        # With Sigma = L L', the distance is |inv(L) (c - mean)|.
-        self._whiten = np.linalg.inv(np.linalg.cholesky(np.array(atlas.covariance)))  # (K, C, C)
+        self._whiten = atlas.whitening
         self._offset, self._white = np.empty_like(self._mean), np.empty_like(self._mean)
 
     def __call__(self, context: NDArray[Any]) -> Place:

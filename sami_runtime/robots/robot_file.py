@@ -173,7 +173,7 @@ class RobotFile(RunKeys):
         if isinstance(body := values.get("body"), str):
             values["body"] = BodySettings.load(body)
         elif isinstance(body, dict):
-            values["body"] = BodySettings.of(_model_beside(path.parent, body), f"{path}, table body")
+            values["body"] = BodySettings.of(body, f"{path}, table body", path.parent)
         if isinstance(settings := values.get("settings"), str):
             values["settings"] = read_document(Path(settings), "settings")
         return cls.of(values, str(path))
@@ -196,11 +196,6 @@ PATHS = ("trusted", "limits", "record", "settings", "body", "evidence", "evidenc
 """Keys whose text is a path."""
 NAMES_OR_PATHS = ("model", "shadow", "gap")
 """Keys whose text is a path, or a name that comes along: a bare word without a suffix."""
-
-
-def _model_beside(folder: Path, table: dict[str, Any]) -> dict[str, Any]:
-    """Return a table of a body whose model is relative to the file's folder."""
-    return table | {"model": str(folder / table["model"])} if isinstance(table.get("model"), str) else table
 
 
 def _beside(folder: Path, key: str, value: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -279,6 +279,7 @@ class Limits(BaseModel):
                 if name not in signals:
                     raise UnknownName("observation signal", name, signals, f"The limit {limit} names it.")
         self._require_elements(contract)
+        self._require_time_to_adapt(contract)
         needed = [name for name in ("rate", "acceleration") if getattr(self, name) is not None]
         needed += ["blend_in_s"] if self.blend_in_s else []
         needed += [f'then = "rest" for {name}' for name, then in self._thens() if then == "rest"]
@@ -311,6 +312,16 @@ class Limits(BaseModel):
         by_signal = self.max_age_s if isinstance(self.max_age_s, dict) else {}
         every = default if isinstance(self.max_age_s, dict) else self.max_age_s or default
         return {signal.name: by_signal.get(signal.name, every) for signal in contract.observation}
+
+    def repeats(self, contract: Contract, guards: Collection[str]) -> dict[str, int]:
+        """Return by signal how many equal values in a row mean a stuck sensor: `frozen`, and the guard's."""
+        longest = contract.seen.repeats if contract.seen is not None and "frozen" in guards else {}
+        return {name: max(FROZEN_LEAST, 2 * most + 1) for name, most in longest.items()} | self.frozen
+
+    def longest_alarm(self, guards: Collection[str]) -> Alarm | None:
+        """Return for how long the dynamics may be unknown: `stop_on_alarm`, or the guard's; None for any time."""
+        default = DEFAULT_ALARM if "ood" in guards and self.time_to_adapt is None else None
+        return self.stop_on_alarm or default
 
     def in_simulator(self, gapped: bool) -> Limits:
         """Return these limits with defaults that suit a simulator.
@@ -385,8 +396,6 @@ class Limits(BaseModel):
                 f"the limits set stop_on_alarm, but {contract.name!r} has no atlas of contexts, so it cannot tell "
                 "whether the dynamics are known. Make one with sami atlas, or leave stop_on_alarm out."
             )
-
-        self._require_time_to_adapt(contract)
 
     def _require_time_to_adapt(self, contract: Contract) -> None:
         limit = self.time_to_adapt

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from sami_runtime.adapters.base import Observation
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.model.contract import Contract
+from sami_runtime.model.recovery import Recovery
 from sami_runtime.model.seen import ALLOWED, Spread, other_unit
-from sami_runtime.safety.deadline import Deadline
-from sami_runtime.safety.limits import DEFAULT_ALARM, FROZEN_LEAST, GUARDS, THENS, Alarm, Jump, Limits, Then, by_element
-from sami_runtime.session.telemetry import Reading
+from sami_runtime.safety.limits import GUARDS, THENS, Alarm, Jump, Limits, Then, TimeToAdapt, by_element
+from sami_runtime.session.telemetry import Countdown, Reading
 from sami_runtime.signals import Signal, all_finite
 
 Array = NDArray[np.float32]
@@ -207,6 +207,43 @@ class AlarmStreak:
             "(stop_on_alarm)"
         )
         return Objection(reason, self._limit.then)
+
+
+class Deadline:
+    """A detected change is over in time, or the policy acts no more.
+
+    Args:
+        limit: What is allowed.
+        recovery: The contract's bound, for a limit that names no steps.
+    """
+
+    def __init__(self, limit: TimeToAdapt, recovery: Recovery | None) -> None:
+        if limit.steps is not None:
+            self._most, self._bound = limit.steps, "time_to_adapt.steps"
+        else:
+            assert recovery is not None, "limits that fit the contract name steps, or it has a bound"
+            self._most, self._bound = recovery.steps, f"a bound of {recovery.level:.0%}"
+        self._then, self._gentle, self._countdown = limit.then, limit.gentle, Countdown()
+
+    def heed(self, reading: Reading) -> None:
+        """Count a step of the policy."""
+        self._countdown.heed(reading)
+
+    @property
+    def gentle(self) -> float:
+        """Share of the rate that is allowed now."""
+        return 1.0 if self._countdown.steps is None else self._gentle
+
+    def judge(self) -> Objection | None:
+        """Object once the time is over, and why; without another step of the policy, that stays so."""
+        steps = self._countdown.steps
+        if steps is None or steps <= self._most:
+            return None
+        reason = (
+            f"deadline: the context has not settled for {steps} steps since a change was detected, allowed are "
+            f"{self._most} ({self._bound}; time_to_adapt)"
+        )
+        return Objection(reason, self._then)
 
 
 class ObservationRules:
@@ -411,27 +448,21 @@ class Watch:
         guards: Collection[str] = (),
     ) -> None:
         guards = active_guards(contract, guards)
-        frozen = dict(limits.frozen)
-        if contract.seen is not None and "frozen" in guards:
-            repeats = contract.seen.repeats
-            frozen = {name: max(FROZEN_LEAST, 2 * longest + 1) for name, longest in repeats.items()} | frozen
-        limit = limits.time_to_adapt
-        self._deadline = None if limit is None else Deadline(limit, contract.recovery)
-        alarm = limits.stop_on_alarm or (DEFAULT_ALARM if "ood" in guards and limit is None else None)
+        alarm = limits.longest_alarm(guards)
         self._rules: tuple[Age | Order | Frozen, ...] = (
             Age(limits.max_age(contract), single=not isinstance(limits.max_age_s, dict)),
             Order(),
-            *(Frozen(name, most) for name, most in frozen.items()),
+            *(Frozen(name, most) for name, most in limits.repeats(contract, guards).items()),
         )
-        self._alarm = None if alarm is None else AlarmStreak(alarm)
+        self._deadline = Deadline(limits.time_to_adapt, contract.recovery) if limits.time_to_adapt else None
+        streak = AlarmStreak(alarm) if alarm else None
+        self._of_context = tuple(rule for rule in (streak, self._deadline) if rule is not None)
         self._world = ObservationRules(limits, contract, provided, guards)
 
     def heed(self, reading: Reading) -> None:
         """Learn what the context told after a step of the policy, for `stop_on_alarm` and `time_to_adapt`."""
-        if self._alarm is not None:
-            self._alarm.heed(reading)
-        if self._deadline is not None:
-            self._deadline.heed(reading)
+        for rule in self._of_context:
+            rule.heed(reading)
 
     @property
     def gentle(self) -> float:
@@ -448,10 +479,9 @@ class Watch:
         for rule in self._rules:
             if (reason := rule.judge(observation, now)) is not None:
                 return Objection(reason)
-        if self._alarm is not None and (objection := self._alarm.judge()) is not None:
-            return objection
-        if self._deadline is not None and (late := self._deadline.judge()) is not None:
-            return Objection(*late)
+        for context_rule in self._of_context:
+            if (objection := context_rule.judge()) is not None:
+                return objection
         return self._world.judge(observation, now)
 
 

@@ -15,10 +15,11 @@ from pydantic.functional_validators import ModelWrapValidatorHandler
 
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.gap.profile import GapProfile
+from sami_runtime.model.atlas import label
 from sami_train.envs.catalog import environment
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.task_numbers import standardised
-from sami_train.envs.tasks import Task, label
+from sami_train.envs.tasks import Task
 from sami_train.episodes.exploration import BehindGap, Exploration
 from sami_train.methods.methods import method
 from sami_train.settings import Count, Layers, Natural, NotNegative, Numbers, Positive, Settings, Share, Texts, Whole

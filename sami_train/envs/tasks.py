@@ -192,18 +192,6 @@ def draw(tasks: Sequence[Task], rng: np.random.Generator) -> Task:
     return tasks[int(rng.integers(len(tasks)))]
 
 
-def shown(value: Any) -> str:
-    """Short text for a feature's value: a number, or the parts of a list, e.g. ``0+3``."""
-    if isinstance(value, (list, tuple)):
-        return "+".join(str(part) for part in value) or "none"
-    return f"{value:g}"
-
-
-def label(task: Task, empty: str = "the one task") -> str:
-    """Short text for a task, e.g. ``mass 10, friction 0.1``; `empty` for one without features."""
-    return ", ".join(f"{name} {shown(value)}" for name, value in task.items()) or empty
-
-
 DRAWS = 20
 """Tasks that stand for a set without end wherever tasks are counted: in evaluations, atlases and runs."""
 SEED = seeds.TASK_RANGES

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from sami_runtime.model.atlas import shown
 from sami_train.envs.measure import SUCCESS, Measure
-from sami_train.envs.tasks import Task, shown
+from sami_train.envs.tasks import Task
 
 DRAWN = -1
 """Position of a task that no other episode has."""

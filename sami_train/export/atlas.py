@@ -20,7 +20,7 @@ from sami_runtime.errors import SamiError
 from sami_runtime.model.artifact import Artifact, artifact_of
 from sami_runtime.model.atlas import Atlas, Locator, windowed
 from sami_train import seeds
-from sami_train.binomial import tolerance_rank
+from sami_train.binomial import fewest, tolerance_rank
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.evaluation.play import OnRound
@@ -41,8 +41,7 @@ RIDGE = 1e-6
 
 def least_episodes(tasks: int, rate: float = RATE) -> int:
     """Fewest episodes of each task from which a threshold for the rate can be told."""
-    held_out = math.ceil(math.log(1.0 - CONFIDENCE) / math.log(1.0 - rate))
-    return 2 * math.ceil(held_out / tasks)
+    return 2 * math.ceil(fewest(rate, CONFIDENCE) / tasks)
 
 
 def require_enough(episodes: int, tasks: int, rate: float = RATE) -> None:

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sami_runtime.model.atlas import label
 from sami_runtime.model.contract import Contract
 from sami_runtime.model.lookahead import Lookahead
 from sami_runtime.model.probe import Probe
 from sami_train.envs.catalog import by_name, environment
 from sami_train.envs.measure import SUCCESS, Measure
-from sami_train.envs.tasks import label
 from sami_train.evaluation.paper import reported
 from sami_train.evaluation.results import Evaluation, TaskResult
 from sami_train.files import unfinished

@@ -81,7 +81,7 @@ def _table(title: str, tasks: list[TaskSkills], paper: str | None) -> Table:
     """Return a table with a row each value of the first feature and a column each of the others."""
     from rich.table import Table
 
-    from sami_train.envs.tasks import shown
+    from sami_runtime.model.atlas import shown
 
     names = list(tasks[0].shares)
     first, *others = tasks[0].task

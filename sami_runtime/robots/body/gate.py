@@ -13,7 +13,7 @@ from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.model.contract import Contract
 from sami_runtime.robots.body.body import BodyLimits
 from sami_runtime.robots.body.joints import Array
-from sami_runtime.robots.body.settings import BodySettings
+from sami_runtime.robots.body.settings import BodySettings, by_name
 from sami_runtime.safety.gate import Ruling, SafetyGate
 from sami_runtime.safety.limits import Limits
 from sami_runtime.signals import Signal
@@ -225,8 +225,8 @@ class BodyGate(SafetyGate):
                 f"action: {', '.join(elements)}. Name one for each."
             )
         self._at = np.array([action.elements.index(element) for element in elements])
-        self._scale = settings.by_element(settings.scale, elements, 1.0)
-        self._offset = settings.by_element(settings.offset, elements, 0.0)
+        self._scale = by_name(settings.scale, elements, 1.0)
+        self._offset = by_name(settings.offset, elements, 0.0)
         for key in ("scale", "offset"):
             table = getattr(settings, key)
             for element in table if isinstance(table, dict) else ():

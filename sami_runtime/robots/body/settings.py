@@ -125,12 +125,13 @@ class BodySettings(_BodyTable):
     start: StartKeys | None = None
 
     @classmethod
-    def of(cls, document: Mapping[str, Any], where: str = "[body]") -> BodySettings:
+    def of(cls, document: Mapping[str, Any], where: str = "[body]", folder: Path | None = None) -> BodySettings:
         """Return checked settings.
 
         Args:
             document: Values by key.
             where: Where they are written, for messages.
+            folder: What `model` is relative to; the current folder if None.
 
         Raises:
             UnknownName: There is no such key, or no such joint.
@@ -144,6 +145,8 @@ class BodySettings(_BodyTable):
         except ValidationError as error:
             raise SamiError(f"{where}: {faults_of(error)}. Correct what is named; {PAGE}.") from None
         settings._require(where)
+        if folder is not None and settings.model is not None:
+            settings = settings.model_copy(update={"model": str(folder / settings.model)})
         return settings
 
     @classmethod
@@ -154,23 +157,11 @@ class BodySettings(_BodyTable):
             UnknownName, SamiError: As `of`; or the file cannot be read.
         """
         path = Path(path)
-        document = read_document(path, "limits of a body")
-        if isinstance(model := document.get("model"), str):
-            document["model"] = str(path.parent / model)
-        return cls.of(document, str(path))
+        return cls.of(read_document(path, "limits of a body"), str(path), path.parent)
 
     def by_joint(self, value: float | Mapping[str, float] | None, default: float | Array) -> Array:
         """Return the value of each joint, (J,): `default` where none is given."""
-        defaults = np.broadcast_to(np.asarray(default, np.float64), len(self.joints))
-        if isinstance(value, Mapping):
-            return np.array([value.get(joint, other) for joint, other in zip(self.joints, defaults, strict=True)])
-        return np.array(defaults if value is None else np.full(len(self.joints), value), np.float64)
-
-    def by_element(self, value: float | Mapping[str, float], elements: tuple[str, ...], default: float) -> Array:
-        """Return the value of each element of the action that commands."""
-        if isinstance(value, Mapping):
-            return np.array([value.get(element, default) for element in elements], np.float64)
-        return np.full(len(elements), value, np.float64)
+        return by_name(value, self.joints, default)
 
     def _require(self, where: str) -> None:
         fault = self._fault()
@@ -217,3 +208,11 @@ class BodySettings(_BodyTable):
         if needs_shapes and self.model is None:
             return f"{needs_shapes[0]} is set, and model is not. Name the robot's MJCF or URDF file."
         return ""
+
+
+def by_name(value: float | Mapping[str, float] | None, names: tuple[str, ...], default: float | Array) -> Array:
+    """Return the value of each name: one for all, or those of a table; `default` where none is given."""
+    defaults = np.broadcast_to(np.asarray(default, np.float64), len(names))
+    if isinstance(value, Mapping):
+        return np.array([value.get(name, other) for name, other in zip(names, defaults, strict=True)], np.float64)
+    return np.array(defaults) if value is None else np.full(len(names), value, np.float64)

@@ -242,7 +242,7 @@ def _atlas(contract: Contract) -> Iterable[str]:
     """Return the numbers of the atlas of contexts, as `Locator` computes with them."""
     atlas = contract.atlas
     means = [0.0] if atlas is None else np.array(atlas.mean).reshape(-1)
-    whitening = [0.0] if atlas is None else np.linalg.inv(np.linalg.cholesky(np.array(atlas.covariance))).reshape(-1)
+    whitening = [0.0] if atlas is None else atlas.whitening.reshape(-1)
     for function, values in (("atlas_mean", means), ("atlas_whitening", whitening)):
         yield f"const double* Model::{function}() {{"
         yield f"  static constexpr double values[] = {{{', '.join(repr(float(value)) for value in values)}}};"

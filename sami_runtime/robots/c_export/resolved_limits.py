@@ -10,7 +10,7 @@ import numpy as np
 
 from sami_runtime.errors import SamiError
 from sami_runtime.model.contract import Contract
-from sami_runtime.safety.limits import DEFAULT_ALARM, FROZEN_LEAST, GUARDS, Limits, by_element, elements_of
+from sami_runtime.safety.limits import GUARDS, Limits, by_element, elements_of
 from sami_runtime.safety.watch import TrainingRanges, active_guards, signal_bounds
 
 Value = float | int | bool | str | list[Any]
@@ -79,8 +79,7 @@ def _members(limits: Limits, contract: Contract, guards: Collection[str]) -> Ite
         yield "rest", _single(by_element(limits.rest, action, 0.0))
     ages = limits.max_age(contract)
     yield "max_age_s", [float(ages[name]) for name in signals]
-    repeats = contract.seen.repeats if contract.seen is not None and "frozen" in guards else {}
-    frozen = {name: max(FROZEN_LEAST, 2 * longest + 1) for name, longest in repeats.items()} | limits.frozen
+    frozen = limits.repeats(contract, guards)
     yield "frozen", [frozen.get(name, 0) for name in signals]
     yield from _spans("inside", {name: (*entry.range, entry.then) for name, entry in limits.inside.items()}, elements)
     bounds = {
@@ -99,8 +98,7 @@ def _members(limits: Limits, contract: Contract, guards: Collection[str]) -> Ite
     yield "moves_scale", [1.0 if moves is None else float(moves.scale) for moves in movers]
     for side, name in enumerate(("workspace_low", "workspace_high")):
         yield name, [0.0 if moves is None else float(limits.workspace[moves.element][side]) for moves in movers]
-    alarm = limits.stop_on_alarm or (DEFAULT_ALARM if "ood" in guards else None)
-    if alarm is not None:
+    if (alarm := limits.longest_alarm(guards)) is not None:
         yield "alarm_steps", alarm.steps
         yield "alarm_score", alarm.score
         yield "alarm_then", alarm.then

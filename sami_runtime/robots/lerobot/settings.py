@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from sami_runtime.errors import AdapterError
-from sami_runtime.files import faults_of
+from sami_runtime.robots.kit.settings import checked_settings
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -93,9 +92,4 @@ class LeRobotSettings(_LeRobotTable):
         Raises:
             AdapterError: With everything in it that is not valid.
         """
-        try:
-            return cls.model_validate(document)
-        except ValidationError as error:
-            raise AdapterError(
-                f"the settings of the robot of LeRobot are not valid: {faults_of(error)}. See docs/how-to/lerobot.md."
-            ) from None
+        return checked_settings(cls, document, "the robot of LeRobot", "docs/how-to/lerobot.md")

@@ -6,10 +6,10 @@ import importlib.util
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from sami_runtime.errors import AdapterError
-from sami_runtime.files import faults_of
+from sami_runtime.robots.kit.settings import checked_settings
 
 Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
@@ -181,9 +181,4 @@ class RosSettings(_RosTable):
         Raises:
             AdapterError: With everything in it that is not valid.
         """
-        try:
-            return cls.model_validate(document)
-        except ValidationError as error:
-            raise AdapterError(
-                f"the settings of the robot on ROS 2 are not valid: {faults_of(error)}. See docs/how-to/ros2.md."
-            ) from None
+        return checked_settings(cls, document, "the robot on ROS 2", "docs/how-to/ros2.md")

@@ -15,7 +15,7 @@ from sami_runtime.errors import AdapterError, SafetyStop
 from sami_runtime.model.contract import Contract
 from sami_runtime.robots.kit import Latest
 from sami_runtime.robots.kit.commands import CommandSource, Steering, command_of
-from sami_runtime.robots.unitree.link import MotorLink, mode_of, release_mode
+from sami_runtime.robots.unitree.link import POLL_S, MotorLink, mode_of, release_mode
 from sami_runtime.robots.unitree.mapping import Go2Mapping
 from sami_runtime.robots.unitree.messages import Go2Reading, Setpoint
 from sami_runtime.robots.unitree.settings import REMOTE, UnitreeSettings
@@ -25,7 +25,7 @@ STANDING_S = 1.0
 """How long [s] a robot that stood up stands on without a loop that reads."""
 STOOD_RAD = 0.35
 """How far a joint may be from the stance, once the robot stood up [rad]."""
-RAMP_S, POLL_S = 0.02, 0.02
+RAMP_S = 0.02
 RELEASED_S = 15.0
 """Longest time [s] in which the sport mode lets go."""
 REST_S, STILL = 3.0, 0.2

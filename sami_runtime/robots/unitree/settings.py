@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from sami_runtime.errors import AdapterError
-from sami_runtime.files import faults_of
+from sami_runtime.robots.kit.settings import checked_settings
 
 Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
@@ -69,9 +68,4 @@ class UnitreeSettings(BaseModel):
         Raises:
             AdapterError: With everything in it that is not valid.
         """
-        try:
-            return cls.model_validate(document)
-        except ValidationError as error:
-            raise AdapterError(
-                f"the settings of the Go2 are not valid: {faults_of(error)}. See docs/how-to/unitree.md."
-            ) from None
+        return checked_settings(cls, document, "the Go2", "docs/how-to/unitree.md")

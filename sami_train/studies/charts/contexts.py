@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sami_runtime.model.atlas import label, shown
 from sami_train.envs.measure import SUCCESS
 from sami_train.envs.spec import EnvironmentSpec
-from sami_train.envs.tasks import Crippled, label, shown
+from sami_train.envs.tasks import Crippled
 from sami_train.files import unfinished
 from sami_train.studies.charts import chart as look
 from sami_train.studies.charts.chart import Chart, Panel, Row, colours_of, rows_where

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sami_runtime.model.atlas import label
 from sami_train.envs.measure import SUCCESS, Measure
 from sami_train.envs.spec import EnvironmentSpec
-from sami_train.envs.tasks import Feature, Task, label
+from sami_train.envs.tasks import Feature, Task
 from sami_train.evaluation.results import Evaluation
 from sami_train.evaluation.robustness import RobustnessPoint
 from sami_train.runs.folder import RunRecord

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from sami_runtime.errors import SamiError
+from sami_runtime.model.atlas import label
 from sami_train.envs.measure import RETURN
-from sami_train.envs.tasks import label
 from sami_train.evaluation.results import Evaluation
 from sami_train.methods.methods import METHODS, Method, method
 from sami_train.runs.folder import RunError, RunRecord

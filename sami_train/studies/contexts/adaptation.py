@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sami_runtime.model.artifact import read_artifact
 from sami_runtime.model.contract import Contract
 from sami_runtime.session.telemetry import Phase, Reading, Telemetry
 from sami_train import seeds
@@ -145,9 +144,7 @@ def adaptation(
     Raises:
         SamiError, AdapterError: see `ChangedEpisodes`; also if every episode is over before the change.
     """
-    known = read_artifact(model).contract.atlas is not None
-    variants = [variant for variant in Variant if known or variant is not Variant.CONSTANT]
-    runs, starts, contract = _run(model, spec, change, variants, episodes, seed, on_round)
+    runs, starts, contract = _run(model, spec, change, tuple(Variant), episodes, seed, on_round)
     return judge(change, runs, starts, contract, spec.measure)
 
 
@@ -160,9 +157,11 @@ def _run(
     seed: int,
     on_round: OnRound | None,
 ) -> tuple[dict[Variant, list[ChangedEpisode]], list[ChangedEpisode], Contract]:
-    """Return the episodes of each variant, those that had the new dynamics all along, and the model's contract."""
+    """Return the episodes of each variant that the file allows, those of the new dynamics, and the contract."""
     rows = side_by_side(episodes)
     runner = ChangedEpisodes(model, spec, rows)
+    if runner.contract.atlas is None:
+        variants = [variant for variant in variants if variant is not Variant.CONSTANT]
     runs: dict[Variant, list[ChangedEpisode]] = {variant: [] for variant in variants}
     starts: list[ChangedEpisode] = []
     try:

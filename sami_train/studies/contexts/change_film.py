@@ -18,8 +18,9 @@ from PIL import Image, ImageDraw, ImageFont
 
 from sami_runtime.errors import SamiError
 from sami_runtime.files import output
+from sami_runtime.model.atlas import shown
 from sami_train.envs.spec import EnvironmentSpec
-from sami_train.envs.tasks import Task, shown
+from sami_train.envs.tasks import Task
 from sami_train.studies.contexts.changed_episodes import ChangedEpisode, ChangedEpisodes, DynamicsChange, Variant
 from sami_train.studies.contexts.film_camera import FilmCamera
 

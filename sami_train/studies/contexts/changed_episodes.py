@@ -18,6 +18,7 @@ from sami_runtime.adapters.base import require_compatible
 from sami_runtime.errors import CheckFailed, SamiError
 from sami_runtime.gap.profile import GapProfile
 from sami_runtime.model.artifact import Artifact, read_artifact
+from sami_runtime.model.atlas import shown
 from sami_runtime.model.contract import ACTION, CONTEXT
 from sami_runtime.model.lookahead import FRONT
 from sami_runtime.model.probe import is_probe
@@ -26,7 +27,7 @@ from sami_runtime.session.session import Session
 from sami_train.envs.layout import flatten
 from sami_train.envs.make import GappedEnv, make
 from sami_train.envs.spec import EnvironmentSpec
-from sami_train.envs.tasks import Crippled, Task, TaskSpace, shown
+from sami_train.envs.tasks import Crippled, Task, TaskSpace
 
 CHANGEABLE = ("latency_s", "jitter_s", "dropout", "action_latency_s", "actuator_lag_s")
 """Keys of a gap that may change within an episode, see `Gap.change`."""
@@ -277,7 +278,10 @@ class ChangedEpisodes:
         ]
         observation = np.stack([flatten(first) for first in begun])
         self._session.reset()
-        rows, frozen = [_ChangingRow() for _ in envs], np.zeros((self.rows, self.contract.context_size), np.float32)
+        rows, replaced = [_ChangingRow() for _ in envs], np.zeros((self.rows, self.contract.context_size), np.float32)
+        if variant is Variant.CONSTANT:
+            assert self.contract.atlas is not None
+            replaced[:] = np.mean(self.contract.atlas.mean, axis=0, dtype=np.float32)
         for t in count():
             running = [n for n, row in enumerate(rows) if not row.over]
             if not running:
@@ -295,16 +299,11 @@ class ChangedEpisodes:
             signals = self._layout.by_name(observation, self._names)
             step = self._session.step(signals)
             actions, given_context = step.action, step.context
-            for n in changing:
-                frozen[n] = step.context[n]
+            for n in changing if variant is not Variant.CONSTANT else ():
+                replaced[n] = step.context[n]
             late = np.array([[t >= one.step] for one in changes])
             if late.any() and variant in (Variant.FROZEN, Variant.START, Variant.CONSTANT):
-                other = frozen
-                if variant is Variant.START:
-                    other = np.stack([run.context(t) for run in starts])
-                if variant is Variant.CONSTANT:
-                    assert self.contract.atlas is not None
-                    other = np.mean(self.contract.atlas.mean, axis=0, dtype=np.float32)
+                other = np.stack([run.context(t) for run in starts]) if variant is Variant.START else replaced
                 given_context = np.where(late, other, step.context)
                 actions = self._head(signals, given_context, step.extra)
                 self._session.executed(actions)

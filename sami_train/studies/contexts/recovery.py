@@ -21,17 +21,16 @@ from sami_runtime.model.contract import Contract
 from sami_runtime.model.recovery import Recovery
 from sami_runtime.session.telemetry import Countdown, Telemetry
 from sami_train import seeds
-from sami_train.binomial import highest_rate, tolerance_rank
+from sami_train.binomial import fewest, highest_rate, tolerance_rank
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.evaluation.play import OnRound, side_by_side
+from sami_train.export.atlas import CONFIDENCE
 from sami_train.export.seen import known_tasks
 from sami_train.studies.contexts.changed_episodes import ChangedEpisode, ChangedEpisodes, DynamicsChange, Variant
 
 LEVEL = 0.9
 """Probability with which a detected change is over in time."""
-CONFIDENCE = 0.9
-"""With which the bound has that level, whatever was drawn."""
 FALSE_RATE = 0.05
 """Largest rate of episodes without a change in which time passes, by its upper 95 % limit."""
 
@@ -118,10 +117,10 @@ def certify(recoveries: Recoveries, measured: str, level: float = LEVEL, false_r
     """
     n, k = len(recoveries.changed), tolerance_rank(len(recoveries.changed), 1.0 - level, CONFIDENCE)
     if k > (over := sum(map(math.isfinite, recoveries.changed))) or k == 0:
-        needs = f"needs {k}" if k else f"needs {math.ceil(math.log(1.0 - CONFIDENCE) / math.log(level))}"
+        needed = k or fewest(1.0 - level, CONFIDENCE)
         raise SamiError(
             f"a change was detected in {n} episodes, and in {over} of them the context settled again; a bound that "
-            f"holds with a probability of {level:.0%} {needs}. Measure more changes, or limit this policy by "
+            f"holds with a probability of {level:.0%} needs {needed}. Measure more changes, or limit this policy by "
             "stop_on_alarm."
         )
     quantile, unchanged = sorted(recoveries.changed)[k - 1], len(recoveries.unchanged)
@@ -143,7 +142,7 @@ def certify(recoveries: Recoveries, measured: str, level: float = LEVEL, false_r
             )
     raise SamiError(
         f"{unchanged} episodes without a change are too few to say that at most {false_rate:.0%} end by a false alarm; "
-        f"59 are needed."
+        f"{fewest(false_rate, 0.95)} are needed."
     )
 
 

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from sami_runtime.errors import SamiError
+from sami_runtime.model.atlas import label
 from sami_train.envs.measure import SUCCESS
-from sami_train.envs.tasks import Task, label
+from sami_train.envs.tasks import Task
 from sami_train.evaluation.model_policy import Source
 from sami_train.evaluation.play import OnRound
 from sami_train.evaluation.robustness import RobustnessPoint

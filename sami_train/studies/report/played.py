@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sami_runtime.model.atlas import label
 from sami_train import seeds
 from sami_train.envs.make import make
 from sami_train.envs.measure import SUCCESS, episode_skill
 from sami_train.envs.spec import EnvironmentSpec
-from sami_train.envs.tasks import Task, label
+from sami_train.envs.tasks import Task
 from sami_train.episodes.rollout import Rollout
 from sami_train.evaluation.evaluate import in_turn
 from sami_train.evaluation.model_policy import RecordedPolicy, Source, policy_of

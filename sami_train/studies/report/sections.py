@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from sami_runtime.model.atlas import label
 from sami_train.envs.measure import SUCCESS
-from sami_train.envs.tasks import label
 from sami_train.evaluation.paper import SOURCE, reported
 from sami_train.evaluation.results import Evaluation
 from sami_train.studies.charts import contexts as context_charts

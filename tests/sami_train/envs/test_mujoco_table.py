@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.model.atlas import label, shown
 from sami_train.envs import ENVIRONMENTS
 from sami_train.envs.mujoco.table import ROWS, find_row
-from sami_train.envs.tasks import TaskError, draw, label, shown
+from sami_train.envs.tasks import TaskError, draw
 
 FINE = {0.75, 0.85, 1.0, 1.15, 1.25}
 COARSE = {0.75, 1.0, 1.25}

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
+from sami_runtime.model.atlas import label
 from sami_train.config.resolve import resolve
 from sami_train.config.schema import ConfigError
 from sami_train.envs import Range, environment, task_space
-from sami_train.envs.tasks import DRAWS, TaskError, label
+from sami_train.envs.tasks import DRAWS, TaskError
 from sami_train.runs.train import make_env
 
 PENDULUM = "tests.making.own:PENDULUM"
