@@ -11,6 +11,7 @@ import numpy as np
 
 from sami_runtime.errors import SamiError
 from sami_runtime.gap.profile import GapProfile
+from sami_train import seeds
 from sami_train.envs.catalog import environment
 from sami_train.envs.measure import RETURN, SUCCESS, Measure, known
 from sami_train.envs.spec import EnvironmentSpec
@@ -135,11 +136,18 @@ class Evaluation:
     """The gap to reality that lay between; None where none did."""
     engine: str | None = None
     """Physics engine, see `EnvironmentSpec.engine`; None in files of before it was kept."""
+    seed: int = seeds.EVALUATION
+    """Of the starts; files of before it was kept have this one."""
 
     @property
     def measure(self) -> Measure:
         """What counts."""
         return environment(self.env).measure
+
+    @property
+    def seed_name(self) -> str:
+        """What the seed of the starts is for."""
+        return f"{seeds.EVALUATION_NAMES.get(self.seed, self.seed)} seed"
 
     def of(self, task_set: str) -> list[TaskResult]:
         """Results of one set."""
@@ -179,7 +187,15 @@ class Evaluation:
         return float(returns.std(ddof=1)) if len(returns) > 1 else None
 
     def ret_error(self, task_set: str) -> float | None:
-        """Return the standard error of a set's mean return; None for a single episode."""
+        """Return the standard error of a set's mean return over starts, its tasks as they are; None for one episode.
+
+        Each task's own episodes say how far it may be off. Where a task came up once, the tasks are a sample of the
+        set, and the deviation over all episodes says it.
+        """
+        tasks = [np.array(result.returns) for result in self.of(task_set)]
+        if all(len(returns) > 1 for returns in tasks):
+            spread = sum(len(returns) * float(returns.var(ddof=1)) for returns in tasks)
+            return math.sqrt(spread) / len(self.returns(task_set))
         std = self.ret_std(task_set)
         return None if std is None else std / math.sqrt(len(self.returns(task_set)))
 
@@ -221,6 +237,7 @@ class Evaluation:
         """Plain values."""
         return {
             "env": self.env,
+            "seed": self.seed,
             **({} if self.engine is None else {"engine": self.engine}),
             **({} if self.gap is None else {"gap": self.gap.dumps()}),
             "sets": {name: self.summary(name) for name in self.sets},
@@ -235,9 +252,9 @@ class Evaluation:
             SamiError: something is missing.
         """
         try:
-            rows, env = values["tasks"], values["env"]
+            rows, env, seed = values["tasks"], values["env"], values.get("seed", cls.seed)
             spec = environment(env)
             gap = GapProfile.loads(values["gap"]) if "gap" in values else None
-            return cls(env, tuple(TaskResult.from_row(row, spec) for row in rows), gap, values.get("engine"))
+            return cls(env, tuple(TaskResult.from_row(row, spec) for row in rows), gap, values.get("engine"), seed)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise SamiError(f"the evaluation lacks {error}; measure again with: sami eval --run RUN.") from error
