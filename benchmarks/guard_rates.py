@@ -37,7 +37,7 @@ from sami_train.envs.catalog import environment
 from sami_train.envs.make import make, make_adapter
 from sami_train.envs.tasks import Task
 from sami_train.episodes.rollout import beginning
-from sami_train.evaluation.results import interval_over_starts
+from sami_train.evaluation.intervals import interval_over_starts
 
 ONLY_GUARDS = Limits(max_age_s=math.inf, max_pause_s=math.inf, out_of_bounds="act", rest=None)
 KINDS = {"ranges": "ranges", "alarm": "ood", "frozen": "frozen"}

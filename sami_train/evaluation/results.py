@@ -17,35 +17,6 @@ from sami_train.envs.measure import RETURN, SUCCESS, Measure, known
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 
-CONFIDENCE = 0.95
-REPLICATES = 2000
-"""Draws of the bootstrap."""
-
-
-def interval_over_starts(scores: np.ndarray, bounds: tuple[float, float] | None = None) -> tuple[float, float] | None:
-    """Return the 95 % interval of the mean over starts, by the percentile bootstrap; None for a single start.
-
-    The k-th episode begins alike in every task, so the episodes of one start are not independent of each other; starts
-    are, and so is what a gap draws. A policy is one: other seeds of its training differ by more than this. Where all
-    starts score alike at a bound, a bootstrap sees no doubt. Then the interval ends where as many starts would all
-    score alike in one of 40 measurements.
-
-    Args:
-        scores: mean score of each start, (starts,).
-        bounds: smallest and largest score, where there are such.
-    """
-    count = len(scores)
-    if count < 2:
-        return None
-    if bounds is not None and scores.min() == scores.max() in bounds:
-        left = (bounds[1] - bounds[0]) * (1.0 - ((1.0 - CONFIDENCE) / 2.0) ** (1.0 / count))
-        low, high = bounds
-        return (high - left, high) if scores[0] == high else (low, low + left)
-    drawn = np.random.default_rng(0).integers(count, size=(REPLICATES, count))
-    tail = 50.0 * (1.0 - CONFIDENCE)
-    low, high = np.percentile(scores[drawn].mean(axis=1), [tail, 100.0 - tail])
-    return float(low), float(high)
-
 
 @dataclass(frozen=True)
 class TaskResult:
@@ -214,10 +185,6 @@ class Evaluation:
             return self.returns(task_set)
         successes = [result.successes for result in self.of(task_set)]
         return np.mean(successes, axis=0) if len({len(one) for one in successes}) == 1 else np.zeros(0)
-
-    def interval(self, task_set: str) -> tuple[float, float] | None:
-        """Return the 95 % interval of a set's score over starts, see `interval_over_starts`; None where it has none."""
-        return interval_over_starts(self.starts(task_set), self.measure.bounds)
 
     def summary(self, task_set: str) -> dict[str, float | None]:
         """Return what counts in a set: success, or the return with its deviation over episodes and standard error."""

@@ -11,7 +11,8 @@ from sami_runtime.gap.gap import Gap
 from sami_runtime.gap.profile import GapProfile
 from sami_train.envs.catalog import environment
 from sami_train.evaluation.evaluate import _among
-from sami_train.evaluation.results import Evaluation, TaskResult, interval_over_starts
+from sami_train.evaluation.intervals import interval_of, interval_over_starts
+from sami_train.evaluation.results import Evaluation, TaskResult
 from sami_train.evaluation.robustness import KINDS, RobustnessPoint, parts_of
 
 RESULTS = Path(__file__).parents[3] / "results"
@@ -38,7 +39,7 @@ def test_tasks_of_a_start_are_one_draw_of_the_bootstrap():
     luck = np.random.default_rng(1).random(50) < 0.5
     together = Evaluation("panda", tuple(result(luck, mass) for mass in range(6)))
     apart = Evaluation("panda", tuple(result(np.roll(luck, 7 * mass), mass) for mass in range(6)))
-    widths = [np.diff(each.interval("training"))[0] for each in (together, apart)]
+    widths = [np.diff(interval_of(each, "training"))[0] for each in (together, apart)]
     assert widths[0] > 1.6 * widths[1]
 
 
@@ -59,7 +60,7 @@ def test_successes_survive_a_file_and_files_without_them_have_no_interval():
     assert back.results[0].successes == (True, False, True)
     del old["tasks"][0]["successes"]
     before = Evaluation.from_dict(old)
-    assert before.interval("training") is None
+    assert interval_of(before, "training") is None
     assert "successes" not in before.to_dict()["tasks"][0]
 
 
