@@ -145,26 +145,17 @@ class Loss:
 
 
 def loss_of(document: Mapping[str, Any], name: str) -> Loss:
-    """Return the loss on one set, with a 95 % bootstrap interval over starts.
+    """Return the loss on one set, with a 95 % bootstrap interval over pairs of episodes that began alike.
 
-    Where success counts, the k-th episode of every task has one start, so starts are drawn; where returns count, each
-    episode has its own, and those of each task are drawn, so that the spread between tasks is none of the error.
+    Where success counts, the k-th episode of every task has one start, so starts are drawn, each with all its tasks.
     """
     live, constant = ([np.array(task) for task in document["arms"][arm][name]] for arm in ARMS)
-    rng = np.random.default_rng(0)
-    if document["measure"] == "success":
-        one, other = np.mean(live, axis=0), np.mean(constant, axis=0)
-        rows = rng.integers(len(one), size=(REPLICATES, len(one)))
-        drawn = one[rows].mean(1), other[rows].mean(1)
-    else:
-        count = sum(map(len, live))
-        drawn = np.zeros(REPLICATES), np.zeros(REPLICATES)
-        for ours, theirs in zip(live, constant, strict=True):
-            rows = rng.integers(len(ours), size=(REPLICATES, len(ours)))
-            drawn[0][:] += ours[rows].sum(1) / count
-            drawn[1][:] += theirs[rows].sum(1) / count
+    by_start = document["measure"] == "success"
+    pairs = np.stack([np.mean(arm, axis=0) if by_start else np.concatenate(arm) for arm in (live, constant)])
+    rows = np.random.default_rng(0).integers(pairs.shape[1], size=(REPLICATES, pairs.shape[1]))
+    drawn = pairs[:, rows].mean(axis=2)
     low, high = np.percentile(1.0 - drawn[1] / drawn[0], [2.5, 97.5])
-    ours, theirs = float(np.concatenate(live).mean()), float(np.concatenate(constant).mean())
+    ours, theirs = pairs.mean(axis=1).tolist()
     return Loss(ours, theirs, 1.0 - theirs / ours, float(low), float(high))
 
 
