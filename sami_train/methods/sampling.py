@@ -121,8 +121,8 @@ def of_one_age(drawn: Trajectories, lengths: np.ndarray, rng: np.random.Generato
         rng: draws one of the positives, and one of its steps.
     """
     age = int(rng.integers(1, lengths[rng.choice(drawn.positives)] + 1))
-    kept = Trajectories(*(where[lengths[where] >= age] for where in drawn))
-    return (kept, age) if len(kept.positives) > 1 and len(kept.negatives) else None
+    compared = Trajectories(*(where[lengths[where] >= age] for where in drawn))
+    return (compared, age) if len(compared.positives) > 1 and len(compared.negatives) else None
 
 
 def _current(buffer: EpisodeBuffer, rng: np.random.Generator) -> int:
