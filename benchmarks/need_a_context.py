@@ -141,7 +141,8 @@ class Loss:
     high: float
 
     def __str__(self) -> str:
-        return f"{100 * self.share:.0f} % [{100 * self.low:.0f}, {100 * self.high:.0f}]"
+        share, low, high = (round(100 * value) for value in (self.share, self.low, self.high))
+        return f"{share} % [{low}, {high}]"
 
 
 def loss_of(document: Mapping[str, Any], name: str) -> Loss:
@@ -163,10 +164,10 @@ def verdict(losses: Mapping[str, Loss]) -> str:
     """Return whether a context is needed, as far as an ablation tells."""
     if all(loss.high < LEAST for loss in losses.values()):
         return "no"
-    needed = [name for name, loss in losses.items() if loss.low > LEAST]
-    if needed:
-        return f"its file reads it ({', '.join(needed)})"
-    return "not shown"
+    read = [name for name, loss in losses.items() if loss.low > LEAST]
+    if len(read) == len(losses):
+        return "this file reads it"
+    return f"this file reads it ({', '.join(read)})" if read else "not shown"
 
 
 def documents() -> list[dict[str, Any]]:
@@ -201,10 +202,22 @@ def environments_table() -> list[str]:
         else:
             losses = losses_of(document)
             live = " / ".join(shown(loss.live, document) for loss in losses.values())
-            trained = "below, at 100,000 steps" if document["env"] == "panda" else NOT_MEASURED
-            cells = [str(document["episodes"]), live, *map(str, losses.values()), trained, verdict(losses)]
+            cells = [str(document["episodes"]), live, *map(str, losses.values()), NOT_MEASURED, verdict(losses)]
             lines.append(f"| {name} | {' | '.join(cells)} |")
     return lines
+
+
+def short_table() -> list[str]:
+    """Return the table of the README: the losses of what is measured, in Markdown."""
+    lines = [
+        "| environment | lost with a constant context: training / moderate / extreme | is a context needed? |",
+        "|---|---|---|",
+    ]
+    for document in documents():
+        losses = losses_of(document)
+        lost = " / ".join(map(str, losses.values()))
+        lines.append(f"| [`{document['model']}`](models/{document['model']}.md) | {lost} | {verdict(losses)} |")
+    return [*lines, f"| [`go2-student`](models/go2-student.md) | | {_go2_cells()[-1]} |"]
 
 
 def _go2_cells() -> list[str]:
@@ -223,6 +236,9 @@ def _go2_cells() -> list[str]:
 
 def panda_tables() -> list[str]:
     """Return what trained baselines score on Panda, and what a context gains over none, in Markdown."""
+    if not (ROOT / PANDA_RUNS[0]).exists():
+        return [f"Trained baselines of Panda at 100,000 steps: {NOT_MEASURED}"]
+
     from sami_train.studies.compare.comparison import MethodComparison
     from sami_train.studies.compare.estimates import aggregate, share_of_gap, welch
     from sami_train.studies.compare.groups import read_runs
@@ -300,7 +316,7 @@ def main() -> None:
     elif chosen.command == "cards":
         write_cards()
     else:
-        print("\n".join([*environments_table(), "", *panda_tables()]))
+        print("\n".join([*environments_table(), "", *short_table(), "", *panda_tables()]))
 
 
 if __name__ == "__main__":

@@ -139,6 +139,7 @@ def evaluation_table(result: Evaluation, task_set: str) -> Table:
     from sami_train.envs.catalog import environment
     from sami_train.envs.layout import UNIT
     from sami_train.envs.measure import SUCCESS
+    from sami_train.evaluation.intervals import interval_of
 
     rows, measure = result.of(task_set), result.measure
     spec = environment(result.env)
@@ -187,6 +188,9 @@ def evaluation_table(result: Evaluation, task_set: str) -> Table:
     means += ["", *(f"{result.metrics(task_set)[metric.name]:.{metric.digits}f}" for metric in metrics)]
     table.add_row("mean", *[""] * (len(features) - 1), *means, style="bold")
     table.caption = "above baseline: among episodes that doing nothing would not have solved."
+    if interval := interval_of(result, task_set):
+        low, high = map(measure.show, interval)
+        table.caption += f" 95 % over starts: {low} to {high}; other seeds of training differ by more."
     if measure is not SUCCESS:
         table.caption = "±: standard error over the starts of this policy; other seeds of training differ by more."
     return table
