@@ -102,6 +102,22 @@ def test_a_profile_costs_as_a_whole_and_by_each_key():
         parts_of(GapProfile())
 
 
+def test_how_far_tasks_lie_apart_is_no_part_of_a_returns_error():
+    """Tasks of 0 and 1,000, each with a deviation of 1: the mean of 100 episodes is known to about 0.1."""
+    rng = np.random.default_rng(0)
+    rows = [
+        TaskResult("training", {"mass": mass}, 50, 10.0, returns=tuple(1000.0 * mass + rng.normal(size=50)))
+        for mass in (0.0, 1.0)
+    ]
+    found = Evaluation("hopper", tuple(rows))
+    low, high = interval_of(found, "training")
+    assert found.ret_error("training") == pytest.approx(0.1, rel=0.2)
+    assert high - low == pytest.approx(2 * 1.96 * found.ret_error("training"), rel=0.1)
+    single = [TaskResult("training", {"mass": k / 9}, 1, 10.0, returns=(1000.0 * k,)) for k in range(10)]
+    sample = Evaluation("hopper", tuple(single))
+    assert sample.ret_error("training") == pytest.approx(sample.ret_std("training") / np.sqrt(10))
+
+
 def test_measurements_of_before_starts_were_kept_are_read():
     document = json.loads((RESULTS / "panda-200k-latency" / "trained-without.json").read_text())
     points = [RobustnessPoint.from_dict(each, document["env"]) for each in document["points"]]
