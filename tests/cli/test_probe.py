@@ -10,15 +10,15 @@ from tests.making.attached import attach_probe
 from tests.sami_train.studies.readout.test_probe import PANDA, told
 
 
-@pytest.fixture
-def probed(trained, tmp_path):
+@pytest.fixture(scope="module")
+def probed(trained, tmp_path_factory):
     """The trained model, with a probe of made-up contexts that carry the mass alone."""
-    path = tmp_path / "probed.onnx"
+    path = tmp_path_factory.mktemp("probe") / "probed.onnx"
     attach_probe(trained.model, path, fit(*told(PANDA, 120, hidden={"friction"}), step=0))
     return path
 
 
-def test_a_file_takes_a_probe_and_says_how_well_each_feature_is_told(sami, trained, tmp_path):
+def test_a_file_takes_a_probe_and_says_how_well_each_feature_is_told(sami, trained, tmp_path, short_panda):
     out = tmp_path / "out.onnx"
     done = sami("probe", trained.model, "--out", out, "--episodes", 44)
     assert done.code == 0, done.err
