@@ -1,10 +1,12 @@
 """`sami probe` as users run it, and what a file with a probe tells."""
 
+import dataclasses
 import json
 
 import pytest
 
 from sami_runtime import read_artifact, verify
+from sami_train.envs import catalog
 from sami_train.studies.readout.fit import fit
 from tests.making.attached import attach_probe
 from tests.sami_train.studies.readout.test_probe import PANDA, told
@@ -18,7 +20,8 @@ def probed(trained, tmp_path_factory):
     return path
 
 
-def test_a_file_takes_a_probe_and_says_how_well_each_feature_is_told(sami, trained, tmp_path, short_panda):
+def test_a_file_takes_a_probe_and_says_how_well_each_feature_is_told(sami, trained, tmp_path, monkeypatch):
+    monkeypatch.setitem(catalog.added, "panda", dataclasses.replace(catalog.ENVIRONMENTS["panda"], episode_steps=12))
     out = tmp_path / "out.onnx"
     done = sami("probe", trained.model, "--out", out, "--episodes", 44)
     assert done.code == 0, done.err
