@@ -78,7 +78,9 @@ class Sweep:
         """
         file = path / "sweep.json"
         if not file.is_file():
-            raise SweepError(f"{path} has no sweep.json; `sami sweep --out {path}` begins a sweep there.")
+            raise SweepError(
+                f"{path} has no sweep.json; say what to try, such as --method tesac,satesac, to begin a sweep there."
+            )
         plan = read_json(file)
         if plan.get("version") != SWEEP_VERSION:
             raise SweepError(f"{file} is of version {plan.get('version')}; this sami reads version {SWEEP_VERSION}.")
