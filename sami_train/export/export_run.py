@@ -22,7 +22,8 @@ from sami_train.export.export import compose_model
 from sami_train.export.model_file import recompose, write
 from sami_train.export.seen import known_tasks, measure_seen
 from sami_train.files import read_json, unfinished
-from sami_train.runs.folder import RunFolder, RunRecord
+from sami_train.runs.folder import RunFolder
+from sami_train.runs.record import RunRecord
 from sami_train.runs.train import load_agent
 
 ATLAS_EPISODES = 20

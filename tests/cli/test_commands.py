@@ -218,7 +218,7 @@ def test_help_groups_the_commands_by_what_they_are_for(sami):
             words = panels.setdefault(line.strip("╭─╮ "), [])
         elif line.startswith("│ ") and line[2] != " ":
             words.append(line.split()[1])
-    assert panels.pop("Options")[:3] == ["--force", "--debug", "--version"]
+    assert panels.pop("Options")[:4] == ["--force", "--json", "--debug", "--version"]
     assert panels == PANELS
 
 

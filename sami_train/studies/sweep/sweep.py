@@ -20,7 +20,8 @@ from typing import Any
 from sami_runtime.errors import SamiError
 from sami_train.files import holder, locked, read_json, write_json, writing
 from sami_train.machine import on_signals
-from sami_train.runs.folder import RunError, RunFolder, RunRecord
+from sami_train.runs.folder import RunError, RunFolder
+from sami_train.runs.record import RunRecord
 from sami_train.studies.sweep.engines import Engine, Job, Look, SweepError
 from sami_train.studies.sweep.grid import Cell, Grid
 from sami_train.studies.sweep.job import CellOutcome, CellStatus, describe_job, status
