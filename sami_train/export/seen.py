@@ -23,8 +23,9 @@ from sami_train import seeds
 from sami_train.envs.make import make, make_adapter
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
-from sami_train.evaluation.model_policy import RecordedPolicy, SessionPolicy
+from sami_train.evaluation.model_policy import SessionPolicy
 from sami_train.evaluation.play import OnRound, playing
+from sami_train.evaluation.recorded_policy import RecordedPolicy
 
 SEED = seeds.TRAINING_RANGES
 EPISODES = 120
