@@ -30,7 +30,10 @@ TRUNK = (
 """Where the trunk begins; the rest of it is what these import."""
 BRANCHES = ("sami_runtime.adoption", "sami_runtime.robots", "sami_train.studies")
 """What most users never open, and what the trunk must not import."""
-SENTENCES = {"told", "found", "own", "said", "each", "given", "going", "asked", "stands", "kept"}
+SENTENCES = {
+    *("told", "found", "own", "said", "each", "given", "going", "asked", "stands", "kept"),
+    *("began", "took", "gave", "drove", "driven"),
+}
 """Bare verbs and pronouns, which name nothing: no identifier is one of them."""
 
 
@@ -119,7 +122,7 @@ def sentence_names() -> list[str]:
 
 
 def options() -> int:
-    """Return the number of options that the commands show."""
+    """Return the number of options that the commands show; the few of `sami` itself, as --json, are none of them."""
     from sami_cli.app import app
     from typer.main import get_command
 
