@@ -205,7 +205,8 @@ def _try(artifact: Artifact, provider: str) -> None:
         if (elapsed := time.process_time() - start_time) > STEP_CPU_S:
             raise ArtifactError(
                 f"{artifact.path} is refused: step {step} took {elapsed:.1f} s of a processor, at most "
-                f"{STEP_CPU_S:g} s are allowed, and the policy acts at {contract.rate_hz:g} Hz. Use a file that sami export wrote."
+                f"{STEP_CPU_S:g} s are allowed, and the policy acts at {contract.rate_hz:g} Hz. Use a file that sami "
+                "export wrote."
             )
 
 
