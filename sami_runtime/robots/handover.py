@@ -356,6 +356,7 @@ class HandoverSequence:
             outside = _outside(gate)
             if fault == outside:
                 fault = ""
+            fault = fault or _not_finite(loop.session.contract, observation)
             if pose is not None:
                 if not begun and not fault:
                     pose.begin(now, observation, loop.standing, loop.slower)
@@ -406,6 +407,15 @@ class HandoverSequence:
     def _change(self, loop: RunningEpisode, after: str, reason: str = "") -> None:
         before, self.stage = self.stage, after
         self.listen(StageChange(loop.clock.now(), before, after, reason))
+
+
+def _not_finite(contract: Contract, observation: Observation) -> str:
+    """Return which signal of the policy is missing or not finite; empty if none is."""
+    for signal in contract.observation:
+        value = np.asarray(observation.values.get(signal.name, ()), np.float64)
+        if value.shape != (signal.size,) or not np.isfinite(value).all():
+            return f"refused: {signal.name} is {value.tolist()}, expected {signal.size} finite numbers"
+    return ""
 
 
 def _outside(gate: SafetyGate) -> str:
