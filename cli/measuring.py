@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from .options import FORCE, split_pair, toml_value
+from .options import FORCE, JSON, split_pair, toml_value
 from .output import text_console
 
 if TYPE_CHECKING:
@@ -37,27 +37,27 @@ On = Annotated[
 
 
 @contextmanager
-def bars(quiet: bool = False) -> Iterator[Progress]:
+def bars() -> Iterator[Progress]:
     """Show bars on the terminal of standard error within; they disappear afterwards."""
     from rich.progress import Progress
 
     console = text_console(error=True)
-    with Progress(console=console, disable=quiet or not console.is_terminal, transient=True) as shown:
+    with Progress(console=console, disable=JSON.get() or not console.is_terminal, transient=True) as shown:
         yield shown
 
 
 @contextmanager
-def progress(title: str, total: int, quiet: bool = False) -> Iterator[Callable[[int], None]]:
+def progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
     """Show one bar within; yield what advances it."""
-    with bars(quiet) as shown:
+    with bars() as shown:
         task = shown.add_task(title, total=total)
         yield lambda done: shown.advance(task, done)
 
 
 @contextmanager
-def task_progress(title: str, total: int, quiet: bool) -> Iterator[OnTask]:
+def task_progress(title: str, total: int) -> Iterator[OnTask]:
     """Show one bar within; yield what takes the result of each task."""
-    with progress(title, total, quiet) as advance:
+    with progress(title, total) as advance:
         yield lambda _: advance(1)
 
 

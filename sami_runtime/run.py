@@ -9,7 +9,7 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from sami_runtime.adapters.around import DryRun, Gapped, Slowed
 from sami_runtime.adapters.base import Adapter, command_delay_of, emergency_stop_of, require_compatible, watch_of
@@ -26,7 +26,6 @@ from sami_runtime.loop.tick import LoopReport, StepRecord, Swapped
 from sami_runtime.model.contract import Contract
 from sami_runtime.recording.format import RecordedEpisode
 from sami_runtime.recording.recorder import Recorder
-from sami_runtime.recording.replay import Shadow
 from sami_runtime.safety.gate import Controller, SafetyGate
 from sami_runtime.safety.limits import Limits
 from sami_runtime.safety.watch import active_guards, guards_without
@@ -117,6 +116,23 @@ def _warn_of_missing(
         warnings.warn(text, SafetyWarning, stacklevel=3)
 
 
+class Follower(Protocol):
+    """A second model on the same stream, as `Shadow` is one."""
+
+    comparison: Any
+    """What came of all episodes."""
+    episode: Any
+    """What came of the last one."""
+
+    def require_fit(self, contract: Contract) -> None:
+        """Refuse a model that takes over and that this one cannot follow."""
+        ...
+
+    def __call__(self, record: StepRecord) -> None:
+        """Follow one tick."""
+        ...
+
+
 REPEAT_S = 0.05
 """Time [s] from one emergency stop of a loop that hangs to the next."""
 
@@ -149,7 +165,7 @@ class Run:
         dry_run: Whether everything is done but writing.
         record: A file, NAME.mcap, for every tick; none if None.
         facts: What a reader of the recording should know, such as the environment and the seed.
-        shadow: A second model that follows.
+        shadow: A second model that follows, such as `Shadow`.
         fallback: Acts where the policy has been held too long; see `SafetyGate`.
         admission: Which files `swap` lets in; any that are safe to load if None.
         gate: What makes the gate, such as `partial(BodyGate, settings=...)`.
@@ -178,7 +194,7 @@ class Run:
         dry_run: bool = False,
         record: str | Path | None = None,
         facts: Mapping[str, Any] | None = None,
-        shadow: Shadow | None = None,
+        shadow: Follower | None = None,
         fallback: Controller | None = None,
         admission: Admission | None = None,
         gate: Callable[..., SafetyGate] = SafetyGate,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json as json_module
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +10,7 @@ import typer
 
 from ..measuring import On, cluster_of, findings, place_of, task_progress
 from ..model_file import engine_line, model_and_environment, model_file, task_set_names
-from ..options import MODEL_HELP, Json
+from ..options import JSON, MODEL_HELP
 from ..output import print_text, text_console
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ def evaluate(
     gap: Annotated[str, typer.Option(metavar="FILE", help="Measure behind this gap to reality.")] = "",
     out: Annotated[Path | None, typer.Option(help="Folder for evaluation.json, for a --model.")] = None,
     on: On = None,
-    json: Json = False,
 ) -> None:
     """Measure success by task, or returns by set; with --run also write evaluation.json into the run folder.
 
@@ -90,7 +89,7 @@ def evaluate(
     total = count_results(spec, names, episodes)
     cluster = cluster_of(place, keep)
     with keeping(keep):
-        with task_progress("evaluating", total, quiet=json) as on_task:
+        with task_progress("evaluating", total) as on_task:
             if cluster is not None:
                 from sami_train.studies.sweep.spread import spread
 
@@ -112,8 +111,8 @@ def evaluate(
             folder.keep_evaluation(result.to_dict(), agent.num_timesteps)
         if files is not None:
             write_json(files[0], result.to_dict())
-    if json:
-        print(json_module.dumps(result.to_dict(), indent=2))
+    if JSON.get():
+        print(json.dumps(result.to_dict(), indent=2))
         return
     console = text_console()
     if line := engine_line(spec.name, spec.engine):

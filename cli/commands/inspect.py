@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json as json_module
+import json
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..options import FORCE, Json, Model
+from ..options import FORCE, JSON, Model
 from ..output import print_text
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ MOST_LISTED = 6
 def inspect(
     model: Model,
     golden: Annotated[Path | None, typer.Option(help="Also write the golden steps, as CSV.")] = None,
-    json: Json = False,
 ) -> None:
     """Show a model's contract: signals, bounds, what training saw, frame and home, rate, training, evaluation."""
     from sami_runtime.model.artifact import read_artifact
@@ -35,11 +34,11 @@ def inspect(
     contract = read_artifact(model).contract
     if golden is not None:
         _write_golden(contract, model, golden)
-    if json:
-        document = json_module.loads(contract.dumps())
+    if JSON.get():
+        document = json.loads(contract.dumps())
         if document.get("golden"):
             document["golden"].pop("data")  # thousands of characters that nobody reads
-        print(json_module.dumps(document, indent=2))
+        print(json.dumps(document, indent=2))
         return
     print_text(contract)
     print_text()

@@ -16,7 +16,7 @@ from sami_train.envs.measure import SUCCESS, Measure
 from sami_train.evaluation.paper import reported
 from sami_train.evaluation.results import Evaluation, TaskResult
 from sami_train.files import unfinished
-from sami_train.runs.folder import RealisedContrast, RunRecord
+from sami_train.runs.record import RealisedContrast, RunRecord
 
 LEAST_LEARNED = 0.5
 """Bound in nats below which the contrast hardly taught the encoder."""

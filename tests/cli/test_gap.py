@@ -172,7 +172,7 @@ def test_an_excited_recording_tells_the_gap_and_the_profile_serves_where_profile
 
 def test_a_recording_of_a_robot_that_rests_is_refused(sami, trained, tmp_path):
     (tmp_path / "still.toml").write_text("rest = 0.0\nlow = 0.0\nhigh = 0.0\n")
-    options = ("--episodes", 1, "--limits", tmp_path / "still.toml", "--record", "still.mcap")
+    options = ("--episodes", 1, "--set", f"limits={tmp_path / 'still.toml'}", "--record", "still.mcap")
     assert sami("run", "--model", trained.model, *options).code == 0
     done = sami("fit-gap", "still.mcap", "--out", "gap.toml")
     assert (done.code, done.out) == (1, "")
@@ -182,7 +182,9 @@ def test_a_recording_of_a_robot_that_rests_is_refused(sami, trained, tmp_path):
 def test_a_known_value_zeroes_a_bias_in_each_episode(sami, trained, tmp_path):
     (tmp_path / "bias.toml").write_text("bias = { ee_position = [-0.02, 0.02] }")
     options = ("--episodes", 2, "--steps", 4, "--gap", tmp_path / "bias.toml", "--json")
-    told = lines(sami("run", "--model", trained.model, "--limits", ROOT / "examples" / "zeroed.toml", *options))
+    told = lines(
+        sami("run", "--model", trained.model, "--set", f"limits={ROOT / 'examples' / 'zeroed.toml'}", *options)
+    )
     offsets = [row["zeroed"]["ee_position.z"] for row in told]
     assert all(0 < abs(offset) <= 0.0201 for offset in offsets)
     assert offsets[0] != offsets[1]

@@ -72,7 +72,7 @@ def test_export_goes_with_it_only_from_a_run(sami, trained):
 
 def test_the_card_tells_of_it(trained, probed):
     from sami_train.export.card import write_card
-    from sami_train.runs.folder import RunRecord
+    from sami_train.runs.record import RunRecord
 
     (card, *_) = write_card(RunRecord.of_folder(trained.run), read_artifact(probed).contract, probed)
     text = card.read_text()

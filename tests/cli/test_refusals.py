@@ -56,7 +56,6 @@ def test_wrong_usage_exits_with_2(sami, arguments):
         ("train --steps 0", "steps is 0; it must be at least 1."),
         ("train --set method=tesac", "method has an option of its own; give --method instead of --set method=..."),
         ("train --steps 9 --set steps=8", "steps has an option of its own; give --steps instead of --set steps=..."),
-        ("train --deterministic --set collection.collectors=2", "collection.collectors=2 collects beside the learner"),
         ("train --gap modest --set gap=x", "gap has an option of its own; give --gap instead of --set gap=..."),
         ("train --resume nothing", "there is no run folder nothing; `sami train --out nothing` makes one."),
         ("eval --run nothing", "there is no run folder nothing"),

@@ -117,7 +117,7 @@ NEVER = {
     "replay": [("run.mcap", "--model", "model.onnx"), ("run.mcap",)],
     "convert": [("run.mcap", "out.csv")],
     "view": [("run.mcap", "--no-open", "--out", "out.html")],
-    "bench": [("model.onnx", "--seconds", 0.05), ("model.onnx", "--run", "run", "--seconds", 0.05)],
+    "bench": [("model.onnx", "--seconds", 0.05)],
     "doctor": [()],
 }
 """What each command is given that does without one, or is refused before it needs one."""

@@ -24,7 +24,7 @@ TINY = {
     "contrast.every": 2,
     "contrast.trajectories": 8,
 }
-OPTIONS = ["--steps", "600", "--deterministic", "--episodes", "1"]
+OPTIONS = ["--steps", "600", "--set", "collection.collectors=0", "--episodes", "1"]
 OPTIONS += [word for key, value in TINY.items() for word in ("--set", f"{key}={value}")]
 PATIENCE = 300.0
 """Seconds after which a busy machine no longer explains why nothing happens."""
@@ -146,7 +146,7 @@ def test_what_is_done_is_not_done_again_and_values_may_be_added(sami, swept, tmp
         "panda-tesac-1": "waiting",
         "panda-satesac-1": "waiting",
     }
-    table = sami("sweep", "--resume", out, "--dry-run")
+    table = sami("sweep", "--out", out, "--dry-run")
     assert (table.code, table.err) == (0, "")
     assert "2 cells, 1 of them done" in table.out
     assert contents(out) == before
@@ -168,7 +168,7 @@ def test_two_sweeps_do_not_run_in_one_folder(sami, swept):
     from sami_train.studies.sweep.sweep import Sweep
 
     with Sweep.open(swept[0]).locked():
-        done = sami("sweep", "--resume", swept[0])
+        done = sami("sweep", "--out", swept[0])
     assert done.code == 1
     by = f"process {os.getpid()} on {platform.node()}"
     assert done.err == f"sami: another sweep runs in {swept[0]}, {by}; wait for it to end, or stop it.\n"
@@ -181,13 +181,9 @@ def test_two_sweeps_do_not_run_in_one_folder(sami, swept):
         ("--seed 0,x", "cell panda-satesac-x: seed is 'x'; it must be of type int."),
         ("--set learning.discount=0.9,2", "cell panda-satesac-0-discount=2: learning.discount is 2.0; it must lie"),
         ("--set method=tesac", "method has an option of its own; give --method instead of --set method=..."),
-        (
-            "--deterministic --set collection.collectors=1",
-            "give --deterministic instead of --set collection.collectors=...",
-        ),
         ("--set steps=1 --steps 2", "steps has an option of its own; give --steps instead"),
         ("--set contrast.every=1 --set contrast.every=2", "--set contrast.every=... was given twice"),
-        ("--on slurm", "there is no sbatch here; --on slurm needs a machine that submits to Slurm."),
+        ("--seed 0 --on slurm", "there is no sbatch here; --on slurm needs a machine that submits to Slurm."),
     ],
 )
 def test_a_refused_sweep_leaves_nothing_behind(sami, tmp_path, contents, arguments, message, monkeypatch):
@@ -226,7 +222,7 @@ def test_a_run_with_other_settings_in_a_cells_place_is_refused(sami, swept, tmp_
 
 @pytest.mark.parametrize(
     "arguments",
-    ["", "--out a --resume b", "--resume b --seed 1", "--resume b --set a=1", "--out a --on there", "--on 0"],
+    ["", "--seed 1", "--out a --on there", "--on 0"],
 )
 def test_wrong_usage_exits_with_2(sami, arguments):
     done = sami("sweep", *arguments.split())
@@ -234,8 +230,8 @@ def test_wrong_usage_exits_with_2(sami, arguments):
 
 
 def test_resuming_what_is_no_sweep_is_refused(sami, tmp_path):
-    done = sami("sweep", "--resume", tmp_path)
-    assert (done.code, "has no sweep.json; `sami sweep --out" in done.err) == (1, True)
+    done = sami("sweep", "--out", tmp_path)
+    assert (done.code, "has no sweep.json; say what to try, such as --method" in done.err) == (1, True)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")

@@ -34,9 +34,9 @@ DECLARED = {
     "recover": "up",
     "velocity": {"ee_velocity": 0.2},
     "damp_s": 0.1,
-    "poses": {"up": {"at": {"dz": 0.25}, "seconds": 0.6, "within": 0.03}},
+    "poses": {"up": {"at": {"dz": 0.25}, "seconds": 0.5, "within": 0.03}},
 }
-POLICY_STEPS = 15
+POLICY_STEPS = 10
 RESTS_S = 2.0
 """Within which a robot rests, on a machine that is busy with other things."""
 REST = 0.03

@@ -15,7 +15,7 @@ from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Feature, Task
 from sami_train.evaluation.results import Evaluation
 from sami_train.evaluation.robustness import RobustnessPoint
-from sami_train.runs.folder import RunRecord
+from sami_train.runs.record import RunRecord
 from sami_train.studies.charts.chart import BAND, FAINT, HEAT, INK, Chart, Panel, Row, colours_of, rows_where
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import Any
 from sami_train.envs.measure import SUCCESS, Measure, known
 from sami_train.evaluation import paper
 from sami_train.files import unfinished
-from sami_train.runs.folder import RealisedContrast
+from sami_train.runs.record import RealisedContrast
 from sami_train.studies.compare.comparison import Contest, MethodComparison, Standing, span, worths
 from sami_train.studies.compare.estimates import Interval, holm, least_difference, least_sign_flip_p
 from sami_train.studies.compare.groups import ComparisonError

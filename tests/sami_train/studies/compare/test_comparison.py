@@ -9,7 +9,8 @@ import pytest
 from sami_runtime.errors import UnknownName
 from sami_train.evaluation.results import Evaluation
 from sami_train.files import read_json, write_json
-from sami_train.runs.folder import RunFolder, RunRecord
+from sami_train.runs.folder import RunFolder
+from sami_train.runs.record import RunRecord
 from sami_train.studies.compare import estimates
 from sami_train.studies.compare.comparison import MethodComparison
 from sami_train.studies.compare.groups import ComparisonError, EvaluatedRun, group_runs, read_runs
