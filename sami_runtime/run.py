@@ -155,8 +155,7 @@ class Run:
     Args:
         session: The policy, with a batch of 1.
         adapter: What it drives.
-        clock: Keeps the rate, and stamps the adapter's observations. Without one the loop runs as fast as the adapter
-            allows.
+        clock: Keeps the rate, and stamps the adapter's observations. Without one, the loop waits for nothing.
         simulator: Whether the adapter's world stands still while nothing is written: then observations age only behind
             a gap, a gap may lie on the actions, and it may run without a clock. A robot's world does not, and all
             guards judge its observations.
@@ -171,7 +170,7 @@ class Run:
         admission: Which files `swap` lets in; any that are safe to load if None.
         gate: What makes the gate, such as `partial(BodyGate, settings=...)`.
         changes: Settings of the loop by their names: `loop_hz`, `slower`, `prewarm_s`, `enforce_timing`,
-            `command_delay_s`, `watchdog`, `pilot`; see `LoopSettings`.
+            `command_delay_s`, `watchdog`, `pilot`, `sequence`; see `LoopSettings`.
 
     Raises:
         AdapterError: The policy and the adapter do not fit.

@@ -164,6 +164,8 @@ def _judge_all(load: Callable[[], RobotFile], judge: Callable[[str, Callable[[],
             return
         closing.callback(lambda: judge("close", lambda: (adapter.close(), "")))
         run: Run | None = judge("fit", lambda: _fit(file, session, adapter, clock, dog)) if fitting else None
+        if run is not None and file.handover is not None:
+            judge("handover", lambda: (None, str(file.handover)))
         if run is not None:
             judge("observation", lambda: _observation(run, clock))
         if dog is not None:
@@ -291,7 +293,7 @@ def _fit(file: RobotFile, session: Session, adapter: Any, clock: Any, dog: Watch
         dry_run=True,
         watchdog=dog,
         command_delay_s=file.command_delay_s,
-        **robot_options(file, clock, session.contract),
+        **robot_options(file, clock, session.contract, adapter),
     )
     off = f", but for {', '.join(file.unguarded)} (unguarded)" if file.unguarded else ""
     return run, f"signals, rates and limits; guards are on{off}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -141,7 +142,7 @@ class RunningEpisode:
     ) -> None:
         self.session, self.adapter, self.gate, self.limit = session, adapter, gate, limit
         self.telemetry, self.on_step, self.handover = telemetry, on_step, handover
-        self.watchdog, self.pilot = settings.watchdog, settings.pilot
+        self.watchdog, self.pilot, self.sequence = settings.watchdog, settings.pilot, settings.sequence
         self.clock, self.enforced = settings.clock or ManualClock(), settings.enforced
         self.slower, self.prewarm_s = settings.slower, settings.prewarm_s
         rate_hz = session.contract.rate_hz
@@ -164,13 +165,16 @@ class RunningEpisode:
         self.age: Age = 0.0
         self.counts = LoopReport()
 
-    def begin(self, seed: int | None) -> None:
+    def begin(self, seed: int | None, closing: ExitStack) -> None:
         """Begin it: gate, watchdog, adapter, session, whoever listens, and last the pace."""
         self.gate.begin(self.period)
         if self.watchdog:
             self.watchdog.rearm()  # the gate is: what the watchdog found has latched it, and somebody re-armed it
             self.watchdog.begin()
-        self.adapter.reset(seed)
+        if self.sequence:
+            closing.enter_context(self.sequence(self, seed))
+        else:
+            self.adapter.reset(seed)
         self.session.reset()
         if self.pilot:
             self.pilot.reset()
@@ -406,12 +410,12 @@ def run_episode(
             raise SamiError("the gate writes to another adapter than the loop reads. Make it with this adapter.")
         limits = guard.limits
         judged = limits.stop_on_alarm is not None or limits.time_to_adapt is not None or "ood" in guard.guards
-        read = on_step is not None or judged
-        reader = telemetry or (Telemetry(session.contract) if read else None)
+        reader = telemetry or (Telemetry(session.contract) if on_step is not None or judged else None)
         episode = RunningEpisode(session, adapter, guard, settings, limit, reader, on_step, handover)
-        episode.begin(seed)
-        while episode.next_tick():
-            episode.turn()
+        with ExitStack() as closing:
+            episode.begin(seed, closing)
+            while episode.next_tick():
+                episode.turn()
         return episode.report()
 
     try:

@@ -15,6 +15,7 @@ from sami_runtime.errors import AdapterError, SafetyStop
 from sami_runtime.model.contract import Contract
 from sami_runtime.robots.kit import Latest
 from sami_runtime.robots.kit.commands import CommandSource, Steering, command_of
+from sami_runtime.robots.kit.motion import eased
 from sami_runtime.robots.unitree.link import POLL_S, MotorLink, mode_of, release_mode
 from sami_runtime.robots.unitree.mapping import Go2Mapping
 from sami_runtime.robots.unitree.messages import Go2Reading, Setpoint
@@ -120,7 +121,7 @@ class UnitreeAdapter:
                     "Is something in its way, or its battery empty?"
                 )
             share = (self.clock.now() - start_time) / seconds
-            self._stand_at(start + min(1.0, share) * (self._mapping.stand - start))
+            self._stand_at(start + eased(share) * (self._mapping.stand - start))
             self.clock.sleep_until(self.clock.now() + RAMP_S)
             off = float(abs(self.reading.angles - self._mapping.stand).max())
         self._stands = True
