@@ -92,7 +92,7 @@ def spread(
         for part in parts:
             jobs[part] = engine.submit(part)
         while jobs:
-            began = time.monotonic()
+            start_time = time.monotonic()
             for part, job in list(jobs.items()):
                 look = job.look()
                 if not look.over:
@@ -106,7 +106,7 @@ def spread(
                     failed[part] = f"its job was lost or stopped {TRIES} times" if again else reason
             gather()
             if jobs:  # reading what a hundred parts have kept takes a while: mostly, it sleeps
-                time.sleep(max(POLL, 4.0 * (time.monotonic() - began)))
+                time.sleep(max(POLL, 4.0 * (time.monotonic() - start_time)))
     finally:
         _stop(jobs)
         gather()
