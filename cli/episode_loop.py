@@ -89,7 +89,7 @@ def evidence_log(robot: RobotFile, session: Session) -> EvidenceLog:
     return EvidenceLog(begun_now(robot.evidence) or Path(), {"model": model, "robot": keys}, robot.evidence_key)
 
 
-def robot_options(robot: RobotFile, clock: Any, contract: Any) -> dict[str, Any]:
+def robot_options(robot: RobotFile, clock: Any, contract: Any, adapter: Any) -> dict[str, Any]:
     """Return what only a robot's `Run` is given."""
     from sami_runtime.loop.settings import LoopSettings
 
@@ -103,6 +103,10 @@ def robot_options(robot: RobotFile, clock: Any, contract: Any) -> dict[str, Any]
         from sami_runtime.robots.body.gate import BodyGate
 
         options["gate"] = partial(BodyGate, settings=robot.body, slower=robot.slower)
+    if robot.handover is not None:
+        from sami_runtime.robots.handover import HandoverSequence
+
+        options["sequence"] = HandoverSequence(robot.handover, adapter, contract, robot.limits, robot.body)
     return options
 
 
@@ -210,6 +214,9 @@ def run_episodes(plan: Plan) -> None:
         pilot: Any = person
         if plan.excite:
             pilot = keyboard.excitation(person, contract, limits, real, robot.loop_hz if robot else None, values.seed)
+        options = robot_options(robot, clock, contract, adapter) if robot else {}
+        sequence = None if plan.dry_run else options.get("sequence")
+        options["sequence"] = sequence
         with safety_warnings_shown():
             run = Run(
                 session,
@@ -227,7 +234,7 @@ def run_episodes(plan: Plan) -> None:
                 command_delay_s=values.command_delay_s,
                 pilot=pilot,
                 admission=admission,
-                **(robot_options(robot, clock, contract) if robot else {}),
+                **options,
             )
         if plan.notice:
             print_text(f"warning: {plan.notice}", error=True)
@@ -236,6 +243,8 @@ def run_episodes(plan: Plan) -> None:
         log = closing.enter_context(evidence_log(robot, session)) if robot and robot.evidence else None
         if log is not None:
             log.explanations = getattr(run.gate, "explanations", {})
+            if sequence is not None:
+                sequence.listen = log.hand_over
         closing.enter_context(run)
         line = closing.enter_context(episodes.LiveLine(run.telemetry, status=keyboard.status_of(person)))
         if film is not None:

@@ -164,6 +164,8 @@ def _judge_all(load: Callable[[], RobotFile], judge: Callable[[str, Callable[[],
             return
         closing.callback(lambda: judge("close", lambda: (adapter.close(), "")))
         run: Run | None = judge("fit", lambda: _fit(file, session, adapter, clock, dog)) if fitting else None
+        if run is not None and file.handover is not None:
+            judge("handover", lambda: (None, str(file.handover)))
         if run is not None:
             judge("observation", lambda: _observation(run, clock))
         if dog is not None:
@@ -291,7 +293,7 @@ def _fit(file: RobotFile, session: Session, adapter: Any, clock: Any, dog: Watch
         dry_run=True,
         watchdog=dog,
         command_delay_s=file.command_delay_s,
-        **robot_options(file, clock, session.contract),
+        **robot_options(file, clock, session.contract, adapter),
     )
     off = f", but for {', '.join(file.unguarded)} (unguarded)" if file.unguarded else ""
     return run, f"signals, rates and limits; guards are on{off}"
@@ -304,7 +306,7 @@ def _observation(run: Run, clock: Any) -> tuple[None, str]:
     from sami_runtime.signals import require_finite
 
     try:
-        observation = require_observation(run.driven.read(), run.driven)
+        observation = require_observation(run.adapter.read(), run.adapter)
     except Exception as error:  # an adapter owes a reading only after its reset
         raise NotJudged(
             f"the adapter gives none before a reset, which may move the robot ({error}); --dry-run resets and judges"
