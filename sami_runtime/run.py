@@ -210,11 +210,11 @@ class Run:
         if watchdog is not None:
             watchdog.require_rate(settings.loop_hz or contract.rate_hz)
         self.shadow = shadow
-        self.driven = _compose(adapter, contract, settings, gap, limits, dry_run, simulator)
+        self.adapter = _compose(adapter, contract, settings, gap, limits, dry_run, simulator)
         """The adapter as the loop sees it: behind the gap, without its write in a dry run, its known values zeroed."""
-        require_compatible(contract, self.driven.observation, self.driven.action, type(self.driven).__name__)
+        require_compatible(contract, self.adapter.observation, self.adapter.action, type(self.adapter).__name__)
         allowed = (limits or Limits()).in_simulator(gap is not None) if simulator else limits
-        self.gate = gate(self.driven, contract, allowed, fallback, guards)
+        self.gate = gate(self.adapter, contract, allowed, fallback, guards)
         """Owns the write. Tripped, it stays latched until somebody calls its `rearm`."""
         self.telemetry = Telemetry(contract)
         """Reads the contexts of the episode that runs, or ran last."""
@@ -224,7 +224,7 @@ class Run:
         self._judged_by = session  # whose contract the gate has
         self._run_episode = partial(
             run_episode,
-            adapter=self.driven,
+            adapter=self.adapter,
             settings=settings,
             gate=self.gate,
             telemetry=self.telemetry,
@@ -238,7 +238,7 @@ class Run:
         self._thread: int | None = None
         self._record = record
         self._facts = {**(facts or {}), "dry_run": dry_run, "simulator": simulator, "gap": gap and gap.to_dict()}
-        delay = command_delay_of(self.driven) if settings.command_delay_s is None else settings.command_delay_s
+        delay = command_delay_of(self.adapter) if settings.command_delay_s is None else settings.command_delay_s
         self._facts |= {"command_delay_s": delay} if delay else {}
         if judging := active_guards(contract, guards):
             self._facts["guards"] = list(judging)
@@ -316,7 +316,7 @@ class Run:
         if self._watchdog is not None:
             self._watchdog.fire()
         failed = "the adapter has no emergency_stop()"
-        if by_adapter := emergency_stop_of(self.driven):
+        if by_adapter := emergency_stop_of(self.adapter):
             if self._repeated is not resting:  # once an episode
                 self._repeated = resting
                 threading.Thread(target=_repeat, args=(by_adapter, resting), name="sami-stop", daemon=True).start()
@@ -377,7 +377,7 @@ class Run:
             session = model
             if not isinstance(session, Session):
                 session = self._admission.load(session, driving.active_providers[0])
-            require_swap(session, driving, self.driven, self.gate.limits)
+            require_swap(session, driving, self.adapter, self.gate.limits)
             if self.shadow:
                 self.shadow.require_fit(session.contract)
             return self._handover.give(session, driving, when == "now", timeout_s)
@@ -397,7 +397,7 @@ class Run:
         with ExitStack() as opening:
             opening.enter_context(fatal_signals_raise())
             if self._record is not None:
-                scene = scene_of(self.driven)
+                scene = scene_of(self.adapter)
                 self._recorder = Recorder(self._record, self.session, self.gate.limits, self._facts, scene)
                 self._watching.append(opening.enter_context(self._recorder))
             if self.shadow is not None:

@@ -78,11 +78,7 @@ def atlas(
         with progress("changing dynamics", 2 * changes) as advance:
             recovery = measure_recovery(model, spec, changes, on_round=advance)
         write(recompose(artifact, {"recovery": recovery}))
-        print_text(
-            f"{model} has a time to adapt now: at most {recovery.steps} steps from a detected change, with a "
-            f"probability of {recovery.level:.0%} ({recovery.changes} changes detected, {recovery.undetected} not); "
-            f"{recovery.false_fallbacks} of {recovery.unchanged} episodes without a change take longer"
-        )
+        print_text(f"{model} has a time to adapt now: {recovery}")
         return
     if contract.atlas is not None and not FORCE.get():
         raise SamiError(f"{model} has an atlas; count its alarms with --check, or replace it with --force.")

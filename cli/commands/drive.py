@@ -306,7 +306,7 @@ def _observation(run: Run, clock: Any) -> tuple[None, str]:
     from sami_runtime.signals import require_finite
 
     try:
-        observation = require_observation(run.driven.read(), run.driven)
+        observation = require_observation(run.adapter.read(), run.adapter)
     except Exception as error:  # an adapter owes a reading only after its reset
         raise NotJudged(
             f"the adapter gives none before a reset, which may move the robot ({error}); --dry-run resets and judges"

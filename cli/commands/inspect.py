@@ -49,7 +49,7 @@ def inspect(
         print_text(f"training {name}: {_short(value)}")
     print_text(f"atlas: {_atlas(contract)}")
     if contract.atlas is not None:
-        print_text(f"time to adapt: {_recovery(contract)}")
+        print_text(f"time to adapt: {contract.recovery or 'not measured; `sami atlas MODEL --set changes=400` does'}")
     for line in (*lookahead_lines(contract), *probe_lines(contract)):
         print_text(line)
     for name, numbers in (contract.evaluation or {}).get("sets", {}).items():
@@ -78,16 +78,6 @@ def _atlas(contract: Contract) -> str:
         f"{len(atlas.tasks)} tasks, window {atlas.window}, from step {atlas.step} on; calibrated for alarms in "
         f"{atlas.false_alarm_rate:.0%} of episodes in them ({atlas.episodes} episodes fitted, {atlas.held_out} held "
         "out)"
-    )
-
-
-def _recovery(contract: Contract) -> str:
-    if (recovery := contract.recovery) is None:
-        return "not measured; `sami atlas MODEL --set changes=400` does"
-    return (
-        f"at most {recovery.steps} steps from a detected change, with a probability of {recovery.level:.0%} "
-        f"({recovery.changes} changes; {recovery.false_fallbacks} of {recovery.unchanged} episodes without one last "
-        "longer)"
     )
 
 

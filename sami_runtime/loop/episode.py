@@ -200,13 +200,13 @@ class RunningEpisode:
 
     def turn(self) -> None:
         """One tick: read, step, gate, write, record."""
-        began, laps = self.clock.now(), [time.perf_counter()]
+        start_time, laps = self.clock.now(), [time.perf_counter()]
         asks, passed, step = self.due and not self.wanted.pause, self._passed(), self._step(self.pace.tick)
         # In every period, also where a step takes several: whether the sensors live is a matter of real seconds.
         looks = self._in_period(self.pace.tick) > self.turned and not self.wanted.pause
         observation = require_observation(self.adapter.read(), self.adapter) if looks else None
         laps.append(time.perf_counter())
-        outcome, reason, passed = self._ask(observation, began, passed)
+        outcome, reason, passed = self._ask(observation, start_time, passed)
         observation = None if outcome is Outcome.STANDING else observation
         stepped = outcome in STEPPED
         laps.append(time.perf_counter())
@@ -247,10 +247,10 @@ class RunningEpisode:
             times=SectionTimes(*(end - start for start, end in pairwise(laps))),
             reason=ruling.reason or reason,
             limited_by=self.gate.changed(ruling, sent),
-            time=began,
+            time=start_time,
             age=self.age,
             passed=passed,
-            lag=began - self.pace.due,
+            lag=start_time - self.pace.due,
             missed=self.missed,
             extra=self.extra,
             telemetry=self.telemetry.now if self.telemetry else None,
@@ -268,12 +268,12 @@ class RunningEpisode:
         ended = self.ended or (Ending.WORLD if self.done else Ending.STEPS)
         return EpisodeReport(len(self.contexts), self.done, self.info, contexts, self.counts, ended)
 
-    def _ask(self, observation: Observation | None, began: float, passed: int) -> tuple[Outcome, str, int]:
+    def _ask(self, observation: Observation | None, start_time: float, passed: int) -> tuple[Outcome, str, int]:
         """Ask the policy for its action, where it is due and may act. Unless it acted, its state is as it was.
 
         Args:
             observation: What was read; None if nothing was.
-            began: When the tick began [s].
+            start_time: When the tick began [s].
             passed: Steps of the policy since it was due last.
 
         Returns:
@@ -281,13 +281,13 @@ class RunningEpisode:
         """
         before = max(0, passed - 1)  # steps that were missed
         self.session.elapse(before)
-        outcome, reason = self._answer(observation, began)
+        outcome, reason = self._answer(observation, start_time)
         if outcome not in STEPPED:
             passed = passed if self.slower == 1 else before  # the step is not over: it may still answer
             self.session.elapse(passed - before)
         return outcome, reason, passed
 
-    def _answer(self, observation: Observation | None, began: float) -> tuple[Outcome, str]:
+    def _answer(self, observation: Observation | None, start_time: float) -> tuple[Outcome, str]:
         if observation is None:
             return Outcome.PAUSED if self.wanted.pause else Outcome.STANDING, ""
         fault = self.gate.fault(observation, self.clock.now() if self.enforced else None)
@@ -308,11 +308,11 @@ class RunningEpisode:
         except SamiError as error:
             return Outcome.REFUSED, f"refused: {error}"
         self.proposed = answer.action
-        took = self.clock.now() - began
-        if self.enforced and took > self.deadline + 1e-6 * self.period:
+        elapsed = self.clock.now() - start_time
+        if self.enforced and elapsed > self.deadline + 1e-6 * self.period:
             self.session.undo()
             allowed = f"allowed are {self.deadline:.3g} s (deadline_s)"
-            return Outcome.LATE, f"late: reading and the answer took {took:.3g} s, {allowed}"
+            return Outcome.LATE, f"late: reading and the answer took {elapsed:.3g} s, {allowed}"
         self.context, self.extra = answer.context, answer.extra
         return Outcome.ACTED if self.wanted.command is None else Outcome.PILOTED, ""
 

@@ -346,7 +346,7 @@ class HandoverSequence:
             SafetyStop: The gate stopped the robot meanwhile: sensors ceased, somebody tripped it, ...
         """
         clock, gate = loop.clock, loop.gate
-        began = due = clock.now()
+        start_time = due = clock.now()
         longest = pose.keys.seconds if pose else 0.0
         begun = False
         while True:
@@ -360,7 +360,7 @@ class HandoverSequence:
             if pose is not None:
                 if not begun and not fault:
                     pose.begin(now, observation, loop.standing, loop.slower)
-                    began, begun = now, True
+                    start_time, begun = now, True
                 if fault or not begun:
                     ruling = gate.hold(f"{self.stage}: {fault}", now)
                 else:
@@ -371,11 +371,11 @@ class HandoverSequence:
                 latch(gate, loop.watchdog)
                 loop.standing = loop.standing if sent is None else np.array(sent.action, np.float32)
             gate.require_armed()
-            if now - began >= longest:
+            if now - start_time >= longest:
                 why = fault or (pose.fault(observation) if pose else "") or self._too_fast(observation, loop.slower)
                 if after == POLICY:
                     why = why or outside or _cold(loop)
-                if not why or now - began >= longest + self.settings.wait_s:
+                if not why or now - start_time >= longest + self.settings.wait_s:
                     return why
             due = max(due + 1.0 / loop.session.contract.rate_hz, now)
             clock.sleep_until(due)
@@ -428,11 +428,11 @@ def _cold(loop: RunningEpisode) -> str:
     """Return why the model would answer too late; empty where it is warm, or no time is kept."""
     if not loop.enforced:
         return ""
-    took = []
+    seconds = []
     for _ in range(WARM):
         start = time.perf_counter()
         loop.session.prewarm()
-        took.append(time.perf_counter() - start)
-        if took[-1] <= loop.deadline:
+        seconds.append(time.perf_counter() - start)
+        if seconds[-1] <= loop.deadline:
             return ""
-    return f"warm: a step of the model takes {min(took):.3g} s, allowed are {loop.deadline:.3g} s (deadline_s)"
+    return f"warm: a step of the model takes {min(seconds):.3g} s, allowed are {loop.deadline:.3g} s (deadline_s)"

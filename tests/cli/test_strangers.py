@@ -76,7 +76,7 @@ def strange(request, tmp_path_factory):
 KEPT = ("--out", "out", "--force")
 ASKING = {
     "train": [("--init", "model.onnx", "-q"), ("--init", WEIGHTS_FILE, "-q"), ("--resume", "run", "-q")],
-    "sweep": [("--resume", "sweep", "--dry-run")],
+    "sweep": [("--out", "sweep", "--dry-run")],
     "distil": [("--teacher", "teacher", "--out", "student")],
     "eval": [("--model", "model.onnx", "--episodes", 1), ("--run", "run")],
     "robustness": [("model.onnx", "--episodes", 1), ("points.json",)],

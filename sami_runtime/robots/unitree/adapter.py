@@ -110,7 +110,7 @@ class UnitreeAdapter:
         """
         self._require_open()
         self._driven = True
-        start, began, seconds = self.reading.angles.copy(), self.clock.now(), self.settings.stand_s
+        start, start_time, seconds = self.reading.angles.copy(), self.clock.now(), self.settings.stand_s
         share, off = 0.0, np.inf
         while share < 1.0 or off > STOOD_RAD:
             self._require_upright()
@@ -120,7 +120,7 @@ class UnitreeAdapter:
                     f"the robot did not stand up: a joint is {off:.2g} rad from the stance after {2.0 * seconds:g} s. "
                     "Is something in its way, or its battery empty?"
                 )
-            share = (self.clock.now() - began) / seconds
+            share = (self.clock.now() - start_time) / seconds
             self._stand_at(start + eased(share) * (self._mapping.stand - start))
             self.clock.sleep_until(self.clock.now() + RAMP_S)
             off = float(abs(self.reading.angles - self._mapping.stand).max())

@@ -191,7 +191,7 @@ class Sweep:
                         break
                     for _, job in running.values():
                         job.stop()
-                began = time.monotonic()
+                start_time = time.monotonic()
                 for name, (row, job) in list(running.items()):
                     look = job.look()
                     if look.over:
@@ -206,7 +206,7 @@ class Sweep:
                             row.reason = look.reason
                 on_change()
                 if running:  # reading the files of a thousand cells takes a second: mostly, it sleeps
-                    time.sleep(max(POLL, 4.0 * (time.monotonic() - began)))
+                    time.sleep(max(POLL, 4.0 * (time.monotonic() - start_time)))
             if self.count("done") == len(self.rows):
                 write_study(self.study, [RunRecord.of_folder(self.folder(row.cell)) for row in self.rows])
             return not stop_signals
