@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -16,6 +16,7 @@ from .output import text_console
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from sami_train.envs.spec import EnvironmentSpec
     from sami_train.evaluation.results import OnTask
     from sami_train.studies.sweep.engines import Engine
 
@@ -34,6 +35,12 @@ On = Annotated[
         f"jobs=N among these is the number of jobs, {PARTS} if left out.",
     ),
 ]
+
+
+def count_results(spec: EnvironmentSpec, task_sets: Sequence[str], episodes: int) -> int:
+    """Return how many tasks an evaluation tells of."""
+    counts = [len(spec.tasks.resolve(name)) for name in task_sets]
+    return sum(counts if spec.measure.per == "task" else (min(count, episodes) for count in counts))
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """What tests of every package share."""
 
 import dataclasses
+import gc
 import os
 import re
 import sys
@@ -42,6 +43,15 @@ def short_panda(monkeypatch):
     short = dataclasses.replace(panda, episode_steps=12, tasks=dataclasses.replace(panda.tasks, sets=sets))
     monkeypatch.setitem(catalog.added, "panda", short)
     return short
+
+
+gc.disable()  # until everything is collected: thousands of tests are no garbage
+
+
+def pytest_collection_finish():
+    """Leave what was collected out of every later search for garbage."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(trylast=True)

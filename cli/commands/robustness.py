@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..measuring import On, cluster_of, findings, place_of, task_progress
+from ..measuring import On, cluster_of, count_results, findings, place_of, task_progress
 from ..model_file import environment_of, model_file, task_set_names
 from ..options import JSON, MODEL_HELP, ModelEnvironment
 from ..output import print_text, text_console
@@ -57,7 +57,6 @@ def robustness(
     from sami_runtime.model.artifact import read_artifact
     from sami_train.envs.catalog import added
     from sami_train.evaluation import robustness as measuring
-    from sami_train.evaluation.evaluate import count_results
     from sami_train.evaluation.kept import keeping
     from sami_train.files import unfinished
     from sami_train.machine import usable_cores

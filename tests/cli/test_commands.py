@@ -89,7 +89,7 @@ def test_evaluating_in_processes_prints_json_only(sami, trained, short_panda):
 def test_evaluation_without_json_is_a_table(sami, trained, short_panda):
     done = sami("eval", "--model", trained.model, "--episodes", 1, "--on", 1, "--tasks", "training")
     assert done.code == 0
-    assert "training (1 episodes per task)" in done.out
+    assert "training (1 episodes per task, development seed)" in done.out
     assert "above baseline" in done.out
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from sami_runtime.gap.profile import GapProfile
+from sami_train.evaluation.intervals import interval_of
 from sami_train.evaluation.results import Evaluation
 
 ROOT = Path(__file__).parents[2]
@@ -209,6 +210,6 @@ def test_what_the_docs_say_of_a_gap_that_was_found_again_is_what_its_raw_results
     for name, gap in (("true", ROOT / "examples" / "gap.toml"), ("fitted", folder / "gap.toml")):
         found = Evaluation.from_dict(json.loads((folder / f"{name}.json").read_text()))
         assert found.gap == GapProfile.load(gap)
-        low, high = found.interval("training")
+        low, high = interval_of(found, "training")
         told.append(f"{found.success('training'):.2f} ({low:.2f} to {high:.2f})")
     assert f"succeeds in {told[0]} of 180 episodes, behind what 12 excited episodes told of it in {told[1]}" in page

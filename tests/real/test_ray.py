@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from tests.cli.test_sweep import OPTIONS, cells, end, same_agents, sweeping, wait_for
 from tests.real.test_slurm import CELL, ENDLESS, checkpoints, learns, stop
+from tests.real.test_sweep import OPTIONS, cells, end, same_agents, sweeping, wait_for
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'sami-rl[ray]'")
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_sweep import OPTIONS, TINY, cells, end, same_agents, sweeping, wait_for
 from tests.real.slurm_cluster import jobs, said, slurm_cluster
+from tests.real.test_sweep import OPTIONS, TINY, cells, end, same_agents, sweeping, wait_for
 
 ENDLESS = ["--method", "tesac", "--steps", "900000", "--episodes", "1", "--set", "collection.collectors=1"]
 ENDLESS += [word for key, value in TINY.items() if key != "checkpoint_every" for word in ("--set", f"{key}={value}")]

@@ -5,7 +5,7 @@ import os
 import re
 import signal
 
-from tests.cli.test_sweep import OPTIONS, cells, end, same_agents, sweeping, swept, uninterrupted, wait_for
+from tests.real.test_sweep import OPTIONS, cells, end, same_agents, sweeping, swept, uninterrupted, wait_for
 
 __all__ = ["swept", "uninterrupted"]  # fixtures
 

@@ -119,7 +119,7 @@ def _engine(sweep: Sweep, place: JobPlace) -> Engine:
 
     cells = len(sweep.rows)
     if place.kind == "gpu":
-        from sami_train.machine import usable_gpus
+        from sami_train.studies.sweep.engines import usable_gpus
 
         gpus = usable_gpus()
         if not gpus:

@@ -130,6 +130,11 @@ def _check_alike(runs: Sequence[EvaluatedRun]) -> None:
                 f"{first.address} is of environment {first.config['env']!r}, {run.address} of {run.config['env']!r}; "
                 "compare runs of one environment at a time."
             )
+        if run.evaluation.seed != first.evaluation.seed:
+            raise ComparisonError(
+                f"{first.address} was evaluated by the {first.evaluation.seed_name}, {run.address} by the "
+                f"{run.evaluation.seed_name}; evaluate all with --final, or none."
+            )
     ours = _measured(first)
     for run in runs[1:]:
         theirs = _measured(run)

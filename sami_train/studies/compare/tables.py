@@ -43,6 +43,7 @@ def tables(comparison: MethodComparison) -> list[Table]:
         f"IQM: interquartile mean over (seed, {unit}). [95 % bootstrap]: stratified by {unit}; it takes the {unit}s of "
         "one run as independent and is too narrow with few seeds.",
     ]
+    notes.append(f"starts: of the {comparison.runs[0].evaluation.seed_name}.")
     if comparison.measure is SUCCESS:
         notes.append("excluding trivial starts: mean success among episodes that doing nothing would not have solved.")
     spread = paper.SPREAD.get(comparison.env, "its ± is the deviation across seeds")

@@ -15,6 +15,7 @@ from typing import Any
 
 from sami_runtime.distribution import installed_version
 from sami_runtime.errors import SamiError
+from sami_train.evaluation.intervals import interval_of
 from sami_train.evaluation.paper import reported
 from sami_train.files import read_json, unfinished, write_json
 from sami_train.runs.folder import RunError, git_state, versions
@@ -190,7 +191,7 @@ def _summary(one: Parts) -> dict[str, Any]:
         theirs = reported(evaluation.env, subject.method, name)
         scores[name] = {
             "score": evaluation.score(name),
-            "interval": evaluation.interval(name),
+            "interval": interval_of(evaluation, name),
             "paper": theirs and theirs.mean,
         }
     return {
