@@ -53,6 +53,11 @@ PANDA_RUNS = ("results/panda-100k-baselines", "results/placebo:panda-tesac-?", "
 SENTENCE = "**Context:** "
 """What a card's line about it begins with."""
 
+GO2_LINE = (
+    f"{SENTENCE}a student of the same teacher that was trained without memory falls as often (one seed; `python "
+    "benchmarks/go2_walks.py table results/go2`). This robot does not need a context."
+)
+
 
 class ConstantContext(SessionPolicy):
     """A model file whose policy is given the mean of the training tasks' contexts, which carries nothing."""
@@ -167,7 +172,9 @@ def verdict(losses: Mapping[str, Loss]) -> str:
     read = [name for name, loss in losses.items() if loss.low > LEAST]
     if len(read) == len(losses):
         return "this file reads it"
-    return f"this file reads it ({', '.join(read)})" if read else "not shown"
+    if read:
+        return f"this file reads it ({', '.join(read)})"
+    return f"not shown: at most {round(100 * max(loss.high for loss in losses.values()))} % lost"
 
 
 def documents() -> list[dict[str, Any]]:
@@ -285,19 +292,22 @@ def card_line(document: Mapping[str, Any]) -> str:
         f"{SENTENCE}with the mean context instead of its own, the policy loses {lost} (95 % over starts, "
         f"{document['episodes']} episodes, final seed; `python benchmarks/need_a_context.py table`)."
     )
-    if verdict(losses) == "no":
+    judged = verdict(losses)
+    if judged == "no":
         return f"{text} This robot does not need a context: the policy is robust, and not adaptive."
-    return f"{text} A policy that was trained without one is {NOT_MEASURED} on this budget."
+    judged = f"that it needs one is {judged}" if judged.startswith("not") else judged
+    return f"{text} {judged[0].upper()}{judged[1:]}. A policy that was trained without one is {NOT_MEASURED}."
 
 
 def write_cards() -> None:
-    """Write the line of each measured model into its card, before its results."""
-    for document in documents():
-        path = MODELS / f"{document['model']}.md"
+    """Write the line of each measured model, and of the Go2's, into its card, before its results."""
+    lines = {document["model"]: card_line(document) for document in documents()} | {"go2-student": GO2_LINE}
+    for name, line in lines.items():
+        path = MODELS / f"{name}.md"
         text = re.sub(rf"^{re.escape(SENTENCE)}.*\n\n", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
         start = re.search(r"^(Return|Success), ", text, re.MULTILINE)
         assert start is not None, path
-        path.write_text(f"{text[: start.start()]}{card_line(document)}\n\n{text[start.start() :]}", encoding="utf-8")
+        path.write_text(f"{text[: start.start()]}{line}\n\n{text[start.start() :]}", encoding="utf-8")
 
 
 def main() -> None:
