@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from sami_runtime.adoption.batch import with_free_batch
+from sami_runtime.adoption.confinement import adopted_apart
 from sami_runtime.adoption.graph import OLDEST_OPSET, import_onnx, read_model, states_of, wrapped_model
 from sami_runtime.adoption.layout import PolicyLayout, layout_of
 from sami_runtime.adoption.original import OriginalPolicy
@@ -84,8 +85,12 @@ def read_policy(policy: str | Path, contract: str | Path | None = None, reader: 
 
 
 def adopt_reading(reading: PolicyReading, policy: str | Path) -> Artifact:
-    """Return the adopted file, not written yet; see `adopt`."""
-    where = str(policy)
+    """Return the adopted file, not written yet; see `adopt`. A process of its own runs the policy, within limits."""
+    return adopted_apart(reading, str(policy))
+
+
+def adopt_here(reading: PolicyReading, where: str) -> Artifact:
+    """Return the adopted file; this process runs the policy, whatever it takes."""
     data, layout, recipe = _fitted(reading, where)
     original = OriginalPolicy(data, recipe, layout, where)
     contract = _contract(reading, recipe, layout, where)
@@ -101,7 +106,7 @@ def adopt_reading(reading: PolicyReading, policy: str | Path) -> Artifact:
         update={"weights_sha256": graph_sha256(model.SerializeToString()), "golden": contract.pack_golden(steps)}
     )
     import_onnx().helper.set_model_props(model, contract.metadata())
-    artifact = judge(model.SerializeToString(), policy)
+    artifact = judge(model.SerializeToString(), where)
     _require_parity(artifact, original, where)
     verify(artifact).require()
     return artifact

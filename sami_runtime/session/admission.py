@@ -10,15 +10,17 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 
 from sami_runtime.child import python_command
 from sami_runtime.distribution import is_shipped
-from sami_runtime.errors import ArtifactError, ProviderError, SamiError
+from sami_runtime.errors import ArtifactError, CheckFailed, ContractError, ProviderError, SamiError
 from sami_runtime.model.artifact import Artifact, judge, read_bytes
 from sami_runtime.model.signature import require_signed, trusted_keys
 from sami_runtime.session.inference import full_name, import_onnxruntime
@@ -110,7 +112,7 @@ MEMORY = 2 << 30
 MAX_ANSWER = 20_000
 """Most characters that are read of what the process says."""
 
-_REFUSALS = {kind.__name__: kind for kind in (ArtifactError, ProviderError)}
+_REFUSALS = {kind.__name__: kind for kind in (ArtifactError, CheckFailed, ContractError, ProviderError)}
 
 
 def rehearse(artifact: Artifact, provider: str = "cpu", cpu_s: int = LOAD_CPU_S) -> None:
@@ -130,58 +132,86 @@ def rehearse(artifact: Artifact, provider: str = "cpu", cpu_s: int = LOAD_CPU_S)
         UnknownName: There is no such provider.
     """
     full_name(provider)  # a mistake of the caller, not of the file
+    command = python_command("sami_runtime.session.admission", str(artifact.path), provider, cpu_s)
+    confined(command, artifact.model_bytes, artifact.path, cpu_s, "use one that sami export wrote")
+
+
+def confined(command: list[str], data: bytes, path: str | Path, cpu_s: int, advice: str) -> bytes:
+    """Run a process that tries a file within `limit_process` and ends with `reply`; return what it replies.
+
+    Args:
+        command: Starts the process.
+        data: Its standard input.
+        path: The file that is tried, for messages.
+        cpu_s: Longest time [s] of a processor that the process allows itself.
+        advice: What to do about a file that ends the process, for messages.
+
+    Raises:
+        ArtifactError: The process was ended by a signal, or took too much.
+        SamiError: What the process refused the file with.
+    """
     with subprocess.Popen(
-        python_command("sami_runtime.session.admission", str(artifact.path), provider, cpu_s),
+        command,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,  # keys that stop or end this process are answered by this one alone
     ) as process:
         try:
-            answer, complaint = process.communicate(artifact.model_bytes, timeout=WALL_S)
+            answer, complaint = process.communicate(data, timeout=WALL_S)
         except subprocess.TimeoutExpired:
-            raise _refused(artifact, f"took longer than {WALL_S:g} s") from None
+            raise _refused(path, f"took longer than {WALL_S:g} s", advice) from None
         finally:
             process.kill()
     code = process.returncode
     if code == -getattr(signal, "SIGXCPU", 24):
-        raise _refused(artifact, f"took more than {cpu_s} s of a processor")
+        raise _refused(path, f"took more than {cpu_s} s of a processor", advice)
     if code < 0:
         known = [number.name for number in signal.Signals if number == -code]
         name = known[0] if known else f"signal {-code}"
-        raise _refused(artifact, f"was ended by {name}, as the process that drives would have been")
+        raise _refused(path, f"was ended by {name}, as the process that drives would have been", advice)
+    verdict, _, reply = answer.partition(b"\n")
     with suppress(ValueError, KeyError, TypeError):
-        document = json.loads(answer[-MAX_ANSWER:])
+        document = json.loads(verdict[-MAX_ANSWER:])
         if (kind := document["refused"]) is None and code == 0:
-            return
+            return reply
         raise _REFUSALS.get(kind, ArtifactError)(str(document["why"]))
     last = complaint.decode("utf-8", "replace").strip().splitlines()[-1:] or ["nothing"]
-    raise _refused(artifact, f"ended with exit code {code} and said: {last[0][:500]}")
+    raise _refused(path, f"ended with exit code {code} and said: {last[0][:500]}", advice)
 
 
-def _refused(artifact: Artifact, what: str) -> ArtifactError:
+def _refused(path: str | Path, what: str, advice: str) -> ArtifactError:
     return ArtifactError(
-        f"{artifact.path} is refused: the process in which it was loaded and stepped {what}. Do not run this file; "
-        "use one that sami export wrote."
+        f"{path} is refused: the process in which it was loaded and stepped {what}. Do not run this file; {advice}."
     )
 
 
 def main(path: str, provider: str, cpu_s: int) -> None:
     """Read a model file from stdin, load and step it within limits, and say on stdout what was wrong with it."""
     data = sys.stdin.buffer.read()
-    verdict: dict[str, str | None] = {"refused": None, "why": ""}
-    try:
+
+    def rehearsal() -> bytes:
         artifact = judge(data, path)
-        if provider == "cpu":  # other providers map the memory of their device
-            _limit_memory()
-        _limit_time(cpu_s)
+        limit_process(cpu_s, MEMORY if provider == "cpu" else None)  # other providers map the memory of their device
         _try(artifact, provider)
+        return b""
+
+    reply(path, rehearsal, MEMORY)
+
+
+def reply(path: str, attempt: Callable[[], bytes], memory: int) -> NoReturn:
+    """Write to stdout what an attempt returns, or why the file is refused, and end this process; see `confined`."""
+    verdict: dict[str, str | None] = {"refused": None, "why": ""}
+    result = b""
+    try:
+        result = attempt()
     except SamiError as error:
         verdict = {"refused": type(error).__name__, "why": str(error)}
     except MemoryError:
-        why = f"{path} is refused: it takes more than {MEMORY} bytes of memory."
+        why = f"{path} is refused: it takes more than {memory} bytes of memory."
         verdict = {"refused": "ArtifactError", "why": why}
-    os.write(1, json.dumps(verdict).encode())
+    sys.stdout.buffer.write(json.dumps(verdict).encode() + b"\n" + result)
+    sys.stdout.buffer.flush()
     os._exit(0)  # without what a library might still do
 
 
@@ -209,17 +239,16 @@ def _try(artifact: Artifact, provider: str) -> None:
             )
 
 
-def _limit_memory() -> None:
+def limit_process(cpu_s: int, memory: int | None) -> None:
+    """Let this process take no more than so many seconds of a processor and bytes of memory, and write no file."""
     with suppress(ImportError, OSError, ValueError):
         import resource
 
-        import_onnxruntime()
-        with open("/proc/self/statm", "rb") as file:
-            mapped = int(file.read().split()[0]) * resource.getpagesize()
-        _lower(resource.RLIMIT_AS, mapped + MEMORY)
-
-
-def _limit_time(cpu_s: int) -> None:
+        if memory is not None:
+            import_onnxruntime()
+            with open("/proc/self/statm", "rb") as file:
+                mapped = int(file.read().split()[0]) * resource.getpagesize()
+            _lower(resource.RLIMIT_AS, mapped + memory)
     with suppress(ImportError, OSError, ValueError):
         import resource
 
