@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import itertools
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -105,7 +106,7 @@ def random_policy(seed: int) -> PolicyReading:
     """Return a network of random weights with the recipe of a dog."""
     rng = np.random.default_rng(seed)
     sizes, nodes, weights, last = (45, 256, 128, 12), [], [], "obs"
-    for layer, (wide, narrow) in enumerate(zip(sizes, sizes[1:], strict=False)):
+    for layer, (wide, narrow) in enumerate(itertools.pairwise(sizes)):
         matrix = rng.normal(0, wide**-0.5, (wide, narrow)).astype(np.float32)
         weights += [onnx.numpy_helper.from_array(matrix, f"w{layer}")]
         weights += [onnx.numpy_helper.from_array(rng.uniform(-0.1, 0.1, narrow).astype(np.float32), f"b{layer}")]
@@ -180,9 +181,7 @@ class Tally:
     def __str__(self) -> str:
         rows = [self.title, f"{'':28}found  unclear  missed  of"]
         for kind, count in self.outcomes.items():
-            rows.append(
-                f"{kind:28}{count['fault']:>5}{count['unclear']:>9}{count['missed']:>8}{count.total():>4}"
-            )
+            rows.append(f"{kind:28}{count['fault']:>5}{count['unclear']:>9}{count['missed']:>8}{count.total():>4}")
         low, high = interval(self.alarmed, self.clean)
         rows.append(f"false alarms: {self.alarmed} of {self.clean} policies (95 %: {low:.1%} to {high:.1%})")
         rows += [f"  {check}: {count}" for check, count in self.alarms.items()]

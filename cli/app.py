@@ -194,6 +194,8 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
     },
 }
 """Every command, under what it is for."""
+LONGEST_MESSAGE = 4_000
+"""Most characters of a message that are printed: a hostile file's names may have millions."""
 ANYWHERE = "--force (replace outputs that exist) and --debug may stand anywhere."
 """The end of each command's help."""
 for panel, commands in PANELS.items():
@@ -243,5 +245,7 @@ def main() -> None:
                 hint = f"install it with: {install_hint(extra)}"
             print_text(f"sami: {type(error).__name__}: {error} ({hint})", error=True)
             sys.exit(1)
-        print_text(f"sami: {error}", error=True)
+        text = str(error)
+        more = len(text) - LONGEST_MESSAGE
+        print_text(f"sami: {text[:LONGEST_MESSAGE]}{f' ... ({more} more characters)' if more > 0 else ''}", error=True)
         sys.exit(code)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,6 @@ import numpy as np
 from pydantic import ValidationError
 
 from sami_runtime.adoption.batch import with_free_batch
-from sami_runtime.adoption.confinement import adopted_apart
 from sami_runtime.adoption.graph import OLDEST_OPSET, import_onnx, read_model, states_of, wrapped_model
 from sami_runtime.adoption.layout import PolicyLayout, layout_of
 from sami_runtime.adoption.original import OriginalPolicy
@@ -18,14 +19,20 @@ from sami_runtime.adoption.readers import read_with
 from sami_runtime.adoption.recipe import ADOPTED, ActionTerm, Recipe, SignalTerm
 from sami_runtime.adoption.sources import FieldSource, PolicyReading
 from sami_runtime.checks.verify import verify
+from sami_runtime.child import python_command
 from sami_runtime.errors import ArtifactError, CheckFailed, ContractError
 from sami_runtime.files import faults_of, output, printable, read_document
 from sami_runtime.model.artifact import Artifact, graph_sha256, judge, require_safe, scan_bytes
 from sami_runtime.model.contract import ACTION, Contract
 from sami_runtime.model.golden import GoldenSteps
+from sami_runtime.session.admission import confined, limit_process, reply
 from sami_runtime.session.session import Session
 from sami_runtime.signals import Signal
 
+CPU_S = 60
+"""Longest time [s] of a processor for an adoption, about 1,200 steps; a policy of a robot takes 1 to 3."""
+MEMORY = 3 << 30
+"""Most bytes beyond what Python and onnxruntime take; weights of 256 MB are stored several times."""
 PARITY_STEPS, PARITY_RESETS = 500, (0, 31, 150, 333)
 GOLDEN_STEPS, GOLDEN_RESETS = 64, (0, 31)
 DISTURBED = 0.5
@@ -85,8 +92,33 @@ def read_policy(policy: str | Path, contract: str | Path | None = None, reader: 
 
 
 def adopt_reading(reading: PolicyReading, policy: str | Path) -> Artifact:
-    """Return the adopted file, not written yet; see `adopt`. A process of its own runs the policy, within limits."""
-    return adopted_apart(reading, str(policy))
+    """Return the adopted file, not written yet; see `adopt`.
+
+    A process of its own runs the policy, within limits: neither onnx nor onnxruntime reads a hostile graph in this one.
+    """
+    where = str(policy)
+    recipe = reading.recipe(where)  # what a person left out costs no process
+    header = {
+        "values": recipe.model_dump(mode="json", exclude_unset=True),
+        "sources": {name: source.model_dump() for name, source in reading.sources.items()},
+    }
+    data = json.dumps(header).encode() + b"\n" + reading.policy
+    command = python_command("sami_runtime.adoption.adopt", where, CPU_S, MEMORY)
+    return judge(confined(command, data, where, CPU_S, "export the policy again"), where)
+
+
+def main(where: str, cpu_s: int, memory: int) -> None:
+    """Read a recipe and a policy from stdin, adopt it within limits, and write the file to stdout."""
+    header, _, policy = sys.stdin.buffer.read().partition(b"\n")
+    document = json.loads(header)
+    sources = {name: FieldSource.model_validate(source) for name, source in document["sources"].items()}
+
+    def adoption() -> bytes:
+        import_onnx()
+        limit_process(cpu_s, memory)
+        return adopt_here(PolicyReading(policy, document["values"], sources), where).model_bytes
+
+    reply(where, adoption, memory)
 
 
 def adopt_here(reading: PolicyReading, where: str) -> Artifact:

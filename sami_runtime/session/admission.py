@@ -137,53 +137,35 @@ def rehearse(artifact: Artifact, provider: str = "cpu", cpu_s: int = LOAD_CPU_S)
 
 
 def confined(command: list[str], data: bytes, path: str | Path, cpu_s: int, advice: str) -> bytes:
-    """Run a process that tries a file within `limit_process` and ends with `reply`; return what it replies.
-
-    Args:
-        command: Starts the process.
-        data: Its standard input.
-        path: The file that is tried, for messages.
-        cpu_s: Longest time [s] of a processor that the process allows itself.
-        advice: What to do about a file that ends the process, for messages.
+    """Run a process that tries a file, given `data`, within `limit_process`, and return what it writes by `reply`.
 
     Raises:
-        ArtifactError: The process was ended by a signal, or took too much.
-        SamiError: What the process refused the file with.
+        SamiError: The process was ended by a signal, took too much, or refused the file.
     """
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,  # keys that stop or end this process are answered by this one alone
-    ) as process:
-        try:
-            answer, complaint = process.communicate(data, timeout=WALL_S)
-        except subprocess.TimeoutExpired:
-            raise _refused(path, f"took longer than {WALL_S:g} s", advice) from None
-        finally:
-            process.kill()
-    code = process.returncode
+
+    def refused(what: str) -> ArtifactError:
+        what = f"the process in which it was loaded and stepped {what}"
+        return ArtifactError(f"{path} is refused: {what}. Do not run this file; {advice}.")
+
+    try:  # in a session of its own, so that keys that stop or end this process are answered by this one alone
+        done = subprocess.run(command, input=data, capture_output=True, timeout=WALL_S, start_new_session=True)
+    except subprocess.TimeoutExpired:
+        raise refused(f"took longer than {WALL_S:g} s") from None
+    code = done.returncode
     if code == -getattr(signal, "SIGXCPU", 24):
-        raise _refused(path, f"took more than {cpu_s} s of a processor", advice)
+        raise refused(f"took more than {cpu_s} s of a processor")
     if code < 0:
         known = [number.name for number in signal.Signals if number == -code]
         name = known[0] if known else f"signal {-code}"
-        raise _refused(path, f"was ended by {name}, as the process that drives would have been", advice)
-    verdict, _, reply = answer.partition(b"\n")
+        raise refused(f"was ended by {name}, as the process that drives would have been")
+    verdict, _, result = done.stdout.partition(b"\n")
     with suppress(ValueError, KeyError, TypeError):
         document = json.loads(verdict[-MAX_ANSWER:])
         if (kind := document["refused"]) is None and code == 0:
-            return reply
+            return result
         raise _REFUSALS.get(kind, ArtifactError)(str(document["why"]))
-    last = complaint.decode("utf-8", "replace").strip().splitlines()[-1:] or ["nothing"]
-    raise _refused(path, f"ended with exit code {code} and said: {last[0][:500]}", advice)
-
-
-def _refused(path: str | Path, what: str, advice: str) -> ArtifactError:
-    return ArtifactError(
-        f"{path} is refused: the process in which it was loaded and stepped {what}. Do not run this file; {advice}."
-    )
+    last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["nothing"]
+    raise refused(f"ended with exit code {code} and said: {last[0][:500]}")
 
 
 def main(path: str, provider: str, cpu_s: int) -> None:
@@ -201,16 +183,14 @@ def main(path: str, provider: str, cpu_s: int) -> None:
 
 def reply(path: str, attempt: Callable[[], bytes], memory: int) -> NoReturn:
     """Write to stdout what an attempt returns, or why the file is refused, and end this process; see `confined`."""
-    verdict: dict[str, str | None] = {"refused": None, "why": ""}
-    result = b""
+    kind, why, result = None, "", b""
     try:
         result = attempt()
     except SamiError as error:
-        verdict = {"refused": type(error).__name__, "why": str(error)}
+        kind, why = type(error).__name__, str(error)
     except MemoryError:
-        why = f"{path} is refused: it takes more than {memory} bytes of memory."
-        verdict = {"refused": "ArtifactError", "why": why}
-    sys.stdout.buffer.write(json.dumps(verdict).encode() + b"\n" + result)
+        kind, why = "ArtifactError", f"{path} is refused: it takes more than {memory} bytes of memory."
+    sys.stdout.buffer.write(json.dumps({"refused": kind, "why": why}).encode() + b"\n" + result)
     sys.stdout.buffer.flush()
     os._exit(0)  # without what a library might still do
 
@@ -241,20 +221,17 @@ def _try(artifact: Artifact, provider: str) -> None:
 
 def limit_process(cpu_s: int, memory: int | None) -> None:
     """Let this process take no more than so many seconds of a processor and bytes of memory, and write no file."""
-    with suppress(ImportError, OSError, ValueError):
-        import resource
-
-        if memory is not None:
-            import_onnxruntime()
-            with open("/proc/self/statm", "rb") as file:
-                mapped = int(file.read().split()[0]) * resource.getpagesize()
-            _lower(resource.RLIMIT_AS, mapped + memory)
+    import_onnxruntime()  # whose memory is not the file's
     with suppress(ImportError, OSError, ValueError):
         import resource
 
         _lower(resource.RLIMIT_CPU, int(time.process_time()) + 1 + cpu_s)
         _lower(resource.RLIMIT_CORE, 0)
         _lower(resource.RLIMIT_FSIZE, 0)
+        if memory is not None:
+            with open("/proc/self/statm", "rb") as file:
+                mapped = int(file.read().split()[0]) * resource.getpagesize()
+            _lower(resource.RLIMIT_AS, mapped + memory)
 
 
 def _lower(kind: int, most: int) -> None:

@@ -90,7 +90,11 @@ def looped():
     body = helper.make_graph(
         [make("Identity", ["on"], ["on_out"]), make("Concat", ["value", "value"], ["value_out"], axis=1)],
         "body",
-        [foreign.info("i", [], TensorProto.INT64), foreign.info("on", [], TensorProto.BOOL), foreign.info("value", [1, None])],
+        [
+            foreign.info("i", [], TensorProto.INT64),
+            foreign.info("on", [], TensorProto.BOOL),
+            foreign.info("value", [1, None]),
+        ],
         [foreign.info("on_out", [], TensorProto.BOOL), foreign.info("value_out", [1, None])],
     )
     return bombed(make("Loop", ["trips", "", "obs"], ["large"], body=body), trips=np.int64(60))

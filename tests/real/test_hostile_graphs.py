@@ -8,16 +8,16 @@ import time
 
 import pytest
 
+import sami_runtime.adoption.adopt as adoption
 from sami_runtime import SamiError, adopt
-from sami_runtime.adoption import confinement
-from sami_runtime.adoption.confinement import CPU_S, MEMORY
+from sami_runtime.adoption.adopt import CPU_S, MEMORY
 from tests.making import bombs, foreign
 
 
 @pytest.mark.parametrize("graph", bombs.GRAPHS, ids=lambda graph: graph.__name__)
 def test_a_hostile_graph_is_refused_within_limits(graph, tmp_path, monkeypatch):
     if graph is bombs.endless:  # the minute that it may take is tried by hand
-        monkeypatch.setattr(confinement, "CPU_S", 3)
+        monkeypatch.setattr(adoption, "CPU_S", 3)
     paths = foreign.Foreign(tmp_path).write(graph(), bombs.recipe_of(graph))
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.process_time()
     with pytest.raises(SamiError) as refused:

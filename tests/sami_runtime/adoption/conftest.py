@@ -11,7 +11,9 @@ from tests.making.foreign import Foreign
 def here(monkeypatch, request):
     """Adopt in this process, which saves half a second for each policy; `test_confinement.py` tests the other one."""
     if "confinement" not in request.node.path.name:
-        monkeypatch.setattr(adoption, "adopted_apart", adoption.adopt_here)
+        monkeypatch.setattr(
+            adoption, "adopt_reading", lambda reading, policy: adoption.adopt_here(reading, str(policy))
+        )
 
 
 @pytest.fixture
