@@ -109,7 +109,7 @@ WALL_S = 120.0
 """Longest time [s] of a clock, on a machine that is as busy as it likes."""
 MEMORY = 2 << 30
 """Most bytes that a session may take beyond what Python and onnxruntime take. A policy of the paper takes 1 MB."""
-MAX_ANSWER = 20_000
+MAX_ANSWER = 30_000
 """Most characters that are read of what the process says."""
 
 _REFUSALS = {kind.__name__: kind for kind in (ArtifactError, CheckFailed, ContractError, ProviderError)}
@@ -190,7 +190,7 @@ def reply(path: str, attempt: Callable[[], bytes], memory: int) -> NoReturn:
         kind, why = type(error).__name__, str(error)
     except MemoryError:
         kind, why = "ArtifactError", f"{path} is refused: it takes more than {memory} bytes of memory."
-    sys.stdout.buffer.write(json.dumps({"refused": kind, "why": why}).encode() + b"\n" + result)
+    sys.stdout.buffer.write(json.dumps({"refused": kind, "why": why[:4000]}).encode() + b"\n" + result)
     sys.stdout.buffer.flush()
     os._exit(0)  # without what a library might still do
 

@@ -61,8 +61,8 @@ def padded():
     return bombed(image, conv, cube=np.array([1, 1, 2, 2, 2]), kernel=kernel)
 
 
-def slow(side=9_000):
-    """A step takes about ten seconds, and a second of a processor at most is allowed."""
+def slow(side=4_000):
+    """A step takes seconds, and a second of a processor at most is allowed."""
     first = make("Slice", ["obs", "zero", "one", "one"], ["cell"])
     square = make("Expand", ["cell", "shape"], ["square"])
     ends = {"zero": np.array([0]), "one": np.array([1])}
