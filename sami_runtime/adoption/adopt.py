@@ -16,7 +16,7 @@ from sami_runtime.adoption.graph import OLDEST_OPSET, import_onnx, read_model, s
 from sami_runtime.adoption.layout import PolicyLayout, layout_of
 from sami_runtime.adoption.original import OriginalPolicy
 from sami_runtime.adoption.readers import read_with
-from sami_runtime.adoption.recipe import ADOPTED, ActionTerm, Recipe, SignalTerm
+from sami_runtime.adoption.recipe import ADOPTED, DEEPEST, ActionTerm, Recipe, SignalTerm
 from sami_runtime.adoption.sources import FieldSource, PolicyReading
 from sami_runtime.checks.verify import verify
 from sami_runtime.child import python_command
@@ -33,6 +33,8 @@ CPU_S = 60
 """Longest time [s] of a processor for an adoption, about 1,200 steps; a policy of a robot takes 1 to 3."""
 MEMORY = 3 << 30
 """Most bytes beyond what Python and onnxruntime take; weights of 256 MB are stored several times."""
+MAX_CONTRACT_BYTES = 256 * 1024
+"""Largest contract; one of a humanoid has 5 kB."""
 PARITY_STEPS, PARITY_RESETS = 500, (0, 31, 150, 333)
 GOLDEN_STEPS, GOLDEN_RESETS = 64, (0, 31)
 DISTURBED = 0.5
@@ -77,7 +79,7 @@ def read_policy(policy: str | Path, contract: str | Path | None = None, reader: 
     Raises:
         SamiError: A file cannot be read.
     """
-    document = {} if contract is None else read_document(Path(contract), "contracts")
+    document = {} if contract is None else _read_contract(Path(contract))
     elements = document["action"].get("elements") if isinstance(document.get("action"), dict) else None
     joints = elements if isinstance(elements, list) and all(isinstance(name, str) for name in elements) else []
     reading = read_with(Path(policy), reader, joints)
@@ -89,6 +91,17 @@ def read_policy(policy: str | Path, contract: str | Path | None = None, reader: 
     if contract is None:
         return reading
     return reading.overlaid(document, str(contract))
+
+
+def _read_contract(path: Path) -> dict[str, Any]:
+    """Return the table in a contract, unless it would take the parser minutes."""
+    text = path.read_bytes()[: MAX_CONTRACT_BYTES + 1] if path.is_file() else b""
+    keys = [line.partition(b"=")[0] for line in text.splitlines()]
+    if len(text) > MAX_CONTRACT_BYTES or any(b"," not in key and key.count(b".") > DEEPEST for key in keys):
+        raise ContractError(
+            f"{path} is larger than {MAX_CONTRACT_BYTES} bytes, or has tables more than {DEEPEST} deep. Correct it."
+        )
+    return read_document(path, "contracts")
 
 
 def adopt_reading(reading: PolicyReading, policy: str | Path) -> Artifact:

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("mujoco")
 
 from sami_runtime.model.artifact import read_artifact
-from sami_runtime.recording import read_recording
+from sami_runtime.recording.reader import read_recording
 from tests.making.stander import mjcf, stander
 
 

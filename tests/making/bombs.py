@@ -161,16 +161,16 @@ def recipe_of(graph):
     return foreign.document(state=foreign.STATES[:1] if graph is wide_state else [])
 
 
-WIDE = foreign.document() | {"signals": [foreign.signal("all", "1", [f"e{i}" for i in range(100_000)], [0, 8])]}
 TEXTS = {
-    "deep arrays": "x = " + "[" * 200_000 + "]" * 200_000,
+    "deep arrays": "x = " + "[" * 100_000 + "]" * 100_000,
     "deep tables": ".".join(["a"] * 100_000) + " = 1",
-    "deep inline tables": "x = " + "{a=" * 50_000 + "1" + "}" * 50_000,
-    "a long number": "rate_hz = " + "9" * 3_000_000,
-    "a long name": 'name = "' + "n" * 3_000_000 + '"',
-    "a long key": "k" * 3_000_000 + " = 1",
-    "many tables": "[[signals]]\n" * 300_000,
-    "many keys": "".join(f"k{i} = 1\n" for i in range(300_000)),
+    "deep inline tables": "x = " + "{a=" * 40_000 + "1" + "}" * 40_000,
+    "a long number": "rate_hz = " + "9" * 200_000,
+    "a long name": 'name = "' + "n" * 200_000 + '"',
+    "a long key": "k" * 200_000 + " = 1",
+    "many tables": "[[signals]]\n" * 20_000,
+    "many keys": "".join(f"k{i} = 1\n" for i in range(20_000)),
+    "a large file": "# " + "x" * 4_000_000,
     "no text": "\0" * 1_000_000,
     "not a number": "rate_hz = nan\nclip = inf\nepisode_steps = -1",
 }

