@@ -31,10 +31,10 @@ from sami_runtime.robots.body import BodyGate, BodySettings
 from sami_runtime.run import Run
 from sami_runtime.session.session import Session
 from sami_runtime.signals import Signal
+from sami_train import seeds
 from sami_train.envs.catalog import environment
 from sami_train.envs.make import make, make_adapter
 from sami_train.episodes.rollout import beginning
-from sami_train.evaluation.play import SEED
 
 JOINTS = tuple(PANDA["joints"])
 NONE = (None,) * len(JOINTS)
@@ -101,7 +101,7 @@ def main() -> None:
             gate = partial(BodyGate, settings=data_sheet(options.slower), slower=options.slower)
             try:
                 with Run(session, adapter, clock, simulator=True, gate=gate) as run:
-                    report = run.episode(beginning(SEED, number)[0], on_step=count)
+                    report = run.episode(beginning(seeds.EVALUATION, number)[0], on_step=count)
             finally:
                 adapter.close()
             ticks, successes = ticks + report.steps, successes + bool(report.success)

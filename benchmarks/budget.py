@@ -30,7 +30,10 @@ TRUNK = (
 """Where the trunk begins; the rest of it is what these import."""
 BRANCHES = ("sami_runtime.adoption", "sami_runtime.robots", "sami_train.studies")
 """What most users never open, and what the trunk must not import."""
-SENTENCES = {"told", "found", "own", "said", "each", "given", "going", "asked", "stands", "kept"}
+SENTENCES = {
+    *("told", "found", "own", "said", "each", "given", "going", "asked", "stands", "kept"),
+    *("began", "took", "gave", "drove", "driven"),
+}
 """Bare verbs and pronouns, which name nothing: no identifier is one of them."""
 
 
@@ -119,7 +122,7 @@ def sentence_names() -> list[str]:
 
 
 def options() -> int:
-    """Return the number of options that the commands show."""
+    """Return the number of options that the commands show; the few of `sami` itself, as --json, are none of them."""
     from sami_cli.app import app
     from typer.main import get_command
 
@@ -140,12 +143,12 @@ def budget() -> list[Row]:
 
 MEASURES: dict[str, tuple[Callable[[], int], int, int]] = {
     "files of the trunk": (lambda: len(trunk()), 140, 140),
-    "lines of the trunk": (lambda: lines_of(trunk()), 23_450, 19_000),
-    "lines of the product": (lambda: lines_of(modules()), 62_080, 41_000),
+    "lines of the trunk": (lambda: lines_of(trunk()), 22_480, 19_000),
+    "lines of the product": (lambda: lines_of(modules()), 62_680, 41_000),
     "rooms on the first level": (lambda: len(rooms()), 20, 20),
     "class names defined twice": (lambda: len(classes_defined_twice()), 0, 0),
     "circles of imports": (circles, 0, 0),
-    "options of the commands": (options, 174, 140),
+    "options of the commands": (options, 141, 140),
     "names that are a verb or pronoun": (lambda: len(sentence_names()), 0, 0),
 }
 """Of each row of the budget: what measures it, what the tests allow, and the goal."""

@@ -23,7 +23,7 @@ from seeds_behind_gap import difference
 from sami_train.envs.catalog import environment
 from sami_train.export.atlas import least_episodes
 from sami_train.export.export import compose_model
-from sami_train.export.export_run import training_facts
+from sami_train.export.export_run import training_facts, with_measured
 from sami_train.export.model_file import write
 from sami_train.export.seen import known_tasks
 from sami_train.runs.folder import RunFolder
@@ -45,7 +45,8 @@ def measured(run: Path) -> dict[str, Any]:
     tasks = len(known_tasks(facts, spec))
     with tempfile.TemporaryDirectory() as name:
         model = Path(name) / "model.onnx"
-        write(compose_model(agent, model, facts, None, max(EPISODES, least_episodes(tasks)), spec=spec))
+        artifact = compose_model(agent, model, facts, None, spec)
+        write(with_measured(artifact, spec, max(EPISODES, least_episodes(tasks))))
         found = check(model, spec, FRESH)
         probe = measure_probe(model, spec, PROBED).probe
     alarms: dict[str, list[float]] = defaultdict(list)

@@ -32,7 +32,7 @@ from sami_train.envs.go2.batch import Go2Batch
 from sami_train.envs.go2.entry import DEAD, GO2, REACH, STANCE
 from sami_train.envs.go2.robot import Go2Robot
 from sami_train.envs.tasks import Task
-from sami_train.evaluation.results import REPLICATES, interval_over_starts
+from sami_train.evaluation.intervals import REPLICATES, interval_over_starts
 
 EPISODES = 200
 """At least so many in each set; every task of a set comes equally often where it has fewer."""

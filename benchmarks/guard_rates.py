@@ -32,12 +32,12 @@ from sami_runtime.run import Run
 from sami_runtime.safety.limits import GUARDS, Limits
 from sami_runtime.safety.watch import active_guards
 from sami_runtime.session.session import Session
+from sami_train import seeds
 from sami_train.envs.catalog import environment
 from sami_train.envs.make import make, make_adapter
 from sami_train.envs.tasks import Task
 from sami_train.episodes.rollout import beginning
-from sami_train.evaluation.play import SEED
-from sami_train.evaluation.results import interval_over_starts
+from sami_train.evaluation.intervals import interval_over_starts
 
 ONLY_GUARDS = Limits(max_age_s=math.inf, max_pause_s=math.inf, out_of_bounds="act", rest=None)
 KINDS = {"ranges": "ranges", "alarm": "ood", "frozen": "frozen"}
@@ -92,7 +92,7 @@ def rates(model: str, task_set: str, episodes: int, gap: GapProfile | None, flip
         adapter = Flipped(adapter, flip) if flip else adapter
         adapter = Gapped(adapter, gap, session.contract.rate_hz) if gap else adapter
         try:
-            rows.append(episode(session, adapter, clock, beginning(SEED, number)[0]))
+            rows.append(episode(session, adapter, clock, beginning(seeds.EVALUATION, number)[0]))
         finally:
             adapter.close()
     found: dict[str, Any] = {"model": model, "set": task_set, "episodes": episodes}

@@ -3,7 +3,8 @@
     python benchmarks/paired_episodes.py results/ros2-loop/satesac-*.json -- results/ros2-loop/ahead-*.json
 
 Groups of files are parted by `--`. For each: success with its 95 % interval over seeds, whose starts are alike in all
-tasks; against the first group, on the episodes that both had: how many were won and lost, and the exact sign test's p.
+tasks; against the first group, on the episodes that both had: how many were won and lost, the exact sign test's p, and
+that of the sign-flip test over starts, whose episodes in the six tasks are not independent of one another.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sami_train.evaluation.results import interval_over_starts
+from sami_train.evaluation.intervals import interval_over_starts
 
 
 def outcomes(files: list[str]) -> dict[tuple[str, int], bool]:
@@ -29,6 +30,18 @@ def sign_test(won: int, lost: int) -> float:
     count = won + lost
     tail = sum(math.comb(count, k) for k in range(min(won, lost) + 1)) / 2**count
     return min(1.0, 2.0 * tail)
+
+
+def flip_test(differences: list[int]) -> float:
+    """Return the two-sided p of the sum of these differences, (starts,), if each sign were as likely."""
+    chance = {0: 1.0}
+    for difference in differences:
+        spread: dict[int, float] = {}
+        for total, share in chance.items():
+            for flipped in (total + difference, total - difference):
+                spread[flipped] = spread.get(flipped, 0.0) + share / 2.0
+        chance = spread
+    return min(1.0, sum(share for total, share in chance.items() if abs(total) >= abs(sum(differences))))
 
 
 def main() -> None:
@@ -49,6 +62,8 @@ def main() -> None:
             both = [episode for episode in own if episode in first]
             won, lost = (sum(a[e] and not b[e] for e in both) for a, b in ((own, first), (first, own)))
             told += f"; of {len(both)} that both had {won} won, {lost} lost, p = {sign_test(won, lost):.2g}"
+            by_start = [sum(own[e] - first[e] for e in both if e[1] == seed) for seed in seeds]
+            told += f", by start {flip_test(by_start):.2g}"
         print(told)
 
 

@@ -40,7 +40,7 @@ from .commands import (
 )
 from .commands import eval as evaluate
 from .commands.studies import adapt, compare, contrast, fit_gap, probe, report, skills, sweep, teach
-from .options import FORCE
+from .options import FORCE, JSON
 from .output import print_text
 
 EXTRAS = {
@@ -75,6 +75,9 @@ def options(
     force: Annotated[
         bool, typer.Option("--force", help="Replace outputs that exist; never inputs. May stand anywhere.")
     ] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print JSON only, where a command prints any. May stand anywhere.")
+    ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error. May stand anywhere.")] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Tell the version.")
@@ -82,6 +85,7 @@ def options(
 ) -> None:
     """Skill-aware policies that adapt within one episode: train, evaluate, export, run."""
     FORCE.set(force)
+    JSON.set(json)
 
 
 OLD_OPTIONS: dict[str, dict[str, str]] = {
@@ -99,6 +103,7 @@ OLD_OPTIONS: dict[str, dict[str, str]] = {
         "--command-delay": "--set command_delay_s={}",
         "--watchdog": "--set watchdog_s={}",
         "--adapter-config": "--set settings={}",
+        "--limits": "--set limits={}",
         **{
             f"--{key.replace('_', '-')}": f"--set {key}={{}}"
             for key in (
@@ -111,9 +116,15 @@ OLD_OPTIONS: dict[str, dict[str, str]] = {
         "--keys": "--set keys=true",
         "--no-keys": "--set keys=false",
         "--pause": "--set pause_s={}",
-        **{f"--{key}": f"--set {key}={{}}" for key in ("model", "steps", "shadow")},
+        **{f"--{key}": f"--set {key}={{}}" for key in ("model", "steps", "shadow", "episodes")},
     },
-    "train": {"--device": "--set device={}"},
+    "train": {
+        "--device": "--set device={}",
+        "--deterministic": "--set collection.collectors=0",
+        "--recordings": "--set collection.recordings={}",
+    },
+    "sweep": {"--deterministic": "--set collection.collectors=0", "--resume": "--out {}"},
+    "play": {"--gap": "--set gap={}"},
     "robustness": {"--kinds": "--gap {}"},
     "check-adapter": {"--probe": "--excite"},
 }
@@ -145,6 +156,8 @@ class Command(TyperCommand):
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override] # typer.Context is the one of typer's click
         """Run the command."""
+        if JSON.get() and self.name in TEXT_ONLY:
+            raise typer.BadParameter(f"sami {self.name} prints text only; leave out --json")
         from sami_runtime.factories import only_named
 
         named = ctx.params.get("env") or ""
@@ -196,11 +209,17 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
 """Every command, under what it is for."""
 LONGEST_MESSAGE = 4_000
 """Most characters of a message that are printed: a hostile file's names may have millions."""
+TEXT_ONLY = {
+    *("teach", "distil", "gather", "export", "adopt", "probe", "describe", "sign"),
+    *("demo", "new-adapter", "convert", "view"),
+}
+"""Commands that print no JSON."""
 ANYWHERE = "--force (replace outputs that exist) and --debug may stand anywhere."
 """The end of each command's help."""
 for panel, commands in PANELS.items():
     for name, command in commands.items():
-        app.command(name, cls=Command, rich_help_panel=panel, epilog=ANYWHERE)(command)
+        end = ANYWHERE if name in TEXT_ONLY else f"--json (print JSON only), {ANYWHERE}"
+        app.command(name, cls=Command, rich_help_panel=panel, epilog=end)(command)
 
 
 def _name_every_path() -> None:
@@ -224,9 +243,8 @@ def main() -> None:
             stream.reconfigure(errors="replace")  # a bar that a terminal lacks must not end a run
     debug = "--debug" in sys.argv
     # What may stand anywhere is read before the command's name.
-    arguments = [argument for argument in sys.argv[1:] if argument not in ("--debug", "--force")]
-    if "--force" in sys.argv:
-        arguments.insert(0, "--force")
+    arguments = [argument for argument in sys.argv[1:] if argument not in ("--debug", "--force", "--json")]
+    arguments = [option for option in ("--force", "--json") if option in sys.argv] + arguments
     try:
         _all_commands()(arguments, prog_name="sami")
     except Exception as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import json as json_module
+import json
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .options import JSON
 from .output import print_text
 
 if TYPE_CHECKING:
@@ -50,7 +51,6 @@ class Plan:
     """Whether small steps drive in the policy's place."""
     live: bool = False
     """Whether a browser shows it."""
-    json: bool = False
     film: Path | None = None
     notice: str = ""
     """Printed as a warning when the run begins."""
@@ -89,7 +89,7 @@ def evidence_log(robot: RobotFile, session: Session) -> EvidenceLog:
     return EvidenceLog(begun_now(robot.evidence) or Path(), {"model": model, "robot": keys}, robot.evidence_key)
 
 
-def robot_options(robot: RobotFile, clock: Any, contract: Any) -> dict[str, Any]:
+def robot_options(robot: RobotFile, clock: Any, contract: Any, adapter: Any) -> dict[str, Any]:
     """Return what only a robot's `Run` is given."""
     from sami_runtime.loop.settings import LoopSettings
 
@@ -103,6 +103,10 @@ def robot_options(robot: RobotFile, clock: Any, contract: Any) -> dict[str, Any]
         from sami_runtime.robots.body.gate import BodyGate
 
         options["gate"] = partial(BodyGate, settings=robot.body, slower=robot.slower)
+    if robot.handover is not None:
+        from sami_runtime.robots.handover import HandoverSequence
+
+        options["sequence"] = HandoverSequence(robot.handover, adapter, contract, robot.limits, robot.body)
     return options
 
 
@@ -190,7 +194,7 @@ def run_episodes(plan: Plan) -> None:
         raise SamiError("--priority is for a loop that sleeps between its ticks; add --real-time.")
     clock = MonotonicClock(AWAKE_S) if plan.paced else ManualClock()
     wanted = True if plan.steering and values.keys is None else values.keys
-    listens = keyboard.listens(wanted, plan.paced and not plan.json)
+    listens = keyboard.listens(wanted, plan.paced and not JSON.get())
     film = Film(plan.film, contract.rate_hz, commanded=target.tracks is not None) if plan.film else None
     with ExitStack() as closing:
         closing.enter_context(fatal_signals_raise())  # also while the adapter is made and closed
@@ -210,6 +214,9 @@ def run_episodes(plan: Plan) -> None:
         pilot: Any = person
         if plan.excite:
             pilot = keyboard.excitation(person, contract, limits, real, robot.loop_hz if robot else None, values.seed)
+        options = robot_options(robot, clock, contract, adapter) if robot else {}
+        sequence = None if plan.dry_run else options.get("sequence")
+        options["sequence"] = sequence
         with safety_warnings_shown():
             run = Run(
                 session,
@@ -227,15 +234,17 @@ def run_episodes(plan: Plan) -> None:
                 command_delay_s=values.command_delay_s,
                 pilot=pilot,
                 admission=admission,
-                **(robot_options(robot, clock, contract) if robot else {}),
+                **options,
             )
         if plan.notice:
             print_text(f"warning: {plan.notice}", error=True)
-        if not plan.json:
+        if not JSON.get():
             closing.callback(lambda: print_text(*episodes.ending(run, film, record)))
         log = closing.enter_context(evidence_log(robot, session)) if robot and robot.evidence else None
         if log is not None:
             log.explanations = getattr(run.gate, "explanations", {})
+            if sequence is not None:
+                sequence.listen = log.hand_over
         closing.enter_context(run)
         line = closing.enter_context(episodes.LiveLine(run.telemetry, status=keyboard.status_of(person)))
         if film is not None:
@@ -245,7 +254,7 @@ def run_episodes(plan: Plan) -> None:
             feed(step)
             if log is not None:
                 log(step)
-            if not plan.json:
+            if not JSON.get():
                 line(step)
             if film is not None and film.wants(step):
                 film.add(adapter.render(), step, sum(rewards))
@@ -275,7 +284,7 @@ def _drive(
 
     values, target = plan.values, plan.target
     hopeless = episodes.at_floor(run.session.contract)
-    if not plan.json:
+    if not JSON.get():
         print_text(episodes.header(target, run.telemetry, hopeless))
     rows = list[episodes.Row]()
     number, wanted, running = 0, values.episodes or (1 if target.real else EPISODES), True
@@ -298,18 +307,18 @@ def _drive(
         total_reward = sum(rewards) if rewards else None
         row = episodes.row_of(number, report, target, skills, total_reward, run.shadow, run.telemetry)
         clear()
-        if not plan.json:
+        if not JSON.get():
             print_text(episodes.line(row, target, report, hopeless))
         judged, running = keyboard.between(run, report, person, pause_s, last=number + 1 == wanted)
         ended(judged)
         if judged is not report:
             row |= {"ended": judged.ended.value, "success": judged.success}
-        if plan.json:
-            print(json_module.dumps(row, default=str), flush=True)
+        if JSON.get():
+            print(json.dumps(row, default=str), flush=True)
         if judged.ended is not Ending.REDO:
             rows.append(row)
             number += 1
-    if target.real and not plan.json and (text := episodes.successes(rows)):
+    if target.real and not JSON.get() and (text := episodes.successes(rows)):
         print_text(text)
-    if target.features and not plan.json and not plan.dry_run and (target.tracks is None or len(rows) > 1):
+    if target.features and not JSON.get() and not plan.dry_run and (target.tracks is None or len(rows) > 1):
         episodes.summary(rows, target, hopeless)

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from sami_runtime.loop.tick import StepRecord
     from sami_runtime.model.contract import Contract
     from sami_runtime.model.probe import Probe
-    from sami_runtime.recording.replay import Shadow
-    from sami_runtime.run import Run
+    from sami_runtime.run import Follower, Run
     from sami_runtime.session.telemetry import Reading, Telemetry
 
     from .film import Film
@@ -48,7 +47,7 @@ def row_of(
     world: Target,
     skills: Counter[str],
     total: float | None,
-    follower: Shadow | None,
+    follower: Follower | None,
     telemetry: Telemetry,
 ) -> Row:
     """Return an episode as plain values: task, outcome, loop. `total` is the return, `follower` a second model."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from .options import FORCE, split_pair, toml_value
+from .options import FORCE, JSON, split_pair, toml_value
 from .output import text_console
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from sami_train.envs.spec import EnvironmentSpec
     from sami_train.evaluation.results import OnTask
     from sami_train.studies.sweep.engines import Engine
 
@@ -36,28 +37,34 @@ On = Annotated[
 ]
 
 
+def count_results(spec: EnvironmentSpec, task_sets: Sequence[str], episodes: int) -> int:
+    """Return how many tasks an evaluation tells of."""
+    counts = [len(spec.tasks.resolve(name)) for name in task_sets]
+    return sum(counts if spec.measure.per == "task" else (min(count, episodes) for count in counts))
+
+
 @contextmanager
-def bars(quiet: bool = False) -> Iterator[Progress]:
+def bars() -> Iterator[Progress]:
     """Show bars on the terminal of standard error within; they disappear afterwards."""
     from rich.progress import Progress
 
     console = text_console(error=True)
-    with Progress(console=console, disable=quiet or not console.is_terminal, transient=True) as shown:
+    with Progress(console=console, disable=JSON.get() or not console.is_terminal, transient=True) as shown:
         yield shown
 
 
 @contextmanager
-def progress(title: str, total: int, quiet: bool = False) -> Iterator[Callable[[int], None]]:
+def progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
     """Show one bar within; yield what advances it."""
-    with bars(quiet) as shown:
+    with bars() as shown:
         task = shown.add_task(title, total=total)
         yield lambda done: shown.advance(task, done)
 
 
 @contextmanager
-def task_progress(title: str, total: int, quiet: bool) -> Iterator[OnTask]:
+def task_progress(title: str, total: int) -> Iterator[OnTask]:
     """Show one bar within; yield what takes the result of each task."""
-    with progress(title, total, quiet) as advance:
+    with progress(title, total) as advance:
         yield lambda _: advance(1)
 
 

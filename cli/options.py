@@ -35,10 +35,11 @@ OwnEnvironment = Annotated[
 ]
 """The option of commands that run files' own environments; `app.Command` reads it."""
 Provider = Annotated[str, typer.Option(help="What runs the graph: cpu, cuda, ... Each rounds in its own way.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
 
 FORCE: ContextVar[bool] = ContextVar("force", default=False)
 """Whether outputs that exist are replaced: `--force`, an option of `sami` itself, may stand anywhere."""
+JSON: ContextVar[bool] = ContextVar("json", default=False)
+"""Whether a command prints JSON and no text: `--json`, an option of `sami` itself as well."""
 
 
 class Key(NamedTuple):

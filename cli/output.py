@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json as json_module
+import json
 import re
 import shutil
 import sys
@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
+
+from .options import JSON
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -54,12 +56,12 @@ def print_text(*lines: object, error: bool = False) -> None:
         print(wrapped(text, _columns()) if not error or stream.isatty() else text, file=stream, flush=True)
 
 
-def print_check(result: Judgement, document: Mapping[str, Any], json: bool) -> None:
+def print_check(result: Judgement, document: Mapping[str, Any]) -> None:
     """Print what a check found, as text or as one JSON document, and end with exit code 4 where something is wrong."""
     from sami_runtime.errors import CheckFailed
 
-    if json:
-        print(json_module.dumps({"passed": result.passed, **document}, indent=2))
+    if JSON.get():
+        print(json.dumps({"passed": result.passed, **document}, indent=2))
     else:
         print_text(result)
     if not result.passed:

@@ -9,7 +9,7 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from sami_runtime.adapters.around import DryRun, Gapped, Slowed
 from sami_runtime.adapters.base import Adapter, command_delay_of, emergency_stop_of, require_compatible, watch_of
@@ -26,7 +26,6 @@ from sami_runtime.loop.tick import LoopReport, StepRecord, Swapped
 from sami_runtime.model.contract import Contract
 from sami_runtime.recording.format import RecordedEpisode
 from sami_runtime.recording.recorder import Recorder
-from sami_runtime.recording.replay import Shadow
 from sami_runtime.safety.gate import Controller, SafetyGate
 from sami_runtime.safety.limits import Limits
 from sami_runtime.safety.watch import active_guards, guards_without
@@ -117,6 +116,23 @@ def _warn_of_missing(
         warnings.warn(text, SafetyWarning, stacklevel=3)
 
 
+class Follower(Protocol):
+    """A second model on the same stream, as `Shadow` is one."""
+
+    comparison: Any
+    """What came of all episodes."""
+    episode: Any
+    """What came of the last one."""
+
+    def require_fit(self, contract: Contract) -> None:
+        """Refuse a model that takes over and that this one cannot follow."""
+        ...
+
+    def __call__(self, record: StepRecord) -> None:
+        """Follow one tick."""
+        ...
+
+
 REPEAT_S = 0.05
 """Time [s] from one emergency stop of a loop that hangs to the next."""
 
@@ -139,8 +155,7 @@ class Run:
     Args:
         session: The policy, with a batch of 1.
         adapter: What it drives.
-        clock: Keeps the rate, and stamps the adapter's observations. Without one the loop runs as fast as the adapter
-            allows.
+        clock: Keeps the rate, and stamps the adapter's observations. Without one, the loop waits for nothing.
         simulator: Whether the adapter's world stands still while nothing is written: then observations age only behind
             a gap, a gap may lie on the actions, and it may run without a clock. A robot's world does not, and all
             guards judge its observations.
@@ -150,12 +165,12 @@ class Run:
         dry_run: Whether everything is done but writing.
         record: A file, NAME.mcap, for every tick; none if None.
         facts: What a reader of the recording should know, such as the environment and the seed.
-        shadow: A second model that follows.
+        shadow: A second model that follows, such as `Shadow`.
         fallback: Acts where the policy has been held too long; see `SafetyGate`.
         admission: Which files `swap` lets in; any that are safe to load if None.
         gate: What makes the gate, such as `partial(BodyGate, settings=...)`.
         changes: Settings of the loop by their names: `loop_hz`, `slower`, `prewarm_s`, `enforce_timing`,
-            `command_delay_s`, `watchdog`, `pilot`; see `LoopSettings`.
+            `command_delay_s`, `watchdog`, `pilot`, `sequence`; see `LoopSettings`.
 
     Raises:
         AdapterError: The policy and the adapter do not fit.
@@ -179,7 +194,7 @@ class Run:
         dry_run: bool = False,
         record: str | Path | None = None,
         facts: Mapping[str, Any] | None = None,
-        shadow: Shadow | None = None,
+        shadow: Follower | None = None,
         fallback: Controller | None = None,
         admission: Admission | None = None,
         gate: Callable[..., SafetyGate] = SafetyGate,
@@ -195,11 +210,11 @@ class Run:
         if watchdog is not None:
             watchdog.require_rate(settings.loop_hz or contract.rate_hz)
         self.shadow = shadow
-        self.driven = _compose(adapter, contract, settings, gap, limits, dry_run, simulator)
+        self.adapter = _compose(adapter, contract, settings, gap, limits, dry_run, simulator)
         """The adapter as the loop sees it: behind the gap, without its write in a dry run, its known values zeroed."""
-        require_compatible(contract, self.driven.observation, self.driven.action, type(self.driven).__name__)
+        require_compatible(contract, self.adapter.observation, self.adapter.action, type(self.adapter).__name__)
         allowed = (limits or Limits()).in_simulator(gap is not None) if simulator else limits
-        self.gate = gate(self.driven, contract, allowed, fallback, guards)
+        self.gate = gate(self.adapter, contract, allowed, fallback, guards)
         """Owns the write. Tripped, it stays latched until somebody calls its `rearm`."""
         self.telemetry = Telemetry(contract)
         """Reads the contexts of the episode that runs, or ran last."""
@@ -209,7 +224,7 @@ class Run:
         self._judged_by = session  # whose contract the gate has
         self._run_episode = partial(
             run_episode,
-            adapter=self.driven,
+            adapter=self.adapter,
             settings=settings,
             gate=self.gate,
             telemetry=self.telemetry,
@@ -223,7 +238,7 @@ class Run:
         self._thread: int | None = None
         self._record = record
         self._facts = {**(facts or {}), "dry_run": dry_run, "simulator": simulator, "gap": gap and gap.to_dict()}
-        delay = command_delay_of(self.driven) if settings.command_delay_s is None else settings.command_delay_s
+        delay = command_delay_of(self.adapter) if settings.command_delay_s is None else settings.command_delay_s
         self._facts |= {"command_delay_s": delay} if delay else {}
         if judging := active_guards(contract, guards):
             self._facts["guards"] = list(judging)
@@ -301,7 +316,7 @@ class Run:
         if self._watchdog is not None:
             self._watchdog.fire()
         failed = "the adapter has no emergency_stop()"
-        if by_adapter := emergency_stop_of(self.driven):
+        if by_adapter := emergency_stop_of(self.adapter):
             if self._repeated is not resting:  # once an episode
                 self._repeated = resting
                 threading.Thread(target=_repeat, args=(by_adapter, resting), name="sami-stop", daemon=True).start()
@@ -362,7 +377,7 @@ class Run:
             session = model
             if not isinstance(session, Session):
                 session = self._admission.load(session, driving.active_providers[0])
-            require_swap(session, driving, self.driven, self.gate.limits)
+            require_swap(session, driving, self.adapter, self.gate.limits)
             if self.shadow:
                 self.shadow.require_fit(session.contract)
             return self._handover.give(session, driving, when == "now", timeout_s)
@@ -382,7 +397,7 @@ class Run:
         with ExitStack() as opening:
             opening.enter_context(fatal_signals_raise())
             if self._record is not None:
-                scene = scene_of(self.driven)
+                scene = scene_of(self.adapter)
                 self._recorder = Recorder(self._record, self.session, self.gate.limits, self._facts, scene)
                 self._watching.append(opening.enter_context(self._recorder))
             if self.shadow is not None:

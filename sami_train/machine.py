@@ -1,4 +1,4 @@
-"""What the machine gives this process: cores, GPUs, and signals that ask it to stop."""
+"""What the machine gives this process: cores, and signals that ask it to stop."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
-
-VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
-"""The variable by which CUDA is told which GPUs there are."""
 
 
 def usable_cores() -> int:
@@ -41,15 +38,6 @@ def one_thread() -> Any:
                 del os.environ[name]
             else:
                 os.environ[name] = value
-
-
-def usable_gpus() -> tuple[str, ...]:
-    """Return what CUDA calls the GPUs that this process may use, as `CUDA_VISIBLE_DEVICES` takes them."""
-    import torch
-
-    count = torch.cuda.device_count()
-    named = [name.strip() for name in os.environ.get(VISIBLE_GPUS, "").split(",") if name.strip()]
-    return tuple(named[:count]) if named else tuple(str(number) for number in range(count))
 
 
 @contextmanager

@@ -6,7 +6,11 @@ Two streams of one seed would begin their episodes alike, so that a measurement 
 from __future__ import annotations
 
 EVALUATION = 1_000_003
-"""Starts of evaluation episodes."""
+"""Starts of evaluation episodes by which settings are chosen: the development seed."""
+FINAL = 1_500_007
+"""Starts of the evaluation that is quoted, measured once a release: nothing may be chosen by it."""
+EVALUATION_NAMES = {EVALUATION: "development", FINAL: "final"}
+"""What an evaluation calls its seed."""
 ATLAS = 2_000_003
 """Starts of the episodes that the in-distribution reference is fitted to and calibrated on."""
 ALARMS = 2_000_004
@@ -29,5 +33,8 @@ REPORT = 7_000_003
 TASK_RANGES = 4_000_037
 """Tasks drawn from ranges. Always used beside the hash of a set's name, which makes other streams of it than those of
 episodes; it has the value of `LOOKAHEAD` because another one would change the tasks of trained runs."""
-EPISODES = (EVALUATION, ATLAS, ALARMS, TRAINING_RANGES, LOOKAHEAD, READOUT, ADAPTATION, RECOVERY, RECOVERY_TEST, REPORT)
+EPISODES = (
+    *(EVALUATION, FINAL, ATLAS, ALARMS, TRAINING_RANGES, LOOKAHEAD, READOUT, ADAPTATION, RECOVERY, RECOVERY_TEST),
+    REPORT,
+)
 """Of streams that begin episodes: no two are equal."""

@@ -1,6 +1,7 @@
 """What tests of every package share."""
 
 import dataclasses
+import gc
 import os
 import re
 import sys
@@ -25,6 +26,13 @@ def _torch_as_it_was():
         torch.set_num_threads(1)
 
 
+@pytest.fixture(autouse=True)
+def _short_closed_loop(monkeypatch):
+    """Compare an exported file with torch over 60 steps; a process's first export does it over all 300."""
+    if graph := sys.modules.get("sami_train.export.graph"):
+        monkeypatch.setattr(graph, "CLOSED_LOOP_STEPS", 60)
+
+
 @pytest.fixture
 def short_panda(monkeypatch):
     """Give the Panda two tasks a set and episodes of 12 steps, where a law is not about how well it is judged."""
@@ -35,6 +43,26 @@ def short_panda(monkeypatch):
     short = dataclasses.replace(panda, episode_steps=12, tasks=dataclasses.replace(panda.tasks, sets=sets))
     monkeypatch.setitem(catalog.added, "panda", short)
     return short
+
+
+gc.disable()  # until everything is collected: thousands of tests are no garbage
+
+
+def pytest_collection_finish():
+    """Leave what was collected out of every later search for garbage."""
+    gc.freeze()
+    gc.enable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items):
+    """One file of the commands goes first: it trains the run that the others share, and none waits for it idly."""
+
+    def rank(item):
+        path = item.path.as_posix()
+        return 0 if path.endswith("/cli/test_commands.py") else 2 if "/tests/cli/" in path else 1
+
+    items.sort(key=rank)
 
 
 def pytest_terminal_summary(terminalreporter):

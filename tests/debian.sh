@@ -1,5 +1,5 @@
 #!/bin/sh
-# What tests need from Debian, installed where it may be: a compiler, Slurm, a browser, Fast DDS.
+# What tests need from Debian, installed where it may be: compilers, Slurm, a browser, Fast DDS, an emulated Cortex-M.
 # Tests that miss one of these skip and name this script.
 set -u
 cd "$(dirname "$0")/.."
@@ -12,6 +12,7 @@ installed() {
         >/dev/null 2>&1
 }
 
-for package in g++ slurm-wlm chromium libfastrtps-dev; do
+for package in g++ slurm-wlm chromium libfastrtps-dev clang qemu-system-arm gcc-arm-none-eabi \
+    libnewlib-arm-none-eabi libstdc++-arm-none-eabi-newlib; do
     installed $package || echo "without $package, the tests that need it skip"
 done

@@ -1,6 +1,7 @@
 """Rules that keep the packages apart, read from the sources."""
 
 import ast
+import functools
 import importlib
 import re
 import subprocess
@@ -92,6 +93,7 @@ def tracked():
     return [path for name in listed.stdout.split("\0") if name and (path := ROOT / name).is_file()]
 
 
+@functools.cache
 def import_nodes(path, module_level=False):
     """Import statements of a file; what is imported for type checking only is left out."""
 
@@ -107,7 +109,14 @@ def import_nodes(path, module_level=False):
         for child in ast.iter_child_nodes(node):
             yield from visit(child)
 
-    yield from visit(ast.parse(path.read_text(encoding="utf-8")))
+    return list(visit(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+@functools.cache
+def every_import(path):
+    """Import statements of a file wherever they stand."""
+    tree = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    return [node for node in tree if isinstance(node, (ast.Import, ast.ImportFrom))]
 
 
 def imports(path, module_level=False):
@@ -164,8 +173,8 @@ def room_imports(folder):
     package = PACKAGES[folder]
     for path in sources(folder):
         parts = (package, *path.relative_to(ROOT / folder).with_suffix("").parts)
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            for name in names_in(node, parts) if isinstance(node, (ast.Import, ast.ImportFrom)) else ():
+        for node in every_import(path):
+            for name in names_in(node, parts):
                 top, *rest = name.split(".")
                 known = rest and ((ROOT / folder / rest[0]).exists() or (ROOT / folder / f"{rest[0]}.py").exists())
                 other = room_named(folder, rest) if known else "__init__"

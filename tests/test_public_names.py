@@ -18,7 +18,7 @@ PUBLIC = {
     },
     "sami_runtime.robots.kit": {
         *("ClockSync", "Datagrams", "DifferentialIK", "Differentiator", "Frame", "Gripper", "Latest", "Motion"),
-        *("Rename", "Scale"),
+        *("Rename", "Scale", "joint_signals"),
         *("matrix_from_rpy", "matrix_from_xyzw", "rpy_from_matrix", "xyzw_from_matrix"),
     },
     "sami_runtime.session": {"Session", "SessionState", "Step"},

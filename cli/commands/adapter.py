@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json as json_module
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..options import FORCE, Json, ModelOfRobot
+from ..options import FORCE, JSON, ModelOfRobot
 from ..output import print_text
 
 if TYPE_CHECKING:
@@ -72,7 +72,6 @@ def check_adapter(
             "with rest.",
         ),
     ] = False,
-    json: Json = False,
 ) -> None:
     """Check an adapter law by law, before a policy drives it: signals, stamps, buffers, what it says it executed.
 
@@ -105,16 +104,16 @@ def check_adapter(
             print_text(f"{'':<8}note: {verdict.note}")
 
     if excite and allowed.rest is not None and contract.seen and contract.seen.responses:
-        print_text("This MOVES the robot:", *(f"  {line}" for line in plan(contract, allowed)), error=json)
-    verdicts = check(robot, contract, clock, allowed, TICKS, write, excite, on_verdict=None if json else tell)
+        print_text("This MOVES the robot:", *(f"  {line}" for line in plan(contract, allowed)), error=JSON.get())
+    verdicts = check(robot, contract, clock, allowed, TICKS, write, excite, on_verdict=None if JSON.get() else tell)
     broken, unproven = (
         sum(bool(part) for part in parts) for parts in zip(*((v.fault, v.unproven) for v in verdicts), strict=True)
     )
     outcome = "broken" if broken else "not proven" if unproven else "passed"
-    if json:
+    if JSON.get():
         laws = [verdict._asdict() for verdict in verdicts]
         result = {"adapter": adapter, "verdict": outcome, "broken": broken, "unproven": unproven, "laws": laws}
-        print(json_module.dumps(result))
+        print(json.dumps(result))
     else:
         written = "" if write or excite else "; nothing was written, --write checks that, too"
         if contract.seen is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json as json_module
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +10,7 @@ import typer
 
 from ..measuring import progress
 from ..model_file import environment_of
-from ..options import FORCE, Json, Key, ModelEnvironment, set_option, set_values
+from ..options import FORCE, JSON, Key, ModelEnvironment, set_option, set_values
 from ..output import print_text, text_console
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ def atlas(
         int, typer.Option(min=0, help="Write nothing; count alarms in so many fresh episodes of every task.")
     ] = 0,
     set_: Annotated[list[str] | None, set_option(SETTINGS)] = None,
-    json: Json = False,
 ) -> None:
     """Measure where the contexts of the training tasks lie, so that `sami run` notices others."""
     from sami_runtime.errors import SamiError
@@ -58,14 +57,14 @@ def atlas(
         gap = settings.get("gap")
         behind = None if gap is None else Behind(None if gap == "none" else GapProfile.load(gap))
         total = check * sum(map(len, spec.tasks.sets.values()))
-        with progress("measuring contexts", total, json) as advance:
+        with progress("measuring contexts", total) as advance:
             alarms = count(model, spec, check, on_round=advance, behind=behind)
         judged = None
         if contract.recovery is not None and behind is None:
             tasks = known_tasks(contract.training, spec)
-            with progress("changing dynamics", 2 * check * len(tasks), json) as advance:
+            with progress("changing dynamics", 2 * check * len(tasks)) as advance:
                 judged = measure_recoveries(model, spec, tasks, check * len(tasks), RECOVERY_TEST, advance)
-        _print(alarms, contract.recovery, judged, json)
+        _print(alarms, contract.recovery, judged)
         return
     if "gap" in settings:
         raise SamiError("gap goes with --check; an atlas is measured behind the gap that the policy learned behind.")
@@ -79,11 +78,7 @@ def atlas(
         with progress("changing dynamics", 2 * changes) as advance:
             recovery = measure_recovery(model, spec, changes, on_round=advance)
         write(recompose(artifact, {"recovery": recovery}))
-        print_text(
-            f"{model} has a time to adapt now: at most {recovery.steps} steps from a detected change, with a "
-            f"probability of {recovery.level:.0%} ({recovery.changes} changes detected, {recovery.undetected} not); "
-            f"{recovery.false_fallbacks} of {recovery.unchanged} episodes without a change take longer"
-        )
+        print_text(f"{model} has a time to adapt now: {recovery}")
         return
     if contract.atlas is not None and not FORCE.get():
         raise SamiError(f"{model} has an atlas; count its alarms with --check, or replace it with --force.")
@@ -99,12 +94,12 @@ def atlas(
     )
 
 
-def _print(alarms: list[Alarms], recovery: Recovery | None, judged: Recoveries | None, json: bool) -> None:
-    if json:
+def _print(alarms: list[Alarms], recovery: Recovery | None, judged: Recoveries | None) -> None:
+    if JSON.get():
         rows: list[Any] = [row._asdict() for row in alarms]
         if recovery is not None and judged is not None:
             rows.append({"time_to_adapt": recovery.model_dump(), **judged.judge(recovery.steps)})
-        print(json_module.dumps(rows, indent=2, default=dict))
+        print(json.dumps(rows, indent=2, default=dict))
         return
     from rich.table import Table
 

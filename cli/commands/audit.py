@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from ..options import Json
 from ..output import print_check
 
 Adopted = Annotated[
@@ -22,7 +21,6 @@ def audit(
     policy: Adopted,
     log: Annotated[Path, typer.Option(help="Raw signals and what the network read, .npz; or a recording, .mcap.")],
     contract: OptionalContract = None,
-    json: Json = False,
 ) -> None:
     """Rebuild what a policy read from the raw signals of a log, and name the bug. Exit code 4 if there is one."""
     from sami_runtime.adoption.audit import audit_log
@@ -30,4 +28,4 @@ def audit(
 
     result = audit_log(adopted_policy(policy, contract), log)
     rows = [asdict(verdict) for verdict in result.verdicts]
-    print_check(result, {"steps": result.samples, "terms": rows}, json)
+    print_check(result, {"steps": result.samples, "terms": rows})

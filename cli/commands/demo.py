@@ -42,7 +42,7 @@ def demo() -> None:
     print_text(f"A Panda arm, simulated by {ENGINES[env]}, moves a cube to its goal. The policy does not")
     print_text("observe the cube's mass or the table's friction: it infers a context from what")
     print_text("happens, and acts on that.\n")
-    with task_progress("training tasks", len(spec.tasks.resolve("training")), quiet=False) as arrived:
+    with task_progress("training tasks", len(spec.tasks.resolve("training"))) as arrived:
         measured = evaluate(model, env, ["training"], EPISODES, usable_cores(), arrived)
     count = sum(result.episodes for result in measured.results)
     print_text(f"Training tasks, {count} episodes\n  success {measured.success('training'):.2f}\n")

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from ..options import Json
 from ..output import print_check
 from .audit import Adopted, OptionalContract
 
@@ -17,7 +16,6 @@ def diagnose(
     policy: Adopted,
     contract: OptionalContract = None,
     robot: Annotated[Path | None, typer.Option(help="MJCF of the robot: joint names, ranges, torque limits.")] = None,
-    json: Json = False,
 ) -> None:
     """Probe a policy: joint order, dead inputs, signs, saturation, extreme inputs, torques. Exit code 4 on a fault."""
     from sami_runtime.adoption.diagnosis import diagnose as examine
@@ -25,4 +23,4 @@ def diagnose(
 
     result = examine(adopted_policy(policy, contract), robot)
     rows = [asdict(finding) for finding in result.findings]
-    print_check(result, {"policy": result.policy, "findings": rows}, json)
+    print_check(result, {"policy": result.policy, "findings": rows})

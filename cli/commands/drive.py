@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json as json_module
+import json
 import os
 import warnings
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from ..options import run_values
+from ..options import JSON, run_values
 from ..output import print_text
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ def drive(
     excite: Annotated[
         bool, typer.Option("--excite", help="Rest, then small steps in the policy's place, for `sami fit-gap`.")
     ] = False,
-    episodes: Annotated[int | None, typer.Option(min=1, help="Episodes, instead of the file's; 1 if left out.")] = None,
     record: Annotated[
         Path | None, typer.Option(help="Record every tick to NAME.mcap, instead of the file's record.")
     ] = None,
@@ -43,12 +42,11 @@ def drive(
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="Any other key, instead of the file's: model=NEW.onnx, steps=50, keys=false (a person's keys), "
-            "pause_s=5, shadow=SECOND.onnx, ...; docs/reference/robot-file.md lists all.",
+            help="Any other key, instead of the file's: model=NEW.onnx, episodes=5, steps=50, "
+            "keys=false (a person's keys), pause_s=5, shadow=SECOND.onnx, ...; docs/reference/robot-file.md lists all.",
         ),
     ] = None,
     browse: Annotated[bool, typer.Option("--live", help="Watch it in a browser of this machine.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
     """Drive a robot by a policy: one file says which robot, which model, and within which limits.
 
@@ -65,8 +63,7 @@ def drive(
     if check and (dry_run or excite or browse):
         option = "--dry-run" if dry_run else "--excite" if excite else "--live"
         raise SamiError(f"--check reads once and begins no episode, so {option} has nothing to do. Leave out one.")
-    options = {"episodes": episodes, "record": record and str(record)}
-    changes = run_values(set_) | {name: value for name, value in options.items() if value is not None}
+    changes = run_values(set_) | ({} if record is None else {"record": str(record)})
 
     def load() -> RobotFile:
         look_beside(robot)
@@ -75,12 +72,12 @@ def drive(
         return RobotFile.of(values | changes, "--set") if changes else file
 
     if check:
-        _check_all(robot, load, json)
+        _check_all(robot, load)
         return
     file = load()
     world = target.robot(file.adapter, file.settings)
     model = named_file(file.model)
-    run_episodes(Plan(world, model, file, dry_run=dry_run, excite=excite, live=browse, json=json))
+    run_episodes(Plan(world, model, file, dry_run=dry_run, excite=excite, live=browse))
 
 
 class NotJudged(Exception):  # noqa: N818 - no fault was found, and none was excluded
@@ -98,7 +95,7 @@ class RobotCheck(NamedTuple):
     """What is wrong, or worth knowing."""
 
 
-def _check_all(path: Path, load: Callable[[], RobotFile], json: bool) -> None:
+def _check_all(path: Path, load: Callable[[], RobotFile]) -> None:
     """Check what `load` reads from a file, print a line for each check, and exit with 4 if one of them fails."""
     from sami_runtime.errors import CheckFailed, SafetyWarning, SamiError
 
@@ -123,15 +120,15 @@ def _check_all(path: Path, load: Callable[[], RobotFile], json: bool) -> None:
                 raise  # somebody ends the check by a signal
             state, note = "WRONG", f"{type(error).__name__}: {error}"
         checks.append(RobotCheck(name, state, note))
-        if not json:
+        if not JSON.get():
             print_text(f"{state:<7}{name}{note and ': '}{note}")
         return result
 
     _judge_all(load, judge)
     wrong = sum(check.state == "WRONG" for check in checks)
-    if json:
+    if JSON.get():
         rows = [check._asdict() for check in checks]
-        print(json_module.dumps({"robot": str(path), "wrong": wrong, "checks": rows}))
+        print(json.dumps({"robot": str(path), "wrong": wrong, "checks": rows}))
     else:
         unjudged = sum(check.state == "--" for check in checks)
         more = f", {unjudged} could not be judged" if unjudged else ""
@@ -167,6 +164,8 @@ def _judge_all(load: Callable[[], RobotFile], judge: Callable[[str, Callable[[],
             return
         closing.callback(lambda: judge("close", lambda: (adapter.close(), "")))
         run: Run | None = judge("fit", lambda: _fit(file, session, adapter, clock, dog)) if fitting else None
+        if run is not None and file.handover is not None:
+            judge("handover", lambda: (None, str(file.handover)))
         if run is not None:
             judge("observation", lambda: _observation(run, clock))
         if dog is not None:
@@ -294,7 +293,7 @@ def _fit(file: RobotFile, session: Session, adapter: Any, clock: Any, dog: Watch
         dry_run=True,
         watchdog=dog,
         command_delay_s=file.command_delay_s,
-        **robot_options(file, clock, session.contract),
+        **robot_options(file, clock, session.contract, adapter),
     )
     off = f", but for {', '.join(file.unguarded)} (unguarded)" if file.unguarded else ""
     return run, f"signals, rates and limits; guards are on{off}"
@@ -307,7 +306,7 @@ def _observation(run: Run, clock: Any) -> tuple[None, str]:
     from sami_runtime.signals import require_finite
 
     try:
-        observation = require_observation(run.driven.read(), run.driven)
+        observation = require_observation(run.adapter.read(), run.adapter)
     except Exception as error:  # an adapter owes a reading only after its reset
         raise NotJudged(
             f"the adapter gives none before a reset, which may move the robot ({error}); --dry-run resets and judges"

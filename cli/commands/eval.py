@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json as json_module
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..measuring import On, cluster_of, findings, place_of, task_progress
+from ..measuring import On, cluster_of, count_results, findings, place_of, task_progress
 from ..model_file import engine_line, model_and_environment, model_file, task_set_names
-from ..options import MODEL_HELP, Json
+from ..options import JSON, MODEL_HELP
 from ..output import print_text, text_console
 
 if TYPE_CHECKING:
@@ -37,9 +37,11 @@ def evaluate(
         ),
     ] = 100,
     gap: Annotated[str, typer.Option(metavar="FILE", help="Measure behind this gap to reality.")] = "",
+    final: Annotated[
+        bool, typer.Option("--final", help="Begin as the quoted evaluation does, once a release: choose nothing by it.")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="Folder for evaluation.json, for a --model.")] = None,
     on: On = None,
-    json: Json = False,
 ) -> None:
     """Measure success by task, or returns by set; with --run also write evaluation.json into the run folder.
 
@@ -59,8 +61,8 @@ def evaluate(
 
     from sami_runtime.errors import SamiError
     from sami_runtime.gap.profile import GapProfile
+    from sami_train import seeds
     from sami_train.envs.catalog import by_name, environment
-    from sami_train.evaluation.evaluate import count_results
     from sami_train.evaluation.evaluate import evaluate as measure
     from sami_train.evaluation.kept import keeping
     from sami_train.evaluation.model_policy import Source
@@ -85,18 +87,19 @@ def evaluate(
     profile = GapProfile.load(gap) if gap else None
     if profile is not None:
         profile.require_fit(spec.signals, spec.action.elements)
+    seed = seeds.FINAL if final else seeds.EVALUATION
     files = findings(out, "evaluation", plot=False)
     keep = folder.evaluation if run is not None else files[0] if files else None
     total = count_results(spec, names, episodes)
     cluster = cluster_of(place, keep)
     with keeping(keep):
-        with task_progress("evaluating", total, quiet=json) as on_task:
+        with task_progress("evaluating", total) as on_task:
             if cluster is not None:
                 from sami_train.studies.sweep.spread import spread
 
                 assert keep is not None
                 policy = {"model": str(model_file(model))} if run is None else {"run": str(run)}
-                spread(cluster, policy, source, spec.name, names, [profile], episodes, keep, on_task)
+                spread(cluster, policy, source, spec.name, names, [profile], episodes, keep, on_task, seed)
             result: Evaluation = measure(
                 source,
                 spec.name,
@@ -106,14 +109,15 @@ def evaluate(
                 on_task if cluster is None else None,
                 profile,
                 keep,
+                seed,
             )
         # The run's own evaluation is that of the world as it is.
         if run is not None and profile is None and names == list(spec.tasks.sets):
             folder.keep_evaluation(result.to_dict(), agent.num_timesteps)
         if files is not None:
             write_json(files[0], result.to_dict())
-    if json:
-        print(json_module.dumps(result.to_dict(), indent=2))
+    if JSON.get():
+        print(json.dumps(result.to_dict(), indent=2))
         return
     console = text_console()
     if line := engine_line(spec.name, spec.engine):
@@ -134,6 +138,7 @@ def evaluation_table(result: Evaluation, task_set: str) -> Table:
     from sami_train.envs.catalog import environment
     from sami_train.envs.layout import UNIT
     from sami_train.envs.measure import SUCCESS
+    from sami_train.evaluation.intervals import interval_of
 
     rows, measure = result.of(task_set), result.measure
     spec = environment(result.env)
@@ -145,7 +150,7 @@ def evaluation_table(result: Evaluation, task_set: str) -> Table:
     cells: list[tuple[str, ...]]
     if measure is SUCCESS:
         title, columns = (
-            f"{rows[0].episodes} episodes per task",
+            f"{rows[0].episodes} episodes per task, {result.seed_name}",
             ("success", "above baseline", *rows[0].shares, "steps"),
         )
         cells = [
@@ -159,7 +164,7 @@ def evaluation_table(result: Evaluation, task_set: str) -> Table:
         means = [measure.show(result.success(task_set)), measure.show(result.above_floor(task_set))]
     else:
         total = sum(row.episodes for row in rows)
-        title, columns = f"{total} episodes, tasks in turn", ("episodes", "return", "steps")
+        title, columns = f"{total} episodes, tasks in turn, {result.seed_name}", ("episodes", "return", "steps")
         cells = [(str(row.episodes), measure.show(row.ret)) for row in rows]
         error = measure.show(result.ret_error(task_set))
         means = [str(total), f"{measure.show(result.ret(task_set))} ± {error}"]
@@ -182,6 +187,9 @@ def evaluation_table(result: Evaluation, task_set: str) -> Table:
     means += ["", *(f"{result.metrics(task_set)[metric.name]:.{metric.digits}f}" for metric in metrics)]
     table.add_row("mean", *[""] * (len(features) - 1), *means, style="bold")
     table.caption = "above baseline: among episodes that doing nothing would not have solved."
+    if interval := interval_of(result, task_set):
+        low, high = map(measure.show, interval)
+        table.caption += f" 95 % over starts: {low} to {high}; other seeds of training differ by more."
     if measure is not SUCCESS:
-        table.caption = "±: standard error over the episodes of this policy; other seeds differ by more."
+        table.caption = "±: standard error over the starts of this policy; other seeds of training differ by more."
     return table

@@ -48,6 +48,7 @@ def export(
         typer.Option(
             metavar="FILE",
             help="Write a model file as C++17: policy, session and safety gate, without ONNX Runtime and heap.",
+            callback=model_file,
         ),
     ] = None,
     env: OwnEnvironment = None,

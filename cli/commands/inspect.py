@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json as json_module
+import json
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..options import FORCE, Json, Model
+from ..options import FORCE, JSON, Model
 from ..output import print_text
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ MOST_LISTED = 6
 def inspect(
     model: Model,
     golden: Annotated[Path | None, typer.Option(help="Also write the golden steps, as CSV.")] = None,
-    json: Json = False,
 ) -> None:
     """Show a model's contract: signals, bounds, what training saw, frame and home, rate, training, evaluation."""
     from sami_runtime.model.artifact import read_artifact
@@ -35,11 +34,11 @@ def inspect(
     contract = read_artifact(model).contract
     if golden is not None:
         _write_golden(contract, model, golden)
-    if json:
-        document = json_module.loads(contract.dumps())
+    if JSON.get():
+        document = json.loads(contract.dumps())
         if document.get("golden"):
             document["golden"].pop("data")  # thousands of characters that nobody reads
-        print(json_module.dumps(document, indent=2))
+        print(json.dumps(document, indent=2))
         return
     print_text(contract)
     print_text()
@@ -50,7 +49,7 @@ def inspect(
         print_text(f"training {name}: {_short(value)}")
     print_text(f"atlas: {_atlas(contract)}")
     if contract.atlas is not None:
-        print_text(f"time to adapt: {_recovery(contract)}")
+        print_text(f"time to adapt: {contract.recovery or 'not measured; `sami atlas MODEL --set changes=400` does'}")
     for line in (*lookahead_lines(contract), *probe_lines(contract)):
         print_text(line)
     for name, numbers in (contract.evaluation or {}).get("sets", {}).items():
@@ -79,16 +78,6 @@ def _atlas(contract: Contract) -> str:
         f"{len(atlas.tasks)} tasks, window {atlas.window}, from step {atlas.step} on; calibrated for alarms in "
         f"{atlas.false_alarm_rate:.0%} of episodes in them ({atlas.episodes} episodes fitted, {atlas.held_out} held "
         "out)"
-    )
-
-
-def _recovery(contract: Contract) -> str:
-    if (recovery := contract.recovery) is None:
-        return "not measured; `sami atlas MODEL --set changes=400` does"
-    return (
-        f"at most {recovery.steps} steps from a detected change, with a probability of {recovery.level:.0%} "
-        f"({recovery.changes} changes; {recovery.false_fallbacks} of {recovery.unchanged} episodes without one last "
-        "longer)"
     )
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json as json_module
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..options import Json
+from ..options import JSON
 from ..output import print_text, text_console
 
 if TYPE_CHECKING:
@@ -16,13 +16,13 @@ SHOWN = 12
 """Digits of a hash that the table has room for."""
 
 
-def models(json: Json = False) -> None:
+def models() -> None:
     """List the shipped models, any of which `--model NAME` takes: what they reach, their hashes, where they lie."""
     from sami_runtime.distribution import shipped_models
 
     rows = [_row(name, path) for name, path in shipped_models().items()]
-    if json:
-        print(json_module.dumps(rows, indent=2))
+    if JSON.get():
+        print(json.dumps(rows, indent=2))
         return
     text_console().print(_table(rows))
     for folder in dict.fromkeys(str(Path(row["path"]).parent) for row in rows):

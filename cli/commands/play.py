@@ -22,19 +22,19 @@ def play(
             help="What it is commanded: `forward=0.5,turn=0.2`, a timeline (NAME.csv, NAME.toml), `keys`, `gamepad`.",
         ),
     ] = None,
-    gap: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Sim-to-real profile: NAME.toml or NAME.json, or modest.")
-    ] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Any key of a run, as of `sami run`; episodes=1 if left out."),
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Any key of a run, as of `sami run`, gap=FILE too; episodes=1 if left out.",
+        ),
     ] = None,
     record: Annotated[Path | None, typer.Option(help="Record every tick to NAME.mcap, for `sami replay`.")] = None,
     render: Annotated[
         str | None, typer.Option(metavar="NAME.gif", help="Film it to this file; `human` opens a window.")
     ] = None,
     browse: Annotated[bool, typer.Option("--live", help="Watch it in a browser of this machine.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
     """Run an adopted policy in MuJoCo through the loop, gate and profile of a robot, and judge how it walks.
 
@@ -51,9 +51,8 @@ def play(
     from ..model_file import model_and_environment
     from ..target import simulator
 
-    values = {"episodes": 1, **run_values(set_)}
-    options = {"gap": gap, "record": record and str(record)}
-    keys = SimulatorKeys.of(values | {name: value for name, value in options.items() if value is not None}, "--set")
+    values = {"episodes": 1, **run_values(set_), **({} if record is None else {"record": str(record)})}
+    keys = SimulatorKeys.of(values, "--set")
     mode, film = film_of(render, keys.dry_run)
     _, spec = model_and_environment(model, robot, admission_of(keys, rehearsed=False))
     # Where nothing is said, it is the first command that evaluations drive; what is no velocity stays as it is there.
@@ -64,5 +63,5 @@ def play(
     steering = source if isinstance(source, Steering) else None
     paced = isinstance(source, Steering | Gamepad) or browse or mode == "human"
     run_episodes(
-        Plan(target, model, keys, paced, keys.dry_run, keys.excite, browse, json, film and film(model), "", steering)
+        Plan(target, model, keys, paced, keys.dry_run, keys.excite, browse, film and film(model), "", steering)
     )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json as json_module
+import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ..model_file import model_file
-from ..options import FORCE, MODEL_HELP, Json, Provider
+from ..options import FORCE, JSON, MODEL_HELP, Provider
 from ..output import print_text
 
 Recording = Annotated[Path, typer.Argument(help="Recording, NAME.mcap.")]
@@ -21,7 +21,6 @@ def replay(
         Path | None, typer.Option(help=f"{MODEL_HELP}; the recorded one, or ones, if left out.", callback=model_file)
     ] = None,
     provider: Provider = "cpu",
-    json: Json = False,
 ) -> None:
     """Step a model over a recording and name the first step that differs, to the last bit. Exits with 4 if one does."""
     from sami_runtime.errors import CheckFailed, SamiError
@@ -37,9 +36,9 @@ def replay(
             raise SamiError(f"{file} was recorded with {path}, which is not there. Give the model with --model.")
     sessions = [Session.load(path, provider=provider) for path in paths]
     comparison = check(recording, *sessions)
-    if json:
+    if JSON.get():
         described = {"path": str(file), "closed": recording.closed, "ticks": len(recording.steps)}
-        print(json_module.dumps({**described, "about": recording.about, **comparison.summary()}))
+        print(json.dumps({**described, "about": recording.about, **comparison.summary()}))
     else:
         print_text(recording)
         for note in conditions(recording, *sessions):

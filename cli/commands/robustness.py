@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json as json_module
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..measuring import On, cluster_of, findings, place_of, task_progress
+from ..measuring import On, cluster_of, count_results, findings, place_of, task_progress
 from ..model_file import environment_of, model_file, task_set_names
-from ..options import MODEL_HELP, Json, ModelEnvironment
+from ..options import JSON, MODEL_HELP, ModelEnvironment
 from ..output import print_text, text_console
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ def robustness(
     episodes: Annotated[int, typer.Option(min=1, help="Episodes per task at each point, each with its start.")] = 50,
     out: Annotated[Path | None, typer.Option(help="Folder for robustness.json and robustness.png.")] = None,
     on: On = None,
-    json: Json = False,
 ) -> None:
     """Measure success behind latency, jitter, dropout, noise, ...: one kind of gap at a time, the rest as simulated.
 
@@ -50,7 +49,7 @@ def robustness(
     """
     place = place_of(on)
     if model.is_dir() or model.suffix == ".json":
-        print(_read(model, json))  # a table for a page, or JSON
+        print(_read(model))  # a table for a page, or JSON
         return
 
     from sami_runtime.errors import SamiError
@@ -58,7 +57,6 @@ def robustness(
     from sami_runtime.model.artifact import read_artifact
     from sami_train.envs.catalog import added
     from sami_train.evaluation import robustness as measuring
-    from sami_train.evaluation.evaluate import count_results
     from sami_train.evaluation.kept import keeping
     from sami_train.files import unfinished
     from sami_train.machine import usable_cores
@@ -79,7 +77,7 @@ def robustness(
     keep = files[0] if files else None
     cluster = cluster_of(place, keep)
     with keeping(keep):
-        with task_progress("measuring", total, quiet=json) as on_task:
+        with task_progress("measuring", total) as on_task:
             cores = place.jobs or usable_cores()
             if cluster is not None:
                 from sami_train.studies.sweep.spread import spread
@@ -99,28 +97,28 @@ def robustness(
         }
         if keep is not None:
             with unfinished(keep) as beside:
-                beside.write_text(json_module.dumps(document, indent=1) + "\n", encoding="utf-8")
+                beside.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     if files is not None:
         from sami_train.studies.charts.scores import robustness as chart_of
 
         chart_of(points).savefig(files[1])
-    if json:
-        print(json_module.dumps(document))
+    if JSON.get():
+        print(json.dumps(document))
         return
     text_console().print(_table(points, names))
     for path in files or ():
         print_text(f"wrote {path}")
 
 
-def _read(path: Path, json: bool) -> str:
+def _read(path: Path) -> str:
     """Return what an earlier measurement found: a row for each kind of gap as Markdown has it, or its JSON."""
     from sami_runtime.files import read_document
     from sami_runtime.model.artifact import read_artifact
     from sami_train.evaluation.robustness import RobustnessPoint
 
     document: dict[str, Any] = read_document(path / "robustness.json" if path.is_dir() else path, "measurements")
-    if json:
-        return json_module.dumps(document)
+    if JSON.get():
+        return json.dumps(document)
     if "scene_of" in document:  # whose environment only this policy has
         environment_of(read_artifact(document["scene_of"]).contract, document["env"])
     points = [RobustnessPoint.from_dict(line, document["env"]) for line in document["points"]]

@@ -40,7 +40,6 @@ def run(
             "--real-time", help="Act at the policy's rate, warmed up before each tick; else as fast as it goes."
         ),
     ] = False,
-    limits: Annotated[Path | None, typer.Option(help="What may be written: NAME.toml or NAME.json.")] = None,
     gap: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="Sim-to-real profile: NAME.toml or NAME.json, or modest, which is built in."),
@@ -50,9 +49,9 @@ def run(
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="Any other key of a run, as in a robot.toml: steps, shadow, shadow_tolerance, provider, trusted, "
-            "expect_sha256, watch_model, command_delay_s, priority, lock_memory, keys, pause_s; also dry_run and "
-            "excite. docs/reference/robot-file.md explains them.",
+            help="Any other key of a run, as in a robot.toml: limits (a file), steps, shadow, shadow_tolerance, "
+            "provider, trusted, expect_sha256, watch_model, command_delay_s, priority, lock_memory, keys, pause_s; "
+            "also dry_run and excite. docs/reference/robot-file.md explains them.",
         ),
     ] = None,
     record: Annotated[Path | None, typer.Option(help="Record every tick to NAME.mcap, for `sami replay`.")] = None,
@@ -63,7 +62,6 @@ def run(
         ),
     ] = None,
     browse: Annotated[bool, typer.Option("--live", help="Watch it in a browser of this machine.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
     """Run a policy in a simulator and watch it adapt: the hidden task, what came of it, how the context moves.
 
@@ -71,28 +69,25 @@ def run(
     """
     from sami_runtime.errors import SamiError
     from sami_runtime.robots.robot_file import RobotFile, SimulatorKeys
-    from sami_runtime.safety.limits import Limits
 
     from ..episode_loop import run_episodes
 
     values = run_values(set_)
     options = {"gap": gap, "record": record and str(record), "episodes": episodes, "seed": seed}
     values |= {name: value for name, value in options.items() if value is not None}
-    if limits is not None:
-        values["limits"] = Limits.load(limits)
     if "adapter" in values:
         for option, value in {"env": env, "tasks": tasks, "fix": fix and " ".join(fix), "render": render}.items():
             if value is not None:
                 raise SamiError(
                     f"--{option} {value} is for simulators; --adapter drives a robot. Leave one of them out."
                 )
-        plan = _of_robot(values, model, browse, json)
+        plan = _of_robot(values, model, browse)
     else:
         for key in values.keys() & (RobotFile.model_fields.keys() - SimulatorKeys.model_fields.keys()):
             value = ",".join(values[key]) if key == "unguarded" else values[key]
             raise SamiError(f"{key}={value} is for robots, which `sami drive robot.toml` drives; leave it out.")
         keys = SimulatorKeys.of(values, "--set")
-        plan = _of_simulator(keys, model, env, tasks or "all", fix or [], render, real_time, browse, json)
+        plan = _of_simulator(keys, model, env, tasks or "all", fix or [], render, real_time, browse)
     run_episodes(plan)
 
 
@@ -105,7 +100,6 @@ def _of_simulator(
     render: str | None,
     real_time: bool,
     live: bool,
-    json: bool,
 ) -> Plan:
     from .. import target
     from ..episode_loop import Plan, admission_of
@@ -118,10 +112,10 @@ def _of_simulator(
     # The simulator's time is the loop's, so that ages and rates mean the same whether it runs in real time or not.
     paced = real_time or mode == "human"
     path = film and film(model)
-    return Plan(world, model, values, paced, values.dry_run, values.excite, live, json, film=path)
+    return Plan(world, model, values, paced, values.dry_run, values.excite, live, film=path)
 
 
-def _of_robot(values: dict[str, Any], model: Path | None, live: bool, json: bool) -> Plan:
+def _of_robot(values: dict[str, Any], model: Path | None, live: bool) -> Plan:
     """Return what drives a robot by options, as the versions before `sami drive` did."""
     from sami_runtime.errors import SamiError
     from sami_runtime.robots.robot_file import RobotFile
@@ -134,4 +128,4 @@ def _of_robot(values: dict[str, Any], model: Path | None, live: bool, json: bool
     dry_run, excite = values.pop("dry_run", False), values.pop("excite", False)
     file = RobotFile.of({**values, "version": 1, "model": str(model)}, "the options")
     world = target.robot(file.adapter, file.settings)
-    return Plan(world, model, file, True, dry_run, excite, live, json, notice=MOVED)
+    return Plan(world, model, file, True, dry_run, excite, live, notice=MOVED)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..options import JSON
 from ..output import print_text, text_console
 
 if TYPE_CHECKING:
@@ -41,21 +42,19 @@ def train(
             help="Start from the weights of a run, a checkpoint, a file, or a model that `sami models` lists.",
         ),
     ] = None,
-    recordings: Annotated[
-        str | None, typer.Option(metavar="FILE,...", help="Learn also from these recordings of `sami run --record`.")
-    ] = None,
     gap: Annotated[
         str, typer.Option(metavar="FILE", help="Train behind this gap to reality; ranges are drawn in each episode.")
     ] = "",
     override: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="KEY=VALUE", help="Change a config key, e.g. learning.discount=0.9 or device=cuda."
+            "--set",
+            metavar="KEY=VALUE",
+            help="Change a config key: learning.discount=0.9, device=cuda; collection.recordings=FILE,... learns from "
+            "what `sami run --record` wrote, too; collection.collectors=0 collects and learns in step, so that the "
+            "same seed gives the same weights, bit for bit (slower). --dry-run lists all.",
         ),
     ] = None,
-    deterministic: Annotated[
-        bool, typer.Option(help="Collect and learn in step: the same seed gives the same weights, bit for bit. Slower.")
-    ] = False,
     resume: Annotated[
         Path | None,
         typer.Option(
@@ -65,11 +64,10 @@ def train(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the configuration and what follows from what; start nothing.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="With --dry-run: print it as JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
 ) -> None:
     """Train a policy. Ctrl-C stops at a safe place, and `--resume RUN` goes on from there."""
-    if json and not dry_run:
+    if JSON.get() and not dry_run:
         raise typer.BadParameter("--json goes with --dry-run")
     if dry_run and resume is not None:
         raise typer.BadParameter(f"--dry-run is for a new run; what {resume} was told is in its config.json")
@@ -80,7 +78,7 @@ def train(
     if resume is None:
         overrides = dict(parse_override(text) for text in override or [])
         own_options = {name: name for name in ("env", "method", "preset", "seed", "steps", "gap")}
-        for name, option in (own_options | {"init.source": "init", "collection.recordings": "recordings"}).items():
+        for name, option in (own_options | {"init.source": "init"}).items():
             if name in overrides:
                 raise SamiError(f"{name} has an option of its own; give --{option} instead of --set {name}=...")
         if init is not None:
@@ -89,7 +87,7 @@ def train(
             source = load_weights(weights_file(init)).header
             env, method = env or source.env, method or source.method
             overrides["init.source"] = init
-        if recordings is not None:
+        if isinstance(recordings := overrides.get("collection.recordings"), str):
             overrides["collection.recordings"] = recordings.split(",")
         env, method = env or "panda", method or "satesac"
         overrides |= {"env": env, "method": method, "seed": seed}
@@ -99,14 +97,9 @@ def train(
             from sami_runtime.gap.profile import GapProfile
 
             overrides["gap"] = GapProfile.load(gap).dumps()
-        if deterministic and overrides.setdefault("collection.collectors", 0) != 0:
-            raise SamiError(
-                f"collection.collectors={overrides['collection.collectors']} collects beside the learner, in an order "
-                "that no seed repeats; leave it out, or leave out --deterministic."
-            )
         resolved = explain(preset, overrides)  # before torch loads: a typing error should not have to wait for it
         if dry_run:
-            return _show(resolved, json)
+            return _show(resolved)
         spec = environment(env)
         folder = out or Path("runs") / f"{spec.short_name}-{method}-{seed}"
         from ..model_file import engine_line
@@ -117,8 +110,8 @@ def train(
 
         agent = start(resolved.config, folder, show=not quiet)
     else:
-        if init is not None or recordings is not None:
-            raise SamiError("--resume goes on with a run that has begun; leave out --init and --recordings.")
+        if init is not None or override:
+            raise SamiError("--resume goes on with a run that has begun; leave out --init and --set.")
         folder = resume
         from sami_train.runs.train import resume as go_on
 
@@ -138,11 +131,11 @@ def train(
         raise typer.Exit(130)
 
 
-def _show(resolved: Resolved, as_json: bool) -> None:
+def _show(resolved: Resolved) -> None:
     """Print a configuration, what follows from what, and what the run would do."""
     import json
 
-    if as_json:
+    if JSON.get():
         config = resolved.config
         document = {
             "config": config.to_dict(),

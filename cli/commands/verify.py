@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..model_file import model_file
-from ..options import MODEL_HELP, Json, Model, Provider
+from ..options import MODEL_HELP, Model, Provider
 from ..output import print_check, print_text
 
 
@@ -23,7 +23,6 @@ def verify(
         Path | None,
         typer.Option(metavar="KEYS", help="File of public keys: a model that none of them signed is refused."),
     ] = None,
-    json: Json = False,
 ) -> None:
     """Check a model file: is it safe to load, and does it compute its golden steps? Exit code 4 if anything differs."""
     from sami_runtime.checks.verify import verify as check
@@ -34,7 +33,7 @@ def verify(
         raise SamiError(f"{model} is no file; give a model that `sami export` wrote.")
     result = check(model, provider=provider, admission=Admission(expect_sha256, trusted))
     checks = [{"name": c.name, "passed": c.passed, "detail": c.detail} for c in result.checks]
-    print_check(result, {"provider": provider, "checks": checks}, json)
+    print_check(result, {"provider": provider, "checks": checks})
 
 
 def sign(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json as json_module
+import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ..options import Json
+from ..options import JSON
 from ..output import print_text
 
 
@@ -18,14 +18,13 @@ def verify_log(
         Path | None,
         typer.Option(metavar="KEYS", help="File of public keys: a log that none of them signed is refused."),
     ] = None,
-    json: Json = False,
 ) -> None:
     """Check an evidence log, and print what happened. Exit code 4 if a line was changed or removed."""
     from sami_runtime.robots.evidence import check_log
 
     check = check_log(log, trusted)
-    if json:
-        print(json_module.dumps(check.summary(), indent=2))
+    if JSON.get():
+        print(json.dumps(check.summary(), indent=2))
     else:
         print_text(check)
     if check.fault:

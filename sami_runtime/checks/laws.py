@@ -43,7 +43,7 @@ class Trial:
     """Its values at that moment."""
     read_at: list[float] = field(default_factory=list)
     """When it was read [s], by the loop's clock."""
-    took: list[float] = field(default_factory=list)
+    tick_times: list[float] = field(default_factory=list)
     """How long reading and writing took at each tick [s]."""
     sent: list[Executed] = field(default_factory=list)
     """What became of each action."""
@@ -109,7 +109,7 @@ def runs(trial: Trial) -> None:
     for tick in range(trial.ticks):
         if tick:
             pace.wait()
-        began = time.perf_counter()
+        start_time = time.perf_counter()
         seen = require_observation(trial.adapter.read(), trial.adapter)
         now = trial.clock.now()
         trial.read_at.append(now)
@@ -120,7 +120,7 @@ def runs(trial: Trial) -> None:
             sent = gate.write(gate.propose(trial.still(), now))
             if sent is not None:
                 trial.sent.append(sent)
-        trial.took.append(time.perf_counter() - began)
+        trial.tick_times.append(time.perf_counter() - start_time)
         if trial.sent and trial.sent[-1].done:
             break
 
@@ -132,11 +132,11 @@ def complete(trial: Trial) -> None:
             if signal.name not in observation.values:
                 names = ", ".join(observation.values) or "nothing"
                 raise AdapterError(f"read {tick} lacks {signal.name}; it gave {names}")
-            value, gave = np.asarray(observation.values[signal.name]), f"read {tick} gave {signal.name}"
+            value, where = np.asarray(observation.values[signal.name]), f"read {tick} gave {signal.name}"
             if value.shape != (signal.size,) or not is_numeric(value):
-                raise AdapterError(f"{gave} as {value.dtype} of shape {value.shape}, not ({signal.size},)")
+                raise AdapterError(f"{where} as {value.dtype} of shape {value.shape}, not ({signal.size},)")
             if not np.isfinite(value).all():
-                raise AdapterError(f"{gave} = {value.tolist()}, which is not finite")
+                raise AdapterError(f"{where} = {value.tolist()}, which is not finite")
 
 
 def bounded(trial: Trial) -> None:
@@ -204,7 +204,7 @@ def reports_executed(trial: Trial) -> None:
 
 def quick(trial: Trial) -> None:
     """Refuse reads and writes that leave the policy no time."""
-    half, median = 0.5 / trial.contract.rate_hz, float(np.median(trial.took))
+    half, median = 0.5 / trial.contract.rate_hz, float(np.median(trial.tick_times))
     if median > half:
         raise AdapterError(
             f"they took {1e3 * median:.3g} ms of {2e3 * half:.3g} ms; read in a thread of the adapter's own"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -141,7 +142,7 @@ class RunningEpisode:
     ) -> None:
         self.session, self.adapter, self.gate, self.limit = session, adapter, gate, limit
         self.telemetry, self.on_step, self.handover = telemetry, on_step, handover
-        self.watchdog, self.pilot = settings.watchdog, settings.pilot
+        self.watchdog, self.pilot, self.sequence = settings.watchdog, settings.pilot, settings.sequence
         self.clock, self.enforced = settings.clock or ManualClock(), settings.enforced
         self.slower, self.prewarm_s = settings.slower, settings.prewarm_s
         rate_hz = session.contract.rate_hz
@@ -164,13 +165,16 @@ class RunningEpisode:
         self.age: Age = 0.0
         self.counts = LoopReport()
 
-    def begin(self, seed: int | None) -> None:
+    def begin(self, seed: int | None, closing: ExitStack) -> None:
         """Begin it: gate, watchdog, adapter, session, whoever listens, and last the pace."""
         self.gate.begin(self.period)
         if self.watchdog:
             self.watchdog.rearm()  # the gate is: what the watchdog found has latched it, and somebody re-armed it
             self.watchdog.begin()
-        self.adapter.reset(seed)
+        if self.sequence:
+            closing.enter_context(self.sequence(self, seed))
+        else:
+            self.adapter.reset(seed)
         self.session.reset()
         if self.pilot:
             self.pilot.reset()
@@ -196,13 +200,13 @@ class RunningEpisode:
 
     def turn(self) -> None:
         """One tick: read, step, gate, write, record."""
-        began, laps = self.clock.now(), [time.perf_counter()]
+        start_time, laps = self.clock.now(), [time.perf_counter()]
         asks, passed, step = self.due and not self.wanted.pause, self._passed(), self._step(self.pace.tick)
         # In every period, also where a step takes several: whether the sensors live is a matter of real seconds.
         looks = self._in_period(self.pace.tick) > self.turned and not self.wanted.pause
         observation = require_observation(self.adapter.read(), self.adapter) if looks else None
         laps.append(time.perf_counter())
-        outcome, reason, passed = self._ask(observation, began, passed)
+        outcome, reason, passed = self._ask(observation, start_time, passed)
         observation = None if outcome is Outcome.STANDING else observation
         stepped = outcome in STEPPED
         laps.append(time.perf_counter())
@@ -243,10 +247,10 @@ class RunningEpisode:
             times=SectionTimes(*(end - start for start, end in pairwise(laps))),
             reason=ruling.reason or reason,
             limited_by=self.gate.changed(ruling, sent),
-            time=began,
+            time=start_time,
             age=self.age,
             passed=passed,
-            lag=began - self.pace.due,
+            lag=start_time - self.pace.due,
             missed=self.missed,
             extra=self.extra,
             telemetry=self.telemetry.now if self.telemetry else None,
@@ -264,12 +268,12 @@ class RunningEpisode:
         ended = self.ended or (Ending.WORLD if self.done else Ending.STEPS)
         return EpisodeReport(len(self.contexts), self.done, self.info, contexts, self.counts, ended)
 
-    def _ask(self, observation: Observation | None, began: float, passed: int) -> tuple[Outcome, str, int]:
+    def _ask(self, observation: Observation | None, start_time: float, passed: int) -> tuple[Outcome, str, int]:
         """Ask the policy for its action, where it is due and may act. Unless it acted, its state is as it was.
 
         Args:
             observation: What was read; None if nothing was.
-            began: When the tick began [s].
+            start_time: When the tick began [s].
             passed: Steps of the policy since it was due last.
 
         Returns:
@@ -277,13 +281,13 @@ class RunningEpisode:
         """
         before = max(0, passed - 1)  # steps that were missed
         self.session.elapse(before)
-        outcome, reason = self._answer(observation, began)
+        outcome, reason = self._answer(observation, start_time)
         if outcome not in STEPPED:
             passed = passed if self.slower == 1 else before  # the step is not over: it may still answer
             self.session.elapse(passed - before)
         return outcome, reason, passed
 
-    def _answer(self, observation: Observation | None, began: float) -> tuple[Outcome, str]:
+    def _answer(self, observation: Observation | None, start_time: float) -> tuple[Outcome, str]:
         if observation is None:
             return Outcome.PAUSED if self.wanted.pause else Outcome.STANDING, ""
         fault = self.gate.fault(observation, self.clock.now() if self.enforced else None)
@@ -304,11 +308,11 @@ class RunningEpisode:
         except SamiError as error:
             return Outcome.REFUSED, f"refused: {error}"
         self.proposed = answer.action
-        took = self.clock.now() - began
-        if self.enforced and took > self.deadline + 1e-6 * self.period:
+        elapsed = self.clock.now() - start_time
+        if self.enforced and elapsed > self.deadline + 1e-6 * self.period:
             self.session.undo()
             allowed = f"allowed are {self.deadline:.3g} s (deadline_s)"
-            return Outcome.LATE, f"late: reading and the answer took {took:.3g} s, {allowed}"
+            return Outcome.LATE, f"late: reading and the answer took {elapsed:.3g} s, {allowed}"
         self.context, self.extra = answer.context, answer.extra
         return Outcome.ACTED if self.wanted.command is None else Outcome.PILOTED, ""
 
@@ -406,12 +410,12 @@ def run_episode(
             raise SamiError("the gate writes to another adapter than the loop reads. Make it with this adapter.")
         limits = guard.limits
         judged = limits.stop_on_alarm is not None or limits.time_to_adapt is not None or "ood" in guard.guards
-        read = on_step is not None or judged
-        reader = telemetry or (Telemetry(session.contract) if read else None)
+        reader = telemetry or (Telemetry(session.contract) if on_step is not None or judged else None)
         episode = RunningEpisode(session, adapter, guard, settings, limit, reader, on_step, handover)
-        episode.begin(seed)
-        while episode.next_tick():
-            episode.turn()
+        with ExitStack() as closing:
+            episode.begin(seed, closing)
+            while episode.next_tick():
+                episode.turn()
         return episode.report()
 
     try:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -35,9 +37,8 @@ class LoopSettings:
     for `models/`, best with a clock that stays awake from then on. A tick whose turn ended too late for that goes
     without. 0 never."""
     enforce_timing: bool | None = None
-    """Whether an observation can be too old and an answer too late, as the gate's limits say. It needs a clock, the one
-    that stamps the adapter's observations; False is for an adapter that stamps with another. If None, timing is
-    enforced where a clock is set."""
+    """Whether an observation can be too old and an answer too late, as the gate's limits say. It needs the clock that
+    stamps the adapter's observations; False is for an adapter with another. None: where a clock is set."""
     command_delay_s: float | None = None
     """How long an action takes from its write to its effect [s], for a policy that looks ahead; as the adapter says if
     None."""
@@ -46,6 +47,9 @@ class LoopSettings:
     the caller's. Once it fired, the gate is latched."""
     pilot: Pilot | None = None
     """A person's way in. Commands count at the policy's ticks; a pause and an end, at every tick."""
+    sequence: Callable[[Any, int | None], Any] | None = None
+    """Surrounds the policy's ticks: a context that resets the adapter, made of a `RunningEpisode` and the seed; see
+    `sami_runtime.robots.handover`."""
 
     def __post_init__(self) -> None:
         if self.enforce_timing and self.clock is None:

@@ -30,3 +30,10 @@ class Recovery(Entry):
     """Upper 95 % limit of their rate (Clopper-Pearson)."""
     measured: Text
     """How: which changes, when, and by which seed."""
+
+    def __str__(self) -> str:
+        return (
+            f"at most {self.steps} steps from a detected change, with a probability of {self.level:.0%} "
+            f"({self.changes} changes detected, {self.undetected} not; {self.false_fallbacks} of {self.unchanged} "
+            "episodes without a change take longer)"
+        )

@@ -194,17 +194,17 @@ def replay(recording: Recording, session: Session, *swapped: Session) -> ReplayC
     Raises:
         SamiError: A model reads, writes or paces otherwise than the recorded one, or they are too few or too many.
     """
-    drove = _drove(recording, (session, *swapped))
+    drivers = _drivers(recording, (session, *swapped))
     comparison = ReplayComparison()
     at, steps = 0, 0
     for episode, record in recording.steps:
         steps = 0 if record.step == 0 else steps
         at += bool(swapped and record.swapped)
-        session, contract, weights = drove[at].session, drove[at].contract, drove[at].weights_sha256
+        session, contract, weights = drivers[at].session, drivers[at].contract, drivers[at].weights_sha256
         same_weights = weights == session.artifact.graph_sha256
         both, skipped = contract.answers | session.contract.answers, _only_one(contract, session)
         answers = {name: signal for name, signal in both.items() if name not in skipped}
-        for later in drove[at + 1 :]:
+        for later in drivers[at + 1 :]:
             if (episode, steps) == (later.episode, later.fed_from):
                 later.session.reset()
             if episode == later.episode and steps >= later.fed_from:
@@ -227,7 +227,7 @@ def replay(recording: Recording, session: Session, *swapped: Session) -> ReplayC
     return comparison
 
 
-class _Drove(NamedTuple):
+class _Driver(NamedTuple):
     """A model that drove a recording."""
 
     session: Session
@@ -239,7 +239,7 @@ class _Drove(NamedTuple):
     """From which step of the policy in that episode on it was fed."""
 
 
-def _drove(recording: Recording, sessions: tuple[Session, ...]) -> list[_Drove]:
+def _drivers(recording: Recording, sessions: tuple[Session, ...]) -> list[_Driver]:
     """Return who drove, in order.
 
     Raises:
@@ -251,12 +251,12 @@ def _drove(recording: Recording, sessions: tuple[Session, ...]) -> list[_Drove]:
             f"{len(sessions)} models were given to replay {recording.path}, in which {1 + len(swaps)} drove. Give all "
             "of them in their order, or one to compare throughout."
         )
-    drove = [_Drove(sessions[0], recording.contract, recording.about["model"]["weights_sha256"], 0, 0)]
+    drivers = [_Driver(sessions[0], recording.contract, recording.about["model"]["weights_sha256"], 0, 0)]
     for session, (episode, swapped) in zip(sessions[1:], swaps, strict=False):
-        drove.append(_Drove(session, swapped.contract, swapped.weights_sha256, episode, swapped.fed_from))
-    for session, contract, *_ in drove:
+        drivers.append(_Driver(session, swapped.contract, swapped.weights_sha256, episode, swapped.fed_from))
+    for session, contract, *_ in drivers:
         require_alike(session, contract)
-    return drove
+    return drivers
 
 
 def follow(session: Session, record: StepRecord) -> Step | None:
@@ -317,11 +317,11 @@ def conditions(recording: Recording, session: Session, *swapped: Session) -> lis
     """Return what is not as it was when the recording was made, and may be why bits differ; for `replay`'s sessions."""
     about, now = recording.about, describe(session)
     notes = [] if recording.closed else ["the recording was cut off; its whole ticks are replayed"]
-    for replaying, drove in zip((session, *swapped), _drove(recording, (session, *swapped)), strict=True):
-        old, new = drove.weights_sha256[:12], replaying.artifact.graph_sha256[:12]
+    for replaying, driver in zip((session, *swapped), _drivers(recording, (session, *swapped)), strict=True):
+        old, new = driver.weights_sha256[:12], replaying.artifact.graph_sha256[:12]
         if old != new:
             notes.append(f"the recording was made with weights {old}, this model has {new}")
-        if names := _only_one(drove.contract, replaying):
+        if names := _only_one(driver.contract, replaying):
             notes.append(f"not compared, because the recording or the model lacks it: {', '.join(names)}")
     if not swapped and len(recording.models) > 1:
         notes.append(f"{len(recording.models)} models drove in the recording; this one is compared throughout")

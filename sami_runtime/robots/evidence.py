@@ -27,6 +27,7 @@ from sami_runtime.files import printable
 from sami_runtime.loop.episode import EpisodeReport
 from sami_runtime.loop.tick import Outcome, StepRecord
 from sami_runtime.model.signature import require_signed, sign, trusted_keys
+from sami_runtime.robots.handover import StageChange
 
 VERSION = 1
 FIRST = "0" * 64
@@ -104,6 +105,16 @@ class EvidenceLog:
             self._write("trip", {"step": record.step, "reason": record.reason})
         if record.time - self._counted_at >= SUMMARY_S:
             self._summarize()
+
+    def hand_over(self, change: StageChange) -> None:
+        """Log that one stage of a hand-over follows another, and why where that is an error's doing.
+
+        Raises:
+            RecordingError: The file cannot be written.
+        """
+        self._time = max(self._time, change.time)
+        reason = {"reason": change.reason} if change.reason else {}
+        self._write("hand-over", {"from": change.before, "to": change.after, **reason})
 
     def conclude(self, report: EpisodeReport) -> None:
         """Log what came of an episode.
@@ -234,7 +245,7 @@ class LogCheck:
             f"from {about['from']} to {about['to']}, by {about['user']}",
             f"model {model.get('name')}, SHA-256 {str(model.get('sha256'))[:12]}",
             f"episodes ended: {_listed(line['ended'] for line in about['episodes'])}",
-            *(f"hand-over to the {line['to']} at step {line['step']}" for line in about["hand_overs"]),
+            *(_hand_over(line) for line in about["hand_overs"]),
             *(f"STOPPED at step {line['step']}: {line['reason']}" for line in about["trips"]),
             *(f"ended by {error}" for error in [about["error"]] if error),
             "",
@@ -246,6 +257,13 @@ class LogCheck:
     def of_kind(self, kind: str) -> list[Mapping[str, Any]]:
         """Return the lines of one kind, such as `trip`."""
         return [line for line in self.lines if line["kind"] == kind]
+
+
+def _hand_over(line: Mapping[str, Any]) -> str:
+    if "step" in line:
+        return f"hand-over to the {line['to']} at step {line['step']}"
+    reason = f", because {line['reason']}" if "reason" in line else ""
+    return f"stage {line['from'] or 'none'} - {line['to']}{printable(reason)}"
 
 
 def _facts(line: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.files import faults_of, read_document
 from sami_runtime.robots.body.settings import BodySettings
+from sami_runtime.robots.handover import HandoverSettings
 from sami_runtime.safety.limits import Limits
 
 if TYPE_CHECKING:
@@ -143,6 +144,8 @@ class RobotFile(RunKeys):
     """MODULE:FACTORY of what acts where the policy was held too long."""
     body: BodySettings | None = None
     """Limits of the body: a table, or the path of a file."""
+    handover: HandoverSettings | None = None
+    """What leads the robot to where the policy takes over, and away again."""
     evidence: str | None = None
     """Evidence log of who drove and of every intervention, NAME.jsonl; `{time}` in the name as in `record`."""
     evidence_key: str | None = None
@@ -174,6 +177,8 @@ class RobotFile(RunKeys):
             values["body"] = BodySettings.load(body)
         elif isinstance(body, dict):
             values["body"] = BodySettings.of(body, f"{path}, table body", path.parent)
+        if isinstance(handover := values.get("handover"), dict):
+            values["handover"] = HandoverSettings.of(handover, f"{path}, table handover")
         if isinstance(settings := values.get("settings"), str):
             values["settings"] = read_document(Path(settings), "settings")
         return cls.of(values, str(path))

@@ -105,10 +105,10 @@ class Zeroed(Around):
     def _at_rest(self) -> dict[str, Float64]:
         """Return by watched signal what it read, (n, size); of a clock's readings only those that were new."""
         readings: dict[str, dict[float, Float64]] = {signal.name: {} for signal in self._watched}
-        began = 0.0 if self._clock is None else self._clock.now()
+        start_time = 0.0 if self._clock is None else self._clock.now()
         for number in range(self._readings):
             if self._clock is not None and number:
-                self._clock.sleep_until(began + number * self._period)
+                self._clock.sleep_until(start_time + number * self._period)
             observation = self.observed()
             for signal in self._watched:
                 value = np.asarray(observation.values.get(signal.name, ()), np.float64)

@@ -209,13 +209,14 @@ def _try(artifact: Artifact, provider: str) -> None:
                 low = [-1e3 if low is None else max(low, -1e30) for low in signal_.low]
                 high = [1e3 if high is None else min(high, 1e30) for high in signal_.high]
                 observation[signal_.name] = draw.uniform(low, np.maximum(low, high))
-        began = time.process_time()
+        start_time = time.process_time()
         with suppress(SamiError):  # such as an answer that is not finite: the loop holds or stops
             session.step(observation)
-        if (took := time.process_time() - began) > STEP_CPU_S:
+        if (elapsed := time.process_time() - start_time) > STEP_CPU_S:
             raise ArtifactError(
-                f"{artifact.path} is refused: step {step} took {took:.1f} s of a processor, at most {STEP_CPU_S:g} s "
-                f"are allowed, and the policy acts at {contract.rate_hz:g} Hz. Use a file that sami export wrote."
+                f"{artifact.path} is refused: step {step} took {elapsed:.1f} s of a processor, at most "
+                f"{STEP_CPU_S:g} s are allowed, and the policy acts at {contract.rate_hz:g} Hz. Use a file that sami "
+                "export wrote."
             )
 
 

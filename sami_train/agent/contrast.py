@@ -16,7 +16,7 @@ from sami_train.config.schema import ContrastConfig
 from sami_train.episodes.buffer import EpisodeBuffer, SequenceBatch
 from sami_train.methods.losses import ContrastiveLoss, contrastive_loss
 from sami_train.methods.methods import Estimator
-from sami_train.methods.sampling import rank_by
+from sami_train.methods.sampling import of_one_age, rank_by
 
 WINDOW = 100
 """Losses that are averaged over: the bound of a single batch says little."""
@@ -54,17 +54,23 @@ class Contrast:
         drawn = self.estimator.strategy(buffer, config.trajectories, rng, score, config.stretch)
         if drawn is None:
             return None
+        age = 0
+        if config.pairing == "one_age":
+            longest = buffer.plan.steps if buffer.plan else buffer.horizon
+            if (of_age := of_one_age(drawn, np.minimum(buffer.lengths, longest), rng)) is None:
+                return None
+            drawn, age = of_age
         # A query's positive is another good trajectory, not the query's own embedding.
         partners = np.roll(np.arange(len(drawn.positives)), 1)
         if config.keys == "momentum":
-            queries = self._embed(self.policy.encoder, sequences(drawn.positives), rng)
+            queries = self._embed(self.policy.encoder, sequences(drawn.positives), rng, age)
             with torch.no_grad():
                 keys = self.policy.momentum_encoder
-                positives = self._embed(keys, sequences(drawn.positives[partners]), rng)
-                negatives = self._embed(keys, sequences(drawn.negatives), rng)
+                positives = self._embed(keys, sequences(drawn.positives[partners]), rng, age)
+                negatives = self._embed(keys, sequences(drawn.negatives), rng, age)
         else:
-            queries = self._embed(self.policy.encoder, sequences(drawn.positives), rng)
-            negatives = self._embed(self.policy.encoder, sequences(drawn.negatives), rng)
+            queries = self._embed(self.policy.encoder, sequences(drawn.positives), rng, age)
+            negatives = self._embed(self.policy.encoder, sequences(drawn.negatives), rng, age)
             positives = queries if config.pairing == "all_steps" else queries[partners]
         if config.pairing == "all_steps":
             # As many positives as there are queries: the partners' steps, in random order and repeated as needed.
@@ -73,9 +79,10 @@ class Contrast:
             queries, positives, negatives, config.temperature, soft=self.estimator.soft, hardness=config.hardness
         )
 
-    def _embed(self, encoder: torch.nn.Module, sequences: SequenceBatch, rng: np.random.Generator) -> Tensor:
+    def _embed(self, encoder: torch.nn.Module, sequences: SequenceBatch, rng: np.random.Generator, age: int) -> Tensor:
         contexts, _ = encoder(*self.policy.sequence_input(sequences))
-        embeddings = embeddings_of(contexts, sequences.lengths, self.config.pairing, rng)
+        lengths = np.minimum(sequences.lengths, age) if age else sequences.lengths
+        embeddings = embeddings_of(contexts, lengths, self.config.pairing, rng)
         return F.normalize(embeddings, dim=-1) if self.config.unit_length else embeddings
 
     @torch.no_grad()
@@ -97,14 +104,14 @@ def embeddings_of(contexts: Tensor, lengths: np.ndarray, pairing: str, rng: np.r
     Args:
         contexts: (B, L + 1, C), of episodes padded to L steps.
         lengths: (B,) steps of each.
-        pairing: "last": the whole trajectory, (B, C). "prefix": the first steps of each, as many as chance says,
-            (B, C). "all_steps": every prefix of every trajectory, (sum of lengths, C).
+        pairing: "last", "one_age": after these lengths, (B, C). "prefix": the first steps of each, as many as chance
+            says, (B, C). "all_steps": every prefix of every trajectory, (sum of lengths, C).
         rng: draws the prefixes.
     """
     if pairing == "all_steps":
         steps = np.arange(contexts.shape[1])
         return contexts[torch.from_numpy((steps > 0) & (steps <= lengths[:, None])).to(contexts.device)]
-    steps = lengths if pairing == "last" else rng.integers(1, lengths + 1)
+    steps = lengths if pairing in ("last", "one_age") else rng.integers(1, lengths + 1)
     return contexts[np.arange(len(lengths)), torch.from_numpy(steps)]
 
 

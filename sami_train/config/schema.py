@@ -155,8 +155,9 @@ class ContrastConfig(Settings):
     to the critics', whose gradient and whose clip are then its own."""
     trajectories: Annotated[Whole, Field(ge=4, description="be at least 4")]
     """Trajectories that one loss compares: half queries and positive keys, half negatives (K is half of it plus 1)."""
-    pairing: Literal["last", "prefix", "all_steps"] = "last"
-    """Where trajectories are compared: at their "last" step, at a random "prefix" of each, or at "all_steps". Where
+    pairing: Literal["last", "prefix", "all_steps", "one_age"] = "last"
+    """Where trajectories are compared: at their "last" step, at a random "prefix" of each, at "all_steps", or all at
+    "one_age", a random step that is the same for all of a loss, so that counting steps tells nothing. Where
     episodes are learned from in windows, a trajectory is a random window of its episode, and its last step is that
     window's."""
     ranking: Ranking = "return"

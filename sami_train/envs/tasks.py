@@ -194,8 +194,6 @@ def draw(tasks: Sequence[Task], rng: np.random.Generator) -> Task:
 
 DRAWS = 20
 """Tasks that stand for a set without end wherever tasks are counted: in evaluations, atlases and runs."""
-SEED = seeds.TASK_RANGES
-"""Of these draws; with the set's name, so that two sets of the same ranges do not hold the same tasks."""
 DIGITS = 6
 """Significant digits of a value that is drawn: all that a table shows, so that what it shows is the task."""
 
@@ -272,7 +270,7 @@ def task_space(sets: Mapping[str, TaskSet] | TaskSpace | None) -> TaskSpace:
                 rows = itertools.product(*(map(_number, values) for values in choices.values()))
                 listed[name] = tuple(dict(zip(choices, row, strict=True)) for row in rows)
         if name in drawn:
-            rng = np.random.default_rng((SEED, zlib.crc32(name.encode())))
+            rng = np.random.default_rng((seeds.TASK_RANGES, zlib.crc32(name.encode())))
             listed[name] = tuple(drawn[name](rng) for _ in range(DRAWS))
         if not listed[name]:
             raise TaskError(f"task set {name!r} holds no task; give at least one.")

@@ -23,6 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from sami_runtime.gap.profile import GapProfile
+from sami_train import seeds
 from sami_train.envs.catalog import environment
 from sami_train.envs.make import GappedEnv, make
 from sami_train.envs.measure import episode_skill
@@ -34,7 +35,6 @@ from sami_train.evaluation.kept import KeptResults, Piece
 from sami_train.evaluation.model_policy import Source, policy_of, tell_ages
 from sami_train.evaluation.play import (
     ROWS,
-    SEED,
     Gaps,
     Play,
     playing,
@@ -46,12 +46,6 @@ from sami_train.evaluation.play import (
 from sami_train.evaluation.results import Evaluation, OnTask, TaskResult
 
 
-def count_results(spec: EnvironmentSpec, task_sets: Sequence[str], episodes: int) -> int:
-    """Return how many tasks an evaluation tells of."""
-    counts = [len(spec.tasks.resolve(name)) for name in task_sets]
-    return sum(counts if spec.measure.per == "task" else (min(count, episodes) for count in counts))
-
-
 def evaluate(
     source: Source,
     env: str,
@@ -61,9 +55,10 @@ def evaluate(
     on_task: OnTask | None = None,
     gap: GapProfile | None = None,
     keep: Path | None = None,
+    seed: int = seeds.EVALUATION,
 ) -> Evaluation:
     """Run a policy on some sets of tasks, behind one gap or none; arguments as those of `evaluate_gaps`."""
-    return evaluate_gaps(source, env, task_sets, [gap], episodes, cores, on_task, keep)[0]
+    return evaluate_gaps(source, env, task_sets, [gap], episodes, cores, on_task, keep, seed)[0]
 
 
 def evaluate_gaps(
@@ -75,6 +70,7 @@ def evaluate_gaps(
     cores: int = 1,
     on_task: OnTask | None = None,
     keep: Path | None = None,
+    seed: int = seeds.EVALUATION,
 ) -> list[Evaluation]:
     """Run a policy behind each of some gaps to reality, in the tasks of some sets: the same starts for all.
 
@@ -88,22 +84,23 @@ def evaluate_gaps(
         on_task: called with each task's result as it arrives, in any order.
         keep: the file that the caller will write the results to. What is finished is kept beside it meanwhile, so that
             the same call goes on after a cut; call it within `keeping(keep)`. None keeps nothing.
+        seed: of the starts; `seeds.FINAL` for what is quoted.
     """
     spec = environment(env)
     store = KeptResults(keep, source, spec, episodes)
-    measure_pieces(source, spec, pieces(spec, task_sets, gaps), episodes, store, cores, on_task)
+    measure_pieces(source, spec, pieces(spec, task_sets, gaps, seed), episodes, store, cores, on_task)
     evaluations = []
     for gap in gaps:
-        results = [store.results_of(piece) or [] for piece in pieces(spec, task_sets, [gap])]
-        evaluations.append(Evaluation(env, tuple(chain.from_iterable(results)), gap, spec.engine))
+        results = [store.results_of(piece) or [] for piece in pieces(spec, task_sets, [gap], seed)]
+        evaluations.append(Evaluation(env, tuple(chain.from_iterable(results)), gap, spec.engine, seed))
     return evaluations
 
 
-def pieces(spec: EnvironmentSpec, task_sets: Sequence[str], gaps: Gaps) -> list[Piece]:
+def pieces(spec: EnvironmentSpec, task_sets: Sequence[str], gaps: Gaps, seed: int = seeds.EVALUATION) -> list[Piece]:
     """Return what an evaluation behind some gaps consists of."""
     by_task = spec.measure.per == "task"
     return [
-        Piece(gap, task_set, task)
+        Piece(gap, task_set, task, seed)
         for gap in gaps
         for task_set in task_sets
         for task in (spec.tasks.resolve(task_set) if by_task else (None,))
@@ -164,7 +161,7 @@ class _Worker:
         if piece.gap is not None:
             envs = [GappedEnv(env, self.spec, piece.gap, _among(piece.task)) for env in envs]
         tell_ages(self.policy, envs, piece.gap)
-        rollout = Rollout(envs, self.policy, SEED, tasks=(piece.task,))
+        rollout = Rollout(envs, self.policy, piece.seed, tasks=(piece.task,))
         played: list[Episode] = []
         for first in range(0, self.episodes, len(envs)):
             played += rollout.round(range(first, first + len(envs)))
@@ -209,7 +206,7 @@ def _measure_sets(source: Source, spec: EnvironmentSpec, left: list[Piece], epis
         with _stage(source, spec, episodes, cores, gap) as play:
             for piece in behind_it:
                 tasks = spec.tasks.resolve(piece.task_set)
-                yield piece, list(_measure_returns(play, piece.task_set, tasks, episodes))
+                yield piece, list(_measure_returns(play, piece, tasks, episodes))
 
 
 @contextmanager
@@ -232,15 +229,15 @@ def in_turn(count: int, episodes: int, seed: int) -> np.ndarray:
     return np.concatenate([rng.permutation(count) for _ in range(-(-episodes // count))])[:episodes]
 
 
-def _measure_returns(play: Play, task_set: str, tasks: Sequence[Task], episodes: int) -> Iterator[TaskResult]:
+def _measure_returns(play: Play, piece: Piece, tasks: Sequence[Task], episodes: int) -> Iterator[TaskResult]:
     """Run episodes over a set of tasks, and yield what came of each task that came up, in the order of the set."""
-    turns = in_turn(len(tasks), episodes, SEED)
-    returns, steps, metrics = play([tasks[turn] for turn in turns], SEED)
+    turns = in_turn(len(tasks), episodes, piece.seed)
+    returns, steps, metrics = play([tasks[turn] for turn in turns], piece.seed)
     for index, task in enumerate(tasks):
         in_task = turns == index
         if in_task.any():
             yield TaskResult(
-                task_set=task_set,
+                task_set=piece.task_set,
                 task=dict(task),
                 episodes=int(in_task.sum()),
                 steps=float(steps[in_task].mean()),

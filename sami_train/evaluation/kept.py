@@ -14,6 +14,7 @@ from typing import Any
 from sami_runtime.distribution import installed_version
 from sami_runtime.errors import SamiError
 from sami_runtime.gap.profile import GapProfile
+from sami_train import seeds
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.evaluation.model_policy import Source
@@ -31,12 +32,14 @@ class Piece:
     task_set: str
     task: Task | None = None
     """None for all tasks of the set, where episodes are counted by set."""
+    seed: int = seeds.EVALUATION
+    """Of the starts."""
 
     @property
     def key(self) -> str:
         """What it is in a file."""
-        gap, task = self.gap, self.task
-        return json.dumps([None if gap is None else gap.dumps(), self.task_set, None if task is None else dict(task)])
+        gap, task = self.gap and self.gap.dumps(), self.task and dict(self.task)
+        return json.dumps([gap, self.task_set, task, self.seed])
 
 
 class KeptResults:

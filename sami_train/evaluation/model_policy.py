@@ -33,8 +33,7 @@ def tell_ages(policy: Policy, envs: Sequence[gym.Env], gap: GapProfile | None) -
     The first is what stamps say; the second stands in no stamp. A robot's would have been measured: it is told as the
     gap has it, of a range the middle.
     """
-    if isinstance(policy, RecordedPolicy):
-        policy = policy.policy
+    policy = getattr(policy, "policy", policy)  # of a `RecordedPolicy`
     if not isinstance(policy, SessionPolicy):
         return
     if gap is None:
@@ -100,55 +99,3 @@ class SessionPolicy:
         session.step(seen, np.where(old[:, None], 0.0, ages))
         session.restore(session.state.with_rows(old, before))
         return session.last[:2]
-
-
-class RecordedPolicy:
-    """A policy whose observations, actions and contexts are recorded, round by round.
-
-    Args:
-        policy: what acts.
-        explore: replaces its actions (n, A); None leaves them.
-    """
-
-    def __init__(self, policy: Policy, explore: Callable[[np.ndarray], np.ndarray] | None = None) -> None:
-        self.policy, self.explore = policy, explore
-        self.rounds: list[list[tuple[np.ndarray, np.ndarray, np.ndarray]]] = []
-        """Observations (n, D), actions (n, A) and contexts (n, C) of each step of each round."""
-
-    @property
-    def previous_action(self) -> np.ndarray:
-        """As `Policy`'s."""
-        return self.policy.previous_action
-
-    @previous_action.setter
-    def previous_action(self, action: np.ndarray) -> None:
-        self.policy.previous_action = action
-
-    @property
-    def state(self) -> tuple[np.ndarray, ...]:
-        """As `Policy`'s."""
-        return self.policy.state
-
-    def reset(self, tasks: Sequence[Task] = ()) -> None:
-        """Begin new episodes in all rows, and a new round."""
-        self.policy.reset(tasks)
-        self.rounds.append([])
-
-    def step(self, observation: np.ndarray, noise: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """As the policy's, with what explores."""
-        action, context = self.policy.step(observation, noise)
-        if self.explore is not None:
-            action = self.explore(action)
-        self.rounds[-1].append((np.array(observation), np.array(action), np.array(context)))
-        return action, context
-
-    def episodes(self) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Return observations (T, D), actions (T, A) and contexts (T, C) of each row of each round.
-
-        Rows of a round are stepped until the last one ends, so that steps after an episode's end are included.
-        """
-        episodes = []
-        for steps in self.rounds:
-            observations, actions, contexts = (np.stack(part, axis=1) for part in zip(*steps, strict=True))
-            episodes += list(zip(observations, actions, contexts, strict=True))
-        return episodes

@@ -11,7 +11,6 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from sami_runtime.gap.profile import GapProfile
-from sami_train import seeds
 from sami_train.envs.make import Batch, make, make_batch
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
@@ -20,7 +19,6 @@ from sami_train.episodes.rollout import Policy, Rollout, beginning
 from sami_train.evaluation.model_policy import Source, policy_of, tell_ages
 from sami_train.machine import one_thread
 
-SEED = seeds.EVALUATION
 Gaps = Sequence[GapProfile | None]
 """Gaps to reality that lie between a policy and its environment, one after the other; None where nothing does."""
 ROWS = 10

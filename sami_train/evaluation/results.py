@@ -11,39 +11,11 @@ import numpy as np
 
 from sami_runtime.errors import SamiError
 from sami_runtime.gap.profile import GapProfile
+from sami_train import seeds
 from sami_train.envs.catalog import environment
 from sami_train.envs.measure import RETURN, SUCCESS, Measure, known
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
-
-CONFIDENCE = 0.95
-REPLICATES = 2000
-"""Draws of the bootstrap."""
-
-
-def interval_over_starts(scores: np.ndarray, bounds: tuple[float, float] | None = None) -> tuple[float, float] | None:
-    """Return the 95 % interval of the mean over starts, by the percentile bootstrap; None for a single start.
-
-    The k-th episode begins alike in every task, so the episodes of one start are not independent of each other; starts
-    are, and so is what a gap draws. A policy is one: other seeds of its training differ by more than this. Where all
-    starts score alike at a bound, a bootstrap sees no doubt. Then the interval ends where as many starts would all
-    score alike in one of 40 measurements.
-
-    Args:
-        scores: mean score of each start, (starts,).
-        bounds: smallest and largest score, where there are such.
-    """
-    count = len(scores)
-    if count < 2:
-        return None
-    if bounds is not None and scores.min() == scores.max() in bounds:
-        left = (bounds[1] - bounds[0]) * (1.0 - ((1.0 - CONFIDENCE) / 2.0) ** (1.0 / count))
-        low, high = bounds
-        return (high - left, high) if scores[0] == high else (low, low + left)
-    drawn = np.random.default_rng(0).integers(count, size=(REPLICATES, count))
-    tail = 50.0 * (1.0 - CONFIDENCE)
-    low, high = np.percentile(scores[drawn].mean(axis=1), [tail, 100.0 - tail])
-    return float(low), float(high)
 
 
 @dataclass(frozen=True)
@@ -135,11 +107,18 @@ class Evaluation:
     """The gap to reality that lay between; None where none did."""
     engine: str | None = None
     """Physics engine, see `EnvironmentSpec.engine`; None in files of before it was kept."""
+    seed: int = seeds.EVALUATION
+    """Of the starts; files of before it was kept have this one."""
 
     @property
     def measure(self) -> Measure:
         """What counts."""
         return environment(self.env).measure
+
+    @property
+    def seed_name(self) -> str:
+        """What the seed of the starts is for."""
+        return f"{seeds.EVALUATION_NAMES.get(self.seed, self.seed)} seed"
 
     def of(self, task_set: str) -> list[TaskResult]:
         """Results of one set."""
@@ -179,7 +158,15 @@ class Evaluation:
         return float(returns.std(ddof=1)) if len(returns) > 1 else None
 
     def ret_error(self, task_set: str) -> float | None:
-        """Return the standard error of a set's mean return; None for a single episode."""
+        """Return the standard error of a set's mean return over starts, its tasks as they are; None for one episode.
+
+        Each task's own episodes say how far it may be off. Where a task came up once, the tasks are a sample of the
+        set, and the deviation over all episodes says it.
+        """
+        tasks = [np.array(result.returns) for result in self.of(task_set)]
+        if all(len(returns) > 1 for returns in tasks):
+            spread = sum(len(returns) * float(returns.var(ddof=1)) for returns in tasks)
+            return math.sqrt(spread) / len(self.returns(task_set))
         std = self.ret_std(task_set)
         return None if std is None else std / math.sqrt(len(self.returns(task_set)))
 
@@ -199,10 +186,6 @@ class Evaluation:
         successes = [result.successes for result in self.of(task_set)]
         return np.mean(successes, axis=0) if len({len(one) for one in successes}) == 1 else np.zeros(0)
 
-    def interval(self, task_set: str) -> tuple[float, float] | None:
-        """Return the 95 % interval of a set's score over starts, see `interval_over_starts`; None where it has none."""
-        return interval_over_starts(self.starts(task_set), self.measure.bounds)
-
     def summary(self, task_set: str) -> dict[str, float | None]:
         """Return what counts in a set: success, or the return with its deviation over episodes and standard error."""
         metrics = self.metrics(task_set)
@@ -221,6 +204,7 @@ class Evaluation:
         """Plain values."""
         return {
             "env": self.env,
+            "seed": self.seed,
             **({} if self.engine is None else {"engine": self.engine}),
             **({} if self.gap is None else {"gap": self.gap.dumps()}),
             "sets": {name: self.summary(name) for name in self.sets},
@@ -235,9 +219,9 @@ class Evaluation:
             SamiError: something is missing.
         """
         try:
-            rows, env = values["tasks"], values["env"]
+            rows, env, seed = values["tasks"], values["env"], values.get("seed", cls.seed)
             spec = environment(env)
             gap = GapProfile.loads(values["gap"]) if "gap" in values else None
-            return cls(env, tuple(TaskResult.from_row(row, spec) for row in rows), gap, values.get("engine"))
+            return cls(env, tuple(TaskResult.from_row(row, spec) for row in rows), gap, values.get("engine"), seed)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise SamiError(f"the evaluation lacks {error}; measure again with: sami eval --run RUN.") from error

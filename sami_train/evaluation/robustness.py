@@ -14,6 +14,7 @@ from sami_runtime.gap.profile import GapProfile
 from sami_train.envs.catalog import environment
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.evaluation.evaluate import evaluate_gaps
+from sami_train.evaluation.intervals import interval_of
 from sami_train.evaluation.model_policy import Source
 from sami_train.evaluation.results import Evaluation, OnTask
 
@@ -88,7 +89,7 @@ class RobustnessPoint:
 
     def score(self, task_set: str) -> tuple[float, tuple[float, float] | None]:
         """Return what counts in a set, and its 95 % interval over starts; None where that is not known."""
-        return self.evaluation.score(task_set), self.evaluation.interval(task_set)
+        return self.evaluation.score(task_set), interval_of(self.evaluation, task_set)
 
     def tracking_error(self, task_set: str) -> float | None:
         """Return the mean error by which the robot followed its commands; None where it has none."""

@@ -16,7 +16,7 @@ from sami_train.envs.measure import SUCCESS, Measure
 from sami_train.evaluation.paper import reported
 from sami_train.evaluation.results import Evaluation, TaskResult
 from sami_train.files import unfinished
-from sami_train.runs.folder import RealisedContrast, RunRecord
+from sami_train.runs.record import RealisedContrast, RunRecord
 
 LEAST_LEARNED = 0.5
 """Bound in nats below which the contrast hardly taught the encoder."""
@@ -147,8 +147,8 @@ def _returns(result: Evaluation, title: str) -> list[str]:
     names = "".join(f" {metric.name.replace('_', ' ')} [{metric.unit}] |" for metric in metrics)
     counts = " or ".join(dict.fromkeys(str(len(result.returns(name))) for name in result.sets))
     lines = [
-        f"Return, {counts} episodes in each set of tasks, which come in turn, deterministic. std: deviation over these "
-        "episodes; ±: standard error of their mean; the paper's ±: deviation over five seeds.",
+        f"Return, {counts} episodes in each set of tasks, which come in turn, deterministic, {result.seed_name}. std: "
+        "deviation over these episodes; ±: standard error over starts; the paper's ±: deviation over five seeds.",
         "",
         f"| task set | tasks | return | std | paper |{names}",
         "|---|---|---|---|---|" + "---|" * len(metrics),
@@ -195,8 +195,8 @@ def _successes(result: Evaluation, title: str) -> list[str]:
     show = result.measure.show
     paper = {name: cell.mean for name in result.sets if (cell := reported(result.env, title, name))}
     lines = [
-        f"Success, {result.results[0].episodes} episodes per task, deterministic, the same starts in every task "
-        f"({result.results[0].solved_at_start:.0%} of them solved already: the do-nothing baseline).",
+        f"Success, {result.results[0].episodes} episodes per task, deterministic, {result.seed_name}, the same starts "
+        f"in every task ({result.results[0].solved_at_start:.0%} of them solved already: the do-nothing baseline).",
         "",
         "| task set | success | excluding trivial starts | paper |",
         "|---|---|---|---|",

@@ -1,7 +1,7 @@
 """Export: one ONNX file that holds encoder, policy and normalisation, its contract, and golden steps.
 
-The file is composed in memory and written once, at the end: after it agreed with torch, step by step with its state fed
-back and a reset in the middle, and in closed loop in the environment, and after all that it carries was measured.
+The file is composed in memory, and agrees with torch: step by step with its state fed back and a reset in the middle,
+and in closed loop in the environment. `export_run` has measured what it carries besides, and writes it once.
 """
 
 from __future__ import annotations
@@ -20,11 +20,8 @@ from sami_train.agent.context_sac import ContextSAC
 from sami_train.agent.policy import ContextPolicy
 from sami_train.envs.layout import flat_size
 from sami_train.envs.spec import EnvironmentSpec
-from sami_train.evaluation.play import OnRound
-from sami_train.export.atlas import measure, require_enough
 from sami_train.export.graph import Exportable, closed_loop_errors, record, trace_graph
-from sami_train.export.model_file import compose_verified, recompose
-from sami_train.export.seen import known_tasks, measure_seen
+from sami_train.export.model_file import compose_verified
 
 TOLERANCE = 1e-5
 """Largest difference from torch that is accepted, in any output at any step."""
@@ -39,10 +36,7 @@ def compose_model(
     path: Path,
     training: Mapping[str, Any],
     evaluation: Mapping[str, Any] | None,
-    atlas_episodes: int = 0,
-    on_round: OnRound | None = None,
     spec: EnvironmentSpec | None = None,
-    seen_episodes: int = 0,
 ) -> Artifact:
     """Return the model file of a trained agent; nothing is written.
 
@@ -51,15 +45,11 @@ def compose_model(
         path: where the file will be; its name is the model's.
         training: how the agent came about, for the contract.
         evaluation: success by task set, for the contract; None where it was not measured.
-        atlas_episodes: of each training task, that the atlas is made of; 0 leaves it out, and so does a policy without
-            a context.
-        on_round: called now and then with how many of these episodes are done since it was called last.
         spec: the environment that it was trained in; needed where that is not in the catalogue.
-        seen_episodes: in all training tasks together, that what training saw is measured over; 0 leaves it out.
 
     Raises:
-        SamiError: the policy is told the task, nobody says what the environment's signals are, they do not fit the
-            agent, or there are too few episodes for an atlas.
+        SamiError: the policy is told the task, nobody says what the environment's signals are, or they do not fit the
+            agent.
         CheckFailed: the file would differ from torch by more than 1e-5, and by more than rounding explains.
     """
     if agent.policy.task_input is not None:
@@ -70,9 +60,6 @@ def compose_model(
             "finds the task out, e.g. satesac."
         )
     spec = _fitting(agent, spec)
-    atlas_episodes = atlas_episodes if agent.policy.context_size else 0
-    if atlas_episodes:
-        require_enough(atlas_episodes, len(known_tasks(training, spec)))
     policy = copy.deepcopy(agent.policy).to("cpu").eval()
     contract = fill_contract(path.stem, policy, spec, training, evaluation)
     golden = record(policy, spec, contract)
@@ -84,12 +71,6 @@ def compose_model(
             f"in closed loop the exported file differs from torch by {error:.2e}; "
             f"at most {accepted:.2g} is accepted. {path} was not written."
         )
-    if atlas_episodes:  # the model itself drives these episodes
-        atlas = measure(artifact, spec, atlas_episodes, on_round=on_round)
-        artifact = recompose(artifact, {"atlas": atlas})
-    if seen_episodes:
-        seen = measure_seen(artifact, spec, seen_episodes, on_round=on_round)
-        artifact = recompose(artifact, {"seen": seen})
     return artifact
 
 

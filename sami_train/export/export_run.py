@@ -13,14 +13,17 @@ from sami_runtime.model.contract import Contract
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.weights import write_weights
 from sami_train.envs.catalog import environment
+from sami_train.envs.spec import EnvironmentSpec
+from sami_train.evaluation.play import OnRound
 from sami_train.evaluation.results import Evaluation
-from sami_train.export.atlas import least_episodes
+from sami_train.export.atlas import least_episodes, measure, require_enough
 from sami_train.export.card import write_card
 from sami_train.export.export import compose_model
-from sami_train.export.model_file import write
-from sami_train.export.seen import known_tasks
+from sami_train.export.model_file import recompose, write
+from sami_train.export.seen import known_tasks, measure_seen
 from sami_train.files import read_json, unfinished
-from sami_train.runs.folder import RunFolder, RunRecord
+from sami_train.runs.folder import RunFolder
+from sami_train.runs.record import RunRecord
 from sami_train.runs.train import load_agent
 
 ATLAS_EPISODES = 20
@@ -61,7 +64,8 @@ def export_run(
     Args:
         run: trained.
         out: the model file, NAME.onnx; the weights are NAME.safetensors, the card NAME.md and NAME.png.
-        atlas_episodes: of each training task, for the atlas; 20, or as many as it needs, if None; 0 leaves it out.
+        atlas_episodes: of each training task, for the atlas; 20, or as many as it needs, if None; 0 leaves it out, and
+            so does a policy without a context.
         seen_episodes: in all training tasks together, for the training ranges; 0 leaves them out.
         additions: applied to the file in this order, before it is written.
         card: whether to write the card.
@@ -69,8 +73,8 @@ def export_run(
         on_round: shows the progress of atlas and training ranges.
 
     Raises:
-        SamiError, CheckFailed: the run has no agent, its policy has not learned, or its evaluation cannot be read; see
-            also `compose_model`. Nothing is written then.
+        SamiError, CheckFailed: the run has no agent, its policy has not learned, its evaluation cannot be read, or
+            there are too few episodes for an atlas; see also `compose_model`. Nothing is written then.
     """
     agent = load_agent(run)
     facts = training_facts(run, agent)
@@ -91,7 +95,10 @@ def export_run(
             on_round(done, total)
 
     count(0)
-    artifact = compose_model(agent, out, facts, evaluation, atlas_episodes, count, spec, seen_episodes)
+    if atlas_episodes and agent.policy.context_size:
+        require_enough(atlas_episodes, tasks)
+    artifact = compose_model(agent, out, facts, evaluation, spec)
+    artifact = with_measured(artifact, spec, atlas_episodes, seen_episodes, count)
     for add in additions:
         artifact = add(artifact)
     weights = out.with_suffix(".safetensors")
@@ -101,6 +108,21 @@ def export_run(
         contract = write(artifact)
     pages = write_card(RunRecord.of_folder(run.path), contract, out) if card else ()
     return Exported(contract, weights, tuple(pages))
+
+
+def with_measured(
+    artifact: Artifact,
+    spec: EnvironmentSpec,
+    atlas_episodes: int = 0,
+    seen_episodes: int = 0,
+    on_round: OnRound | None = None,
+) -> Artifact:
+    """Return a model file with an atlas of its contexts, if it has any, and with training ranges; see `export_run`."""
+    if atlas_episodes and artifact.contract.context is not None:  # the model itself drives these episodes
+        artifact = recompose(artifact, {"atlas": measure(artifact, spec, atlas_episodes, on_round=on_round)})
+    if seen_episodes:
+        artifact = recompose(artifact, {"seen": measure_seen(artifact, spec, seen_episodes, on_round=on_round)})
+    return artifact
 
 
 def training_facts(run: RunFolder, agent: ContextSAC) -> dict[str, Any]:

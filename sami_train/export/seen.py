@@ -23,8 +23,9 @@ from sami_train import seeds
 from sami_train.envs.make import make, make_adapter
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
-from sami_train.evaluation.model_policy import RecordedPolicy, SessionPolicy
+from sami_train.evaluation.model_policy import SessionPolicy
 from sami_train.evaluation.play import OnRound, playing
+from sami_train.evaluation.recorded_policy import RecordedPolicy
 
 SEED = seeds.TRAINING_RANGES
 EPISODES = 120
@@ -91,8 +92,8 @@ def collect_contexts(
     def make_policy(rows: int) -> RecordedPolicy:
         return RecordedPolicy(SessionPolicy(model, spec, rows))
 
-    driven = _drive(spec, make_policy, task_of_episode, seed, behind or Behind(), on_round)
-    contexts = [contexts for _, _, contexts in driven]
+    rollouts = _drive(spec, make_policy, task_of_episode, seed, behind or Behind(), on_round)
+    contexts = [contexts for _, _, contexts in rollouts]
     return [contexts[first : first + episodes] for first in range(0, len(contexts), episodes)]
 
 
@@ -142,10 +143,10 @@ def measure_seen(
     training = artifact.contract.training
     tasks, behind = known_tasks(training, spec), known_gap(training)
     task_of_episode = [tasks[k % len(tasks)] for k in range(episodes)]
-    driven = _drive(spec, lambda rows: exploring(artifact, spec, rows), task_of_episode, seed, behind, on_round)
-    observations = [observed for observed, _, _ in driven]
+    rollouts = _drive(spec, lambda rows: exploring(artifact, spec, rows), task_of_episode, seed, behind, on_round)
+    observations = [observed for observed, _, _ in rollouts]
     flat = np.concatenate(observations)
-    actions = np.concatenate([acted for _, acted, _ in driven])
+    actions = np.concatenate([acted for _, acted, _ in rollouts])
     values = {**spec.layout.by_name(flat), spec.action.name: actions}
     first = spec.layout.by_name(np.stack([observed[0] for observed in observations]))
     return Seen(

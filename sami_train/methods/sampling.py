@@ -109,6 +109,22 @@ def low_returns_of_all_tasks(
     return Trajectories(current_split.positives, _draw(low, count // 2, rng))
 
 
+def of_one_age(drawn: Trajectories, lengths: np.ndarray, rng: np.random.Generator) -> tuple[Trajectories, int] | None:
+    """Draw an age, and leave out the trajectories that ended before it; None where too few are left.
+
+    Compared at one age, trajectories cannot be told apart by counting steps: neither their length nor the clock of a
+    recurrent state says which is which.
+
+    Args:
+        drawn: what is compared.
+        lengths: of the buffer's episodes, (capacity,).
+        rng: draws one of the positives, and one of its steps.
+    """
+    age = int(rng.integers(1, lengths[rng.choice(drawn.positives)] + 1))
+    compared = Trajectories(*(where[lengths[where] >= age] for where in drawn))
+    return (compared, age) if len(compared.positives) > 1 and len(compared.negatives) else None
+
+
 def _current(buffer: EpisodeBuffer, rng: np.random.Generator) -> int:
     return int(rng.choice(buffer.task_indices()))
 

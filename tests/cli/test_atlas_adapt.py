@@ -21,6 +21,7 @@ from sami_train.envs import ENVIRONMENTS
 from sami_train.envs.make import make
 from sami_train.export import graph
 from sami_train.export.export import compose_model
+from sami_train.export.export_run import with_measured
 from sami_train.export.model_file import attach, write
 
 SHIPPED = Path(__file__).parents[2] / "models" / "panda-satesac.onnx"
@@ -44,7 +45,8 @@ def cheetah(tmp_path_factory):
         patch.setattr(graph, "CLOSED_LOOP_STEPS", 1)
         for name in ("HalfCheetah", "CrippledHalfCheetah"):
             patch.setattr(gymnasium.registry[f"sami/{name}-v0"], "max_episode_steps", 40)
-        write(compose_model(agent, path, {"method": "untrained", "env": "half-cheetah"}, None, atlas_episodes=4))
+        artifact = compose_model(agent, path, {"method": "untrained", "env": "half-cheetah"}, None)
+        write(with_measured(artifact, ENVIRONMENTS["half-cheetah"], atlas_episodes=4))
         yield path
 
 

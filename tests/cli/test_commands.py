@@ -89,7 +89,7 @@ def test_evaluating_in_processes_prints_json_only(sami, trained, short_panda):
 def test_evaluation_without_json_is_a_table(sami, trained, short_panda):
     done = sami("eval", "--model", trained.model, "--episodes", 1, "--on", 1, "--tasks", "training")
     assert done.code == 0
-    assert "training (1 episodes per task)" in done.out
+    assert "training (1 episodes per task, development seed)" in done.out
     assert "above baseline" in done.out
 
 
@@ -109,7 +109,18 @@ def test_a_run_starts_from_what_export_wrote_and_learns_from_what_run_recorded(s
     weights = trained.model.with_suffix(".safetensors")
     recorded = sami("run", "--model", trained.model, "--episodes", 2, "--record", "own.mcap", "--json")
     assert recorded.code == 0
-    words = ("train", "--init", weights, "--recordings", "own.mcap", "--steps", 60, "--out", "fine", "-q")
+    words = (
+        "train",
+        "--init",
+        weights,
+        "--set",
+        "collection.recordings=own.mcap",
+        "--steps",
+        60,
+        "--out",
+        "fine",
+        "-q",
+    )
     done = sami(*words, *small(exploration__warmup_steps=20, learning__train_every=20))
     assert (done.code, done.err) == (0, "")
     config, facts = (json.loads(Path("fine", name).read_text()) for name in ("config.json", "run.json"))
@@ -118,7 +129,7 @@ def test_a_run_starts_from_what_export_wrote_and_learns_from_what_run_recorded(s
     assert facts["updates"] >= 2
     refused = sami("train", "--resume", "fine", "--init", weights)
     assert refused.code == 1
-    assert "leave out --init and --recordings" in refused.err
+    assert "leave out --init and --set" in refused.err
 
 
 def test_inspect_shows_signals_and_training(sami, trained):
@@ -207,7 +218,7 @@ def test_help_groups_the_commands_by_what_they_are_for(sami):
             words = panels.setdefault(line.strip("╭─╮ "), [])
         elif line.startswith("│ ") and line[2] != " ":
             words.append(line.split()[1])
-    assert panels.pop("Options")[:3] == ["--force", "--debug", "--version"]
+    assert panels.pop("Options")[:4] == ["--force", "--json", "--debug", "--version"]
     assert panels == PANELS
 
 

@@ -10,7 +10,7 @@ from sami_train.export import seen
 SHIPPED = Path(__file__).parents[2] / "models" / "panda-satesac.onnx"
 
 
-def test_a_file_is_described_once_and_then_tells_what_training_saw(sami, trained, tmp_path):
+def test_a_file_is_described_once_and_then_tells_what_training_saw(sami, trained, tmp_path, short_panda):
     path = Path(shutil.copy(trained.model, tmp_path / "copy.onnx"))
     said = sami("inspect", path).out
     assert "seen: not told; `sami describe` measures what training saw" in said
@@ -32,7 +32,7 @@ def test_a_file_is_described_once_and_then_tells_what_training_saw(sami, trained
     assert path.read_bytes() == content
 
 
-def test_export_measures_it_as_well(sami, trained, monkeypatch):
+def test_export_measures_it_as_well(sami, trained, monkeypatch, short_panda):
     whole = seen.measure_responses
     monkeypatch.setattr(seen, "measure_responses", lambda spec, tasks, starts, seed: whole(spec, tasks, 2, seed))
     arguments = (

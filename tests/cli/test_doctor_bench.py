@@ -46,15 +46,14 @@ TORCH = ["torch, eager", "stable-baselines3 predict"]
 
 
 def test_bench_times_session_onnxruntime_torch_and_predict_in_one_run(sami, trained):
-    done = sami("bench", trained.model, "--run", trained.run, "--seconds", 0.05, "--json")
+    done = sami("bench", trained.model, "--seconds", 0.05, "--json")
     assert (done.code, done.err) == (0, "")
     found = json.loads(done.out)
     assert [pace["pace"] for pace in found["paces"]] == PACES
     assert [list(pace["us"]) for pace in found["paces"]] == [SESSION + TORCH] + [
         [*SESSION, "Session.step after prewarm()", *TORCH]
     ] * 3
-    assert 0.0 < found["largest_difference"] <= 1e-4
-    assert found["torch"] == f"torch and predict step the policy of {trained.run}."
+    assert 0.0 <= found["largest_difference"] <= 1e-6
     for pace in found["paces"]:
         assert next(iter(pace["us"].values()))["ratio"] == 1.0
         for timing in pace["us"].values():
@@ -66,7 +65,7 @@ def test_bench_prints_its_method_and_says_what_policy_torch_steps(sami, trained)
     done = sami("bench", trained.model, "--seconds", 0.05)
     assert (done.code, done.err) == (0, "")
     assert "the call alone, on arrays bound once" in done.prose
-    assert "a policy of the same shape, made from the contract's configuration with new weights" in done.prose
+    assert "torch and predict step a policy of the same shape with new weights" in done.prose
     assert [line for line in done.out.splitlines() if line.startswith("paced at 1000 Hz")]
 
 
@@ -78,19 +77,6 @@ def test_bench_works_without_torch_and_says_so(trained, tmp_path):
     found = json.loads(done.stdout)
     assert found["torch"] == "torch and predict are left out: torch is not installed."
     assert list(found["paces"][0]["us"]) == SESSION
-
-
-def test_bench_refuses_to_compare_two_policies(sami, trained, rewritten):
-    from onnx import numpy_helper
-
-    def spoil(graph):
-        bias = next(tensor for tensor in graph.initializer if tensor.name.endswith("actor.mean.bias"))
-        bias.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(bias) + 0.5, bias.name))
-
-    other = rewritten(lambda contract: None, spoil)
-    done = sami("bench", other, "--run", trained.run, "--seconds", 0.05)
-    assert done.code == 4
-    assert "they do not run the same policy: actions differ by" in done.err
 
 
 def test_a_soak_says_whether_memory_stayed(trained, tmp_path):

@@ -289,3 +289,21 @@ def test_the_evidence_log_says_who_drove_what_and_is_checked_by_a_command(sami):
     assert (done.code, "was changed: its hash is another one" in done.out) == (4, True)
     assert sami("drive", "robot.toml").errors.startswith("sami: log.jsonl exists; an evidence log never replaces one")
     assert len(Path("written.txt").read_text().splitlines()) == 10
+
+
+def test_the_hand_over_is_printed_by_a_check_driven_and_logged_and_a_refusal_says_why(sami):
+    limits = "[limits]\nrest = 0.0\nblend_in_s = 0.2\n[handover]\nwait_s = 0.2\ndamp_s = 0.1\n"
+    start = 'steps = 5\nevidence = "{}.jsonl"\n' + limits + "velocity = {{ ee_velocity = {} }}\n"
+    robot_file(start.format("slow", 0.2))
+    assert checks_of(sami("drive", "robot.toml", "--check"))["handover"] == ("ok", "damp - home - policy - damp")
+    assert sami("drive", "robot.toml", "--dry-run", "--set", "evidence=dry.jsonl").code == 0
+    assert sami("drive", "robot.toml").code == 0
+    stages = [line.split(" step")[0] for line in sami("verify-log", "slow.jsonl").out.splitlines() if "stage" in line]
+    assert stages == ["stage none - damp", "stage damp - home", "stage home - policy", "stage policy - damp"]
+    robot_file(start.format("fast", 0.05))
+    done = sami("drive", "robot.toml")
+    why = "home to policy is refused: velocity: ee_velocity.x is 0.1 m/s, allowed are 0.05"
+    assert (done.code, why in done.errors) == (3, True)
+    assert why in sami("verify-log", "fast.jsonl", "--json").out
+    robot_file("[limits]\nrest = 0.0\n[handover]\n")
+    assert "[handover] needs limits with rest and blend_in_s" in sami("drive", "robot.toml").errors

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from sami_runtime.gap.profile import GapProfile
+from sami_train.evaluation.intervals import interval_of
 from sami_train.evaluation.results import Evaluation
 
 ROOT = Path(__file__).parents[2]
@@ -172,7 +173,7 @@ def test_an_excited_recording_tells_the_gap_and_the_profile_serves_where_profile
 
 def test_a_recording_of_a_robot_that_rests_is_refused(sami, trained, tmp_path):
     (tmp_path / "still.toml").write_text("rest = 0.0\nlow = 0.0\nhigh = 0.0\n")
-    options = ("--episodes", 1, "--limits", tmp_path / "still.toml", "--record", "still.mcap")
+    options = ("--episodes", 1, "--set", f"limits={tmp_path / 'still.toml'}", "--record", "still.mcap")
     assert sami("run", "--model", trained.model, *options).code == 0
     done = sami("fit-gap", "still.mcap", "--out", "gap.toml")
     assert (done.code, done.out) == (1, "")
@@ -182,7 +183,9 @@ def test_a_recording_of_a_robot_that_rests_is_refused(sami, trained, tmp_path):
 def test_a_known_value_zeroes_a_bias_in_each_episode(sami, trained, tmp_path):
     (tmp_path / "bias.toml").write_text("bias = { ee_position = [-0.02, 0.02] }")
     options = ("--episodes", 2, "--steps", 4, "--gap", tmp_path / "bias.toml", "--json")
-    told = lines(sami("run", "--model", trained.model, "--limits", ROOT / "examples" / "zeroed.toml", *options))
+    told = lines(
+        sami("run", "--model", trained.model, "--set", f"limits={ROOT / 'examples' / 'zeroed.toml'}", *options)
+    )
     offsets = [row["zeroed"]["ee_position.z"] for row in told]
     assert all(0 < abs(offset) <= 0.0201 for offset in offsets)
     assert offsets[0] != offsets[1]
@@ -207,6 +210,6 @@ def test_what_the_docs_say_of_a_gap_that_was_found_again_is_what_its_raw_results
     for name, gap in (("true", ROOT / "examples" / "gap.toml"), ("fitted", folder / "gap.toml")):
         found = Evaluation.from_dict(json.loads((folder / f"{name}.json").read_text()))
         assert found.gap == GapProfile.load(gap)
-        low, high = found.interval("training")
+        low, high = interval_of(found, "training")
         told.append(f"{found.success('training'):.2f} ({low:.2f} to {high:.2f})")
     assert f"succeeds in {told[0]} of 180 episodes, behind what 12 excited episodes told of it in {told[1]}" in page

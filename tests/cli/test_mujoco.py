@@ -12,6 +12,7 @@ pytest.importorskip("mujoco")
 from rich.console import Console
 from sami_cli.commands.eval import evaluation_table
 
+from sami_train import seeds
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.resolve import resolve
 from sami_train.envs import ENVIRONMENTS
@@ -165,9 +166,12 @@ def test_evaluation_tells_returns(sami, models, monkeypatch):
     console = Console(record=True, width=100)
     console.print(evaluation_table(Evaluation.from_dict(result), "training"))
     table = console.export_text()
-    assert "training (11 episodes, tasks in turn)" in table
+    assert "training (11 episodes, tasks in turn, development seed)" in " ".join(table.split())
     assert f"{returns.mean():.0f} ± {told['ret_error']:.0f}" in table
     assert "success" not in table
+    final = json.loads(sami(*arguments, "--on", 1, "--final", "--json").out)
+    assert (result["seed"], final["seed"]) == (seeds.EVALUATION, seeds.FINAL)
+    assert not set(returns) & {value for row in final["tasks"] for value in row["returns"]}
     assert "where returns count, per set" in " ".join(sami("eval", "--help").out.replace("│", " ").split())
 
 
@@ -188,7 +192,9 @@ def test_a_model_is_measured_in_its_own_environment_if_none_is_named(sami, model
 
 def test_training_a_robot_ends_in_a_card_with_returns(sami, monkeypatch):
     warmup = ("--set", "exploration.warmup_steps=900")
-    done = sami("train", "--env", "hopper", "--steps", 1000, *warmup, "--deterministic", "--out", "run")
+    done = sami(
+        "train", "--env", "hopper", "--steps", 1000, *warmup, "--set", "collection.collectors=0", "--out", "run"
+    )
     assert (done.code, done.err) == (0, "")
     assert "return while exploring" in done.out
     assert "success" not in done.out

@@ -2,8 +2,9 @@
 
 import pytest
 import typer
-from sami_cli.app import OLD_OPTIONS
+from sami_cli.app import OLD_OPTIONS, TEXT_ONLY, app
 from sami_cli.measuring import JobPlace, cluster_of, place_of
+from typer.main import get_command
 
 MODEL = "panda-satesac"
 
@@ -64,6 +65,16 @@ def test_force_may_stand_anywhere_and_replaces_outputs(sami):
     assert (sami("--force", *words).code, sami("inspect", "--force", *words[1:]).code) == (0, 0)
 
 
+def test_json_may_stand_anywhere_and_is_refused_where_a_command_prints_text_only(sami):
+    shown = sami("models", "--json")
+    assert (shown.code, sami("--json", "models").out) == (0, shown.out)
+    assert MODEL in shown.out
+    for name, command in get_command(app).commands.items():
+        assert ("--json" in command.epilog) == (name not in TEXT_ONLY)
+    refused = sami("convert", "run.mcap", "run.csv", "--json")
+    assert (refused.code, "sami convert prints text only" in refused.err) == (2, True)
+
+
 def test_a_spelling_of_before_means_what_it_meant_and_says_what_to_write(sami):
     done = sami("robustness", MODEL, "--kinds", "latensy")
     assert "warning: --kinds is deprecated, and the next version does not have it: --gap latensy\n" in done.err
@@ -76,4 +87,5 @@ def test_a_spelling_of_before_means_what_it_meant_and_says_what_to_write(sami):
         "--render",
         "--gap",
         "--excite",
+        "--out",
     }

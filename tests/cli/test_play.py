@@ -64,7 +64,7 @@ def test_a_gamepad_commands_it(stands, tmp_path):
 
 def test_what_it_plays_behind_a_profile_is_recorded(sami, stands, tmp_path):
     (tmp_path / "late.toml").write_text("latency_s = 0.04\n")
-    assert stands("play", "--gap", tmp_path / "late.toml", "--record", "g.mcap").code == 0
+    assert stands("play", "--set", f"gap={tmp_path / 'late.toml'}", "--record", "g.mcap").code == 0
     assert json.loads(sami("replay", "g.mcap", "--json").out)["about"]["gap"] == {"latency_s": 0.04}
 
 

@@ -1,24 +1,27 @@
 """`sami probe` as users run it, and what a file with a probe tells."""
 
+import dataclasses
 import json
 
 import pytest
 
 from sami_runtime import read_artifact, verify
+from sami_train.envs import catalog
 from sami_train.studies.readout.fit import fit
 from tests.making.attached import attach_probe
 from tests.sami_train.studies.readout.test_probe import PANDA, told
 
 
-@pytest.fixture
-def probed(trained, tmp_path):
+@pytest.fixture(scope="module")
+def probed(trained, tmp_path_factory):
     """The trained model, with a probe of made-up contexts that carry the mass alone."""
-    path = tmp_path / "probed.onnx"
+    path = tmp_path_factory.mktemp("probe") / "probed.onnx"
     attach_probe(trained.model, path, fit(*told(PANDA, 120, hidden={"friction"}), step=0))
     return path
 
 
-def test_a_file_takes_a_probe_and_says_how_well_each_feature_is_told(sami, trained, tmp_path):
+def test_a_file_takes_a_probe_and_says_how_well_each_feature_is_told(sami, trained, tmp_path, monkeypatch):
+    monkeypatch.setitem(catalog.added, "panda", dataclasses.replace(catalog.ENVIRONMENTS["panda"], episode_steps=12))
     out = tmp_path / "out.onnx"
     done = sami("probe", trained.model, "--out", out, "--episodes", 44)
     assert done.code == 0, done.err
@@ -72,7 +75,7 @@ def test_export_goes_with_it_only_from_a_run(sami, trained):
 
 def test_the_card_tells_of_it(trained, probed):
     from sami_train.export.card import write_card
-    from sami_train.runs.folder import RunRecord
+    from sami_train.runs.record import RunRecord
 
     (card, *_) = write_card(RunRecord.of_folder(trained.run), read_artifact(probed).contract, probed)
     text = card.read_text()

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -55,7 +56,6 @@ def test_wrong_usage_exits_with_2(sami, arguments):
         ("train --steps 0", "steps is 0; it must be at least 1."),
         ("train --set method=tesac", "method has an option of its own; give --method instead of --set method=..."),
         ("train --steps 9 --set steps=8", "steps has an option of its own; give --steps instead of --set steps=..."),
-        ("train --deterministic --set collection.collectors=2", "collection.collectors=2 collects beside the learner"),
         ("train --gap modest --set gap=x", "gap has an option of its own; give --gap instead of --set gap=..."),
         ("train --resume nothing", "there is no run folder nothing; `sami train --out nothing` makes one."),
         ("eval --run nothing", "there is no run folder nothing"),
@@ -267,7 +267,8 @@ def test_resuming_from_a_damaged_checkpoint_says_which_file(nothing_leaks, sami,
     before = contents(run_copy)
     message = refused(sami("train", "--resume", run_copy, "-q"))
     assert f"{name} cannot be loaded: " in message
-    assert contents(run_copy) == before
+    lock = Path("lock")  # names the process that held it last
+    assert contents(run_copy) | {lock: b""} == before | {lock: b""}
 
 
 @pytest.mark.parametrize("text", ['{"env": ', "{}"])

@@ -64,7 +64,7 @@ def test_a_recorded_run_is_replayed_to_the_last_bit(sami, trained, rows):
 def test_what_the_command_does_a_run_does_in_python(rows, trained):
     Path("gap.toml").write_text("noise = 0.01\nlatency_s = 0.04\nactuator_lag_s = 0.05\n")
     Path("limits.toml").write_text("rest = 0.0\nrate = 10.0\n")
-    told = rows("--record", "run.mcap", "--seed", 4, "--gap", "gap.toml", "--limits", "limits.toml", "--steps", 12)
+    told = rows("--record", "run.mcap", "--seed", 4, "--gap", "gap.toml", "--set", "limits=limits.toml", "--steps", 12)
     session, clock = Session.load(trained.model), ManualClock()
     options = {"gap": GapProfile.load("gap.toml"), "limits": Limits.load("limits.toml"), "simulator": True}
     facts = {"env": "panda", "seed": 4, "engine": environment("panda").engine}
@@ -169,14 +169,14 @@ def test_a_shadow_tells_where_it_would_have_acted_otherwise(sami, trained, rows,
 def test_limits_from_a_file_are_kept_and_reported(sami, trained, rows):
     with open("limits.toml", "w") as file:
         file.write("rest = 0.0\n[rate]\ngripper = 1.0\n[high]\ndx = 0.1\n")
-    told = rows("--limits", "limits.toml", "--record", "run.mcap")
+    told = rows("--set", "limits=limits.toml", "--record", "run.mcap")
     counted = {name for row in told for name in row["limited"]}
     assert counted <= {"rate gripper", "bounds dx"}
     assert "rate gripper" in counted
     executed = np.array([step.record.executed for step in read_recording("run.mcap").steps if step.episode == 0])
     assert (np.abs(np.diff(executed[:, 3])) <= 0.04 + 1e-6).all()
     assert (executed[:, 0] <= np.float32(0.1)).all()
-    assert "limited: " in sami("run", "--model", trained.model, "--episodes", 1, "--limits", "limits.toml").out
+    assert "limited: " in sami("run", "--model", trained.model, "--episodes", 1, "--set", "limits=limits.toml").out
 
 
 def test_the_limits_that_the_documentation_shows_fit_the_panda_policy(tmp_path):
@@ -201,7 +201,7 @@ def test_a_dry_run_writes_nothing(rows):
 def test_a_safety_stop_exits_with_3_and_tells_what_was_until_then(sami, trained):
     with open("limits.toml", "w") as file:
         file.write("stop_after = 2\n[frozen]\ndesired_goal = 3\n")
-    done = sami("run", "--model", trained.model, "--limits", "limits.toml", "--record", "run.mcap")
+    done = sami("run", "--model", trained.model, "--set", "limits=limits.toml", "--record", "run.mcap")
     assert done.code == 3
     assert done.err.startswith("sami: no new action at 2 ticks in a row (stop_after), lastly: frozen: desired_goal had")
     assert "4 ticks: 2 acted, 2 held, 0 late, 0 refused" in done.out

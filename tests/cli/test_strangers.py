@@ -76,7 +76,7 @@ def strange(request, tmp_path_factory):
 KEPT = ("--out", "out", "--force")
 ASKING = {
     "train": [("--init", "model.onnx", "-q"), ("--init", WEIGHTS_FILE, "-q"), ("--resume", "run", "-q")],
-    "sweep": [("--resume", "sweep", "--dry-run")],
+    "sweep": [("--out", "sweep", "--dry-run")],
     "distil": [("--teacher", "teacher", "--out", "student")],
     "eval": [("--model", "model.onnx", "--episodes", 1), ("--run", "run")],
     "robustness": [("model.onnx", "--episodes", 1), ("points.json",)],
@@ -117,7 +117,7 @@ NEVER = {
     "replay": [("run.mcap", "--model", "model.onnx"), ("run.mcap",)],
     "convert": [("run.mcap", "out.csv")],
     "view": [("run.mcap", "--no-open", "--out", "out.html")],
-    "bench": [("model.onnx", "--seconds", 0.05), ("model.onnx", "--run", "run", "--seconds", 0.05)],
+    "bench": [("model.onnx", "--seconds", 0.05)],
     "doctor": [()],
 }
 """What each command is given that does without one, or is refused before it needs one."""

@@ -78,7 +78,7 @@ def test_the_limits_fit_the_arm_and_cost_it_no_success(tmp_path):
     limits = ROOT / "examples" / "limits.toml"
     Limits.load(limits).require_fit(read_artifact(MODEL).contract)
     main = "from sami_cli.app import main; main()"
-    words = ("--model", MODEL, "--tasks", "training", "--episodes", 20, "--json", "--limits", limits)
+    words = ("--model", MODEL, "--tasks", "training", "--episodes", 20, "--json", "--set", f"limits={limits}")
     done = call(sys.executable, "-c", main, "run", *words, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     rows = [json.loads(line) for line in done.stdout.splitlines()]

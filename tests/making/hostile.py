@@ -29,7 +29,8 @@ from sami_train.envs.catalog import environment
 from sami_train.evaluation.kept import ENDING, KeptResults, Piece
 from sami_train.evaluation.results import Evaluation
 from sami_train.runs import train
-from sami_train.runs.folder import RunFolder, RunRecord
+from sami_train.runs.folder import RunFolder
+from sami_train.runs.record import RunRecord
 from sami_train.studies.sweep.job import CellOutcome, status
 from sami_train.studies.sweep.study import read_study, write_study
 from sami_train.studies.sweep.sweep import Sweep

@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import resource
 import shutil
 import signal
 import sys
@@ -10,7 +12,7 @@ import numpy as np
 import pytest
 
 from sami_train.files import read_json
-from sami_train.runs.folder import RunFolder
+from sami_train.runs.folder import RunError, RunFolder
 from tests.making.killed import EXAMPLES, forked, go_on, require_whole, same, swept
 
 KILLS = 20
@@ -82,6 +84,34 @@ def test_a_run_with_a_collector_ends_and_its_files_are_whole(tmp_path):
     steps = [json.loads(line)["step"] for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert steps == sorted(set(steps))
     assert not list(run.rglob("*.unfinished"))
+
+
+def test_a_run_for_whose_checkpoints_there_is_no_room_says_so_and_goes_on_once_there_is(tmp_path):
+    whole, run, told = (tmp_path / name for name in ("whole", "run", "told"))
+    assert forked(lambda: go_on(whole), tmp_path)[0] == 0
+
+    def confined():
+        resource.setrlimit(
+            resource.RLIMIT_FSIZE, (700_000, resource.RLIM_INFINITY)
+        )  # with Adam's moments, they are larger
+        try:
+            go_on(run)
+        except RunError as error:
+            told.write_text(str(error))
+
+    for _ in range(2):  # the second one resumes, and finds as little
+        assert forked(confined, tmp_path)[0] == 0
+        assert re.fullmatch(
+            rf"{run}/checkpoints/\d+ cannot be written: File too large\. Make room or choose another place; what was "
+            rf"there is as it was\. Then go on with: sami train --resume {run}",
+            told.read_text(),
+        )
+        require_whole(run)
+        assert RunFolder(run).facts()["state"] == "failed"
+        assert len(RunFolder(run).checkpoints()) >= 2
+        assert not list(run.rglob("*.unfinished"))
+    assert forked(lambda: go_on(run), tmp_path)[0] == 0
+    assert same(run, whole)
 
 
 def test_a_sweep_ends_with_the_same_cells_and_the_same_study(tmp_path, capsys):

@@ -11,6 +11,7 @@ import time
 import pytest
 
 from tests.making.allowed_writes import drive_all
+from tests.making.faults import READ, WRITE
 from tests.making.ticks_with_faults import require_laws
 from tests.sami_runtime.conftest import Maker
 
@@ -47,6 +48,11 @@ def test_a_million_ticks(folder, request, capsys):
         with capsys.disabled():
             print(f"\n{json.dumps(counts, indent=1)}")
         require_laws(counts)
+        assert {f"read {fault}" for fault in READ} | {f"write {fault}" for fault in WRITE} < counts["faults"].keys()
+        assert set(counts["ended"]) >= {"SafetyStop", "AdapterError", "OSError", "SignalError"}
+        assert min(counts["outcomes"][outcome] for outcome in ("acted", "held", "late", "refused")) > 10
+        assert min(counts["reasons"][reason] for reason in ("age", "order", "bounds", "late", "refused")) > 10
+        assert counts["swaps"] > 10
         assert counts["ticks"] >= TICKS // 2
         assert counts["grown_bytes"] < GROWTH
 

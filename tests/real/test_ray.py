@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from tests.cli.test_sweep import OPTIONS, cells, end, same_agents, sweeping, wait_for
 from tests.real.test_slurm import CELL, ENDLESS, checkpoints, learns, stop
+from tests.real.test_sweep import OPTIONS, cells, end, same_agents, sweeping, wait_for
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'sami-rl[ray]'")
 
@@ -66,7 +66,7 @@ def test_the_cell_of_a_node_that_is_lost_goes_on_elsewhere(tmp_path, cluster):
         wait_for(sweep, lambda: learns(out) > reached)
         ended = stop(sweep)
     assert ended.code == 130
-    assert f"sami sweep --resume {out} --on ray:{cluster.address}\n" in ended.out.replace(" \\\n      ", " ")
+    assert f"sami sweep --out {out} --on ray:{cluster.address}\n" in ended.out.replace(" \\\n      ", " ")
     assert f"{CELL} failed" not in ended.out
     assert json.loads((out / CELL / "run.json").read_text())["state"] == "stopped"
     with pytest.raises(ProcessLookupError):

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_sweep import OPTIONS, TINY, cells, end, same_agents, sweeping, wait_for
 from tests.real.slurm_cluster import jobs, said, slurm_cluster
+from tests.real.test_sweep import OPTIONS, TINY, cells, end, same_agents, sweeping, wait_for
 
 ENDLESS = ["--method", "tesac", "--steps", "900000", "--episodes", "1", "--set", "collection.collectors=1"]
 ENDLESS += [word for key, value in TINY.items() if key != "checkpoint_every" for word in ("--set", f"{key}={value}")]
@@ -100,7 +100,7 @@ def test_a_cell_with_a_collector_that_the_cluster_cuts_off_goes_on(tmp_path, clu
         ended = stop(sweep)
     assert ended.code == 130
     assert "stopped with 0 of 1 cells done. Go on with:" in ended.out
-    assert f"sami sweep --resume {out} --on slurm\n" in ended.out.replace(" \\\n      ", " ")
+    assert f"sami sweep --out {out} --on slurm\n" in ended.out.replace(" \\\n      ", " ")
     assert "failed" not in ended.out
     assert jobs() == []
     assert checkpoints(out)[-1] > cut_at
@@ -140,7 +140,7 @@ def test_the_job_of_a_sweep_that_was_killed_is_taken_by_the_next(tmp_path, clust
         wait_for(sweep, lambda: learns(out))
         first = jobs("RUNNING")
         sweep.kill()
-    with sweeping("--resume", out, "--on", "slurm") as sweep:
+    with sweeping("--out", out, "--on", "slurm") as sweep:
         wait_for(sweep, sweep.stdout.readline)
         assert jobs() == first
         assert stop(sweep).code == 130

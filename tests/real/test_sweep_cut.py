@@ -5,7 +5,7 @@ import os
 import re
 import signal
 
-from tests.cli.test_sweep import OPTIONS, cells, end, same_agents, sweeping, swept, uninterrupted, wait_for
+from tests.real.test_sweep import OPTIONS, cells, end, same_agents, sweeping, swept, uninterrupted, wait_for
 
 __all__ = ["swept", "uninterrupted"]  # fixtures
 
@@ -25,18 +25,18 @@ def test_a_sweep_cut_in_every_way_trains_what_an_uninterrupted_one_does(tmp_path
         ended = end(sweep)
     assert (ended.code, ended.err) == (130, "")
     assert "stopped with 0 of 1 cells done. Go on with:\n" in ended.out
-    assert f"sami sweep --resume {out}\n" in ended.out.replace(" \\\n      ", " ")
+    assert f"sami sweep --out {out}\n" in ended.out.replace(" \\\n      ", " ")
     assert state() == "stopped"
     steps = json.loads((run / "run.json").read_text())["steps"]
     assert steps < 600
 
-    with sweeping("--resume", out) as sweep:
+    with sweeping("--out", out) as sweep:
         wait_for(sweep, lambda: state() == "running")
         holder = lock.read_text()
         os.kill(int(holder.split()[1]), signal.SIGSTOP)  # or it might be done before it is waited for
         sweep.kill()
     # Its job goes on without it; the next sweep waits for that, and here sees it die.
-    with sweeping("--resume", out, "--json") as sweep:
+    with sweeping("--out", out, "--json") as sweep:
         line = wait_for(sweep, sweep.stderr.readline)
         assert re.fullmatch(
             rf"panda-tesac-0 running( after \d+ steps)?: waits for {holder}, left by an earlier sweep\n", line
@@ -49,7 +49,7 @@ def test_a_sweep_cut_in_every_way_trains_what_an_uninterrupted_one_does(tmp_path
     assert (ended.code, cell["state"]) == (1, "failed")
     assert cell["reason"].startswith("its process ended without a result (killed, or out of memory?)")
 
-    with sweeping("--resume", out, "--json") as sweep:
+    with sweeping("--out", out, "--json") as sweep:
         ended = end(sweep)
     assert (ended.code, cells(ended)["panda-tesac-0"]["state"]) == (0, "done")
     assert same_agents(run, uninterrupted)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json as json_module
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +10,7 @@ import typer
 
 from ...measuring import findings, progress
 from ...model_file import model_and_environment
-from ...options import Json, ModelEnvironment, OptionalModel
+from ...options import JSON, ModelEnvironment, OptionalModel
 from ...output import print_text, text_console
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ def adapt(
         int | None, typer.Option(min=0, help="Seed of the first episode; one that nothing else uses if left out.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for adaptation.json and adaptation.png.")] = None,
-    json: Json = False,
 ) -> None:
     """Change the dynamics in the middle of episodes: live context against a frozen, a reset, and an informed one."""
     from sami_runtime.files import unfinished
@@ -49,7 +48,7 @@ def adapt(
     changes = [DynamicsChange.parse(text, spec.tasks, spec.episode_steps) for text in change]
     files = findings(out, "adaptation")
     weights = read_artifact(model).contract.weights_sha256
-    with progress("running changed episodes", len(changes) * episodes, json) as advance:
+    with progress("running changed episodes", len(changes) * episodes) as advance:
         adaptations = [adaptation(model, spec, what, episodes, seed, advance) for what in changes]
     document = {
         "model": model.name,
@@ -63,10 +62,10 @@ def adapt(
         from sami_train.studies.charts.contexts import draw_adaptations
 
         with unfinished(files[0]) as beside:
-            beside.write_text(json_module.dumps(document) + "\n", encoding="utf-8")
+            beside.write_text(json.dumps(document) + "\n", encoding="utf-8")
         draw_adaptations(adaptations, files[1])
-    if json:
-        print(json_module.dumps(document, indent=2))
+    if JSON.get():
+        print(json.dumps(document, indent=2))
         return
     for judged in adaptations:
         _print(judged)

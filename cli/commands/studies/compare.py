@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json as json_module
+import json
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ...options import FORCE, Json, OwnEnvironment
+from ...options import FORCE, JSON, OwnEnvironment
 from ...output import print_text, text_console
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ def compare(
         str | None, typer.Option(metavar="KEY", help="Config key to draw curves against, e.g. contrast.trajectories.")
     ] = None,
     env: OwnEnvironment = None,
-    json: Json = False,
 ) -> None:
     """Compare evaluated runs: success or return by method and setting with intervals over seeds; what beats what."""
     from sami_train.studies.compare.comparison import MethodComparison
@@ -37,12 +36,12 @@ def compare(
 
     if out is not None:
         check_out(out, replace=FORCE.get())
-    with nullcontext() if json else text_console(error=True).status("comparing"):
+    with nullcontext() if JSON.get() else text_console(error=True).status("comparing"):
         comparison = MethodComparison(read_runs(runs), by)
         shown = tables(comparison)
         written = [] if out is None else write_report(comparison, out, ["sami", *sys.argv[1:]])
-    if json:
-        print(json_module.dumps(as_data(comparison), indent=2, allow_nan=False))
+    if JSON.get():
+        print(json.dumps(as_data(comparison), indent=2, allow_nan=False))
         return
     console = text_console()
     for caution in comparison.cautions():

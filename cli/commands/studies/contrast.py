@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json as json_module
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ...options import Json, OwnEnvironment
+from ...options import JSON, OwnEnvironment
 from ...output import print_text, text_console
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ def contrast(
         typer.Option("--set", metavar="KEY=VALUE", help="Change the run's contrast, e.g. contrast.trajectories=256."),
     ] = None,
     env: OwnEnvironment = None,
-    json: Json = False,
 ) -> None:
     """Print what a contrastive loss can reach: alone, on what a run had collected early, halfway and in the end."""
     from rich.progress import MofNCompleteColumn, Progress, TextColumn
@@ -61,8 +60,8 @@ def contrast(
         "stages": STAGES,
         "ceilings": [ceiling.as_dict() for ceiling in computed],
     }
-    if json:
-        print(json_module.dumps(result, indent=2))
+    if JSON.get():
+        print(json.dumps(result, indent=2))
         return
     text_console().print(_table(computed))
     print_text("bound: highest mean over 200 losses; held out: on episodes not learned from. A constant encoder has 0.")

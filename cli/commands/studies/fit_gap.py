@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json as json_module
+import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ...model_file import environment_of
-from ...options import FORCE, Json
+from ...options import FORCE, JSON
 from ...output import print_text, text_console
 
 
@@ -21,7 +21,6 @@ def fit_gap(
         typer.Option(help="Recordings of the simulator without a gap; if left out, it is run with the same commands."),
     ] = None,
     env: Annotated[str | None, typer.Option(help="That simulator; the model's own environment if left out.")] = None,
-    json: Json = False,
 ) -> None:
     """Find latency, command delay, lag, noise, bias, rounding and dropout in recordings, as a gap profile."""
     from sami_runtime.errors import SamiError
@@ -54,7 +53,7 @@ def fit_gap(
     if out is not None:
         with output(out, FORCE.get(), inputs) as beside:
             beside.write_text(document_of(fitted), encoding="utf-8")
-    if json:
+    if JSON.get():
         estimates = [{**vars(one), "estimate": one.estimate._asdict()} for one in fitted.estimates]
         result = {
             "gap": fitted.profile.to_dict(),
@@ -63,7 +62,7 @@ def fit_gap(
             "held_out": fitted.checks,
         }
         result["notes"] = fitted.notes
-        print(json_module.dumps(result))
+        print(json.dumps(result))
         return
     from rich import box
     from rich.table import Table

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json as json_module
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...model_file import environment_of, model_file
-from ...options import FORCE, Json, Key, set_option, set_values
+from ...options import FORCE, JSON, Key, set_option, set_values
 from ...output import print_text, text_console
 from ...target import task_features
 
@@ -45,7 +45,6 @@ def report(
         ),
     ] = None,
     set_: Annotated[list[str] | None, set_option(SETTINGS)] = None,
-    json: Json = False,
 ) -> None:
     """Show all that is known of models and runs in one HTML file. What --out holds already is not measured again."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -78,19 +77,19 @@ def report(
         DynamicsChange.parse(change, spec.tasks, spec.episode_steps)  # refused now rather than after minutes
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     console = text_console(error=True)
-    with Progress(*columns, console=console, disable=json or not console.is_terminal, transient=True) as bar:
+    with Progress(*columns, console=console, disable=JSON.get() or not console.is_terminal, transient=True) as bar:
         shown: dict[str, Any] = {}
 
         def tell(part: str, done: int, count: int) -> None:
             if done == 0 or part not in shown:
-                if not console.is_terminal and not json and part not in shown:
+                if not console.is_terminal and not JSON.get() and part not in shown:
                     console.print(part, highlight=False)
                 shown[part] = bar.add_task(part, total=count)
             bar.advance(shown[part], done)
 
         summary = write_report(subjects, wishes, out, ["sami", *sys.argv[1:]], tell, _cost)
-    if json:
-        print(json_module.dumps(summary, indent=2))
+    if JSON.get():
+        print(json.dumps(summary, indent=2))
         return
     for subject in summary["subjects"]:
         for part, reason in subject["missing"].items():

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json as json_module
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...options import Json, OwnEnvironment
+from ...options import JSON, OwnEnvironment
 from ...output import print_text, text_console
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ def skills(
         ),
     ],
     env: OwnEnvironment = None,
-    json: Json = False,
 ) -> None:
     """Show the share of episodes by skill in each task: a row each mass, a column each friction; runs by method.
 
@@ -51,10 +50,8 @@ def skills(
         raise SamiError(f"these are of the environments {', '.join(sorted(envs))}; show one at a time.")
     by_title = {title: skills_by_task(group) for title, group in groups.items()}
     paper = PAPER if envs == {"panda"} else {}
-    if json:
-        print_text(
-            json_module.dumps({title: _plain(tasks, paper.get(title)) for title, tasks in by_title.items()}, indent=2)
-        )
+    if JSON.get():
+        print_text(json.dumps({title: _plain(tasks, paper.get(title)) for title, tasks in by_title.items()}, indent=2))
         return
 
     for title, tasks in by_title.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-import json as json_module
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...measuring import CLUSTERS, JobPlace, place_of
-from ...options import Json
+from ...options import JSON
 from ...output import print_text, text_console
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sami_train.studies.sweep.grid import Grid
     from sami_train.studies.sweep.sweep import CellRow, Sweep
 
-OF_THE_GRID = ("out", "env", "method", "seed", "steps", "override", "deterministic", "episodes")
+OF_THE_GRID = ("env", "method", "seed", "steps", "override", "episodes")
 FRAME = 8
 """Lines of the live table that are no cells."""
 STATES = ("failed", "stopped", "running", "evaluating", "pending", "done", "waiting")
@@ -31,7 +31,13 @@ COLORS = {"done": "green", "failed": "red", "stopped": "yellow", "pending": "dim
 
 def sweep(
     context: typer.Context,
-    out: Annotated[Path | None, typer.Option(help="Folder of the sweep, with a run folder for each cell.")] = None,
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="Folder of the sweep, with a run folder for each cell. One that has a sweep is gone on with: what is "
+            "not done runs, from checkpoints."
+        ),
+    ],
     env: Annotated[str, typer.Option(help="Environments, comma-separated; also your own, as MODULE:SPEC.")] = "panda",
     method: Annotated[str, typer.Option(help="Methods, comma-separated.")] = "satesac",
     seed: Annotated[str, typer.Option(help="Seeds, comma-separated.")] = "0",
@@ -44,16 +50,9 @@ def sweep(
             help="Values of a config key, e.g. contrast.coefficient=0,1, or preset=fast-cpu,paper, or device=cuda.",
         ),
     ] = None,
-    deterministic: Annotated[
-        bool,
-        typer.Option("--deterministic", help="As in `sami train`: the same cell gives the same weights, bit for bit."),
-    ] = False,
     episodes: Annotated[
         int, typer.Option(min=1, help="Evaluation episodes per task; where returns count, per set.")
     ] = 100,
-    resume: Annotated[
-        Path | None, typer.Option(metavar="SWEEP", help="Go on with a sweep: what is not done runs, from checkpoints.")
-    ] = None,
     on: Annotated[
         str | None,
         typer.Option(
@@ -63,62 +62,54 @@ def sweep(
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cells and where they stand; run none.")] = False,
-    json: Json = False,
 ) -> None:
-    """Train and evaluate every combination of some values. Ctrl-C stops at checkpoints; the same command goes on."""
+    """Train and evaluate every combination of some values. Ctrl-C stops at checkpoints; --out alone goes on."""
     options_of_grid = {name for name in OF_THE_GRID if context.get_parameter_source(name).name == "COMMANDLINE"}  # type: ignore[union-attr]
-    if (resume is None) == (out is None):
-        raise typer.BadParameter("give either --out or --resume")
-    if resume is not None:
-        options_of_grid -= {"env"}  # which says that the sweep's own environments may be imported
-    if resume is not None and options_of_grid:
-        names = ", ".join(sorted("--set" if name == "override" else f"--{name}" for name in options_of_grid))
-        raise typer.BadParameter(f"--resume takes the grid from the sweep's folder; leave out {names}")
     place = place_of(on, gpus=True)
 
     from sami_train.envs.catalog import by_name
     from sami_train.studies.sweep.sweep import Sweep
 
-    if resume is not None:
-        this = Sweep.open(resume)
+    own_code = options_of_grid == {"env"} and (out / "sweep.json").is_file()  # --env lets it be imported
+    if own_code or not options_of_grid:
+        this = Sweep.open(out)
     else:
-        assert out is not None
         options = {"env": env, "method": method, "seed": seed, "steps": steps}
-        this = Sweep.begin(out, _grid(options, override or [], deterministic), episodes)
-    live = text_console(error=json)
+        this = Sweep.begin(out, _grid(options, override or []), episodes)
+    live = text_console(error=JSON.get())
     if not dry_run:
         if place.is_cluster:
             this.cluster |= place.settings
         engine = _engine(this, place)
         with _Display(this, engine.jobs, live) as display:
             ended = this.run(engine, display.update)
-    if json:
-        print(json_module.dumps(_summary(this), indent=2))
+    if JSON.get():
+        print(json.dumps(_summary(this), indent=2))
     elif dry_run or not live.is_terminal:
         live.print(_table(this))
     if dry_run:
-        if not json:
+        if not JSON.get():
             print_text(f"{len(this.rows)} cells, {this.count('done')} of them done")
         return
     where = {"slurm": " --on slurm", "ray": f" --on ray:{place.address}"}.get(place.kind, "")
     sources = by_name(*(row.cell.config.env for row in this.rows))
-    again = f"sami sweep --resume {this.path}{where}{sources}"
+    again = f"sami sweep --out {this.path}{where}{sources}"
     for row in this.rows:
         if row.state == "failed":
-            print_text(f"{row.cell.name} failed: {row.reason}", f"  log: {row.log}", error=json)
+            print_text(f"{row.cell.name} failed: {row.reason}", f"  log: {row.log}", error=JSON.get())
     if not ended:
         still = this.count("running", "evaluating")
         left = f"; {still} jobs have not stopped yet and go on to their next checkpoint" if still else ""
         counts = f"{this.count('done')} of {len(this.rows)} cells done"
-        print_text(f"stopped with {counts}{left}. Go on with:", f"  {again}", error=json)
+        print_text(f"stopped with {counts}{left}. Go on with:", f"  {again}", error=JSON.get())
         raise typer.Exit(130)
     if this.count("done") < len(this.rows):
-        print_text("Try those that are not done again with:", f"  {again}", error=json)
+        print_text("Try those that are not done again with:", f"  {again}", error=JSON.get())
         raise typer.Exit(1)
     print_text(
         f"all {len(this.rows)} cells are trained and evaluated in {this.path}; their results, a line each, are in "
         f"{this.study.name} there",
-        error=json,
+        error=JSON.get(),
     )
 
 
@@ -128,7 +119,7 @@ def _engine(sweep: Sweep, place: JobPlace) -> Engine:
 
     cells = len(sweep.rows)
     if place.kind == "gpu":
-        from sami_train.machine import usable_gpus
+        from sami_train.studies.sweep.engines import usable_gpus
 
         gpus = usable_gpus()
         if not gpus:
@@ -140,18 +131,17 @@ def _engine(sweep: Sweep, place: JobPlace) -> Engine:
     return place.engine(min(jobs, cells), sweep.cluster)
 
 
-def _grid(options: dict[str, str | None], overrides: list[str], deterministic: bool) -> Grid:
+def _grid(options: dict[str, str | None], overrides: list[str]) -> Grid:
     from sami_runtime.errors import SamiError
     from sami_train.studies.sweep.grid import Grid, parse_axis
 
     axes = dict(parse_axis(f"{name}={values}") for name, values in options.items() if values is not None)
-    axes |= {"preset": ["fast-cpu"], "device": ["auto"]} | ({"collection.collectors": [0]} if deterministic else {})
-    taken = {name: name for name in options} | ({"collection.collectors": "deterministic"} if deterministic else {})
+    axes |= {"preset": ["fast-cpu"], "device": ["auto"]}
     overridden: set[str] = set()
     for text in overrides:
         key, values = parse_axis(text)
-        if key in taken:
-            raise SamiError(f"{key} has an option of its own; give --{taken[key]} instead of --set {key}=...")
+        if key in options:
+            raise SamiError(f"{key} has an option of its own; give --{key} instead of --set {key}=...")
         if key in overridden:
             raise SamiError(f"--set {key}=... was given twice; give all values at once, e.g. {key}=1,2.")
         overridden.add(key)

@@ -18,7 +18,6 @@ def teach(
         int, typer.Option(min=1, help="Environment steps in all, those already done included.")
     ] = 30_000_000,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
-    rows: Annotated[int, typer.Option(min=2, help="Robots that are simulated side by side.")] = 256,
     blind: Annotated[
         bool, typer.Option("--blind", help="Let the actor read the robot's observation alone: no teacher, a baseline.")
     ] = False,
@@ -26,7 +25,7 @@ def teach(
     """Train a teacher by PPO, which reads privileged information. Ctrl-C keeps it; the same command goes on."""
     from sami_train.studies.teacher.teacher import TeacherConfig, train_teacher
 
-    config = TeacherConfig(env=env, seed=seed, rows=rows, blind=blind)
+    config = TeacherConfig(env=env, seed=seed, blind=blind)
     teacher = train_teacher(out, config, steps, every=500_000, on_measured=_show)
     print_text(f"The teacher in {out} has learned from {teacher.steps:,} steps.")
 

@@ -33,6 +33,9 @@ ROUNDING = 1e-6
 """Share of a command, and of a period's way, that is rounding: actions are float32."""
 SHARES = (1.0, 0.5)
 """Shares of a command that comes too close which are tried before the robot stands."""
+SWEEP, SWEEPS = 0.2, 8
+"""How far [rad, m] the joint that goes furthest may go from one pose to the next in which shapes are judged, and the
+most poses of one command."""
 
 
 class BodyRuling(NamedTuple):
@@ -90,7 +93,7 @@ class PointSpeed:
 
 @dataclass(frozen=True)
 class Collision:
-    """Where the robot would come to rest after the period, its parts keep their margin to each other and to boxes."""
+    """Until the robot would come to rest after the period, its parts keep their margin to each other and to boxes."""
 
     geometry: Geometry
     margin: float
@@ -99,11 +102,19 @@ class Collision:
     """(J,) by which the joints brake [rad/s^2]."""
     then: Then
 
-    def near(self, motion: Prediction) -> Near:
-        """Return what would be closest where the joints come to rest."""
-        return self.geometry.clearance(
-            motion.positions + motion.velocities * abs(motion.velocities) / (2.0 * self.acceleration)
-        )
+    def near(self, now: Array, motion: Prediction) -> Near:
+        """Return what would be closest on the way from where the joints are (J,) to where they come to rest.
+
+        Poses are judged every `SWEEP` of the joint that goes furthest, from the end of the period on; one that brakes
+        from so far that it would take more than `SWEEPS` of them is judged that often.
+        """
+        braking = motion.velocities * abs(motion.velocities) / (2.0 * self.acceleration)
+        poses = min(SWEEPS, math.ceil(float(np.abs(motion.positions + braking - now).max()) / SWEEP))
+        closest = self.geometry.clearance(motion.positions + braking)
+        for pose in range(poses - 1):
+            near = self.geometry.clearance(motion.positions + pose / (poses - 1) * braking)
+            closest = near if near.distance < closest.distance else closest
+        return closest
 
     def share(self, now: Array, standing: Prediction, moving: Prediction) -> float:
         """Return how much of the way from standing to moving, which comes too close, is allowed.
@@ -112,7 +123,8 @@ class Collision:
         """
         present = self.geometry.clearance(now).distance
         for share in SHARES:
-            if (distance := self.near(standing.towards(moving, share)).distance) == math.inf or distance > present:
+            distance = self.near(now, standing.towards(moving, share)).distance
+            if distance == math.inf or distance > present:
                 return share
         return 0.0
 
@@ -304,7 +316,7 @@ class BodyLimits:
                 thens.append(rule.then)
         if self._collision:
             scaled = moving if rest is None else rest.towards(moving, left)
-            near = self._collision.near(scaled)
+            near = self._collision.near(state.positions, scaled)
             if near.distance < math.inf:
                 rest = rest or predict(standing)
                 share = self._collision.share(state.positions, rest, scaled)

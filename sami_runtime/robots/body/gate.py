@@ -91,11 +91,11 @@ class BodyGate(SafetyGate):
                 joints.append(value)
         age = 0.0 if now is None else max(0.0, now - observation.measured(self._positions))
         self._joints, self._age, self._learned_at = joints, age, None
-        return (self._outside() or None) if self._episode.written is None else None
+        return (self.outside() or None) if self._episode.written is None else None
 
     def propose(self, action: NDArray[np.float32], now: float, ticks: int = 1) -> Ruling:
         """Rule on a new action; see `SafetyGate`. Where the policy may not take over from another, it is held."""
-        if self._episode.taken_over and (reason := self._outside()):
+        if self._episode.taken_over and (reason := self.outside()):
             ruling = self._by_body(super().hold(reason, now, ticks))
             return ruling._replace(reason=ruling.reason or reason)
         return self._by_body(super().propose(action, now, ticks))
@@ -175,7 +175,7 @@ class BodyGate(SafetyGate):
             )
         return low, high, settings.by_joint(start.velocity, free)
 
-    def _outside(self) -> str:
+    def outside(self) -> str:
         """Return why the policy may not take over where the joints are, its kind first; empty where it may."""
         if self._start is None or self._joints is None:
             return ""

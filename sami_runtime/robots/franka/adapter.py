@@ -35,7 +35,7 @@ from sami_runtime.robots.franka.link import (
 )
 from sami_runtime.robots.franka.requirements import faults_of_contract, faults_of_robot
 from sami_runtime.robots.franka.settings import FrankaSettings
-from sami_runtime.robots.kit import ClockSync, Datagrams, DifferentialIK, Differentiator, Frame, Latest
+from sami_runtime.robots.kit import ClockSync, Datagrams, DifferentialIK, Differentiator, Frame, Latest, joint_signals
 from sami_runtime.safety.watchdog import instruct_watchdogs
 
 MODEL = Path(__file__).with_name("fr3.urdf")
@@ -71,7 +71,7 @@ class FrankaAdapter:
     """
 
     def __init__(self, clock: Clock, contract: Contract, settings: FrankaSettings) -> None:
-        self.observation, self.action = PANDA_OBSERVATION, PANDA_ACTION
+        self.observation, self.action = (*PANDA_OBSERVATION, *joint_signals(JOINTS)), PANDA_ACTION
         refuse(faults_of_contract(contract, settings))
         assert contract.sheet is not None
         numbers = contract.sheet.numbers
@@ -127,9 +127,9 @@ class FrankaAdapter:
             SafetyStop: The robot stopped on the way.
             AdapterError: It does not arrive, or may not move and is elsewhere.
         """
-        arm, hand = self._connected()
+        arm, _ = self._connected()
         if self.settings.move_home:
-            self._wait(lambda: self._homeward(arm, hand), HOME_S, "the arm did not come home")
+            self.home()
         elif (off := float(abs(arm.state.positions - self._home).max())) > 0.05:
             raise AdapterError(
                 f"a joint is {off:.3g} rad from home, and the arm may not move there (move_home = false). Bring it "
@@ -144,6 +144,18 @@ class FrankaAdapter:
             self._turns.reset()
             self._latest.reset()
         self._latest.always(desired_goal=goal)
+
+    def home(self) -> None:
+        """Go home within the limits of the joints, and close the hand.
+
+        Raises:
+            SafetyStop: The robot stopped on the way.
+            AdapterError: It does not arrive, or may not move.
+        """
+        arm, hand = self._connected()
+        if not self.settings.move_home:
+            raise AdapterError("the arm may not move home (move_home = false); it was not moved.")
+        self._wait(lambda: self._homeward(arm, hand), HOME_S, "the arm did not come home")
 
     def read(self) -> Observation:
         """Return where arm, hand and cube are.
@@ -233,7 +245,8 @@ class FrankaAdapter:
         arm_state, offset = arm.state, self.clock.now() - now()
         place = self._base @ self._ik.pose(arm_state.positions)
         velocity = self._base.vectors(self._ik.velocity(arm_state.positions, arm_state.velocities))
-        self._latest.put(arm_state.measured + offset, ee_position=place.translation, ee_velocity=velocity)
+        joints = {"joint_positions": arm_state.positions, "joint_velocities": arm_state.velocities}
+        self._latest.put(arm_state.measured + offset, ee_position=place.translation, ee_velocity=velocity, **joints)
         width, measured = reckoned(hand.state, now())
         self._latest.put(measured + offset, gripper_width=[width])
         return not {"ee_position", "gripper_width"} & set(self._latest.missing)

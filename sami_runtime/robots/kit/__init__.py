@@ -6,6 +6,7 @@ from sami_runtime.robots.kit.differential_ik import DifferentialIK, Motion
 from sami_runtime.robots.kit.differentiator import Differentiator
 from sami_runtime.robots.kit.frame import Frame
 from sami_runtime.robots.kit.gripper import Gripper
+from sami_runtime.robots.kit.joints import joint_signals
 from sami_runtime.robots.kit.latest import Latest
 from sami_runtime.robots.kit.rotation import matrix_from_rpy, matrix_from_xyzw, rpy_from_matrix, xyzw_from_matrix
 from sami_runtime.robots.kit.wrappers import Rename, Scale
@@ -21,6 +22,7 @@ __all__ = [
     "Motion",
     "Rename",
     "Scale",
+    "joint_signals",
     "matrix_from_rpy",
     "matrix_from_xyzw",
     "rpy_from_matrix",

@@ -15,7 +15,7 @@ from sami_runtime.adapters.base import Executed, Observation, refuse
 from sami_runtime.clock import Clock
 from sami_runtime.errors import AdapterError
 from sami_runtime.model.contract import Contract
-from sami_runtime.robots.kit import DifferentialIK, Frame
+from sami_runtime.robots.kit import DifferentialIK, Frame, joint_signals
 from sami_runtime.robots.ros2.command import (
     Commander,
     Elements,
@@ -71,7 +71,9 @@ class Ros2Adapter:
         if arm := settings.kinematics:
             self._home, self._width = (np.array(sheet[name].values) for name in ("home_joints", "home_gripper_width"))
             ik = DifferentialIK(arm.file, arm.hand, arm.joints, self._home, arm.speed)
-        self.sources = Sources(settings, contract.observation, clock, ik, base)
+            names = [signal.name for signal in contract.observation]
+            self.observation += tuple(signal for signal in joint_signals(arm.joints) if signal.name not in names)
+        self.sources = Sources(settings, self.observation, clock, ik, base)
         self._hand = Hand(settings, contract, ik, base) if ik and settings.command.action == "hand" else None
         self._commander: Commander = self._hand or Elements(settings, 1.0 / contract.rate_hz)
         self._last = standing(settings, contract)
@@ -129,7 +131,7 @@ class Ros2Adapter:
         self._begun = True
         if self._hand and self.settings.kinematics:
             if self.settings.kinematics.move_home:
-                self._go_home(self._hand)
+                self.home()
             else:
                 refuse(self._away(), "sent")
         forget = self.settings.episode is not None
@@ -140,6 +142,19 @@ class Ros2Adapter:
             # What was on its way when the world was told is of the time before.
             self.clock.sleep_until(self.clock.now() + self.settings.settle_s)
             self.sources.reset(False)
+
+    def home(self) -> None:
+        """Open the fingers, steer the joints home, close the fingers.
+
+        Raises:
+            AdapterError: The arm may not move, has no kinematics, does not arrive, or its joints cease to come.
+        """
+        self._require_open()
+        if self._hand is None or self.settings.kinematics is None or not self.settings.kinematics.move_home:
+            raise AdapterError(
+                "the arm cannot move home: it has no kinematics whose hand it commands, or move_home = false."
+            )
+        self._go_home(self._hand)
 
     def read(self) -> Observation:
         """Return the newest of each signal, each with the time when it was measured.

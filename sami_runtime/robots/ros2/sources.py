@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sami_runtime.clock import Clock
 from sami_runtime.errors import AdapterError, SamiError
 from sami_runtime.robots.kit import ClockSync, DifferentialIK, Differentiator, Frame, Latest
+from sami_runtime.robots.kit.joints import JOINT_POSITIONS, JOINT_VELOCITIES
 from sami_runtime.robots.ros2.messages import JointMessage, PoseMessage
 from sami_runtime.robots.ros2.settings import HeardTopic, RosSettings, RosSource
 from sami_runtime.signals import Signal
@@ -84,6 +85,8 @@ class Sources:
                 self.topics[source.of].signals.append((signal, source))
         self.joints: Joints | None = None
         """The arm's newest ones."""
+        self._joint_signals = {signal.name for signal in signals} - set(settings.signals)
+        """Of the adapter's, those that the settings do not say where to take from."""
         self._standing: dict[str, Array] = {}
         self._lock = threading.Lock()
 
@@ -108,6 +111,8 @@ class Sources:
                         _picked(message, part, self._ik.joints) for part in ("position", "velocity")
                     )
                     self.joints = Joints(measured, positions, velocities)
+                    moving = zip((JOINT_POSITIONS, JOINT_VELOCITIES), (positions, velocities), strict=True)
+                    self.latest.put(measured, **{part: value for part, value in moving if part in self._joint_signals})
             except SamiError as error:
                 topic.refused, topic.why = topic.refused + 1, str(error).rstrip(".")
             else:

@@ -15,6 +15,7 @@ from sami_runtime.errors import AdapterError, SafetyStop
 from sami_runtime.model.contract import Contract
 from sami_runtime.robots.kit import Latest
 from sami_runtime.robots.kit.commands import CommandSource, Steering, command_of
+from sami_runtime.robots.kit.motion import eased
 from sami_runtime.robots.unitree.link import POLL_S, MotorLink, mode_of, release_mode
 from sami_runtime.robots.unitree.mapping import Go2Mapping
 from sami_runtime.robots.unitree.messages import Go2Reading, Setpoint
@@ -109,7 +110,7 @@ class UnitreeAdapter:
         """
         self._require_open()
         self._driven = True
-        start, began, seconds = self.reading.angles.copy(), self.clock.now(), self.settings.stand_s
+        start, start_time, seconds = self.reading.angles.copy(), self.clock.now(), self.settings.stand_s
         share, off = 0.0, np.inf
         while share < 1.0 or off > STOOD_RAD:
             self._require_upright()
@@ -119,8 +120,8 @@ class UnitreeAdapter:
                     f"the robot did not stand up: a joint is {off:.2g} rad from the stance after {2.0 * seconds:g} s. "
                     "Is something in its way, or its battery empty?"
                 )
-            share = (self.clock.now() - began) / seconds
-            self._stand_at(start + min(1.0, share) * (self._mapping.stand - start))
+            share = (self.clock.now() - start_time) / seconds
+            self._stand_at(start + eased(share) * (self._mapping.stand - start))
             self.clock.sleep_until(self.clock.now() + RAMP_S)
             off = float(abs(self.reading.angles - self._mapping.stand).max())
         self._stands = True

@@ -63,32 +63,15 @@ class Go2Batch(Rows):
         """What the rows' episodes are judged by so far, by name, (n,) each."""
         return self.walks.metrics
 
-    def reset(
-        self,
-        seeds: Sequence[int | None] | None = None,
-        tasks: Sequence[Task | None] | None = None,
-        rows: Sequence[int] | np.ndarray | None = None,
-    ) -> np.ndarray:
-        """Begin new episodes, and return their observations (len(rows), 45) float32.
-
-        Args:
-            seeds: one for each row that is reset; None goes on with the row's own generator.
-            tasks: one for each row that is reset; None draws it.
-            rows: which; all if None.
-
-        Raises:
-            TaskError, UnknownName: a task is not valid.
-        """
-        ids, rngs = self._begin(seeds, tasks, rows)
+    def _start(self, ids: np.ndarray, rngs: list[np.random.Generator]) -> None:
         if not len(ids):
-            return np.empty((0, GO2.layout.size), np.float32)
+            return
         qpos, qvel = (np.stack(part) for part in zip(*(self.robot.start(rng) for rng in rngs), strict=True))
         self._place(ids, qpos, qvel)
         history = self._history[ids]
         self.robot.forget_targets(history)
         self._history[ids] = history
         self.walks.begin(ids, rngs, qvel)
-        return self.observations()[ids]
 
     def observations(self) -> np.ndarray:
         """Return what the rows observe now, (n, 45) float32."""

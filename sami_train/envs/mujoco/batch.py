@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -89,15 +90,21 @@ class Rows:
         """Return a copy of one row's state; run mj_forward for what follows from it."""
         return self._batch.get_data(row)
 
-    def _begin(
+    def reset(
         self,
-        seeds: Sequence[int | None] | None,
-        tasks: Sequence[Task | None] | None,
-        rows: Sequence[int] | np.ndarray | None,
-    ) -> tuple[np.ndarray, list[np.random.Generator]]:
-        """Give rows seeds and tasks; return the rows' ids, and of each the generator that draws its start.
+        seeds: Sequence[int | None] | None = None,
+        tasks: Sequence[Task | None] | None = None,
+        rows: Sequence[int] | np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Begin new episodes, and return their observations (len(rows), D) float32.
 
-        Nothing is changed where a task is not valid.
+        Args:
+            seeds: one for each row that is reset; None goes on with the row's own generator.
+            tasks: one for each row that is reset; None draws it.
+            rows: which; all if None.
+
+        Raises:
+            TaskError, UnknownName: a task is not valid; nothing was changed.
         """
         ids = np.arange(self.rows) if rows is None else np.asarray(rows, np.int64)
         seeds = [None] * len(ids) if seeds is None else seeds
@@ -111,7 +118,16 @@ class Rows:
             self._set_task(i, task)
         self._batch.set_const(ids)
         self.steps[ids] = 0
-        return ids, [self._rngs[i] for i in ids]
+        self._start(ids, [self._rngs[i] for i in ids])
+        return self.observations()[ids]
+
+    @abstractmethod
+    def observations(self) -> np.ndarray:
+        """Return what the rows observe now, (n, D) float32."""
+
+    @abstractmethod
+    def _start(self, ids: np.ndarray, rngs: list[np.random.Generator]) -> None:
+        """Place rows where their episodes begin, each by its generator."""
 
     def _set_task(self, i: int, task: Task) -> None:
         for name, values in self._dynamics(task).items():
@@ -164,29 +180,12 @@ class MujocoBatch(Rows):
         self.unstable = np.zeros(rows, bool)
         """Rows whose simulation blew up in the last step and was put back to the robot's first pose, (n,)."""
 
-    def reset(
-        self,
-        seeds: Sequence[int | None] | None = None,
-        tasks: Sequence[Task | None] | None = None,
-        rows: Sequence[int] | np.ndarray | None = None,
-    ) -> np.ndarray:
-        """Begin new episodes, and return their observations (len(rows), D) float32.
-
-        Args:
-            seeds: one for each row that is reset; None goes on with the row's own generator.
-            tasks: one for each row that is reset; None draws it.
-            rows: which; all if None.
-
-        Raises:
-            TaskError, UnknownName: a task is not valid.
-        """
-        ids, rngs = self._begin(seeds, tasks, rows)
+    def _start(self, ids: np.ndarray, rngs: list[np.random.Generator]) -> None:
         qpos, qvel = np.empty((len(ids), self.robot.model.nq)), np.empty((len(ids), self.robot.model.nv))
         for k, rng in enumerate(rngs):
             qpos[k], qvel[k] = self.robot.start(rng)
         self._place(ids, qpos, qvel)
         self._speed[ids] = 0.0
-        return self.observations()[ids]
 
     def observations(self) -> np.ndarray:
         """Return what the rows observe now, (n, D) float32."""

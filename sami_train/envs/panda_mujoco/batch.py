@@ -62,31 +62,11 @@ class PandaMujocoBatch(Rows):
         """Rows whose cube is at its goal, (n,)."""
         return GOAL.reached(self.observations()[:, GOAL.achieved], self.goals)
 
-    def reset(
-        self,
-        seeds: Sequence[int | None] | None = None,
-        tasks: Sequence[Task | None] | None = None,
-        rows: Sequence[int] | np.ndarray | None = None,
-    ) -> np.ndarray:
-        """Begin new episodes.
-
-        Args:
-            seeds: one for each row that is reset; None goes on with the row's own generator.
-            tasks: one for each row that is reset; None draws it.
-            rows: which; all if None.
-
-        Returns:
-            Observations (len(rows), 25) float32.
-
-        Raises:
-            TaskError, UnknownName: a task is not valid.
-        """
-        ids, rngs = self._begin(seeds, tasks, rows)
+    def _start(self, ids: np.ndarray, rngs: list[np.random.Generator]) -> None:
         qpos = np.empty((len(ids), self.world.model.nq))
         for k, (i, rng) in enumerate(zip(ids, rngs, strict=True)):
             qpos[k], self.goals[i] = self.world.start(rng)
         self._place(ids, qpos, 0.0)
-        return self.observations()[ids]
 
     def observations(self) -> np.ndarray:
         """Return what the rows observe now, (n, 25) float32."""

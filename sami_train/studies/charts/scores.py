@@ -13,9 +13,10 @@ from sami_runtime.model.atlas import label
 from sami_train.envs.measure import SUCCESS, Measure
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Feature, Task
+from sami_train.evaluation.intervals import interval_of
 from sami_train.evaluation.results import Evaluation
 from sami_train.evaluation.robustness import RobustnessPoint
-from sami_train.runs.folder import RunRecord
+from sami_train.runs.record import RunRecord
 from sami_train.studies.charts.chart import BAND, FAINT, HEAT, INK, Chart, Panel, Row, colours_of, rows_where
 
 if TYPE_CHECKING:
@@ -197,7 +198,7 @@ def intervals(evaluations: Mapping[str, Evaluation]) -> Chart:
     for name, evaluation in evaluations.items():
         for task_set in evaluation.sets:
             value = evaluation.score(task_set)
-            low, high = evaluation.interval(task_set) or (value, value)
+            low, high = interval_of(evaluation, task_set) or (value, value)
             rows.append({"set": task_set, "name": name, "value": value, "low": low, "high": high})
     measure = next(iter(evaluations.values())).measure
     names = list(evaluations)

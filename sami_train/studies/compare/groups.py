@@ -15,7 +15,8 @@ from sami_runtime.model.atlas import label
 from sami_train.envs.measure import RETURN
 from sami_train.evaluation.results import Evaluation
 from sami_train.methods.methods import METHODS, Method, method
-from sami_train.runs.folder import RunError, RunRecord
+from sami_train.runs.folder import RunError
+from sami_train.runs.record import RunRecord
 from sami_train.studies.sweep.study import find_runs
 
 
@@ -128,6 +129,11 @@ def _check_alike(runs: Sequence[EvaluatedRun]) -> None:
             raise ComparisonError(
                 f"{first.address} is of environment {first.config['env']!r}, {run.address} of {run.config['env']!r}; "
                 "compare runs of one environment at a time."
+            )
+        if run.evaluation.seed != first.evaluation.seed:
+            raise ComparisonError(
+                f"{first.address} was evaluated by the {first.evaluation.seed_name}, {run.address} by the "
+                f"{run.evaluation.seed_name}; evaluate all with --final, or none."
             )
     ours = _measured(first)
     for run in runs[1:]:

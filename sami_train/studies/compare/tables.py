@@ -14,7 +14,7 @@ from typing import Any
 from sami_train.envs.measure import SUCCESS, Measure, known
 from sami_train.evaluation import paper
 from sami_train.files import unfinished
-from sami_train.runs.folder import RealisedContrast
+from sami_train.runs.record import RealisedContrast
 from sami_train.studies.compare.comparison import Contest, MethodComparison, Standing, span, worths
 from sami_train.studies.compare.estimates import Interval, holm, least_difference, least_sign_flip_p
 from sami_train.studies.compare.groups import ComparisonError
@@ -43,6 +43,7 @@ def tables(comparison: MethodComparison) -> list[Table]:
         f"IQM: interquartile mean over (seed, {unit}). [95 % bootstrap]: stratified by {unit}; it takes the {unit}s of "
         "one run as independent and is too narrow with few seeds.",
     ]
+    notes.append(f"starts: of the {comparison.runs[0].evaluation.seed_name}.")
     if comparison.measure is SUCCESS:
         notes.append("excluding trivial starts: mean success among episodes that doing nothing would not have solved.")
     spread = paper.SPREAD.get(comparison.env, "its ± is the deviation across seeds")

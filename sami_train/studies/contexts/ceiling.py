@@ -16,7 +16,7 @@ import torch
 
 from sami_runtime.errors import SamiError
 from sami_train.agent.context_sac import ContextSAC
-from sami_train.agent.contrast import Contrast
+from sami_train.agent.contrast import NOTHING, Contrast
 from sami_train.agent.networks import soft_update
 from sami_train.agent.policy import ContextPolicy
 from sami_train.config.resolve import from_dict
@@ -35,7 +35,7 @@ RATE = 1e-3
 LOOK_EVERY = 200
 """Losses between two looks at whether the bound still rises, and that a bound is averaged over."""
 PATIENCE = 3
-"""Looks without a better bound after which it has converged."""
+"""Looks without a better bound after which it has converged, if it has learned anything."""
 LEAST_GAIN = 0.01
 """Smallest rise that counts as one [nats]."""
 
@@ -127,7 +127,7 @@ def _converge(
     optimizer = torch.optim.Adam(policy.encoder.parameters(), lr=RATE)
     rng, since_best, made = np.random.default_rng(0), 0, 0
     best, bounds, log_k = (-np.inf, np.nan), list[float](), list[float]()
-    while made < most_losses and since_best < PATIENCE:
+    while made < most_losses and (since_best < PATIENCE or best[0] <= NOTHING):  # many learn nothing for long, then all
         bounds.clear()
         for _ in range(LOOK_EVERY):
             loss = contrast.loss(train, rng)

@@ -120,15 +120,15 @@ def _fresh_age(recording: Recording, records: Sequence[StepRecord]) -> float:
 def _trace(recording: Recording, records: Sequence[StepRecord], fresh_age: float) -> Trace | None:
     contract = recording.contract
     period = 1.0 / contract.rate_hz
-    began = records[0].time
+    start_time = records[0].time
     reads = [record for record in records if record.observation is not None]
     if len(reads) < FIRST:
         return None
-    ticks = np.array([round((record.time - began) / period) for record in reads])
-    executed = np.zeros((round((records[-1].time - began) / period) + 1, contract.action.size))
+    ticks = np.array([round((record.time - start_time) / period) for record in reads])
+    executed = np.zeros((round((records[-1].time - start_time) / period) + 1, contract.action.size))
     at, standing = -1, np.zeros(contract.action.size)
     for record in records:
-        tick = int((record.time - began) / period + 1e-3)
+        tick = int((record.time - start_time) / period + 1e-3)
         if tick > at:  # between two ticks of the policy its action stands
             standing = standing if record.executed is None else np.asarray(record.executed, np.float64)
             executed[at + 1 :] = standing

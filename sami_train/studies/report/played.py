@@ -18,8 +18,9 @@ from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.episodes.rollout import Rollout
 from sami_train.evaluation.evaluate import in_turn
-from sami_train.evaluation.model_policy import RecordedPolicy, Source, policy_of
+from sami_train.evaluation.model_policy import Source, policy_of
 from sami_train.evaluation.play import ROWS, OnRound, playing, plays_in_batch, sharing, side_by_side
+from sami_train.evaluation.recorded_policy import RecordedPolicy
 from sami_train.evaluation.results import Evaluation
 from sami_train.files import unfinished
 

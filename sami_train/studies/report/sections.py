@@ -8,6 +8,7 @@ from typing import Any
 
 from sami_runtime.model.atlas import label
 from sami_train.envs.measure import SUCCESS
+from sami_train.evaluation.intervals import interval_of
 from sami_train.evaluation.paper import SOURCE, reported
 from sami_train.evaluation.results import Evaluation
 from sami_train.studies.charts import contexts as context_charts
@@ -134,7 +135,7 @@ def _scores(parts: Sequence[Parts], comparison: MethodComparison | None) -> Sect
 
 def _shown_interval(evaluation: Evaluation, task_set: str) -> str:
     """Return a set's 95 % interval over starts as text."""
-    interval = evaluation.interval(task_set)
+    interval = interval_of(evaluation, task_set)
     return " to ".join(evaluation.measure.show(value) for value in interval) if interval else "not known"
 
 

@@ -17,7 +17,8 @@ from sami_train.envs.spec import EnvironmentSpec
 from sami_train.evaluation.model_policy import Source
 from sami_train.evaluation.results import Evaluation
 from sami_train.methods.methods import method
-from sami_train.runs.folder import RunFolder, RunRecord
+from sami_train.runs.folder import RunFolder
+from sami_train.runs.record import RunRecord
 from sami_train.studies.sweep.study import STUDY, find_runs
 
 

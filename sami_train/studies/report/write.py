@@ -15,6 +15,7 @@ from typing import Any
 
 from sami_runtime.distribution import installed_version
 from sami_runtime.errors import SamiError
+from sami_train.evaluation.intervals import interval_of
 from sami_train.evaluation.paper import reported
 from sami_train.files import read_json, unfinished, write_json
 from sami_train.runs.folder import RunError, git_state, versions
@@ -165,7 +166,7 @@ def _head(parts: Sequence[Parts], command: Sequence[str], files: Sequence[str], 
     listed = f": {', '.join(names)}" if 1 < len(names) <= 8 else ""
     git = git_state()
     used = versions() | {name: number for name in BROUGHT if (number := installed_version(name)) is not None}
-    took = {name: sum(one.seconds.get(name, 0.0) for one in parts) for one in parts for name in one.seconds}
+    spent_by_part = {name: sum(one.seconds.get(name, 0.0) for one in parts) for one in parts for name in one.seconds}
     return Head(
         title=title,
         subtitle=f"{' and '.join(dict.fromkeys(one.subject.method for one in parts))} on {first.spec.name}{listed}",
@@ -176,7 +177,7 @@ def _head(parts: Sequence[Parts], command: Sequence[str], files: Sequence[str], 
             "at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "commit": f"{git['commit']}{', with local changes' if git['dirty'] else ''}" if git else "",
             "versions": ", ".join(f"{name} {number}" for name, number in used.items()),
-            "took": f"{seconds:.0f} s; " + ", ".join(f"{name} {spent:.1f} s" for name, spent in took.items()),
+            "took": f"{seconds:.0f} s; " + ", ".join(f"{name} {spent:.1f} s" for name, spent in spent_by_part.items()),
         },
         files=files,
     )
@@ -190,7 +191,7 @@ def _summary(one: Parts) -> dict[str, Any]:
         theirs = reported(evaluation.env, subject.method, name)
         scores[name] = {
             "score": evaluation.score(name),
-            "interval": evaluation.interval(name),
+            "interval": interval_of(evaluation, name),
             "paper": theirs and theirs.mean,
         }
     return {

@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from sami_runtime.errors import SamiError
-from sami_train.machine import VISIBLE_GPUS, share_of_cores
+from sami_train.machine import share_of_cores
 from sami_train.studies.sweep.job import LIFELINE, OUTCOME, job_command
 
+VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
+"""The variable by which CUDA is told which GPUs there are."""
 LOG = "log.txt"
 """What a job on this machine or on Ray prints, in its folder of logs."""
 RAY_POLL_S = 0.2
@@ -387,3 +389,12 @@ def _slurm(command: list[str], script: str = "", may_fail: bool = False) -> str:
         reasons = [line.removeprefix(f"{command[0]}: ").removeprefix("error: ") for line in lines]
         raise SweepError(f"Slurm does not take this: {'; '.join(dict.fromkeys(reasons))}")
     return done.stdout
+
+
+def usable_gpus() -> tuple[str, ...]:
+    """Return what CUDA calls the GPUs that this process may use, as `CUDA_VISIBLE_DEVICES` takes them."""
+    import torch
+
+    count = torch.cuda.device_count()
+    named = [name.strip() for name in os.environ.get(VISIBLE_GPUS, "").split(",") if name.strip()]
+    return tuple(named[:count]) if named else tuple(str(number) for number in range(count))

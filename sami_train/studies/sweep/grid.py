@@ -130,7 +130,7 @@ class Grid:
         return {"axes": {key: list(values) for key, values in self.axes.items()}, "unnamed": self.unnamed}
 
 
-_SAME = "give all that it has (values may be added), go on with --resume, or choose another --out."
+_SAME = "give all that it has (values may be added), go on with --out alone, or choose another one."
 
 
 def parse_axis(text: str) -> tuple[str, list[Any]]:

@@ -134,6 +134,7 @@ def describe_part(logs: Path, policy: Mapping[str, str], env: str, episodes: int
             "gap": None if piece.gap is None else piece.gap.to_dict(),
             "task_set": piece.task_set,
             "task": None if piece.task is None else dict(piece.task),
+            "seed": piece.seed,
         }
         for piece in wanted
     ]
@@ -236,7 +237,7 @@ def _measure_part(logs: Path) -> bool:
     policy, spec = part["policy"], environment(part["env"])
     source = Path(policy["model"]) if "model" in policy else _weights(RunFolder.open(Path(policy["run"])))[0]
     wanted = [
-        Piece(None if row["gap"] is None else GapProfile.of(row["gap"]), row["task_set"], row["task"])
+        Piece(None if row["gap"] is None else GapProfile.of(row["gap"]), row["task_set"], row["task"], row["seed"])
         for row in part["pieces"]
     ]
     store = KeptResults(logs / PART, source, spec, part["episodes"])

@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from sami_train import seeds
 from sami_train.envs.catalog import environment
 from sami_train.evaluation.evaluate import pieces
 from sami_train.evaluation.kept import KeptResults, Piece
@@ -40,6 +41,7 @@ def spread(
     episodes: int,
     keep: Path,
     on_task: OnTask | None = None,
+    seed: int = seeds.EVALUATION,
 ) -> None:
     """Measure on an engine what `evaluate_gaps` would, and keep it: that call then has nothing left to do.
 
@@ -53,6 +55,7 @@ def spread(
         episodes: in each task, or in each set.
         keep: the file that the results are for; within `keeping(keep)`.
         on_task: called with each task's result as it arrives.
+        seed: of the starts.
 
     Raises:
         SweepError: a part failed, or its job cannot be started; what the others measured is kept.
@@ -60,7 +63,7 @@ def spread(
     spec = environment(env)
     store = KeptResults(keep, source, spec, episodes)
     folder = keep.with_name(f"{keep.stem}.parts")
-    wanted = pieces(spec, task_sets, gaps)
+    wanted = pieces(spec, task_sets, gaps, seed)
 
     def missing() -> list[Piece]:
         return [piece for piece in wanted if store.results_of(piece) is None]
@@ -89,7 +92,7 @@ def spread(
         for part in parts:
             jobs[part] = engine.submit(part)
         while jobs:
-            began = time.monotonic()
+            start_time = time.monotonic()
             for part, job in list(jobs.items()):
                 look = job.look()
                 if not look.over:
@@ -103,7 +106,7 @@ def spread(
                     failed[part] = f"its job was lost or stopped {TRIES} times" if again else reason
             gather()
             if jobs:  # reading what a hundred parts have kept takes a while: mostly, it sleeps
-                time.sleep(max(POLL, 4.0 * (time.monotonic() - began)))
+                time.sleep(max(POLL, 4.0 * (time.monotonic() - start_time)))
     finally:
         _stop(jobs)
         gather()

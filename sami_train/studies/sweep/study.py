@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from sami_train.files import write_json_lines
-from sami_train.runs.folder import RunError, RunRecord, check_version, is_line
+from sami_train.runs.folder import RunError, check_version, is_line
+from sami_train.runs.record import RunRecord
 
 STUDY = "runs.jsonl"
 """Name of a study's file."""

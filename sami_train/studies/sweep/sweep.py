@@ -20,7 +20,8 @@ from typing import Any
 from sami_runtime.errors import SamiError
 from sami_train.files import holder, locked, read_json, write_json, writing
 from sami_train.machine import on_signals
-from sami_train.runs.folder import RunError, RunFolder, RunRecord
+from sami_train.runs.folder import RunError, RunFolder
+from sami_train.runs.record import RunRecord
 from sami_train.studies.sweep.engines import Engine, Job, Look, SweepError
 from sami_train.studies.sweep.grid import Cell, Grid
 from sami_train.studies.sweep.job import CellOutcome, CellStatus, describe_job, status
@@ -78,7 +79,9 @@ class Sweep:
         """
         file = path / "sweep.json"
         if not file.is_file():
-            raise SweepError(f"{path} has no sweep.json; `sami sweep --out {path}` begins a sweep there.")
+            raise SweepError(
+                f"{path} has no sweep.json; say what to try, such as --method tesac,satesac, to begin a sweep there."
+            )
         plan = read_json(file)
         if plan.get("version") != SWEEP_VERSION:
             raise SweepError(f"{file} is of version {plan.get('version')}; this sami reads version {SWEEP_VERSION}.")
@@ -188,7 +191,7 @@ class Sweep:
                         break
                     for _, job in running.values():
                         job.stop()
-                began = time.monotonic()
+                start_time = time.monotonic()
                 for name, (row, job) in list(running.items()):
                     look = job.look()
                     if look.over:
@@ -203,7 +206,7 @@ class Sweep:
                             row.reason = look.reason
                 on_change()
                 if running:  # reading the files of a thousand cells takes a second: mostly, it sleeps
-                    time.sleep(max(POLL, 4.0 * (time.monotonic() - began)))
+                    time.sleep(max(POLL, 4.0 * (time.monotonic() - start_time)))
             if self.count("done") == len(self.rows):
                 write_study(self.study, [RunRecord.of_folder(self.folder(row.cell)) for row in self.rows])
             return not stop_signals

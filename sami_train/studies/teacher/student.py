@@ -128,20 +128,20 @@ def distil(
     with run.locked():
         run.clear()
         lesson = _Lesson(agent, teacher, training_batch(environment(config.env), ROWS), seed + agent.num_timesteps)
-        began, stop = time.perf_counter() - float(facts["seconds"]), []
+        start_time, stop = time.perf_counter() - float(facts["seconds"]), []
         with on_signals(lambda *_: stop.append(True), signal.SIGINT, signal.SIGTERM):
             while agent.num_timesteps < steps and not stop:
                 losses = lesson.step(agent.num_timesteps / steps)
                 agent.num_timesteps += ROWS * CHUNK
                 agent._n_updates += UPDATES
                 if agent.num_timesteps // (ROWS * CHUNK) % SHOWN == 0:
-                    line = {"step": agent.num_timesteps, "time/seconds": time.perf_counter() - began, **losses}
+                    line = {"step": agent.num_timesteps, "time/seconds": time.perf_counter() - start_time, **losses}
                     with run.metrics.open("a", encoding="utf-8") as file:
                         file.write(json.dumps(line) + "\n")
                     if on_chunk is not None:
                         on_chunk(line)
         done = agent.num_timesteps >= steps
-        run.update(seconds=time.perf_counter() - began, steps=agent.num_timesteps, updates=agent._n_updates)
+        run.update(seconds=time.perf_counter() - start_time, steps=agent.num_timesteps, updates=agent._n_updates)
         run.evaluation.unlink(missing_ok=True)
         run.finish(agent)
         run.update(state="finished" if done else "stopped")

@@ -140,7 +140,7 @@ def test_overrides_change_one_key():
         ({"env": "pandas"}, "unknown environment 'pandas'. Did you mean 'panda'"),
         ({"env": 3}, "unknown environment '3'"),
         ({"env": "hopper", "follows.entropy_per_motor": 1}, "unknown config key 'follows'"),
-        ({"contrast.pairing": "first"}, "unknown contrast.pairing 'first'.*Valid: all_steps, last, prefix"),
+        ({"contrast.pairing": "first"}, "unknown contrast.pairing 'first'.*Valid: all_steps, last, one_age, prefix"),
         (
             {"method": "maml"},
             "unknown method 'maml'.*Valid: ccm, oracle, pearl, sac, sac-history, saccm, satesac, tesac",

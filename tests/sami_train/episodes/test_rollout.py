@@ -1,5 +1,7 @@
 """Rollouts: episode k is a function of the seed, k and the weights alone."""
 
+import dataclasses
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -16,17 +18,21 @@ from tests.sami_train.agent.test_networks import OPTIONS
 SPEC = environment("panda")
 
 
-@pytest.fixture(scope="module")
-def weights():
+def untrained(env, spec):
     import torch
 
     from sami_train.agent.policy import ContextPolicy
 
     torch.manual_seed(0)
+    spaces = env.observation_space, env.action_space
+    return ContextPolicy(*spaces, goal=spec.goal, network=small_network(**OPTIONS)).numpy_weights()
+
+
+@pytest.fixture(scope="module")
+def weights():
     env = make(SPEC)
-    policy = ContextPolicy(env.observation_space, env.action_space, goal=SPEC.goal, network=small_network(**OPTIONS))
+    yield untrained(env, SPEC)
     env.close()
-    return policy.numpy_weights()
 
 
 @pytest.fixture(scope="module")
@@ -92,25 +98,30 @@ def test_the_policy_is_told_the_action_that_was_executed(envs, weights):
 
 
 def test_warm_up_is_uniform_and_reaches_touch_the_cube(envs, weights):
-    warm = rollout(envs, weights, warmup_steps=1000, random_action=0.0)
-    actions = np.concatenate([e.actions for k in range(0, 12, 3) for e in warm.round([k, k + 1, k + 2])])
-    assert actions.mean(0) == pytest.approx(np.zeros(4), abs=0.12)
-    assert actions.std(0) == pytest.approx(np.full(4, 1 / np.sqrt(3)), abs=0.06)
-
-    def moved(plan):
+    def played(plan):
         runner = rollout(envs, weights, **plan)
-        episodes = [e for k in range(0, 12, 3) for e in runner.round([k, k + 1, k + 2])]
+        return [e for k in range(0, 9, 3) for e in runner.round([k, k + 1, k + 2])]
+
+    def moved(episodes):
         return np.mean([np.linalg.norm(np.ptp(e.observations[:, 7:9], axis=0)) > 0.01 for e in episodes])
 
-    reaching = moved({"warmup_steps": 1000, "reach_episodes": 1.0, "reach_until": 10_000, "reach_steps": (12, 13)})
-    assert reaching > 0.8 > moved({"warmup_steps": 1000})
+    warm = played({"warmup_steps": 1000, "random_action": 0.0})
+    actions = np.concatenate([e.actions for e in warm])
+    assert actions.mean(0) == pytest.approx(np.zeros(4), abs=0.12)
+    assert actions.std(0) == pytest.approx(np.full(4, 1 / np.sqrt(3)), abs=0.06)
+    reached = played({"warmup_steps": 1000, "reach_episodes": 1.0, "reach_until": 10_000, "reach_steps": (12, 13)})
+    assert moved(reached) > 0.8 > moved(warm)
 
 
-def test_held_random_actions_take_their_share_of_the_steps(envs, weights):
+def test_held_random_actions_take_their_share_of_the_steps():
+    spec = dataclasses.replace(environment("half-cheetah"), episode_steps=300)
+    env = make(spec)
+    policy = NumpyPolicy(untrained(env, spec), 1)
     for hold in ((1, 1), (1, 5), (4, 4)):
-        runner = rollout(envs, weights, random_action=0.3, random_hold=hold)
-        episodes = [e for k in range(0, 15, 3) for e in runner.round([k, k + 1, k + 2], steps_done=1)]
+        runner = Rollout([env], policy, 0, Exploration(random_action=0.3, random_hold=hold), None)
+        episodes = [e for k in range(3) for e in runner.round([k], steps_done=1)]
         repeated = np.concatenate([(np.diff(e.actions, axis=0) == 0).all(1) for e in episodes])
         # h steps held are one beginning and h - 1 repetitions
         h = sum(hold) / 2
         assert repeated.mean() == pytest.approx(0.3 * (h - 1) / h, abs=0.04)
+    env.close()

@@ -11,7 +11,8 @@ from sami_runtime.gap.gap import Gap
 from sami_runtime.gap.profile import GapProfile
 from sami_train.envs.catalog import environment
 from sami_train.evaluation.evaluate import _among
-from sami_train.evaluation.results import Evaluation, TaskResult, interval_over_starts
+from sami_train.evaluation.intervals import interval_of, interval_over_starts
+from sami_train.evaluation.results import Evaluation, TaskResult
 from sami_train.evaluation.robustness import KINDS, RobustnessPoint, parts_of
 
 RESULTS = Path(__file__).parents[3] / "results"
@@ -38,7 +39,7 @@ def test_tasks_of_a_start_are_one_draw_of_the_bootstrap():
     luck = np.random.default_rng(1).random(50) < 0.5
     together = Evaluation("panda", tuple(result(luck, mass) for mass in range(6)))
     apart = Evaluation("panda", tuple(result(np.roll(luck, 7 * mass), mass) for mass in range(6)))
-    widths = [np.diff(each.interval("training"))[0] for each in (together, apart)]
+    widths = [np.diff(interval_of(each, "training"))[0] for each in (together, apart)]
     assert widths[0] > 1.6 * widths[1]
 
 
@@ -59,7 +60,7 @@ def test_successes_survive_a_file_and_files_without_them_have_no_interval():
     assert back.results[0].successes == (True, False, True)
     del old["tasks"][0]["successes"]
     before = Evaluation.from_dict(old)
-    assert before.interval("training") is None
+    assert interval_of(before, "training") is None
     assert "successes" not in before.to_dict()["tasks"][0]
 
 
@@ -99,6 +100,22 @@ def test_a_profile_costs_as_a_whole_and_by_each_key():
     assert len(parts_of(GapProfile(latency_s=0.04))) == 1
     with pytest.raises(SamiError, match="the gap is empty"):
         parts_of(GapProfile())
+
+
+def test_how_far_tasks_lie_apart_is_no_part_of_a_returns_error():
+    """Tasks of 0 and 1,000, each with a deviation of 1: the mean of 100 episodes is known to about 0.1."""
+    rng = np.random.default_rng(0)
+    rows = [
+        TaskResult("training", {"mass": mass}, 50, 10.0, returns=tuple(1000.0 * mass + rng.normal(size=50)))
+        for mass in (0.0, 1.0)
+    ]
+    found = Evaluation("hopper", tuple(rows))
+    low, high = interval_of(found, "training")
+    assert found.ret_error("training") == pytest.approx(0.1, rel=0.2)
+    assert high - low == pytest.approx(2 * 1.96 * found.ret_error("training"), rel=0.1)
+    single = [TaskResult("training", {"mass": k / 9}, 1, 10.0, returns=(1000.0 * k,)) for k in range(10)]
+    sample = Evaluation("hopper", tuple(single))
+    assert sample.ret_error("training") == pytest.approx(sample.ret_std("training") / np.sqrt(10))
 
 
 def test_measurements_of_before_starts_were_kept_are_read():

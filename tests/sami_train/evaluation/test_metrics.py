@@ -11,6 +11,7 @@ pytest.importorskip("mujoco")
 
 from sami_cli.commands.eval import evaluation_table
 
+from sami_train import seeds
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.resolve import resolve
 from sami_train.envs import ENVIRONMENTS
@@ -18,7 +19,6 @@ from sami_train.envs.make import make
 from sami_train.episodes.numpy_policy import NumpyPolicy
 from sami_train.episodes.rollout import Rollout
 from sami_train.evaluation.evaluate import evaluate, in_turn
-from sami_train.evaluation.play import SEED
 from sami_train.evaluation.results import Evaluation
 
 STEPS = 60
@@ -42,9 +42,9 @@ def _short_episodes(monkeypatch):
 
 def test_a_batch_plays_what_single_environments_play_to_the_end_of_each_episode(weights):
     tasks = ENVIRONMENTS["go2"].tasks.sets["extreme"]
-    turns = in_turn(len(tasks), EPISODES, SEED)
+    turns = in_turn(len(tasks), EPISODES, seeds.EVALUATION)
     envs = [gym.make("sami/Go2-v0", max_episode_steps=STEPS) for _ in range(EPISODES)]
-    rollout = Rollout(envs, NumpyPolicy(weights, EPISODES), SEED, tasks=[tasks[turn] for turn in turns])
+    rollout = Rollout(envs, NumpyPolicy(weights, EPISODES), seeds.EVALUATION, tasks=[tasks[turn] for turn in turns])
     played = {json.dumps(dict(episode.task)): episode for episode in rollout.round(range(EPISODES))}
     results = evaluate(weights, "go2", ["extreme"], EPISODES).results
     assert len(results) == EPISODES

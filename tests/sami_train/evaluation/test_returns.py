@@ -12,6 +12,7 @@ pytest.importorskip("mujoco")
 
 from sami_runtime.errors import SamiError
 from sami_runtime.gap.profile import GapProfile
+from sami_train import seeds
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.resolve import resolve
 from sami_train.envs import ENVIRONMENTS
@@ -19,7 +20,6 @@ from sami_train.envs.make import make
 from sami_train.episodes.numpy_policy import NumpyPolicy
 from sami_train.episodes.rollout import Rollout
 from sami_train.evaluation.evaluate import evaluate, in_turn
-from sami_train.evaluation.play import SEED
 from sami_train.evaluation.results import Evaluation
 from sami_train.runs.folder import RunFolder
 from sami_train.studies.sweep.job import status
@@ -42,9 +42,9 @@ def _short_episodes(monkeypatch):
 def test_a_batch_plays_what_the_plain_environment_plays(weights):
     episodes = 6
     tasks = ENVIRONMENTS[ENV].tasks.sets["extreme"]
-    turns = in_turn(len(tasks), episodes, SEED)
+    turns = in_turn(len(tasks), episodes, seeds.EVALUATION)
     envs = [gym.make(ENVIRONMENTS[ENV].id, max_episode_steps=STEPS) for _ in range(episodes)]
-    rollout = Rollout(envs, NumpyPolicy(weights, episodes), SEED, tasks=[tasks[turn] for turn in turns])
+    rollout = Rollout(envs, NumpyPolicy(weights, episodes), seeds.EVALUATION, tasks=[tasks[turn] for turn in turns])
     played = {json.dumps(dict(episode.task)): episode.ret for episode in rollout.round(range(episodes))}
     found = evaluate(weights, ENV, ["extreme"], episodes)
     assert {json.dumps(result.task): result.ret for result in found.results} == played
@@ -74,20 +74,20 @@ def test_behind_a_gap_the_simulators_are_given_back(weights, monkeypatch):
 
 @pytest.mark.parametrize(("count", "episodes"), [(25, 100), (16, 100), (240, 100), (7, 3)])
 def test_every_task_comes_once_before_any_comes_again(count, episodes):
-    turns = in_turn(count, episodes, SEED)
+    turns = in_turn(count, episodes, seeds.EVALUATION)
     times = Counter(turns.tolist())
     assert len(turns) == episodes == sum(times.values())
     assert len(times) == min(count, episodes)
     assert max(times.values()) - min(times[i] for i in range(count)) <= 1
     for lap in np.split(turns, range(count, episodes, count)):
         assert len(set(lap)) == len(lap)
-    assert (in_turn(count, episodes + 50, SEED)[:episodes] == turns).all()
+    assert (in_turn(count, episodes + 50, seeds.EVALUATION)[:episodes] == turns).all()
 
 
 def test_a_sample_of_a_large_set_is_not_its_beginning():
     tasks = ENVIRONMENTS["crippled-half-cheetah"].tasks.sets["extreme"]
     assert len(tasks) == 240
-    chosen = [tasks[turn] for turn in in_turn(len(tasks), 100, SEED)]
+    chosen = [tasks[turn] for turn in in_turn(len(tasks), 100, seeds.EVALUATION)]
     assert {task["mass"] for task in chosen} == {task["mass"] for task in tasks}
     assert abs(np.mean([task["mass"] for task in chosen]) - 1.0) < 0.15
 

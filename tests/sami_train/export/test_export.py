@@ -202,16 +202,22 @@ def test_an_answer_that_is_no_number_is_no_rounding(agent, model):
     assert rounding == 0.0
 
 
+SHORT = dataclasses.replace(
+    SPEC, episode_steps=12, tasks=dataclasses.replace(SPEC.tasks, sets={"training": SPEC.tasks.sets["training"][:2]})
+)
+HERE = "tests.sami_train.export.test_export:SHORT"
+
+
 @pytest.fixture(scope="module")
 def evaluated(model):
     """The results of the file in two episodes a task."""
-    return evaluate(model, "panda", ["training"], episodes=2).results
+    return evaluate(model, HERE, ["training"], episodes=2).results
 
 
 def test_a_run_and_its_file_evaluate_alike(agent, evaluated):
-    from_run = evaluate(agent.policy.numpy_weights(), "panda", ["training"], episodes=2).results
-    assert [r.success for r in from_run] == [r.success for r in evaluated]
-    assert [r.task for r in from_run] == [dict(task) for task in SPEC.tasks.sets["training"]]
+    from_run = evaluate(agent.policy.numpy_weights(), HERE, ["training"], episodes=2).results
+    assert [(r.success, r.ret) for r in from_run] == [(r.success, r.ret) for r in evaluated]
+    assert [r.task for r in from_run] == [dict(task) for task in SHORT.tasks.sets["training"]]
 
 
 def test_an_evaluation_gives_its_simulators_back(model, monkeypatch):
@@ -231,8 +237,8 @@ def test_an_evaluation_gives_its_simulators_back(model, monkeypatch):
 
 
 def test_one_episode_is_the_first_of_several(agent, model, evaluated):
-    one, two = evaluate(model, "panda", ["training"], episodes=1).results[0], evaluated[0]
-    assert one == evaluate(agent.policy.numpy_weights(), "panda", ["training"], episodes=1).results[0]
+    one, two = evaluate(model, HERE, ["training"], episodes=1).results[0], evaluated[0]
+    assert one == evaluate(agent.policy.numpy_weights(), HERE, ["training"], episodes=1).results[0]
     assert (one.episodes, two.episodes) == (1, 2)
 
 
@@ -242,14 +248,8 @@ def test_a_model_for_other_signals_is_refused_by_name(model):
         SessionPolicy(model, other, 2)
 
 
-TWO_TASKS = dataclasses.replace(
-    SPEC, tasks=dataclasses.replace(SPEC.tasks, sets={"training": SPEC.tasks.sets["training"][:2]})
-)
-
-
 def test_the_floor_is_what_starts_solved(agent):
-    here = "tests.sami_train.export.test_export:TWO_TASKS"
-    result = evaluate(agent.policy.numpy_weights(), here, ["training"], episodes=17).results
+    result = evaluate(agent.policy.numpy_weights(), HERE, ["training"], episodes=17).results
     assert [r.solved_at_start for r in result] == [1 / 17] * 2, "the same starts in every task, one of them solved"
     for r in result:
         assert r.success >= r.solved_at_start

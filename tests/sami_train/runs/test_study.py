@@ -5,7 +5,8 @@ import shutil
 
 import pytest
 
-from sami_train.runs.folder import RunError, RunFolder, RunRecord
+from sami_train.runs.folder import RunError, RunFolder
+from sami_train.runs.record import RunRecord
 from sami_train.studies.sweep.study import find_runs, read_study, write_study
 from tests.making.made_runs import made_run
 

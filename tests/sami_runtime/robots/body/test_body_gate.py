@@ -63,7 +63,7 @@ def test_no_step_that_reaches_the_robot_is_faster_and_the_log_says_why(session, 
             log(record)
 
         run.episode(seed=0, max_steps=20, on_step=watch)
-    steps = np.diff([np.zeros(session.contract.action.size), *run.driven.written], axis=0)
+    steps = np.diff([np.zeros(session.contract.action.size), *run.adapter.written], axis=0)
     assert abs(steps).max() <= 0.2 / session.contract.rate_hz * (1 + 1e-5)
     names = {name for record in records for name in record.limited_by}
     assert names <= {f"body velocity {element}" for element in session.contract.action.elements}
@@ -79,7 +79,7 @@ def test_a_limit_that_stops_latches_the_gate_with_its_reason(session):
         pytest.raises(SafetyStop, match=r"body velocity .* allowed are"),
     ):
         run.episode(seed=0, max_steps=20)
-    assert run.driven.written == []
+    assert run.adapter.written == []
 
 
 def test_actions_are_mapped_to_joints_by_scale_and_offset(session):
@@ -128,12 +128,12 @@ START = {"home": (0.0, 0.0), "start": {"within": 0.1}}
 def test_a_policy_begins_only_where_it_may_and_is_stopped_with_the_reason_where_it_never_may(session, tmp_path):
     clock, settings = ManualClock(), settings_of(session.contract, **START)
     with EvidenceLog(tmp_path / "log.jsonl", {}) as log, run_of(session, clock, settings) as run:
-        run.driven.at[:] = 0.3
+        run.adapter.at[:] = 0.3
         with pytest.raises(
             SafetyStop, match=r"lastly: start: .* is at 0.3, and the policy takes over from -0.1 to 0.1"
         ):
             run.episode(seed=0, max_steps=20, on_step=log)
-    assert run.driven.written == []
+    assert run.adapter.written == []
     check = check_log(tmp_path / "log.jsonl")
     assert check.of_kind("intervention")[1]["what"] == "start"
     assert "the policy takes over from" in check.of_kind("intervention")[1]["reason"]

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from sami_runtime.errors import UnknownName
+from sami_train import seeds
 from sami_train.evaluation.results import Evaluation
 from sami_train.files import read_json, write_json
-from sami_train.runs.folder import RunFolder, RunRecord
+from sami_train.runs.folder import RunFolder
+from sami_train.runs.record import RunRecord
 from sami_train.studies.compare import estimates
 from sami_train.studies.compare.comparison import MethodComparison
 from sami_train.studies.compare.groups import ComparisonError, EvaluatedRun, group_runs, read_runs
@@ -281,3 +283,13 @@ def test_what_a_reader_must_know_is_said(tmp_path):
     ):
         assert part in said
     assert "0 common seeds: nothing can be tested." in contests_table(compared(tmp_path)).notes
+
+
+def test_runs_that_were_evaluated_by_different_seeds_are_not_compared(tmp_path):
+    one, other = (made_run(tmp_path / name, seed=seed) for seed, name in enumerate("ab"))
+    notes = " ".join(note for table in tables(compared(one, other)) for note in table.notes)
+    assert "starts: of the development seed" in notes
+    path = RunFolder(other).evaluation
+    write_json(path, read_json(path) | {"seed": seeds.FINAL})
+    with pytest.raises(ComparisonError, match=r"by the development seed, .*b by the final seed; evaluate all"):
+        read_runs([one, other])

@@ -6,11 +6,11 @@ import sys
 import pytest
 import torch
 
-from sami_train.machine import VISIBLE_GPUS, usable_gpus
 from sami_train.studies.sweep import engines
 
 TELL = (
-    f"import os, sys; print(os.environ.get('{VISIBLE_GPUS}'), flush=True); sys.stdin.close(); open(sys.argv[1]).read()"
+    f"import os, sys; print(os.environ.get('{engines.VISIBLE_GPUS}'), flush=True); "
+    "sys.stdin.close(); open(sys.argv[1]).read()"
 )
 """A job that tells what it sees, and ends once somebody has opened its pipe for writing and closed it."""
 
@@ -52,7 +52,7 @@ def test_each_job_sees_the_gpu_that_has_the_fewest(submit):
 
 
 def test_without_gpus_a_job_sees_what_its_sweep_does(submit, monkeypatch):
-    monkeypatch.setenv(VISIBLE_GPUS, "7")
+    monkeypatch.setenv(engines.VISIBLE_GPUS, "7")
     assert submit(engines.Local(1))() == "7"
 
 
@@ -60,6 +60,6 @@ def test_without_gpus_a_job_sees_what_its_sweep_does(submit, monkeypatch):
     ("visible", "count", "expected"), [("", 2, ("0", "1")), ("2, 3", 2, ("2", "3")), ("", 0, ()), ("0", 0, ())]
 )
 def test_gpus_are_named_as_cuda_takes_them(monkeypatch, visible, count, expected):
-    monkeypatch.setenv(VISIBLE_GPUS, visible)
+    monkeypatch.setenv(engines.VISIBLE_GPUS, visible)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
-    assert usable_gpus() == expected
+    assert engines.usable_gpus() == expected

@@ -1,4 +1,4 @@
-"""How a sweep plans its cells and shares the machine; `tests/cli/test_sweep.py` runs real ones."""
+"""How a sweep plans its cells and shares the machine; `tests/real/test_sweep.py` runs real ones."""
 
 import json
 from pathlib import Path

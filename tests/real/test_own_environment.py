@@ -9,6 +9,9 @@ import pytest
 pytest.importorskip("mujoco")
 
 from sami_runtime import Session
+from tests.cli.conftest import sami, small
+
+__all__ = ["sami", "small"]  # fixtures of the test below
 
 FOLDER = Path(__file__).parents[2] / "examples" / "own_environment"
 EXAMPLES = {

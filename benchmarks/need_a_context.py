@@ -1,0 +1,333 @@
+"""Whether each shipped environment needs a context: what a constant one costs, and what trained baselines score.
+
+    python benchmarks/need_a_context.py measure panda-satesac hopper-satesac --out results/need-a-context
+    python benchmarks/need_a_context.py table
+    python benchmarks/need_a_context.py cards
+
+`measure` plays a shipped file on the starts of the final seed twice, with the context that its encoder infers and with
+the mean context of its training tasks from the first step on, and keeps every episode; the policy, the starts and the
+tasks are the same. A file that is measured already is left out. `table` prints the table of the docs from these files,
+from the runs of Panda at 100,000 steps, and from the Go2's walks. `cards` writes its row into each model's card.
+
+An ablation is no trained baseline: a policy that was trained to read a context may depend on it where another one, with
+none, would do as well. So a loss is an upper bound of what a context is worth, and a return that stays is the stronger
+evidence.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sami_runtime.model.artifact import read_artifact
+from sami_train import seeds
+from sami_train.envs.catalog import environment
+from sami_train.envs.make import make
+from sami_train.envs.spec import EnvironmentSpec
+from sami_train.episodes.rollout import Rollout
+from sami_train.evaluation.evaluate import in_turn
+from sami_train.evaluation.model_policy import SessionPolicy
+from sami_train.evaluation.play import playing, side_by_side
+from sami_train.files import write_json
+from sami_train.studies.contexts.changed_episodes import PolicyHead
+
+ROOT = Path(__file__).resolve().parents[1]
+MODELS = ROOT / "models"
+MEASURED = ROOT / "results" / "need-a-context"
+ARMS = ("live", "constant")
+SETS = ("training", "moderate", "extreme")
+LEAST = 0.05
+"""Share of its score that a robot must be able to lose for its context to count as needed."""
+REPLICATES = 2000
+NOT_MEASURED = "not measured"
+PANDA_RUNS = ("results/panda-100k-baselines", "results/placebo:panda-tesac-?", "results/placebo:panda-satesac-?")
+"""Runs of Panda with one budget: what `sami compare` reads."""
+SENTENCE = "**Context:** "
+"""What a card's line about it begins with."""
+
+GO2_LINE = (
+    f"{SENTENCE}a student of the same teacher that was trained without memory falls as often (one seed; `python "
+    "benchmarks/go2_walks.py table results/go2`). This robot does not need a context."
+)
+
+
+class ConstantContext(SessionPolicy):
+    """A model file whose policy is given the mean of the training tasks' contexts, which carries nothing."""
+
+    def __init__(self, model: Path, spec: EnvironmentSpec, rows: int) -> None:
+        super().__init__(model, spec, rows)
+        artifact = read_artifact(model)
+        assert artifact.contract.atlas is not None
+        self._head = PolicyHead(artifact)
+        mean = np.mean(artifact.contract.atlas.mean, axis=0, dtype=np.float32)
+        self._context = np.tile(mean, (rows, 1))
+
+    def step(self, observation: np.ndarray, noise: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Return the actions of the constant context; the encoder reads on."""
+        super().step(observation, noise)
+        signals = self._layout.by_name(observation, self.names)
+        return self._head(signals, self._context, self._session.last.extra), self._context
+
+
+def scores_of(model: Path, spec: EnvironmentSpec, arm: str, episodes: int, seed: int) -> dict[str, list[list[float]]]:
+    """Return the score of each episode by set and task: return, or success."""
+    policy = partial(ConstantContext if arm == "constant" else SessionPolicy, model, spec)
+    play = _successes if spec.measure.per == "task" else _returns
+    return play(spec, policy, episodes, seed)
+
+
+def _successes(spec: EnvironmentSpec, make_policy: Callable[[int], Any], episodes: int, seed: int) -> dict[str, Any]:
+    rows = side_by_side(episodes)
+    envs, policy, scores = [make(spec) for _ in range(rows)], make_policy(rows), {}
+    for name in SETS:
+        scores[name] = []
+        for task in spec.tasks.resolve(name):
+            rollout = Rollout(envs, policy, seed, tasks=(task,))
+            played = [one for first in range(0, episodes, rows) for one in rollout.round(range(first, first + rows))]
+            scores[name].append([float(episode.success) for episode in played[:episodes]])
+    for env in envs:
+        env.close()
+    return scores
+
+
+def _returns(spec: EnvironmentSpec, make_policy: Callable[[int], Any], episodes: int, seed: int) -> dict[str, Any]:
+    scores = {}
+    with playing(spec, make_policy, episodes, 1) as (play, _):
+        for name in SETS:
+            tasks = spec.tasks.resolve(name)
+            turns = in_turn(len(tasks), episodes, seed)
+            returns, _, _ = play([tasks[turn] for turn in turns], seed)
+            scores[name] = [returns[turns == k].tolist() for k in range(len(tasks)) if (turns == k).any()]
+    return scores
+
+
+def measure(names: Sequence[str], out: Path, episodes: int) -> None:
+    """Measure shipped files, and keep every episode; see above."""
+    out.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        path = out / f"{name}.json"
+        if path.exists():
+            print(f"{path} is there already")
+            continue
+        contract = read_artifact(MODELS / f"{name}.onnx").contract
+        spec = environment(str(contract.training["env"]))
+        arms = {arm: scores_of(MODELS / f"{name}.onnx", spec, arm, episodes, seeds.FINAL) for arm in ARMS}
+        write_json(
+            path,
+            {
+                "model": name,
+                "weights_sha256": contract.weights_sha256,
+                "env": spec.name,
+                "measure": spec.measure.name,
+                "seed": seeds.FINAL,
+                "episodes": episodes,
+                "arms": arms,
+            },
+        )
+        print(f"wrote {path}")
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What a constant context costs on a set of tasks, as shares of the live score."""
+
+    live: float
+    constant: float
+    share: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        share, low, high = (round(100 * value) for value in (self.share, self.low, self.high))
+        return f"{share} % [{low}, {high}]"
+
+
+def loss_of(document: Mapping[str, Any], name: str) -> Loss:
+    """Return the loss on one set, with a 95 % bootstrap interval over pairs of episodes that began alike.
+
+    Where success counts, the k-th episode of every task has one start, so starts are drawn, each with all its tasks.
+    """
+    live, constant = ([np.array(task) for task in document["arms"][arm][name]] for arm in ARMS)
+    by_start = document["measure"] == "success"
+    pairs = np.stack([np.mean(arm, axis=0) if by_start else np.concatenate(arm) for arm in (live, constant)])
+    rows = np.random.default_rng(0).integers(pairs.shape[1], size=(REPLICATES, pairs.shape[1]))
+    drawn = pairs[:, rows].mean(axis=2)
+    low, high = np.percentile(1.0 - drawn[1] / drawn[0], [2.5, 97.5])
+    ours, theirs = pairs.mean(axis=1).tolist()
+    return Loss(ours, theirs, 1.0 - theirs / ours, float(low), float(high))
+
+
+def verdict(losses: Mapping[str, Loss]) -> str:
+    """Return whether a context is needed, as far as an ablation tells."""
+    if all(loss.high < LEAST for loss in losses.values()):
+        return "no"
+    read = [name for name, loss in losses.items() if loss.low > LEAST]
+    if len(read) == len(losses):
+        return "this file reads it"
+    if read:
+        return f"this file reads it ({', '.join(read)})"
+    return f"not shown: at most {round(100 * max(loss.high for loss in losses.values()))} % lost"
+
+
+def documents() -> list[dict[str, Any]]:
+    """Return what was measured, by model."""
+    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(MEASURED.glob("*.json"))]
+
+
+def losses_of(document: Mapping[str, Any]) -> dict[str, Loss]:
+    """Return what a constant context costs, by set."""
+    return {name: loss_of(document, name) for name in SETS}
+
+
+def shown(value: float, document: Mapping[str, Any]) -> str:
+    """Return a score as the docs write it."""
+    return f"{value:.3f}" if document["measure"] == "success" else f"{value:,.0f}"
+
+
+def environments_table() -> list[str]:
+    """Return the table of every shipped environment, in Markdown."""
+    lines = [
+        "| shipped file | episodes | its score, final seed: training / moderate / extreme | lost with a constant "
+        "context: training | moderate | extreme | trained baselines | is a context needed? |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    measured = {document["model"]: document for document in documents()}
+    for path in sorted(MODELS.glob("*.onnx")):
+        document, name = measured.get(path.stem), f"`{path.stem}`"
+        if path.stem == "go2-student":
+            lines.append(f"| {name} | 200 | {' | '.join(_go2_cells())} |")
+        elif document is None:
+            lines.append(f"| {name} | {' | '.join([NOT_MEASURED] * 7)} |")
+        else:
+            losses = losses_of(document)
+            live = " / ".join(shown(loss.live, document) for loss in losses.values())
+            cells = [str(document["episodes"]), live, *map(str, losses.values()), NOT_MEASURED, verdict(losses)]
+            lines.append(f"| {name} | {' | '.join(cells)} |")
+    return lines
+
+
+def short_table() -> list[str]:
+    """Return the table of the README: the losses of what is measured, in Markdown."""
+    lines = [
+        "| environment | lost with a constant context: training / moderate / extreme | is a context needed? |",
+        "|---|---|---|",
+    ]
+    for document in documents():
+        losses = losses_of(document)
+        lost = " / ".join(map(str, losses.values()))
+        lines.append(f"| [`{document['model']}`](models/{document['model']}.md) | {lost} | {verdict(losses)} |")
+    return [*lines, f"| [`go2-student`](models/go2-student.md) | | {_go2_cells()[-1]} |"]
+
+
+def _go2_cells() -> list[str]:
+    """Return the row of the Go2, of which a student without memory was trained: shares of falls."""
+
+    def falls(name: str) -> list[float]:
+        document = json.loads((ROOT / "results" / "go2" / f"{name}.json").read_text(encoding="utf-8"))
+        return [float(np.mean(document["sets"][task_set]["falls"])) for task_set in SETS]
+
+    live, constant, memoryless = map(falls, ("live", "constant", "memoryless"))
+    score = " / ".join(f"{share:.2f}" for share in live) + " of the walks end in a fall (seed 8,000,009)"
+    lost = [f"{one:.2f} instead of {other:.2f} fall" for one, other in zip(constant, live, strict=True)]
+    trained = "a student without memory, one seed: " + " / ".join(f"{share:.2f}" for share in memoryless)
+    return [score, *lost, trained, "no: one without memory falls as often"]
+
+
+def panda_tables() -> list[str]:
+    """Return what trained baselines score on Panda, and what a context gains over none, in Markdown."""
+    if not (ROOT / PANDA_RUNS[0]).exists():
+        return [f"Trained baselines of Panda at 100,000 steps: {NOT_MEASURED}"]
+
+    from sami_train.studies.compare.comparison import MethodComparison
+    from sami_train.studies.compare.estimates import aggregate, share_of_gap, welch
+    from sami_train.studies.compare.groups import read_runs
+
+    comparison = MethodComparison(read_runs([ROOT / runs for runs in PANDA_RUNS]))
+    groups = {group.method.title: group for group in comparison.groups}
+    means = {title: {name: group.scores(name).mean(axis=1) for name in SETS} for title, group in groups.items()}
+    lines = ["| method | seeds | training | moderate | extreme |", "|---|---|---|---|---|"]
+    for title, group in groups.items():
+        cells = []
+        for name in SETS:
+            mean = aggregate(group.scores(name), (0.0, 1.0)).mean
+            half = "" if mean.bounds is None else f" ± {(mean.bounds[1] - mean.bounds[0]) / 2:.3f}"
+            cells.append(f"{mean.value:.3f}{half}")
+        lines.append(f"| {title} | {len(group.runs)} | {' | '.join(cells)} |")
+    lines += ["", "| less SAC | training | moderate | extreme |", "|---|---|---|---|"]
+    for title in groups:
+        if title != "SAC":
+            differences = [welch(means[title][name], means["SAC"][name]) for name in SETS]
+            lines.append(f"| {title} | {' | '.join(map(_interval, differences))} |")
+    lines += ["", "| share of the headroom closed | training | moderate | extreme |", "|---|---|---|---|"]
+    for title in groups:
+        if title not in ("SAC", "Oracle"):
+            cells = []
+            for name in SETS:
+                headroom = welch(means["Oracle"][name], means["SAC"][name])
+                known = headroom.low is not None and headroom.low > 0.0
+                share = share_of_gap(means[title][name], means["SAC"][name], means["Oracle"][name])
+                cells.append(_interval(share) if known else "no headroom shown")
+            lines.append(f"| {title} | {' | '.join(cells)} |")
+    return lines
+
+
+def _interval(interval: Any) -> str:
+    bounds = "" if interval.bounds is None else f" [{interval.bounds[0]:.3f}, {interval.bounds[1]:.3f}]"
+    return f"{interval.value:.3f}{bounds}"
+
+
+def card_line(document: Mapping[str, Any]) -> str:
+    """Return what a card says of its model's context."""
+    losses = losses_of(document)
+    lost = ", ".join(f"{loss} on {name} tasks" for name, loss in losses.items())
+    text = (
+        f"{SENTENCE}with the mean context instead of its own, the policy loses {lost} (95 % over starts, "
+        f"{document['episodes']} episodes, final seed; `python benchmarks/need_a_context.py table`)."
+    )
+    judged = verdict(losses)
+    if judged == "no":
+        return f"{text} This robot does not need a context: the policy is robust, and not adaptive."
+    judged = f"that it needs one is {judged}" if judged.startswith("not") else judged
+    return f"{text} {judged[0].upper()}{judged[1:]}. A policy that was trained without one is {NOT_MEASURED}."
+
+
+def write_cards() -> None:
+    """Write the line of each measured model, and of the Go2's, into its card, before its results."""
+    lines = {document["model"]: card_line(document) for document in documents()} | {"go2-student": GO2_LINE}
+    for name, line in lines.items():
+        path = MODELS / f"{name}.md"
+        text = re.sub(rf"^{re.escape(SENTENCE)}.*\n\n", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        start = re.search(r"^(Return|Success), ", text, re.MULTILINE)
+        assert start is not None, path
+        path.write_text(f"{text[: start.start()]}{line}\n\n{text[start.start() :]}", encoding="utf-8")
+
+
+def main() -> None:
+    """Do what the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    one = commands.add_parser("measure")
+    one.add_argument("names", nargs="+", help="shipped models")
+    one.add_argument("--out", type=Path, default=MEASURED)
+    one.add_argument("--episodes", type=int, default=50, help="in each task, or in each set, as `sami eval` counts")
+    commands.add_parser("table")
+    commands.add_parser("cards")
+    chosen = parser.parse_args()
+    if chosen.command == "measure":
+        measure(chosen.names, chosen.out, chosen.episodes)
+    elif chosen.command == "cards":
+        write_cards()
+    else:
+        print("\n".join([*environments_table(), "", *short_table(), "", *panda_tables()]))
+
+
+if __name__ == "__main__":
+    main()

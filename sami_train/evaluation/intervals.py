@@ -1,0 +1,54 @@
+"""95 % intervals of what an evaluation measured, over its starts; other seeds of training differ by more."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sami_train.envs.measure import RETURN
+from sami_train.evaluation.results import Evaluation
+
+CONFIDENCE = 0.95
+REPLICATES = 2000
+"""Draws of the bootstrap."""
+
+
+def interval_over_starts(scores: np.ndarray, bounds: tuple[float, float] | None = None) -> tuple[float, float] | None:
+    """Return the 95 % interval of the mean over starts, by the percentile bootstrap; None for a single start.
+
+    The k-th episode begins alike in every task, so the episodes of one start are not independent of each other; starts
+    are, and so is what a gap draws. A policy is one: other seeds of its training differ by more than this. Where all
+    starts score alike at a bound, a bootstrap sees no doubt. Then the interval ends where as many starts would all
+    score alike in one of 40 measurements.
+
+    Args:
+        scores: mean score of each start, (starts,).
+        bounds: smallest and largest score, where there are such.
+    """
+    count = len(scores)
+    if count < 2:
+        return None
+    if bounds is not None and scores.min() == scores.max() in bounds:
+        left = (bounds[1] - bounds[0]) * (1.0 - ((1.0 - CONFIDENCE) / 2.0) ** (1.0 / count))
+        low, high = bounds
+        return (high - left, high) if scores[0] == high else (low, low + left)
+    drawn = np.random.default_rng(0).integers(count, size=(REPLICATES, count))
+    tail = 50.0 * (1.0 - CONFIDENCE)
+    low, high = np.percentile(scores[drawn].mean(axis=1), [tail, 100.0 - tail])
+    return float(low), float(high)
+
+
+def interval_of(evaluation: Evaluation, task_set: str) -> tuple[float, float] | None:
+    """Return the interval of a set's score; None where it has none.
+
+    Where returns count, each task's episodes are drawn among themselves, so that how far tasks lie apart is none of
+    it; where a task came up once, the tasks are a sample of the set, and all episodes are drawn alike.
+    """
+    scores = evaluation.starts(task_set)
+    tasks = [np.array(result.returns) for result in evaluation.of(task_set)]
+    if evaluation.measure is not RETURN or any(len(returns) < 2 for returns in tasks):
+        return interval_over_starts(scores, evaluation.measure.bounds)
+    rng = np.random.default_rng(0)
+    sums = [returns[rng.integers(len(returns), size=(REPLICATES, len(returns)))].sum(axis=1) for returns in tasks]
+    tail = 50.0 * (1.0 - CONFIDENCE)
+    low, high = np.percentile(np.sum(sums, axis=0) / len(scores), [tail, 100.0 - tail])
+    return float(low), float(high)

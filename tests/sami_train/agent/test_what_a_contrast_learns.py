@@ -1,0 +1,102 @@
+"""What contrastive losses learn from trajectories that are known to tell their task, or their length alone."""
+
+import numpy as np
+import pytest
+import torch
+
+from sami_train.agent.contrast import Contrast
+from sami_train.agent.networks import soft_update
+from sami_train.episodes.buffer import EpisodeBuffer
+from sami_train.episodes.episode import Episode
+from sami_train.methods.losses import k_sample_bound
+from sami_train.methods.methods import METHODS
+from sami_train.methods.sampling import Trajectories, of_one_age
+from tests.sami_train.agent.test_context_sac import agent
+
+RNG = np.random.default_rng
+TASKS, STEPS = 5, 6
+
+
+def episode(task, shown, steps, value, rng):
+    """One whose observations show a sign (two numbers, the same at each step) beside noise."""
+    angle = 2.0 * np.pi * shown / TASKS
+    observations = np.zeros((steps + 1, 3), np.float32)
+    observations[:, :2], observations[:, 2] = (np.cos(angle), np.sin(angle)), rng.normal(size=steps + 1)
+    actions, rewards = rng.normal(size=(steps, 1)).astype(np.float32), np.full(steps, value / steps, np.float32)
+    return Episode(0, {}, task, observations, actions, rewards, True, False, frozenset())
+
+
+def learned(buffer, losses, **changes):
+    """Return the mean bound of the last losses of an encoder that learns from a contrast alone, and log K."""
+    torch.manual_seed(0)
+    trained = agent(**changes)
+    contrast = Contrast(trained.policy, METHODS[trained.config.method].estimator, trained.config.contrast)
+    optimizer, rng, bounds = torch.optim.Adam(trained.policy.encoder.parameters(), lr=5e-3), RNG(0), []
+    for _ in range(losses):
+        if (loss := contrast.loss(buffer, rng)) is None:
+            continue  # a draw of equal returns
+        optimizer.zero_grad()
+        loss.loss.backward()
+        optimizer.step()
+        soft_update(trained.policy.momentum_encoder, trained.policy.encoder, 0.05)
+        bounds.append(float(loss.bound))
+    return np.mean(bounds[-30:]), np.log(trained.config.contrast.trajectories // 2 + 1)
+
+
+def showing(emission):
+    """A buffer whose episodes of a task show each sign as often as its row says, (tasks, signs)."""
+    rng, buffer = RNG(0), EpisodeBuffer(2000, STEPS, 3, 1)
+    for number in range(2000):
+        task = number % TASKS
+        buffer.add(episode(task, rng.choice(TASKS, p=emission[task]), STEPS, rng.normal(), rng))
+    return buffer
+
+
+def best_bound(emission, k, draws=4000):
+    """The bound [nats] of the best critic of signs, log p(positive's | query's) / p(negative's | query's)."""
+    others = (1.0 - np.eye(TASKS)) @ emission / (TASKS - 1)
+    of_query = (emission / emission.sum(0)).T  # (sign, task)
+    ratio = torch.from_numpy(np.log(of_query @ emission) - np.log(of_query @ others))
+    rng = RNG(1)
+    tasks = rng.integers(TASKS, size=draws)
+    signs = [np.array([rng.choice(TASKS, p=rows[task]) for task in tasks]) for rows in (emission, emission)]
+    negatives = np.array([rng.choice(TASKS, size=k - 1, p=others[task]) for task in tasks])
+    return float(k_sample_bound(ratio[signs[0], signs[1]], ratio[signs[0][:, None], negatives]).mean())
+
+
+@pytest.mark.parametrize("keys", ["encoder", "momentum"])
+def test_infonce_reaches_its_ceiling_where_trajectories_show_their_task(keys):
+    bound, log_k = learned(showing(np.eye(TASKS)), 120, method="ccm", contrast__keys=keys)
+    assert bound > 0.95 * log_k
+
+
+def test_infonce_reaches_what_the_best_critic_does_where_trajectories_show_their_task_now_and_then():
+    emission = 0.6 * np.eye(TASKS) + 0.4 / TASKS
+    bound, log_k = learned(showing(emission), 200, method="ccm", contrast__trajectories=32)
+    truth = best_bound(emission, 17)
+    assert 0.3 < truth < 0.5 * log_k
+    assert bound == pytest.approx(truth, abs=0.12)
+
+
+@pytest.mark.parametrize(("pairing", "counts"), [("last", True), ("prefix", True), ("one_age", False)])
+def test_a_contrast_at_one_age_cannot_be_solved_by_counting_steps(pairing, counts):
+    """Good episodes are short, and nothing else tells them from bad ones."""
+    rng, buffer = RNG(0), EpisodeBuffer(400, 12, 3, 1)
+    for number in range(400):
+        buffer.add(episode(0, 0, *((4, 1.0) if number % 2 else (12, 0.0)), rng))
+    bound, _ = learned(buffer, 150, method="satesac", contrast__pairing=pairing)
+    assert (bound > 0.3) == counts
+
+
+def test_what_ended_before_the_age_is_left_out_and_too_few_are_not_compared():
+    lengths = np.array([2, 5, 9, 9, 1, 9])
+    drawn = Trajectories(np.array([1, 2, 3]), np.array([0, 4, 5]))
+    ages = set()
+    for seed in range(60):
+        kept, age = of_one_age(drawn, lengths, RNG(seed))
+        ages.add(age)
+        assert all((lengths[where] >= age).all() for where in kept)
+        assert set(drawn.positives[lengths[drawn.positives] >= age]) == set(kept.positives)
+    assert ages == set(range(1, 10))
+    alone = Trajectories(np.array([0, 2]), np.array([4]))
+    assert any(of_one_age(alone, lengths, RNG(seed)) is None for seed in range(9))

@@ -1,0 +1,59 @@
+"""What the docs, the README and the cards say a context is worth is what the raw data say."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+import need_a_context as measured  # noqa: E402
+
+DOCUMENTS = measured.documents()
+
+
+def test_the_docs_have_the_table_of_every_shipped_file():
+    page = (ROOT / "docs/results/need-a-context.md").read_text(encoding="utf-8").splitlines()
+    assert [line for line in measured.environments_table() if line not in page] == []
+    rows = [line for line in measured.environments_table() if line.startswith("| `")]
+    assert len(rows) == len(list((ROOT / "models").glob("*.onnx")))
+
+
+def test_the_readme_begins_its_results_with_what_a_context_is_worth():
+    results = (ROOT / "README.md").read_text(encoding="utf-8").split("## Results")[1]
+    table = "\n".join(measured.short_table())
+    assert table in results
+    assert results.index(table) == results.index("|")
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document["model"])
+def test_each_card_says_what_a_constant_context_costs_it(document):
+    card = (ROOT / "models" / f"{document['model']}.md").read_text(encoding="utf-8")
+    assert measured.card_line(document) in card
+    needless = measured.verdict(measured.losses_of(document)) == "no"
+    assert ("does not need a context" in card) == needless
+
+
+def test_the_go2s_card_says_that_it_needs_none():
+    assert measured.GO2_LINE in (ROOT / "models/go2-student.md").read_text(encoding="utf-8")
+
+
+def of_returns(live, constant):
+    arms = {arm: {name: [scores] for name in measured.SETS} for arm, scores in (("live", live), ("constant", constant))}
+    return {"measure": "return", "arms": arms}
+
+
+def test_a_loss_is_a_share_of_the_live_score_and_pairs_episodes():
+    live = np.linspace(100.0, 200.0, 40)
+    loss = measured.loss_of(of_returns(live.tolist(), (0.7 * live).tolist()), "moderate")
+    assert (loss.live, loss.constant, loss.share) == pytest.approx((150.0, 105.0, 0.3))
+    assert (loss.low, loss.high) == pytest.approx((0.3, 0.3))  # no start says otherwise
+    assert measured.verdict({"moderate": loss}) == "this file reads it"
+
+
+def test_what_is_lost_in_no_set_is_not_needed_and_what_is_uncertain_is_not_shown():
+    live, noise = np.full(40, 100.0), np.random.default_rng(0).normal(size=40)
+    small, large = (measured.losses_of(of_returns(live.tolist(), (live + k * noise).tolist())) for k in (1.0, 90.0))
+    assert measured.verdict(small) == "no"
+    assert measured.verdict(large).startswith("not shown: at most ")
