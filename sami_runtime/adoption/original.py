@@ -84,14 +84,14 @@ class OriginalPolicy:
         """Return the action (A,) for an observation, by signal name; call `executed` afterwards."""
         recipe = self.recipe
         names = [recipe.output, *(pair.output for pair in recipe.state)]
-        entries, began = self.entries(observation), time.thread_time()
+        entries, start_time = self.entries(observation), time.thread_time()
         try:
             raw, *states = self._session.run(names, {**entries, **self._state})
         except Exception as error:
             raise self._refused("cannot be run", error) from None
-        if (took := time.thread_time() - began) > STEP_CPU_S:
+        if (elapsed := time.thread_time() - start_time) > STEP_CPU_S:
             raise ArtifactError(
-                f"{self.where} is refused: a step took {took:.1f} s of a processor, at most {STEP_CPU_S:g} s are "
+                f"{self.where} is refused: a step took {elapsed:.1f} s of a processor, at most {STEP_CPU_S:g} s are "
                 f"allowed, and the policy acts at {recipe.rate_hz:g} Hz. Export a smaller network."
             )
         for name, value, shape in zip(names, (raw, *states), self._sizes(), strict=True):
