@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..model_file import model_file
-from ..options import FORCE, JSON, MODEL_HELP, Provider
+from ..options import FORCE, JSON, MODEL_HELP
 from ..output import print_text
+
+if TYPE_CHECKING:
+    from sami_runtime.session.session import Session
 
 Recording = Annotated[Path, typer.Argument(help="Recording, NAME.mcap.")]
 
@@ -20,21 +24,22 @@ def replay(
     model: Annotated[
         Path | None, typer.Option(help=f"{MODEL_HELP}; the recorded one, or ones, if left out.", callback=model_file)
     ] = None,
-    provider: Provider = "cpu",
 ) -> None:
-    """Step a model over a recording and name the first step that differs, to the last bit. Exits with 4 if one does."""
+    """Step a model over a recording and name the first step that differs, to the last bit. Exits with 4 if one does.
+
+    What ran the graph then does so now, where this machine has it: cpu, cuda, ... Each rounds in its own way.
+    """
     from sami_runtime.errors import CheckFailed, SamiError
     from sami_runtime.recording.reader import read_recording
     from sami_runtime.recording.replay import conditions
     from sami_runtime.recording.replay import replay as check
-    from sami_runtime.session.session import Session
 
     recording = read_recording(file)
     paths = [model] if model else [Path(path) for path in recording.models]
     for path in paths:
         if model is None and not path.is_file():
             raise SamiError(f"{file} was recorded with {path}, which is not there. Give the model with --model.")
-    sessions = [Session.load(path, provider=provider) for path in paths]
+    sessions = [_session_as_recorded(path, recording.about["providers"]) for path in paths]
     comparison = check(recording, *sessions)
     if JSON.get():
         described = {"path": str(file), "closed": recording.closed, "ticks": len(recording.steps)}
@@ -48,6 +53,17 @@ def replay(
         raise typer.Exit(CheckFailed.exit_code)
     if not comparison.steps:
         raise SamiError(f"{file} holds no step of the policy, so nothing was checked. Give one in which it acted.")
+
+
+def _session_as_recorded(model: Path, providers: Sequence[object]) -> Session:
+    """Return a model run by the best provider of a recording; by the processor where that cannot run it here."""
+    from sami_runtime.errors import ProviderError, UnknownName
+    from sami_runtime.session.session import Session
+
+    try:
+        return Session.load(model, provider=str(providers[0]) if providers else "cpu")
+    except (ProviderError, UnknownName):  # `conditions` notes what ran it then and now
+        return Session.load(model)
 
 
 def view(

@@ -42,6 +42,8 @@ RESTS_S = 2.0
 REST = 0.03
 """Speed of each joint of a robot that rests [rad/s]."""
 DOMAIN = 100 + os.getpid() % 60
+TRIES = 4
+"""A machine that is busy with other things may stop a robot before its cable is pulled: then once more."""
 
 
 @pytest.fixture(scope="module")
@@ -49,30 +51,38 @@ def session():
     return Session.load(shipped_models()["panda-satesac"])
 
 
-def driven(session, adapter, robot, log_path, stage, pull, moving=("up", "policy")):
+def driven(session, adapter, robot, folder, stage, pull, moving=("up", "policy"), recover=lambda: None):
     """Drive an episode in which the cable is pulled in the stage of that index; return the error and the log's lines.
 
     Args:
         pull: called as the stage begins, or a tenth of a second later, where the stage is one of `moving`.
+        recover: called before another try.
     """
-    limits, pulled = Limits.load(EXAMPLES / robot / "limits.toml"), []
-    sequence = HandoverSequence(HandoverSettings.of(DECLARED), adapter, session.contract, limits)
-    with EvidenceLog(log_path, {}) as log:
+    limits = Limits.load(EXAMPLES / robot / "limits.toml")
+    for number in range(TRIES):
+        passed, path = [], folder / f"{stage}-{number}.jsonl"
+        sequence = HandoverSequence(HandoverSettings.of(DECLARED), adapter, session.contract, limits)
+        with EvidenceLog(path, {}) as log:
 
-        def hear(change):
-            log.hand_over(change)
-            pulled.append(change.after)
-            if stage is not None and pulled == STAGES[: stage + 1]:
-                threading.Timer(0.1, pull).start() if STAGES[stage] in moving else pull()
+            def hear(change, log=log, passed=passed):
+                log.hand_over(change)
+                passed.append(change.after)
+                if stage is not None and passed == STAGES[: stage + 1]:
+                    threading.Timer(0.1, pull).start() if STAGES[stage] in moving else pull()
 
-        sequence.listen = hear
-        error = None
-        with Run(session, adapter, MonotonicClock(), limits=limits, sequence=sequence) as run:
-            try:
-                run.episode(0, POLICY_STEPS, log)
-            except (SafetyStop, AdapterError) as stop:
-                error = stop
-    return error, [(line["from"], line["to"], line.get("reason")) for line in check_log(log_path).of_kind("hand-over")]
+            sequence.listen, error = hear, None
+            with Run(session, adapter, MonotonicClock(), limits=limits, sequence=sequence) as run:
+                try:
+                    run.episode(0, POLICY_STEPS, log)
+                except (SafetyStop, AdapterError) as stop:
+                    error = stop
+        lines = check_log(path).of_kind("hand-over")
+        wanted = STAGES if stage is None else STAGES[: stage + 1]
+        if passed[: len(wanted)] == wanted and not (stage is None and error):
+            break
+        time.sleep(0.3)
+        recover()
+    return error, [(line["from"], line["to"], line.get("reason")) for line in lines]
 
 
 def ends_damped(error, lines, stage):
@@ -145,9 +155,7 @@ def test_the_own_arm(session, tmp_path, monkeypatch):
             adapter.link.send(stop=True)
             for stage in [*range(len(STAGES)), None]:
                 cable.out = False
-                error, lines = driven(
-                    session, adapter, "own_arm", tmp_path / f"{stage}.jsonl", stage, lambda: setattr(cable, "out", True)
-                )
+                error, lines = driven(session, adapter, "own_arm", tmp_path, stage, lambda: setattr(cable, "out", True))
                 if stage is None:
                     assert (error, lines[-1]) == (None, ("up", "damp", None)), "with its cable it goes all the way"
                     continue
@@ -174,9 +182,7 @@ def test_the_robot_on_ros_2(session, tmp_path, monkeypatch):
         with robot.adapter(success=None) as adapter:
             adapter.sources.latest.wait_s = 1.0  # not as long as at the beginning
             for stage in [*range(len(STAGES)), None]:
-                error, lines = driven(
-                    session, adapter, "ros2", tmp_path / f"{stage}.jsonl", stage, lambda: connected(False)
-                )
+                error, lines = driven(session, adapter, "ros2", tmp_path, stage, lambda: connected(False))
                 connected(True)
                 if stage is None:
                     assert (error, lines[-1]) == (None, ("up", "damp", None))
@@ -209,8 +215,8 @@ def test_the_franka(session, tmp_path):
             # First the whole way, so that the arm has a way home; last, the process that speaks to it is killed.
             for stage in [None, *range(1, len(STAGES)), 0]:
                 pull = partial(cut, adapter, signal.SIGKILL if stage == 0 else signal.SIGSTOP)
-                path, moving = tmp_path / f"{stage}.jsonl", ("home", "up", "policy")
-                error, lines = driven(session, adapter, "franka", path, stage, pull, moving)
+                moving = ("home", "up", "policy")
+                error, lines = driven(session, adapter, "franka", tmp_path, stage, pull, moving, adapter.recover)
                 if stage is None:
                     assert (error, lines[-1]) == (None, ("up", "damp", None))
                     continue
