@@ -31,7 +31,7 @@ say() { printf '== %s\n' "$*"; }
 
 say "$("$python" --version)"
 mkdir "$place/elsewhere/tests"
-cp -R "$repository/tests/sami_runtime" "$repository/tests/making" "$place/elsewhere/tests/"
+cp -R "$repository/tests/sami_runtime" "$repository/tests/making" "$repository/tests/cases" "$place/elsewhere/tests/"
 cp -R "$repository/benchmarks" "$place/elsewhere/"  # tests mutate files by what a benchmark is made of
 model=panda-satesac
 cd "$place/elsewhere"

@@ -83,6 +83,6 @@ def _print_next(env: str) -> None:
     sami = "sami" if not started.is_file() or started.is_absolute() else str(started)
     print_text(f"""
 Next:
-  {sami} run --env {env} --episodes 5 --record run.mcap
+  {sami} run --env {env} --tasks moderate --record run.mcap
   {sami} view run.mcap
   {sami} models""")
