@@ -31,6 +31,8 @@ from sami_runtime.adoption.raw_signals import rotate
 from sami_runtime.adoption.recipe import Recipe
 
 SECONDS = 4.0
+FRESH = 200_000
+"""First seed of `--fresh`. Those from 100,000 on are of an earlier version of the audit, and were looked at since."""
 Row = dict[str, np.ndarray]
 Change = Callable[[dict[str, np.ndarray], Row, list[Row]], None]
 POSITIONS, VELOCITIES, GYRO = "joint_positions", "joint_velocities", "angular_velocity"
@@ -195,7 +197,7 @@ def cases(logs: Path, options: argparse.Namespace) -> Iterator[Case]:
     """Yield a case of every policy with every bug, and some without one."""
     for number, policy in enumerate(loaded(options.folder)):
         for draw in range(options.draws):
-            seed = 1000 * number + draw + (100_000 if options.fresh else 0)
+            seed = 1000 * number + draw + (FRESH if options.fresh else 0)
             count = len(_bugs(policy, np.random.default_rng(seed)))
             for index in range(count + (options.clean or count // 2)):
                 yield Case(options.folder, logs, number, seed, index, options.noisy)
@@ -244,7 +246,7 @@ class Tally:
         rows = [f"{name:34}{self.right[name]:>4} of {self.total[name]}" for name in self.total]
         right, total = sum(self.right.values()) // 2, sum(self.total.values()) // 2  # each by kind and by policy
         low, high = interval(right, total)
-        rows += [f"named {right} of {total}: {right / total:.1%} (95 %: {low:.1%} to {high:.1%})"]
+        rows += [f"named {right} of {total}: {right / max(total, 1):.1%} (95 %: {low:.1%} to {high:.1%})"]
         rows += [f"exactly the right terms blamed {self.blamed} of {total}"]
         low, high = interval(self.alarms, self.clean)
         return "\n".join([*rows, f"false alarms {self.alarms} of {self.clean} (95 %: {low:.1%} to {high:.1%})"])

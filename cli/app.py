@@ -207,6 +207,8 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
     },
 }
 """Every command, under what it is for."""
+LONGEST_MESSAGE = 4_000
+"""Most characters of a message that are printed: a hostile file's names may have millions."""
 TEXT_ONLY = {
     *("teach", "distil", "gather", "export", "adopt", "probe", "describe", "sign"),
     *("demo", "new-adapter", "convert", "view"),
@@ -261,5 +263,7 @@ def main() -> None:
                 hint = f"install it with: {install_hint(extra)}"
             print_text(f"sami: {type(error).__name__}: {error} ({hint})", error=True)
             sys.exit(1)
-        print_text(f"sami: {error}", error=True)
+        text = str(error)
+        more = len(text) - LONGEST_MESSAGE
+        print_text(f"sami: {text[:LONGEST_MESSAGE]}{f' ... ({more} more characters)' if more > 0 else ''}", error=True)
         sys.exit(code)

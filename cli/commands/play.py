@@ -19,7 +19,7 @@ def play(
         str | None,
         typer.Option(
             metavar="TEXT|FILE",
-            help="What it is commanded: `forward=0.5,turn=0.2`, a timeline (NAME.csv, NAME.toml), or `keys`.",
+            help="What it is commanded: `forward=0.5,turn=0.2`, a timeline (NAME.csv, NAME.toml), `keys`, `gamepad`.",
         ),
     ] = None,
     set_: Annotated[
@@ -38,10 +38,11 @@ def play(
 ) -> None:
     """Run an adopted policy in MuJoCo through the loop, gate and profile of a robot, and judge how it walks.
 
-    It keeps real time where somebody looks on: with `--command keys`, `--live` and `--render human`.
+    It keeps real time where somebody looks on: with `--command keys` or `gamepad`, `--live` and `--render human`.
     `sami robustness MODEL --env FILE --gap latency` measures what a delay costs it.
     """
     from sami_runtime.robots.kit.commands import Steering, command_of
+    from sami_runtime.robots.kit.gamepad import Gamepad
     from sami_runtime.robots.kit.quantities import COMMAND
     from sami_runtime.robots.robot_file import SimulatorKeys
 
@@ -60,7 +61,7 @@ def play(
     source = None if command is None else command_of(command, rest)
     target = simulator(spec, "training", first, mode, source)
     steering = source if isinstance(source, Steering) else None
-    paced = steering is not None or browse or mode == "human"
+    paced = isinstance(source, Steering | Gamepad) or browse or mode == "human"
     run_episodes(
         Plan(target, model, keys, paced, keys.dry_run, keys.excite, browse, film and film(model), "", steering)
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +16,25 @@ from sami_runtime.adoption.graph import OLDEST_OPSET, import_onnx, read_model, s
 from sami_runtime.adoption.layout import PolicyLayout, layout_of
 from sami_runtime.adoption.original import OriginalPolicy
 from sami_runtime.adoption.readers import read_with
-from sami_runtime.adoption.recipe import ADOPTED, ActionTerm, Recipe, SignalTerm
+from sami_runtime.adoption.recipe import ADOPTED, DEEPEST, ActionTerm, Recipe, SignalTerm
 from sami_runtime.adoption.sources import FieldSource, PolicyReading
 from sami_runtime.checks.verify import verify
+from sami_runtime.child import python_command
 from sami_runtime.errors import ArtifactError, CheckFailed, ContractError
 from sami_runtime.files import faults_of, output, printable, read_document
 from sami_runtime.model.artifact import Artifact, graph_sha256, judge, require_safe, scan_bytes
 from sami_runtime.model.contract import ACTION, Contract
 from sami_runtime.model.golden import GoldenSteps
+from sami_runtime.session.admission import confined, limit_process, reply
 from sami_runtime.session.session import Session
 from sami_runtime.signals import Signal
 
+CPU_S = 60
+"""Longest time [s] of a processor for an adoption, about 1,200 steps; a policy of a robot takes 1 to 3."""
+MEMORY = 3 << 30
+"""Most bytes beyond what Python and onnxruntime take; weights of 256 MB are stored several times."""
+MAX_CONTRACT_BYTES = 256 * 1024
+"""Largest contract; one of a humanoid has 5 kB."""
 PARITY_STEPS, PARITY_RESETS = 500, (0, 31, 150, 333)
 GOLDEN_STEPS, GOLDEN_RESETS = 64, (0, 31)
 DISTURBED = 0.5
@@ -69,7 +79,7 @@ def read_policy(policy: str | Path, contract: str | Path | None = None, reader: 
     Raises:
         SamiError: A file cannot be read.
     """
-    document = {} if contract is None else read_document(Path(contract), "contracts")
+    document = {} if contract is None else _read_contract(Path(contract))
     elements = document["action"].get("elements") if isinstance(document.get("action"), dict) else None
     joints = elements if isinstance(elements, list) and all(isinstance(name, str) for name in elements) else []
     reading = read_with(Path(policy), reader, joints)
@@ -83,9 +93,49 @@ def read_policy(policy: str | Path, contract: str | Path | None = None, reader: 
     return reading.overlaid(document, str(contract))
 
 
+def _read_contract(path: Path) -> dict[str, Any]:
+    """Return the table in a contract, unless it would take the parser minutes."""
+    text = path.read_bytes()[: MAX_CONTRACT_BYTES + 1] if path.is_file() else b""
+    keys = [line.partition(b"=")[0] for line in text.splitlines()]
+    if len(text) > MAX_CONTRACT_BYTES or any(b"," not in key and key.count(b".") > DEEPEST for key in keys):
+        raise ContractError(
+            f"{path} is larger than {MAX_CONTRACT_BYTES} bytes, or has tables more than {DEEPEST} deep. Correct it."
+        )
+    return read_document(path, "contracts")
+
+
 def adopt_reading(reading: PolicyReading, policy: str | Path) -> Artifact:
-    """Return the adopted file, not written yet; see `adopt`."""
+    """Return the adopted file, not written yet; see `adopt`.
+
+    A process of its own runs the policy, within limits: neither onnx nor onnxruntime reads a hostile graph in this one.
+    """
     where = str(policy)
+    recipe = reading.recipe(where)  # what a person left out costs no process
+    header = {
+        "values": recipe.model_dump(mode="json", exclude_unset=True),
+        "sources": {name: source.model_dump() for name, source in reading.sources.items()},
+    }
+    data = json.dumps(header).encode() + b"\n" + reading.policy
+    command = python_command("sami_runtime.adoption.adopt", where, CPU_S, MEMORY)
+    return judge(confined(command, data, where, CPU_S, "export the policy again"), where)
+
+
+def main(where: str, cpu_s: int, memory: int) -> None:
+    """Read a recipe and a policy from stdin, adopt it within limits, and write the file to stdout."""
+    header, _, policy = sys.stdin.buffer.read().partition(b"\n")
+    document = json.loads(header)
+    sources = {name: FieldSource.model_validate(source) for name, source in document["sources"].items()}
+
+    def adoption() -> bytes:
+        import_onnx()
+        limit_process(cpu_s, memory)
+        return adopt_here(PolicyReading(policy, document["values"], sources), where).model_bytes
+
+    reply(where, adoption, memory)
+
+
+def adopt_here(reading: PolicyReading, where: str) -> Artifact:
+    """Return the adopted file; this process runs the policy, whatever it takes."""
     data, layout, recipe = _fitted(reading, where)
     original = OriginalPolicy(data, recipe, layout, where)
     contract = _contract(reading, recipe, layout, where)
@@ -101,7 +151,7 @@ def adopt_reading(reading: PolicyReading, policy: str | Path) -> Artifact:
         update={"weights_sha256": graph_sha256(model.SerializeToString()), "golden": contract.pack_golden(steps)}
     )
     import_onnx().helper.set_model_props(model, contract.metadata())
-    artifact = judge(model.SerializeToString(), policy)
+    artifact = judge(model.SerializeToString(), where)
     _require_parity(artifact, original, where)
     verify(artifact).require()
     return artifact

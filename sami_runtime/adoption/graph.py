@@ -50,7 +50,7 @@ def import_onnx() -> ModuleType:
     return module
 
 
-def read_model(data: bytes, where: str) -> Any:
+def read_model(data: bytes, where: str, inlined: bool = True) -> Any:
     """Return an ONNX model, with functions inlined, as torch's newer exporter writes them.
 
     Raises:
@@ -60,7 +60,7 @@ def read_model(data: bytes, where: str) -> Any:
     onnx = import_onnx()
     try:
         model = onnx.load_from_string(data)
-        return onnx.inliner.inline_local_functions(model) if model.functions else model
+        return onnx.inliner.inline_local_functions(model) if inlined and model.functions else model
     except Exception as error:  # protobuf's own classes of errors differ by version
         line = printable(" ".join(str(error).split()))[:300]
         raise ArtifactError(f"{where} cannot be read: {line}. Export it again.") from None

@@ -28,6 +28,9 @@ LATEST = 2
 """Largest lag that is tried [steps]."""
 MATTERS, EXPLAINED = 0.02, 0.3
 """Parts of a signal's spread: a smaller difference is no fault; a larger residual explains nothing."""
+WITHIN, OUTLIER, RARE = 0.4, 2.0, 0.05
+"""Parts of the noise allowance: a smaller difference, root mean square, is noise; a larger one of a row is an outlier.
+The largest share of rows that are outliers."""
 DEGREES = 180 / np.pi
 MIRRORS = (("FL", "FR"), ("RL", "RR"), ("HL", "HR"), ("left", "right"), ("Left", "Right"), ("L_", "R_"), ("l_", "r_"))
 ENDS = (("FL", "RL"), ("FR", "RR"), ("FL", "HL"), ("FR", "HR"))
@@ -113,14 +116,15 @@ def explain(term: LoggedTerm, sources: Mapping[str, Source]) -> Explanation | No
         sources: Raw signals that it may have been built from, by name.
     """
     term, sources = _unclipped(term, sources)
+    term = _without_outliers(term, sources)
     if len(term.rows) < 2 * CORRELATED or not sources:
         return None
     candidates: list[_Candidate] = []
     affines = list(_affines(term))
-    right = next(raw for raw, bug in sources.values() if bug is None)[term.rows]
+    right = next(raw for raw, bug in sources.values() if bug is None)
     spread = term.fed[term.rows].var(0)
     if not term.resemblance:  # else a signal that hardly moves would resemble whatever a bug makes small
-        spread = (spread + term.scale**2 * right.var(0)) / 2
+        spread = (spread + term.scale**2 * right[term.rows].var(0)) / 2
     spread = np.maximum(spread, max(1e-6 * float(spread.mean()), 1e-10))
     spread = np.maximum(spread, (term.noise * term.scale) ** 2)
     lags = {*range(max(0, term.lag - 1), term.lag + LATEST + 1), *(() if term.mirror is None else (term.mirror,))}
@@ -134,7 +138,7 @@ def explain(term: LoggedTerm, sources: Mapping[str, Source]) -> Explanation | No
         most = min(term.resemblance, recipe.after / 2)
         candidates = [recipe, *(c for c in candidates if c.after < most and len(c.bugs) == 1)]
     best = min(candidates, key=lambda c: c.score)
-    if recipe.after < MATTERS:
+    if recipe.after < MATTERS or (_noise_alone(term, right[term.rows - term.lag]) and not term.resemblance):
         best = recipe
     kinds = _kinds(best)
     alternatives = {
@@ -166,6 +170,26 @@ def _unclipped(term: LoggedTerm, table: Mapping[str, Source]) -> tuple[LoggedTer
         scale=term.scale[some],
     )
     return unclipped, {name: (raw[:, some], bug) for name, (raw, bug) in table.items()}
+
+
+def _noise_alone(term: LoggedTerm, right: Array) -> bool:
+    """Whether what was fed differs from its raw signal by no more than two readings of a sensor."""
+    off = term.fed[term.rows] - term.scale * (right - term.offset)
+    return bool((np.sqrt((off**2).mean(0)) < WITHIN * term.noise * np.abs(term.scale)).all())
+
+
+def _without_outliers(term: LoggedTerm, table: Mapping[str, Source]) -> LoggedTerm:
+    """Leave out rows that differ from the recipe by far more than noise, where the others do not.
+
+    Sensors differ within milliseconds when a foot strikes the ground, and a message gets lost now and then. A bug of
+    the kinds that are known here shows in more rows than these.
+    """
+    right = next((raw for raw, bug in table.values() if bug is None), None)
+    if right is None or not term.noise or term.resemblance or not len(term.rows):
+        return term
+    off = np.abs(term.fed[term.rows] - term.scale * (right[term.rows - term.lag] - term.offset))
+    outliers = (off > OUTLIER * term.noise * np.abs(term.scale)).any(1)
+    return replace(term, rows=term.rows[~outliers]) if outliers.mean() <= RARE else term
 
 
 def _kinds(candidate: _Candidate) -> str:

@@ -16,6 +16,7 @@ from sami_runtime.errors import SamiError
 from sami_runtime.model.artifact import Artifact, read_artifact
 from sami_runtime.model.contract import state_input, state_output
 from sami_runtime.model.graph_scan import FLOAT
+from sami_runtime.session.admission import rehearse
 from sami_runtime.session.inference import import_onnxruntime
 
 Array = NDArray[np.float64]
@@ -29,13 +30,15 @@ def adopted_policy(path: str | Path, contract: str | Path | None = None) -> Arti
         contract: TOML with the recipe of a policy that is not adopted; see `adopt`.
 
     Raises:
-        SamiError: It is neither, or the recipe is incomplete.
+        SamiError: It is neither, the recipe is incomplete, or the policy takes too much time or memory.
     """
+    artifact = None
     if contract is None and Path(path).is_file():
         with suppress(SamiError):
             artifact = read_artifact(path)
-            if ADOPTED in artifact.contract.training:
-                return artifact
+    if artifact is not None and ADOPTED in artifact.contract.training:
+        rehearse(artifact)
+        return artifact
     return adopt_reading(read_policy(path, contract), path)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from sami_runtime.adoption.layout import PolicyLayout
 from sami_runtime.adoption.recipe import History, Recipe, SignalTerm, row
 from sami_runtime.errors import ArtifactError
 from sami_runtime.files import printable
+from sami_runtime.session.admission import STEP_CPU_S
 from sami_runtime.session.inference import import_onnxruntime
 
 Array = NDArray[np.float32]
@@ -82,10 +84,16 @@ class OriginalPolicy:
         """Return the action (A,) for an observation, by signal name; call `executed` afterwards."""
         recipe = self.recipe
         names = [recipe.output, *(pair.output for pair in recipe.state)]
+        entries, start_time = self.entries(observation), time.thread_time()
         try:
-            raw, *states = self._session.run(names, {**self.entries(observation), **self._state})
+            raw, *states = self._session.run(names, {**entries, **self._state})
         except Exception as error:
             raise self._refused("cannot be run", error) from None
+        if (elapsed := time.thread_time() - start_time) > STEP_CPU_S:
+            raise ArtifactError(
+                f"{self.where} is refused: a step took {elapsed:.1f} s of a processor, at most {STEP_CPU_S:g} s are "
+                f"allowed, and the policy acts at {recipe.rate_hz:g} Hz. Export a smaller network."
+            )
         for name, value, shape in zip(names, (raw, *states), self._sizes(), strict=True):
             if np.shape(value) != shape:
                 fact = f"answers {list(np.shape(value))} for {name!r}, which it declares as {list(shape)}"

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 ADOPTED = "adopted"
 """Key of the contract's `training` under which an adopted file stores its recipe and the sources of its fields."""
 LAST_ACTION = "last_action"
+DEEPEST = 20
+"""Most tables around a field; a recipe has 3."""
 
 Numbers = Float32 | Annotated[tuple[Float32, ...], Field(min_length=1)]
 """One number for all elements, or one for each."""
@@ -123,7 +125,7 @@ class Recipe(Entry):
     """Largest absolute number that the network reads, after scale."""
     history: History | None = None
     """Past frames, where the whole of `input` is stacked; slices are then those of one frame."""
-    signals: Annotated[tuple[SignalTerm, ...], Field(min_length=1)]
+    signals: Annotated[tuple[SignalTerm, ...], Field(min_length=1, max_length=1000)]
     last_action: LastAction | None = None
     action: ActionTerm
     state: tuple[StatePair, ...] = ()
@@ -202,7 +204,8 @@ class Recipe(Entry):
                     tables = [_TABLES[str(key)] for key in fault["loc"][:-1] if key in _TABLES]
                     fields = (tables[-1] if tables else cls).model_fields
                     raise UnknownName(f"key in {source}", printable(str(fault["loc"][-1])), fields) from None
-            faults = re.sub(r"\b(signals|state)\.(\d+)", partial(_entry_name, document), faults_of(error))
+            names = {key: list(tables_in(document.get(key))) for key in ("signals", "state")}
+            faults = re.sub(r"\b(signals|state)\.(\d+)", partial(_entry_name, names), faults_of(error))
             raise ContractError(f"{source}: {printable(faults)}. Correct the contract.") from None
 
     @classmethod
@@ -233,11 +236,10 @@ _MOVING = re.compile(
 )
 
 
-def _entry_name(document: Mapping[str, Any], match: re.Match[str]) -> str:
+def _entry_name(names: Mapping[str, list[str]], match: re.Match[str]) -> str:
     """Return `signals.gravity` for `signals.2`."""
-    names = list(tables_in(document.get(match[1])))
     at = int(match[2])
-    return f"{match[1]}.{names[at]}" if at < len(names) else match[0]
+    return f"{match[1]}.{names[match[1]][at]}" if at < len(names[match[1]]) else match[0]
 
 
 def moves_robot(field: str) -> bool:
@@ -258,7 +260,13 @@ def tables_in(value: Any) -> dict[str, Mapping[str, Any]]:
 
 
 def fields_of(document: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
-    """Return the leaves of a recipe's table, `("signals.gravity.scale", 1.0)`; entries of a list go by their names."""
+    """Return the leaves of a recipe's table, `("signals.gravity.scale", 1.0)`; entries of a list go by their names.
+
+    Raises:
+        ContractError: Tables are nested too deeply.
+    """
+    if prefix.count(".") > DEEPEST:
+        raise ContractError(f"the recipe has tables in tables, more than {DEEPEST} deep. Correct the contract.")
     for key, value in document.items():
         if isinstance(value, Mapping):
             yield from fields_of(value, f"{prefix}{key}.")

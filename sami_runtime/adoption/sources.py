@@ -59,8 +59,8 @@ class PolicyReading:
         """Return the same reading, in which the fields of a person's contract replace those of the reader."""
         sources = dict(self.sources)
         for name, _ in fields_of(document):
-            for covered in [other for other in sources if other.startswith(f"{name}.")]:
-                del sources[covered]
+            for covered in [other for other in self.sources if other.startswith(f"{name}.")]:
+                sources.pop(covered, None)
             sources[name] = FieldSource(kind="file", where=where)
         return PolicyReading(self.policy, _merged(self.values, document), sources)
 

@@ -10,15 +10,17 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 
 from sami_runtime.child import python_command
 from sami_runtime.distribution import is_shipped
-from sami_runtime.errors import ArtifactError, ProviderError, SamiError
+from sami_runtime.errors import ArtifactError, CheckFailed, ContractError, ProviderError, SamiError
 from sami_runtime.model.artifact import Artifact, judge, read_bytes
 from sami_runtime.model.signature import require_signed, trusted_keys
 from sami_runtime.session.inference import full_name, import_onnxruntime
@@ -107,10 +109,10 @@ WALL_S = 120.0
 """Longest time [s] of a clock, on a machine that is as busy as it likes."""
 MEMORY = 2 << 30
 """Most bytes that a session may take beyond what Python and onnxruntime take. A policy of the paper takes 1 MB."""
-MAX_ANSWER = 20_000
+MAX_ANSWER = 30_000
 """Most characters that are read of what the process says."""
 
-_REFUSALS = {kind.__name__: kind for kind in (ArtifactError, ProviderError)}
+_REFUSALS = {kind.__name__: kind for kind in (ArtifactError, CheckFailed, ContractError, ProviderError)}
 
 
 def rehearse(artifact: Artifact, provider: str = "cpu", cpu_s: int = LOAD_CPU_S) -> None:
@@ -130,58 +132,66 @@ def rehearse(artifact: Artifact, provider: str = "cpu", cpu_s: int = LOAD_CPU_S)
         UnknownName: There is no such provider.
     """
     full_name(provider)  # a mistake of the caller, not of the file
-    with subprocess.Popen(
-        python_command("sami_runtime.session.admission", str(artifact.path), provider, cpu_s),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,  # keys that stop or end this process are answered by this one alone
-    ) as process:
-        try:
-            answer, complaint = process.communicate(artifact.model_bytes, timeout=WALL_S)
-        except subprocess.TimeoutExpired:
-            raise _refused(artifact, f"took longer than {WALL_S:g} s") from None
-        finally:
-            process.kill()
-    code = process.returncode
+    command = python_command("sami_runtime.session.admission", str(artifact.path), provider, cpu_s)
+    confined(command, artifact.model_bytes, artifact.path, cpu_s, "use one that sami export wrote")
+
+
+def confined(command: list[str], data: bytes, path: str | Path, cpu_s: int, advice: str) -> bytes:
+    """Run a process that tries a file, given `data`, within `limit_process`, and return what it writes by `reply`.
+
+    Raises:
+        SamiError: The process was ended by a signal, took too much, or refused the file.
+    """
+
+    def refused(what: str) -> ArtifactError:
+        what = f"the process in which it was loaded and stepped {what}"
+        return ArtifactError(f"{path} is refused: {what}. Do not run this file; {advice}.")
+
+    try:  # in a session of its own, so that keys that stop or end this process are answered by this one alone
+        done = subprocess.run(command, input=data, capture_output=True, timeout=WALL_S, start_new_session=True)
+    except subprocess.TimeoutExpired:
+        raise refused(f"took longer than {WALL_S:g} s") from None
+    code = done.returncode
     if code == -getattr(signal, "SIGXCPU", 24):
-        raise _refused(artifact, f"took more than {cpu_s} s of a processor")
+        raise refused(f"took more than {cpu_s} s of a processor")
     if code < 0:
         known = [number.name for number in signal.Signals if number == -code]
         name = known[0] if known else f"signal {-code}"
-        raise _refused(artifact, f"was ended by {name}, as the process that drives would have been")
+        raise refused(f"was ended by {name}, as the process that drives would have been")
+    verdict, _, result = done.stdout.partition(b"\n")
     with suppress(ValueError, KeyError, TypeError):
-        document = json.loads(answer[-MAX_ANSWER:])
+        document = json.loads(verdict[-MAX_ANSWER:])
         if (kind := document["refused"]) is None and code == 0:
-            return
+            return result
         raise _REFUSALS.get(kind, ArtifactError)(str(document["why"]))
-    last = complaint.decode("utf-8", "replace").strip().splitlines()[-1:] or ["nothing"]
-    raise _refused(artifact, f"ended with exit code {code} and said: {last[0][:500]}")
-
-
-def _refused(artifact: Artifact, what: str) -> ArtifactError:
-    return ArtifactError(
-        f"{artifact.path} is refused: the process in which it was loaded and stepped {what}. Do not run this file; "
-        "use one that sami export wrote."
-    )
+    last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["nothing"]
+    raise refused(f"ended with exit code {code} and said: {last[0][:500]}")
 
 
 def main(path: str, provider: str, cpu_s: int) -> None:
     """Read a model file from stdin, load and step it within limits, and say on stdout what was wrong with it."""
     data = sys.stdin.buffer.read()
-    verdict: dict[str, str | None] = {"refused": None, "why": ""}
-    try:
+
+    def rehearsal() -> bytes:
         artifact = judge(data, path)
-        if provider == "cpu":  # other providers map the memory of their device
-            _limit_memory()
-        _limit_time(cpu_s)
+        limit_process(cpu_s, MEMORY if provider == "cpu" else None)  # other providers map the memory of their device
         _try(artifact, provider)
+        return b""
+
+    reply(path, rehearsal, MEMORY)
+
+
+def reply(path: str, attempt: Callable[[], bytes], memory: int) -> NoReturn:
+    """Write to stdout what an attempt returns, or why the file is refused, and end this process; see `confined`."""
+    kind, why, result = None, "", b""
+    try:
+        result = attempt()
     except SamiError as error:
-        verdict = {"refused": type(error).__name__, "why": str(error)}
+        kind, why = type(error).__name__, str(error)
     except MemoryError:
-        why = f"{path} is refused: it takes more than {MEMORY} bytes of memory."
-        verdict = {"refused": "ArtifactError", "why": why}
-    os.write(1, json.dumps(verdict).encode())
+        kind, why = "ArtifactError", f"{path} is refused: it takes more than {memory} bytes of memory."
+    sys.stdout.buffer.write(json.dumps({"refused": kind, "why": why[:4000]}).encode() + b"\n" + result)
+    sys.stdout.buffer.flush()
     os._exit(0)  # without what a library might still do
 
 
@@ -210,23 +220,19 @@ def _try(artifact: Artifact, provider: str) -> None:
             )
 
 
-def _limit_memory() -> None:
-    with suppress(ImportError, OSError, ValueError):
-        import resource
-
-        import_onnxruntime()
-        with open("/proc/self/statm", "rb") as file:
-            mapped = int(file.read().split()[0]) * resource.getpagesize()
-        _lower(resource.RLIMIT_AS, mapped + MEMORY)
-
-
-def _limit_time(cpu_s: int) -> None:
+def limit_process(cpu_s: int, memory: int | None) -> None:
+    """Let this process take no more than so many seconds of a processor and bytes of memory, and write no file."""
+    import_onnxruntime()  # whose memory is not the file's
     with suppress(ImportError, OSError, ValueError):
         import resource
 
         _lower(resource.RLIMIT_CPU, int(time.process_time()) + 1 + cpu_s)
         _lower(resource.RLIMIT_CORE, 0)
         _lower(resource.RLIMIT_FSIZE, 0)
+        if memory is not None:
+            with open("/proc/self/statm", "rb") as file:
+                mapped = int(file.read().split()[0]) * resource.getpagesize()
+            _lower(resource.RLIMIT_AS, mapped + memory)
 
 
 def _lower(kind: int, most: int) -> None:

@@ -1,6 +1,8 @@
 """`sami play`, and `sami robustness` and `sami describe` of an adopted policy, as a user calls them."""
 
 import json
+import os
+import struct
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ import pytest
 pytest.importorskip("mujoco")
 
 from sami_runtime.model.artifact import read_artifact
+from sami_runtime.recording.reader import read_recording
 from tests.making.stander import mjcf, stander
 
 
@@ -48,6 +51,17 @@ def test_a_timeline_commands_it_and_a_fall_is_no_success(stands, tmp_path):
     assert "no" in stands("play", "--command", "forward=2").out.splitlines()[1]
 
 
+def test_a_gamepad_commands_it(stands, tmp_path):
+    os.mkfifo(tmp_path / "js0")
+    writer = os.open(tmp_path / "js0", os.O_RDWR)
+    os.write(writer, struct.pack("<IhBB", 0, -32767, 2, 1))
+    done = stands("play", "--command", f"gamepad:{tmp_path / 'js0'}", "--set", "steps=8", "--record", "pad.mcap")
+    os.close(writer)
+    assert done.code == 0, done.err
+    values = {tuple(s.record.observation.values["command"].tolist()) for s in read_recording("pad.mcap").steps}
+    assert values == {(np.float32(0.6).item(), 0.0, 0.0)}
+
+
 def test_what_it_plays_behind_a_profile_is_recorded(sami, stands, tmp_path):
     (tmp_path / "late.toml").write_text("latency_s = 0.04\n")
     assert stands("play", "--set", f"gap={tmp_path / 'late.toml'}", "--record", "g.mcap").code == 0
@@ -66,6 +80,7 @@ def test_it_is_filmed(stands, tmp_path):
     ("arguments", "message"),
     [
         (("--command", "keys"), "needs a terminal"),
+        (("--command", "gamepad:/dev/input/js99"), "there is no gamepad"),
         (("--command", "up=1"), "unknown element of the command in --command 'up'"),
         (("--set", "episode=2"), "unknown key of --set 'episode'"),
         (("--gap", "none.toml"), "none.toml cannot be read"),

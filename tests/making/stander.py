@@ -4,7 +4,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from sami_runtime.adoption.adopt import adopt
+from sami_runtime.adoption.adopt import adopt_here, read_policy
 
 LEGS = ("FL", "FR", "RL", "RR")
 LEG = """
@@ -108,8 +108,10 @@ def stander(folder, recipe=RECIPE, size=21):
         [numpy_helper.from_array(weights, "weights")],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-    (folder / "policy.onnx").write_bytes(model.SerializeToString())
+    policy = folder / "policy.onnx"
+    policy.write_bytes(model.SerializeToString())
     (folder / "recipe.toml").write_text(recipe)
     (folder / "stander.xml").write_text(mjcf())
-    adopt(folder / "policy.onnx", folder / "recipe.toml", folder / "stander.onnx", force=True)
+    adopted = adopt_here(read_policy(policy, folder / "recipe.toml"), str(policy))
+    (folder / "stander.onnx").write_bytes(adopted.model_bytes)
     return folder / "stander.xml", folder / "stander.onnx"

@@ -22,7 +22,7 @@ def read_inlined(path: Path) -> bytes:
     data = read_bytes(path)
     if not scan_bytes(data, path).external:
         return data
-    onnx, model = import_onnx(), read_model(data, str(path))
+    onnx, model = import_onnx(), read_model(data, str(path), inlined=False)
     files: dict[str, bytes] = {}
     for tensor in model.graph.initializer:
         if tensor.data_location == onnx.TensorProto.EXTERNAL:

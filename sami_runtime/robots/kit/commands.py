@@ -1,4 +1,4 @@
-"""Where a velocity command comes from: one line, a file with a timeline, or a person's keys."""
+"""Where a velocity command comes from: one line, a file with a timeline, a person's keys or gamepad."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.files import read_document
+from sami_runtime.robots.kit.gamepad import DEVICE, Gamepad
 
 TIME = "time_s"
 STEPS = {"i": ("forward", 0.1), "k": ("forward", -0.1), "u": ("left", 0.1), "o": ("left", -0.1)}
@@ -91,7 +92,9 @@ class Steering:
 
 
 def command_of(text: str, rest: Mapping[str, float]) -> CommandSource:
-    """Return what `--command` says: `keys`, NAME.toml, NAME.csv, or pairs as `forward=0.5,turn=0.2`.
+    """Return what `--command` says: `keys`, `gamepad`, NAME.toml, NAME.csv, or pairs as `forward=0.5,turn=0.2`.
+
+    `gamepad:/dev/input/js1` is another gamepad than the first.
 
     Elements that it does not name are at `rest`.
 
@@ -102,6 +105,9 @@ def command_of(text: str, rest: Mapping[str, float]) -> CommandSource:
         raise SamiError("this policy reads no command; leave out --command.")
     if text == "keys":
         return Steering(rest)
+    kind, _, device = text.partition(":")
+    if kind == "gamepad":
+        return Gamepad(rest, Path(device) if device else DEVICE)
     path = Path(text)
     if path.suffix == ".toml":
         rows = read_document(path, "commands").get("command")
