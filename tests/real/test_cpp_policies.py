@@ -62,6 +62,13 @@ def test_a_policy_of_another_framework_answers_as_onnxruntime(tmp_path, kind):
     assert difference <= TOLERANCE
 
 
+@needs("c++")
+def test_the_sanitizers_find_nothing_in_a_policys_episodes():
+    sanitizers = "-fsanitize=address,undefined -fno-sanitize-recover=all"
+    steps, difference = largest_difference(PANDA, f"-O1 {sanitizers} {FUSED}")
+    assert (steps, difference <= TOLERANCE) == (64, True)
+
+
 @needs("clang++")
 def test_clang_takes_it_without_a_warning_and_it_answers_as_onnxruntime():
     _, difference = largest_difference(PANDA, " ".join(("-O1", FUSED, *STRICT)), "clang++")
