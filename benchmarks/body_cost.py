@@ -20,9 +20,10 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy: seven joints
 
 import numpy as np
 
+import sami_train
 from sami_runtime.robots.body import BodyLimits
 
-ENVS = Path(__file__).resolve().parents[1] / "sami_train" / "envs"
+ENVS = Path(sami_train.__file__).parent / "envs"
 PANDA: dict[str, Any] = {
     "model": str(ENVS / "panda_mujoco" / "panda.xml"),
     "joints": [f"panda_joint{number}" for number in range(1, 8)],

@@ -32,7 +32,7 @@ say() { printf '== %s\n' "$*"; }
 say "$("$python" --version)"
 mkdir "$place/elsewhere/tests"
 cp -R "$repository/tests/sami_runtime" "$repository/tests/making" "$repository/tests/cases" "$place/elsewhere/tests/"
-cp -R "$repository/benchmarks" "$place/elsewhere/"  # tests mutate files by what a benchmark is made of
+cp -R "$repository/benchmarks" "$repository/examples" "$place/elsewhere/"  # tests use parts of them
 model=panda-satesac
 cd "$place/elsewhere"
 unset PYTHONPATH PYTHONHOME VIRTUAL_ENV

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sami_runtime.distribution import shipped_models
 from sami_runtime.errors import ArtifactError, SamiError
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.robots.c_export.export import cpp_sources
@@ -15,7 +16,7 @@ from sami_runtime.safety.limits import Limits
 from sami_runtime.session.session import Session
 
 ROOT = Path(__file__).parents[4]
-AHEAD = ROOT / "models" / "panda-satesac-ahead.onnx"
+AHEAD = shipped_models()["panda-satesac-ahead"]
 FLAGS = ("-std=c++17", "-O1", "-ffp-contract=off", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
 
 
