@@ -203,7 +203,10 @@ def test_an_answer_that_is_no_number_is_no_rounding(agent, model):
 
 
 SHORT = dataclasses.replace(
-    SPEC, episode_steps=12, tasks=dataclasses.replace(SPEC.tasks, sets={"training": SPEC.tasks.sets["training"][:2]})
+    SPEC,
+    id="sami/ShortPanda-v0",  # the other one stays registered as it is
+    episode_steps=12,
+    tasks=dataclasses.replace(SPEC.tasks, sets={"training": SPEC.tasks.sets["training"][:2]}),
 )
 HERE = "tests.sami_train.export.test_export:SHORT"
 
