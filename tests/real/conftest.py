@@ -19,7 +19,7 @@ ALONE = (
     *("test_the_cell_of_a_node_that_is_lost", "test_bring_your_policy", "test_put_it_on_an_arm", "real/test_handover"),
 )
 """Files and tests whose robots, clocks or networks would notice a test beside them."""
-LONG = ("test_slurm", "test_readme", "test_own_arm", "test_million_ticks", "test_adopted_frameworks")
+LONG = ("test_slurm", "test_readme", "test_own_arm", "test_many_ticks", "test_adopted_frameworks")
 """Files that take minutes: they begin first, so that no worker waits at the end."""
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 import sami_runtime.adoption.adopt as adoption
+import sami_runtime.adoption.network as network
 from sami_runtime import adopt
 from tests.making.foreign import Foreign
 
@@ -11,9 +12,10 @@ from tests.making.foreign import Foreign
 def here(monkeypatch, request):
     """Adopt in this process, which saves half a second for each policy; `test_confinement.py` tests the other one."""
     if "confinement" not in request.node.path.name:
-        monkeypatch.setattr(
-            adoption, "adopt_reading", lambda reading, policy: adoption.adopt_here(reading, str(policy))
-        )
+        for module in (adoption, network):
+            monkeypatch.setattr(
+                module, "adopt_reading", lambda reading, policy: adoption.adopt_here(reading, str(policy))
+            )
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A million ticks of a robot that does everything wrong, and a process that is stopped and continued meanwhile."""
+"""Hundreds of thousands of ticks of a robot that does everything wrong, and a process that is stopped and continued meanwhile."""
 
 import json
 import os
@@ -15,8 +15,8 @@ from tests.making.faults import READ, WRITE
 from tests.making.ticks_with_faults import require_laws
 from tests.sami_runtime.conftest import Maker
 
-TICKS = int(os.environ.get("SAMI_TICKS", "1000000"))
-"""How many; SAMI_TICKS changes it."""
+TICKS = int(os.environ.get("SAMI_TICKS", "300000"))
+"""How many; SAMI_TICKS=1000000 takes two cores ten minutes."""
 WRITES = int(os.environ.get("SAMI_WRITES", "15000"))
 """How many for each combination of limits; SAMI_WRITES changes it."""
 GROWTH = 4 * 2**20
@@ -40,7 +40,7 @@ def write_models(folder, seeds=(0, 1), **changes):
         make.write(make.recurrent(seed=seed), **changes)
 
 
-def test_a_million_ticks(folder, request, capsys):
+def test_whatever_the_robot_does_what_is_written_is_allowed(folder, request, capsys):
     write_models(folder)
     processes = [driven(folder, request.config.rootpath, TICKS // 2, seed) for seed in (0, 1)]
     for process in processes:
