@@ -1,4 +1,4 @@
-"""Hundreds of thousands of ticks of a robot that does everything wrong, and a process that is stopped and continued meanwhile."""
+"""300,000 ticks of a robot that does everything wrong, and a process that is stopped and continued meanwhile."""
 
 import json
 import os
