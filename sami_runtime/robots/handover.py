@@ -9,15 +9,14 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from sami_runtime.adapters.base import Adapter, Observation, require_observation
 from sami_runtime.errors import SamiError, UnknownName
-from sami_runtime.files import faults_of
 from sami_runtime.loop.episode import RunningEpisode, latch
 from sami_runtime.loop.pilot import Ending
 from sami_runtime.model.contract import Contract
-from sami_runtime.robots.body.settings import BodySettings, by_name
+from sami_runtime.robots.body.settings import BodySettings, by_name, checked_table
 from sami_runtime.robots.kit.motion import eased
 from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.limits import Limits
@@ -84,13 +83,7 @@ class HandoverSettings(BaseModel):
             UnknownName: There is no such key or stage.
             SamiError: A value is wrong, or does not fit the others.
         """
-        for key in document:
-            if key not in cls.model_fields:
-                raise UnknownName("key of [handover]", str(key), cls.model_fields, f"It stands in {where}.")
-        try:
-            settings = cls.model_validate(dict(document))
-        except ValidationError as error:
-            raise SamiError(f"{where}: {faults_of(error)}. Correct what is named; {PAGE}.") from None
+        settings = checked_table(cls, document, "[handover]", where, PAGE)
         for stage in (*settings.stages, settings.recover):
             if stage not in (DAMP, *OWN_WAYS, *settings.poses):
                 raise UnknownName("stage", stage, (DAMP, *OWN_WAYS, *settings.poses), f"It stands in {where}.")

@@ -32,9 +32,7 @@ def interval_over_starts(scores: np.ndarray, bounds: tuple[float, float] | None 
         low, high = bounds
         return (high - left, high) if scores[0] == high else (low, low + left)
     drawn = np.random.default_rng(0).integers(count, size=(REPLICATES, count))
-    tail = 50.0 * (1.0 - CONFIDENCE)
-    low, high = np.percentile(scores[drawn].mean(axis=1), [tail, 100.0 - tail])
-    return float(low), float(high)
+    return _middle(scores[drawn].mean(axis=1))
 
 
 def interval_of(evaluation: Evaluation, task_set: str) -> tuple[float, float] | None:
@@ -49,6 +47,11 @@ def interval_of(evaluation: Evaluation, task_set: str) -> tuple[float, float] | 
         return interval_over_starts(scores, evaluation.measure.bounds)
     rng = np.random.default_rng(0)
     sums = [returns[rng.integers(len(returns), size=(REPLICATES, len(returns)))].sum(axis=1) for returns in tasks]
+    return _middle(np.sum(sums, axis=0) / len(scores))
+
+
+def _middle(means: np.ndarray) -> tuple[float, float]:
+    """Return what holds the middle 95 % of drawn means."""
     tail = 50.0 * (1.0 - CONFIDENCE)
-    low, high = np.percentile(np.sum(sums, axis=0) / len(scores), [tail, 100.0 - tail])
+    low, high = np.percentile(means, [tail, 100.0 - tail])
     return float(low), float(high)

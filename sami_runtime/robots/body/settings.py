@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -12,6 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.files import faults_of, read_document
 from sami_runtime.robots.body.joints import Array, Then
+
+Table = TypeVar("Table", bound=BaseModel)
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0)]
@@ -137,13 +139,7 @@ class BodySettings(_BodyTable):
             UnknownName: There is no such key, or no such joint.
             SamiError: A value is wrong, or does not fit the others.
         """
-        for key in document:
-            if key not in cls.model_fields:
-                raise UnknownName("key of [body]", str(key), cls.model_fields, f"It stands in {where}.")
-        try:
-            settings = cls.model_validate(dict(document))
-        except ValidationError as error:
-            raise SamiError(f"{where}: {faults_of(error)}. Correct what is named; {PAGE}.") from None
+        settings = checked_table(cls, document, "[body]", where, PAGE)
         settings._require(where)
         if folder is not None and settings.model is not None:
             settings = settings.model_copy(update={"model": str(folder / settings.model)})
@@ -208,6 +204,29 @@ class BodySettings(_BodyTable):
         if needs_shapes and self.model is None:
             return f"{needs_shapes[0]} is set, and model is not. Name the robot's MJCF or URDF file."
         return ""
+
+
+def checked_table(kind: type[Table], document: Mapping[str, Any], table: str, where: str, page: str) -> Table:
+    """Return a table of a robot.toml as a checked object.
+
+    Args:
+        kind: What it becomes.
+        document: Values by key.
+        table: Its name, for messages.
+        where: Where it is written, for messages.
+        page: What explains each key, for messages.
+
+    Raises:
+        UnknownName: There is no such key.
+        SamiError: A value is wrong.
+    """
+    for key in document:
+        if key not in kind.model_fields:
+            raise UnknownName(f"key of {table}", str(key), kind.model_fields, f"It stands in {where}.")
+    try:
+        return kind.model_validate(dict(document))
+    except ValidationError as error:
+        raise SamiError(f"{where}: {faults_of(error)}. Correct what is named; {page}.") from None
 
 
 def by_name(value: float | Mapping[str, float] | None, names: tuple[str, ...], default: float | Array) -> Array:
