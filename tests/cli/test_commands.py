@@ -36,6 +36,7 @@ PANELS = {
         "view",
         "verify-log",
         "fit-gap",
+        "fit-robot",
         "bench",
         "doctor",
     ],
