@@ -155,8 +155,11 @@ def recorded(robot, path, episodes=9, steps=70, noise=0.0, seed=0, still=(), sha
     session, clock = Session.load(model), ManualClock()
     spec = environment(str(robot))
     bounds = {joint: 0.0 for joint in still}
-    limits = Limits.of({"rest": 0.0, "max_age_s": np.inf, **({"low": bounds, "high": bounds} if still else {})}, "limits")
-    gap = GapProfile.of({"noise": {"joint_angles": noise, "joint_velocities": 20 * noise}}) if noise else None
+    limits = Limits.of(
+        {"rest": 0.0, "max_age_s": np.inf, **({"low": bounds, "high": bounds} if still else {})}, "limits"
+    )
+    noisy = {signal.name: noise * (1.0 if signal.unit == "rad" else 20.0) for signal in spec.signals}
+    gap = GapProfile.of({"noise": noisy}) if noise else None
     pilot = Excitation(session.contract, limits, share=share, seed=seed)
     with Run(
         session,

@@ -67,7 +67,9 @@ def fit_robot(
     if not JSON.get():
         print_text(f"wrote {outputs[0]} and {outputs[1]}")
         if robot.suffix == ".xml":
-            print_text(f"Add what it should do to {outputs[1]}: [[reward]] terms, see docs/reference/robot-model-file.md")
+            print_text(
+                f"Add what it should do to {outputs[1]}: [[reward]] terms, see docs/reference/robot-model-file.md"
+            )
         print_text(f"Next: sami train --env {outputs[1]}")
 
 

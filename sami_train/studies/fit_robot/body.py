@@ -16,7 +16,7 @@ from sami_runtime.errors import SamiError
 from sami_runtime.model.contract import Contract
 from sami_train.envs.mjcf.description import ActionRange, Change, read_description
 from sami_train.envs.mjcf.model import Dynamics, control_range, joint_name, names
-from sami_train.studies.fit_robot.windows import MOST_DELAY_S, WINDOW_S, Windows
+from sami_train.studies.fit_robot.windows import MOST_DELAY_S, WINDOW_S, Places, Windows
 
 Array = NDArray[np.float64]
 Field = Literal["armature", "damping", "frictionloss", "strength", "delay", "bias"]
@@ -94,8 +94,8 @@ class Body:
         for actuator in spec.actuators:
             if actuator.target in self.fixed:
                 raise SamiError(
-                    f"{path}: actuator {actuator.name!r} drives {actuator.target!r}, whose position is no element of the "
-                    f"recording ({_listed(_elements(contract))}). Observe it under the joint's name, in rad or m."
+                    f"{path}: actuator {actuator.name!r} drives {actuator.target!r}, whose position is no element of "
+                    f"the recording ({_listed(_elements(contract))}). Observe it under the joint's name, in rad or m."
                 )
             actuator.nsample, actuator.delay = 0, 0.0  # what is late is fitted
         for key in list(spec.keys):
@@ -106,8 +106,8 @@ class Body:
         self.model = model = _compiled(spec, self.xml)
         if model.na:
             raise SamiError(
-                f"{self.xml}: {model.na} of its actuators have a state of their own (a filter, an integrator), which no "
-                "recording contains. Fit the model without it; a delay takes the place of a filter."
+                f"{self.xml}: {model.na} of its actuators have a state of their own (a filter, an integrator), which "
+                "no recording contains. Fit the model without it; a delay takes the place of a filter."
             )
         self.steps = max(1, round(1.0 / (contract.rate_hz * model.opt.timestep)))
         model.opt.timestep = 1.0 / (contract.rate_hz * self.steps)
@@ -130,18 +130,16 @@ class Body:
             speeds: How fast each joint moved, (n,) [rad/s, m/s].
         """
         model, made = self.model, list[Parameter]()
-        inertia = model.dof_M0
-        inverse = 1.0 / WINDOW_S
+
+        def add(field: Field, of: str, nominal: float, scale: float) -> None:
+            made.append(Parameter(field, of, UNITS[field][slide], nominal, 0.0, np.inf, max(scale, nominal, 1e-9)))
+
         for number, name in enumerate(self.joints):
             slide = int(model.jnt_type[number]) == SLIDE
-            one = {
-                "armature": (model.dof_armature[number], inertia[number]),
-                "damping": (np.ravel(model.dof_damping[number])[0], inertia[number] * inverse),
-                "frictionloss": (model.dof_frictionloss[number], inertia[number] * inverse * speeds[number]),
-            }
-            for field, (nominal, scale) in one.items():
-                scale = max(float(scale), float(nominal), 1e-9)
-                made.append(Parameter(field, name, UNITS[field][slide], float(nominal), 0.0, np.inf, scale))  # type: ignore[arg-type]
+            inertia = float(model.dof_M0[number])
+            add("armature", name, float(model.dof_armature[number]), inertia)
+            add("damping", name, float(np.ravel(model.dof_damping[number])[0]), inertia / WINDOW_S)
+            add("frictionloss", name, float(model.dof_frictionloss[number]), inertia / WINDOW_S * float(speeds[number]))
             made.append(Parameter("bias", name, UNITS["bias"][slide], 0.0, -1.0, 1.0, (0.3, 0.1)[slide]))
         made += [Parameter("strength", name, "1", 1.0, 0.01, 100.0, 1.0) for name in self.actuators]
         made.append(Parameter("delay", "", "s", 0.0, 0.0, MOST_DELAY_S, 0.05))
@@ -206,7 +204,7 @@ def _compiled(spec: mujoco.MjSpec, path: Path) -> mujoco.MjModel:
 
 def _recorded(
     path: Path, spec: mujoco.MjSpec, contract: Contract
-) -> tuple[dict[str, tuple[NDArray[np.intp], NDArray[np.intp]]], list[str]]:
+) -> tuple[dict[str, tuple[Places, Places]], list[str]]:
     """Return which elements of each signal are readings and at which columns they go, and the joints they are of.
 
     Raises:
@@ -245,8 +243,9 @@ def _actions(
     """
     action = contract.action
     if sorted(action.elements) != sorted(actuators):
+        recorded = _listed(list(action.elements))
         raise SamiError(
-            f"{path}: its actuators are {_listed(actuators)}; the recorded action has {_listed(list(action.elements))}. "
+            f"{path}: its actuators are {_listed(actuators)}; the recorded action has {recorded}. "
             "Call the actuators as the action's elements are called."
         )
     order = [action.elements.index(name) for name in actuators]

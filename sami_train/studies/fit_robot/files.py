@@ -87,7 +87,12 @@ def training_document(body: Body, fitted: FittedRobot, model: Path) -> str:
         of = '"all"' if change.of == "all" else json.dumps(list(change.of))
         lines += [f"[features.{key}]", f'{"scales" if change.scales else "sets"} = "{change.field}"', f"of = {of}", ""]
         for name in sets:
-            lines += [f"[tasks.{name if re.fullmatch(r'[A-Za-z0-9_-]+', name) else json.dumps(name)}.{key}]", f"low = {low:.6g}", f"high = {high:.6g}", ""]
+            lines += [
+                f"[tasks.{name if re.fullmatch(r'[A-Za-z0-9_-]+', name) else json.dumps(name)}.{key}]",
+                f"low = {low:.6g}",
+                f"high = {high:.6g}",
+                "",
+            ]
     return begin.rstrip("\n") + "\n" + "\n".join(lines)
 
 

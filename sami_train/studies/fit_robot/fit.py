@@ -1,4 +1,4 @@
-"""Parameters of a body by Gauss-Newton: each window's beginning is fitted with them, and eliminated from their steps."""
+"""Parameters of a body by least squares: the beginning of each window is fitted with them."""
 
 from __future__ import annotations
 
@@ -109,12 +109,13 @@ def fit_robot(body: Body, log: Log) -> FittedRobot:
 def _judged(parameter: Parameter, value: float, deviation: float, sigmas: float) -> FittedParameter:
     reach = sigmas * deviation
     low, high = max(parameter.low, value - reach), min(parameter.high, value + reach)
+    narrow, wide = CLOSE.get(parameter.field, (0.0, 0.0))
     verdict: Verdict = "not identifiable"
-    for name, share, close in zip(("rough", "identified"), (ROUGH, IDENTIFIED), (1, 0), strict=True):
-        if reach <= max(share * abs(value), CLOSE.get(parameter.field, (0.0, 0.0))[close]):
-            verdict = name
-    if parameter.low == 0.0 and parameter.field != "delay" and high <= NEGLIGIBLE * parameter.scale:
+    nothing = parameter.low == 0.0 and high <= NEGLIGIBLE * parameter.scale
+    if reach <= max(IDENTIFIED * abs(value), narrow) or nothing:
         verdict = "identified"
+    elif reach <= max(ROUGH * abs(value), wide):
+        verdict = "rough"
     return FittedParameter(parameter, low, value, high, verdict)
 
 
@@ -211,16 +212,16 @@ class _Problem:
         count = len(residuals)
         plain = residuals.reshape(count, -1)
         by_value = np.zeros((*plain.shape, len(values)))
-        for number in np.flatnonzero(self.free):
+        for number in np.flatnonzero(self.free).tolist():
             moved = values.copy()
             by = SMALL * self._scales[number]
             moved[number] += by if values[number] + by <= self._high[number] else -by
             change = self._residuals(moved, starts).reshape(count, -1) - plain
             by_value[:, :, number] = change / (moved[number] - values[number]) * self._scales[number]
         by_start = np.zeros((*plain.shape, starts.shape[1]))
-        for number in range(starts.shape[1]):
+        for number, freedom in enumerate(self._freedom):
             moved = starts.copy()
-            by = SMALL * self._freedom[number]
+            by = SMALL * freedom
             moved[:, number] += by
             change = self._residuals(values, moved).reshape(count, -1) - plain
             by_start[:, :, number] = change / by
@@ -238,7 +239,9 @@ class _Problem:
         rest = (whole[:, :, None] - basis @ (turned @ whole[:, :, None]))[:, :, 0]
         return by_value - basis @ (turned @ by_value), rest, starts_step
 
-    def _step(self, values: Array, starts: Array, residuals: Array) -> tuple[Callable[[float], tuple[Array, Array]], float]:
+    def _step(
+        self, values: Array, starts: Array, residuals: Array
+    ) -> tuple[Callable[[float], tuple[Array, Array]], float]:
         """Return what gives new values and starts, by how much the step is damped, and the gain that is in sight."""
         jacobian, rest, starts_step = self._projected(values, starts, residuals)
         matrix = np.einsum("wmp,wmq->pq", jacobian, jacobian) + np.eye(len(values))

@@ -12,6 +12,7 @@ from sami_runtime.errors import SamiError
 from sami_train.studies.fit_gap.trace import Log, Trace
 
 Array = NDArray[np.float64]
+Places = NDArray[np.intp]
 
 WINDOW_S, LEAST_TICKS = 0.5, 8
 """Length of a window [s]; where the rate is low, it has at least so many ticks."""
@@ -60,7 +61,7 @@ class Windows:
 
 
 def cut(
-    log: Log, columns: Mapping[str, tuple[Array, Array]], width: int, control: Callable[[Array], Array]
+    log: Log, columns: Mapping[str, tuple[Places, Places]], width: int, control: Callable[[Array], Array]
 ) -> tuple[Windows, Windows]:
     """Return the windows to fit to, and those that are held out.
 
@@ -78,12 +79,11 @@ def cut(
     readings, controls, episodes = list[Array](), list[Array](), list[int]()
     for number, trace in enumerate(log.traces):
         seen, asked = _readings(trace, columns, width), control(trace.executed)
-        asked = np.concatenate([np.repeat(asked[:1], before, axis=0), asked])
-        start = 0
+        start = before  # what was asked before an episode is not recorded
         while start + length < len(seen):
             if np.isfinite(seen[start : start + length + 1]).all():
                 readings.append(seen[start : start + length + 1])
-                controls.append(asked[start : start + before + length])
+                controls.append(asked[start - before : start + length])
                 episodes.append(number)
                 start += length
             else:
@@ -100,7 +100,7 @@ def cut(
     return _at_most(every.pick(~out), MOST), _at_most(every.pick(out), MOST)
 
 
-def _readings(trace: Trace, columns: Mapping[str, tuple[Array, Array]], width: int) -> Array:
+def _readings(trace: Trace, columns: Mapping[str, tuple[Places, Places]], width: int) -> Array:
     """Return what was measured at each tick, (T, width); NaN where nothing was."""
     seen = np.full((len(trace.executed) + 1, width), np.nan)
     for name, (elements, at) in columns.items():
