@@ -20,7 +20,7 @@ import numpy as np
 
 from sami_train.envs.go2.entry import MOTORS
 from sami_train.studies.fit_gap.trace import read_log
-from sami_train.studies.fit_robot.body import Body
+from sami_train.studies.fit_robot.body import RobotBody
 from sami_train.studies.fit_robot.fit import fit_robot
 from tests.making.hidden_robot import JOINTS, ROBOT, draw_hidden, hide, nominal_arm, recorded
 
@@ -49,7 +49,7 @@ def measure(name: str, seed: int, noise: float, episodes: int) -> dict[str, Any]
         hidden = draw_hidden(joints, seed, times=0.5 if name == "go2" else 1.0)
         recording = recorded(hide(nominal, hidden), folder / "run.mcap", episodes, noise=noise, seed=seed)
         log, begun = read_log([recording]), time.process_time()
-        fitted = fit_robot(Body(nominal, log.contract), log)
+        fitted = fit_robot(RobotBody(nominal, log.contract), log)
     true = hidden.numbers()
     rows = []
     for one in fitted.parameters:
@@ -110,14 +110,14 @@ def main() -> None:
     if options.command == "table":
         table(options.files)
         return
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    head = {"robot": options.robot, "noise": options.noise, "episodes": options.episodes}
     draws = []
     for seed in range(options.draws):
         draws.append(measure(options.robot, seed, options.noise, options.episodes))
         print(json.dumps({key: value for key, value in draws[-1].items() if key != "parameters"}), flush=True)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    head = {"robot": options.robot, "noise": options.noise, "episodes": options.episodes}
-    lines = ",\n".join(json.dumps(draw) for draw in draws)
-    options.out.write_text(json.dumps(head)[:-1] + ', "draws": [\n' + lines + "\n]}\n")
+        lines = ",\n".join(json.dumps(draw) for draw in draws)
+        options.out.write_text(json.dumps(head)[:-1] + ', "draws": [\n' + lines + "\n]}\n")
 
 
 if __name__ == "__main__":

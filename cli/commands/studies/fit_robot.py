@@ -31,7 +31,7 @@ def fit_robot(
     from sami_runtime.files import output, require_output
     from sami_runtime.recording.reader import values_of
     from sami_train.studies.fit_gap.trace import read_log
-    from sami_train.studies.fit_robot.body import Body
+    from sami_train.studies.fit_robot.body import RobotBody
     from sami_train.studies.fit_robot.files import fitted_model, training_document
     from sami_train.studies.fit_robot.fit import fit_robot as fit
 
@@ -44,7 +44,7 @@ def fit_robot(
         for path in outputs:
             require_output(path, FORCE.get(), inputs)
     log = read_log(recordings)
-    body = Body(robot, log.contract)
+    body = RobotBody(robot, log.contract)
     if out is not None:
         require_output(out, FORCE.get(), [body.xml])
     with values_of(recordings[0]):
@@ -94,8 +94,8 @@ def _show(fitted: FittedRobot, recordings: list[Path]) -> None:
     text_console().print(table)
     if fitted.fixed:
         print_text(f"Not recorded, and taken for fixed: {', '.join(fitted.fixed)}.")
-    for unit, (nominal, own) in fitted.replay.items():
-        shown = [f"{error.value:.3g} {unit} ({error.low:.3g} to {error.high:.3g})" for error in (nominal, own)]
+    for unit, (nominal, fitted_error) in fitted.replay.items():
+        shown = [f"{error.value:.3g} {unit} ({error.low:.3g} to {error.high:.3g})" for error in (nominal, fitted_error)]
         print_text(f"Replay error of {held} windows that were held out: nominal {shown[0]}, fitted {shown[1]}.")
 
 
@@ -114,7 +114,8 @@ def _document(fitted: FittedRobot) -> dict[str, object]:
         for one in fitted.parameters
     ]
     replay = {
-        unit: {"nominal": nominal._asdict(), "fitted": own._asdict()} for unit, (nominal, own) in fitted.replay.items()
+        unit: {name: error._asdict() for name, error in zip(("nominal", "fitted"), errors, strict=True)}
+        for unit, errors in fitted.replay.items()
     }
     windows = dict(zip(("fitted", "held_out"), fitted.windows, strict=True))
     return {"parameters": rows, "replay_error": replay, "windows": windows, "not_recorded": list(fitted.fixed)}

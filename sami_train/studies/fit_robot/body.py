@@ -16,7 +16,7 @@ from sami_runtime.errors import SamiError
 from sami_runtime.model.contract import Contract
 from sami_train.envs.mjcf.description import ActionRange, Change, read_description
 from sami_train.envs.mjcf.model import Dynamics, control_range, joint_name, names
-from sami_train.studies.fit_robot.windows import MOST_DELAY_S, WINDOW_S, Places, Windows
+from sami_train.studies.fit_robot.windows import MOST_DELAY_S, WINDOW_S, Places, RecordedWindows
 
 Array = NDArray[np.float64]
 Field = Literal["armature", "damping", "frictionloss", "strength", "delay", "bias"]
@@ -66,7 +66,7 @@ class Parameter(NamedTuple):
         return CHANGES[self.field].model_copy(update={"of": (self.of,) if self.of else "all"})
 
 
-class Body:
+class RobotBody:
     """A robot on a stand: the joints that were recorded move, all others are fixed where the model begins.
 
     The encoders' zero is where positions are counted from: a bias moves the body, and a servo acts on what its encoder
@@ -144,20 +144,20 @@ class Body:
         made += [Parameter("strength", name, "1", 1.0, 0.01, 100.0, 1.0) for name in self.actuators]
         made.append(Parameter("delay", "", "s", 0.0, 0.0, MOST_DELAY_S, 0.05))
         self._dynamics = Dynamics(model, {one.key: one.feature for one in made if one.field not in ("bias", "delay")})
+        self._parameters = tuple(made)
         return made
 
-    def simulate(self, windows: Windows, parameters: Sequence[Parameter], values: Array, starts: Array) -> Array:
+    def simulate(self, windows: RecordedWindows, values: Array, starts: Array) -> Array:
         """Return what the joints do, (W, L + 1, 2 n): their positions and velocities at each tick.
 
         Args:
             windows: W of L ticks.
-            parameters: What changes, P of them.
-            values: Theirs, (P,).
+            values: Of the parameters, (P,).
             starts: Positions and velocities at the beginning of each window, (W, 2 n).
         """
         delay, bias, count = 0.0, np.zeros(len(self.joints)), len(self.joints)
         task = {}
-        for one, value in zip(parameters, values.tolist(), strict=True):
+        for one, value in zip(self._parameters, values.tolist(), strict=True):
             if one.field == "delay":
                 delay = value
             elif one.field == "bias":

@@ -12,7 +12,7 @@ import numpy as np
 
 from sami_runtime.errors import SamiError
 from sami_train.envs.mjcf.description import read_description
-from sami_train.studies.fit_robot.body import CHANGES, HINGE, Body, read_spec
+from sami_train.studies.fit_robot.body import CHANGES, HINGE, RobotBody, read_spec
 from sami_train.studies.fit_robot.fit import FittedParameter, FittedRobot
 
 LEAST_SPREAD = 0.02
@@ -22,7 +22,7 @@ NO_DELAY_S = 1e-4
 _MODEL = re.compile(r"^[ \t]*(model|\"model\"|'model')[ \t]*=.*$", re.MULTILINE)
 
 
-def fitted_model(body: Body, fitted: FittedRobot, folder: Path) -> str:
+def fitted_model(body: RobotBody, fitted: FittedRobot, folder: Path) -> str:
     """Return the robot's MJCF model with the fitted numbers, for a file in `folder`.
 
     A bias becomes the joint's `ref`: positions are what the encoder reads. A delay becomes the actuators' own.
@@ -58,7 +58,7 @@ def fitted_model(body: Body, fitted: FittedRobot, folder: Path) -> str:
     return str(spec.to_xml())
 
 
-def training_document(body: Body, fitted: FittedRobot, model: Path) -> str:
+def training_document(body: RobotBody, fitted: FittedRobot, model: Path) -> str:
     """Return the TOML file of an environment that draws what was identified from its intervals.
 
     It is the robot's own file with another model and more features; where there was none, what is robot and not task.

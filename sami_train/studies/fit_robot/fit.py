@@ -9,10 +9,11 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from sami_runtime.errors import SamiError
 from sami_train.studies.fit_gap.fit import require_excitation
 from sami_train.studies.fit_gap.trace import Log
-from sami_train.studies.fit_robot.body import Body, Parameter
-from sami_train.studies.fit_robot.windows import Windows, cut
+from sami_train.studies.fit_robot.body import Parameter, RobotBody
+from sami_train.studies.fit_robot.windows import RecordedWindows, cut
 
 Array = NDArray[np.float64]
 
@@ -49,12 +50,12 @@ class FittedParameter(NamedTuple):
     verdict: Verdict
 
     @property
-    def kept(self) -> float:
+    def written(self) -> float:
         """What the fitted model has: the nominal value where it is not identifiable."""
         return self.parameter.nominal if self.verdict == "not identifiable" else self.value
 
 
-class ReplayError(NamedTuple):
+class HeldOutError(NamedTuple):
     """Error of the positions in windows that were held out, root mean square, with its 95 % interval."""
 
     low: float
@@ -67,15 +68,15 @@ class FittedRobot:
     """What recordings show of a robot's body."""
 
     parameters: tuple[FittedParameter, ...]
-    replay: dict[str, tuple[ReplayError, ReplayError]]
+    replay: dict[str, tuple[HeldOutError, HeldOutError]]
     """By unit of the joints: of the nominal model, and of the fitted one, as it is written."""
     windows: tuple[int, int]
-    """Windows that it was fitted to, and those that were held out."""
+    """How many it was fitted to, and those that were held out."""
     fixed: tuple[str, ...]
     """Joints that were not recorded."""
 
 
-def fit_robot(body: Body, log: Log) -> FittedRobot:
+def fit_robot(body: RobotBody, log: Log) -> FittedRobot:
     """Fit the parameters of a body to recordings.
 
     Raises:
@@ -90,7 +91,7 @@ def fit_robot(body: Body, log: Log) -> FittedRobot:
     parameters = body.parameters(np.maximum(moved, 0.1 * moved.max()))
     problem = _Problem(body, windows, parameters)
     nominal = np.array([one.nominal for one in parameters])
-    values, starts = problem.first_guess(nominal), problem.starts
+    values, starts = problem.first_guess(), problem.starts
     for _ in range(ROUNDS):
         values, starts = problem.fit(values, starts)
         problem.take_noise(values, starts)
@@ -100,9 +101,9 @@ def fit_robot(body: Body, log: Log) -> FittedRobot:
         _judged(one, float(value), float(deviation), sigmas)
         for one, value, deviation in zip(parameters, values, deviations, strict=True)
     ]
-    kept = np.array([one.kept for one in fitted])
+    written = np.array([one.written for one in fitted])
     return FittedRobot(
-        tuple(fitted), _replay(body, held, problem, nominal, kept), (len(windows), len(held)), tuple(body.fixed)
+        tuple(fitted), _replay(body, held, problem, nominal, written), (len(windows), len(held)), tuple(body.fixed)
     )
 
 
@@ -122,7 +123,7 @@ def _judged(parameter: Parameter, value: float, deviation: float, sigmas: float)
 class _Problem:
     """Residuals of windows and their derivatives."""
 
-    def __init__(self, body: Body, windows: Windows, parameters: Sequence[Parameter]) -> None:
+    def __init__(self, body: RobotBody, windows: RecordedWindows, parameters: Sequence[Parameter]) -> None:
         self.body, self.windows, self.parameters = body, windows, parameters
         self.free = np.ones(len(parameters), bool)
         self._scales = np.array([one.scale for one in parameters])
@@ -139,10 +140,21 @@ class _Problem:
         self.noise = 1e4 * self._least
         """(C,) what readings are uncertain by."""
 
-    def first_guess(self, nominal: Array) -> Array:
-        """Return the nominal values with the best of some delays."""
-        guesses = [np.where([p.field == "delay" for p in self.parameters], delay, nominal) for delay in DELAYS_S]
-        return min(guesses, key=lambda values: self._cost(values, self._residuals(values, self.starts), self.starts))
+    def first_guess(self) -> Array:
+        """Return the nominal values with the best of some delays.
+
+        Raises:
+            SamiError: The simulation blows up.
+        """
+        late = np.array([one.field == "delay" for one in self.parameters])
+        guesses = [np.where(late, delay, self._nominal) for delay in DELAYS_S]
+        costs = [self._cost(guess, self._residuals(guess, self.starts), self.starts) for guess in guesses]
+        if not np.isfinite(min(costs)):
+            raise SamiError(
+                "the model's simulation blows up from where the robot was. Give it a smaller timestep, or check that "
+                "the recording's joints have the model's zero and signs."
+            )
+        return guesses[int(np.argmin(costs))]
 
     def fit(self, values: Array, starts: Array) -> tuple[Array, Array]:
         """Return values (P,) and starts (W, 2 n) that fit better, by Levenberg and Marquardt's steps."""
@@ -195,7 +207,7 @@ class _Problem:
 
     def _residuals(self, values: Array, starts: Array) -> Array:
         """Return (W, L + 1, C) in deviations of the noise."""
-        simulated = self.body.simulate(self.windows, self.parameters, values, starts)
+        simulated = self.body.simulate(self.windows, values, starts)
         return (simulated[:, :, : len(self.noise)] - self.windows.readings) / self.noise
 
     def _cost(self, values: Array, residuals: Array, starts: Array) -> float:
@@ -270,21 +282,21 @@ class _Problem:
 
 
 def _replay(
-    body: Body, held: Windows, problem: _Problem, nominal: Array, kept: Array
-) -> dict[str, tuple[ReplayError, ReplayError]]:
+    body: RobotBody, held: RecordedWindows, problem: _Problem, nominal: Array, written: Array
+) -> dict[str, tuple[HeldOutError, HeldOutError]]:
     """Return the errors of the nominal and of the fitted model in windows that were held out, by unit."""
     tried = []
-    for values in (nominal, kept):
+    for values in (nominal, written):
         one = _Problem(body, held, problem.parameters)
         one.noise = problem.noise
         tried.append(np.square(one.errors(values)).mean(axis=1))
     draws = np.random.default_rng(0).integers(len(held), size=(1000, len(held)))
     units = np.array([one.unit for one in problem.parameters if one.field == "bias"])
-    errors: dict[str, tuple[ReplayError, ReplayError]] = {}
+    errors: dict[str, tuple[HeldOutError, HeldOutError]] = {}
     for unit in dict.fromkeys(units.tolist()):
         by_window = [squares[:, units == unit].mean(axis=1) for squares in tried]
         first, second = (
-            ReplayError(low, float(np.sqrt(of.mean())), high)
+            HeldOutError(low, float(np.sqrt(of.mean())), high)
             for of in by_window
             for low, high in [np.percentile(np.sqrt(of[draws].mean(axis=1)), [2.5, 97.5]).tolist()]
         )

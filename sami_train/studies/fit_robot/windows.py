@@ -25,7 +25,7 @@ HELD_OUT = 3
 
 
 @dataclass(frozen=True)
-class Windows:
+class RecordedWindows:
     """W windows of L ticks of a robot with n joints and A actuators."""
 
     readings: Array
@@ -40,9 +40,9 @@ class Windows:
     def __len__(self) -> int:
         return len(self.readings)
 
-    def pick(self, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> Windows:
+    def pick(self, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> RecordedWindows:
         """Return some of the windows."""
-        return Windows(self.readings[chosen], self.controls[chosen], self.before, self.period)
+        return RecordedWindows(self.readings[chosen], self.controls[chosen], self.before, self.period)
 
     def delayed(self, delay: float, steps: int) -> Array:
         """Return the controls (W, L * steps, A) of each simulation step, `steps` a tick, `delay` [s] late.
@@ -62,7 +62,7 @@ class Windows:
 
 def cut(
     log: Log, columns: Mapping[str, tuple[Places, Places]], width: int, control: Callable[[Array], Array]
-) -> tuple[Windows, Windows]:
+) -> tuple[RecordedWindows, RecordedWindows]:
     """Return the windows to fit to, and those that are held out.
 
     Args:
@@ -78,12 +78,12 @@ def cut(
     before = int(np.ceil(MOST_DELAY_S / log.period)) + 1
     readings, controls, episodes = list[Array](), list[Array](), list[int]()
     for number, trace in enumerate(log.traces):
-        seen, asked = _readings(trace, columns, width), control(trace.executed)
+        seen, commanded = _readings(trace, columns, width), control(trace.executed)
         start = before  # what was asked before an episode is not recorded
         while start + length < len(seen):
             if np.isfinite(seen[start : start + length + 1]).all():
                 readings.append(seen[start : start + length + 1])
-                controls.append(asked[start - before : start + length])
+                controls.append(commanded[start - before : start + length])
                 episodes.append(number)
                 start += length
             else:
@@ -94,7 +94,7 @@ def cut(
             f"tick, and {FEWEST} are the fewest that a fit needs. Record some 10 episodes: sami drive ROBOT.toml "
             "--excite --set episodes=10 --record run.mcap"
         )
-    every = Windows(np.array(readings), np.array(controls), before, log.period)
+    every = RecordedWindows(np.array(readings), np.array(controls), before, log.period)
     numbers = np.array(episodes) if len(log.traces) >= HELD_OUT else np.arange(len(readings))
     out = numbers % HELD_OUT == HELD_OUT - 1
     return _at_most(every.pick(~out), MOST), _at_most(every.pick(out), MOST)
@@ -111,7 +111,7 @@ def _readings(trace: Trace, columns: Mapping[str, tuple[Places, Places]], width:
     return seen
 
 
-def _at_most(windows: Windows, most: int) -> Windows:
+def _at_most(windows: RecordedWindows, most: int) -> RecordedWindows:
     """Return windows from all over the recordings."""
     if len(windows) <= most:
         return windows

@@ -14,10 +14,10 @@ from sami_runtime.errors import SamiError
 from sami_train.envs.catalog import environment
 from sami_train.envs.mjcf.description import read_description
 from sami_train.studies.fit_gap.trace import read_log
-from sami_train.studies.fit_robot.body import Body
+from sami_train.studies.fit_robot.body import RobotBody
 from sami_train.studies.fit_robot.files import fitted_model, training_document
 from sami_train.studies.fit_robot.fit import fit_robot
-from sami_train.studies.fit_robot.windows import Windows
+from sami_train.studies.fit_robot.windows import RecordedWindows
 from tests.making.hidden_robot import JOINTS, draw_hidden, hide, nominal_arm, recorded
 
 NOISE = 0.0005
@@ -37,7 +37,7 @@ def arm(request, tmp_path_factory):
 def fitted(arm):
     nominal, recording = arm
     log = read_log([recording])
-    body = Body(nominal, log.contract)
+    body = RobotBody(nominal, log.contract)
     return body, fit_robot(body, log)
 
 
@@ -63,7 +63,7 @@ def test_intervals_contain_what_is_hidden(fitted):
 
 def test_a_bias_that_no_torque_depends_on_is_not_identifiable_and_stays_0(fitted):
     base = by_name(fitted[1])["bias", "base"]
-    assert (base.verdict, base.kept) == ("not identifiable", 0.0)
+    assert (base.verdict, base.written) == ("not identifiable", 0.0)
 
 
 def test_windows_that_were_held_out_are_replayed_to_the_noise(fitted):
@@ -107,7 +107,7 @@ def test_the_file_for_training_keeps_the_robots_own_tasks_and_draws_from_the_int
 
 def test_an_xml_file_alone_needs_a_reward_and_nothing_else(fitted, arm):
     nominal, recording = arm
-    body = Body(nominal.with_suffix(".xml"), read_log([recording]).contract)
+    body = RobotBody(nominal.with_suffix(".xml"), read_log([recording]).contract)
     folder = nominal.parent
     (folder / "bare.xml").write_text(fitted_model(body, fitted[1], folder))
     text = training_document(body, fitted[1], folder / "bare.xml")
@@ -122,10 +122,10 @@ def test_a_joint_that_does_not_move_is_not_identifiable(tmp_path):
     nominal = nominal_arm(tmp_path)
     recording = recorded(hide(nominal, HIDDEN), tmp_path / "run.mcap", noise=NOISE, still=("base",))
     log = read_log([recording])
-    found = by_name(fit_robot(Body(nominal, log.contract), log))
+    found = by_name(fit_robot(RobotBody(nominal, log.contract), log))
     for field in ("armature", "damping", "frictionloss", "bias", "strength"):
         assert (found[field, "base"].verdict, field) == ("not identifiable", field)
-        assert found[field, "base"].kept == found[field, "base"].parameter.nominal
+        assert found[field, "base"].written == found[field, "base"].parameter.nominal
     assert found["armature", "elbow"].verdict == "identified"
 
 
@@ -133,7 +133,7 @@ def test_positions_alone_are_enough(tmp_path):
     nominal = nominal_arm(tmp_path)
     nominal.write_text(nominal.read_text().replace("[features", "[observation]\nqvel = []\n[features", 1))
     log = read_log([recorded(hide(nominal, HIDDEN), tmp_path / "run.mcap", noise=NOISE)])
-    body = Body(nominal, log.contract)
+    body = RobotBody(nominal, log.contract)
     assert not body.velocities
     found, hidden = by_name(fit_robot(body, log)), HIDDEN.numbers()
     identified = {name: one for name, one in found.items() if one.verdict == "identified" and name[0] != "bias"}
@@ -148,7 +148,7 @@ def test_a_base_that_was_not_recorded_is_fixed_as_on_a_stand(arm):
     text = nominal.with_suffix(".xml").read_text()
     text = text.replace('<body pos="0 0 1">', '<body pos="0 0 1"><freejoint name="float"/><geom type="sphere"/><body>')
     loose.write_text(text.replace("</worldbody>", "</body></worldbody>"))
-    body = Body(loose, read_log([recording]).contract)
+    body = RobotBody(loose, read_log([recording]).contract)
     assert (body.fixed, body.model.nv) == (["float"], 3)
 
 
@@ -183,7 +183,7 @@ def test_a_model_that_does_not_fit_the_recording_is_rejected(arm, old, new, mess
     other = nominal.with_name("other.xml")
     other.write_text(text)
     with pytest.raises(SamiError, match=re.escape(message)):
-        Body(other, read_log([recording]).contract)
+        RobotBody(other, read_log([recording]).contract)
 
 
 def test_an_actuator_whose_state_no_recording_has_is_rejected(arm):
@@ -192,27 +192,27 @@ def test_an_actuator_whose_state_no_recording_has_is_rejected(arm):
     slow = '<general name="base" joint="base" ctrlrange="-1 1" dyntype="filter" dynprm="0.1"/>'
     other.write_text(re.sub('<[a-z]+ name="base" joint="base" [^>]*>', slow, text))
     with pytest.raises(SamiError, match="1 of its actuators have a state of their own"):
-        Body(other, read_log([recording]).contract)
+        RobotBody(other, read_log([recording]).contract)
 
 
 @pytest.mark.parametrize("name", ["missing.xml", "robot.urdf", "."])
 def test_a_file_that_is_no_model_is_rejected(arm, name):
     with pytest.raises(SamiError, match=r"is no MJCF model\. Give NAME\.xml"):
-        Body(arm[0].with_name("x").parent / name, read_log([arm[1]]).contract)
+        RobotBody(arm[0].with_name("x").parent / name, read_log([arm[1]]).contract)
 
 
 def test_a_recording_that_is_too_short_is_rejected(tmp_path):
     nominal = nominal_arm(tmp_path)
     log = read_log([recorded(nominal, tmp_path / "run.mcap", episodes=3)])
     with pytest.raises(SamiError, match=r"6 windows of 0\.5 s have a reading at every tick, and 12 are the fewest"):
-        fit_robot(Body(nominal, log.contract), log)
+        fit_robot(RobotBody(nominal, log.contract), log)
 
 
 def test_commands_that_hardly_change_are_rejected(tmp_path):
     nominal = nominal_arm(tmp_path)
     log = read_log([recorded(nominal, tmp_path / "run.mcap", episodes=1, share=0.01)])
     with pytest.raises(SamiError, match="excites nothing"):
-        fit_robot(Body(nominal, log.contract), log)
+        fit_robot(RobotBody(nominal, log.contract), log)
 
 
 def test_meshes_are_found_from_another_folder(arm, fitted, tmp_path):
@@ -229,7 +229,7 @@ def test_meshes_are_found_from_another_folder(arm, fitted, tmp_path):
         "<worldbody>", '<asset><mesh file="cube.obj"/></asset><worldbody><geom type="mesh" mesh="cube"/>'
     )
     (nominal.parent / "meshed.xml").write_text(text)
-    body = Body(nominal.parent / "meshed.xml", read_log([recording]).contract)
+    body = RobotBody(nominal.parent / "meshed.xml", read_log([recording]).contract)
     (tmp_path / "moved.xml").write_text(fitted_model(body, fitted[1], tmp_path))
     assert mujoco.MjModel.from_xml_path(str(tmp_path / "moved.xml")).nmesh == 1
 
@@ -237,7 +237,7 @@ def test_meshes_are_found_from_another_folder(arm, fitted, tmp_path):
 def test_a_delay_that_is_no_whole_step_shares_a_change_between_two():
     controls = np.zeros((1, 6, 1))
     controls[0, 3:] = 1.0  # from the beginning of the window's second tick on
-    windows = Windows(np.zeros((1, 5, 1)), controls, before=2, period=0.02)
+    windows = RecordedWindows(np.zeros((1, 5, 1)), controls, before=2, period=0.02)
     assert windows.delayed(0.0, 2)[0, :, 0].tolist() == [0, 0, 1, 1, 1, 1, 1, 1]
     assert windows.delayed(0.01, 2)[0, :, 0] == pytest.approx([0, 0, 0, 1, 1, 1, 1, 1])
     assert windows.delayed(0.0125, 2)[0, :, 0] == pytest.approx([0, 0, 0, 0.75, 1, 1, 1, 1])
