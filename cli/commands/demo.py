@@ -78,11 +78,9 @@ def _environment() -> str:
 
 
 def _print_next(env: str) -> None:
-    """Print what to try next, as it works where this was started."""
+    """Print what to try next, as it works where this was started: `make run` leaves `sami` off the PATH."""
     started = Path(sys.argv[0])
-    sami = "sami" if not started.is_file() or started.is_absolute() else str(started)
-    print_text(f"""
-Next:
-  {sami} run --env {env} --tasks moderate --record run.mcap
-  {sami} view run.mcap
-  {sami} models""")
+    print_text("\nNext:")
+    if started.is_file() and not started.is_absolute():
+        print_text(f"  . {started.parent / 'activate'}")
+    print_text(f"  sami run --env {env} --tasks moderate --record run.mcap\n  sami view run.mcap\n  sami models")

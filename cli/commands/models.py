@@ -25,6 +25,7 @@ def models() -> None:
         print(json.dumps(rows, indent=2))
         return
     text_console().print(_table(rows))
+    print_text("Each from one seed of training; starts of the development seed (sami eval).")
     for folder in dict.fromkeys(str(Path(row["path"]).parent) for row in rows):
         print_text(f"in {folder}\nsami run --model MODEL shows one at work, sami inspect MODEL its contract.")
 
@@ -54,14 +55,16 @@ def _table(rows: list[dict[str, Any]]) -> Table:
     from rich import box
     from rich.table import Table
 
-    sets = dict.fromkeys(name for row in rows for name in row["sets"])
+    evaluated = [row["sets"] for row in rows if row["sets"]]
+    sets = [name for name in (evaluated or [{}])[0] if all(name in others for others in evaluated)]
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for heading in ("model\nenvironment", f"{'/'.join(sets)}\ntraining tasks, size", "SHA-256 weights\nSHA-256 file"):
         table.add_column(heading, overflow="fold")
     for row in rows:
+        shared = {name: numbers for name, numbers in row["sets"].items() if name in sets}
         table.add_row(
             f"{row['name']}\n  {row['env']}",
-            f"{_results(row['sets'])}\n{row['training_tasks']} tasks, {row['bytes'] / 1e6:.2f} MB",
+            f"{_results(shared)}\n{row['training_tasks']} tasks, {row['bytes'] / 1e6:.2f} MB",
             f"{row['weights_sha256'][:SHOWN]}\n{row['file_sha256'][:SHOWN]}",
         )
     return table
