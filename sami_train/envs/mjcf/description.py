@@ -86,7 +86,7 @@ class ObservedParts(Settings):
     """Whether it reads the action that was applied last, 0 at the start."""
 
 
-class Command(Settings):
+class DrawnCommand(Settings):
     """A number that a person gives, such as a speed that is wanted; training draws it for each episode."""
 
     unit: str = "1"
@@ -94,7 +94,7 @@ class Command(Settings):
     high: Number
 
     @model_validator(mode="after")
-    def _range(self) -> Command:
+    def _range(self) -> DrawnCommand:
         if not self.low < self.high:
             raise ValueError(f"low is {self.low:g} and high is {self.high:g}; low must be less")
         return self
@@ -240,7 +240,7 @@ class Description(Settings):
     """Simulation steps for each action."""
     episode_steps: Count
     observation: ObservedParts = ObservedParts()
-    commands: dict[Name, Command] = Field({})
+    commands: dict[Name, DrawnCommand] = Field({})
     """By name of the signal."""
     action: ActionRange | None = None
     reset: Reset = Reset()
@@ -268,7 +268,7 @@ class Description(Settings):
 
 _TABLES: dict[str, type[Settings]] = {
     "observation": ObservedParts,
-    "commands": Command,
+    "commands": DrawnCommand,
     "action": ActionRange,
     "reset": Reset,
     "metric": MetricTerm,

@@ -18,7 +18,7 @@ from sami_train.envs.layout import signal
 from sami_train.envs.mjcf.description import (
     ActionRange,
     Change,
-    Command,
+    DrawnCommand,
     End,
     MeasuredQuantity,
     MetricTerm,
@@ -134,7 +134,7 @@ class MujocoSignal:
 
 
 def readings(
-    model: mujoco.MjModel, observation: ObservedParts, commands: Mapping[str, Command]
+    model: mujoco.MjModel, observation: ObservedParts, commands: Mapping[str, DrawnCommand]
 ) -> tuple[MujocoSignal, ...]:
     """Return what is read, in the order of the contract: positions, velocities, sensors, commands, last action.
 
