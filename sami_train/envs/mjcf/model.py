@@ -153,10 +153,10 @@ def readings(
         *(_sensor(model, i) for i in elements(model, "sensor", observation.sensors, "observation.sensors")),
     ]
     start = model.nuserdata - model.nu - len(commands)
-    for number, (name, given) in enumerate(commands.items(), start):
-        span, meaning = (given.low, given.high), "what is wanted"
-        wanted = signal(name, given.unit, 1, span, meaning=meaning, command=True)
-        read.append(MujocoSignal(wanted, "userdata", np.array([number])))
+    for number, (name, drawn) in enumerate(commands.items(), start):
+        span, meaning = (drawn.low, drawn.high), "what is wanted"
+        command = signal(name, drawn.unit, 1, span, meaning=meaning, command=True)
+        read.append(MujocoSignal(command, "userdata", np.array([number])))
     if observation.last_action:
         applied = "the action that was applied last"
         last = signal("last_action", "1", _actuators(model), (-1.0, 1.0), meaning=applied, command=True)

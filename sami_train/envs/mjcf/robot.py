@@ -69,7 +69,7 @@ class MjcfRobot:
 
     def draw_commands(self, rng: np.random.Generator) -> np.ndarray:
         """Return a value of each command for a new episode, (C,)."""
-        return np.array([rng.uniform(given.low, given.high) for given in self.described.commands.values()])
+        return np.array([rng.uniform(drawn.low, drawn.high) for drawn in self.described.commands.values()])
 
     def remember(self, data: mujoco.MjData, commands: np.ndarray, action: np.ndarray) -> None:
         """Put commands (C,) and the action that was applied last (A,) where `readings` has them."""
