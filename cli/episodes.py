@@ -29,10 +29,6 @@ SPARKS_SHOWN = 12
 
 LEAST_ABOVE_FLOOR = 0.1
 """Success above the do-nothing baseline that is more than luck."""
-AT_FLOOR = "*: in this task the model's own evaluation is hardly better than doing nothing."
-
-COLUMNS_MEAN = "score: highest out-of-distribution score (!: alarm); context moves: its speed"
-"""What the header of the episodes says of its columns."""
 
 SAID = ("success", "failure", "redo", "stop")
 """What a person may have said of an episode, by ending it."""
@@ -97,7 +93,8 @@ def header(world: Target, telemetry: Telemetry) -> str:
 
     engine = engine_line(world.name, world.engine)
     note = f"{engine}\n" if engine else ""
-    note += "" if telemetry.atlas is None else f"{COLUMNS_MEAN}\n"
+    if telemetry.atlas is not None:
+        note += "score: highest out-of-distribution score (!: alarm); context moves: its speed\n"
     if telemetry.probe is not None and telemetry.probe.silent:
         note += f"the context does not identify {', '.join(telemetry.probe.silent)}\n"
     names = " ".join(f"{name:>{_width(name)}}" for name in world.features)
@@ -173,7 +170,7 @@ def summary(rows: list[Row], world: Target, hopeless: Sequence[Mapping[str, Any]
     table.add_row("all", *[""] * (len(features) - 1), counted, outcome + " " * marked, *others, style="bold")
     text_console().print(table)
     if marked:
-        print_text(AT_FLOOR)
+        print_text("*: in this task the model's own evaluation is hardly better than doing nothing.")
 
 
 def _known(telemetry: Mapping[str, Any]) -> str:

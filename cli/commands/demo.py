@@ -80,7 +80,6 @@ def _environment() -> str:
 def _print_next(env: str) -> None:
     """Print what to try next, as it works where this was started: `make run` leaves `sami` off the PATH."""
     started = Path(sys.argv[0])
-    print_text("\nNext:")
-    if started.is_file() and not started.is_absolute():
-        print_text(f"  . {started.parent / 'activate'}")
-    print_text(f"  sami run --env {env} --tasks moderate --record run.mcap\n  sami view run.mcap\n  sami models")
+    activate = [f"  . {started.parent / 'activate'}"] if started.is_file() and not started.is_absolute() else []
+    recorded = f"  sami run --env {env} --tasks moderate --record run.mcap"
+    print_text("\nNext:", *activate, recorded, "  sami view run.mcap", "  sami models")

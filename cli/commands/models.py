@@ -55,25 +55,24 @@ def _table(rows: list[dict[str, Any]]) -> Table:
     from rich import box
     from rich.table import Table
 
-    evaluated = [row["sets"] for row in rows if row["sets"]]
-    sets = [name for name in (evaluated or [{}])[0] if all(name in others for others in evaluated)]
+    sets = [name for name in rows[0]["sets"] if all(name in (row["sets"] or [name]) for row in rows)]
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for heading in ("model\nenvironment", f"{'/'.join(sets)}\ntraining tasks, size", "SHA-256 weights\nSHA-256 file"):
         table.add_column(heading, overflow="fold")
     for row in rows:
-        shared = {name: numbers for name, numbers in row["sets"].items() if name in sets}
+        reached = _results([row["sets"][name] for name in sets if row["sets"]])
         table.add_row(
             f"{row['name']}\n  {row['env']}",
-            f"{_results(shared)}\n{row['training_tasks']} tasks, {row['bytes'] / 1e6:.2f} MB",
+            f"{reached}\n{row['training_tasks']} tasks, {row['bytes'] / 1e6:.2f} MB",
             f"{row['weights_sha256'][:SHOWN]}\n{row['file_sha256'][:SHOWN]}",
         )
     return table
 
 
-def _results(sets: dict[str, Any]) -> str:
+def _results(sets: list[dict[str, float]]) -> str:
     """Success or mean return in each set of tasks, as the model's own evaluation measured it."""
     if not sets:
         return "not measured"
-    if all("success" in numbers for numbers in sets.values()):
-        return "success " + "/".join(f"{numbers['success']:.2f}" for numbers in sets.values())
-    return "return " + "/".join(f"{numbers['ret']:,.0f}" for numbers in sets.values())
+    if all("success" in numbers for numbers in sets):
+        return "success " + "/".join(f"{numbers['success']:.2f}" for numbers in sets)
+    return "return " + "/".join(f"{numbers['ret']:,.0f}" for numbers in sets)
