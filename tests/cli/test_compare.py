@@ -149,14 +149,6 @@ def test_a_refusal_is_one_message_and_leaves_nothing_behind(sami, sweep, tmp_pat
     assert contents(tmp_path) == before
 
 
-@pytest.mark.parametrize("command", ["demo", "train"])
-def test_the_extra_of_a_command_is_named_and_not_only_that_of_the_first_missing_module(sami, monkeypatch, command):
-    monkeypatch.setitem(sys.modules, "gymnasium", None)
-    for name in [name for name in sys.modules if name.startswith("sami_train.envs")]:
-        monkeypatch.delitem(sys.modules, name)
-    assert f"(install it with: {install_hint(command)})" in sami(command).err
-
-
 def test_no_run_is_wrong_usage(sami):
     done = sami("compare")
     assert (done.code, done.out) == (2, "")
