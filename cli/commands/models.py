@@ -17,7 +17,7 @@ SHOWN = 12
 
 
 def models() -> None:
-    """List the shipped models, any of which `--model NAME` takes: what they reach, their hashes, where they lie."""
+    """List the shipped models, which `--model NAME` accepts: scores, hashes, folder."""
     from sami_runtime.distribution import shipped_models
 
     rows = [_row(name, path) for name, path in shipped_models().items()]

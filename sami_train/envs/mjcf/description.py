@@ -297,7 +297,7 @@ def _explained(error: ValidationError, path: Path) -> SamiError:
     parts = [part for part in problem["loc"] if part not in (_FUNCTION, _TERMS)]
     key = "".join(f" {part + 1}" if isinstance(part, int) else f".{part}" for part in parts).removeprefix(".")
     if problem["type"] == "extra_forbidden":
-        where = f"It stands in {key.rpartition('.')[0]} of {path}." if len(parts) > 1 else f"It stands in {path}."
+        where = f"It is in {key.rpartition('.')[0]} of {path}." if len(parts) > 1 else f"It is in {path}."
         table = _TABLES.get(str(parts[0]), Description) if len(parts) > 1 else Description
         return UnknownName("key", str(parts[-1]), list(table.model_fields), where)
     if problem["type"] == "missing":

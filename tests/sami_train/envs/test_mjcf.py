@@ -283,7 +283,7 @@ def test_a_simulation_that_blows_up_begins_anew_and_says_so(file, tmp_path, monk
         (
             'of = ["cart"]',
             'off = ["cart"]',
-            "unknown key 'off'. Did you mean 'of'? Valid: adds, axis, of, scales, sets. It stands in features.mass of ",
+            "unknown key 'off'. Did you mean 'of'? Valid: adds, axis, of, scales, sets. It is in features.mass of ",
         ),
         ('of = ["cart"]', 'of = "cart"', "features.mass.of is 'cart': it must be a list of names, or \"all\""),
         ('of = ["cart"]', 'of = ["world"]', "world has no mass in the model"),
