@@ -244,8 +244,9 @@ def test_learning_rates_that_never_fall_train_to_the_end(nothing_leaks, sami, sm
 
 
 @pytest.mark.parametrize("command", ["demo", "train"])
-def test_a_missing_module_names_the_extra_of_the_command(command, tmp_path):
+def test_a_missing_module_names_the_extra_of_the_command(command, tmp_path, monkeypatch):
     script = "import sys; sys.modules['gymnasium'] = None; from sami_cli.app import main; main()"
     done = python(script, command, cwd=tmp_path)
     assert done.returncode == 1
+    monkeypatch.chdir(tmp_path)
     assert f"(install it with: {install_hint(command)})" in done.stderr
