@@ -213,7 +213,8 @@ def _recorded(
     places: list[dict[str, tuple[str, int]]] = [{}, {}]
     for order, units in enumerate((("rad", "m"), ("rad/s", "m/s"))):
         for signal in contract.observation:
-            for index, element in enumerate(signal.elements if signal.unit in units else ()):
+            measured = signal.unit in units and not signal.command
+            for index, element in enumerate(signal.elements if measured else ()):
                 places[order].setdefault(element, (signal.name, index))
     positions, speeds = places
     joints = [joint.name for joint in spec.joints if joint.type in (HINGE, SLIDE) and joint.name in positions]
