@@ -50,6 +50,13 @@ REPLICATES = 2000
 NOT_MEASURED = "not measured"
 PANDA_RUNS = ("results/panda-100k-baselines", "results/placebo:panda-tesac-?", "results/placebo:panda-satesac-?")
 """Runs of Panda with one budget: what `sami compare` reads."""
+IN_README = {
+    "panda-satesac": "Panda",
+    "walker-satesac": "Walker",
+    "half-cheetah-satesac": "Half-cheetah",
+    "crippled-hopper-satesac": "Crippled hopper",
+}
+"""Rows of the README, apart from the Go2's."""
 SENTENCE = "**Context:** "
 """What a card's line about it begins with."""
 
@@ -215,26 +222,35 @@ def environments_table() -> list[str]:
 
 
 def short_table() -> list[str]:
-    """Return the table of the README: the losses of what is measured, in Markdown."""
+    """Return the table of the README: scores and losses, in percent, of some shipped files, in Markdown."""
     lines = [
-        "| environment | lost with a constant context: training / moderate / extreme | is a context needed? |",
-        "|---|---|---|",
+        "| policy | training / moderate / extreme | % lost with a constant context | needed? |",
+        "|---|---|---|---|",
     ]
-    for document in documents():
+    measured = {document["model"]: document for document in documents()}
+    for name, title in IN_README.items():
+        document = measured[name]
         losses = losses_of(document)
-        lost = " / ".join(map(str, losses.values()))
-        lines.append(f"| [`{document['model']}`](models/{document['model']}.md) | {lost} | {verdict(losses)} |")
-    return [*lines, f"| [`go2-student`](models/go2-student.md) | | {_go2_cells()[-1]} |"]
+        scores = " / ".join(shown(loss.live, document) for loss in losses.values())
+        lost = " / ".join(str(loss).replace(" %", "") for loss in losses.values())
+        cells = [f"[{title}](models/{name}.md), {document['measure']}", scores, lost, verdict(losses)]
+        lines.append(f"| {' | '.join(cells)} |")
+    live, constant, _ = (" / ".join(f"{share:.2f}" for share in shares) for shares in _go2_falls())
+    return [*lines, f"| [Go2](models/go2-student.md), falls | {live} | falls {constant} | {_go2_cells()[-1]} |"]
+
+
+def _go2_falls() -> list[list[float]]:
+    """Return shares of walks that end in a fall by set: live, with a constant context, of a student without memory."""
+    falls = []
+    for name in ("live", "constant", "memoryless"):
+        sets = json.loads((ROOT / "results" / "go2" / f"{name}.json").read_text(encoding="utf-8"))["sets"]
+        falls.append([float(np.mean(sets[task_set]["falls"])) for task_set in SETS])
+    return falls
 
 
 def _go2_cells() -> list[str]:
     """Return the row of the Go2, of which a student without memory was trained: shares of falls."""
-
-    def falls(name: str) -> list[float]:
-        document = json.loads((ROOT / "results" / "go2" / f"{name}.json").read_text(encoding="utf-8"))
-        return [float(np.mean(document["sets"][task_set]["falls"])) for task_set in SETS]
-
-    live, constant, memoryless = map(falls, ("live", "constant", "memoryless"))
+    live, constant, memoryless = _go2_falls()
     score = " / ".join(f"{share:.2f}" for share in live) + " of the walks end in a fall (seed 8,000,009)"
     lost = [f"{one:.2f} instead of {other:.2f} fall" for one, other in zip(constant, live, strict=True)]
     trained = "a student without memory, one seed: " + " / ".join(f"{share:.2f}" for share in memoryless)

@@ -1,4 +1,4 @@
-"""The `sami` command: train, evaluate, export and run skill-aware policies.
+"""Train, evaluate, export and run policies that adapt within one episode. Begin with `sami demo`.
 
 Commands import what they need when they run, so that `sami --help` and `sami run` load no torch.
 """
@@ -49,8 +49,9 @@ EXTRAS = {
     "mujoco": "mujoco",
     "mink": "ik",
     "cryptography": "sign",
+    **{command: command for command in ("demo", "train")},
 }
-"""The extra that brings a module; those not named here come with `train`."""
+"""The extra of a command, or that brings a module; those not named here come with `train`."""
 
 app = typer.Typer(
     name="sami",
@@ -73,14 +74,14 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def options(
     force: Annotated[
-        bool, typer.Option("--force", help="Replace outputs that exist; never inputs. May stand anywhere.")
+        bool, typer.Option("--force", help="Replace outputs that exist; never inputs. Valid anywhere on the line.")
     ] = False,
     json: Annotated[
-        bool, typer.Option("--json", help="Print JSON only, where a command prints any. May stand anywhere.")
+        bool, typer.Option("--json", help="Print JSON only, where a command has any. Valid anywhere on the line.")
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error. May stand anywhere.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Print tracebacks. Valid anywhere on the line.")] = False,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Tell the version.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Skill-aware policies that adapt within one episode: train, evaluate, export, run."""
@@ -214,7 +215,7 @@ TEXT_ONLY = {
     *("demo", "new-adapter", "convert", "view"),
 }
 """Commands that print no JSON."""
-ANYWHERE = "--force (replace outputs that exist) and --debug may stand anywhere."
+ANYWHERE = "--force (replace outputs that exist) and --debug are valid anywhere on the line."
 """The end of each command's help."""
 for panel, commands in PANELS.items():
     for name, command in commands.items():
@@ -242,7 +243,7 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a bar that a terminal lacks must not end a run
     debug = "--debug" in sys.argv
-    # What may stand anywhere is read before the command's name.
+    # What is valid anywhere is read before the command's name.
     arguments = [argument for argument in sys.argv[1:] if argument not in ("--debug", "--force", "--json")]
     arguments = [option for option in ("--force", "--json") if option in sys.argv] + arguments
     try:
@@ -259,7 +260,8 @@ def main() -> None:
             if isinstance(error, ModuleNotFoundError):
                 from sami_runtime.distribution import install_hint
 
-                extra = EXTRAS.get(str(error.name).partition(".")[0], "train")
+                module = str(error.name).partition(".")[0]
+                extra = EXTRAS.get(next((word for word in arguments if word in ("demo", "train")), module), "train")
                 hint = f"install it with: {install_hint(extra)}"
             print_text(f"sami: {type(error).__name__}: {error} ({hint})", error=True)
             sys.exit(1)

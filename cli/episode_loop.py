@@ -285,7 +285,7 @@ def _drive(
     values, target = plan.values, plan.target
     hopeless = episodes.at_floor(run.session.contract)
     if not JSON.get():
-        print_text(episodes.header(target, run.telemetry, hopeless))
+        print_text(episodes.header(target, run.telemetry))
     rows = list[episodes.Row]()
     number, wanted, running = 0, values.episodes or (1 if target.real else EPISODES), True
     pause_s = 0.0 if values.pause_s is None and not (person and target.real) else values.pause_s

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from .output import text_console
+from .output import print_text, text_console
 
 if TYPE_CHECKING:
     from sami_runtime.loop.episode import EpisodeReport
@@ -29,7 +29,6 @@ SPARKS_SHOWN = 12
 
 LEAST_ABOVE_FLOOR = 0.1
 """Success above the do-nothing baseline that is more than luck."""
-AT_FLOOR = "*: in this task the model's own evaluation is hardly better than doing nothing."
 
 SAID = ("success", "failure", "redo", "stop")
 """What a person may have said of an episode, by ending it."""
@@ -88,13 +87,14 @@ def at_floor(contract: Contract) -> list[dict[str, Any]]:
     return [row["task"] for row in known if row["above_floor"] < LEAST_ABOVE_FLOOR]
 
 
-def header(world: Target, telemetry: Telemetry, hopeless: Sequence[Mapping[str, Any]]) -> str:
-    """Return the line above the episodes; before it, the engine, and what the mark of the `hopeless` says."""
+def header(world: Target, telemetry: Telemetry) -> str:
+    """Return the line above the episodes; before it, the engine, and what the columns mean."""
     from .model_file import engine_line
 
     engine = engine_line(world.name, world.engine)
     note = f"{engine}\n" if engine else ""
-    note += f"{AT_FLOOR}\n" if hopeless and world.features else ""
+    if telemetry.atlas is not None:
+        note += "score: highest out-of-distribution score (!: alarm); context moves: its speed\n"
     if telemetry.probe is not None and telemetry.probe.silent:
         note += f"the context does not identify {', '.join(telemetry.probe.silent)}\n"
     names = " ".join(f"{name:>{_width(name)}}" for name in world.features)
@@ -149,7 +149,7 @@ def successes(rows: Sequence[Row]) -> str:
 
 
 def summary(rows: list[Row], world: Target, hopeless: Sequence[Mapping[str, Any]]) -> None:
-    """Print the episodes' means, by task; a mark is at those of the `hopeless`."""
+    """Print the episodes' means, by task; those of the `hopeless` are marked, and the mark is explained."""
     from rich.table import Table
 
     table = Table(title=f"{len(rows)} episodes", title_justify="left")
@@ -169,6 +169,8 @@ def summary(rows: list[Row], world: Target, hopeless: Sequence[Mapping[str, Any]
     counted, outcome, *others = _means(rows, world)
     table.add_row("all", *[""] * (len(features) - 1), counted, outcome + " " * marked, *others, style="bold")
     text_console().print(table)
+    if marked:
+        print_text("*: in this task the model's own evaluation is hardly better than doing nothing.")
 
 
 def _known(telemetry: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ A message states the fact, the offending value, what would be valid, and what to
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 
@@ -86,7 +87,11 @@ class UnknownName(SamiError):  # noqa: N818 - named after what the user typed
     def __str__(self) -> str:
         near = nearest(self.name, self.valid)
         guess = f" Did you mean {near!r}?" if near else ""
-        listed = ", ".join(self.valid) if self.valid else "none"
+        valid: Iterable[str] = self.valid
+        if len(self.valid) > 40:  # keys in sections: those of the name's section, else the sections
+            within = [one for one in self.valid if one.startswith(self.name.partition(".")[0] + ".")]
+            valid = within or sorted({re.sub(r"\..*", ".*", one) for one in self.valid})
+        listed = ", ".join(valid) or "none"
         hint = f" {self.hint}" if self.hint else ""
         return f"unknown {self.kind} {self.name!r}.{guess} Valid: {listed}.{hint}"
 

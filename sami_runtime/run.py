@@ -14,10 +14,11 @@ from typing import Any, Literal, Protocol
 from sami_runtime.adapters.around import DryRun, Gapped, Slowed
 from sami_runtime.adapters.base import Adapter, command_delay_of, emergency_stop_of, require_compatible, watch_of
 from sami_runtime.adapters.scene import scene_of
-from sami_runtime.clock import Clock
+from sami_runtime.clock import Clock, ManualClock
 from sami_runtime.errors import AdapterError, SafetyWarning, SamiError, UnknownName
 from sami_runtime.gap.profile import GapProfile
 from sami_runtime.loop.episode import EpisodeReport, OnStep, run_episode
+from sami_runtime.loop.garbage import short_collections
 from sami_runtime.loop.handover import Handover, require_swap
 from sami_runtime.loop.pilot import Ending
 from sami_runtime.loop.settings import LoopSettings
@@ -230,6 +231,7 @@ class Run:
             telemetry=self.telemetry,
             handover=self._handover,
         )
+        self._timed = clock is not None and not isinstance(clock, ManualClock)
         self._watched_by = watch_of(adapter)
         self._watchdog, self._admission = watchdog, admission or Admission(rehearsed=False)
         self._resting = threading.Event()
@@ -388,7 +390,7 @@ class Run:
         return self._recorder is not None and self._recorder.error is None
 
     def __enter__(self) -> Run:
-        """Begin the recording, and take over the signals that nobody handles.
+        """Begin the recording, take over the signals that nobody handles, and keep garbage collections short.
 
         Raises:
             RecordingError: The file exists or cannot be written, or the package mcap is missing.
@@ -396,6 +398,8 @@ class Run:
         self._watching = [self.total.add]
         with ExitStack() as opening:
             opening.enter_context(fatal_signals_raise())
+            if self._timed:
+                opening.enter_context(short_collections())
             if self._record is not None:
                 scene = scene_of(self.adapter)
                 self._recorder = Recorder(self._record, self.session, self.gate.limits, self._facts, scene)

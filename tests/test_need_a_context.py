@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sami_train.seeds import FINAL
+
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import need_a_context as measured  # noqa: E402
@@ -25,6 +27,13 @@ def test_the_readme_begins_its_results_with_what_a_context_is_worth():
     table = "\n".join(measured.short_table())
     assert table in results
     assert results.index(table) == results.index("|")
+    episodes = {
+        document["model"]: document["episodes"] for document in DOCUMENTS if document["model"] in measured.IN_README
+    }
+    assert (episodes.pop("panda-satesac"), set(episodes.values())) == (25, {30})
+    assert all(document["seed"] == FINAL for document in DOCUMENTS)
+    assert "30 episodes of the final seed" in results
+    assert "Panda 25 a task" in results
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document["model"])

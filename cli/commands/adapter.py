@@ -73,7 +73,7 @@ def check_adapter(
         ),
     ] = False,
 ) -> None:
-    """Check an adapter law by law, before a policy drives it: signals, stamps, buffers, what it says it executed.
+    """Check an adapter before a policy drives it: signals, time stamps, buffers, applied actions.
 
     Numbers are compared with those that training saw. The adapter is reset, read and stopped. Exits with 4 if it
     breaks a law, or if --excite could not judge all elements of the action: then it is not proven.

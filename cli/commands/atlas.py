@@ -34,7 +34,7 @@ def atlas(
     ] = 0,
     set_: Annotated[list[str] | None, set_option(SETTINGS)] = None,
 ) -> None:
-    """Measure where the contexts of the training tasks lie, so that `sami run` notices others."""
+    """Measure where the contexts of training tasks lie, the reference for out-of-distribution alarms."""
     from sami_runtime.errors import SamiError
     from sami_runtime.gap.profile import GapProfile
     from sami_runtime.model.artifact import read_artifact

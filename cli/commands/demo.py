@@ -78,11 +78,8 @@ def _environment() -> str:
 
 
 def _print_next(env: str) -> None:
-    """Print what to try next, as it works where this was started."""
+    """Print what to try next, as it works where this was started: `make run` leaves `sami` off the PATH."""
     started = Path(sys.argv[0])
-    sami = "sami" if not started.is_file() or started.is_absolute() else str(started)
-    print_text(f"""
-Next:
-  {sami} run --env {env} --tasks moderate --record run.mcap
-  {sami} view run.mcap
-  {sami} models""")
+    activate = [f"  . {started.parent / 'activate'}"] if started.is_file() and not started.is_absolute() else []
+    recorded = f"  sami run --env {env} --tasks moderate --record run.mcap"
+    print_text("\nNext:", *activate, recorded, "  sami view run.mcap", "  sami models")

@@ -33,7 +33,7 @@ def describe(
     ] = None,
     set_: Annotated[list[str] | None, set_option(SETTINGS)] = None,
 ) -> None:
-    """Measure what training saw, for `sami check-adapter` to judge robots by; also tell frame, home pose and meanings.
+    """Store training ranges in a model file, for `sami check-adapter`; also frame, home pose and meanings.
 
     Graph, weights and golden steps stay as they are.
     """

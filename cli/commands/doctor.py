@@ -12,7 +12,7 @@ from ..output import print_text
 
 
 def doctor() -> None:
-    """Look at versions, onnxruntime's builds and providers, kernel, limits and clocks. Exit code 1 if one fails."""
+    """Check versions, onnxruntime's builds and providers, kernel, limits and clocks. Exit code 1 if one fails."""
     from sami_runtime.checks.doctor import examine
 
     findings = []

@@ -48,7 +48,7 @@ def drive(
     ] = None,
     browse: Annotated[bool, typer.Option("--live", help="Watch it in a browser of this machine.")] = False,
 ) -> None:
-    """Drive a robot by a policy: one file says which robot, which model, and within which limits.
+    """Drive a robot with a policy: one file names adapter, model, limits, watchdog and recording.
 
     Paths in the file are relative to its folder, and its modules may lie there. An option overrides the file.
     """

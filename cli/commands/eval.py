@@ -43,7 +43,7 @@ def evaluate(
     out: Annotated[Path | None, typer.Option(help="Folder for evaluation.json, for a --model.")] = None,
     on: On = None,
 ) -> None:
-    """Measure success by task, or returns by set; with --run also write evaluation.json into the run folder.
+    """Measure success or return by set of tasks; with --run, also write evaluation.json into the run folder.
 
     Where it is written, finished tasks are kept meanwhile: the same command goes on after a cut. On a cluster the tasks
     are shared by jobs, which see that folder, too.

@@ -69,7 +69,7 @@ def export(
     ] = None,
     set_: Annotated[list[str] | None, set_option(SETTINGS)] = None,
 ) -> None:
-    """Write a trained run as one ONNX file, once it has agreed with torch, and the weights for `sami train --init`.
+    """Write a trained run as one ONNX file that agrees with torch, and its weights for `sami train --init`.
 
     With --force, also export a policy that has not learned.
     """

@@ -17,7 +17,7 @@ SHOWN = 12
 
 
 def models() -> None:
-    """List the shipped models, any of which `--model NAME` takes: what they reach, their hashes, where they lie."""
+    """List the shipped models, which `--model NAME` accepts: scores, hashes, folder."""
     from sami_runtime.distribution import shipped_models
 
     rows = [_row(name, path) for name, path in shipped_models().items()]
@@ -25,6 +25,7 @@ def models() -> None:
         print(json.dumps(rows, indent=2))
         return
     text_console().print(_table(rows))
+    print_text("Each from one seed of training; starts of the development seed (sami eval).")
     for folder in dict.fromkeys(str(Path(row["path"]).parent) for row in rows):
         print_text(f"in {folder}\nsami run --model MODEL shows one at work, sami inspect MODEL its contract.")
 
@@ -54,23 +55,24 @@ def _table(rows: list[dict[str, Any]]) -> Table:
     from rich import box
     from rich.table import Table
 
-    sets = dict.fromkeys(name for row in rows for name in row["sets"])
+    sets = [name for name in rows[0]["sets"] if all(name in (row["sets"] or [name]) for row in rows)]
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for heading in ("model\nenvironment", f"{'/'.join(sets)}\ntraining tasks, size", "SHA-256 weights\nSHA-256 file"):
         table.add_column(heading, overflow="fold")
     for row in rows:
+        reached = _results([row["sets"][name] for name in sets if row["sets"]])
         table.add_row(
             f"{row['name']}\n  {row['env']}",
-            f"{_results(row['sets'])}\n{row['training_tasks']} tasks, {row['bytes'] / 1e6:.2f} MB",
+            f"{reached}\n{row['training_tasks']} tasks, {row['bytes'] / 1e6:.2f} MB",
             f"{row['weights_sha256'][:SHOWN]}\n{row['file_sha256'][:SHOWN]}",
         )
     return table
 
 
-def _results(sets: dict[str, Any]) -> str:
+def _results(sets: list[dict[str, float]]) -> str:
     """Success or mean return in each set of tasks, as the model's own evaluation measured it."""
     if not sets:
         return "not measured"
-    if all("success" in numbers for numbers in sets.values()):
-        return "success " + "/".join(f"{numbers['success']:.2f}" for numbers in sets.values())
-    return "return " + "/".join(f"{numbers['ret']:,.0f}" for numbers in sets.values())
+    if all("success" in numbers for numbers in sets):
+        return "success " + "/".join(f"{numbers['success']:.2f}" for numbers in sets)
+    return "return " + "/".join(f"{numbers['ret']:,.0f}" for numbers in sets)

@@ -25,7 +25,7 @@ def replay(
         Path | None, typer.Option(help=f"{MODEL_HELP}; the recorded one, or ones, if left out.", callback=model_file)
     ] = None,
 ) -> None:
-    """Step a model over a recording and name the first step that differs, to the last bit. Exits with 4 if one does.
+    """Step a model over a recording and compare bit by bit. Exit code 4 at the first step that differs.
 
     What ran the graph then does so now, where this machine has it: cpu, cuda, ... Each rounds in its own way.
     """
@@ -74,7 +74,7 @@ def view(
     ] = None,
     open_it: Annotated[bool, typer.Option("--open/--no-open", help="Open it in a browser.")] = True,
 ) -> None:
-    """Write a recording as one HTML file to scrub through; it needs no network, and asks for none."""
+    """Write a recording as one HTML file to scrub through, which needs no network."""
     import webbrowser
 
     from sami_runtime.files import require_output

@@ -42,7 +42,7 @@ def robustness(
     out: Annotated[Path | None, typer.Option(help="Folder for robustness.json and robustness.png.")] = None,
     on: On = None,
 ) -> None:
-    """Measure success behind latency, jitter, dropout, noise, ...: one kind of gap at a time, the rest as simulated.
+    """Measure success with latency, jitter, dropout, noise, ...: one disturbance at a time.
 
     With --out, finished tasks are kept meanwhile: the same command goes on after a cut. On a cluster they are shared by
     jobs, which see that folder, too.

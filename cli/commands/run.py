@@ -32,12 +32,13 @@ def run(
         ),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Seed of the first episode, 0; the next ones count on.")
+        int | None, typer.Option(min=0, help="Seed of the first episode; 0 if left out. Each episode adds 1.")
     ] = None,
     real_time: Annotated[
         bool,
         typer.Option(
-            "--real-time", help="Act at the policy's rate, warmed up before each tick; else as fast as it goes."
+            "--real-time",
+            help="Act at the policy's rate, with a warm-up before each tick; otherwise as fast as possible.",
         ),
     ] = False,
     gap: Annotated[
@@ -57,13 +58,11 @@ def run(
     record: Annotated[Path | None, typer.Option(help="Record every tick to NAME.mcap, for `sami replay`.")] = None,
     render: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME.gif", help="Film it to this file, or to MODEL.gif by `gif`; `human` opens a window."
-        ),
+        typer.Option(metavar="NAME.gif", help="Film it to this file; `gif` writes MODEL.gif, `human` opens a window."),
     ] = None,
-    browse: Annotated[bool, typer.Option("--live", help="Watch it in a browser of this machine.")] = False,
+    browse: Annotated[bool, typer.Option("--live", help="Show it in a browser on this machine.")] = False,
 ) -> None:
-    """Run a policy in a simulator and watch it adapt: the hidden task, what came of it, how the context moves.
+    """Run a policy in a simulator; print the hidden task and outcome of each episode, and how the context moves.
 
     `sami drive` drives a robot.
     """

@@ -27,13 +27,12 @@ def train(
         typer.Option(help="Method: satesac if left out, or that of --init; sac, sac-history and oracle are baselines."),
     ] = None,
     preset: Annotated[
-        str, typer.Option(help="Hyperparameters, fast-cpu or paper; what each means follows from the environment.")
+        str, typer.Option(help="Hyperparameters: fast-cpu or paper, adapted to the environment (--dry-run shows how).")
     ] = "fast-cpu",
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Run folder; runs/ENV-METHOD-SEED if left out.")] = None,
     steps: Annotated[
-        int | None,
-        typer.Option(help="Environment steps, instead of the preset's; with --resume, how long the run becomes."),
+        int | None, typer.Option(help="Environment steps, instead of the preset's; with --resume, the new total.")
     ] = None,
     init: Annotated[
         str | None,
@@ -43,30 +42,28 @@ def train(
         ),
     ] = None,
     gap: Annotated[
-        str, typer.Option(metavar="FILE", help="Train behind this gap to reality; ranges are drawn in each episode.")
+        str, typer.Option(metavar="FILE", help="Train with this sim-to-real profile; ranges are drawn in each episode.")
     ] = "",
     override: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="Change a config key: learning.discount=0.9, device=cuda; collection.recordings=FILE,... learns from "
-            "what `sami run --record` wrote, too; collection.collectors=0 collects and learns in step, so that the "
-            "same seed gives the same weights, bit for bit (slower). --dry-run lists all.",
+            help="Change a config key, such as learning.discount=0.9 or device=cuda; --dry-run lists all keys. "
+            "collection.collectors=0 collects and learns in one process: slower, but the same seed gives the same "
+            "weights, bit for bit. collection.recordings=FILE,... also learns from recordings of `sami run`.",
         ),
     ] = None,
     resume: Annotated[
         Path | None,
-        typer.Option(
-            metavar="RUN", help="Go on with an interrupted run, or a finished one by --steps; all else stays as it was."
-        ),
+        typer.Option(metavar="RUN", help="Continue an interrupted run, or extend a finished one to --steps."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the configuration and what follows from what; start nothing.")
+        bool, typer.Option("--dry-run", help="Print the configuration and the reason for each value; start nothing.")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
 ) -> None:
-    """Train a policy. Ctrl-C stops at a safe place, and `--resume RUN` goes on from there."""
+    """Train a policy. Ctrl-C stops at a checkpoint, from which `--resume RUN` continues."""
     if JSON.get() and not dry_run:
         raise typer.BadParameter("--json goes with --dry-run")
     if dry_run and resume is not None:

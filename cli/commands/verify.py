@@ -24,13 +24,13 @@ def verify(
         typer.Option(metavar="KEYS", help="File of public keys: a model that none of them signed is refused."),
     ] = None,
 ) -> None:
-    """Check a model file: is it safe to load, and does it compute its golden steps? Exit code 4 if anything differs."""
+    """Check that a model file is safe to load and computes its golden steps. Exit code 4 if anything differs."""
     from sami_runtime.checks.verify import verify as check
     from sami_runtime.errors import SamiError
     from sami_runtime.session.admission import Admission
 
     if not model.is_file():
-        raise SamiError(f"{model} is no file; give a model that `sami export` wrote.")
+        raise SamiError(f"{model} does not exist. Give a file of `sami export`, or a name that `sami models` lists.")
     result = check(model, provider=provider, admission=Admission(expect_sha256, trusted))
     checks = [{"name": c.name, "passed": c.passed, "detail": c.detail} for c in result.checks]
     print_check(result, {"provider": provider, "checks": checks})
@@ -44,7 +44,7 @@ def sign(
     ] = None,
     owner: Annotated[str, typer.Option(help="Whose the new key is, for those who will trust it.")] = "",
 ) -> None:
-    """Sign a model file, so that `sami run --trusted KEYS` knows whose it is; writes MODEL.sig."""
+    """Sign a model file for `sami run --set trusted=KEYS`, which checks its author; writes MODEL.sig."""
     from sami_runtime.errors import SamiError
     from sami_runtime.model import signature
     from sami_runtime.model.artifact import judge, read_bytes

@@ -3,7 +3,8 @@
 MuJoCo behind the message classes, the checksum and the service classes of Unitree's own Python SDK, in an environment
 of its own, which `make unitree-sim` makes and starts this in. It uses the file of CYCLONEDDS_URI, or loopback alone.
 One JSON object a line says what the robot does; times are those of CLOCK_MONOTONIC. Lines on stdin change it:
-{"sticks": [lx, rx, ry, ly]}, {"buttons": 544} (L2 and B), {"roll": 1.5} [rad], {"mode": "normal"}.
+{"sticks": [lx, rx, ry, ly]}, {"buttons": 544} (L2 and B), {"roll": 1.5} [rad], {"mode": "normal"}, and
+{"dead": 4} for a motor, in Unitree's order, that gives no torque any more ({"dead": null}: all do).
 """
 
 import argparse
@@ -47,6 +48,7 @@ class Go2:
         self.good = self.bad = 0
         self.damped = not mode
         self.buttons, self.sticks = 0, [0.0] * 4
+        self.dead: int | None = None
         self.state = unitree_go_msg_dds__LowState_()
         self.data.qpos[:3], self.data.qpos[3:7], self.data.qpos[7:] = (0.0, 0.0, 0.11), (1.0, 0.0, 0.0, 0.0), LYING
         if mode:
@@ -72,9 +74,9 @@ class Go2:
         self._drive(np.array([motor.q for motor in motors]), kp, np.array([motor.kd for motor in motors]))
 
     def change(self, facts: dict) -> None:
-        """Have somebody use the remote control, throw the robot over, or turn a motion service on."""
+        """Have somebody use the remote control, throw the robot over, break a motor, or turn a motion service on."""
         self.buttons, self.sticks = facts.get("buttons", self.buttons), facts.get("sticks", self.sticks)
-        self.mode = facts.get("mode", self.mode)
+        self.mode, self.dead = facts.get("mode", self.mode), facts.get("dead", self.dead)
         if "roll" in facts:
             self.data.qpos[3:7] = np.cos(0.5 * facts["roll"]), np.sin(0.5 * facts["roll"]), 0.0, 0.0
 
@@ -121,6 +123,9 @@ class Go2:
 
     def _drive(self, angles: np.ndarray, kp: np.ndarray, kd: np.ndarray) -> None:
         self.data.ctrl[:] = angles
+        if self.dead is not None:
+            kp, kd = kp.copy(), kd.copy()
+            kp[self.dead] = kd[self.dead] = 0.0
         self.model.actuator_gainprm[:, 0] = kp
         self.model.actuator_biasprm[:, 1], self.model.actuator_biasprm[:, 2] = -kp, -kd
 

@@ -198,7 +198,7 @@ class GapProfile(BaseModel):
         """
         for key in document:
             if key not in cls.model_fields:
-                raise UnknownName("gap", str(key), cls.model_fields, f"It stands in {where}.")
+                raise UnknownName("gap", str(key), cls.model_fields, f"It is in {where}.")
         try:
             return cls.model_validate(dict(document))
         except ValidationError as error:

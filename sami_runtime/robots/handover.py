@@ -86,7 +86,7 @@ class HandoverSettings(BaseModel):
         settings = checked_table(cls, document, "[handover]", where, PAGE)
         for stage in (*settings.stages, settings.recover):
             if stage not in (DAMP, *OWN_WAYS, *settings.poses):
-                raise UnknownName("stage", stage, (DAMP, *OWN_WAYS, *settings.poses), f"It stands in {where}.")
+                raise UnknownName("stage", stage, (DAMP, *OWN_WAYS, *settings.poses), f"It is in {where}.")
         if fault := settings._fault():
             raise SamiError(f"{where}: {fault} {PAGE[0].upper()}{PAGE[1:]}.")
         return settings

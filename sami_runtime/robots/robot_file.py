@@ -92,7 +92,7 @@ class RunKeys(BaseModel):
         """
         for key in values:
             if key not in cls.model_fields:
-                raise UnknownName(cls.kind, str(key), cls.model_fields, f"It stands in {where}.")
+                raise UnknownName(cls.kind, str(key), cls.model_fields, f"It is in {where}.")
         try:
             return cls.model_validate(dict(values))
         except ValidationError as error:

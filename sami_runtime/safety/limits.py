@@ -251,7 +251,7 @@ class Limits(BaseModel):
         """
         for key in document:
             if key not in cls.model_fields:
-                raise UnknownName("limit", str(key), cls.model_fields, f"It stands in {where}.")
+                raise UnknownName("limit", str(key), cls.model_fields, f"It is in {where}.")
         try:
             return cls.model_validate(dict(document))
         except ValidationError as error:

@@ -88,7 +88,7 @@ class EnvironmentSpec:
     plain: PlainEnvironment | None = None
     """The user's environment and functions; None where `entry_point` makes one that applies tasks by itself."""
     commands: tuple[str, ...] = ()
-    """Signals that say what is wanted, and that no sensor measures."""
+    """Signals of an adopted policy that say what is wanted, where its contract does not."""
     tracks: str | None = None
     """Unit of the tracking error where the task is a command that the robot follows: a step's reward is the negative
     error."""

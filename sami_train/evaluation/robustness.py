@@ -43,7 +43,7 @@ class Kind:
 def _measured(spec: EnvironmentSpec, units: Sequence[str]) -> list[str]:
     """Signals in these units, without goals and commands, which nobody measures."""
     desired = None if spec.goal is None else spec.goal.desired
-    measured = [signal for signal in spec.signals if signal.name not in spec.commands]
+    measured = [signal for signal in spec.signals if not signal.command and signal.name not in spec.commands]
     return [s.name for s in measured if s.unit in units and spec.layout.columns(s.name) != desired]
 
 

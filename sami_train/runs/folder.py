@@ -48,11 +48,16 @@ class RunError(SamiError):
 
 
 class RunFolder:
-    """One run's folder, see `create` and `open`."""
+    """One run's folder, see `create` and `open`; or that of one of its checkpoints, to evaluate and export it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.metrics = path / "metrics.jsonl"
+        where = path.absolute()
+        self.checkpointed = int(where.name) if where.parent.name == "checkpoints" and where.name.isdigit() else None
+        """Steps of the checkpoint that it is; None for a run."""
+        self.run = path if self.checkpointed is None else where.parents[1]
+        """The run's folder."""
+        self.metrics = self.run / "metrics.jsonl"
         self.evaluation = path / "evaluation.json"
         """Of the newest agent."""
         self.agent = path / "agent.zip"
@@ -102,7 +107,7 @@ class RunFolder:
         if not path.is_dir():
             raise RunError(f"there is no run folder {path}; `sami train --out {path}` makes one.")
         for name in ("run.json", "config.json"):
-            if not (path / name).is_file():
+            if not (cls(path).run / name).is_file():
                 raise RunError(
                     f"{path} has no {name}: it is no run folder, or its making was cut off. "
                     "Train again with a new --out."
@@ -113,11 +118,20 @@ class RunFolder:
 
     def config(self) -> TrainConfig:
         """Return the resolved configuration."""
-        return from_dict(read_json(self.path / "config.json"))
+        return from_dict(read_json(self.run / "config.json"))
 
     def facts(self) -> dict[str, Any]:
-        """Return what run.json holds."""
-        return read_json(self.path / "run.json")
+        """Return what run.json holds; of a checkpoint, with the seconds until then."""
+        facts = read_json(self.run / "run.json")
+        if self.checkpointed is not None:
+            seconds = [0.0, *(row["time/seconds"] for row in self.rows())][-1]
+            facts |= {"steps": self.checkpointed, "seconds": seconds}
+        return facts
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the lines of metrics; of a checkpoint, those until then."""
+        rows = read_metrics(self.metrics)
+        return rows if self.checkpointed is None else [row for row in rows if row["step"] <= self.checkpointed]
 
     def update(self, **facts: Any) -> None:
         """Change some of run.json's facts."""

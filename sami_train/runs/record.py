@@ -13,7 +13,7 @@ from sami_train.config.resolve import from_dict
 from sami_train.config.schema import TrainConfig
 from sami_train.envs.catalog import by_name
 from sami_train.files import read_json
-from sami_train.runs.folder import RunError, RunFolder, read_metrics
+from sami_train.runs.folder import RunError, RunFolder
 
 
 class RealisedContrast(NamedTuple):
@@ -58,10 +58,10 @@ class RunRecord:
         folder = RunFolder.open(path)
         try:
             evaluation = read_json(folder.evaluation) if folder.evaluation.is_file() else None
-            config, facts = read_json(path / "config.json"), folder.facts()
+            config, facts = read_json(folder.run / "config.json"), folder.facts()
         except SamiError as error:
             raise RunError(str(error)) from error
-        return cls(path, None, config, facts, evaluation, read_metrics(folder.metrics))
+        return cls(path, None, config, facts, evaluation, folder.rows())
 
     @property
     def name(self) -> str:

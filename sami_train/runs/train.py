@@ -111,6 +111,8 @@ def resume(out: Path, *, steps: int | None = None, show: bool = True) -> Context
         RunError: there is no such run, it has done these steps, has no checkpoint, or is in use.
     """
     run = RunFolder.open(out)
+    if run.checkpointed is not None:
+        raise RunError(f"{out} is a checkpoint; go on with its run, from the newest one: sami train --resume {run.run}")
     config = run.config()
     if run.agent.is_file() and steps is None:
         raise RunError(

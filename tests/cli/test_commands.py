@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from sami_runtime.distribution import install_hint
+
 PANELS = {
     "Train": ["train", "sweep", "teach", "distil"],
     "Judge": ["eval", "robustness", "gather", "compare", "contrast", "adapt", "report", "skills"],
@@ -239,3 +241,12 @@ main()
 def test_learning_rates_that_never_fall_train_to_the_end(nothing_leaks, sami, small):
     done = sami("train", "--steps", 360, *small(learning__decay_from=1.0), "--out", "never", "-q")
     assert (done.code, done.err) == (0, "")
+
+
+@pytest.mark.parametrize("command", ["demo", "train"])
+def test_a_missing_module_names_the_extra_of_the_command(command, tmp_path, monkeypatch):
+    script = "import sys; sys.modules['gymnasium'] = None; from sami_cli.app import main; main()"
+    done = python(script, command, cwd=tmp_path)
+    assert done.returncode == 1
+    monkeypatch.chdir(tmp_path)
+    assert f"(install it with: {install_hint(command)})" in done.stderr

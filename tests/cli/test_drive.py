@@ -269,7 +269,7 @@ def test_a_relative_path_does_not_depend_on_the_current_folder(tmp_path):
     assert (robot.model, robot.gap, robot.record) == ("panda-satesac", "modest", "/r/a.mcap")
     assert (robot.trusted, robot.shadow) == (str(tmp_path / "keys"), str(tmp_path / "other.onnx"))
     assert robot.limits.rest == 0.0
-    with pytest.raises(UnknownName, match=r"unknown key of a robot .frozen..* It stands in here"):
+    with pytest.raises(UnknownName, match=r"unknown key of a robot .frozen..* It is in here"):
         RobotFile.of({"version": 1, "model": "a", "adapter": "b", "frozen": 1}, "here")
 
 

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from sami_cli.commands import demo
 from sami_cli.output import print_text, wrapped
 
 COMMANDS = Path(__file__).parents[2] / "cli"
@@ -62,3 +63,18 @@ def test_a_piped_message_stays_one_line_for_programs_that_search_it(capfd):
 def test_no_lines_print_nothing(capfd):
     print_text()
     assert capfd.readouterr().out == ""
+
+
+def test_the_demo_of_make_run_puts_sami_on_the_path_before_the_next_commands(monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    started = Path(".venv/bin/sami")
+    started.parent.mkdir(parents=True)
+    started.touch()
+    monkeypatch.setattr("sys.argv", [str(started), "demo"])
+    demo._print_next("panda-mujoco")
+    _, heading, first, *others = capsys.readouterr().out.splitlines()
+    assert (heading, first) == ("Next:", "  . .venv/bin/activate")
+    assert len(others) == 3
+    monkeypatch.setattr("sys.argv", [str(tmp_path / started), "demo"])
+    demo._print_next("panda-mujoco")
+    assert capsys.readouterr().out.splitlines()[2:] == others, "sami was found on the PATH"

@@ -74,13 +74,15 @@ def recurrent(kind="LSTM", batch_first=False, size=8, hidden=5, layers=2):
     return model(nodes, inputs, outputs, weights)
 
 
-def convolutional(steps=6, size=8, channels=3):
+def convolutional(steps=6, size=8, channels=3, places=None, group=1, **attributes):
     """A 1-D convolution over frames, `obs` [1, steps, size], as policies with a history encoder have it."""
-    weights = {"kernel": np.random.default_rng(2).normal(0, 0.5, (channels, size, 3)).astype(np.float32)}
-    weights |= weights_of(channels * (steps - 2))
+    generator = np.random.default_rng(2)
+    weights = {"kernel": generator.normal(0, 0.5, (channels, size // group, 3)).astype(np.float32)}
+    weights |= {"shift": np.arange(channels, dtype=np.float32), **weights_of(channels * (places or steps - 2))}
+    inputs = ["rows", "kernel", "shift"]
     nodes = [
         helper.make_node("Transpose", ["obs"], ["rows"], perm=[0, 2, 1]),
-        helper.make_node("Conv", ["rows", "kernel"], ["filtered"], kernel_shape=[3]),
+        helper.make_node("Conv", inputs, ["filtered"], kernel_shape=[3], group=group, **attributes),
         helper.make_node("Flatten", ["filtered"], ["flat"]),
         helper.make_node("Gemm", ["flat", "w", "b"], ["actions"]),
     ]

@@ -20,6 +20,7 @@ PANDA = ROOT / "models" / "panda-satesac.onnx"
 STRICT = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
 FUSED = "-mfma" if " fma " in Path("/proc/cpuinfo").read_text() else ""
 TOLERANCE = 1e-6 if FUSED else 1e-5
+HISTORY = {"steps": 9, "first": "oldest", "start": "repeat"}
 CORES = {
     "mps2-an386": ("-mcpu=cortex-m4", "-mfpu=fpv4-sp-d16"),
     "mps2-an500": ("-mcpu=cortex-m7", "-mfpu=fpv5-sp-d16"),
@@ -44,20 +45,32 @@ def policy(tmp_path_factory):
     return folder
 
 
-@needs("c++")
-@pytest.mark.parametrize("kind", ["MLP", "LSTM", "GRU"])
-def test_a_policy_of_another_framework_answers_as_onnxruntime(tmp_path, kind):
+def network_of(kind):
+    """The network of another framework, and its recipe."""
     if kind == "MLP":
-        network, recipe = foreign.feed_forward(), foreign.document()
-    else:
-        states = foreign.STATES if kind == "LSTM" else foreign.STATES[:1]
-        network = foreign.recurrent(kind)
-        for node in network.graph.node:
-            if node.op_type == "GRU":  # as torch exports it
-                node.attribute.append(foreign.helper.make_attribute("linear_before_reset", 1))
-        recipe = foreign.document(state=states)
-    adopt(*foreign.Foreign(tmp_path).write(network, recipe), tmp_path / "adopted.onnx")
-    steps, difference = largest_difference(tmp_path / "adopted.onnx", f"-O1 {FUSED}")
+        return foreign.feed_forward(), foreign.document()
+    if kind == "2-D convolution":
+        return foreign.image_convolution(), foreign.document(history={**HISTORY, "steps": 5})
+    if "convolution" in kind:
+        group = 2 if "groups" in kind else 1
+        network = foreign.convolutional(9, 8, 4, 3, group, strides=[2], dilations=[2], pads=[0, 1])
+        return network, foreign.document(history=HISTORY)
+    network = foreign.recurrent(kind.split(",")[0])
+    for node in network.graph.node:
+        if node.op_type == "GRU":  # torch's has 1, Keras' may have 0
+            reset_last = int(kind == "GRU")
+            node.attribute.append(foreign.helper.make_attribute("linear_before_reset", reset_last))
+    return network, foreign.document(state=foreign.STATES if kind == "LSTM" else foreign.STATES[:1])
+
+
+KINDS = ["MLP", "LSTM", "GRU", "GRU, reset first", "convolution", "convolution, groups", "2-D convolution"]
+
+
+@needs("c++")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_policy_of_another_framework_answers_as_onnxruntime(tmp_path, kind):
+    adopt(*foreign.Foreign(tmp_path).write(*network_of(kind)), tmp_path / "adopted.onnx")
+    steps, difference = largest_difference(tmp_path / "adopted.onnx", f"-O1 {FUSED} {' '.join(STRICT)}")
     assert steps > 10
     assert difference <= TOLERANCE
 

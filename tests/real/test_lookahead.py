@@ -14,7 +14,8 @@ def test_from_a_model_to_one_that_looks_ahead_to_one_that_is_fitted_to_recording
     assert "ee_position" in call("inspect", ahead).output
     assert verify(ahead).passed
     gap.write_text("latency_s = 0.04\n")
-    done = call("run", "--model", ahead, "--gap", gap, "--episodes", 12, "--record", recording, "--json")
+    done = call("--json", "run", "--model", ahead, "--gap", gap, "--episodes", 12, "--record", recording)
+    assert done.exit_code == 0, done.output
     rows = [json.loads(line) for line in done.output.splitlines() if line.startswith("{")]
     assert sum(row["success"] for row in rows) >= 6
     assert {record.age for _, record in read_recording(recording).steps} == {0.0, 1.0}

@@ -126,11 +126,42 @@ def folder(tmp_path_factory):
     return made
 
 
-def drive(folder, *options):
+def driving(file, *options):
     program = "import sys; from sami_cli.app import main; sys.argv[0] = 'sami'; main()"
-    command = [sys.executable, "-c", program, "drive", folder / "robot.toml", *options]
+    command = [sys.executable, "-c", program, "drive", file, *options]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=300, env=environment)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(list(map(str, command)), env=environment, **pipes)
+
+
+def drive(folder, *options):
+    process = driving(folder / "robot.toml", *options)
+    out, err = process.communicate(timeout=300)
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def test_the_shipped_policy_walks_as_commanded_and_goes_on_when_a_motor_dies(robot, tmp_path):
+    text = (EXAMPLE / "student.toml").read_text().replace("../..", str(ROOT)).replace("0.12 ", "0.4 ")
+    text = text.replace("[settings]", f"[settings]\ndomain = {DOMAIN}\nhold_s = 0.3\n")
+    (tmp_path / "robot.toml").write_text(text)
+    (tmp_path / "student_limits.toml").write_text((EXAMPLE / "student_limits.toml").read_text())
+    options = ["--set", "steps=500", *(["--set", f"priority={PRIORITY}"] if PRIORITY else [])]
+    process = driving(tmp_path / "robot.toml", *options)
+    try:
+        robot.event("driven", 60.0)
+        begin = robot.until(lambda each: each.get("velocity", [0.0])[0] > 0.2)["time"]
+        healthy = [robot.until(lambda each: "height" in each) for _ in range(30)]
+        robot.change(dead=4)
+        weak = [robot.until(lambda each: "height" in each) for _ in range(30)]
+    finally:
+        robot.change(dead=None)
+        out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, out + err
+    assert healthy[0]["time"] >= begin
+    assert statistics.mean(each["velocity"][0] for each in healthy[5:]) == pytest.approx(0.3, abs=0.12)
+    assert statistics.mean(each["velocity"][0] for each in weak[5:]) == pytest.approx(0.3, abs=0.15)
+    assert min(each["up"] for each in healthy + weak) > 0.9
+    robot.until(lambda each: each.get("height", 1.0) < 0.12 and each["damped"])
 
 
 def test_the_public_policy_stands_up_walks_and_is_laid_down(folder, robot):

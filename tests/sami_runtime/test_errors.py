@@ -26,6 +26,14 @@ def test_exit_codes(name, code):
     assert issubclass(getattr(errors, name), SamiError)
 
 
+def test_of_very_many_keys_a_message_lists_those_of_the_section_or_the_sections():
+    keys = [f"{section}.{name}" for section in ("learning", "network") for name in map(str, range(30))] + ["seed"]
+    within = str(UnknownName("key", "network.x", keys))
+    assert within.count("network.") == 30 + len(["unknown", "did you mean"])
+    assert "learning" not in within
+    assert str(UnknownName("key", "x", keys)) == "unknown key 'x'. Valid: learning.*, network.*, seed."
+
+
 @pytest.mark.parametrize("error", [UnknownName("method", "x", ["y"], "z."), SignalError("fact", "position")])
 def test_errors_cross_processes(error):
     again = pickle.loads(pickle.dumps(error))

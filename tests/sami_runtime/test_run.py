@@ -1,5 +1,6 @@
 """A run as whoever embeds a policy uses it: what it puts around a robot, and what it leaves behind on each way out."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from sami_runtime import (
     GapProfile,
     Limits,
     ManualClock,
+    MonotonicClock,
     Recorder,
     RecordingError,
     Run,
@@ -315,3 +317,19 @@ def test_a_process_that_is_told_to_end_between_two_episodes_closes_its_recording
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (128 + signal.SIGTERM, "", "")
     assert read_recording(recorded).closed
+
+
+@pytest.mark.parametrize(("clock", "aside"), [(MonotonicClock(), True), (ManualClock(), False)])
+def test_on_the_machines_clock_a_run_sets_older_objects_aside_from_the_search_for_garbage(session, arm, clock, aside):
+    def searched():
+        return any(item is older for item in gc.get_objects())
+
+    gc.unfreeze()  # what the tests themselves have set aside
+    try:
+        older = [[]]
+        assert searched()
+        with Run(session, arm(clock), clock, limits=Limits(rest=0.0)):
+            assert searched() is not aside
+        assert searched()
+    finally:
+        gc.freeze()

@@ -29,7 +29,7 @@ def compare(
     ] = None,
     env: OwnEnvironment = None,
 ) -> None:
-    """Compare evaluated runs: success or return by method and setting with intervals over seeds; what beats what."""
+    """Compare evaluated runs: success or return by method and setting, with intervals over seeds."""
     from sami_train.studies.compare.comparison import MethodComparison
     from sami_train.studies.compare.groups import read_runs
     from sami_train.studies.compare.tables import as_data, check_out, tables, write_report
@@ -59,7 +59,7 @@ def gather(
     out: Annotated[Path, typer.Option(help="File to write, STUDY/runs.jsonl.")],
     env: OwnEnvironment = None,
 ) -> None:
-    """Gather the results of runs in one file, a line each, that git can hold and `sami compare` reads."""
+    """Gather the results of runs in one text file, a line each, which `sami compare` reads."""
     from sami_runtime.files import require_output
     from sami_train.studies.sweep.study import find_runs, write_study
 

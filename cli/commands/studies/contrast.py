@@ -30,7 +30,7 @@ def contrast(
     ] = None,
     env: OwnEnvironment = None,
 ) -> None:
-    """Print what a contrastive loss can reach: alone, on what a run had collected early, halfway and in the end."""
+    """Print the bound that a contrastive loss reaches alone, on early, middle and final data of a run."""
     from rich.progress import MofNCompleteColumn, Progress, TextColumn
 
     from sami_runtime.errors import UnknownName

@@ -22,7 +22,7 @@ def fit_gap(
     ] = None,
     env: Annotated[str | None, typer.Option(help="That simulator; the model's own environment if left out.")] = None,
 ) -> None:
-    """Find latency, command delay, lag, noise, bias, rounding and dropout in recordings, as a gap profile."""
+    """Fit a sim-to-real profile to recordings: latency, command delay, lag, noise, bias, rounding, dropout."""
     from sami_runtime.errors import SamiError
     from sami_runtime.files import output, require_output
     from sami_runtime.recording.reader import values_of

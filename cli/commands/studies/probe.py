@@ -30,7 +30,7 @@ def probe(
         int, typer.Option(min=1, help="Each in a task that training never saw: half for the fit, the rest judges it.")
     ] = 400,
 ) -> None:
-    """Fit a readout from context to mass, friction, damping, crippled parts; say which of them contexts carry.
+    """Fit a readout from context to mass, friction, ...; report which of them the context identifies.
 
     The file then answers `probe_FEATURE`, an estimate with its interval, for those; its policy stays as it is.
     """

@@ -46,7 +46,7 @@ def report(
     ] = None,
     set_: Annotated[list[str] | None, set_option(SETTINGS)] = None,
 ) -> None:
-    """Show all that is known of models and runs in one HTML file. What --out holds already is not measured again."""
+    """Write one HTML report on models and runs; measurements that --out already holds are reused."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from sami_runtime.errors import UnknownName

@@ -63,7 +63,7 @@ def sweep(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cells and where they stand; run none.")] = False,
 ) -> None:
-    """Train and evaluate every combination of some values. Ctrl-C stops at checkpoints; --out alone goes on."""
+    """Train and evaluate a grid of settings. Ctrl-C stops at checkpoints; --out alone continues."""
     options_of_grid = {name for name in OF_THE_GRID if context.get_parameter_source(name).name == "COMMANDLINE"}  # type: ignore[union-attr]
     place = place_of(on, gpus=True)
 

@@ -22,7 +22,7 @@ def teach(
         bool, typer.Option("--blind", help="Let the actor read the robot's observation alone: no teacher, a baseline.")
     ] = False,
 ) -> None:
-    """Train a teacher by PPO, which reads privileged information. Ctrl-C keeps it; the same command goes on."""
+    """Train a teacher by PPO on privileged information. Ctrl-C saves; the same command continues."""
     from sami_train.studies.teacher.teacher import TeacherConfig, train_teacher
 
     config = TeacherConfig(env=env, seed=seed, blind=blind)
@@ -40,7 +40,7 @@ def distil(
     method: Annotated[str, typer.Option(help="tesac: a student with a context; sac: one without memory.")] = "tesac",
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
 ) -> None:
-    """Distil a teacher into a policy that a robot can run. Ctrl-C keeps it; the same command goes on."""
+    """Distil a teacher into a policy that a robot can run. Ctrl-C saves; the same command continues."""
     from sami_runtime.errors import SamiError
     from sami_train.studies.teacher.student import distil as train_student
     from sami_train.studies.teacher.teacher import read_config

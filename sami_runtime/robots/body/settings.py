@@ -222,7 +222,7 @@ def checked_table(kind: type[Table], document: Mapping[str, Any], table: str, wh
     """
     for key in document:
         if key not in kind.model_fields:
-            raise UnknownName(f"key of {table}", str(key), kind.model_fields, f"It stands in {where}.")
+            raise UnknownName(f"key of {table}", str(key), kind.model_fields, f"It is in {where}.")
     try:
         return kind.model_validate(dict(document))
     except ValidationError as error:

@@ -106,6 +106,22 @@ void gru(const float* x, const float* hidden, const float* weights, const float*
   }
 }
 
+// One step of a GRU whose reset gate acts on the state, before the product; the recurrent weights in two parts.
+template <int I, int H>
+void gru_reset_first(const float* x, const float* hidden, const float* weights, const float* bias,
+                     const float* recurrent, const float* recurrent_new, const float* recurrent_bias, float* gates,
+                     float* recurrent_gates, float* next_hidden) {
+  dense<I, 3 * H>(x, weights, bias, gates);
+  dense<H, 2 * H>(hidden, recurrent, recurrent_bias, recurrent_gates);
+  for (int j = 0; j < 2 * H; ++j) gates[j] = logistic(gates[j] + recurrent_gates[j]);
+  for (int j = 0; j < H; ++j) recurrent_gates[j] = gates[H + j] * hidden[j];
+  dense<H, H>(recurrent_gates, recurrent_new, recurrent_bias + 2 * H, next_hidden);
+  for (int j = 0; j < H; ++j) {
+    const float fresh = hyperbolic_tangent(gates[2 * H + j] + next_hidden[j]);
+    next_hidden[j] = (1.0F - gates[j]) * fresh + gates[j] * hidden[j];
+  }
+}
+
 // Over rows of N numbers: normalised by mean and variance, then scaled and shifted.
 template <int M, int N>
 void layer_norm(const float* x, const float* scale, const float* shift, float epsilon, float* y) {

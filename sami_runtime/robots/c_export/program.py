@@ -345,14 +345,16 @@ class Program:
 
     def _recurrent(self, node: GraphNode, gates: int) -> tuple[Any, Any, Any, Addresses, list[Addresses]]:
         """Return weights (I, G H), recurrent weights (H, G H), biases, the inputs (T, I) and the initial states."""
-        kind = {name: value for name, value in node.attributes.items() if name not in ("hidden_size", "layout")}
-        usual = {"direction": b"forward", "linear_before_reset": 1, "input_forget": 0}
+        kind = {
+            name: value
+            for name, value in node.attributes.items()
+            if name not in ("hidden_size", "layout", "linear_before_reset")
+        }
+        usual = {"direction": b"forward", "input_forget": 0}
         usual["activations"] = [b"Sigmoid", b"Tanh", *([b"Tanh"] if gates == 4 else [])]
         for name, value in kind.items():
             if usual.get(name) != value:
                 raise self._refusal(node, f"has {name} = {value!r}")
-        if gates == 3 and "linear_before_reset" not in kind:
-            raise self._refusal(node, "has linear_before_reset = 0")
         if node.attributes.get("layout", 0) or any(node.inputs[4:5]) or any(node.inputs[7:8]):
             raise self._refusal(node, "has batches first, lengths of sequences or peepholes")
         weights, recurrent = (self._constant_of(node, at)[0].T for at in (1, 2))
@@ -390,13 +392,50 @@ class Program:
     def _emit_gru(self, node: GraphNode) -> None:
         weights, recurrent, bias, rows, (hidden,) = self._recurrent(node, 3)
         size, count = len(hidden), rows.shape[1]
-        matrices = [self._constant(values) for values in (blocks(weights), bias[0], blocks(recurrent), bias[1])]
+        after = not node.attributes.get("linear_before_reset", 0)  # the reset gate acts on the state, not the product
+        parts = (recurrent[:, : 2 * size], recurrent[:, 2 * size :]) if after else (recurrent,)
+        matrices = [self._constant(values) for values in (blocks(weights), bias[0], *map(blocks, parts), bias[1])]
         gates, more, previous, hiddens = self._room(3 * size), self._room(3 * size), self._pointer(hidden), []
         for row in rows:
             parameters = [self._pointer(row), previous, *matrices, gates, more, previous := self._room(size)]
-            self.statements.append(f"gru<{count}, {size}>({', '.join(parameters)});")
+            kernel = "gru_reset_first" if after else "gru"
+            self.statements.append(f"{kernel}<{count}, {size}>({', '.join(parameters)});")
             hiddens.append(previous)
         self._recurrent_outputs(node, hiddens, hiddens[-1:], size)
+
+    def _emit_conv(self, node: GraphNode) -> None:
+        """Gather the inputs of each place, and compute its channels as a dense layer."""
+        weights, x = self._constant_of(node, 1), self._addresses_of(node.inputs[0])[0]
+        channels, _, *kernel = weights.shape
+        axes, groups = len(kernel), node.attributes.get("group", 1)
+        bias = self._constant_of(node, 2, np.zeros(channels, np.float32))
+        strides, dilations = (node.attributes.get(name, [1] * axes) for name in ("strides", "dilations"))
+        zero = self._place(self._constant(np.zeros(1)))
+        x = np.pad(x, [(0, 0), *self._padding(node, axes)], constant_values=zero)
+        spans = [dilation * (size - 1) + 1 for dilation, size in zip(dilations, kernel, strict=True)]
+        patches = np.lib.stride_tricks.sliding_window_view(x, spans, tuple(range(1, axes + 1)))
+        every = (*(slice(None, None, step) for step in strides), *(slice(None, None, step) for step in dilations))
+        patches = patches[(slice(None), *every)]  # (C, places, kernel)
+        places = patches.shape[1 : axes + 1]
+        inputs, outputs = len(x) // groups, channels // groups
+        patches = np.moveaxis(patches.reshape(groups, inputs, math.prod(places), -1), 2, 0)
+        parts = weights.reshape(groups, outputs, -1)
+        name = self._room(patches.shape[0] * channels)
+        for place, patch in enumerate(patches):
+            for group, numbers in enumerate(patch):
+                begin = group * outputs
+                shift = bias[begin : begin + outputs]
+                self._dense(self._pointer(numbers), parts[group].T, shift, f"{name} + {place * channels + begin}")
+        shape = self.graph.shapes[node.outputs[0]]
+        addresses = self._place(name) + np.arange(math.prod(shape)).reshape(*places, channels)
+        self._addresses[node.outputs[0]] = np.moveaxis(addresses, -1, 0).reshape(shape)
+
+    def _padding(self, node: GraphNode, axes: int) -> list[tuple[int, int]]:
+        """Return how many zeros stand before and after each axis."""
+        if node.attributes.get("auto_pad", b"NOTSET") not in (b"NOTSET", b"VALID"):
+            raise self._refusal(node, f"has auto_pad = {node.attributes['auto_pad']!r}")
+        ends = node.attributes.get("pads", [0] * (2 * axes))
+        return list(zip(ends[:axes], ends[axes:], strict=True))
 
     def _emit_layernormalization(self, node: GraphNode) -> None:
         shape, axis = self.graph.shapes[node.inputs[0]], node.attributes.get("axis", -1)
@@ -418,7 +457,7 @@ class Program:
 
 def supported() -> list[str]:
     """Return the operators that can be written as C++."""
-    layers = ("Gemm", "MatMul", "LSTM", "GRU", "LayerNormalization", "Softmax", "Clip", "Sum", "Mean", "Where")
+    layers = ("Conv", "Gemm", "MatMul", "LSTM", "GRU", "LayerNormalization", "Softmax", "Clip", "Sum", "Mean", "Where")
     return sorted({*UNARY, *BINARY, *REDUCTIONS, *MOVING, *layers, "Constant", "Shape", "Size"})
 
 

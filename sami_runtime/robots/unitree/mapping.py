@@ -59,6 +59,8 @@ class Go2Mapping:
         direct = self.contract.action.unit == "rad"
         self.scale = self._numbers("scale", stated.get("reach", 1.0 if direct else None), faults)
         self.offset = self._numbers("offset", 0.0 if direct else stated.get("stance"), faults)
+        ends = (stated.get("lowest", -np.inf), stated.get("highest", np.inf))
+        self._lowest, self._highest = (np.broadcast_to(end, self.contract.action.size) for end in ends)
         self._kp, self._kd = (self._in_order(self._numbers(name, stated.get(name), faults)) for name in ("kp", "kd"))
         self.stand = self._in_order(self._numbers("stand", stated.get("stance"), faults))
         """Angles in which the robot stands, in its order [rad]."""
@@ -76,8 +78,9 @@ class Go2Mapping:
         return {name: read(reading) for name, read in self._readers.items() if read is not None}
 
     def setpoint(self, action: NDArray[np.float32]) -> Setpoint:
-        """Return what an action asks of the motors."""
-        return Setpoint(self._in_order(self.offset + self.scale * action), self._kp, self._kd)
+        """Return what an action asks of the motors; targets are cut off where the model file says that they were."""
+        targets = (self.offset + self.scale * action).clip(self._lowest, self._highest)
+        return Setpoint(self._in_order(targets), self._kp, self._kd)
 
     def _reader(self, signal: Signal, faults: list[str]) -> Callable[[Go2Reading], Array] | None:
         quantity = self.settings.signals.get(signal.name) or _quantity(signal)
@@ -150,7 +153,7 @@ def _in_world(contract: Contract, name: str) -> bool:
 
 
 def _stated(contract: Contract) -> dict[str, Any]:
-    """Return what the model file says of its robot: stance and reach [rad], kp, kd."""
+    """Return what the model file says of its robot: stance, reach, lowest and highest target [rad], kp, kd."""
     numbers = {name: quantity.values for name, quantity in contract.sheet.numbers.items()} if contract.sheet else {}
     action = _recipe(contract).get("action", {})
     stated = {"stance": action.get("default"), "kp": action.get("kp"), "kd": action.get("kd"), **numbers}

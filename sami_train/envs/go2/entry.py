@@ -22,6 +22,10 @@ STANCE = (0.0, 0.8, -1.5) * 4
 """Joint angles [rad] that an action of 0 asks for."""
 REACH = (0.6, 1.2, 1.2) * 4
 """How far from the stance an action of 1 asks for [rad]."""
+LOWEST = (-1.0472, -1.5708, -2.7227) * 2 + (-1.0472, -0.5236, -2.7227) * 2
+"""Least angles [rad] that the motors are asked for, whatever an action says: where the joints end."""
+HIGHEST = (1.0472, 3.4907, -0.83776) * 2 + (1.0472, 4.5379, -0.83776) * 2
+"""Largest angles [rad]; an action of 0.55 asks for those of the calves."""
 FASTEST = {"velocity": ((-0.5, -0.3), (1.0, 0.3)), "yaw_rate": ((-0.8,), (0.8,))}
 """Least and largest commands: forward and to the left [m/s], turn to the left [rad/s]."""
 
@@ -50,10 +54,13 @@ ACTION = signal(
 SHEET = DataSheet(
     frame="the trunk's: x forward, y to the left, z up; angles are those of Unitree's low level",
     home="standing in the stance, at rest",
-    gains="PD position control of each motor; target = stance + reach * action, which stands for a period",
+    gains="PD position control of each motor; target = stance + reach * action, cut off at "
+    "lowest and highest; it stands for a period",
     numbers={
         "stance": Quantity(unit="rad", values=STANCE),
         "reach": Quantity(unit="rad", values=REACH),
+        "lowest": Quantity(unit="rad", values=LOWEST),
+        "highest": Quantity(unit="rad", values=HIGHEST),
         "kp": Quantity(unit="N m/rad", values=(20.0,)),
         "kd": Quantity(unit="N m s/rad", values=(0.5,)),
     },

@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationError
 
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.files import read_document
+from sami_runtime.signals import Name
 from sami_train.settings import Count, Natural, Positive, Settings
 
 Number = Annotated[float, Field(allow_inf_nan=False, description="be a finite number")]
@@ -81,6 +82,22 @@ class ObservedParts(Settings):
     """Joints whose velocities it reads."""
     sensors: Names = "all"
     """Sensors of the model."""
+    last_action: bool = False
+    """Whether it reads the action that was applied last, 0 at the start."""
+
+
+class DrawnCommand(Settings):
+    """A number that a person gives, such as a speed that is wanted; training draws it for each episode."""
+
+    unit: str = "1"
+    low: Number
+    high: Number
+
+    @model_validator(mode="after")
+    def _range(self) -> DrawnCommand:
+        if not self.low < self.high:
+            raise ValueError(f"low is {self.low:g} and high is {self.high:g}; low must be less")
+        return self
 
 
 class ActionRange(Settings):
@@ -158,6 +175,8 @@ class MeasuredQuantity(Settings):
     """For `position` and `velocity`."""
     element: Natural = 0
     """For `sensor`."""
+    command: str | None = None
+    """A command of the file: what counts is how far the quantity is from it."""
 
     @property
     def kind(self) -> str:
@@ -184,6 +203,8 @@ class Term(MeasuredQuantity):
     """A part of the reward: the quantity after each step, times its weight."""
 
     weight: Number
+    width: Positive | None = None
+    """Where it is given, exp(-(quantity / width)²) counts instead of the quantity: 1 at 0, 0.37 at the width."""
 
 
 class MetricTerm(MeasuredQuantity):
@@ -219,6 +240,8 @@ class Description(Settings):
     """Simulation steps for each action."""
     episode_steps: Count
     observation: ObservedParts = ObservedParts()
+    commands: dict[Name, DrawnCommand] = Field({})
+    """By name of the signal."""
     action: ActionRange | None = None
     reset: Reset = Reset()
     features: dict[str, Change]
@@ -245,6 +268,7 @@ class Description(Settings):
 
 _TABLES: dict[str, type[Settings]] = {
     "observation": ObservedParts,
+    "commands": DrawnCommand,
     "action": ActionRange,
     "reset": Reset,
     "metric": MetricTerm,
@@ -273,7 +297,7 @@ def _explained(error: ValidationError, path: Path) -> SamiError:
     parts = [part for part in problem["loc"] if part not in (_FUNCTION, _TERMS)]
     key = "".join(f" {part + 1}" if isinstance(part, int) else f".{part}" for part in parts).removeprefix(".")
     if problem["type"] == "extra_forbidden":
-        where = f"It stands in {key.rpartition('.')[0]} of {path}." if len(parts) > 1 else f"It stands in {path}."
+        where = f"It is in {key.rpartition('.')[0]} of {path}." if len(parts) > 1 else f"It is in {path}."
         table = _TABLES.get(str(parts[0]), Description) if len(parts) > 1 else Description
         return UnknownName("key", str(parts[-1]), list(table.model_fields), where)
     if problem["type"] == "missing":

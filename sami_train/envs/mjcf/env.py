@@ -78,7 +78,9 @@ class MjcfEnv(Filmed, gym.Env[np.ndarray, np.ndarray]):
         if chosen is None:
             chosen = self._draw(self.np_random) if self._draw else draw(self.tasks, self.np_random)
         self.set_dynamics(chosen)
+        self._commands = self.robot.draw_commands(self.np_random)
         self.robot.start(self.data, self.np_random)
+        self.robot.remember(self.data, self._commands, np.zeros(self.model.nu))
         self._sums, self._steps = dict.fromkeys((metric.name for metric in self.robot.described.metric), 0.0), 0
         self._show()
         return self.robot.observe(self.data), {"task": dict(self.current_task)}
@@ -103,6 +105,7 @@ class MjcfEnv(Filmed, gym.Env[np.ndarray, np.ndarray]):
         if self._unstable():
             self.robot.start(self.data, self.np_random)
             info["unstable"] = True
+        self.robot.remember(self.data, self._commands, action)
         reward = self.robot.reward(self.data, action)
         self._steps += 1
         for name, value in self.robot.metrics(self.data, action).items():

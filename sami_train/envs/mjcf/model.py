@@ -18,6 +18,7 @@ from sami_train.envs.layout import signal
 from sami_train.envs.mjcf.description import (
     ActionRange,
     Change,
+    DrawnCommand,
     End,
     MeasuredQuantity,
     MetricTerm,
@@ -128,12 +129,16 @@ class MujocoSignal:
     """A signal, and where MuJoCo keeps its numbers."""
 
     signal: Signal
-    field: Literal["qpos", "qvel", "sensordata"]
+    field: Literal["qpos", "qvel", "sensordata", "userdata"]
     indices: NDArray[np.intp]
 
 
-def readings(model: mujoco.MjModel, observation: ObservedParts) -> tuple[MujocoSignal, ...]:
-    """Return what is read, in the order of the contract: positions, velocities, sensors.
+def readings(
+    model: mujoco.MjModel, observation: ObservedParts, commands: Mapping[str, DrawnCommand]
+) -> tuple[MujocoSignal, ...]:
+    """Return what is read, in the order of the contract: positions, velocities, sensors, commands, last action.
+
+    MuJoCo keeps the last two in its `userdata`, at the end.
 
     Hinges are one signal and slides another; a ball or free joint has signals of its own. Sensors are called as in
     the model, with `_` for what a signal's name cannot hold.
@@ -147,6 +152,15 @@ def readings(model: mujoco.MjModel, observation: ObservedParts) -> tuple[MujocoS
         *_of_joints(model, elements(model, "joint", observation.qvel, "observation.qvel"), "qvel"),
         *(_sensor(model, i) for i in elements(model, "sensor", observation.sensors, "observation.sensors")),
     ]
+    start = model.nuserdata - model.nu - len(commands)
+    for number, (name, drawn) in enumerate(commands.items(), start):
+        span, meaning = (drawn.low, drawn.high), "what is wanted"
+        command = signal(name, drawn.unit, 1, span, meaning=meaning, command=True)
+        read.append(MujocoSignal(command, "userdata", np.array([number])))
+    if observation.last_action:
+        applied = "the action that was applied last"
+        last = signal("last_action", "1", _actuators(model), (-1.0, 1.0), meaning=applied, command=True)
+        read.append(MujocoSignal(last, "userdata", np.arange(model.nuserdata - model.nu, model.nuserdata)))
     if not read:
         raise SamiError("the observation is empty: name joints or sensors in [observation], or leave its keys out.")
     names = [reading.signal.name for reading in read]
@@ -401,18 +415,29 @@ Measure = Callable[[mujoco.MjData, np.ndarray], float]
 """State after a step, action (A,) that was executed -> number."""
 
 
-def measure(model: mujoco.MjModel, quantity: MeasuredQuantity, where: str) -> Measure:
-    """Return what measures a quantity.
+def measure(model: mujoco.MjModel, quantity: MeasuredQuantity, where: str, commands: Sequence[str] = ()) -> Measure:
+    """Return what measures a quantity, or how far it is from its command.
 
     Args:
         model: the compiled model, whose parameters may change later.
         quantity: what is measured.
         where: the key of the file that asks for it, for messages.
+        commands: names of the file's commands, see `readings`.
 
     Raises:
-        UnknownName: the model has no element of a name.
+        UnknownName: the model has no element of a name, or the file no such command.
         SamiError: a sensor has fewer numbers.
     """
+    value = _measure(model, quantity, where)
+    if quantity.command is None:
+        return value
+    if quantity.command not in commands:
+        raise UnknownName("command", quantity.command, list(commands), f"{where} names it; [commands] has them.")
+    address = model.nuserdata - model.nu - len(commands) + list(commands).index(quantity.command)
+    return lambda data, action: abs(value(data, action) - float(data.userdata[address]))
+
+
+def _measure(model: mujoco.MjModel, quantity: MeasuredQuantity, where: str) -> Measure:
     kind = quantity.kind
     if kind == "alive":
         return lambda data, action: 1.0
@@ -431,27 +456,34 @@ def measure(model: mujoco.MjModel, quantity: MeasuredQuantity, where: str) -> Me
     return _of_a_frame(model, quantity, where)
 
 
-def reward_of(model: mujoco.MjModel, terms: tuple[Term, ...]) -> Measure:
+def reward_of(model: mujoco.MjModel, terms: tuple[Term, ...], commands: Sequence[str] = ()) -> Measure:
     """Return the sum of the terms, each times its weight; raises as `measure`."""
-    parts = [(term.weight, measure(model, term, f"reward {i + 1}")) for i, term in enumerate(terms)]
+    parts = [(term.weight, _rewarded(model, term, f"reward {i + 1}", commands)) for i, term in enumerate(terms)]
     return lambda data, action: sum(weight * value(data, action) for weight, value in parts)
 
 
+def _rewarded(model: mujoco.MjModel, term: Term, where: str, commands: Sequence[str]) -> Measure:
+    value, width = measure(model, term, where, commands), term.width
+    return value if width is None else lambda data, action: math.exp(-((value(data, action) / width) ** 2))
+
+
 def metrics_of(
-    model: mujoco.MjModel, terms: tuple[MetricTerm, ...]
+    model: mujoco.MjModel, terms: tuple[MetricTerm, ...], commands: Sequence[str] = ()
 ) -> Callable[[mujoco.MjData, np.ndarray], dict[str, float]]:
     """Return what measures the metrics after a step, by name; raises as `measure`."""
-    measured = {term.name: measure(model, term, f"metric {i + 1}") for i, term in enumerate(terms)}
+    measured = {term.name: measure(model, term, f"metric {i + 1}", commands) for i, term in enumerate(terms)}
     return lambda data, action: {name: value(data, action) for name, value in measured.items()}
 
 
-def ending_of(model: mujoco.MjModel, ends: tuple[End, ...]) -> Callable[[mujoco.MjData, np.ndarray], bool]:
+def ending_of(
+    model: mujoco.MjModel, ends: tuple[End, ...], commands: Sequence[str] = ()
+) -> Callable[[mujoco.MjData, np.ndarray], bool]:
     """Return what says whether an episode is over before its time; raises as `measure`."""
     bounds = []
     for i, end in enumerate(ends):
         low = -math.inf if end.below is None else end.below
         high = math.inf if end.above is None else end.above
-        bounds.append((measure(model, end, f"end {i + 1}"), low, high))
+        bounds.append((measure(model, end, f"end {i + 1}", commands), low, high))
     return lambda data, action: any(not low <= value(data, action) <= high for value, low, high in bounds)
 
 

@@ -51,20 +51,30 @@ class MjcfRobot:
         self.path = path
         self.described = described = read_description(path)
         self.name = described.name or path.stem
-        self.model = model = _compile(path.parent / described.model, path)
+        self.commands = commands = tuple(described.commands)
+        self.model = model = _compile(path.parent / described.model, path, len(commands))
         self.frame_skip = _frame_skip(described, model.opt.timestep, path)
         self.rate_hz = 1.0 / (self.frame_skip * model.opt.timestep)
-        self.readings = readings(model, described.observation)
+        self.readings = readings(model, described.observation, described.commands)
         self._middle, self._half = control_range(model, described.action)
         self.action = action_signal(model, self._middle, self._half)
         self.dynamics = Dynamics(model, described.features)
         self.tasks = _tasks(described.tasks, self.dynamics.features)
         self.reward = _reward(described, model, path)
-        self.is_over = ending_of(model, described.end)
-        self.metrics = metrics_of(model, described.metric)
+        self.is_over = ending_of(model, described.end, commands)
+        self.metrics = metrics_of(model, described.metric, commands)
         self._qpos, self._qvel = _pose(model, described.reset.keyframe)
         self._qpos_noise = _spread(model, described.reset.qpos_noise, positions, "reset.qpos_noise")
         self._qvel_noise = _spread(model, described.reset.qvel_noise, velocities, "reset.qvel_noise")
+
+    def draw_commands(self, rng: np.random.Generator) -> np.ndarray:
+        """Return a value of each command for a new episode, (C,)."""
+        return np.array([rng.uniform(drawn.low, drawn.high) for drawn in self.described.commands.values()])
+
+    def remember(self, data: mujoco.MjData, commands: np.ndarray, action: np.ndarray) -> None:
+        """Put commands (C,) and the action that was applied last (A,) where `readings` has them."""
+        both = np.concatenate([commands, action])
+        data.userdata[self.model.nuserdata - len(both) :] = both
 
     def start(self, data: mujoco.MjData, rng: np.random.Generator) -> None:
         """Begin an episode: the pose of the file, with its noise."""
@@ -84,13 +94,16 @@ class MjcfRobot:
         return self._middle + self._half * action
 
 
-def _compile(path: Path, described_in: Path) -> mujoco.MjModel:
+def _compile(path: Path, described_in: Path, commands: int) -> mujoco.MjModel:
+    """Return the model, with room for the commands and for the action that was applied last."""
     if not path.is_file():
         raise SamiError(
             f"{described_in}: model is {str(path)!r}, which is no file. Give its path from this file's folder."
         )
     try:
-        return mujoco.MjModel.from_xml_path(str(path))
+        spec = mujoco.MjSpec.from_file(str(path))
+        spec.nuserdata = max(spec.nuserdata, 0) + commands + len(spec.actuators)
+        return spec.compile()
     except ValueError as error:
         raise SamiError(f"MuJoCo cannot read {path}: {' '.join(str(error).split())}. Correct the model.") from None
 
@@ -143,7 +156,7 @@ def _values(where: str, values: Any) -> Any:
 
 def _reward(described: Description, model: mujoco.MjModel, path: Path) -> Measure:
     if not isinstance(described.reward, str):
-        return reward_of(model, described.reward)
+        return reward_of(model, described.reward, tuple(described.commands))
     if (folder := str(path.resolve().parent)) not in sys.path:
         sys.path.insert(0, folder)  # a module beside the file is found from wherever it is trained
     function = load_factory(described.reward, "reward", "my_robot:reward")

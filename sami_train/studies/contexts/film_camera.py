@@ -67,6 +67,7 @@ def _dress(model: mujoco.MjModel) -> None:
         if kind in tones:
             size = model.tex_height[texture] * model.tex_width[texture] * model.tex_nchannel[texture]
             pixels = model.tex_data[model.tex_adr[texture] : model.tex_adr[texture] + size]
-            grey = pixels.reshape(-1, 3).mean(axis=1, keepdims=True) / 255
+            grey = pixels.reshape(-1, 3).mean(axis=1, keepdims=True)
+            grey = (grey - grey.min()) / max(1.0, np.ptp(grey))  # the next camera finds these tones, and keeps them
             dark, light = tones[kind]
-            pixels[:] = (dark + grey * (light - dark)).astype(np.uint8).ravel()
+            pixels[:] = (dark + grey * (light - dark)).round().astype(np.uint8).ravel()

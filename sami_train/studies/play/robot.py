@@ -75,7 +75,7 @@ class SceneFile(Settings):
         document = read_document(path, "robots to play in")
         for key in document:
             if key not in cls.model_fields:
-                raise UnknownName("key", key, cls.model_fields, f"It stands in {path}.")
+                raise UnknownName("key", key, cls.model_fields, f"It is in {path}.")
         try:
             settings = cls.model_validate(document)
         except ValidationError as error:

@@ -122,6 +122,7 @@ def test_a_convolution_over_past_frames_is_adopted(adopted):
         frames = [*frames, np.concatenate([read_by_the_network(values), last])][-6:]
         rows = np.stack(frames, axis=1)
         filtered = np.stack([np.einsum("csk,sk->c", kernel, rows[:, at : at + 3]) for at in range(4)], axis=1)
+        filtered += np.arange(3)[:, None]
         last = filtered.ravel() @ weights["w"] + weights["b"]
         np.testing.assert_allclose(session.step(observation_of(values)).action, targets(last), atol=1e-5)
 

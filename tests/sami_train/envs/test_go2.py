@@ -256,6 +256,13 @@ def test_an_action_that_is_not_finite_is_refused(env):
         make(GO2, tasks="easy")
 
 
+def test_targets_end_where_the_data_sheet_says(env):
+    numbers = {name: quantity.values for name, quantity in GO2.sheet.numbers.items()}
+    ranges = np.column_stack([numbers["lowest"], numbers["highest"]])
+    np.testing.assert_allclose(env.unwrapped.model.actuator_ctrlrange, ranges, atol=1e-9)
+    assert env.unwrapped.model.actuator_ctrllimited.all()
+
+
 def test_the_catalogue_has_it():
     assert ENVIRONMENTS["go2"] is GO2
 

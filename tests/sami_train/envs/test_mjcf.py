@@ -283,7 +283,7 @@ def test_a_simulation_that_blows_up_begins_anew_and_says_so(file, tmp_path, monk
         (
             'of = ["cart"]',
             'off = ["cart"]',
-            "unknown key 'off'. Did you mean 'of'? Valid: adds, axis, of, scales, sets. It stands in features.mass of ",
+            "unknown key 'off'. Did you mean 'of'? Valid: adds, axis, of, scales, sets. It is in features.mass of ",
         ),
         ('of = ["cart"]', 'of = "cart"', "features.mass.of is 'cart': it must be a list of names, or \"all\""),
         ('of = ["cart"]', 'of = ["world"]', "world has no mass in the model"),
@@ -448,3 +448,63 @@ def test_a_metric_is_the_mean_of_its_quantity_over_the_episode(file):
             *_, info = env.step(np.array([1.0, 0.0]))
             places.append(env.data.joint("rail").qpos[0])
     assert info["metrics"]["place"] == pytest.approx(np.mean(places))
+
+
+COMMANDED = (
+    with_reward(
+        '{ velocity = "cart", axis = "x", command = "speed", width = 0.5, weight = 2 }',
+        more='[[metric]]\nname = "off"\nunit = "m/s"\nvelocity = "cart"\naxis = "x"\ncommand = "speed"\n',
+    )
+    + '[observation]\nlast_action = true\n[commands]\nspeed = { unit = "m/s", low = -1, high = 2 }\n'
+)
+
+
+def test_a_command_is_drawn_for_each_episode_observed_and_what_the_reward_is_measured_by(file):
+    path = file(COMMANDED)
+    env, spec = MjcfEnv(str(path)), load_robot(path)
+    [speed, last] = [signal for signal in spec.signals if signal.command]
+    assert (speed.name, speed.unit, speed.low, speed.high) == ("speed", "m/s", (-1,), (2,))
+    assert (last.name, last.elements) == ("last_action", ("push", "turn"))
+    assert not {"speed", "last_action"} & {signal.name for signal in spec.estimated}
+    drawn = set()
+    for seed in range(5):
+        before = spec.layout.by_name(env.reset(seed=seed)[0])
+        assert before["last_action"].tolist() == [0.0, 0.0]
+        off = []
+        for action in ([3.0, -0.5], [0.25, 0.0]):
+            observation, reward, _, _, info = env.step(np.array(action))
+            after = spec.layout.by_name(observation)
+            assert after["speed"] == before["speed"]
+            assert after["last_action"] == pytest.approx(np.clip(action, -1, 1))
+            off.append(abs(env.data.joint("rail").qvel[0] - before["speed"][0]))
+            assert reward == pytest.approx(2 * np.exp(-((off[-1] / 0.5) ** 2)), rel=1e-5)
+        assert info["metrics"]["off"] == pytest.approx(np.mean(off), rel=1e-5)
+        drawn.add(float(before["speed"][0]))
+    assert len(drawn) == 5
+    assert -1 <= min(drawn) < 0 < max(drawn) <= 2
+
+
+def test_a_command_outlives_a_simulation_that_blows_up(file, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # where MuJoCo writes its log
+    path = file(COMMANDED)
+    env, layout = MjcfEnv(str(path)), load_robot(path).layout
+    before = layout.by_name(env.reset(seed=0)[0])["speed"]
+    env.data.qvel[:] = 1e12
+    observation, *_, info = env.step(np.zeros(2))
+    assert info["unstable"]
+    assert layout.by_name(observation)["speed"] == before
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('command = "speed", width', 'command = "sped", width', "unknown command 'sped'. Did you mean 'speed'?"),
+        ("low = -1", "low = 2", "commands.speed: low is 2 and high is 2; low must be less"),
+        ("width = 0.5", "width = 0", "reward 1.width is 0"),
+        ("speed = {", '"top speed" = {', "commands.top speed"),
+    ],
+)
+def test_a_command_that_cannot_be_is_refused_with_what_would_be_right(file, old, new, message):
+    with pytest.raises(SamiError) as error:
+        load_robot(file(COMMANDED.replace(old, new)))
+    assert message in str(error.value)

@@ -11,10 +11,12 @@ import torch
 from sami_train.config.resolve import resolve
 from sami_train.envs.catalog import environment
 from sami_train.episodes.episode import TaskRecord
+from sami_train.export.export_run import export_run
 from sami_train.files import read_json_lines
 from sami_train.runs import train
 from sami_train.runs.folder import RunError, RunFolder
 from sami_train.runs.progress import Dashboard, MetricsFile
+from sami_train.runs.record import RunRecord
 
 TINY = {
     "steps": 900,
@@ -211,3 +213,24 @@ def test_progress_names_no_time_left_before_it_is_known(capsys):
     progress._last_line = -1e9
     progress.update(0, 0, TaskRecord())
     assert "nan" not in capsys.readouterr().out.lower()
+
+
+def test_a_checkpoint_is_evaluated_and_exported_like_a_run_and_not_trained_on(finished, tmp_path):
+    folder, agent = finished
+    middle = RunFolder.open(RunFolder(folder).checkpoints()[1])
+    early = train.load_agent(middle)
+    assert early.num_timesteps < agent.num_timesteps
+    assert middle.config() == RunFolder.open(folder).config()
+    out = tmp_path / "early.onnx"
+    made = export_run(middle, out, atlas_episodes=0, seen_episodes=0, card=False)
+    assert made.contract.training["steps"] == early.num_timesteps
+    assert made.contract.training["minutes"] <= RunFolder.open(folder).facts()["seconds"] / 60 + 0.05
+    record = RunRecord.of_folder(middle.path)
+    assert record.evaluation is None
+    assert (
+        max((row["step"] for row in record.metrics), default=0)
+        <= middle.checkpointed
+        < RunRecord.of_folder(folder).metrics[-1]["step"]
+    )
+    with pytest.raises(RunError, match=rf"is a checkpoint; go on with its run.*--resume {folder}"):
+        train.resume(middle.path, show=False)

@@ -8,8 +8,10 @@ from PIL import Image
 
 from sami_runtime.errors import SamiError
 from sami_train.envs.catalog import environment
+from sami_train.envs.make import make
 from sami_train.studies.contexts.change_film import CHART, HEIGHT, TITLE, WIDTH, film_change, film_tasks, write_film
 from sami_train.studies.contexts.changed_episodes import ChangedEpisodes, DynamicsChange, Variant
+from sami_train.studies.contexts.film_camera import FilmCamera
 
 pytest.importorskip("mujoco")
 MODEL = Path(__file__).parents[4] / "models" / "panda-satesac.onnx"
@@ -64,6 +66,18 @@ def test_tasks_are_filmed_side_by_side_from_one_start(runner):
     assert [panel.title for panel in scene.panels] == ["mass 1, friction 1", "mass 10, friction 0.1"]
     first, second = (panel.pictures[0] for panel in scene.panels)
     assert np.array_equal(first, second)
+
+
+def test_a_robot_that_runs_looks_alike_in_every_film_of_it():
+    env = make(environment("half-cheetah")).unwrapped
+    env.reset(seed=0)
+    pictures = []
+    for _ in range(3):
+        camera = FilmCamera(env.model, env.data, (320, 240), shadows=False)
+        pictures.append(camera.take().astype(int))
+        camera.close()
+    env.close()
+    assert max(np.abs(pictures[0] - other).max() for other in pictures[1:]) <= 2
 
 
 def test_a_film_of_another_kind_is_refused_before_anything_is_written(scenes, tmp_path):
