@@ -39,7 +39,7 @@ def tables(comparison: MethodComparison) -> list[Table]:
     unit = "task" if comparison.measure is SUCCESS else "episode"
     notes = standings[-1].notes
     notes += [
-        "mean ± std: over seeds. [95 % t]: Student's t over the seeds' means, the interval to believe with few seeds.",
+        "mean ± std: over seeds. [95 % t]: Student's t over the seeds' means, the one to use with few seeds.",
         f"IQM: interquartile mean over (seed, {unit}). [95 % bootstrap]: stratified by {unit}; it takes the {unit}s of "
         "one run as independent and is too narrow with few seeds.",
     ]
@@ -163,17 +163,17 @@ def worth_table(comparison: MethodComparison) -> Table | None:
         rows.append((name, worth.task_set, above, share))
     notes = [
         f"less SAC's: mean {measure.name} less that of SAC, which has no memory; Welch's t over seeds, not paired. The "
-        "oracle is told the task: its row is the gap that there is to close.",
-        "share: of that gap, what the group closes; interval by drawing seeds anew, too narrow with few of them.",
+        "oracle observes the task: its row is the headroom.",
+        "fraction: of the headroom, what the group gains; interval by drawing seeds anew, too narrow with few.",
     ]
     for task_set in dict.fromkeys(worth.task_set for worth in of_groups if not worth.gap_counts):
         notes.append(
-            f"{task_set}: the gap is not above 0 by its interval. These runs do not show that it helps to know the "
-            "task, so a share of the gap means nothing."
+            f"{task_set}: the headroom is not above 0 by its interval. These runs do not show that observing the "
+            "task helps, so a fraction means nothing."
         )
     if any(worth.gap.bounds is None for worth in of_groups):
-        notes.append("One seed of SAC or of the oracle: nothing tells the gap from chance.")
-    columns = ("group", "set", "less SAC's [95 % t]", "share of the gap [95 % bootstrap]")
+        notes.append("One seed of SAC or of the oracle: the headroom may be chance.")
+    columns = ("group", "set", "less SAC's [95 % t]", "fraction of the headroom [95 %]")
     return Table("What is a context worth? From SAC to the oracle", columns, rows, notes)
 
 

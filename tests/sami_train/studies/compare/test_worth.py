@@ -103,7 +103,7 @@ def test_the_table_says_what_a_share_is_and_where_it_means_nothing(comparison):
     assert rows["SaTESAC", "training"][1].startswith("0.75 [0.7")
     assert rows["SaTESAC", "moderate"][1] == rows["Oracle", "training"][1] == "-"
     assert [note.split(":")[0] for note in table.notes[2:]] == ["moderate", "extreme"]
-    assert all("a share of the gap means nothing" in note for note in table.notes[2:])
+    assert all("so a fraction means nothing" in note for note in table.notes[2:])
     assert not [row for row in table.rows if row[0] == "SAC"]
     assert "## What is a context worth? From SAC to the oracle" in _markdown(comparison, [], ["sami"])
 
@@ -126,7 +126,7 @@ def test_without_either_baseline_nothing_is_said_and_with_both_alone_the_gap_is(
 def test_one_seed_has_a_share_without_an_interval_and_says_so(tmp_path):
     table = worth_table(compare(tmp_path, MEANS, seeds=1))
     assert {row[:2]: row[3] for row in table.rows}["SaTESAC", "training"] == "0.75 no interval"
-    assert table.notes[-1] == "One seed of SAC or of the oracle: nothing tells the gap from chance."
+    assert table.notes[-1] == "One seed of SAC or of the oracle: the headroom may be chance."
 
 
 def test_unequal_budgets_are_named_in_each_row(tmp_path):
