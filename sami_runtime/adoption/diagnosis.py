@@ -318,11 +318,11 @@ def _sides(responses: ProbedNetwork, velocities: ProbedTerm) -> Iterator[PolicyF
     block = responses.jacobian[velocities.name]
     largest = np.abs(block).mean(0).max(1)
 
-    def own(name: str) -> float:
+    def own_response(name: str) -> float:
         output = names.index(name)
         return float(block[:, output, elements.index(name)].mean() / max(largest[output], 1e-12))
 
-    sides = {(name, other): (own(name), own(other)) for name, other in pairs}
+    sides = {(name, other): (own_response(name), own_response(other)) for name, other in pairs}
     doubt = {pair: min(map(abs, ends)) for pair, ends in sides.items() if ends[0] * ends[1] < 0.0}
     listed = [
         f"{name} {sides[name, other][0]:+.2g} and {other} {sides[name, other][1]:+.2g}"
