@@ -73,6 +73,7 @@ TORCH_FREE = (
     "sami_train.studies.contexts.adaptation",
     "sami_train.studies.fit_gap.fit",
     "sami_train.studies.fit_gap.trace",
+    "sami_train.studies.fit_robot.files",
     "sami_train.studies.play.env",
     "sami_train.studies.sweep.sweep",
     "sami_train.studies.compare.comparison",
