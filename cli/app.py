@@ -39,7 +39,7 @@ from .commands import (
     verify_log,
 )
 from .commands import eval as evaluate
-from .commands.studies import adapt, compare, contrast, fit_gap, probe, report, skills, sweep, teach
+from .commands.studies import adapt, compare, contrast, fit_gap, fit_robot, probe, report, skills, sweep, teach
 from .options import FORCE, JSON
 from .output import print_text
 
@@ -203,6 +203,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "view": recording.view,
         "verify-log": verify_log.verify_log,
         "fit-gap": fit_gap.fit_gap,
+        "fit-robot": fit_robot.fit_robot,
         "bench": bench.bench,
         "doctor": doctor.doctor,
     },

@@ -38,6 +38,7 @@ PANELS = {
         "view",
         "verify-log",
         "fit-gap",
+        "fit-robot",
         "bench",
         "doctor",
     ],

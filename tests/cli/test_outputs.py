@@ -30,6 +30,8 @@ WRITES = {
 REFUSES = {
     "own.pub": ["sign", "--new-key", "own.key"],
     "gap.toml": ["fit-gap", "run.mcap", "--out", "gap.toml"],
+    "fitted.xml": ["fit-robot", "robot.xml", "run.mcap", "--out", "fitted.xml"],
+    "fitted.toml": ["fit-robot", "robot.xml", "run.mcap", "--out", "fitted.xml"],
     "probed.onnx": ["probe", "model.onnx", "--out", "probed.onnx"],
     "ahead.onnx": ["export", "--model", "model.onnx", "--refit", "run.mcap", "--out", "ahead.onnx"],
     "runs.jsonl": ["gather", "run", "--out", "runs.jsonl"],
@@ -110,6 +112,7 @@ def test_force_replaces_it(sami, name):
         ("convert", "gap.csv", "gap.csv"),
         ("convert", "run.mcap", "one.csv", "one.csv"),
         ("fit-gap", "gap.toml", "--out", "gap.toml"),
+        ("fit-robot", "robot.xml", "run.mcap", "--out", "robot.xml"),
         ("inspect", "model.onnx", "--golden", "model.onnx"),
         ("probe", "model.onnx", "--out", "model.onnx"),
     ],

@@ -106,6 +106,7 @@ NEVER = {
     "audit": [("model.onnx", "--log", "run.mcap")],
     "play": [("model.onnx", "--robot", "my_robot.xml"), ("model.onnx", "--robot", "robot.toml")],
     "verify-log": [("points.json",)],
+    "fit-robot": [("my_robot.xml", "run.mcap"), ("robot.toml", "run.mcap")],
     "run": [
         ("--model", "model.onnx", "--trusted", "keys.pub"),
         ("--model", "model.onnx", "--expect-sha256", "0" * 64),

@@ -1,0 +1,121 @@
+"""`sami fit-robot`: the body of a robot's model, from the robot's recordings."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ...options import FORCE, JSON
+from ...output import print_text, text_console
+
+if TYPE_CHECKING:
+    from sami_train.studies.fit_robot.fit import FittedRobot
+
+
+def fit_robot(
+    robot: Annotated[
+        Path, typer.Argument(metavar="ROBOT", help="MJCF model, NAME.xml, or the NAME.toml that names it.")
+    ],
+    recordings: Annotated[list[Path], typer.Argument(metavar="RUN.mcap...", help="Recordings of the robot.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The model to write, NAME.xml; a NAME.toml beside it has ranges for training."),
+    ] = None,
+) -> None:
+    """Fit armature, friction, motor strength, delay and encoder bias of a robot's MJCF model to its recordings."""
+    from sami_runtime.errors import SamiError
+    from sami_runtime.files import output, require_output
+    from sami_runtime.recording.reader import values_of
+    from sami_train.studies.fit_gap.trace import read_log
+    from sami_train.studies.fit_robot.body import RobotBody
+    from sami_train.studies.fit_robot.files import fitted_model, training_document
+    from sami_train.studies.fit_robot.fit import fit_robot as fit
+
+    inputs = [robot, *recordings]
+    outputs: list[Path] = []
+    if out is not None:
+        if out.suffix != ".xml":
+            raise SamiError(f"{out} is no name of a model to write; give NAME.xml.")
+        outputs = [out, out.with_suffix(".toml")]
+        for path in outputs:
+            require_output(path, FORCE.get(), inputs)
+    log = read_log(recordings)
+    body = RobotBody(robot, log.contract)
+    if out is not None:
+        require_output(out, FORCE.get(), [body.xml])
+    with values_of(recordings[0]):
+        fitted = fit(body, log)
+    if JSON.get():
+        print(json.dumps(_document(fitted)))
+    else:
+        _show(fitted, recordings)
+    if not any(one.verdict != "not identifiable" for one in fitted.parameters):
+        raise SamiError(
+            "nothing is identifiable, so nothing was written. Record larger or more motions: sami drive ROBOT.toml "
+            "--excite --set episodes=20 --record run.mcap"
+        )
+    if out is None:
+        return
+    with ExitStack() as written:
+        model, tasks = (written.enter_context(output(path, FORCE.get(), [*inputs, body.xml])) for path in outputs)
+        model.write_text(fitted_model(body, fitted, out.parent), encoding="utf-8")
+        tasks.write_text(training_document(body, fitted, out), encoding="utf-8")
+    if not JSON.get():
+        print_text(f"wrote {outputs[0]} and {outputs[1]}")
+        if robot.suffix == ".xml":
+            print_text(
+                f"Add what it should do to {outputs[1]}: [[reward]] terms, see docs/reference/robot-model-file.md"
+            )
+        print_text(f"Next: sami train --env {outputs[1]}")
+
+
+def _show(fitted: FittedRobot, recordings: list[Path]) -> None:
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    fitted_to, held = fitted.windows
+    title = f"{fitted_to} windows of {', '.join(path.name for path in recordings)}"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for name in ("of", "parameter", "nominal", "fitted", "95 % interval"):
+        table.add_column(name, overflow="fold")
+    for one in fitted.parameters:
+        named = one.parameter.field + ("" if one.parameter.unit == "1" else f" [{one.parameter.unit}]")
+        value, interval = f"{one.value:.4g}", f"{one.low:.4g} to {one.high:.4g}"
+        if one.verdict == "not identifiable":
+            value, interval = "", one.verdict
+        elif one.verdict == "rough":
+            value += " rough"
+        table.add_row(one.parameter.of or "all", escape(named), f"{one.parameter.nominal:.4g}", value, interval)
+    text_console().print(table)
+    if fitted.fixed:
+        print_text(f"Not recorded, and taken for fixed: {', '.join(fitted.fixed)}.")
+    for unit, (nominal, fitted_error) in fitted.replay.items():
+        shown = [f"{error.value:.3g} {unit} ({error.low:.3g} to {error.high:.3g})" for error in (nominal, fitted_error)]
+        print_text(f"Replay error of {held} windows that were held out: nominal {shown[0]}, fitted {shown[1]}.")
+
+
+def _document(fitted: FittedRobot) -> dict[str, object]:
+    """Return what `--json` prints."""
+    rows = [
+        {
+            "parameter": one.parameter.field,
+            "of": one.parameter.of,
+            "unit": one.parameter.unit,
+            "nominal": one.parameter.nominal,
+            "value": one.value,
+            "interval": [one.low, one.high],
+            "verdict": one.verdict,
+        }
+        for one in fitted.parameters
+    ]
+    replay = {
+        unit: {name: error._asdict() for name, error in zip(("nominal", "fitted"), errors, strict=True)}
+        for unit, errors in fitted.replay.items()
+    }
+    windows = dict(zip(("fitted", "held_out"), fitted.windows, strict=True))
+    return {"parameters": rows, "replay_error": replay, "windows": windows, "not_recorded": list(fitted.fixed)}

@@ -1,0 +1,263 @@
+"""A robot's MJCF model, what a fit may change of it, and what it does in windows of a recording."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import mujoco
+import numpy as np
+from mujoco import rollout
+from numpy.typing import NDArray
+
+from sami_runtime.errors import SamiError
+from sami_runtime.model.contract import Contract
+from sami_train.envs.mjcf.description import ActionRange, Change, read_description
+from sami_train.envs.mjcf.model import Dynamics, control_range, joint_name, names
+from sami_train.studies.fit_robot.windows import MOST_DELAY_S, WINDOW_S, Places, RecordedWindows
+
+Array = NDArray[np.float64]
+Field = Literal["armature", "damping", "frictionloss", "strength", "delay", "bias"]
+
+HINGE, SLIDE = mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE
+UNITS: dict[Field, tuple[str, str]] = {
+    "armature": ("kg m^2", "kg"),
+    "damping": ("N m s/rad", "N s/m"),
+    "frictionloss": ("N m", "N"),
+    "strength": ("1", "1"),
+    "delay": ("s", "s"),
+    "bias": ("rad", "m"),
+}
+"""For a hinge and a slide."""
+CHANGES: dict[Field, Change] = {
+    "armature": Change(sets="dof_armature"),
+    "damping": Change(sets="dof_damping"),
+    "frictionloss": Change(sets="dof_frictionloss"),
+    "strength": Change(scales="actuator_strength"),
+    "delay": Change(sets="actuator_delay"),
+}
+"""What tasks of an environment can change as well; a bias they cannot."""
+
+
+class Parameter(NamedTuple):
+    """A number that is fitted."""
+
+    field: Field
+    of: str
+    """Joint or actuator; empty for the delay, which is one for all."""
+    unit: str
+    nominal: float
+    """Of the model as it is; 1 for a strength, 0 for bias and delay."""
+    low: float
+    high: float
+    scale: float
+    """How large a change does as much as the joint's inertia does; so wide is what is expected before a fit."""
+
+    @property
+    def key(self) -> str:
+        """Its name as a feature of a TOML file."""
+        return re.sub(r"\W+", "_", f"fitted_{self.of}_{self.field}", flags=re.ASCII).replace("__", "_")
+
+    @property
+    def feature(self) -> Change:
+        """What of a model it changes."""
+        return CHANGES[self.field].model_copy(update={"of": (self.of,) if self.of else "all"})
+
+
+class RobotBody:
+    """A robot on a stand: the joints that were recorded move, all others are fixed where the model begins.
+
+    The encoders' zero is where positions are counted from: a bias moves the body, and a servo acts on what its encoder
+    reads.
+
+    Args:
+        path: `NAME.xml`, or the `NAME.toml` of an environment, which names the model and says what actions stand for.
+        contract: Of the model file that was recorded: its signals and elements are found by the joints' names.
+
+    Raises:
+        SamiError: The model cannot be read, or the recording is of another robot.
+    """
+
+    def __init__(self, path: Path, contract: Contract) -> None:
+        self.path, self.xml, about = path, path, None
+        if path.suffix == ".toml":
+            described = read_description(path)
+            self.xml, about = path.parent / described.model, described.action
+        spec = read_spec(self.xml)
+        whole = spec.compile()
+        self.columns, self.joints = _recorded(path, spec, contract)
+        self.actuators = [actuator.name for actuator in spec.actuators]
+        self._order, self._middle, self._half = _actions(path, whole, self.actuators, about, contract)
+        self.fixed = [joint.name for joint in spec.joints if joint.name not in self.joints]
+        for actuator in spec.actuators:
+            if actuator.target in self.fixed:
+                raise SamiError(
+                    f"{path}: actuator {actuator.name!r} drives {actuator.target!r}, whose position is no element of "
+                    f"the recording ({_listed(_elements(contract))}). Observe it under the joint's name, in rad or m."
+                )
+            actuator.nsample, actuator.delay = 0, 0.0  # what is late is fitted
+        for key in list(spec.keys):
+            spec.delete(key)
+        for joint in list(spec.joints):
+            if joint.name in self.fixed:
+                spec.delete(joint)
+        self.model = model = _compiled(spec, self.xml)
+        if model.na:
+            raise SamiError(
+                f"{self.xml}: {model.na} of its actuators have a state of their own (a filter, an integrator), which "
+                "no recording contains. Fit the model without it; a delay takes the place of a filter."
+            )
+        self.steps = max(1, round(1.0 / (contract.rate_hz * model.opt.timestep)))
+        model.opt.timestep = 1.0 / (contract.rate_hz * self.steps)
+        self._zero, self._spring = model.qpos0.copy(), model.qpos_spring.copy()
+        self._data, self._rollout = mujoco.MjData(model), rollout.Rollout(nthread=0)
+
+    @property
+    def velocities(self) -> bool:
+        """Whether velocities of all joints were recorded."""
+        return sum(len(at) for _, at in self.columns.values()) == 2 * len(self.joints)
+
+    def control(self, actions: Array) -> Array:
+        """Return what is asked of the actuators (T, A), in the model's order, by actions (T, A) of the contract."""
+        return self._middle + self._half * actions[:, self._order]
+
+    def parameters(self, speeds: Array) -> list[Parameter]:
+        """Return what is fitted, and prepare the model for it.
+
+        Args:
+            speeds: How fast each joint moved, (n,) [rad/s, m/s].
+        """
+        model, made = self.model, list[Parameter]()
+
+        def add(field: Field, of: str, nominal: float, scale: float) -> None:
+            made.append(Parameter(field, of, UNITS[field][slide], nominal, 0.0, np.inf, max(scale, nominal, 1e-9)))
+
+        for number, name in enumerate(self.joints):
+            slide = int(model.jnt_type[number]) == SLIDE
+            inertia = float(model.dof_M0[number])
+            add("armature", name, float(model.dof_armature[number]), inertia)
+            add("damping", name, float(np.ravel(model.dof_damping[number])[0]), inertia / WINDOW_S)
+            add("frictionloss", name, float(model.dof_frictionloss[number]), inertia / WINDOW_S * float(speeds[number]))
+            made.append(Parameter("bias", name, UNITS["bias"][slide], 0.0, -1.0, 1.0, (0.3, 0.1)[slide]))
+        made += [Parameter("strength", name, "1", 1.0, 0.01, 100.0, 1.0) for name in self.actuators]
+        made.append(Parameter("delay", "", "s", 0.0, 0.0, MOST_DELAY_S, 0.05))
+        self._dynamics = Dynamics(model, {one.key: one.feature for one in made if one.field not in ("bias", "delay")})
+        self._parameters = tuple(made)
+        return made
+
+    def simulate(self, windows: RecordedWindows, values: Array, starts: Array) -> Array:
+        """Return what the joints do, (W, L + 1, 2 n): their positions and velocities at each tick.
+
+        Args:
+            windows: W of L ticks.
+            values: Of the parameters, (P,).
+            starts: Positions and velocities at the beginning of each window, (W, 2 n).
+        """
+        delay, bias, count = 0.0, np.zeros(len(self.joints)), len(self.joints)
+        task = {}
+        for one, value in zip(self._parameters, values.tolist(), strict=True):
+            if one.field == "delay":
+                delay = value
+            elif one.field == "bias":
+                bias[self.joints.index(one.of)] = value
+            else:
+                task[one.key] = value
+        self._dynamics.apply(task)
+        self.model.qpos0[:], self.model.qpos_spring[:] = self._zero + bias, self._spring + bias
+        begin = np.concatenate([np.zeros((len(windows), 1)), starts], axis=1)
+        states, _ = self._rollout.rollout(
+            self.model, self._data, begin, windows.delayed(delay, self.steps), skip_checks=False
+        )
+        states = states[:, self.steps - 1 :: self.steps, 1 : 1 + 2 * count]
+        return np.concatenate([starts[:, None], states], axis=1)
+
+
+def read_spec(path: Path) -> mujoco.MjSpec:
+    """Return an MJCF model that can be changed; joints and actuators without a name are called as environments do.
+
+    Raises:
+        SamiError: There is no such file, or MuJoCo cannot read it.
+    """
+    if path.suffix != ".xml" or not path.is_file():
+        raise SamiError(f"{path} is no MJCF model. Give NAME.xml, or the NAME.toml of the environment that names one.")
+    try:
+        spec = mujoco.MjSpec.from_file(str(path))
+    except ValueError as error:
+        raise SamiError(f"MuJoCo cannot read {path}: {' '.join(str(error).split())}. Correct the model.") from None
+    model = _compiled(spec, path)
+    for joint in spec.joints:
+        joint.name = joint_name(model, joint.id)
+    if len(names(model, "actuator")) < model.nu:
+        for actuator in spec.actuators:
+            actuator.name = f"actuator_{actuator.id}"
+    return spec
+
+
+def _compiled(spec: mujoco.MjSpec, path: Path) -> mujoco.MjModel:
+    try:
+        return spec.compile()
+    except ValueError as error:
+        raise SamiError(f"MuJoCo cannot read {path}: {' '.join(str(error).split())}. Correct the model.") from None
+
+
+def _recorded(
+    path: Path, spec: mujoco.MjSpec, contract: Contract
+) -> tuple[dict[str, tuple[Places, Places]], list[str]]:
+    """Return which elements of each signal are readings and at which columns they go, and the joints they are of.
+
+    Raises:
+        SamiError: No joint's position was recorded.
+    """
+    places: list[dict[str, tuple[str, int]]] = [{}, {}]
+    for order, units in enumerate((("rad", "m"), ("rad/s", "m/s"))):
+        for signal in contract.observation:
+            measured = signal.unit in units and not signal.command
+            for index, element in enumerate(signal.elements if measured else ()):
+                places[order].setdefault(element, (signal.name, index))
+    positions, speeds = places
+    joints = [joint.name for joint in spec.joints if joint.type in (HINGE, SLIDE) and joint.name in positions]
+    if not joints:
+        raise SamiError(
+            f"{path}: no joint's position was recorded. Its joints are {_listed([j.name for j in spec.joints])}; the "
+            f"recording has {_listed(_elements(contract))}. Observe joints under their names, in rad or m."
+        )
+    columns: dict[str, tuple[list[int], list[int]]] = {}
+    kinds = [positions, speeds] if all(joint in speeds for joint in joints) else [positions]
+    for order, kind in enumerate(kinds):
+        for number, joint in enumerate(joints):
+            name, index = kind[joint]
+            elements, at = columns.setdefault(name, ([], []))
+            elements.append(index)
+            at.append(order * len(joints) + number)
+    return {name: (np.array(elements), np.array(at)) for name, (elements, at) in columns.items()}, joints
+
+
+def _actions(
+    path: Path, model: mujoco.MjModel, actuators: list[str], about: ActionRange | None, contract: Contract
+) -> tuple[list[int], Array, Array]:
+    """Return which element of the action is each actuator's, and the controls of an action of 0, and of 1 beyond it.
+
+    Raises:
+        SamiError: The elements are not called as the actuators are.
+    """
+    action = contract.action
+    if sorted(action.elements) != sorted(actuators):
+        recorded = _listed(list(action.elements))
+        raise SamiError(
+            f"{path}: its actuators are {_listed(actuators)}; the recorded action has {recorded}. "
+            "Call the actuators as the action's elements are called."
+        )
+    order = [action.elements.index(name) for name in actuators]
+    if action.unit != "1":
+        return order, np.zeros(len(order)), np.ones(len(order))
+    return order, *control_range(model, about)
+
+
+def _elements(contract: Contract) -> list[str]:
+    return [f"{signal.name}.{element}" for signal in contract.observation for element in signal.elements]
+
+
+def _listed(some: Sequence[str], most: int = 12) -> str:
+    return ", ".join(some[:most]) + (f" and {len(some) - most} more" if len(some) > most else "") or "none"

@@ -1,0 +1,103 @@
+"""What a fit writes: the model with the fitted numbers, and a TOML file whose tasks are drawn from their intervals."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from pathlib import Path
+
+import numpy as np
+
+from sami_runtime.errors import SamiError
+from sami_train.envs.mjcf.description import read_description
+from sami_train.studies.fit_robot.body import CHANGES, HINGE, RobotBody, read_spec
+from sami_train.studies.fit_robot.fit import FittedParameter, FittedRobot
+
+LEAST_SPREAD = 0.02
+"""A range reaches at least so far to either side of its value, as a share of it: no model is better than that."""
+NO_DELAY_S = 1e-4
+"""A delay that is none."""
+_MODEL = re.compile(r"^[ \t]*(model|\"model\"|'model')[ \t]*=.*$", re.MULTILINE)
+
+
+def fitted_model(body: RobotBody, fitted: FittedRobot, folder: Path) -> str:
+    """Return the robot's MJCF model with the fitted numbers, for a file in `folder`.
+
+    A bias becomes the joint's `ref`: positions are what the encoder reads. A delay becomes the actuators' own.
+    """
+    spec = read_spec(body.xml)
+    for one in fitted.parameters:
+        value, field = one.value, one.parameter.field
+        if one.verdict == "not identifiable":
+            continue
+        if field == "delay":
+            samples = math.ceil(_span(one)[1] / spec.option.timestep) + 2
+            for actuator in spec.actuators:
+                actuator.delay, actuator.nsample = (value, samples) if one.high > NO_DELAY_S else (0.0, 0)
+        elif field == "strength":
+            actuator = spec.actuator(one.parameter.of)
+            actuator.gainprm, actuator.biasprm = actuator.gainprm * value, actuator.biasprm * value
+            actuator.forcerange = actuator.forcerange * value
+        elif field == "bias":
+            joint = spec.joint(one.parameter.of)
+            shift = math.degrees(value) if spec.compiler.degree and joint.type == HINGE else value
+            joint.ref, joint.springref = joint.ref + shift, joint.springref + shift
+        else:
+            joint = spec.joint(one.parameter.of)
+            numbers = np.array(getattr(joint, field), float)  # a damping may be a polynomial
+            numbers.flat[0] = value
+            setattr(joint, field, numbers if numbers.ndim else value)
+    for folder_of, some in (("meshdir", (*spec.meshes, *spec.hfields)), ("texturedir", spec.textures)):
+        if any(getattr(asset, "file", "") for asset in some):
+            place = body.xml.parent / getattr(spec, folder_of)
+            setattr(spec, folder_of, os.path.relpath(place.resolve(), folder.resolve()))
+    spec.modelfiledir = str(folder)
+    spec.compile()
+    return str(spec.to_xml())
+
+
+def training_document(body: RobotBody, fitted: FittedRobot, model: Path) -> str:
+    """Return the TOML file of an environment that draws what was identified from its intervals.
+
+    It is the robot's own file with another model and more features; where there was none, what is robot and not task.
+
+    Args:
+        body: The robot.
+        fitted: What was fitted.
+        model: The MJCF file with the fitted numbers.
+    """
+    ranges = [one for one in fitted.parameters if one.parameter.field in CHANGES and one.verdict != "not identifiable"]
+    lines = ["", "# What sami fit-robot found: ranges as wide as the 95 % intervals.", ""]
+    if body.path.suffix == ".toml":
+        text = body.path.read_text(encoding="utf-8")
+        begin, count = _MODEL.subn(lambda _: f"model = {json.dumps(model.name)}", text, count=1)
+        sets = [name for name, tasks in read_description(body.path).tasks.items() if isinstance(tasks, dict)]
+        if not count:
+            raise SamiError(f"{body.path}: its line `model = ...` was not found. Write the key in a line of its own.")
+    else:
+        rate = 1.0 / (body.steps * body.model.opt.timestep)
+        begin = f"model = {json.dumps(model.name)}\nrate_hz = {rate:.9g}\nepisode_steps = 200\n"
+        sets = ["training"]
+    for one in ranges:
+        change, key, (low, high) = one.parameter.feature, one.parameter.key, _span(one)
+        if one.parameter.field == "delay" and high <= NO_DELAY_S:
+            continue
+        of = '"all"' if change.of == "all" else json.dumps(list(change.of))
+        lines += [f"[features.{key}]", f'{"scales" if change.scales else "sets"} = "{change.field}"', f"of = {of}", ""]
+        for name in sets:
+            lines += [
+                f"[tasks.{name if re.fullmatch(r'[A-Za-z0-9_-]+', name) else json.dumps(name)}.{key}]",
+                f"low = {low:.6g}",
+                f"high = {high:.6g}",
+                "",
+            ]
+    return begin.rstrip("\n") + "\n" + "\n".join(lines)
+
+
+def _span(one: FittedParameter) -> tuple[float, float]:
+    """Return the range that training draws from; a strength is relative to the fitted model's."""
+    least = LEAST_SPREAD * abs(one.value)
+    low, high = max(one.parameter.low, min(one.low, one.value - least)), max(one.high, one.value + least)
+    return (low / one.value, high / one.value) if one.parameter.field == "strength" else (low, high)

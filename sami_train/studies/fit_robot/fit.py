@@ -1,0 +1,304 @@
+"""Parameters of a body by least squares: the beginning of each window is fitted with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sami_runtime.errors import SamiError
+from sami_train.studies.fit_gap.fit import require_excitation
+from sami_train.studies.fit_gap.trace import Log
+from sami_train.studies.fit_robot.body import Parameter, RobotBody
+from sami_train.studies.fit_robot.windows import RecordedWindows, cut
+
+Array = NDArray[np.float64]
+
+Verdict = Literal["identified", "rough", "not identifiable"]
+
+IDENTIFIED, ROUGH = 0.1, 0.5
+"""How far the 95 % interval of an identified parameter may reach to either side, and of a rough one, as shares of its
+value."""
+NEGLIGIBLE = 0.01
+"""A parameter below this share of its scale is identified, too, whatever its value."""
+CLOSE = {"bias": (0.005, 0.03), "delay": (0.001, 0.005)}
+"""As far the intervals of these may reach whatever their values [rad or m, s]."""
+SMALL = 1e-5
+"""Share of its scale by which derivatives change a number. A larger one would make up information: in directions that
+the motion hardly shows, effects cancel, and their curvatures do not."""
+TURNS, TRIES, SETTLED = 25, 8, 0.05
+"""Steps of a fit, attempts at each, and the gain [squared deviations], had or in sight, below which it ends."""
+ROUNDS = 3
+"""Fits, each with the noise that the one before left."""
+DELAYS_S = (0.0, 0.01, 0.02, 0.03, 0.05, 0.07)
+"""Where the search for the delay may begin."""
+START_FREEDOM = (0.2, 2.0)
+"""How far the beginning of a window may be from where it was read, in positions and velocities."""
+
+
+class FittedParameter(NamedTuple):
+    """A parameter of the model and what the recordings show of it."""
+
+    parameter: Parameter
+    low: float
+    value: float
+    """What fits best, also where it is not identifiable."""
+    high: float
+    verdict: Verdict
+
+    @property
+    def written(self) -> float:
+        """What the fitted model has: the nominal value where it is not identifiable."""
+        return self.parameter.nominal if self.verdict == "not identifiable" else self.value
+
+
+class HeldOutError(NamedTuple):
+    """Error of the positions in windows that were held out, root mean square, with its 95 % interval."""
+
+    low: float
+    value: float
+    high: float
+
+
+@dataclass(frozen=True)
+class FittedRobot:
+    """What recordings show of a robot's body."""
+
+    parameters: tuple[FittedParameter, ...]
+    replay: dict[str, tuple[HeldOutError, HeldOutError]]
+    """By unit of the joints: of the nominal model, and of the fitted one, as it is written."""
+    windows: tuple[int, int]
+    """How many it was fitted to, and those that were held out."""
+    fixed: tuple[str, ...]
+    """Joints that were not recorded."""
+
+
+def fit_robot(body: RobotBody, log: Log) -> FittedRobot:
+    """Fit the parameters of a body to recordings.
+
+    Raises:
+        SamiError: The commands hardly change, or too little was recorded.
+    """
+    require_excitation(log)
+    width = len(body.joints) * (1 + body.velocities)
+    windows, held = cut(log, body.columns, width, body.control)
+    count = len(body.joints)
+    positions = windows.readings[:, :, :count]
+    moved = np.ptp(positions, axis=1).max(axis=0) / (windows.period * (positions.shape[1] - 1))
+    parameters = body.parameters(np.maximum(moved, 0.1 * moved.max()))
+    problem = _Problem(body, windows, parameters)
+    nominal = np.array([one.nominal for one in parameters])
+    values, starts = problem.first_guess(), problem.starts
+    for _ in range(ROUNDS):
+        values, starts = problem.fit(values, starts)
+        problem.take_noise(values, starts)
+    deviations = problem.deviations(values, starts)
+    sigmas = 1.96 + 2.6 / (len(windows) - 1)  # Student's t for a 95 % interval
+    fitted = [
+        _judged(one, float(value), float(deviation), sigmas)
+        for one, value, deviation in zip(parameters, values, deviations, strict=True)
+    ]
+    written = np.array([one.written for one in fitted])
+    return FittedRobot(
+        tuple(fitted), _replay(body, held, problem, nominal, written), (len(windows), len(held)), tuple(body.fixed)
+    )
+
+
+def _judged(parameter: Parameter, value: float, deviation: float, sigmas: float) -> FittedParameter:
+    reach = sigmas * deviation
+    low, high = max(parameter.low, value - reach), min(parameter.high, value + reach)
+    narrow, wide = CLOSE.get(parameter.field, (0.0, 0.0))
+    verdict: Verdict = "not identifiable"
+    nothing = parameter.low == 0.0 and high <= NEGLIGIBLE * parameter.scale
+    if reach <= max(IDENTIFIED * abs(value), narrow) or nothing:
+        verdict = "identified"
+    elif reach <= max(ROUGH * abs(value), wide):
+        verdict = "rough"
+    return FittedParameter(parameter, low, value, high, verdict)
+
+
+class _Problem:
+    """Residuals of windows and their derivatives."""
+
+    def __init__(self, body: RobotBody, windows: RecordedWindows, parameters: Sequence[Parameter]) -> None:
+        self.body, self.windows, self.parameters = body, windows, parameters
+        self.free = np.ones(len(parameters), bool)
+        self._scales = np.array([one.scale for one in parameters])
+        self._low, self._high = (np.array([getattr(one, end) for one in parameters]) for end in ("low", "high"))
+        self._nominal = np.array([one.nominal for one in parameters])
+        readings, count = windows.readings, len(body.joints)
+        self.starts = np.zeros((len(windows), 2 * count))
+        self.starts[:, : readings.shape[2]] = readings[:, 0]
+        if readings.shape[2] == count:
+            first, second, third = readings[:, 0], readings[:, 1], readings[:, 2]
+            self.starts[:, count:] = (-3.0 * first + 4.0 * second - third) / (2.0 * windows.period)
+        self._freedom = np.repeat(START_FREEDOM, count)
+        self._least = 1e-6 * (readings.std(axis=(0, 1)) + 1e-3)
+        self.noise = 1e4 * self._least
+        """(C,) what readings are uncertain by."""
+
+    def first_guess(self) -> Array:
+        """Return the nominal values with the best of some delays.
+
+        Raises:
+            SamiError: The simulation blows up.
+        """
+        late = np.array([one.field == "delay" for one in self.parameters])
+        guesses = [np.where(late, delay, self._nominal) for delay in DELAYS_S]
+        costs = [self._cost(guess, self._residuals(guess, self.starts), self.starts) for guess in guesses]
+        if not np.isfinite(min(costs)):
+            raise SamiError(
+                "the model's simulation blows up from where the robot was. Give it a smaller timestep, or check that "
+                "the recording's joints have the model's zero and signs."
+            )
+        return guesses[int(np.argmin(costs))]
+
+    def fit(self, values: Array, starts: Array) -> tuple[Array, Array]:
+        """Return values (P,) and starts (W, 2 n) that fit better, by Levenberg and Marquardt's steps."""
+        damping = 1e-3
+        residuals = self._residuals(values, starts)
+        cost = self._cost(values, residuals, starts)
+        for _ in range(TURNS):
+            step, in_sight = self._step(values, starts, residuals)
+            if in_sight < SETTLED:
+                break
+            for _ in range(TRIES):
+                new_values, new_starts = step(damping)
+                residuals = self._residuals(new_values, new_starts)
+                new_cost = self._cost(new_values, residuals, new_starts)
+                if new_cost < cost:
+                    break
+                damping *= 8.0
+            else:
+                return values, starts
+            gain, damping = cost - new_cost, damping / 8.0
+            values, starts, cost = new_values, new_starts, new_cost
+            if gain < SETTLED:
+                break
+        return values, starts
+
+    def take_noise(self, values: Array, starts: Array) -> None:
+        """Take what a fit left for the noise of the readings."""
+        left = self._residuals(values, starts) * self.noise
+        count, ticks, columns = left.shape
+        freedom = 1.0 - (2 * len(self.body.joints) + self.free.sum() / count) / (ticks * columns)
+        self.noise = np.maximum(np.sqrt(np.square(left).mean(axis=(0, 1)) / max(freedom, 0.1)), self._least)
+
+    def deviations(self, values: Array, starts: Array) -> Array:
+        """Return the standard deviation of each parameter, (P,): the larger of two estimates.
+
+        One takes residuals for independent noise; the other lets those of a window depend on each other, as errors of
+        the model do.
+        """
+        jacobian, residuals, _ = self._projected(values, starts, self._residuals(values, starts))
+        inverse = np.linalg.inv(np.einsum("wmp,wmq->pq", jacobian, jacobian) + np.eye(len(values)))
+        scores = np.einsum("wmp,wm->wp", jacobian, residuals)
+        spread = inverse @ (scores.T @ scores) @ inverse * len(scores) / (len(scores) - 1)
+        return np.sqrt(np.maximum(np.diag(inverse), np.diag(spread))) * self._scales
+
+    def errors(self, values: Array) -> Array:
+        """Return the errors of positions (W, L + 1, n) once each window has its best beginning."""
+        self.free[:] = False
+        _, starts = self.fit(values, self.starts)
+        return (self._residuals(values, starts) * self.noise)[:, :, : len(self.body.joints)]
+
+    def _residuals(self, values: Array, starts: Array) -> Array:
+        """Return (W, L + 1, C) in deviations of the noise."""
+        simulated = self.body.simulate(self.windows, values, starts)
+        return (simulated[:, :, : len(self.noise)] - self.windows.readings) / self.noise
+
+    def _cost(self, values: Array, residuals: Array, starts: Array) -> float:
+        prior = np.square((values - self._nominal) / self._scales).sum()
+        prior += np.square((starts - self.starts) / self._freedom).sum()
+        cost = float(np.square(residuals).sum() + prior)
+        return cost if np.isfinite(cost) else np.inf
+
+    def _projected(self, values: Array, starts: Array, residuals: Array) -> tuple[Array, Array, Callable[..., Array]]:
+        """Return derivatives by scaled parameters (W, M, P) and residuals (W, M) without what starts can make up for.
+
+        Also what gives the starts' own step (W, 2 n) of the parameters' step (P,).
+        """
+        count = len(residuals)
+        plain = residuals.reshape(count, -1)
+        by_value = np.zeros((*plain.shape, len(values)))
+        for number in np.flatnonzero(self.free).tolist():
+            moved = values.copy()
+            by = SMALL * self._scales[number]
+            moved[number] += by if values[number] + by <= self._high[number] else -by
+            change = self._residuals(moved, starts).reshape(count, -1) - plain
+            by_value[:, :, number] = change / (moved[number] - values[number]) * self._scales[number]
+        by_start = np.zeros((*plain.shape, starts.shape[1]))
+        for number, freedom in enumerate(self._freedom):
+            moved = starts.copy()
+            by = SMALL * freedom
+            moved[:, number] += by
+            change = self._residuals(values, moved).reshape(count, -1) - plain
+            by_start[:, :, number] = change / by
+        # What is known of starts beforehand, as rows of its own.
+        known = np.broadcast_to(np.diag(1.0 / self._freedom), (count, *self._freedom.shape * 2))
+        by_start = np.concatenate([by_start, known], axis=1)
+        by_value = np.concatenate([by_value, np.zeros((count, len(self._freedom), len(values)))], axis=1)
+        whole = np.concatenate([plain, (starts - self.starts) / self._freedom], axis=1)
+        basis, corner = np.linalg.qr(by_start)
+        turned = basis.transpose(0, 2, 1)
+
+        def starts_step(step: Array) -> Array:
+            return np.asarray(-np.linalg.solve(corner, turned @ (whole + by_value @ step)[:, :, None])[:, :, 0])
+
+        rest = (whole[:, :, None] - basis @ (turned @ whole[:, :, None]))[:, :, 0]
+        return by_value - basis @ (turned @ by_value), rest, starts_step
+
+    def _step(
+        self, values: Array, starts: Array, residuals: Array
+    ) -> tuple[Callable[[float], tuple[Array, Array]], float]:
+        """Return what gives new values and starts, by how much the step is damped, and the gain that is in sight."""
+        jacobian, rest, starts_step = self._projected(values, starts, residuals)
+        matrix = np.einsum("wmp,wmq->pq", jacobian, jacobian) + np.eye(len(values))
+        slope = np.einsum("wmp,wm->p", jacobian, rest) + (values - self._nominal) / self._scales
+
+        def free_step(damping: float) -> Array:
+            free, by = self.free.copy(), np.zeros(len(values))
+            while free.any():  # what a step would lead over its bounds stays at them, and the others go on without it
+                at = np.ix_(free, free)
+                by[free] = -np.linalg.solve(matrix[at] + damping * np.diag(np.diag(matrix[at])), slope[free])
+                new = np.clip(values + by * self._scales, self._low, self._high)
+                beyond = free & (new != values + by * self._scales) & (new == values)
+                by = (new - values) / self._scales
+                if not beyond.any():
+                    break
+                free &= ~beyond
+                by[~free] = 0.0
+            return by
+
+        def step(damping: float) -> tuple[Array, Array]:
+            by = free_step(damping)
+            return values + by * self._scales, starts + starts_step(by)
+
+        of_starts = np.square(residuals).sum() + np.square((starts - self.starts) / self._freedom).sum()
+        return step, float(of_starts - np.square(rest).sum() - slope @ free_step(0.0))
+
+
+def _replay(
+    body: RobotBody, held: RecordedWindows, problem: _Problem, nominal: Array, written: Array
+) -> dict[str, tuple[HeldOutError, HeldOutError]]:
+    """Return the errors of the nominal and of the fitted model in windows that were held out, by unit."""
+    tried = []
+    for values in (nominal, written):
+        one = _Problem(body, held, problem.parameters)
+        one.noise = problem.noise
+        tried.append(np.square(one.errors(values)).mean(axis=1))
+    draws = np.random.default_rng(0).integers(len(held), size=(1000, len(held)))
+    units = np.array([one.unit for one in problem.parameters if one.field == "bias"])
+    errors: dict[str, tuple[HeldOutError, HeldOutError]] = {}
+    for unit in dict.fromkeys(units.tolist()):
+        by_window = [squares[:, units == unit].mean(axis=1) for squares in tried]
+        first, second = (
+            HeldOutError(low, float(np.sqrt(of.mean())), high)
+            for of in by_window
+            for low, high in [np.percentile(np.sqrt(of[draws].mean(axis=1)), [2.5, 97.5]).tolist()]
+        )
+        errors[unit] = first, second
+    return errors

@@ -1,0 +1,118 @@
+"""Recordings cut into short windows: each is simulated from its own beginning, so that errors do not accumulate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sami_runtime.errors import SamiError
+from sami_train.studies.fit_gap.trace import Log, Trace
+
+Array = NDArray[np.float64]
+Places = NDArray[np.intp]
+
+WINDOW_S, LEAST_TICKS = 0.5, 8
+"""Length of a window [s]; where the rate is low, it has at least so many ticks."""
+MOST_DELAY_S = 0.1
+"""Longest delay of commands that is looked for."""
+FEWEST, MOST = 12, 150
+"""Fewest windows that a fit needs, and most that it takes: more cost time."""
+HELD_OUT = 3
+"""Every such episode is held out; every such window where there are fewer episodes."""
+
+
+@dataclass(frozen=True)
+class RecordedWindows:
+    """W windows of L ticks of a robot with n joints and A actuators."""
+
+    readings: Array
+    """(W, L + 1, C): positions of the joints, then their velocities where they were recorded; C is n or 2 n."""
+    controls: Array
+    """(W, H + L, A): what was asked of the actuators at each tick; the window begins at number H."""
+    before: int
+    """H, the ticks before the window that a delay may reach back to."""
+    period: float
+    """Of a tick [s]."""
+
+    def __len__(self) -> int:
+        return len(self.readings)
+
+    def pick(self, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> RecordedWindows:
+        """Return some of the windows."""
+        return RecordedWindows(self.readings[chosen], self.controls[chosen], self.before, self.period)
+
+    def delayed(self, delay: float, steps: int) -> Array:
+        """Return the controls (W, L * steps, A) of each simulation step, `steps` a tick, `delay` [s] late.
+
+        A control stands for a tick. A step across a change has the mean of both, so that the delay need be no multiple
+        of a step.
+        """
+        sums = np.cumsum(self.controls, axis=1)
+        sums = np.concatenate([np.zeros_like(sums[:, :1]), sums], axis=1)
+        length = self.controls.shape[1] - self.before
+        at = self.before + np.arange(length * steps + 1) / steps - delay / self.period
+        low = np.clip(at.astype(int), 0, self.controls.shape[1] - 1)
+        share = (at - low)[:, None]
+        reached = (1.0 - share) * sums[:, low] + share * sums[:, low + 1]
+        return np.diff(reached, axis=1) * steps
+
+
+def cut(
+    log: Log, columns: Mapping[str, tuple[Places, Places]], width: int, control: Callable[[Array], Array]
+) -> tuple[RecordedWindows, RecordedWindows]:
+    """Return the windows to fit to, and those that are held out.
+
+    Args:
+        log: Episodes of the robot.
+        columns: By signal, which of its elements are readings, and at which columns of the readings they go.
+        width: Columns of the readings.
+        control: Of actions (T, A), what is asked of the actuators.
+
+    Raises:
+        SamiError: There are too few windows without a gap.
+    """
+    length = max(LEAST_TICKS, round(WINDOW_S / log.period))
+    before = int(np.ceil(MOST_DELAY_S / log.period)) + 1
+    readings, controls, episodes = list[Array](), list[Array](), list[int]()
+    for number, trace in enumerate(log.traces):
+        seen, commanded = _readings(trace, columns, width), control(trace.executed)
+        start = before  # what was asked before an episode is not recorded
+        while start + length < len(seen):
+            if np.isfinite(seen[start : start + length + 1]).all():
+                readings.append(seen[start : start + length + 1])
+                controls.append(commanded[start - before : start + length])
+                episodes.append(number)
+                start += length
+            else:
+                start += 1
+    if len(readings) < FEWEST:
+        raise SamiError(
+            f"{', '.join(log.names)}: {len(readings)} windows of {length * log.period:.3g} s have a reading at every "
+            f"tick, and {FEWEST} are the fewest that a fit needs. Record some 10 episodes: sami drive ROBOT.toml "
+            "--excite --set episodes=10 --record run.mcap"
+        )
+    every = RecordedWindows(np.array(readings), np.array(controls), before, log.period)
+    numbers = np.array(episodes) if len(log.traces) >= HELD_OUT else np.arange(len(readings))
+    out = numbers % HELD_OUT == HELD_OUT - 1
+    return _at_most(every.pick(~out), MOST), _at_most(every.pick(out), MOST)
+
+
+def _readings(trace: Trace, columns: Mapping[str, tuple[Places, Places]], width: int) -> Array:
+    """Return what was measured at each tick, (T, width); NaN where nothing was."""
+    seen = np.full((len(trace.executed) + 1, width), np.nan)
+    for name, (elements, at) in columns.items():
+        # Of two readings with one stamp the later counts: a simulator stamps its first two alike.
+        for tick, values in zip(trace.sent[name], trace.values[name], strict=True):
+            if tick < len(seen):
+                seen[tick, at] = values[elements]
+    return seen
+
+
+def _at_most(windows: RecordedWindows, most: int) -> RecordedWindows:
+    """Return windows from all over the recordings."""
+    if len(windows) <= most:
+        return windows
+    return windows.pick(np.linspace(0, len(windows) - 1, most).round().astype(np.intp))

@@ -1,0 +1,55 @@
+"""`sami fit-robot` as a user meets it: from a recording to a model and a file to train with."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("mcap")
+pytest.importorskip("mujoco")
+
+from tests.making.hidden_robot import JOINTS, draw_hidden, hide, nominal_arm, recorded
+
+
+@pytest.fixture
+def recording(sami, tmp_path):
+    """Where `sami` is called: robot.toml, robot.xml, and the name of a recording of one whose motors differ."""
+    recorded(hide(nominal_arm(Path()), draw_hidden(JOINTS, seed=1)), Path("run.mcap"), noise=0.0005)
+    return "run.mcap"
+
+
+def test_a_model_and_a_file_to_train_with_are_written_and_accepted(sami, recording):
+    done = sami("fit-robot", "robot.toml", recording, "--out", "fitted.xml")
+    assert (done.code, done.err) == (0, "")
+    assert "wrote fitted.xml and fitted.toml" in done.out
+    assert "Replay error of 6 windows that were held out: nominal 0.0" in done.prose
+    [row] = [line for line in done.out.splitlines() if "bias" in line and line.lstrip().startswith("base")]
+    assert "not identifiable" in row
+    following = done.out.splitlines()[-1].removeprefix("Next: sami ").split()
+    assert sami(*following, "--dry-run").code == 0
+    again = sami("fit-robot", "robot.toml", recording, "--out", "fitted.xml")
+    assert (again.code, "fitted.xml exists" in again.err) == (1, True)
+    refused = sami("fit-robot", "fitted.toml", recording, "--out", "fitted.xml", "--force")
+    assert (refused.code, "never replaces what it reads" in refused.err) == (1, True)
+
+
+def test_json_has_every_parameter_with_its_interval_and_verdict(sami, recording):
+    done = sami("fit-robot", "robot.xml", recording, "--json")
+    document = json.loads(done.out)
+    assert (done.code, document["windows"]) == (0, {"fitted": 12, "held_out": 6})
+    assert len(document["parameters"]) == 5 * 3 + 1
+    for one in document["parameters"]:
+        assert one["interval"][0] <= one["value"] <= one["interval"][1]
+        assert one["verdict"] in ("identified", "rough", "not identifiable")
+    errors = document["replay_error"]["rad"]
+    assert errors["fitted"]["high"] < errors["nominal"]["low"]
+    assert sorted(path.name for path in Path().glob("*fitted*")) == []
+
+
+def test_nothing_is_written_where_something_is_wrong(sami, recording):
+    Path("robot.xml").write_text(Path("robot.xml").read_text().replace('name="base" joint', 'name="yaw" joint'))
+    done = sami("fit-robot", "robot.toml", recording, "--out", "fitted.xml")
+    assert (done.code, done.out, done.err.count("\n")) == (1, "", 1)
+    assert "its actuators are yaw, shoulder, elbow; the recorded action has base, shoulder, elbow" in done.err
+    assert not Path("fitted.xml").exists()
+    assert "give NAME.xml" in sami("fit-robot", "robot.toml", recording, "--out", "fitted.toml").err

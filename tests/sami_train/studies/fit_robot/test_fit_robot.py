@@ -1,0 +1,244 @@
+"""Laws of fit-robot: what the motion shows of hidden motors is found within a tenth, and the rest is not claimed."""
+
+import re
+
+import mujoco
+import numpy as np
+import pytest
+
+pytest.importorskip("mcap")
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+from sami_runtime.errors import SamiError
+from sami_train.envs.catalog import environment
+from sami_train.envs.mjcf.description import read_description
+from sami_train.studies.fit_gap.trace import read_log
+from sami_train.studies.fit_robot.body import RobotBody
+from sami_train.studies.fit_robot.files import fitted_model, training_document
+from sami_train.studies.fit_robot.fit import fit_robot
+from sami_train.studies.fit_robot.windows import RecordedWindows
+from tests.making.hidden_robot import JOINTS, draw_hidden, hide, nominal_arm, recorded
+
+NOISE = 0.0005
+"""Of the encoders [rad]."""
+HIDDEN = draw_hidden(JOINTS, seed=1)
+
+
+@pytest.fixture(scope="module", params=["position", "motor"])
+def arm(request, tmp_path_factory):
+    """(the arm as its maker describes it, a recording of one whose motors differ)."""
+    folder = tmp_path_factory.mktemp(request.param)
+    nominal = nominal_arm(folder, request.param)
+    return nominal, recorded(hide(nominal, HIDDEN), folder / "run.mcap", noise=NOISE)
+
+
+@pytest.fixture(scope="module")
+def fitted(arm):
+    nominal, recording = arm
+    log = read_log([recording])
+    body = RobotBody(nominal, log.contract)
+    return body, fit_robot(body, log)
+
+
+def by_name(fitted):
+    return {(one.parameter.field, one.parameter.of): one for one in fitted.parameters}
+
+
+def test_what_is_identified_is_within_a_tenth_of_what_is_hidden(fitted):
+    hidden, identified = HIDDEN.numbers(), []
+    for name, one in by_name(fitted[1]).items():
+        if one.verdict == "identified":
+            identified.append(name)
+            near = 0.005 if name[0] == "bias" else 0.0
+            assert one.value == pytest.approx(hidden[name], rel=0.1, abs=near), name
+    assert len(identified) >= 14, "of 16"
+
+
+def test_intervals_contain_what_is_hidden(fitted):
+    hidden = HIDDEN.numbers()
+    inside = [one.low <= hidden[name] <= one.high for name, one in by_name(fitted[1]).items()]
+    assert sum(inside) >= len(inside) - 2
+
+
+def test_a_bias_that_no_torque_depends_on_is_not_identifiable_and_stays_0(fitted):
+    base = by_name(fitted[1])["bias", "base"]
+    assert (base.verdict, base.written) == ("not identifiable", 0.0)
+
+
+def test_windows_that_were_held_out_are_replayed_to_the_noise(fitted):
+    [(nominal, own)] = fitted[1].replay.values()
+    assert nominal.low > 0.01
+    assert own.low <= own.value <= own.high
+    assert own.value == pytest.approx(NOISE, rel=0.1)
+
+
+def test_the_model_that_is_written_is_the_hidden_one(fitted, arm):
+    folder = arm[0].parent
+    (folder / "fitted.xml").write_text(fitted_model(*fitted, folder))
+    made, true = (mujoco.MjModel.from_xml_path(str(folder / f"{name}.xml")) for name in ("fitted", "hidden"))
+    for field in ("dof_armature", "dof_frictionloss", "actuator_gainprm", "actuator_biasprm", "actuator_forcerange"):
+        assert getattr(made, field) == pytest.approx(getattr(true, field), rel=0.1), field
+    assert np.ravel(made.dof_damping) == pytest.approx(np.ravel(true.dof_damping), rel=0.1)
+    assert made.qpos0[1:] == pytest.approx(true.qpos0[1:], abs=0.005)
+    assert made.actuator_delay == pytest.approx(true.actuator_delay, rel=0.1)
+    assert (made.actuator_history[:, 0] * made.opt.timestep > made.actuator_delay).all()
+
+
+def test_the_file_for_training_keeps_the_robots_own_tasks_and_draws_from_the_intervals(fitted, arm):
+    folder, (body, found) = arm[0].parent, fitted
+    (folder / "fitted.xml").write_text(fitted_model(body, found, folder))
+    (folder / "fitted.toml").write_text(training_document(body, found, folder / "fitted.xml"))
+    tasks = environment(str(folder / "fitted.toml")).tasks
+    spans = read_description(folder / "fitted.toml").tasks["training"]
+    drawn = tasks.drawn["training"](np.random.default_rng(0))
+    assert drawn["fitted_load"] == 1.0
+    hidden = HIDDEN.numbers()
+    for (field, of), one in by_name(found).items():
+        if field == "bias" or one.verdict == "not identifiable":
+            assert one.parameter.key not in drawn
+            continue
+        span = spans[one.parameter.key]
+        true = hidden[field, of] / (one.value if field == "strength" else 1.0)
+        assert span["low"] * 0.98 <= true <= span["high"] * 1.02
+        assert span["low"] <= drawn[one.parameter.key] <= span["high"]
+        assert span["high"] - span["low"] >= 0.039 * (1.0 if field == "strength" else one.value)
+
+
+def test_an_xml_file_alone_needs_a_reward_and_nothing_else(fitted, arm):
+    nominal, recording = arm
+    body = RobotBody(nominal.with_suffix(".xml"), read_log([recording]).contract)
+    folder = nominal.parent
+    (folder / "bare.xml").write_text(fitted_model(body, fitted[1], folder))
+    text = training_document(body, fitted[1], folder / "bare.xml")
+    (folder / "bare.toml").write_text(text)
+    with pytest.raises(SamiError, match="lacks reward"):
+        environment(str(folder / "bare.toml"))
+    (folder / "bare.toml").write_text(text + "\n[[reward]]\nalive = true\nweight = 1.0\n")
+    assert environment(str(folder / "bare.toml")).rate_hz == pytest.approx(50.0)
+
+
+def test_a_joint_that_does_not_move_is_not_identifiable(tmp_path):
+    nominal = nominal_arm(tmp_path)
+    recording = recorded(hide(nominal, HIDDEN), tmp_path / "run.mcap", noise=NOISE, still=("base",))
+    log = read_log([recording])
+    found = by_name(fit_robot(RobotBody(nominal, log.contract), log))
+    for field in ("armature", "damping", "frictionloss", "bias", "strength"):
+        assert (found[field, "base"].verdict, field) == ("not identifiable", field)
+        assert found[field, "base"].written == found[field, "base"].parameter.nominal
+    assert found["armature", "elbow"].verdict == "identified"
+
+
+def test_positions_alone_are_enough(tmp_path):
+    nominal = nominal_arm(tmp_path)
+    nominal.write_text(nominal.read_text().replace("[features", "[observation]\nqvel = []\n[features", 1))
+    log = read_log([recorded(hide(nominal, HIDDEN), tmp_path / "run.mcap", noise=NOISE)])
+    body = RobotBody(nominal, log.contract)
+    assert not body.velocities
+    found, hidden = by_name(fit_robot(body, log)), HIDDEN.numbers()
+    identified = {name: one for name, one in found.items() if one.verdict == "identified" and name[0] != "bias"}
+    assert len(identified) >= 8
+    for name, one in identified.items():
+        assert one.value == pytest.approx(hidden[name], rel=0.1), name
+
+
+def test_a_base_that_was_not_recorded_is_fixed_as_on_a_stand(arm):
+    nominal, recording = arm
+    loose = nominal.with_name("loose.xml")
+    text = nominal.with_suffix(".xml").read_text()
+    text = text.replace('<body pos="0 0 1">', '<body pos="0 0 1"><freejoint name="float"/><geom type="sphere"/><body>')
+    loose.write_text(text.replace("</worldbody>", "</body></worldbody>"))
+    body = RobotBody(loose, read_log([recording]).contract)
+    assert (body.fixed, body.model.nv) == (["float"], 3)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            ['"base"'],
+            ['"yaw"'],
+            "its actuators are yaw, shoulder, elbow; the recorded action has base, shoulder, elbow",
+        ),
+        (
+            ['joint name="base"', ' joint="base"'],
+            ['joint name="yaw"', ' joint="yaw"'],
+            "actuator 'base' drives 'yaw', whos",
+        ),
+        (
+            ['joint name="', ' joint="'],
+            ['joint name="my_', ' joint="my_'],
+            "no joint's position was recorded. Its joints",
+        ),
+        (["<compiler"], ["<compilers"], "MuJoCo cannot read"),
+    ],
+    ids=["actuator", "joint", "joints", "xml"],
+)
+def test_a_model_that_does_not_fit_the_recording_is_rejected(arm, old, new, message):
+    nominal, recording = arm
+    text = nominal.with_suffix(".xml").read_text()
+    for one, other in zip(old, new, strict=True):
+        assert one in text
+        text = text.replace(one, other)
+    other = nominal.with_name("other.xml")
+    other.write_text(text)
+    with pytest.raises(SamiError, match=re.escape(message)):
+        RobotBody(other, read_log([recording]).contract)
+
+
+def test_an_actuator_whose_state_no_recording_has_is_rejected(arm):
+    nominal, recording = arm
+    other, text = nominal.with_name("other.xml"), nominal.with_suffix(".xml").read_text()
+    slow = '<general name="base" joint="base" ctrlrange="-1 1" dyntype="filter" dynprm="0.1"/>'
+    other.write_text(re.sub('<[a-z]+ name="base" joint="base" [^>]*>', slow, text))
+    with pytest.raises(SamiError, match="1 of its actuators have a state of their own"):
+        RobotBody(other, read_log([recording]).contract)
+
+
+@pytest.mark.parametrize("name", ["missing.xml", "robot.urdf", "."])
+def test_a_file_that_is_no_model_is_rejected(arm, name):
+    with pytest.raises(SamiError, match=r"is no MJCF model\. Give NAME\.xml"):
+        RobotBody(arm[0].with_name("x").parent / name, read_log([arm[1]]).contract)
+
+
+def test_a_recording_that_is_too_short_is_rejected(tmp_path):
+    nominal = nominal_arm(tmp_path)
+    log = read_log([recorded(nominal, tmp_path / "run.mcap", episodes=3)])
+    with pytest.raises(SamiError, match=r"6 windows of 0\.5 s have a reading at every tick, and 12 are the fewest"):
+        fit_robot(RobotBody(nominal, log.contract), log)
+
+
+def test_commands_that_hardly_change_are_rejected(tmp_path):
+    nominal = nominal_arm(tmp_path)
+    log = read_log([recorded(nominal, tmp_path / "run.mcap", episodes=1, share=0.01)])
+    with pytest.raises(SamiError, match="excites nothing"):
+        fit_robot(RobotBody(nominal, log.contract), log)
+
+
+def test_meshes_are_found_from_another_folder(arm, fitted, tmp_path):
+    nominal, recording = arm
+    meshes = nominal.parent / "parts"
+    meshes.mkdir(exist_ok=True)
+    (meshes / "cube.obj").write_text(
+        "".join(f"v {x} {y} {z}\n" for x in (0, 0.1) for y in (0, 0.1) for z in (0, 0.1))
+        + "f 1 2 3\nf 2 3 4\nf 5 6 7\n"
+    )
+    text = nominal.with_suffix(".xml").read_text()
+    text = text.replace("<compiler ", '<compiler meshdir="parts" ')
+    text = text.replace(
+        "<worldbody>", '<asset><mesh file="cube.obj"/></asset><worldbody><geom type="mesh" mesh="cube"/>'
+    )
+    (nominal.parent / "meshed.xml").write_text(text)
+    body = RobotBody(nominal.parent / "meshed.xml", read_log([recording]).contract)
+    (tmp_path / "moved.xml").write_text(fitted_model(body, fitted[1], tmp_path))
+    assert mujoco.MjModel.from_xml_path(str(tmp_path / "moved.xml")).nmesh == 1
+
+
+def test_a_delay_that_is_no_whole_step_shares_a_change_between_two():
+    controls = np.zeros((1, 6, 1))
+    controls[0, 3:] = 1.0  # from the beginning of the window's second tick on
+    windows = RecordedWindows(np.zeros((1, 5, 1)), controls, before=2, period=0.02)
+    assert windows.delayed(0.0, 2)[0, :, 0].tolist() == [0, 0, 1, 1, 1, 1, 1, 1]
+    assert windows.delayed(0.01, 2)[0, :, 0] == pytest.approx([0, 0, 0, 1, 1, 1, 1, 1])
+    assert windows.delayed(0.0125, 2)[0, :, 0] == pytest.approx([0, 0, 0, 0.75, 1, 1, 1, 1])
+    assert windows.delayed(0.04, 2)[0, :, 0] == pytest.approx([0, 0, 0, 0, 0, 0, 1, 1])
