@@ -57,6 +57,18 @@ IN_README = {
     "crippled-hopper-satesac": "Crippled hopper",
 }
 """Rows of the README, apart from the Go2's."""
+PANDA = "panda-satesac"
+"""The shipped file of these runs' method and robot, trained for longer."""
+BASELINES = {
+    "SAC": "SAC",
+    "SAC with history": "SAC on ten steps",
+    "Oracle": "an oracle",
+    "TESAC": "TESAC",
+    "SaTESAC": "SaTESAC",
+}
+"""What the docs call the methods of these runs, by title."""
+MEMORIES = {"SAC": "no memory", "SAC with history": "ten steps of history"}
+"""What a context has to beat."""
 SENTENCE = "**Context:** "
 """What a card's line about it begins with."""
 
@@ -216,7 +228,10 @@ def environments_table() -> list[str]:
         else:
             losses = losses_of(document)
             live = " / ".join(shown(loss.live, document) for loss in losses.values())
-            cells = [str(document["episodes"]), live, *map(str, losses.values()), NOT_MEASURED, verdict(losses)]
+            trained, judged = NOT_MEASURED, verdict(losses)
+            if path.stem == PANDA and (baselines := panda_trained()):
+                trained, judged = baselines[0], f"{judged}; {baselines[1]}"
+            cells = [str(document["episodes"]), live, *map(str, losses.values()), trained, judged]
             lines.append(f"| {name} | {' | '.join(cells)} |")
     return lines
 
@@ -257,31 +272,58 @@ def _go2_cells() -> list[str]:
     return [score, *lost, trained, "no: one without memory falls as often"]
 
 
-def panda_tables() -> list[str]:
-    """Return what trained baselines score on Panda, and what a context gains over none, in Markdown."""
+def panda_groups() -> dict[str, Any]:
+    """Return the runs of Panda with one budget, a group for each method by its title; none where nobody ran them."""
     if not (ROOT / PANDA_RUNS[0]).exists():
-        return [f"Trained baselines of Panda at 100,000 steps: {NOT_MEASURED}"]
+        return {}
 
     from sami_train.studies.compare.comparison import MethodComparison
-    from sami_train.studies.compare.estimates import aggregate, share_of_gap, welch
     from sami_train.studies.compare.groups import read_runs
 
-    comparison = MethodComparison(read_runs([ROOT / runs for runs in PANDA_RUNS]))
-    groups = {group.method.title: group for group in comparison.groups}
+    groups = MethodComparison(read_runs([ROOT / runs for runs in PANDA_RUNS])).groups
+    return {group.method.title: group for group in groups}
+
+
+def panda_trained() -> tuple[str, str] | None:
+    """Return what trained baselines score on Panda's moderate tasks, and what follows; None where nobody ran them."""
+    groups = panda_groups()
+    if not groups:
+        return None
+
+    from sami_train.studies.compare.estimates import aggregate, welch
+
+    scores = {title: groups[title].scores("moderate") for title in BASELINES}
+    cells = [f"{name} {_with_half_width(aggregate(scores[title], (0, 1)))}" for title, name in BASELINES.items()]
+    gains = {title: welch(scores["TESAC"].mean(axis=1), scores[title].mean(axis=1)) for title in MEMORIES}
+    shown = [name for title, name in MEMORIES.items() if (gains[title].low or 0.0) > 0.0]
+    seeds = min(len(groups[title].runs) for title in BASELINES)
+    followed = (
+        f"trained with one, TESAC gains over {' and over '.join(shown)}"
+        if shown
+        else "training with one: no gain shown"
+    )
+    return f"moderate success at 100,000 steps, {seeds} seeds: {', '.join(cells)}", followed
+
+
+def panda_tables() -> list[str]:
+    """Return what trained baselines score on Panda, and what a context gains over none, in Markdown."""
+    groups = panda_groups()
+    if not groups:
+        return [f"Trained baselines of Panda at 100,000 steps: {NOT_MEASURED}"]
+
+    from sami_train.studies.compare.estimates import aggregate, share_of_gap, welch
+
     means = {title: {name: group.scores(name).mean(axis=1) for name in SETS} for title, group in groups.items()}
     lines = ["| method | seeds | training | moderate | extreme |", "|---|---|---|---|---|"]
     for title, group in groups.items():
-        cells = []
-        for name in SETS:
-            mean = aggregate(group.scores(name), (0.0, 1.0)).mean
-            half = "" if mean.bounds is None else f" ± {(mean.bounds[1] - mean.bounds[0]) / 2:.3f}"
-            cells.append(f"{mean.value:.3f}{half}")
+        cells = [_with_half_width(aggregate(group.scores(name), (0.0, 1.0))) for name in SETS]
         lines.append(f"| {title} | {len(group.runs)} | {' | '.join(cells)} |")
-    lines += ["", "| less SAC | training | moderate | extreme |", "|---|---|---|---|"]
-    for title in groups:
-        if title != "SAC":
-            differences = [welch(means[title][name], means["SAC"][name]) for name in SETS]
-            lines.append(f"| {title} | {' | '.join(map(_interval, differences))} |")
+    for other in ("SAC", "SAC with history"):
+        lines += ["", f"| less {other} | training | moderate | extreme |", "|---|---|---|---|"]
+        for title in groups:
+            if title != other:
+                differences = [welch(means[title][name], means[other][name]) for name in SETS]
+                lines.append(f"| {title} | {' | '.join(map(_interval, differences))} |")
     lines += ["", "| share of the headroom closed | training | moderate | extreme |", "|---|---|---|---|"]
     for title in groups:
         if title not in ("SAC", "Oracle"):
@@ -293,6 +335,12 @@ def panda_tables() -> list[str]:
                 cells.append(_interval(share) if known else "no headroom shown")
             lines.append(f"| {title} | {' | '.join(cells)} |")
     return lines
+
+
+def _with_half_width(scores: Any) -> str:
+    mean = scores.mean
+    half = "" if mean.bounds is None else f" ± {(mean.bounds[1] - mean.bounds[0]) / 2:.3f}"
+    return f"{mean.value:.3f}{half}"
 
 
 def _interval(interval: Any) -> str:
@@ -312,7 +360,10 @@ def card_line(document: Mapping[str, Any]) -> str:
     if judged == "no":
         return f"{text} This robot does not need a context: the policy is robust, and not adaptive."
     judged = f"that it needs one is {judged}" if judged.startswith("not") else judged
-    return f"{text} {judged[0].upper()}{judged[1:]}. A policy that was trained without one is {NOT_MEASURED}."
+    without = f"A policy that was trained without one is {NOT_MEASURED}."
+    if document["model"] == PANDA and (baselines := panda_trained()):
+        without = f"Trained baselines, {baselines[0]}: {baselines[1]}."
+    return f"{text} {judged[0].upper()}{judged[1:]}. {without}"
 
 
 def write_cards() -> None:

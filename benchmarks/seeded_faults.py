@@ -73,7 +73,7 @@ def faults(policy: bytes, recipe: Recipe, rng: np.random.Generator) -> Iterator[
     for kind, check, other in (
         ("sign of gravity", "sign of gravity", scaled("gravity", -1)),
         ("sign of all velocities", "sign of velocities", scaled("joint_velocities", -1)),
-        ("sign of three joints", "sign of velocities", scaled(joints, some)),
+        ("sign of three joints", "sign of single joints", scaled(joints, some)),
         ("joint angles in degrees", "saturation", scaled("joint_positions", DEGREES)),
     ):
         if other:

@@ -32,6 +32,9 @@ DECISIVE = 1.0
 """Lead of the strongest response over the second, on a log scale: chance gives it to one joint in ten."""
 CALMER = 1.2
 """Factor between the outputs of a robot upright and upside down that tells the sign of gravity."""
+MIRRORED, ONE_SIDED = 0.15, 0.25
+"""Response to an own velocity, in parts of the largest, from which it is compared with that of the other side, and
+from which it may differ in no policy that we know."""
 RELATED = 0.2
 """Correlation between responses to positions and to velocities that tells their relative sign."""
 
@@ -189,20 +192,32 @@ def _strength(block: Array) -> Array:
     return np.asarray(np.log(normed))
 
 
-def _joint_order(responses: ProbedNetwork) -> Iterator[PolicyFinding]:
-    """Judge the order of joint signals against that of the action, by which output responds most to which joint."""
+def _by_joint(responses: ProbedNetwork) -> tuple[list[ProbedTerm], Array, float] | None:
+    """Return the joints' signals, how strongly outputs respond to each joint, and how many most to their own (share).
+
+    None where too few joints are observed.
+    """
     names = responses.network.recipe.action.elements
     terms = [
         t for q in ("joint_positions", "joint_velocities") for t in responses.of(q) if len(t.elements) == len(names)
     ]
     if len(names) < 4 or not terms:
-        return
+        return None
     strength = np.sum(
         [_strength(responses.jacobian[t.name]) * (1 + (t.quantity != "joint_positions")) for t in terms], 0
     )
-    nearest = strength.argmax(1)
     declared = [list(terms[0].elements).index(name) if name in terms[0].elements else -1 for name in names]
-    share = float((nearest == declared).mean())
+    return terms, strength, float((strength.argmax(1) == declared).mean())
+
+
+def _joint_order(responses: ProbedNetwork) -> Iterator[PolicyFinding]:
+    """Judge the order of joint signals against that of the action, by which output responds most to which joint."""
+    names = responses.network.recipe.action.elements
+    by_joint = _by_joint(responses)
+    if by_joint is None:
+        return
+    terms, strength, share = by_joint
+    nearest = strength.argmax(1)
     numbers = {"declared": share, "chance": 1 / len(names)}
     fact = f"{share:.0%} of the outputs respond most to their own joint (chance: {1 / len(names):.0%})"
     other, better = max(
@@ -290,6 +305,41 @@ def _signs(responses: ProbedNetwork) -> Iterator[PolicyFinding]:
     }.get(status, "")
     valid = "" if status == "ok" else f"more than {RELATED:+g}"
     yield PolicyFinding("sign of velocities", status, fact, {"resemblance": related}, valid, advice)
+    yield from _sides(responses, velocities[0])
+
+
+def _sides(responses: ProbedNetwork, velocities: ProbedTerm) -> Iterator[PolicyFinding]:
+    """Judge the signs of single joints: left and right respond to their own velocities alike, whatever the axes."""
+    names, elements = responses.network.recipe.action.elements, list(velocities.elements)
+    pairs = [(name, other_side(name)) for name in names if name in elements]
+    pairs = [(name, other) for name, other in pairs if other in names and other in elements and name < other]
+    if not pairs:
+        return
+    block = responses.jacobian[velocities.name]
+    largest = np.abs(block).mean(0).max(1)
+
+    def own_response(name: str) -> float:
+        output = names.index(name)
+        return float(block[:, output, elements.index(name)].mean() / max(largest[output], 1e-12))
+
+    sides = {(name, other): (own_response(name), own_response(other)) for name, other in pairs}
+    doubt = {pair: min(map(abs, ends)) for pair, ends in sides.items() if ends[0] * ends[1] < 0.0}
+    listed = [
+        f"{name} {sides[name, other][0]:+.2g} and {other} {sides[name, other][1]:+.2g}"
+        for (name, other), size in sorted(doubt.items(), key=lambda item: -item[1])
+        if size > MIRRORED
+    ]
+    numbers = {"pairs": len(listed)}
+    if not listed:
+        fact = f"of {len(pairs)} pairs of joints none responds to its own velocity with opposite signs"
+        yield PolicyFinding("sign of single joints", "ok", fact, numbers)
+        return
+    by_joint = _by_joint(responses)
+    clear = by_joint is not None and by_joint[2] >= CLEAR + 1 / len(names) and max(doubt.values()) > ONE_SIDED
+    status = "fault" if clear else "unclear"
+    fact = f"left and right respond to their own velocity with opposite signs: {', '.join(listed[:4])}"
+    advice = "Compare the sign of these joints' positions and velocities with training, or audit a log."
+    yield PolicyFinding("sign of single joints", status, fact, numbers, "the same sign", advice)
 
 
 @dataclass(frozen=True)

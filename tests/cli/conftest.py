@@ -21,8 +21,11 @@ from sami_cli.app import main
 from sami_runtime.model.artifact import graph_sha256
 from sami_runtime.model.contract import METADATA_KEY
 from sami_runtime.session import admission
+from tests.making.coarse import coarse_physics, coarsen
 from tests.making.shared import made_once
 from tests.making.still_robot import ROBOT
+
+__all__ = ["coarse_physics"]
 
 SMALL = {
     "collection.collectors": "0",
@@ -89,6 +92,7 @@ def call(monkeypatch, *arguments):
 def _train(folder):
     run, bare = folder / "run", ("--set", "atlas_episodes=0", "--set", "seen_episodes=0")
     with pytest.MonkeyPatch.context() as patch:
+        coarsen(patch)
         assert call(patch, "train", "--steps", 700, *settings(), "--out", run, "-q") == 0
         assert call(patch, "eval", "--run", run, "--episodes", 1, "--on", 1, "--json") == 0
         assert call(patch, "export", "--run", run, "--out", folder / "tiny.onnx", *bare) == 0

@@ -1,13 +1,14 @@
 """`sami report` refuses before it measures, and tells what it wrote."""
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-pytest.importorskip("matplotlib")
-pytest.importorskip("sklearn")
-pytest.importorskip("umap")
+# Not imported: each worker would spend seconds on umap, which compiles as it is imported.
+if not all(map(find_spec, ("matplotlib", "sklearn", "umap"))):
+    pytest.skip("what a report needs is not installed: pip install 'sami-rl[report]'", allow_module_level=True)
 
 REPOSITORY = Path(__file__).parents[2]
 RUN = f"{REPOSITORY / 'results/models'}:panda-satesac"

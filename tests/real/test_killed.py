@@ -1,4 +1,4 @@
-"""Trainings, sweeps and evaluations that are killed at twenty random moments each, and end as if nobody had."""
+"""Trainings, sweeps and evaluations that are killed at ten random moments each, and end as if nobody had."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from sami_train.files import read_json
 from sami_train.runs.folder import RunError, RunFolder
 from tests.making.killed import EXAMPLES, forked, go_on, require_whole, same, swept
 
-KILLS = 20
+KILLS = 10
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +31,7 @@ def require_whole_or_anew(run):
 
 
 def kill_often(work, folder, moments, check, unless=lambda: None, seed=0):
-    """Kill some work at twenty moments, half of them by the clock; it is begun anew where it came to its end before."""
+    """Kill some work at random moments, half of them by the clock; it is begun anew where it had come to its end."""
     draw, killed, ends, seconds = np.random.default_rng(seed), 0, 0, 3.0
     while killed < KILLS:
         when = (

@@ -1,4 +1,4 @@
-"""300,000 ticks of a robot that does everything wrong, and a process that is stopped and continued meanwhile."""
+"""100,000 ticks of a robot that does everything wrong, and a process that is stopped and continued meanwhile."""
 
 import json
 import os
@@ -15,9 +15,9 @@ from tests.making.faults import READ, WRITE
 from tests.making.ticks_with_faults import require_laws
 from tests.sami_runtime.conftest import Maker
 
-TICKS = int(os.environ.get("SAMI_TICKS", "300000"))
+TICKS = int(os.environ.get("SAMI_TICKS", "100000"))
 """How many; SAMI_TICKS=1000000 takes two cores ten minutes."""
-WRITES = int(os.environ.get("SAMI_WRITES", "15000"))
+WRITES = int(os.environ.get("SAMI_WRITES", "5000"))
 """How many for each combination of limits; SAMI_WRITES changes it."""
 GROWTH = 4 * 2**20
 """What a process may grow by [bytes] in the last three quarters of its ticks."""
@@ -70,7 +70,7 @@ def test_a_process_that_is_stopped_and_continued(folder, request, capsys):
     """By a real clock at 100 Hz, while another thread changes the model in the middle of episodes."""
     write_models(folder, seeds=(0, 0), rate_hz=100.0)  # in the middle, a model of equal weights takes over
     chance, stops = random.Random(0), 0
-    process = driven(folder, request.config.rootpath, 2000, 0, "real")
+    process = driven(folder, request.config.rootpath, 1200, 0, "real")
     time.sleep(2.0)
     while process.poll() is None:
         process.send_signal(signal.SIGSTOP)

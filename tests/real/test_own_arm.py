@@ -21,7 +21,7 @@ pytest.importorskip("mink")
 pytest.importorskip("panda_gym")
 
 OWN = Path(__file__).parents[2] / "examples" / "own_arm"
-DRIVEN, CHECKED, EPISODES = 0.1, 0.5, 12
+DRIVEN, CHECKED, EPISODES = 0.1, 0.5, 6
 """How fast time passes where the policy drives, and where a check moves the arm, for minutes of its time."""
 TRIES = 2
 """The policy misses one episode in a hundred or so also in its own simulation, and here no episode repeats another."""
@@ -42,7 +42,7 @@ class SlowClock:
 
 @pytest.fixture
 def speed(request):
-    return DRIVEN if "twelve" in request.node.name else CHECKED
+    return DRIVEN if "six" in request.node.name else CHECKED
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def episodes(adapter, robot, run):
         yield report.info["is_success"], report.steps, round(off, 3)
 
 
-def test_twelve_of_twelve_episodes_end_at_the_goal(arm, robot, capsys):
+def test_six_of_six_episodes_end_at_the_goal(arm, robot, capsys):
     adapter, session, clock = arm
     with Run(session, adapter, clock, limits=Limits.load(OWN / "limits.toml"), loop_hz=100.0) as run:
         for _ in range(TRIES):

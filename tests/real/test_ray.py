@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from tests.real.test_slurm import CELL, ENDLESS, checkpoints, learns, stop
+from tests.real.test_slurm import CELL, ENDLESS, OWN, PENDULUM, checkpoints, learns, stop
 from tests.real.test_sweep import OPTIONS, cells, end, same_agents, sweeping, wait_for
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'sami-rl[ray]'")
@@ -28,14 +28,14 @@ def cluster():
 def test_cells_on_ray_are_what_they_are_on_this_machine_and_needs_are_known(tmp_path, cluster):
     cluster.add_node(num_cpus=1)
     here, there = tmp_path / "here", tmp_path / "there"
-    with sweeping("--out", here, "--method", "tesac", *OPTIONS) as sweep:
+    with sweeping("--out", here, *PENDULUM, *OPTIONS) as sweep:
         assert end(sweep).code == 0
-    with sweeping("--out", there, "--method", "tesac", *OPTIONS, "--on", f"ray:{cluster.address}", "--json") as sweep:
+    with sweeping("--out", there, *PENDULUM, *OPTIONS, "--on", f"ray:{cluster.address}", "--json") as sweep:
         ended = end(sweep)
     assert (ended.code, cells(ended)[CELL]["state"]) == (0, "done")
     assert same_agents(here / CELL, there / CELL)
     needs = ["--on", f"ray:{cluster.address},num_cpus=99"]
-    with sweeping("--out", tmp_path / "more", "--method", "tesac", *OPTIONS, *needs) as sweep:
+    with sweeping("--out", tmp_path / "more", *PENDULUM, *OPTIONS, *needs) as sweep:
         ended = end(sweep)
     assert ended.code == 1
     assert ended.err.startswith("sami: no node of the Ray cluster has what a cell needs, {'CPU': 99")
@@ -66,7 +66,9 @@ def test_the_cell_of_a_node_that_is_lost_goes_on_elsewhere(tmp_path, cluster):
         wait_for(sweep, lambda: learns(out) > reached)
         ended = stop(sweep)
     assert ended.code == 130
-    assert f"sami sweep --out {out} --on ray:{cluster.address}\n" in ended.out.replace(" \\\n      ", " ")
+    assert f"sami sweep --out {out} --on ray:{cluster.address} {' '.join(OWN)}\n" in ended.out.replace(
+        " \\\n      ", " "
+    )
     assert f"{CELL} failed" not in ended.out
     assert json.loads((out / CELL / "run.json").read_text())["state"] == "stopped"
     with pytest.raises(ProcessLookupError):

@@ -13,6 +13,11 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LESS = {
+    "--steps 8000": "--steps 1000 --set exploration.warmup_steps=500",
+    "--out mine.onnx": "--out mine.onnx --set atlas_episodes=0 --set seen_episodes=6",
+}
+"""What trains takes fewer steps here, and its export plays fewer episodes."""
 INSTALL = re.compile(r"pip install 'sami-rl\[([\w,-]+)\]'\n")
 EXECUTED, SHOWN = {"sh", "python"}, {"bibtex"}
 OTHERS = ("3.13", "3.12") if sys.version_info < (3, 12) else ("3.11",)
@@ -94,7 +99,11 @@ def test_a_block_runs_with_exactly_the_extras_that_it_names(python, block, insta
     path = f"{installed(python, block.extras) / 'bin'}:{os.environ['PATH']}"
     hidden = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "DISPLAY", "WAYLAND_DISPLAY")
     environment = {name: value for name, value in os.environ.items() if name not in hidden} | {"PATH": path}
-    command = ["bash", "-euo", "pipefail", "-c", block.lines] if block.kind == "sh" else ["python", "-c", block.lines]
+    lines = block.lines
+    for whole, less in LESS.items():
+        assert whole in lines or "sami train" not in lines, f"the README no longer has {whole}"
+        lines = lines.replace(whole, less)
+    command = ["bash", "-euo", "pipefail", "-c", lines] if block.kind == "sh" else ["python", "-c", lines]
     done = subprocess.run(
         command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=900
     )

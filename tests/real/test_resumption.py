@@ -1,11 +1,11 @@
-"""A deterministic run on Panda, cut off at each of fifty checkpoints, ends with the weights of one that is not."""
+"""A deterministic run on Panda, cut off at each of twenty checkpoints, ends with the weights of one that is not."""
 
 import torch
 
 from sami_train.config.resolve import resolve
 from sami_train.runs import train
 
-EVERY, CHECKPOINTS = 120, 50
+EVERY, CHECKPOINTS = 120, 20
 SETTINGS = {
     "steps": EVERY * CHECKPOINTS,
     "checkpoint_every": EVERY,
@@ -20,7 +20,7 @@ SETTINGS = {
 }
 
 
-def test_fifty_resumptions_change_nothing(tmp_path, monkeypatch, capsys):
+def test_twenty_resumptions_change_nothing(tmp_path, monkeypatch, capsys):
     whole = train.start(resolve("fast-cpu", SETTINGS), tmp_path / "whole", show=False)
     honest = train._Keeper._on_step
 

@@ -14,9 +14,12 @@ import pytest
 from tests.real.slurm_cluster import jobs, said, slurm_cluster
 from tests.real.test_sweep import OPTIONS, TINY, cells, end, same_agents, sweeping, wait_for
 
-ENDLESS = ["--method", "tesac", "--steps", "900000", "--episodes", "1", "--set", "collection.collectors=1"]
+OWN = ("--env", "tests.making.logging_often:PENDULUM")
+PENDULUM = (*OWN, "--method", "tesac")
+"""A cell that begins to learn within seconds: which robot it is trained for does not matter to a cluster."""
+ENDLESS = [*PENDULUM, "--steps", "900000", "--episodes", "1", "--set", "collection.collectors=1"]
 ENDLESS += [word for key, value in TINY.items() if key != "checkpoint_every" for word in ("--set", f"{key}={value}")]
-CELL = "panda-tesac-0"
+CELL = "tests.making.logging_often_PENDULUM-tesac-0"
 
 
 @pytest.fixture(scope="module")
@@ -54,9 +57,9 @@ def stop(sweep):
 
 def test_cells_on_slurm_are_what_they_are_on_this_machine(tmp_path, cluster):
     here, there = tmp_path / "here", tmp_path / "there"
-    with sweeping("--out", here, "--method", "tesac", *OPTIONS) as sweep:
+    with sweeping("--out", here, *PENDULUM, *OPTIONS) as sweep:
         assert end(sweep).code == 0
-    with sweeping("--out", there, "--method", "tesac", *OPTIONS, "--on", "slurm", "--json") as sweep:
+    with sweeping("--out", there, *PENDULUM, *OPTIONS, "--on", "slurm", "--json") as sweep:
         ended = end(sweep)
     assert (ended.code, cells(ended)[CELL]["state"]) == (0, "done")
     assert same_agents(here / CELL, there / CELL)
@@ -100,7 +103,7 @@ def test_a_cell_with_a_collector_that_the_cluster_cuts_off_goes_on(tmp_path, clu
         ended = stop(sweep)
     assert ended.code == 130
     assert "stopped with 0 of 1 cells done. Go on with:" in ended.out
-    assert f"sami sweep --out {out} --on slurm\n" in ended.out.replace(" \\\n      ", " ")
+    assert f"sami sweep --out {out} --on slurm {' '.join(OWN)}\n" in ended.out.replace(" \\\n      ", " ")
     assert "failed" not in ended.out
     assert jobs() == []
     assert checkpoints(out)[-1] > cut_at
@@ -122,7 +125,7 @@ def test_what_waits_in_the_queue_says_why_and_ends_at_once(tmp_path, cluster):
     out = tmp_path / "sweep"
     holding = ["sbatch", "--parsable", "--cpus-per-task=2", "--output=/dev/null"]
     subprocess.run(holding, input="#!/bin/bash\nsleep 600\n", text=True, check=True, capture_output=True)
-    with sweeping("--out", out, *ENDLESS, "--on", "slurm") as sweep:
+    with sweeping("--out", out, *ENDLESS, "--on", "slurm", COLUMNS="200") as sweep:
         line = wait_for(sweep, sweep.stdout.readline)
         assert line.startswith(f"{CELL} pending: pending in Slurm's queue: ")
         asked = time.monotonic()
@@ -140,7 +143,7 @@ def test_the_job_of_a_sweep_that_was_killed_is_taken_by_the_next(tmp_path, clust
         wait_for(sweep, lambda: learns(out))
         first = jobs("RUNNING")
         sweep.kill()
-    with sweeping("--out", out, "--on", "slurm") as sweep:
+    with sweeping("--out", out, *OWN, "--on", "slurm") as sweep:
         wait_for(sweep, sweep.stdout.readline)
         assert jobs() == first
         assert stop(sweep).code == 130

@@ -16,7 +16,7 @@ def test_train_your_own_robot(tmp_path):
 
 def test_compare_methods(tmp_path):
     printed = follow(
-        "compare-methods.md", tmp_path, [("--steps 4000", "--steps 1500"), ("--episodes 10", "--episodes 2")]
+        "compare-methods.md", tmp_path, [("--steps 4000", "--steps 1200"), ("--episodes 10", "--episodes 2")]
     )
     assert "tesac" in printed
     assert (tmp_path / "examples" / "own_environment" / "report" / "report.md").is_file()

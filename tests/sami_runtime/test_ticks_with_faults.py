@@ -1,4 +1,4 @@
-"""Two thousand ticks of a robot that does everything wrong; `make test-real` drives 300,000."""
+"""Two thousand ticks of a robot that does everything wrong; `make test-real` drives 100,000."""
 
 import numpy as np
 import pytest

@@ -2,7 +2,10 @@
 
 import pytest
 
+from tests.making.coarse import coarse_physics
 from tests.making.shared import made_once
+
+__all__ = ["coarse_physics"]
 
 
 def _export(folder):

@@ -153,10 +153,10 @@ def welch_t_test(x: Sequence[float], y: Sequence[float]) -> float | None:
 
 def holm(p: Sequence[float | None]) -> list[float | None]:
     """Return p corrected for their number (Holm 1979): below 0.05, no false finding among all with probability 0.95."""
-    from statsmodels.stats.multitest import multipletests
-
-    tested = [value for value in p if value is not None]
-    corrected = iter(multipletests(tested, method="holm")[1].tolist() if tested else [])
+    tested = np.array([value for value in p if value is not None])
+    rank = tested.argsort().argsort()
+    scaled = np.maximum.accumulate(np.sort(tested) * np.arange(len(tested), 0, -1))
+    corrected = iter(np.minimum(scaled, 1.0)[rank].tolist())
     return [None if value is None else next(corrected) for value in p]
 
 

@@ -122,6 +122,25 @@ def test_wrong_signs_are_faults(diagnosed):
     assert faults(diagnosed(recipe=document(velocities=-0.05))) == ["sign of velocities"]
 
 
+def test_a_joint_whose_sign_is_turned_on_one_side_is_a_fault_and_on_both_sides_is_not(diagnosed):
+    turned = np.eye(COUNT)
+    turned[JOINTS.index("FL_knee"), JOINTS.index("FL_knee")] = -1.0
+    whole = weights()["w"]
+    q, dq = (whole[slice(*PARTS[name])] for name in ("q", "dq"))
+    findings = diagnosed(policy(weights(q=turned @ q, dq=turned @ dq)))
+    assert faults(findings) == ["sign of single joints"]
+    assert "FL_knee +1" in findings["sign of single joints"].fact
+    turned[JOINTS.index("FR_knee"), JOINTS.index("FR_knee")] = -1.0
+    findings = diagnosed(policy(weights(q=turned @ q, dq=turned @ dq)))
+    assert findings["sign of single joints"].status == "ok", "a policy may swing a pair of joints so"
+
+
+def test_where_joints_do_not_answer_for_themselves_the_sign_of_a_single_one_is_unclear(diagnosed):
+    mixed = np.random.default_rng(3).normal(size=(2, COUNT, COUNT))
+    findings = diagnosed(policy(weights(q=mixed[0], dq=0.3 * mixed[0] + mixed[1])))
+    assert findings["sign of single joints"].status == "unclear"
+
+
 def test_an_ignored_command_is_a_fault_and_another_dead_input_is_not(diagnosed):
     findings = diagnosed(policy(weights(command=np.outer([0.0, 1.0], np.ones(COUNT)))))
     assert faults(findings) == ["command command"]

@@ -75,9 +75,8 @@ POSITIONS = ("ee_position", "cube_position", "desired_goal", "achieved_goal")
 BASE = np.float32([0.6, 0.0, 0.0])
 
 
-@pytest.mark.parametrize("first", [0, 20])
-def test_the_honest_robot_keeps_every_law_wherever_it_begins(check, first):
-    verdicts = check(excite=True, first=first)
+def test_the_honest_robot_keeps_every_law(check):
+    verdicts = check(excite=True, first=20)
     assert broken(verdicts) == {}
     assert [verdict.law.split(":")[0] for verdict in verdicts if verdict.note] == []
 
@@ -131,12 +130,12 @@ def test_a_hand_that_is_measured_at_its_flange_keeps_the_law_and_is_noted(check)
     ("wrong", "faults"),
     [
         (
-            {"do": lambda a: a * np.float32([1, -1, 1, 1])},
-            {"dy": ("dy moved ee_position.y by -0.17", "its sign is flipped")},
-        ),
-        (
-            {"do": lambda a: a[[1, 0, 2, 3]]},
-            {"dx": ("dx and dy are swapped. Correct their order",), "dy": ()},
+            {"do": lambda a: a[[1, 0, 2, 3]] * np.float32([1, 1, -1, 1])},
+            {
+                "dx": ("dx and dy are swapped. Correct their order",),
+                "dy": (),
+                "dz": ("dz moved ee_position.z by -", "its sign is flipped"),
+            },
         ),
         # Four faults of four elements.
         (

@@ -54,7 +54,7 @@ def test_a_file_that_ends_the_process_is_refused_and_this_one_goes_on(path, monk
 
 def test_a_file_that_fills_the_memory_is_refused(make, policy):
     with pytest.raises(ArtifactError, match=r"Failed to allocate memory|bad_alloc"):
-        rehearse(read_artifact(make.write(policy, edit=growing(20_000))))
+        rehearse(read_artifact(make.write(policy, edit=growing(60_000))))
 
 
 def test_a_file_that_takes_the_processor_for_long_is_refused(make, policy):

@@ -14,6 +14,8 @@ from sami_train.envs.make import make
 from sami_train.envs.panda_mujoco.both import ENGINES
 from sami_train.envs.panda_mujoco.responses import RESPONSES
 
+FINE_PHYSICS = True
+
 MEASURED = json.loads((Path(__file__).parents[3] / "results" / "panda-mujoco" / "responses.json").read_text())
 TOLERANCES = {
     "free": {"m": 0.002},

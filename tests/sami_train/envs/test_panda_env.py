@@ -15,6 +15,8 @@ from sami_train.envs.tasks import TaskError
 
 pytest.importorskip("panda_gym")
 
+FINE_PHYSICS = True
+
 SPEC = environment("panda")
 STARTS = 200
 ALL_TASKS = [task for tasks in PANDA_TASKS.sets.values() for task in tasks]

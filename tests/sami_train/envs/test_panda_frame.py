@@ -9,6 +9,8 @@ from sami_train.envs.make import make, make_adapter
 
 pytest.importorskip("panda_gym")
 
+FINE_PHYSICS = True
+
 
 @pytest.fixture(scope="module")
 def robot():

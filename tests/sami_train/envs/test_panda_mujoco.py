@@ -19,6 +19,8 @@ from sami_train.envs.panda_mujoco.kinematics import Kinematics
 from sami_train.envs.panda_mujoco.rotation import euler_of, rotated
 from sami_train.envs.tasks import TaskError
 
+FINE_PHYSICS = True
+
 SPEC, BULLET = environment("panda-mujoco"), environment("panda")
 MIDDLE = {"mass": 1.0, "friction": 1.0}
 

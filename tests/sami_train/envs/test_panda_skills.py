@@ -9,6 +9,8 @@ import sami_train.envs  # noqa: F401 (registers the environments)
 from sami_train.envs.catalog import environment
 from sami_train.envs.measure import episode_skill
 
+FINE_PHYSICS = True
+
 OPEN, SHUT, STILL = 1.0, -1.0, 0.0
 MASSES = (1.0, 5.0, 10.0)
 

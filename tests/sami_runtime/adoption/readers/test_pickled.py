@@ -11,6 +11,7 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
+from sami_runtime.adoption.readers import pickled
 from sami_runtime.adoption.readers.pickled import Call, array_of, pickle_tree, torch_tree
 from sami_runtime.errors import ArtifactError
 
@@ -103,9 +104,10 @@ def archive(files):
     return stream.getvalue()
 
 
-def test_a_zip_bomb_is_refused_before_it_is_unpacked():
+def test_a_zip_bomb_is_refused_before_it_is_unpacked(monkeypatch):
+    monkeypatch.setattr(pickled, "MAX_ARCHIVE_BYTES", 1 << 20)
     with pytest.raises(ArtifactError, match="would unpack to"):
-        torch_tree(archive({f"a/{i}": bytes(64 << 20) for i in range(9)}), "bomb")
+        torch_tree(archive({f"a/{i}": bytes(1 << 17) for i in range(9)}), "bomb")
 
 
 @pytest.mark.parametrize(
@@ -155,7 +157,8 @@ def test_no_damage_to_an_archive_escapes_as_another_error():
             torch_tree(stream.getvalue()[:end], "cut off")
 
 
-def test_a_tree_that_shares_its_branches_is_refused_before_it_fills_the_memory():
+def test_a_tree_that_shares_its_branches_is_refused_before_it_fills_the_memory(monkeypatch):
+    monkeypatch.setattr(pickled, "MAX_ARCHIVE_BYTES", 1 << 20)
     tree = {}
     for _ in range(28):
         tree = {"a": tree, "b": tree}

@@ -20,6 +20,8 @@ from sami_train.export.model_file import attach
 from sami_train.export.seen import Behind, collect_contexts, known_gap
 from sami_train.studies.contexts.alarms import check
 
+FINE_PHYSICS = True
+
 ROOT = Path(__file__).parents[4]
 MODEL = ROOT / "models" / "panda-satesac.onnx"
 FOR_A_CAMERA = ROOT / "models" / "panda-satesac-camera.onnx"

@@ -14,6 +14,7 @@ from sami_train.export.model_file import describe
 from sami_train.export.seen import exploring, measure_responses, measure_seen
 
 pytest.importorskip("gymnasium")
+FINE_PHYSICS = True
 MODEL = Path(__file__).parents[4] / "models" / "panda-satesac.onnx"
 SPEC = environment("panda")
 SHORT = dataclasses.replace(SPEC, episode_steps=20)

@@ -21,7 +21,7 @@ from sami_train.studies.lookahead.fit import Fit, fit
 from sami_train.studies.lookahead.forward_model import ForwardModel, Reference, without
 from sami_train.studies.lookahead.stretches import roll_out
 from tests.making.attached import attach_lookahead
-from tests.sami_train.export.test_export import make_agent
+from tests.sami_train.export.test_export import HERE, make_agent
 
 SPEC = environment("panda")
 STEPS = 3
@@ -161,8 +161,8 @@ def test_a_policy_without_a_context_looks_ahead_too(tmp_path):
 
 
 def test_episodes_to_learn_from_are_told_as_they_were(plain):
-    stretches = roll_out(plain, SPEC, episodes=20)
-    assert len(stretches) == 20
+    stretches = roll_out(plain, SPEC, episodes=8)
+    assert len(stretches) == 8
     for each in stretches:
         assert each.observations.shape == (len(each) + 1, 25)
         assert not each.actions[0].any()
@@ -172,7 +172,7 @@ def test_episodes_to_learn_from_are_told_as_they_were(plain):
     moves = np.concatenate([np.diff(each.observations[:, at : at + 3], axis=0).ravel() for each in stretches])
     actions = np.concatenate([each.actions[1:, :3].ravel() for each in stretches])
     assert np.corrcoef(moves, actions)[0, 1] > 0.6
-    found = fit(stretches, SPEC.signals, 2, updates=1500)
+    found = fit(stretches, SPEC.signals, 2, updates=400)
     assert found.errors["ee_position"].predicted[0] < found.errors["ee_position"].standing[0]
 
 
@@ -202,5 +202,5 @@ def test_an_evaluation_tells_what_a_gap_made_late_and_holds_what_is_older(ahead)
 
 def test_a_gap_without_latency_changes_no_result(plain, ahead):
     gap = GapProfile(noise={"cube_position": 0.01})
-    ours, theirs = (evaluate(path, "panda", ["training"], episodes=1, gap=gap) for path in (ahead, plain))
+    ours, theirs = (evaluate(path, HERE, ["training"], episodes=1, gap=gap) for path in (ahead, plain))
     assert ours.results == theirs.results

@@ -14,6 +14,7 @@ pytest.importorskip("jinja2")
 from sami_runtime.errors import SamiError
 from sami_train.envs.catalog import environment
 from sami_train.studies.charts.chart import Chart, Panel
+from sami_train.studies.compare import estimates
 from sami_train.studies.report.parts import PARTS, Wishes, find_robustness
 from sami_train.studies.report.subject import Subject, require_alike, together
 from sami_train.studies.report.write import Head, check_out, render, write_report
@@ -79,7 +80,8 @@ def test_a_run_of_numbers_tells_what_they_tell_and_names_what_is_missing(made):
     assert summary["bytes"] < 2_000_000
 
 
-def test_several_runs_are_compared_over_seeds(tmp_path):
+def test_several_runs_are_compared_over_seeds(tmp_path, monkeypatch):
+    monkeypatch.setattr(estimates, "REPLICATES", 50)
     several = runs("results/panda-100k:panda-*tesac-*")
     assert len(several) > 3
     summary = write_report(several, Wishes(), tmp_path, COMMAND, nothing)

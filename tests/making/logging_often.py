@@ -1,0 +1,8 @@
+"""A pendulum whose runs write a line of metrics every 400 steps, for tests that wait until a cell learns."""
+
+from sami_train.runs import train
+from tests.making.own import PENDULUM
+
+__all__ = ["PENDULUM"]
+
+train.LOG_EVERY = 400
