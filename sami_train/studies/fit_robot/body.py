@@ -38,7 +38,7 @@ CHANGES: dict[Field, Change] = {
     "strength": Change(scales="actuator_strength"),
     "delay": Change(sets="actuator_delay"),
 }
-"""What tasks of an environment can change as well; a bias they cannot."""
+"""Features of a TOML file that change the same; none changes a bias."""
 
 
 class Parameter(NamedTuple):
@@ -53,7 +53,7 @@ class Parameter(NamedTuple):
     low: float
     high: float
     scale: float
-    """How large a change does as much as the joint's inertia does; so wide is what is expected before a fit."""
+    """Size of a change that matters beside the joint's inertia; the standard deviation of the prior."""
 
     @property
     def key(self) -> str:
@@ -97,7 +97,7 @@ class RobotBody:
                     f"{path}: actuator {actuator.name!r} drives {actuator.target!r}, whose position is no element of "
                     f"the recording ({_listed(_elements(contract))}). Observe it under the joint's name, in rad or m."
                 )
-            actuator.nsample, actuator.delay = 0, 0.0  # what is late is fitted
+            actuator.nsample, actuator.delay = 0, 0.0  # the fit delays the controls itself
         for key in list(spec.keys):
             spec.delete(key)
         for joint in list(spec.joints):
@@ -120,7 +120,7 @@ class RobotBody:
         return sum(len(at) for _, at in self.columns.values()) == 2 * len(self.joints)
 
     def control(self, actions: Array) -> Array:
-        """Return what is asked of the actuators (T, A), in the model's order, by actions (T, A) of the contract."""
+        """Return the controls of the actuators (T, A), in the model's order, of actions (T, A) of the contract."""
         return self._middle + self._half * actions[:, self._order]
 
     def parameters(self, speeds: Array) -> list[Parameter]:

@@ -25,16 +25,16 @@ value."""
 NEGLIGIBLE = 0.01
 """A parameter below this share of its scale is identified, too, whatever its value."""
 CLOSE = {"bias": (0.005, 0.03), "delay": (0.001, 0.005)}
-"""As far the intervals of these may reach whatever their values [rad or m, s]."""
+"""The same for small values of these [rad or m, s]."""
 SMALL = 1e-5
 """Share of its scale by which derivatives change a number. A larger one would make up information: in directions that
 the motion hardly shows, effects cancel, and their curvatures do not."""
 TURNS, TRIES, SETTLED = 25, 8, 0.05
-"""Steps of a fit, attempts at each, and the gain [squared deviations], had or in sight, below which it ends."""
+"""Most steps of a fit, attempts at a step, and the decrease of the cost, made or predicted, below which a fit ends."""
 ROUNDS = 3
-"""Fits, each with the noise that the one before left."""
+"""Fits, each weighted by the noise that the one before estimated."""
 DELAYS_S = (0.0, 0.01, 0.02, 0.03, 0.05, 0.07)
-"""Where the search for the delay may begin."""
+"""Delays that are tried before the first fit, which begins with the best."""
 START_FREEDOM = (0.2, 2.0)
 """How far the beginning of a window may be from where it was read, in positions and velocities."""
 
@@ -138,7 +138,7 @@ class _Problem:
         self._freedom = np.repeat(START_FREEDOM, count)
         self._least = 1e-6 * (readings.std(axis=(0, 1)) + 1e-3)
         self.noise = 1e4 * self._least
-        """(C,) what readings are uncertain by."""
+        """Standard deviation of each reading, (C,)."""
 
     def first_guess(self) -> Array:
         """Return the nominal values with the best of some delays.
@@ -162,8 +162,8 @@ class _Problem:
         residuals = self._residuals(values, starts)
         cost = self._cost(values, residuals, starts)
         for _ in range(TURNS):
-            step, in_sight = self._step(values, starts, residuals)
-            if in_sight < SETTLED:
+            step, predicted = self._step(values, starts, residuals)
+            if predicted < SETTLED:
                 break
             for _ in range(TRIES):
                 new_values, new_starts = step(damping)
@@ -181,7 +181,7 @@ class _Problem:
         return values, starts
 
     def take_noise(self, values: Array, starts: Array) -> None:
-        """Take what a fit left for the noise of the readings."""
+        """Estimate the noise of the readings from the residuals of a fit."""
         left = self._residuals(values, starts) * self.noise
         count, ticks, columns = left.shape
         freedom = 1.0 - (2 * len(self.body.joints) + self.free.sum() / count) / (ticks * columns)
@@ -237,7 +237,7 @@ class _Problem:
             moved[:, number] += by
             change = self._residuals(values, moved).reshape(count, -1) - plain
             by_start[:, :, number] = change / by
-        # What is known of starts beforehand, as rows of its own.
+        # Rows of the prior of the starts.
         known = np.broadcast_to(np.diag(1.0 / self._freedom), (count, *self._freedom.shape * 2))
         by_start = np.concatenate([by_start, known], axis=1)
         by_value = np.concatenate([by_value, np.zeros((count, len(self._freedom), len(values)))], axis=1)
@@ -254,14 +254,14 @@ class _Problem:
     def _step(
         self, values: Array, starts: Array, residuals: Array
     ) -> tuple[Callable[[float], tuple[Array, Array]], float]:
-        """Return what gives new values and starts, by how much the step is damped, and the gain that is in sight."""
+        """Return a function of the damping that gives new values and starts, and the predicted decrease of the cost."""
         jacobian, rest, starts_step = self._projected(values, starts, residuals)
         matrix = np.einsum("wmp,wmq->pq", jacobian, jacobian) + np.eye(len(values))
         slope = np.einsum("wmp,wm->p", jacobian, rest) + (values - self._nominal) / self._scales
 
         def free_step(damping: float) -> Array:
             free, by = self.free.copy(), np.zeros(len(values))
-            while free.any():  # what a step would lead over its bounds stays at them, and the others go on without it
+            while free.any():  # a parameter that would leave its bounds stays at them, and the others are solved again
                 at = np.ix_(free, free)
                 by[free] = -np.linalg.solve(matrix[at] + damping * np.diag(np.diag(matrix[at])), slope[free])
                 new = np.clip(values + by * self._scales, self._low, self._high)

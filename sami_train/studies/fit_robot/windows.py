@@ -31,7 +31,7 @@ class RecordedWindows:
     readings: Array
     """(W, L + 1, C): positions of the joints, then their velocities where they were recorded; C is n or 2 n."""
     controls: Array
-    """(W, H + L, A): what was asked of the actuators at each tick; the window begins at number H."""
+    """(W, H + L, A): controls of the actuators at each tick; the window begins at number H."""
     before: int
     """H, the ticks before the window that a delay may reach back to."""
     period: float
@@ -69,7 +69,7 @@ def cut(
         log: Episodes of the robot.
         columns: By signal, which of its elements are readings, and at which columns of the readings they go.
         width: Columns of the readings.
-        control: Of actions (T, A), what is asked of the actuators.
+        control: Returns the controls of the actuators (T, A) of actions (T, A).
 
     Raises:
         SamiError: There are too few windows without a gap.
@@ -79,7 +79,7 @@ def cut(
     readings, controls, episodes = list[Array](), list[Array](), list[int]()
     for number, trace in enumerate(log.traces):
         seen, commanded = _readings(trace, columns, width), control(trace.executed)
-        start = before  # what was asked before an episode is not recorded
+        start = before  # controls before an episode are not recorded
         while start + length < len(seen):
             if np.isfinite(seen[start : start + length + 1]).all():
                 readings.append(seen[start : start + length + 1])
@@ -95,8 +95,9 @@ def cut(
             "--excite --set episodes=10 --record run.mcap"
         )
     every = RecordedWindows(np.array(readings), np.array(controls), before, log.period)
-    numbers = np.array(episodes) if len(log.traces) >= HELD_OUT else np.arange(len(readings))
-    out = numbers % HELD_OUT == HELD_OUT - 1
+    out = np.array(episodes) % HELD_OUT == HELD_OUT - 1
+    if not out.any() or out.all():
+        out = np.arange(len(readings)) % HELD_OUT == HELD_OUT - 1
     return _at_most(every.pick(~out), MOST), _at_most(every.pick(out), MOST)
 
 

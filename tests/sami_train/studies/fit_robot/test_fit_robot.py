@@ -120,7 +120,7 @@ def test_an_xml_file_alone_needs_a_reward_and_nothing_else(fitted, arm):
 
 def test_a_joint_that_does_not_move_is_not_identifiable(tmp_path):
     nominal = nominal_arm(tmp_path)
-    recording = recorded(hide(nominal, HIDDEN), tmp_path / "run.mcap", noise=NOISE, still=("base",))
+    recording = recorded(hide(nominal, HIDDEN), tmp_path / "run.mcap", episodes=6, noise=NOISE, still=("base",))
     log = read_log([recording])
     found = by_name(fit_robot(RobotBody(nominal, log.contract), log))
     for field in ("armature", "damping", "frictionloss", "bias", "strength"):
