@@ -49,7 +49,7 @@ class Parameter(NamedTuple):
     """Joint or actuator; empty for the delay, which is one for all."""
     unit: str
     nominal: float
-    """Of the model as it is; 1 for a strength, 0 for bias and delay."""
+    """Of the model as it is; 1 for a strength, 0 for a bias."""
     low: float
     high: float
     scale: float
@@ -91,6 +91,7 @@ class RobotBody:
         self.actuators = [actuator.name for actuator in spec.actuators]
         self._order, self._middle, self._half = _actions(path, whole, self.actuators, about, contract)
         self.fixed = [joint.name for joint in spec.joints if joint.name not in self.joints]
+        self._delay = min(max((actuator.delay for actuator in spec.actuators), default=0.0), MOST_DELAY_S)
         for actuator in spec.actuators:
             if actuator.target in self.fixed:
                 raise SamiError(
@@ -142,7 +143,7 @@ class RobotBody:
             add("frictionloss", name, float(model.dof_frictionloss[number]), inertia / WINDOW_S * float(speeds[number]))
             made.append(Parameter("bias", name, UNITS["bias"][slide], 0.0, -1.0, 1.0, (0.3, 0.1)[slide]))
         made += [Parameter("strength", name, "1", 1.0, 0.01, 100.0, 1.0) for name in self.actuators]
-        made.append(Parameter("delay", "", "s", 0.0, 0.0, MOST_DELAY_S, 0.05))
+        made.append(Parameter("delay", "", "s", self._delay, 0.0, MOST_DELAY_S, 0.05))
         self._dynamics = Dynamics(model, {one.key: one.feature for one in made if one.field not in ("bias", "delay")})
         self._parameters = tuple(made)
         return made

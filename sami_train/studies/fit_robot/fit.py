@@ -147,7 +147,7 @@ class _Problem:
             SamiError: The simulation blows up.
         """
         late = np.array([one.field == "delay" for one in self.parameters])
-        guesses = [np.where(late, delay, self._nominal) for delay in DELAYS_S]
+        guesses = [np.where(late, delay, self._nominal) for delay in (*DELAYS_S, self._nominal[late][0])]
         costs = [self._cost(guess, self._residuals(guess, self.starts), self.starts) for guess in guesses]
         if not np.isfinite(min(costs)):
             raise SamiError(

@@ -118,6 +118,13 @@ def test_an_xml_file_alone_needs_a_reward_and_nothing_else(fitted, arm):
     assert environment(str(folder / "bare.toml")).rate_hz == pytest.approx(50.0)
 
 
+def test_a_delay_that_the_model_has_is_the_nominal_one(arm):
+    body = RobotBody(arm[0].with_name("hidden.xml"), read_log([arm[1]]).contract)
+    [delay] = [one.nominal for one in body.parameters(np.ones(3)) if one.field == "delay"]
+    assert delay == pytest.approx(HIDDEN.delay)
+    assert not body.model.actuator_delay.any()
+
+
 def test_a_joint_that_does_not_move_is_not_identifiable(tmp_path):
     nominal = nominal_arm(tmp_path)
     recording = recorded(hide(nominal, HIDDEN), tmp_path / "run.mcap", episodes=6, noise=NOISE, still=("base",))
