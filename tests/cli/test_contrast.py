@@ -7,7 +7,7 @@ import pytest
 
 
 def test_the_ceiling_is_told_for_each_stage_and_method_and_never_passes_log_k(sami, trained):
-    few = ("--set", "contrast.trajectories=8", "--losses", 40)
+    few = ("--set", "contrast.trajectories=8", "--set", "losses=200")
     done = sami("contrast", trained.run, "--method", "ccm,satesac", *few, "--json")
     assert done.code == 0, done.err
     told = json.loads(done.out)
@@ -19,12 +19,12 @@ def test_the_ceiling_is_told_for_each_stage_and_method_and_never_passes_log_k(sa
     for each in found:
         if each["method"] == "ccm":
             assert each["bound"] <= each["log_k"] <= math.log(5) + 1e-6
-            assert each["losses"] == 40
+            assert each["losses"] == 200
         assert each["realised"] is None  # the run's own contrast has 64 trajectories
 
 
 def test_the_table_tells_what_training_reached_beside_what_it_could(sami, trained):
-    done = sami("contrast", trained.run, "--method", "satesac", "--losses", 40)
+    done = sami("contrast", trained.run, "--method", "satesac", "--set", "losses=200")
     assert done.code == 0, done.err
     for word in ("early", "middle", "late", "held out", "realised", "A constant encoder has 0."):
         assert word in done.prose
@@ -36,7 +36,7 @@ def test_what_training_reached_is_that_of_the_steps_when_a_stage_was_collected(s
     checkpoint.rename(checkpoint.with_name(str(last)))
     lines = [{"step": step, "contrast/bound": step, "contrast/k": 2.0} for step in range(10, last + 1, 10)]
     (run_copy / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    done = sami("contrast", run_copy, "--method", "satesac", "--losses", 40, "--json")
+    done = sami("contrast", run_copy, "--method", "satesac", "--set", "losses=200", "--json")
     assert done.code == 0, done.err
     early, middle, late = (each["realised"] for each in json.loads(done.out)["ceilings"])
     assert first < early <= middle < late <= last
@@ -49,6 +49,7 @@ def test_what_training_reached_is_that_of_the_steps_when_a_stage_was_collected(s
         ("--method maml", "unknown method 'maml'"),
         ("--ranking luck", "unknown ranking 'luck'"),
         ("--set learning.discount=0.9", "--set learning.discount: only the contrast can be changed"),
+        ("--set losses=40", "losses is 40; it must be a whole number of at least 200."),
         ("--set contrast.trajectories=2", "contrast.trajectories is 2; it must be at least 4."),
     ],
 )

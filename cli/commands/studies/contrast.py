@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from sami_train.studies.contexts.ceiling import Ceiling
 
+LEAST_LOSSES = 200
+"""A bound is a mean over so many."""
+
 
 def contrast(
     run: Annotated[Path, typer.Argument(help="Run folder with a checkpoint.")],
@@ -23,17 +26,21 @@ def contrast(
     ranking: Annotated[
         str, typer.Option(help="What ranks trajectories, comma-separated: return, advantage, value, shuffled, recency.")
     ] = "return",
-    losses: Annotated[int, typer.Option(min=200, help="Most losses of a contrast; it ends once it converged.")] = 4000,
     override: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change the run's contrast, e.g. contrast.trajectories=256."),
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Change the run's contrast, e.g. contrast.trajectories=256. losses: most losses of a contrast (4000); "
+            "it ends once it converged.",
+        ),
     ] = None,
     env: OwnEnvironment = None,
 ) -> None:
     """Print the bound that a contrastive loss reaches alone, on early, middle and final data of a run."""
     from rich.progress import MofNCompleteColumn, Progress, TextColumn
 
-    from sami_runtime.errors import UnknownName
+    from sami_runtime.errors import SamiError, UnknownName
     from sami_train.config.resolve import parse_override
     from sami_train.config.schema import RANKINGS
     from sami_train.runs.folder import RunFolder
@@ -41,6 +48,9 @@ def contrast(
 
     methods, rankings = method.split(","), ranking.split(",")
     changes = dict(parse_override(text) for text in override or [])
+    losses = changes.pop("losses", 4000)
+    if not isinstance(losses, int) or losses < LEAST_LOSSES:
+        raise SamiError(f"losses is {losses!r}; it must be a whole number of at least {LEAST_LOSSES}.")
     for name in rankings:
         if name not in RANKINGS:
             raise UnknownName("ranking", name, RANKINGS)
