@@ -81,8 +81,12 @@ def _sheet(contract: Contract) -> list[str]:
 def _numbers(contract: Contract) -> str:
     if contract.sheet is None or not contract.sheet.numbers:
         return "NUMBERS = {}"
-    numbers = contract.sheet.numbers.items()
-    rows = (f"    {_string(name)}: {number.values!r},  # {_escaped(number.unit)}" for name, number in numbers)
+    rows = []
+    for name, number in contract.sheet.numbers.items():
+        field, unit = f"    {_string(name)}: {number.values!r},", f"  # {_escaped(number.unit)}"
+        if len(field) > WIDTH:
+            field = "\n".join([f"    {_string(name)}: (", *(f"        {value!r}," for value in number.values), "    ),"])
+        rows.append(field + unit)
     return "\n".join(["NUMBERS = {", *rows, "}"])
 
 
