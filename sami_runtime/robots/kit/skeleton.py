@@ -85,7 +85,8 @@ def _numbers(contract: Contract) -> str:
     for name, number in contract.sheet.numbers.items():
         field, unit = f"    {_string(name)}: {number.values!r},", f"  # {_escaped(number.unit)}"
         if len(field) > WIDTH:
-            field = "\n".join([f"    {_string(name)}: (", *(f"        {value!r}," for value in number.values), "    ),"])
+            values = (f"        {value!r}," for value in number.values)
+            field = "\n".join([f"    {_string(name)}: (", *values, "    ),"])
         rows.append(field + unit)
     return "\n".join(["NUMBERS = {", *rows, "}"])
 
