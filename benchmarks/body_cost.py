@@ -71,7 +71,7 @@ def commands(body: BodyLimits, count: int, period: float) -> Iterator[tuple[Any,
     for _ in range(count):
         velocities = 0.95 * velocities + 0.05 * rng.normal(size=len(home))
         positions = home + 0.98 * (positions - home) + period * velocities
-        far = 20.0 if rng.random() < 0.1 else 1.0
+        far = 1.0 if rng.random() >= 0.1 else 1000.0 if body.settings.kp else 20.0  # gains allow large errors
         command = velocities[:3] if kind == "hand" else far * velocities
         yield command if kind != "joint_positions" else positions + period * command, positions, velocities
 
