@@ -31,11 +31,15 @@ from sami_runtime.robots.body.settings import BodySettings
 
 ROUNDING = 1e-6
 """Share of a command, and of a period's way, that is rounding: actions are float32."""
-SHARES = (1.0, 0.5)
-"""Shares of a command that comes too close which are tried before the robot stands."""
-SWEEP, SWEEPS = 0.2, 8
+HALF = 0.5
+"""Share of a command that comes too close which is tried before the robot stands."""
+SHORTEST = 1e-9
+"""Braking time [s] below which a joint rests."""
+SWEEP, SWEEPS = 0.06, 8
 """How far [rad, m] the joint that goes furthest may go from one pose to the next in which shapes are judged, and the
 most poses of one command."""
+LEADS = [1.0 - np.sqrt(1.0 - np.linspace(0.0, 1.0, poses)[:, None]) for poses in range(SWEEPS + 1)]
+"""By number of poses, (poses, 1): share of the braking time at each, so that a joint goes equally far between two."""
 
 
 class BodyRuling(NamedTuple):
@@ -106,27 +110,26 @@ class Collision:
         """Return what would be closest on the way from where the joints are (J,) to where they come to rest.
 
         Poses are judged every `SWEEP` of the joint that goes furthest, from the end of the period on; one that brakes
-        from so far that it would take more than `SWEEPS` of them is judged that often.
+        from so far that it would take more than `SWEEPS` of them is judged that often. Joints brake at the same time,
+        each until it rests.
         """
-        braking = motion.velocities * abs(motion.velocities) / (2.0 * self.acceleration)
-        poses = min(SWEEPS, math.ceil(float(np.abs(motion.positions + braking - now).max()) / SWEEP))
-        closest = self.geometry.clearance(motion.positions + braking)
-        for pose in range(poses - 1):
-            near = self.geometry.clearance(motion.positions + pose / (poses - 1) * braking)
-            closest = near if near.distance < closest.distance else closest
-        return closest
+        ends = abs(motion.velocities) / self.acceleration
+        braking = motion.velocities * ends / 2.0
+        way = float(np.abs(motion.positions + braking - now).max())
+        lead = LEADS[max(2, min(SWEEPS, math.ceil(way / SWEEP)))]
+        braked = np.minimum(lead * ends.max() / np.maximum(ends, SHORTEST), 1.0)
+        return min(map(self.geometry.clearance, motion.positions + braking * braked * (2.0 - braked)))
 
-    def share(self, now: Array, standing: Prediction, moving: Prediction) -> float:
-        """Return how much of the way from standing to moving, which comes too close, is allowed.
+    def share(self, now: Array, near: Near, standing: Prediction, moving: Prediction) -> float:
+        """Return how much of the way from standing to moving, which comes as near as that, is allowed.
 
         A pair that is too close now may part: what leads to more distance than there is, is allowed.
         """
         present = self.geometry.clearance(now).distance
-        for share in SHARES:
-            distance = self.near(now, standing.towards(moving, share)).distance
-            if distance == math.inf or distance > present:
-                return share
-        return 0.0
+        if near.distance > present:
+            return 1.0
+        distance = self.near(now, standing.towards(moving, HALF)).distance
+        return HALF if distance == math.inf or distance > present else 0.0
 
 
 class BodyLimits:
@@ -319,7 +322,7 @@ class BodyLimits:
             near = self._collision.near(state.positions, scaled)
             if near.distance < math.inf:
                 rest = rest or predict(standing)
-                share = self._collision.share(state.positions, rest, scaled)
+                share = self._collision.share(state.positions, near, rest, scaled)
                 if share < 1.0:
                     left *= 0.0 if self._collision.then == "hold" else share
                     names.append(f"body collision {' '.join(near.pair)}")
