@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -35,7 +35,7 @@ HALF = 0.5
 """Share of a command that comes too close which is tried before the robot stands."""
 SHORTEST = 1e-9
 """Braking time [s] below which a joint rests."""
-SWEEP, SWEEPS = 0.06, 8
+SWEEP, SWEEPS = 0.1, 6
 """How far [rad, m] the joint that goes furthest may go from one pose to the next in which shapes are judged, and the
 most poses of one command."""
 LEADS = [1.0 - np.sqrt(1.0 - np.linspace(0.0, 1.0, poses)[:, None]) for poses in range(SWEEPS + 1)]
@@ -114,11 +114,14 @@ class Collision:
         each until it rests.
         """
         ends = abs(motion.velocities) / self.acceleration
-        braking = motion.velocities * ends / 2.0
-        way = float(np.abs(motion.positions + braking - now).max())
-        lead = LEADS[max(2, min(SWEEPS, math.ceil(way / SWEEP)))]
+        braking = 0.5 * motion.velocities * ends
+        rest = motion.positions + braking
+        way = abs(rest - now).max()
+        if way <= 2.0 * SWEEP:
+            return min(self.geometry.clearance(motion.positions), self.geometry.clearance(rest))
+        lead = LEADS[min(SWEEPS, math.ceil(way / SWEEP))]
         braked = np.minimum(lead * ends.max() / np.maximum(ends, SHORTEST), 1.0)
-        return min(map(self.geometry.clearance, motion.positions + braking * braked * (2.0 - braked)))
+        return min(map(self.geometry.clearance, motion.positions + braking * (braked * (2.0 - braked))))
 
     def share(self, now: Array, near: Near, standing: Prediction, moving: Prediction) -> float:
         """Return how much of the way from standing to moving, which comes as near as that, is allowed.
@@ -265,22 +268,27 @@ class BodyLimits:
             beyond = abs(after - before) > ROUNDING * (1e-3 + abs(before))
             if 1 not in beyond.tobytes():
                 continue
-            for at in np.flatnonzero(beyond):
+            spans = list(zip(before.tolist(), low.tolist(), high.tolist(), strict=True))  # faster than by element
+            for at in np.flatnonzero(beyond).tolist():
                 names.append(of_joint[at])
-                reasons.append(Reason(before[at], low[at], high[at], self._unit))
+                reasons.append(Reason(*spans[at], self._unit))
                 thens.append(rule.then)
             if hand is None:
                 allowed = np.where(beyond, after, before)
             else:
                 allowed = allowed * float(np.min(after[beyond] / before[beyond]))
-        standing = self._drive.standing(state) if hand is None else np.zeros(3)
-        if self._drive.targets and (names or self._points or self._collision):
-            for low, high in intervals:
-                standing = bounded(standing, low, high)
+
+        def stand() -> Array:
+            standing = self._drive.standing(state) if hand is None else np.zeros(3)
+            if self._drive.targets:
+                for low, high in intervals:
+                    standing = bounded(standing, low, high)
+            return standing
+
         if "hold" in thens:
-            allowed = standing
+            allowed = stand()
         if self._points or self._collision:
-            allowed = self._by_geometry(allowed, standing, state, hand, names, reasons, thens)
+            allowed = self._by_geometry(allowed, stand, state, hand, names, reasons, thens)
         stop = ""
         if "stop" in thens:
             first = thens.index("stop")
@@ -290,7 +298,7 @@ class BodyLimits:
     def _by_geometry(
         self,
         allowed: Array,
-        standing: Array,
+        stand: Callable[[], Array],
         state: BodyState,
         hand: Array | None,
         names: list[str],
@@ -309,7 +317,7 @@ class BodyLimits:
             speeds = self.geometry.speeds(state.positions, moving.velocities, self._places)
             fast = [at for at, rule in enumerate(self._points) if speeds[at] > rule.most * (1 + ROUNDING)]
             if fast:
-                rest = predict(standing)
+                rest = predict(stand())
                 slow = self.geometry.speeds(state.positions, rest.velocities, self._places)
             for at in fast:
                 rule = self._points[at]
@@ -321,7 +329,7 @@ class BodyLimits:
             scaled = moving if rest is None else rest.towards(moving, left)
             near = self._collision.near(state.positions, scaled)
             if near.distance < math.inf:
-                rest = rest or predict(standing)
+                rest = rest or predict(stand())
                 share = self._collision.share(state.positions, near, rest, scaled)
                 if share < 1.0:
                     left *= 0.0 if self._collision.then == "hold" else share
@@ -330,7 +338,10 @@ class BodyLimits:
                         Reason(near.distance, self._collision.margin, math.inf, "m", " and ".join(near.pair))
                     )
                     thens.append(self._collision.then)
-        return allowed if left == 1.0 else standing + left * (allowed - standing)
+        if left == 1.0:
+            return allowed
+        standing = stand()
+        return standing + left * (allowed - standing)
 
     def _require(self) -> None:
         names = np.array(self.settings.joints)

@@ -122,6 +122,7 @@ class Geometry:
         except ValueError as error:
             raise SamiError(f"{self.path} is no model that could be made: {error}. Give the robot's own.") from error
         self._data = self._mujoco.MjData(model)
+        self._parts = [model.body(body).name for body in model.geom_bodyid]
         self._at = np.array([model.joint(name).qposadr[0] for name in self._joints])
         self._dof = np.array([model.joint(name).dofadr[0] for name in self._joints])
         if model.nkey:
@@ -233,8 +234,9 @@ class Geometry:
         self._mujoco.mj_collision(self._model, self._data)
         if not self._data.ncon:
             return CLEAR
-        at = int(np.argmin(self._data.contact.dist))
-        return Near(float(self._data.contact.dist[at]), self._pair(at))
+        distances = self._data.contact.dist
+        at = int(distances.argmin())
+        return Near(float(distances[at]), self._pair(at))
 
     def all_near(self, positions: Array) -> list[Near]:
         """Return every pair of parts within their margin."""
@@ -281,7 +283,7 @@ class Geometry:
         self._mujoco.mj_kinematics(self._model, self._data)
 
     def _pair(self, at: int) -> tuple[str, str]:
-        one, other = (self._model.body(self._model.geom_bodyid[geom]).name for geom in self._data.contact.geom[at])
+        one, other = (self._parts[geom] for geom in self._data.contact.geom[at].tolist())
         return (one, other) if one < other else (other, one)
 
 
