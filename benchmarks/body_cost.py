@@ -48,7 +48,7 @@ GO2: dict[str, Any] = {
 HAND = {"points": {"panda_hand": {"most": 1.7}}}
 FEET = {"points": {f"{leg}_calf": {"most": 5.0} for leg in LEGS}}
 SHAPES = {
-    "collision": {"margin": 0.01},
+    "collision": {"margin": 0.02},
     "boxes": {"table": {"low": [-0.4, -0.7, -0.4], "high": [0.4, 0.7, -0.05]}},
 }
 BODIES: dict[str, dict[str, Any]] = {
@@ -59,7 +59,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "arm, hand: all": PANDA | HAND | SHAPES | {"command": "hand", "hand": "panda_hand"},
     "quadruped: joints": GO2,
     "quadruped: joints and feet": GO2 | FEET,
-    "quadruped: all": GO2 | FEET | {"collision": {"margin": 0.01}},
+    "quadruped: all": GO2 | FEET | {"collision": {"margin": 0.06}},
 }
 
 
