@@ -295,14 +295,11 @@ def panda_trained() -> tuple[str, str] | None:
     scores = {title: groups[title].scores("moderate") for title in BASELINES}
     cells = [f"{name} {_with_half_width(aggregate(scores[title], (0, 1)))}" for title, name in BASELINES.items()]
     gains = {title: welch(scores["TESAC"].mean(axis=1), scores[title].mean(axis=1)) for title in MEMORIES}
-    shown = [name for title, name in MEMORIES.items() if (gains[title].low or 0.0) > 0.0]
-    seeds = min(len(groups[title].runs) for title in BASELINES)
-    followed = (
-        f"trained with one, TESAC gains over {' and over '.join(shown)}"
-        if shown
-        else "training with one: no gain shown"
+    followed = ", ".join(
+        f"{'a gain' if (gains[title].low or 0.0) > 0.0 else 'no gain'} over {name}" for title, name in MEMORIES.items()
     )
-    return f"moderate success at 100,000 steps, {seeds} seeds: {', '.join(cells)}", followed
+    seeds = min(len(groups[title].runs) for title in BASELINES)
+    return f"moderate success at 100,000 steps, {seeds} seeds: {', '.join(cells)}", f"TESAC shows {followed}"
 
 
 def panda_tables() -> list[str]:
