@@ -31,8 +31,8 @@ ACTION = signal(
     moves={motor: Moves(element=f"joint_angles.{motor}", scale=STEP) for motor in MOTORS},
 )
 SHEET = DataSheet(
-    frame="the base's: x forward, y to the left, z up, the table at z = 0. Joints as LeRobot calibrates an SO-101: 0 is "
-    "the middle of each range; positive turns to the right (shoulder_pan) and down (the others)",
+    frame="the base's: x forward, y to the left, z up, the table at z = 0. Joints as LeRobot calibrates an SO-101: 0 "
+    "is the middle of each range; positive turns to the right (shoulder_pan) and down (the others)",
     home="joints at home_joints, within 0.05 rad; the wrist's roll at 0, the gripper closed; the cube and its goal lie "
     "in front of the arm, 0.15 to 0.23 m from the pan axis and within 0.5 rad of straight ahead",
     gains="position servos (STS3215 with LeRobot's P gain of 16), a new target every 1/30 s",

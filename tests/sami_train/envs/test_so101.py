@@ -1,4 +1,4 @@
-"""The SO-101: its arm is the published one, hidden features change the physics as told, and nothing reads a velocity."""
+"""The SO-101: its arm is the published one, hidden features change the physics as told, and no velocity is read."""
 
 import numpy as np
 import pytest
@@ -163,7 +163,7 @@ def test_the_dynamics_change_within_an_episode_and_wrong_ones_are_refused(env):
     assert bare.model.body("cube").mass[0] == pytest.approx(0.7)
     assert bare.model.geom("cube").friction[0] == pytest.approx(0.9)
     assert bare.model.joint("elbow_flex_play").range == pytest.approx([-0.02, 0.02])
-    with pytest.raises(TaskError, match="play is 0.5; it must be a number at least 0 and at most 0.2 rad"):
+    with pytest.raises(TaskError, match=r"play is 0\.5; it must be a number at least 0 and at most"):
         bare.set_dynamics({"play": 0.5})
     with pytest.raises(UnknownName, match="backlash"):
         bare.set_dynamics({"backlash": 0.01})
