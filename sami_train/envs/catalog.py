@@ -17,9 +17,10 @@ from sami_train.envs.go2.entry import GO2
 from sami_train.envs.mujoco.table import MUJOCO
 from sami_train.envs.panda.entry import PANDA
 from sami_train.envs.panda_mujoco.entry import PANDA_BOTH, PANDA_MUJOCO
+from sami_train.envs.so101.entry import SO101
 from sami_train.envs.spec import EnvironmentSpec
 
-ENVIRONMENTS = {spec.name: spec for spec in (PANDA, PANDA_MUJOCO, PANDA_BOTH, *MUJOCO, GO2)}
+ENVIRONMENTS = {spec.name: spec for spec in (PANDA, PANDA_MUJOCO, PANDA_BOTH, *MUJOCO, GO2, SO101)}
 """Those that come along."""
 GROUP = "sami.environments"
 """Entry points by which installed packages bring theirs: a name, and MODULE:SPEC."""

@@ -1,0 +1,67 @@
+"""Where the SO-101's fingertips are, the joints that bring them somewhere, and a scripted push for exploration."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+STEP = 0.08
+"""How far from where a joint is an action of 1 asks it to go [rad]."""
+HOME = (0.0, -0.75, 0.84, 1.11)
+"""Joint angles [rad] that episodes begin near: the fingertips 0.16 m from the pan axis, 0.06 m above the table."""
+_PAN_X, _LIFT_R, _LIFT_Z = 0.0388353, 0.0303992, 0.1166
+"""Pan axis from the base along x; lift axis from the pan axis outwards, and above the table [m]."""
+_UPPER, _FORE, _HAND = 0.028 + 0.11257j, 0.1349 + 0.0052j, 0.1592274 - 0.0079j
+"""From lift to elbow, to wrist, to the point between the fingertips at the zero pose: outwards + up i [m]."""
+_PITCH = 1.15
+"""How far the fingers point down when the script pushes [rad]."""
+
+
+def tip_of(angles: Array) -> Array:
+    """Return the point between the fingertips (3,) [m] in the base's frame for joint angles (4,) [rad]."""
+    lift, elbow, wrist = np.exp(-1j * np.cumsum(angles[1:]))
+    at = _LIFT_R + 1j * _LIFT_Z + _UPPER * lift + _FORE * elbow + _HAND * wrist
+    return np.array([_PAN_X + at.real * np.cos(angles[0]), -at.real * np.sin(angles[0]), at.imag])
+
+
+def joints_at(tip: Array, pitch: float = _PITCH) -> Array:
+    """Return joint angles (4,) [rad] that bring the fingertips to a point (3,) [m], or as near as the arm reaches."""
+    x, y, z = tip[0] - _PAN_X, tip[1], tip[2]
+    to_wrist = np.hypot(x, y) + 1j * z - _HAND * np.exp(-1j * pitch) - _LIFT_R - 1j * _LIFT_Z
+    upper, fore = abs(_UPPER), abs(_FORE)
+    away = np.clip(abs(to_wrist), abs(upper - fore) + 1e-6, upper + fore - 1e-6)
+    at_lift = np.arccos((upper**2 + away**2 - fore**2) / (2.0 * upper * away))
+    at_elbow = np.arccos((upper**2 + fore**2 - away**2) / (2.0 * upper * fore))
+    raised = np.angle(to_wrist) + at_lift
+    lift = np.angle(_UPPER) - raised
+    elbow = np.angle(_FORE) - (raised - np.pi + at_elbow) - lift
+    return np.array([-np.arctan2(y, x), lift, elbow, pitch - lift - elbow])
+
+
+def push(observation: NDArray[np.float32], rng: np.random.Generator) -> NDArray[np.float32]:
+    """Push the cube towards its goal by a script, with noise: above the place behind it, down, then on.
+
+    Args:
+        observation: flat, (10,).
+        rng: where the noise comes from.
+
+    Returns:
+        The action (4,).
+    """
+    angles, cube, goal = np.split(observation.astype(float), [4, 8])[0], observation[4:6], observation[8:10]
+    tip, way = tip_of(angles), (goal - cube).astype(float)
+    left = max(float(np.linalg.norm(way)), 1e-6)
+    way /= left
+    ahead = tip[:2] - cube
+    along, aside = float(ahead @ way), abs(float(ahead[0] * way[1] - ahead[1] * way[0]))
+    if tip[2] < 0.035 and along < 0.0 and aside < 0.02:
+        target = np.append(cube + way * (min(left, 0.04) - 0.03), 0.018)
+    else:
+        behind = cube - 0.05 * way
+        near = float(np.linalg.norm(tip[:2] - behind)) < 0.02
+        target = np.append(behind, 0.018 if near else 0.065)
+    move = (joints_at(target) - angles) / STEP
+    move = move / max(1.0, np.abs(move).max()) + rng.normal(0.0, 0.15, 4)
+    return np.clip(move, -1.0, 1.0).astype(np.float32)
