@@ -23,6 +23,8 @@ from sami_runtime import read_recording
 from sami_runtime.files import read_document
 
 ROOT = Path(__file__).resolve().parents[1]
+STOPPED = 3
+"""Exit code of a run that a guard stopped, such as where the cube slid away."""
 EXAMPLE = ROOT / "examples" / "lerobot"
 PAN_X, NEAR, LEAST = 0.0388353, 0.025, 0.06
 """Pan axis [m]; distance of a goal that is reached; least distance of cube and goal at the start."""
@@ -67,7 +69,7 @@ def drive(folder: Path, policy: str, episode: dict[str, Any]) -> dict[str, Any]:
     (folder / "run.mcap").unlink(missing_ok=True)
     command = [Path(sys.executable).with_name("sami"), "drive", folder / "episode.json"]
     done = subprocess.run(command, cwd=EXAMPLE, capture_output=True, text=True, timeout=120, check=False)
-    if done.returncode != 0:
+    if done.returncode not in (0, STOPPED):
         raise RuntimeError(f"sami drive ended with {done.returncode}: {done.stdout}{done.stderr}")
     places, held = [], 0
     for _, record in read_recording(folder / "run.mcap").steps:
@@ -75,7 +77,13 @@ def drive(folder: Path, policy: str, episode: dict[str, Any]) -> dict[str, Any]:
         held += record.action is None
     near = np.linalg.norm(np.array(places) - episode["goal"], axis=1) < NEAR
     first = int(np.argmax(near)) if near.any() else None
-    return {"reached": first is not None, "ticks": first, "held": held, "of": len(near)}
+    return {
+        "reached": first is not None,
+        "ticks": first,
+        "held": held,
+        "of": len(near),
+        "stopped": done.returncode == STOPPED,
+    }
 
 
 def main() -> None:

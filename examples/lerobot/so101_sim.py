@@ -63,7 +63,7 @@ class SO101Sim:
         config, model, data = self.config, self.model, self.data
         cube, geom = model.body("cube"), model.geom("cube")
         cube.inertia[:] *= config.mass / cube.mass[0]
-        cube.mass[0], geom.friction[0], geom.priority[0] = config.mass, config.friction, 1
+        cube.mass[0], geom.friction[0], geom.priority[0] = config.mass, config.friction, 2
         for name in ARM:
             if (joint := mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_JOINT, f"{name}_play")) >= 0:
                 model.jnt_range[joint] = -config.play / 2.0, config.play / 2.0
