@@ -48,7 +48,7 @@ GO2: dict[str, Any] = {
 HAND = {"points": {"panda_hand": {"most": 1.7}}}
 FEET = {"points": {f"{leg}_calf": {"most": 5.0} for leg in LEGS}}
 SHAPES = {
-    "collision": {"margin": 0.01},
+    "collision": {"margin": 0.02},
     "boxes": {"table": {"low": [-0.4, -0.7, -0.4], "high": [0.4, 0.7, -0.05]}},
 }
 BODIES: dict[str, dict[str, Any]] = {
@@ -59,7 +59,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "arm, hand: all": PANDA | HAND | SHAPES | {"command": "hand", "hand": "panda_hand"},
     "quadruped: joints": GO2,
     "quadruped: joints and feet": GO2 | FEET,
-    "quadruped: all": GO2 | FEET | {"collision": {"margin": 0.01}},
+    "quadruped: all": GO2 | FEET | {"collision": {"margin": 0.06}},
 }
 
 
@@ -71,7 +71,7 @@ def commands(body: BodyLimits, count: int, period: float) -> Iterator[tuple[Any,
     for _ in range(count):
         velocities = 0.95 * velocities + 0.05 * rng.normal(size=len(home))
         positions = home + 0.98 * (positions - home) + period * velocities
-        far = 20.0 if rng.random() < 0.1 else 1.0
+        far = 1.0 if rng.random() >= 0.1 else 1000.0 if body.settings.kp else 20.0  # gains allow large errors
         command = velocities[:3] if kind == "hand" else far * velocities
         yield command if kind != "joint_positions" else positions + period * command, positions, velocities
 

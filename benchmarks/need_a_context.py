@@ -50,6 +50,8 @@ REPLICATES = 2000
 NOT_MEASURED = "not measured"
 PANDA_RUNS = ("results/panda-100k-baselines", "results/placebo:panda-tesac-?", "results/placebo:panda-satesac-?")
 """Runs of Panda with one budget: what `sami compare` reads."""
+LONG_RUNS = ("results/panda-550k-baselines", "results/panda-550k", "results/models:panda-satesac")
+"""Runs of Panda with the shipped file's budget."""
 IN_README = {
     "panda-satesac": "Panda",
     "walker-satesac": "Walker",
@@ -371,6 +373,20 @@ def panda_tables() -> list[str]:
     return lines
 
 
+def long_table() -> list[str]:
+    """Return each run of Panda with the shipped file's budget, in Markdown."""
+    if not (ROOT / LONG_RUNS[0]).exists():
+        return [f"Trained baselines of Panda at 550,000 steps: {NOT_MEASURED}"]
+
+    from sami_train.studies.compare.groups import read_runs
+
+    lines = ["| method | seed | training | moderate | extreme |", "|---|---|---|---|---|"]
+    for run in read_runs([ROOT / runs for runs in LONG_RUNS]):
+        cells = [f"{run.scores(name).mean():.3f}" for name in SETS]
+        lines.append(f"| {run.method.title} | {run.seed} | {' | '.join(cells)} |")
+    return lines
+
+
 def _with_half_width(scores: Any) -> str:
     mean = scores.mean
     half = "" if mean.bounds is None else f" ± {(mean.bounds[1] - mean.bounds[0]) / 2:.3f}"
@@ -427,7 +443,7 @@ def main() -> None:
     elif chosen.command == "cards":
         write_cards()
     else:
-        print("\n".join([*environments_table(), "", *short_table(), "", *panda_tables()]))
+        print("\n".join([*environments_table(), "", *short_table(), "", *panda_tables(), "", *long_table()]))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,8 @@ Rows, for an action of two elements, fx and fy, and an observation of four; `-` 
     rearm
     stand  time: a tick of the loop between two of the policy; then as for a tick: reason, limits, written, executed,
            latched
-    heed   out-of-distribution score after a step of the policy
+    heed   out-of-distribution score after a step of the policy, whether the context has settled, whether it shows a
+           change
     tick   time, stamp of the observation, ticks of the policy since the last one, proposed action (2), kind of reason,
            limits that changed it, written action (2), what the robot said it executed (2), whether the gate is latched,
            observation (4)
@@ -35,7 +36,7 @@ from sami_runtime.model.contract import Context
 from sami_runtime.model.seen import Seen, Spread
 from sami_runtime.robots.c_export.resolved_limits import resolved_limits
 from sami_runtime.safety.gate import Ruling
-from sami_runtime.session.telemetry import Reading
+from sami_runtime.session.telemetry import Phase, Reading
 from sami_runtime.signals import Signal
 
 RATE_HZ = 25.0
@@ -66,6 +67,7 @@ class Score(NamedTuple):
     """What the context told after a step."""
 
     value: float
+    phase: Phase = Phase.IDENTIFYING
 
 
 Step = Tick | Stand | Score | str
@@ -184,6 +186,7 @@ def of_the_world() -> Iterator[Case]:
         alarms += [tick, Score(score)]
     yield "alarm", {"stop_on_alarm": {"steps": 3, "then": "stop"}}, alarms
     yield "alarm, then hold", {"stop_on_alarm": {"steps": 2, "then": "hold", "score": 1.5}}, alarms
+    yield from _adapting()
     box = {"workspace": {"effort.x": [-0.2, 0.2]}, "moves": {"fx": {"element": "effort.x", "scale": 0.1}}}
     out = [step for x in (0.0, 0.05, 0.15, 0.2, 0.25) for step in along(x, start=round(x * 8, 6), action=(0.9, 0.1))]
     yield "workspace", box, out
@@ -200,6 +203,24 @@ def of_the_world() -> Iterator[Case]:
         *along(0.3, 0.3), *old(2, 2 * PERIOD), *along(0.1, start=4 * PERIOD),
     ]  # fmt: skip
     yield "starts beyond the bounds", {"rest": "effort"}, along(1.5, 0.5)
+
+
+def _adapting() -> Iterator[Case]:
+    """Cases of a change that is detected in mid-episode: gentle until the context settles, or the time is over."""
+    quick = {"acceleration": {"fx": 40.0, "fy": 100.0}, "rest": 0.0}
+    unsettled, settled = (0.4, Phase.READAPTING), (0.2, Phase.SETTLED)
+    alarm, identifying = (1.3, Phase.READAPTING), (0.3, Phase.IDENTIFYING)
+    told = [identifying, settled, settled, unsettled, unsettled, settled, settled, alarm, *[unsettled] * 9, settled]
+    steps: list[Step] = []
+    for tick, score in zip(ticks(*[(0.9, -0.9), (-0.9, 0.9), (0.9, 0.2)] * 6), told, strict=True):
+        steps += [tick, Score(*score)]
+    adapt = {"steps": 4, "gentle": 0.25}
+    yield "time to adapt", {"time_to_adapt": adapt, "rate": 12.0, "rest": 0.0}, steps
+    yield "time to adapt with an acceleration", {"time_to_adapt": adapt, "rate": 12.0, **quick}, steps
+    yield "time to adapt then stop", {"time_to_adapt": {"steps": 6, "then": "stop"}}, steps
+    yield "time to adapt then rest", {"time_to_adapt": {"steps": 2, "then": "rest"}, "rest": 0.0}, steps
+    both = {"time_to_adapt": adapt, "stop_on_alarm": {"steps": 1, "then": "hold"}}
+    yield "time to adapt and an alarm", both | {"rate": 3.0, "rest": 0.0}, steps
 
 
 def at_random(generator: random.Random, name: str) -> Case:
@@ -232,6 +253,9 @@ def at_random(generator: random.Random, name: str) -> Case:
         limits |= {"workspace": {"effort.x": [-0.3, 0.3]}, "moves": {"fx": {"element": "effort.x", "scale": scale}}}
     if more() < 0.3:
         limits |= {"guards": ["ranges"]}
+    if more() < 0.3:
+        gentle = 0.5 if "rate" in limits else 1.0
+        limits |= {"time_to_adapt": {"steps": generator.randrange(1, 5), "gentle": gentle}}
     time, steps = number(0, 1), []  # type: float, list[Step]
     for _ in range(generator.randrange(6, 16)):
         kind = generator.random()
@@ -246,6 +270,8 @@ def at_random(generator: random.Random, name: str) -> Case:
         steps.append(Tick(time, stamp, action, 1 + missed, values))
         if more() < 0.2:
             steps.append(Stand(round(time + 0.01, 6)))
+        if "time_to_adapt" in limits:
+            steps.append(Score(number(0.0, 1.2), generator.choice(tuple(Phase))))
     return name, limits, steps
 
 
@@ -289,8 +315,10 @@ def rows(case: Case) -> Iterator[list[object]]:
         elif isinstance(step, Stand):
             yield ["stand", step.time, *_written(gate, gate.stand(step.time), "")]
         elif isinstance(step, Score):
-            gate.heed(Reading(0, 0.0, score=step.value))
-            yield ["heed", step.value]
+            reading = Reading(0, 0.0, step.phase, score=step.value, alarm=step.value > 1.0)
+            gate.heed(reading)
+            settled, changed = reading.phase is Phase.SETTLED, reading.alarm or reading.phase is Phase.READAPTING
+            yield ["heed", step.value, int(settled), int(changed)]
         elif step == "rearm":
             gate.rearm()
             yield ["rearm"]

@@ -59,10 +59,10 @@ def test_the_table_is_what_the_python_gate_rules():
 def test_the_table_has_every_reason_and_limit():
     rows = [line.split(",") for line in TABLE.read_text(encoding="utf-8").splitlines()]
     ticks = [row for row in rows if row[0] == "tick"]
-    judged = {"age", "order", "frozen", "alarm", "ranges", "inside", "bounds", "jump"}
+    judged = {"age", "order", "frozen", "alarm", "deadline", "ranges", "inside", "bounds", "jump"}
     assert {tick[6] for tick in ticks} == {"", *judged, "refused", "missed", "pause", "start"}
     limits = {name.split(" ")[0] for tick in ticks for name in tick[7].split(";") if name}
-    assert limits == {"bounds", "rate", "acceleration", "workspace", "blend-in", "rest", "stop"}
+    assert limits == {"bounds", "rate", "gentle", "acceleration", "workspace", "blend-in", "rest", "stop"}
 
 
 def test_the_table_has_every_limit_that_a_person_can_set():

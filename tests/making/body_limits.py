@@ -26,7 +26,7 @@ ARM = PANDA | SHAPES | {"points": {"panda_hand": {"most": 1.7}}}
 BODIES = {
     "panda": ARM | {"command": "joint_positions"},
     "go2": GO2
-    | {"collision": {"margin": 0.03}, "points": {f"{leg}_calf": {"most": 5.0} for leg in ("FR", "FL", "RR", "RL")}},
+    | {"collision": {"margin": 0.06}, "points": {f"{leg}_calf": {"most": 5.0} for leg in ("FR", "FL", "RR", "RL")}},
 }
 
 
@@ -154,8 +154,11 @@ def own_arm_body():
         "command": "joint_velocities",
         "model": urdf,
         "acceleration": ACCELERATION,
-        "boxes": {"table": {"low": [-0.3, -0.4, -0.4], "high": [0.9, 0.4, 0.0]}},
-        "collision": {"margin": 0.01, "ignore": [["panda_link0", "table"]]},
+        "boxes": {
+            "table": {"low": [-0.3, -0.4, -0.4], "high": [0.9, 0.4, 0.0]},
+            "floor": {"low": [-2.0, -2.0, -0.9], "high": [2.0, 2.0, -0.4]},
+        },
+        "collision": {"margin": 0.02, "ignore": [["panda_link0", "table"]]},
     }
 
 

@@ -8,7 +8,7 @@ from tests.making.body_limits import drive
 
 pytest.importorskip("mujoco")
 COMMANDS = int(os.environ.get("SAMI_COMMANDS", "3000"))
-"""How many, to all of them; a million take two hours of a core."""
+"""How many, to all of them; a million take a quarter of an hour of a core."""
 TOLERANCES = {
     "panda": {"position": 0.01, "velocity": 0.15, "torque": 0.0, "point": 0.2, "overlap": 0.0},
     "go2": {"position": 0.1, "velocity": 0.15, "torque": 0.05, "point": 0.2, "overlap": 0.03},

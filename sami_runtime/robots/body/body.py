@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -31,11 +31,15 @@ from sami_runtime.robots.body.settings import BodySettings
 
 ROUNDING = 1e-6
 """Share of a command, and of a period's way, that is rounding: actions are float32."""
-SHARES = (1.0, 0.5)
-"""Shares of a command that comes too close which are tried before the robot stands."""
-SWEEP, SWEEPS = 0.2, 8
+HALF = 0.5
+"""Share of a command that comes too close which is tried before the robot stands."""
+SHORTEST = 1e-9
+"""Braking time [s] below which a joint rests."""
+SWEEP, SWEEPS = 0.1, 6
 """How far [rad, m] the joint that goes furthest may go from one pose to the next in which shapes are judged, and the
 most poses of one command."""
+LEADS = [1.0 - np.sqrt(1.0 - np.linspace(0.0, 1.0, poses)[:, None]) for poses in range(SWEEPS + 1)]
+"""By number of poses, (poses, 1): share of the braking time at each, so that a joint goes equally far between two."""
 
 
 class BodyRuling(NamedTuple):
@@ -106,27 +110,29 @@ class Collision:
         """Return what would be closest on the way from where the joints are (J,) to where they come to rest.
 
         Poses are judged every `SWEEP` of the joint that goes furthest, from the end of the period on; one that brakes
-        from so far that it would take more than `SWEEPS` of them is judged that often.
+        from so far that it would take more than `SWEEPS` of them is judged that often. Joints brake at the same time,
+        each until it rests.
         """
-        braking = motion.velocities * abs(motion.velocities) / (2.0 * self.acceleration)
-        poses = min(SWEEPS, math.ceil(float(np.abs(motion.positions + braking - now).max()) / SWEEP))
-        closest = self.geometry.clearance(motion.positions + braking)
-        for pose in range(poses - 1):
-            near = self.geometry.clearance(motion.positions + pose / (poses - 1) * braking)
-            closest = near if near.distance < closest.distance else closest
-        return closest
+        ends = abs(motion.velocities) / self.acceleration
+        braking = 0.5 * motion.velocities * ends
+        rest = motion.positions + braking
+        way = abs(rest - now).max()
+        if way <= 2.0 * SWEEP:
+            return min(self.geometry.clearance(motion.positions), self.geometry.clearance(rest))
+        lead = LEADS[min(SWEEPS, math.ceil(way / SWEEP))]
+        braked = np.minimum(lead * ends.max() / np.maximum(ends, SHORTEST), 1.0)
+        return min(map(self.geometry.clearance, motion.positions + braking * (braked * (2.0 - braked))))
 
-    def share(self, now: Array, standing: Prediction, moving: Prediction) -> float:
-        """Return how much of the way from standing to moving, which comes too close, is allowed.
+    def share(self, now: Array, near: Near, standing: Prediction, moving: Prediction) -> float:
+        """Return how much of the way from standing to moving, which comes as near as that, is allowed.
 
         A pair that is too close now may part: what leads to more distance than there is, is allowed.
         """
         present = self.geometry.clearance(now).distance
-        for share in SHARES:
-            distance = self.near(now, standing.towards(moving, share)).distance
-            if distance == math.inf or distance > present:
-                return share
-        return 0.0
+        if near.distance > present:
+            return 1.0
+        distance = self.near(now, standing.towards(moving, HALF)).distance
+        return HALF if distance == math.inf or distance > present else 0.0
 
 
 class BodyLimits:
@@ -262,22 +268,27 @@ class BodyLimits:
             beyond = abs(after - before) > ROUNDING * (1e-3 + abs(before))
             if 1 not in beyond.tobytes():
                 continue
-            for at in np.flatnonzero(beyond):
+            spans = list(zip(before.tolist(), low.tolist(), high.tolist(), strict=True))  # faster than by element
+            for at in np.flatnonzero(beyond).tolist():
                 names.append(of_joint[at])
-                reasons.append(Reason(before[at], low[at], high[at], self._unit))
+                reasons.append(Reason(*spans[at], self._unit))
                 thens.append(rule.then)
             if hand is None:
                 allowed = np.where(beyond, after, before)
             else:
                 allowed = allowed * float(np.min(after[beyond] / before[beyond]))
-        standing = self._drive.standing(state) if hand is None else np.zeros(3)
-        if self._drive.targets and (names or self._points or self._collision):
-            for low, high in intervals:
-                standing = bounded(standing, low, high)
+
+        def stand() -> Array:
+            standing = self._drive.standing(state) if hand is None else np.zeros(3)
+            if self._drive.targets:
+                for low, high in intervals:
+                    standing = bounded(standing, low, high)
+            return standing
+
         if "hold" in thens:
-            allowed = standing
+            allowed = stand()
         if self._points or self._collision:
-            allowed = self._by_geometry(allowed, standing, state, hand, names, reasons, thens)
+            allowed = self._by_geometry(allowed, stand, state, hand, names, reasons, thens)
         stop = ""
         if "stop" in thens:
             first = thens.index("stop")
@@ -287,7 +298,7 @@ class BodyLimits:
     def _by_geometry(
         self,
         allowed: Array,
-        standing: Array,
+        stand: Callable[[], Array],
         state: BodyState,
         hand: Array | None,
         names: list[str],
@@ -306,7 +317,7 @@ class BodyLimits:
             speeds = self.geometry.speeds(state.positions, moving.velocities, self._places)
             fast = [at for at, rule in enumerate(self._points) if speeds[at] > rule.most * (1 + ROUNDING)]
             if fast:
-                rest = predict(standing)
+                rest = predict(stand())
                 slow = self.geometry.speeds(state.positions, rest.velocities, self._places)
             for at in fast:
                 rule = self._points[at]
@@ -318,8 +329,8 @@ class BodyLimits:
             scaled = moving if rest is None else rest.towards(moving, left)
             near = self._collision.near(state.positions, scaled)
             if near.distance < math.inf:
-                rest = rest or predict(standing)
-                share = self._collision.share(state.positions, rest, scaled)
+                rest = rest or predict(stand())
+                share = self._collision.share(state.positions, near, rest, scaled)
                 if share < 1.0:
                     left *= 0.0 if self._collision.then == "hold" else share
                     names.append(f"body collision {' '.join(near.pair)}")
@@ -327,7 +338,10 @@ class BodyLimits:
                         Reason(near.distance, self._collision.margin, math.inf, "m", " and ".join(near.pair))
                     )
                     thens.append(self._collision.then)
-        return allowed if left == 1.0 else standing + left * (allowed - standing)
+        if left == 1.0:
+            return allowed
+        standing = stand()
+        return standing + left * (allowed - standing)
 
     def _require(self) -> None:
         names = np.array(self.settings.joints)

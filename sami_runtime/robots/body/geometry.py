@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
@@ -122,6 +123,7 @@ class Geometry:
         except ValueError as error:
             raise SamiError(f"{self.path} is no model that could be made: {error}. Give the robot's own.") from error
         self._data = self._mujoco.MjData(model)
+        self._parts = [model.body(body).name for body in model.geom_bodyid]
         self._at = np.array([model.joint(name).qposadr[0] for name in self._joints])
         self._dof = np.array([model.joint(name).dofadr[0] for name in self._joints])
         if model.nkey:
@@ -174,6 +176,7 @@ class Geometry:
             SamiError: There are no shapes, the base is free and boxes are declared, or the robot touches at home.
         """
         spec, root = self._spec, self._root
+        apiece = margin * _share_of_margin(self._mujoco)
         if boxes and self.floats:
             raise SamiError(f"the base of {self.path} floats, so nobody knows where a box is. Leave boxes out.")
         bodies = [root, *_below(root)]
@@ -182,7 +185,7 @@ class Geometry:
         for geom in spec.geoms:
             geom.contype = geom.conaffinity = 0
         for geom in colliding or shapes:
-            geom.contype, geom.conaffinity, geom.margin, geom.gap = ROBOT, BOX | (ROBOT if itself else 0), margin, 0.0
+            geom.contype, geom.conaffinity, geom.margin, geom.gap = ROBOT, BOX | (ROBOT if itself else 0), apiece, 0.0
         if not shapes:
             raise SamiError(f"{self.path} has no shapes that could collide; its meshes may lie elsewhere. Add some.")
         for pair in list(spec.pairs):
@@ -195,7 +198,7 @@ class Geometry:
                 size=(high - low) / 2,
                 contype=BOX,
                 conaffinity=ROBOT,
-                margin=margin,
+                margin=apiece,
             )
         spec.option.disableflags |= int(getattr(self._mujoco.mjtDisableBit, "mjDSBL_MULTICCD", 0))
         names = {body.name for body in bodies} | {f"box {name}" for name in boxes}
@@ -233,13 +236,14 @@ class Geometry:
         self._mujoco.mj_collision(self._model, self._data)
         if not self._data.ncon:
             return CLEAR
-        at = int(np.argmin(self._data.contact.dist))
-        return Near(float(self._data.contact.dist[at]), self._pair(at))
+        distances = self._data.contact.dist
+        at = int(distances.argmin())
+        return Near(float(distances[at]), self._pair(at))
 
     def all_near(self, positions: Array) -> list[Near]:
         """Return every pair of parts within their margin."""
         self.clearance(positions)
-        return [Near(float(self._data.contact.dist[at]), self._pair(at)) for at in range(self._data.ncon)]
+        return [Near(distance, self._pair(at)) for at, distance in enumerate(self._data.contact.dist.tolist())]
 
     def jacobian(self, positions: Array, place: tuple[str, int]) -> Array:
         """Return (6, J): the velocity [m/s] and turning [rad/s] of a place, by speeds of the joints."""
@@ -281,7 +285,7 @@ class Geometry:
         self._mujoco.mj_kinematics(self._model, self._data)
 
     def _pair(self, at: int) -> tuple[str, str]:
-        one, other = (self._model.body(self._model.geom_bodyid[geom]).name for geom in self._data.contact.geom[at])
+        one, other = (self._parts[geom] for geom in self._data.contact.geom[at].tolist())
         return (one, other) if one < other else (other, one)
 
 
@@ -290,6 +294,17 @@ def by_hand(jacobian: Array) -> Array:
     square = jacobian @ jacobian.T
     square.flat[::7] += DAMPING
     return np.asarray(jacobian.T @ np.linalg.inv(square)[:, :3])
+
+
+@cache
+def _share_of_margin(mujoco: Any) -> float:
+    """Return how much of the margin between two shapes each has: MuJoCo 4 adds them up, others take the larger one."""
+    sphere = '<body pos="{} 0 0"><freejoint/><geom size="0.1" margin="0.1"/></body>'
+    world = f"<mujoco><worldbody>{sphere.format(0.0)}{sphere.format(0.35)}</worldbody></mujoco>"
+    model = mujoco.MjModel.from_xml_string(world)
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    return 0.5 if data.ncon else 1.0
 
 
 def _top(body: Any) -> Any:

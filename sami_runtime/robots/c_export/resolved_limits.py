@@ -18,7 +18,7 @@ SINGLE = {"low", "high", "rest"} | {
     f"{rule}_{end}" for rule in ("inside", "bounds", "first", "later") for end in ("low", "high")
 }
 """Limits that are float32."""
-MISSING = ("known", "time_to_adapt")
+MISSING = ("known",)
 """Limits that the gate in C++ does not have."""
 
 
@@ -102,6 +102,10 @@ def _members(limits: Limits, contract: Contract, guards: Collection[str]) -> Ite
         yield "alarm_steps", alarm.steps
         yield "alarm_score", alarm.score
         yield "alarm_then", alarm.then
+    if (adapt := limits.time_to_adapt) is not None:
+        yield "adapt_steps", adapt.steps or (contract.recovery.steps if contract.recovery else 0)
+        yield "adapt_gentle", adapt.gentle
+        yield "adapt_then", adapt.then
 
 
 def _spans(rule: str, spans: dict[str, Any], elements: list[str]) -> Iterator[tuple[str, Value]]:

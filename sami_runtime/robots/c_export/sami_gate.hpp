@@ -1,9 +1,9 @@
 // The safety gate of sami_runtime in C++17: no heap, no exceptions, no text. Compile with -ffp-contract=off: then it
 // agrees with the Python gate to the last bit, on gate_cases.csv (gate_table.cpp). The rules, their order and their
 // names are those of sami_runtime/safety: watch.py judges observations, limiter.py shapes actions, gate.py decides.
-// It belongs to one thread. Not here: known poses, time_to_adapt and limits of the body, which are refused by name where
-// a policy is exported with them. M is a model: kAction, kObserved and kSignals are the numbers of elements of the action,
-// of the observation and of its signals; signal s is the elements kSignalBegin[s] to kSignalBegin[s + 1].
+// It belongs to one thread. Not here: known poses and limits of the body, which are refused by name where a policy is
+// exported with them. M is a model: kAction, kObserved and kSignals are the numbers of elements of the action, of the
+// observation and of its signals; signal s is the elements kSignalBegin[s] to kSignalBegin[s + 1].
 #ifndef SAMI_GATE_HPP
 #define SAMI_GATE_HPP
 
@@ -29,7 +29,7 @@ enum class Then { hold, rest, stop };
 
 // Why an observation is not acted on, an action is not new, or the gate stops.
 enum class Kind {
-  none, age, order, frozen, alarm, ranges, inside, bounds, jump,  // rules on observations
+  none, age, order, frozen, alarm, deadline, ranges, inside, bounds, jump,  // rules on observations
   refused,    // the policy refused an observation, or an action is not finite
   late,       // the action came after its deadline
   missed, pause,
@@ -40,8 +40,9 @@ enum class Kind {
 };
 
 inline const char* name(Kind kind) {
-  constexpr const char* names[] = {"none", "age", "order", "frozen", "alarm", "ranges", "inside", "bounds", "jump",
-                                   "refused", "late", "missed", "pause", "start", "fallback", "executed", "other"};
+  constexpr const char* names[] = {"none", "age", "order", "frozen", "alarm", "deadline", "ranges", "inside", "bounds",
+                                   "jump", "refused", "late", "missed", "pause", "start", "fallback", "executed",
+                                   "other"};
   return names[static_cast<int>(kind)];
 }
 
@@ -54,10 +55,10 @@ struct Reason {
 };
 
 // What changed an action. The first three concern all elements.
-enum class Limit { rest, stop, blend_in, bounds, workspace, acceleration, rate };
+enum class Limit { rest, stop, blend_in, bounds, workspace, acceleration, gentle, rate };
 
 inline const char* name(Limit limit) {
-  constexpr const char* names[] = {"rest", "stop", "blend-in", "bounds", "workspace", "acceleration", "rate"};
+  constexpr const char* names[] = {"rest", "stop", "blend-in", "bounds", "workspace", "acceleration", "gentle", "rate"};
   return names[static_cast<int>(limit)];
 }
 
@@ -69,7 +70,7 @@ struct Change {
 // Every limit that changed an action, in the order in which they did.
 template <int A>
 struct Changes {
-  std::array<Change, 5 * A + 3> list{};
+  std::array<Change, 6 * A + 3> list{};
   int count = 0;
 
   void add(Limit limit, int element = -1) { list[static_cast<size_t>(count++)] = {limit, element}; }
@@ -133,6 +134,9 @@ struct Limits {
   int alarm_steps = 0;  // steps in a row with a score above alarm_score that are too many; 0: not judged
   double alarm_score = 1.0;
   Then alarm_then = Then::stop;
+  int adapt_steps = 0;  // steps that a context may take to settle after a detected change; 0: not judged
+  double adapt_gentle = 1.0;  // share of the rate that is allowed until then
+  Then adapt_then = Then::hold;
 };
 
 // What the gate lets through at one tick.
@@ -202,10 +206,18 @@ class Gate {
     return reason;
   }
 
-  // Learns the out-of-distribution score after a step of the policy.
-  void heed(double score) {
+  // Learns what the context told after a step of the policy: its out-of-distribution score, whether it has settled, and
+  // whether it shows a change of the dynamics.
+  void heed(double score, bool settled, bool changed) {
     score_ = score;
     alarms_ = score > limits_.alarm_score ? alarms_ + 1 : 0;
+    if (settled) {
+      adapting_ = -1;
+    } else if (adapting_ >= 0) {
+      ++adapting_;
+    } else if (changed) {
+      adapting_ = 0;
+    }
   }
 
   // Rules on a new action, after so many ticks of the policy: 1, and those that passed without a turn. One that is not
@@ -310,6 +322,7 @@ class Gate {
     has_written_ = has_target_ = taken_over_ = observed_ = blends_ = false;
     written_at_ = blended_ = score_ = 0.0;
     held_ = alarms_ = 0;
+    adapting_ = -1;
     then_ = Then::hold;
     newest_ = -kInfinity;
     newest_by_signal_.fill(-kInfinity);
@@ -335,6 +348,10 @@ class Gate {
     if (limits_.alarm_steps > 0 && alarms_ >= limits_.alarm_steps) {
       then_ = limits_.alarm_then;
       return {Kind::alarm, -1, score_, limits_.alarm_score};
+    }
+    if (limits_.adapt_steps > 0 && adapting_ > limits_.adapt_steps) {
+      then_ = limits_.adapt_then;
+      return {Kind::deadline, -1, static_cast<double>(adapting_), static_cast<double>(limits_.adapt_steps)};
     }
     for (Then then : {Then::stop, Then::rest, Then::hold}) {  // what is held must not hide what stops
       Reason reason = then == Then::hold ? judge_ranges(observation) : Reason{};
@@ -569,6 +586,14 @@ class Gate {
           if (differs(inside[i], shortened[i])) steps[i] = static_cast<double>(inside[i]) - start[i];
       }
     }
+    if (rates_ && limits_.adapt_steps > 0 && adapting_ >= 0 && limits_.adapt_gentle < 1.0)
+      for (size_t i = 0; i < A; ++i) {
+        if (!std::isfinite(limits_.rate[i])) continue;
+        const double longest = std::max(limits_.adapt_gentle * limits_.rate[i] * passed, braking(i, passed));
+        const double limited = cut(steps[i], -longest, longest);
+        if (differs(limited, steps[i])) ruling_.limited_by.add(Limit::gentle, static_cast<int>(i));
+        steps[i] = limited;
+      }
     if (rates_)
       for (size_t i = 0; i < A; ++i) {
         if (!std::isfinite(limits_.rate[i])) continue;
@@ -590,6 +615,12 @@ class Gate {
     const double brake = std::sqrt((change / 2) * (change / 2) + 2 * limits_.acceleration[i] * std::abs(way)) - change / 2;
     const double longest = brake * passed;
     return cut(cut(way, -longest, longest), (speed - change) * passed, (speed + change) * passed);
+  }
+
+  // The length of the step that brakes as hard as may be; 0 where nothing limits braking.
+  double braking(size_t i, double passed) const {
+    if (!(limits_.acceleration[i] < kUnlimited)) return 0.0;
+    return std::max((std::abs(speed_at(i)) - limits_.acceleration[i] * passed) * passed, 0.0);
   }
 
   // Cuts at the bounds, and a step that starts beyond them where it would lead further out.
@@ -693,6 +724,7 @@ class Gate {
   std::array<float, D> repeated_{};
   double score_ = 0.0;
   int alarms_ = 0;
+  int adapting_ = -1;  // steps since a change was detected; -1: none is, or the context has settled again
   bool passed_ = false;  // whether an observation was within what training saw
   std::array<int, 3> jump_ticks_{};
   std::array<double, D> jumped_from_{}, jump_stamps_{};

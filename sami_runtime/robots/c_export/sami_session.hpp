@@ -259,7 +259,10 @@ class Runtime {
     const Ruling<M>& ruling =
         stepped ? gate.propose(session.action(), clock(), ticks) : gate.hold(reason, clock(), ticks);
     if (const auto* sent = gate.write(ruling, send)) session.executed(*sent);  // the encoder learns from what was done
-    if (stepped) gate.heed(telemetry.update(session.context()).score);
+    if (stepped) {
+      const Reading& now = telemetry.update(session.context());
+      gate.heed(now.score, now.phase == Phase::settled, now.alarm || now.phase == Phase::readapting);
+    }
     return ruling;
   }
 

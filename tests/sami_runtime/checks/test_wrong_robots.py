@@ -145,7 +145,7 @@ def test_a_hand_that_is_measured_at_its_flange_keeps_the_law_and_is_noted(check)
             },
             {
                 "dx": ("its scale is wrong by a factor of ",),
-                "dy": ("dy moved ee_velocity.y by -0.17",),
+                "dy": ("dy moved ee_velocity.y by -0.1",),
                 "dz": ("dz moved ee_position.z by ", "dz is dead, or its scale is too small"),
                 "gripper": ("gripper moved gripper_width.width by",),
             },

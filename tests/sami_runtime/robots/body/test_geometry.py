@@ -111,3 +111,32 @@ def test_legs_that_would_swing_through_each_other_to_a_clear_place_are_kept_apar
     worst = drive("go2", 60, seed=1)
     assert worst["overlap"] == 0.0
     assert worst["limited"] > 50
+
+
+def test_a_hand_that_would_come_closer_before_it_rests_further_off_is_stopped_first():
+    """Where the braking joints rest, the hand is further from the table's edge than it is now; before, it is closer."""
+    pytest.importorskip("pybullet_data")
+    from tests.making.body_limits import ACCELERATION, own_arm_body
+
+    body = BodyLimits.of(own_arm_body())
+    positions = np.array([1.13, 0.77, -0.45, -1.95, 2.11, 2.32, -2.32])
+    velocities = np.array([-0.31, -0.05, 1.89, -0.26, -0.56, 1.18, 0.07])
+    soon = positions + 0.01 * velocities
+    now, next_, last = (
+        body.geometry.clearance(pose).distance
+        for pose in (positions, soon, soon + velocities * abs(velocities) / (2 * ACCELERATION))
+    )
+    assert next_ < now < last
+    body.begin(velocities)
+    body.limit(np.zeros(7), body.geometry.home, np.zeros(7), 0.01)  # an episode begins clear of all
+    ruling = body.limit(velocities, positions, velocities, 0.01)
+    assert ruling.limited_by == ("body collision box table panda_hand",)
+    assert (ruling.command == 0.0).all()
+
+
+def test_a_margin_is_what_it_says_for_two_shapes_together(table):
+    boxes = {"wall": {"low": [0.045, -1.0, 0.0], "high": [0.5, 1.0, 2.0]}}  # 15 mm from the arm's capsules
+    body = BodyLimits.of({**table, "boxes": boxes, "collision": {"margin": 0.0149}})
+    assert body.geometry.clearance(np.zeros(2)).pair == ("", "")
+    with pytest.raises(SamiError, match=r"the robot touches box wall with (upper|lower) at home, within its margin"):
+        BodyLimits.of({**table, "boxes": boxes, "collision": {"margin": 0.0151}})

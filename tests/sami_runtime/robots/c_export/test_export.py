@@ -12,6 +12,7 @@ from sami_runtime.distribution import shipped_models
 from sami_runtime.errors import ArtifactError, SamiError
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.robots.c_export.export import cpp_sources
+from sami_runtime.robots.c_export.resolved_limits import resolved_limits
 from sami_runtime.safety.limits import Limits
 from sami_runtime.session.session import Session
 
@@ -90,6 +91,14 @@ def test_limits_that_the_gate_in_cpp_lacks_are_refused_by_name():
     limits = Limits(known={"ee_position.z": 0.1})
     with pytest.raises(SamiError, match=r"the limits set known, which the gate in C.. does not have"):
         cpp_sources(read_artifact(AHEAD), limits)
+
+
+def test_the_time_to_adapt_is_the_files_own_where_the_limits_name_no_steps():
+    contract = read_artifact(shipped_models()["half-cheetah-satesac"]).contract
+    members = dict(resolved_limits(Limits(time_to_adapt={"gentle": 0.5}, rate=20.0, rest=0.0), contract))
+    assert (members["adapt_steps"], members["adapt_gentle"], members["adapt_then"]) == (
+        contract.recovery.steps, 0.5, "hold",
+    )  # fmt: skip
 
 
 def test_an_operator_that_cannot_be_written_is_refused_by_name():
