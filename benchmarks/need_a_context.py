@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -59,6 +59,8 @@ IN_README = {
     "crippled-hopper-satesac": "Crippled hopper",
 }
 """Rows of the README, apart from the Go2's."""
+SO101, SO101_RUNS = "so101-satesac", ROOT / "results" / "so101"
+"""A shipped file, and evaluations of it and of a policy without memory: `sami eval --run RUN --final --json`."""
 PANDA = "panda-satesac"
 """The shipped file of these runs' method and robot, trained for longer."""
 BASELINES = {
@@ -231,7 +233,7 @@ def environments_table() -> list[str]:
             losses = losses_of(document)
             live = " / ".join(shown(loss.live, document) for loss in losses.values())
             trained, judged = NOT_MEASURED, verdict(losses)
-            if path.stem == PANDA and (baselines := panda_trained()):
+            if baselines := trained_baselines(path.stem):
                 trained, judged = baselines[0], f"{judged}; {baselines[1]}"
             cells = [str(document["episodes"]), live, *map(str, losses.values()), trained, judged]
             lines.append(f"| {name} | {' | '.join(cells)} |")
@@ -304,6 +306,41 @@ def panda_trained() -> tuple[str, str] | None:
     return f"moderate success at 100,000 steps, {seeds} seeds: {', '.join(cells)}", f"TESAC shows {followed}"
 
 
+def so101_trained() -> tuple[str, str] | None:
+    """Return what SAC, without memory and by the same budget, scores on the SO-101, and what a context gains over it.
+
+    Both were evaluated on the same starts: 95 % intervals are over these, for one training of each.
+    """
+    paths = [SO101_RUNS / f"{name}.json" for name in ("satesac", "sac")]
+    if not all(path.exists() for path in paths):
+        return None
+    scores = []
+    for path in paths:
+        tasks = json.loads(path.read_text(encoding="utf-8"))["tasks"]
+        rows = {name: [task["successes"] for task in tasks if task["task_set"] == name] for name in SETS}
+        scores.append(
+            {name: np.array([[*map(int, row)] for row in table]).mean(axis=0) for name, table in rows.items()}
+        )
+    rng, gains = np.random.default_rng(0), []
+    for name in SETS:
+        gain = scores[0][name] - scores[1][name]
+        drawn = gain[rng.integers(len(gain), size=(REPLICATES, len(gain)))].mean(axis=1)
+        gains.append(_interval(_Interval(float(gain.mean()), tuple(np.percentile(drawn, [2.5, 97.5]).tolist()))))
+    memoryless = " / ".join(f"{scores[1][name].mean():.3f}" for name in SETS)
+    return f"SAC, no memory, one seed: {memoryless}", f"its gains over no memory are {' / '.join(gains)}"
+
+
+class _Interval(NamedTuple):
+    value: float
+    bounds: tuple[float, ...]
+
+
+def trained_baselines(model: str) -> tuple[str, str] | None:
+    """Return what trained baselines of a shipped file's robot score, and what follows; None where there are none."""
+    known = {PANDA: panda_trained, SO101: so101_trained}
+    return known[model]() if model in known else None
+
+
 def panda_tables() -> list[str]:
     """Return what trained baselines score on Panda, and what a context gains over none, in Markdown."""
     groups = panda_groups()
@@ -374,7 +411,7 @@ def card_line(document: Mapping[str, Any]) -> str:
         return f"{text} This robot does not need a context: the policy is robust, and not adaptive."
     judged = f"that it needs one is {judged}" if judged.startswith("not") else judged
     without = f"A policy that was trained without one is {NOT_MEASURED}."
-    if document["model"] == PANDA and (baselines := panda_trained()):
+    if baselines := trained_baselines(document["model"]):
         without = f"Trained baselines, {baselines[0]}: {baselines[1]}."
     return f"{text} {judged[0].upper()}{judged[1:]}. {without}"
 

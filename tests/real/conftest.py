@@ -17,7 +17,7 @@ ALONE = (
     *("test_cpp_loop", "test_franka", "test_lerobot.py", "test_own_arm", "test_ros2", "test_swap_in_time"),
     *("test_udp_robot", "test_unitree", "test_view_in_a_browser", "test_watchdog_kills", "real/test_handover"),
     *("test_a_process_that_is_stopped_and_continued", "test_the_cell_of_a_node_that_is_lost"),
-    *("test_bring_your_policy", "test_put_it_on_an_arm"),
+    *("test_bring_your_policy", "test_put_it_on_an_arm", "test_lerobot_so101"),
 )
 """Files and tests whose robots, clocks or networks would notice a test beside them."""
 LONG = ("test_slurm", "test_readme", "test_many_ticks", "test_adopted_frameworks")

@@ -23,7 +23,7 @@ MODELS = sorted((ROOT / "models").glob("*.onnx"))
 PAGES = [ROOT / "README.md", ROOT / "results" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 COMMAND = re.compile(r"sami compare '?results/(?!mine)[^`\n]*")
 """`results/mine` is the reader's own, in examples."""
-OTHERS = ("panda", "go2")
+OTHERS = ("panda", "go2", "so101")
 """Environments of shipped models that are none of the paper's ten MuJoCo robots."""
 
 LIGHTER_AND_CONTROL = ("mass=1:0.4,damping=1@300", "mass=1:1,damping=1@300")
