@@ -252,7 +252,8 @@ def short_table() -> list[str]:
         losses = losses_of(document)
         scores = " / ".join(shown(loss.live, document) for loss in losses.values())
         lost = " / ".join(str(loss).replace(" %", "") for loss in losses.values())
-        cells = [f"[{title}](models/{name}.md), {document['measure']}", scores, lost, verdict(losses)]
+        needed = f"not shown: SAC scores {memoryless()[1]}" if name == PANDA else verdict(losses)
+        cells = [f"[{title}](models/{name}.md), {document['measure']}", scores, lost, needed]
         lines.append(f"| {' | '.join(cells)} |")
     live, constant, _ = (" / ".join(f"{share:.2f}" for share in shares) for shares in _go2_falls())
     return [*lines, f"| [Go2](models/go2-student.md), falls | {live} | falls {constant} | {_go2_cells()[-1]} |"]
@@ -303,7 +304,9 @@ def panda_trained() -> tuple[str, str] | None:
         f"{'a gain' if (gains[title].low or 0.0) > 0.0 else 'no gain'} over {name}" for title, name in MEMORIES.items()
     )
     seeds = min(len(groups[title].runs) for title in BASELINES)
-    return f"moderate success at 100,000 steps, {seeds} seeds: {', '.join(cells)}", f"TESAC shows {followed}"
+    count, long = memoryless()
+    short = f"moderate success at 100,000 steps, {seeds} seeds: {', '.join(cells)}"
+    return f"{short}; at 550,000 steps, seeds: {count}, SAC {long}", f"TESAC shows {followed}"
 
 
 def so101_trained() -> tuple[str, str] | None:
@@ -373,18 +376,44 @@ def panda_tables() -> list[str]:
     return lines
 
 
-def long_table() -> list[str]:
-    """Return each run of Panda with the shipped file's budget, in Markdown."""
-    if not (ROOT / LONG_RUNS[0]).exists():
-        return [f"Trained baselines of Panda at 550,000 steps: {NOT_MEASURED}"]
-
+def long_runs() -> list[Any]:
+    """Return the runs of Panda with the shipped file's budget."""
     from sami_train.studies.compare.groups import read_runs
 
+    return list(read_runs([ROOT / runs for runs in LONG_RUNS]))
+
+
+def long_table() -> list[str]:
+    """Return the score of each run of Panda with the shipped file's budget, in Markdown."""
     lines = ["| method | seed | training | moderate | extreme |", "|---|---|---|---|---|"]
-    for run in read_runs([ROOT / runs for runs in LONG_RUNS]):
+    for run in long_runs():
         cells = [f"{run.scores(name).mean():.3f}" for name in SETS]
         lines.append(f"| {run.method.title} | {run.seed} | {' | '.join(cells)} |")
+    lines += ["", "| less the shipped file | training | moderate | extreme |", "|---|---|---|---|"]
+    (shipped,) = [run for run in long_runs() if "results/models" in run.address]
+    for run in long_runs():
+        if run.method.title == "SAC":
+            lines.append(f"| SAC, seed {run.seed} | {' | '.join(_gain(run, shipped, name) for name in SETS)} |")
     return lines
+
+
+def _gain(run: Any, other: Any, name: str) -> str:
+    """Return how much more a run solves of a set than another, with a 95 % bootstrap interval over starts."""
+    ours, theirs = (
+        np.array([[int(success) for success in task.successes] for task in one.evaluation.of(name)])
+        for one in (run, other)
+    )
+    gains = (ours - theirs).mean(axis=0)
+    drawn = np.random.default_rng(0).integers(len(gains), size=(REPLICATES, len(gains)))
+    low, high = np.percentile(gains[drawn].mean(axis=1), [2.5, 97.5])
+    return f"{gains.mean():+.3f} [{low:+.3f}, {high:+.3f}]"
+
+
+def memoryless() -> tuple[int, str]:
+    """Return how many seeds of SAC had the shipped Panda's budget, and what they score in the mean."""
+    runs = [run for run in long_runs() if run.method.title == "SAC"]
+    means = [np.mean([run.scores(name).mean() for run in runs]) for name in SETS]
+    return len(runs), " / ".join(f"{mean:.3f}" for mean in means)
 
 
 def _with_half_width(scores: Any) -> str:

@@ -39,9 +39,9 @@ def demo() -> None:
     env = _environment()
     model, spec = named_file(MODEL), environment(env)
     change = DynamicsChange.parse(CHANGE, spec.tasks, spec.episode_steps)
-    print_text(f"A Panda arm, simulated by {ENGINES[env]}, moves a cube to its goal. The policy does not")
-    print_text("observe the cube's mass or the table's friction: it infers a context from what")
-    print_text("happens, and acts on that.\n")
+    print_text(f"A Panda arm in {ENGINES[env]} moves a cube to its goal. The policy does not observe")
+    print_text("the cube's mass or the table's friction: it infers a context from what happens,")
+    print_text("and acts on that.\n")
     with task_progress("training tasks", len(spec.tasks.resolve("training"))) as arrived:
         measured = evaluate(model, env, ["training"], EPISODES, usable_cores(), arrived)
     count = sum(result.episodes for result in measured.results)
@@ -63,7 +63,8 @@ def demo() -> None:
             write_film(scenes, FILM, SLOWER, force=True)
         print_text(f"\nFilm: {FILM}")
     except SamiError as error:  # where nothing can be drawn, everything else was shown
-        print_text(f"\nNo film: {error}")
+        why = error if env == "panda-mujoco" else "MuJoCo 4, which films, has wheels from Python 3.11 on."
+        print_text(f"\nNo film: {why}")
     if sys.platform != "linux" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
         from .run import run
 

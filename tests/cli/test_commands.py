@@ -251,3 +251,10 @@ def test_a_missing_module_names_the_extra_of_the_command(command, tmp_path, monk
     assert done.returncode == 1
     monkeypatch.chdir(tmp_path)
     assert f"(install it with: {install_hint(command)})" in done.stderr
+
+
+def test_the_demo_needs_no_mujoco_where_pybullet_simulates():
+    """Python 3.10 has no MuJoCo 4."""
+    modules = "sami_train.studies.contexts.change_film, sami_train.studies.contexts.changed_episodes"
+    script = f"import sys; sys.modules['mujoco'] = None; import {modules}"
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,9 @@ from sami_runtime.model.atlas import shown
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.studies.contexts.changed_episodes import ChangedEpisode, ChangedEpisodes, DynamicsChange, Variant
-from sami_train.studies.contexts.film_camera import FilmCamera
+
+if TYPE_CHECKING:
+    from sami_train.studies.contexts.film_camera import FilmCamera
 
 FORMATS = (".gif", ".webp")
 WIDTH, HEIGHT, TITLE, CHART, GAP = 960, 300, 40, 150, 8
@@ -189,6 +191,8 @@ def _filmed(
                 env = envs[n].unwrapped
                 if not hasattr(env, "data"):
                     raise SamiError("only robots that MuJoCo simulates are filmed; for the Panda: --env panda-mujoco.")
+                from sami_train.studies.contexts.film_camera import FilmCamera  # Python 3.10 has no MuJoCo 4
+
                 cameras[n] = FilmCamera(env.model, env.data, size, shadows)
             pictures[n][t] = cameras[n].take()
 
