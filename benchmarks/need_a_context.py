@@ -335,7 +335,7 @@ def so101_trained() -> tuple[str, str] | None:
         drawn = gain[rng.integers(len(gain), size=(REPLICATES, len(gain)))].mean(axis=1)
         gains.append(_interval(_Interval(float(gain.mean()), tuple(np.percentile(drawn, [2.5, 97.5]).tolist()))))
     memoryless = " / ".join(f"{scores[1][name].mean():.3f}" for name in SETS)
-    return f"SAC, no memory, one seed: {memoryless}", f"its gains over no memory are {' / '.join(gains)}"
+    return f"SAC, one seed: {memoryless}", f"gains over SAC {' / '.join(gains)}"
 
 
 class _Interval(NamedTuple):
