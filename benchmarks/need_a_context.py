@@ -446,7 +446,7 @@ def card_line(document: Mapping[str, Any]) -> str:
     judged = f"that it needs one is {judged}" if judged.startswith("not") else judged
     without = f"A policy that was trained without one is {NOT_MEASURED}."
     if baselines := trained_baselines(document["model"]):
-        without = f"Trained baselines, {baselines[0]}: {baselines[1]}."
+        without = f"Trained baselines, {baselines[0]}: {baselines[1]}. [`{WITHOUT}`]({WITHOUT}.md) has no context."
     return f"{text} {judged[0].upper()}{judged[1:]}. {without}"
 
 
