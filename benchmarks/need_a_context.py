@@ -65,6 +65,8 @@ SO101_BASELINES = {"sac": "SAC", "sac-history": "SAC on ten steps"}
 """Others by the same budget: their files there, and what the docs call them."""
 PANDA = "panda-satesac"
 """The shipped file of these runs' method and robot, trained for longer."""
+WITHOUT = "panda-sac"
+"""The shipped file of the same robot that has no context."""
 BASELINES = {
     "SAC": "SAC",
     "SAC with history": "SAC on ten steps",
@@ -229,6 +231,9 @@ def environments_table() -> list[str]:
         document, name = measured.get(path.stem), f"`{path.stem}`"
         if path.stem == "go2-student":
             lines.append(f"| {name} | 200 | {' | '.join(_go2_cells())} |")
+        elif path.stem == WITHOUT:
+            scores = f"{memoryless(seed=0)[1]} (development seed)"
+            lines.append(f"| {name} | 100 | {scores} | {' | '.join(['has none'] * 3)} | it is one | it has none |")
         elif document is None:
             lines.append(f"| {name} | {' | '.join([NOT_MEASURED] * 7)} |")
         else:
@@ -414,9 +419,9 @@ def _gain(run: Any, other: Any, name: str) -> str:
     return f"{gains.mean():+.3f} [{low:+.3f}, {high:+.3f}]"
 
 
-def memoryless() -> tuple[int, str]:
-    """Return how many seeds of SAC had the shipped Panda's budget, and what they score in the mean."""
-    runs = [run for run in long_runs() if run.method.title == "SAC"]
+def memoryless(seed: int | None = None) -> tuple[int, str]:
+    """Return how many seeds of SAC had the shipped Panda's budget, and what they, or one of them, score in the mean."""
+    runs = [run for run in long_runs() if run.method.title == "SAC" and seed in (None, run.seed)]
     means = [np.mean([run.scores(name).mean() for run in runs]) for name in SETS]
     return len(runs), " / ".join(f"{mean:.3f}" for mean in means)
 
@@ -446,7 +451,8 @@ def card_line(document: Mapping[str, Any]) -> str:
     judged = f"that it needs one is {judged}" if judged.startswith("not") else judged
     without = f"A policy that was trained without one is {NOT_MEASURED}."
     if baselines := trained_baselines(document["model"]):
-        without = f"Trained baselines, {baselines[0]}: {baselines[1]}."
+        simpler = f" [`{WITHOUT}`]({WITHOUT}.md) has no context." if document["model"] == PANDA else ""
+        without = f"Trained baselines, {baselines[0]}: {baselines[1]}.{simpler}"
     return f"{text} {judged[0].upper()}{judged[1:]}. {without}"
 
 

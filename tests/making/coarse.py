@@ -16,7 +16,7 @@ def coarsen(patch):
         begin = PyBullet.__init__
 
         def begin_coarsely(self, *arguments, **options):
-            begin(self, *arguments, **options, n_substeps=STEPS)
+            begin(self, *arguments, **(options | {"n_substeps": STEPS}))  # also where physics are coarse already
             self.timestep = STEP_S
 
         patch.setattr(PyBullet, "__init__", begin_coarsely)
