@@ -61,6 +61,8 @@ IN_README = {
 """Rows of the README, apart from the Go2's."""
 SO101, SO101_RUNS = "so101-satesac", ROOT / "results" / "so101"
 """A shipped file, and evaluations of it and of a policy without memory: `sami eval --run RUN --final --json`."""
+SO101_BASELINES = {"sac": "SAC", "sac-history": "SAC on ten steps"}
+"""Others by the same budget: their files there, and what the docs call them."""
 PANDA = "panda-satesac"
 """The shipped file of these runs' method and robot, trained for longer."""
 WITHOUT = "panda-sac"
@@ -315,27 +317,30 @@ def panda_trained() -> tuple[str, str] | None:
 
 
 def so101_trained() -> tuple[str, str] | None:
-    """Return what SAC, without memory and by the same budget, scores on the SO-101, and what a context gains over it.
+    """Return what SAC, by the same budget, scores on the SO-101, and what a context gains over it.
 
-    Both were evaluated on the same starts: 95 % intervals are over these, for one training of each.
+    All were evaluated on the same starts: 95 % intervals are over these, for one training of each.
     """
-    paths = [SO101_RUNS / f"{name}.json" for name in ("satesac", "sac")]
-    if not all(path.exists() for path in paths):
+    scores: dict[str, dict[str, np.ndarray]] = {}
+    for name in ("satesac", *SO101_BASELINES):
+        if (path := SO101_RUNS / f"{name}.json").exists():
+            tasks = json.loads(path.read_text(encoding="utf-8"))["tasks"]
+            rows = {of: [[*map(int, t["successes"])] for t in tasks if t["task_set"] == of] for of in SETS}
+            scores[name] = {of: np.mean(table, axis=0) for of, table in rows.items()}
+    baselines = {title: scores[name] for name, title in SO101_BASELINES.items() if name in scores}
+    if "satesac" not in scores or not baselines:
         return None
-    scores = []
-    for path in paths:
-        tasks = json.loads(path.read_text(encoding="utf-8"))["tasks"]
-        rows = {name: [task["successes"] for task in tasks if task["task_set"] == name] for name in SETS}
-        scores.append(
-            {name: np.array([[*map(int, row)] for row in table]).mean(axis=0) for name, table in rows.items()}
-        )
-    rng, gains = np.random.default_rng(0), []
-    for name in SETS:
-        gain = scores[0][name] - scores[1][name]
-        drawn = gain[rng.integers(len(gain), size=(REPLICATES, len(gain)))].mean(axis=1)
-        gains.append(_interval(_Interval(float(gain.mean()), tuple(np.percentile(drawn, [2.5, 97.5]).tolist()))))
-    memoryless = " / ".join(f"{scores[1][name].mean():.3f}" for name in SETS)
-    return f"SAC, one seed: {memoryless}", f"gains over SAC {' / '.join(gains)}"
+    cells, gains = [], []
+    for title, theirs in baselines.items():
+        cells.append(f"{title} {' / '.join(f'{theirs[of].mean():.3f}' for of in SETS)}")
+        gains.append(f"over {title} {' / '.join(_paired(scores['satesac'][of] - theirs[of]) for of in SETS)}")
+    return f"one seed: {', '.join(cells)}", f"gains {', '.join(gains)}"
+
+
+def _paired(gain: np.ndarray) -> str:
+    """Return a mean gain over starts, with a 95 % bootstrap interval."""
+    drawn = gain[np.random.default_rng(0).integers(len(gain), size=(REPLICATES, len(gain)))].mean(axis=1)
+    return _interval(_Interval(float(gain.mean()), tuple(np.percentile(drawn, [2.5, 97.5]).tolist())))
 
 
 class _Interval(NamedTuple):
@@ -446,7 +451,8 @@ def card_line(document: Mapping[str, Any]) -> str:
     judged = f"that it needs one is {judged}" if judged.startswith("not") else judged
     without = f"A policy that was trained without one is {NOT_MEASURED}."
     if baselines := trained_baselines(document["model"]):
-        without = f"Trained baselines, {baselines[0]}: {baselines[1]}. [`{WITHOUT}`]({WITHOUT}.md) has no context."
+        simpler = f" [`{WITHOUT}`]({WITHOUT}.md) has no context." if document["model"] == PANDA else ""
+        without = f"Trained baselines, {baselines[0]}: {baselines[1]}.{simpler}"
     return f"{text} {judged[0].upper()}{judged[1:]}. {without}"
 
 
