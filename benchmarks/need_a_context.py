@@ -412,10 +412,7 @@ def _gain(run: Any, other: Any, name: str) -> str:
         np.array([[int(success) for success in task.successes] for task in one.evaluation.of(name)])
         for one in (run, other)
     )
-    gains = (ours - theirs).mean(axis=0)
-    drawn = np.random.default_rng(0).integers(len(gains), size=(REPLICATES, len(gains)))
-    low, high = np.percentile(gains[drawn].mean(axis=1), [2.5, 97.5])
-    return f"{gains.mean():+.3f} [{low:+.3f}, {high:+.3f}]"
+    return _paired((ours - theirs).mean(axis=0))
 
 
 def without() -> str:
@@ -454,11 +451,11 @@ def card_line(document: Mapping[str, Any]) -> str:
     if judged == "no":
         return f"{text} This robot does not need a context: the policy is robust, and not adaptive."
     judged = f"that it needs one is {judged}" if judged.startswith("not") else judged
-    without = f"A policy that was trained without one is {NOT_MEASURED}."
+    trained = f"A policy that was trained without one is {NOT_MEASURED}."
     if baselines := trained_baselines(document["model"]):
         simpler = f" [`{WITHOUT}`]({WITHOUT}.md) has no context." if document["model"] == PANDA else ""
-        without = f"Trained baselines, {baselines[0]}: {baselines[1]}.{simpler}"
-    return f"{text} {judged[0].upper()}{judged[1:]}. {without}"
+        trained = f"Trained baselines, {baselines[0]}: {baselines[1]}.{simpler}"
+    return f"{text} {judged[0].upper()}{judged[1:]}. {trained}"
 
 
 def write_cards() -> None:
