@@ -258,7 +258,7 @@ def short_table() -> list[str]:
         losses = losses_of(document)
         scores = " / ".join(shown(loss.live, document) for loss in losses.values())
         lost = " / ".join(str(loss).replace(" %", "") for loss in losses.values())
-        needed = f"not shown: SAC scores {without()}" if name == PANDA else verdict(losses)
+        needed = f"little: SAC scores {without()}" if name == PANDA else verdict(losses)
         cells = [f"[{title}](models/{name}.md), {document['measure']}", scores, lost, needed]
         lines.append(f"| {' | '.join(cells)} |")
     live, constant, _ = (" / ".join(f"{share:.2f}" for share in shares) for shares in _go2_falls())
