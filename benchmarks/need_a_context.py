@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -284,10 +284,7 @@ def _go2_cells() -> list[str]:
 
 
 def panda_groups() -> dict[str, Any]:
-    """Return the runs of Panda with one budget, a group for each method by its title; none where nobody ran them."""
-    if not (ROOT / PANDA_RUNS[0]).exists():
-        return {}
-
+    """Return the runs of Panda with one budget, a group for each method by its title."""
     from sami_train.studies.compare.comparison import MethodComparison
     from sami_train.studies.compare.groups import read_runs
 
@@ -295,11 +292,9 @@ def panda_groups() -> dict[str, Any]:
     return {group.method.title: group for group in groups}
 
 
-def panda_trained() -> tuple[str, str] | None:
-    """Return what trained baselines score on Panda's moderate tasks, and what follows; None where nobody ran them."""
+def panda_trained() -> tuple[str, str]:
+    """Return what trained baselines score on Panda's moderate tasks, and what follows."""
     groups = panda_groups()
-    if not groups:
-        return None
 
     from sami_train.studies.compare.estimates import aggregate, welch
 
@@ -315,22 +310,19 @@ def panda_trained() -> tuple[str, str] | None:
     return f"{short}; at 550,000 steps, seeds: {count}, SAC {long}", f"TESAC shows {followed}"
 
 
-def so101_trained() -> tuple[str, str] | None:
+def so101_trained() -> tuple[str, str]:
     """Return what SAC, by the same budget, scores on the SO-101, and what a context gains over it.
 
     All were evaluated on the same starts: 95 % intervals are over these, for one training of each.
     """
     scores: dict[str, dict[str, np.ndarray]] = {}
     for name in ("satesac", *SO101_BASELINES):
-        if (path := SO101_RUNS / f"{name}.json").exists():
-            tasks = json.loads(path.read_text(encoding="utf-8"))["tasks"]
-            rows = {of: [[*map(int, t["successes"])] for t in tasks if t["task_set"] == of] for of in SETS}
-            scores[name] = {of: np.mean(table, axis=0) for of, table in rows.items()}
-    baselines = {title: scores[name] for name, title in SO101_BASELINES.items() if name in scores}
-    if "satesac" not in scores or not baselines:
-        return None
+        tasks = json.loads((SO101_RUNS / f"{name}.json").read_text(encoding="utf-8"))["tasks"]
+        rows = {of: [[*map(int, t["successes"])] for t in tasks if t["task_set"] == of] for of in SETS}
+        scores[name] = {of: np.mean(table, axis=0) for of, table in rows.items()}
     cells, gains = [], []
-    for title, theirs in baselines.items():
+    for name, title in SO101_BASELINES.items():
+        theirs = scores[name]
         cells.append(f"{title} {' / '.join(f'{theirs[of].mean():.3f}' for of in SETS)}")
         gains.append(f"over {title} {' / '.join(_paired(scores['satesac'][of] - theirs[of]) for of in SETS)}")
     return f"one seed: {', '.join(cells)}", f"gains {', '.join(gains)}"
@@ -339,12 +331,8 @@ def so101_trained() -> tuple[str, str] | None:
 def _paired(gain: np.ndarray) -> str:
     """Return a mean gain over starts, with a 95 % bootstrap interval."""
     drawn = gain[np.random.default_rng(0).integers(len(gain), size=(REPLICATES, len(gain)))].mean(axis=1)
-    return _interval(_Interval(float(gain.mean()), tuple(np.percentile(drawn, [2.5, 97.5]).tolist())))
-
-
-class _Interval(NamedTuple):
-    value: float
-    bounds: tuple[float, ...]
+    low, high = np.percentile(drawn, [2.5, 97.5])
+    return f"{gain.mean():.3f} [{low:.3f}, {high:.3f}]"
 
 
 def trained_baselines(model: str) -> tuple[str, str] | None:
@@ -356,8 +344,6 @@ def trained_baselines(model: str) -> tuple[str, str] | None:
 def panda_tables() -> list[str]:
     """Return what trained baselines score on Panda, and what a context gains over none, in Markdown."""
     groups = panda_groups()
-    if not groups:
-        return [f"Trained baselines of Panda at 100,000 steps: {NOT_MEASURED}"]
 
     from sami_train.studies.compare.estimates import aggregate, share_of_gap, welch
 
