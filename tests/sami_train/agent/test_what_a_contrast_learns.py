@@ -1,5 +1,6 @@
 """What contrastive losses learn from trajectories that are known to tell their task, or their length alone."""
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -11,10 +12,21 @@ from sami_train.episodes.episode import Episode
 from sami_train.methods.losses import k_sample_bound
 from sami_train.methods.methods import METHODS
 from sami_train.methods.sampling import Trajectories, of_one_age
+from tests.making.toy import EPISODE_STEPS, HiddenSign
 from tests.sami_train.agent.test_context_sac import agent
 
 RNG = np.random.default_rng
 TASKS, STEPS = 5, 6
+
+
+class ShownSign(HiddenSign):
+    """Its velocity tells the task."""
+
+    def _observation(self):
+        return np.array([self.position, self.sign, 0.0], np.float32)
+
+
+gym.register("sami-tests/ShownSign-v0", ShownSign, max_episode_steps=EPISODE_STEPS, disable_env_checker=True)
 
 
 def episode(task, shown, steps, value, rng):
@@ -76,6 +88,16 @@ def test_infonce_reaches_what_the_best_critic_does_where_trajectories_show_their
     truth = best_bound(emission, 17)
     assert 0.3 < truth < 0.5 * log_k
     assert bound == pytest.approx(truth, abs=0.12)
+
+
+@pytest.mark.parametrize(("window", "keys"), [(0, "encoder"), (6, "momentum")])
+def test_infonce_reaches_its_ceiling_in_a_training_whose_observations_show_the_task(window, keys):
+    """Collection, buffer, windows, the step shared with the critics, and the momentum encoder's own."""
+    changes = {"learning__window": window, "learning__burn_in": window // 3, "contrast__keys": keys}
+    shown = gym.make("sami-tests/ShownSign-v0")
+    trained = agent(env=shown, method="ccm", contrast__every=1, learning__encoder_rate=1e-3, **changes).learn(2000)
+    scalars = trained.contrast_record.scalars()
+    assert scalars["contrast/bound"] > 0.9 * np.log(scalars["contrast/k"])
 
 
 @pytest.mark.parametrize(("pairing", "counts"), [("last", True), ("prefix", True), ("one_age", False)])
