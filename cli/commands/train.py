@@ -24,7 +24,7 @@ def train(
     ] = None,
     method: Annotated[
         str | None,
-        typer.Option(help="Method: satesac if left out, or that of --init; sac, sac-history and oracle are baselines."),
+        typer.Option(help="Method: tesac if left out, or that of --init; sac, sac-history and oracle are baselines."),
     ] = None,
     preset: Annotated[
         str, typer.Option(help="Hyperparameters: fast-cpu or paper, adapted to the environment (--dry-run shows how).")
@@ -86,7 +86,7 @@ def train(
             overrides["init.source"] = init
         if isinstance(recordings := overrides.get("collection.recordings"), str):
             overrides["collection.recordings"] = recordings.split(",")
-        env, method = env or "panda", method or "satesac"
+        env, method = env or "panda", method or "tesac"
         overrides |= {"env": env, "method": method, "seed": seed}
         if steps is not None:
             overrides["steps"] = steps

@@ -24,7 +24,7 @@ from sami_train.episodes.exploration import BehindGap, Exploration
 from sami_train.methods.methods import method
 from sami_train.settings import Count, Layers, Natural, NotNegative, Numbers, Positive, Settings, Share, Texts, Whole
 
-ENV, METHOD, PRESET = "panda", "satesac", "fast-cpu"
+ENV, METHOD, PRESET = "panda", "tesac", "fast-cpu"
 """What is trained where nothing else is asked for."""
 
 

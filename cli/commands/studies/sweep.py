@@ -39,7 +39,7 @@ def sweep(
         ),
     ],
     env: Annotated[str, typer.Option(help="Environments, comma-separated; also your own, as MODULE:SPEC.")] = "panda",
-    method: Annotated[str, typer.Option(help="Methods, comma-separated.")] = "satesac",
+    method: Annotated[str, typer.Option(help="Methods, comma-separated.")] = "tesac",
     seed: Annotated[str, typer.Option(help="Seeds, comma-separated.")] = "0",
     steps: Annotated[str | None, typer.Option(help="Environment steps, instead of the preset's.")] = None,
     override: Annotated[

@@ -19,6 +19,7 @@ from tests.making import toy
 toy.register()
 
 TOY = {
+    "method": "satesac",
     "network.net_arch": [32, 32],
     "network.hidden_size": 16,
     "network.encoder_reads_goal": True,
