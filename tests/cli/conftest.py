@@ -93,7 +93,7 @@ def _train(folder):
     run, bare = folder / "run", ("--set", "atlas_episodes=0", "--set", "seen_episodes=0")
     with pytest.MonkeyPatch.context() as patch:
         coarsen(patch)
-        assert call(patch, "train", "--steps", 700, *settings(), "--out", run, "-q") == 0
+        assert call(patch, "train", "--method", "satesac", "--steps", 700, *settings(), "--out", run, "-q") == 0
         assert call(patch, "eval", "--run", run, "--episodes", 1, "--on", 1, "--json") == 0
         assert call(patch, "export", "--run", run, "--out", folder / "tiny.onnx", *bare) == 0
 

@@ -104,7 +104,7 @@ def test_export_writes_a_card_and_says_what_it_compared(sami, trained):
     assert "parity with torch within 1e-5 over 64 steps" in done.out
     assert "again.safetensors: " in done.out
     card = Path("again.md").read_text()
-    assert card.startswith("# again\n\nTESAC on `panda`, seed 0")
+    assert card.startswith("# again\n\nSaTESAC on `panda`, seed 0")
     assert "| training |" in card
 
 
@@ -140,7 +140,7 @@ def test_inspect_shows_signals_and_training(sami, trained):
     assert done.code == 0
     assert "tiny: 25 Hz, 50 steps an episode" in done.out
     assert "observation cube_position" in done.out
-    assert "training method: TESAC" in done.out
+    assert "training method: SaTESAC" in done.out
     document = json.loads(sami("inspect", trained.model, "--json").out)
     assert document["golden"]["steps"] == 64
     assert "data" not in document["golden"]

@@ -90,9 +90,7 @@ def find_ceilings(
         SamiError: the run has no checkpoint with a buffer, a method has no contrastive loss, or a change is none of the
             contrast.
     """
-    contrasts = [
-        (contender, ranking) for contender in map(_contrastive, methods) for ranking in _used(contender, rankings)
-    ]
+    contrasts = [(one, ranking) for one in map(_contrastive, methods) for ranking in _used(one, rankings)]
     agent, buffer, collected = _with_buffer(run)
     config = _changed(run.config(), changes or {})
     for stage, share in STAGES.items():
@@ -121,7 +119,7 @@ def _converge(
 ) -> tuple[float | None, float | None, float | None, int]:
     """Return the bound, the bound held out, log K, and the losses it took."""
     torch.manual_seed(0)
-    policy, estimator = _fresh_policy(agent), contender.estimator
+    policy, estimator = _fresh_policy(agent, contender), contender.estimator
     assert estimator is not None
     contrast = Contrast(policy, estimator, config)
     optimizer = torch.optim.Adam(policy.encoder.parameters(), lr=RATE)
@@ -150,9 +148,10 @@ def _converge(
     return best[0], None if np.isnan(best[1]) else best[1], float(np.mean(log_k)), made
 
 
-def _fresh_policy(agent: ContextSAC) -> ContextPolicy:
-    """Return a policy that has learned nothing, but reads observations as this agent does."""
-    fresh = ContextSAC("ContextPolicy", agent.env, agent.config, device=agent.device).policy
+def _fresh_policy(agent: ContextSAC, contender: Method) -> ContextPolicy:
+    """Return a method's policy that has learned nothing, but reads observations as this agent does."""
+    config = agent.config.model_copy(update={"method": contender.name})
+    fresh = ContextSAC("ContextPolicy", agent.env, config, device=agent.device).policy
     fresh.features.load_state_dict(agent.policy.features.state_dict())
     return fresh
 
