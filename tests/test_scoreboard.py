@@ -218,7 +218,7 @@ def test_the_table_prints_losses_seeds_and_what_is_missing():
     assert "| TESAC, this project | 3 | 40,000 | 201 [1, 2] |" in lines
     assert "| SAC on ten frames, stable-baselines3 | 1 | 40,000 | 300 |" in lines
     assert f"| {METHODS['sb3-recurrent-ppo'].title} | 0 | missing | missing |" in lines
-    assert "- training: `sami-tesac` (201) loses to sb3-sac-stacked (300), is above skrl-recurrent-sac." in lines
+    assert "| sami-tesac (201) | training | sb3-sac-stacked (300) | skrl-recurrent-sac (20) |" in lines
 
 
 @pytest.mark.parametrize(("minutes", "seeds", "concludes"), [(30.0, 3, True), (3.0, 3, False), (30.0, 1, False)])

@@ -103,6 +103,8 @@ def _minutes_table(task: str, minutes: float, runs: Sequence[Run], intervals: In
         cells = [_shown(middles[name][method]) for name in sets]
         yield f"| {METHODS[method].title} | {len(group)} | {steps:,.0f} | {' | '.join(cells)} |"
     yield ""
+    yield "| of this project | judged in | loses to | is above |"
+    yield "|---|---|---|---|"
     for name in sets:
         yield from _losses(name, middles[name])
 
@@ -133,9 +135,8 @@ def _losses(name: str, middles: Mapping[str, Middle]) -> Iterator[str]:
             continue
         others = {other: middle[0] for other, middle in middles.items() if not METHODS[other].ours}
         above = [f"{other} ({score:,.0f})" for other, score in others.items() if score > value]
-        below = [other for other, score in others.items() if score <= value]
-        lost = f"loses to {', '.join(above)}" if above else "loses to none"
-        yield f"- {name}: `{method}` ({value:,.0f}) {lost}, is above {', '.join(below) or 'none'}."
+        below = [f"{other} ({score:,.0f})" for other, score in others.items() if score <= value]
+        yield f"| {method} ({value:,.0f}) | {name} | {', '.join(above) or 'none'} | {', '.join(below) or 'none'} |"
 
 
 def _steps_table(runs: Sequence[Run]) -> Iterator[str]:
