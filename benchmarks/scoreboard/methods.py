@@ -45,6 +45,12 @@ def _skrl(clock: Clock, seed: int) -> dict[str, Any]:
     return train_skrl(clock, seed)
 
 
+def _small_skrl(clock: Clock, seed: int) -> dict[str, Any]:
+    from benchmarks.scoreboard.peers import SMALL, train_skrl
+
+    return train_skrl(clock, seed, SMALL)
+
+
 def _ours(method: str) -> Callable[[Clock, int], dict[str, Any]]:
     def learn(clock: Clock, seed: int) -> dict[str, Any]:
         from benchmarks.scoreboard.ours import train_ours
@@ -61,5 +67,6 @@ METHODS = {
     "skrl-recurrent-sac": Method("recurrent SAC, skrl", _skrl),
     "sb3-sac-told": Method("SAC told the physics, stable-baselines3", _sac, told=True),
     "sami-sac": Method("SAC without memory, this project", _ours("sac"), ours=True),
+    "skrl-small": Method("recurrent SAC with smaller networks, skrl", _small_skrl),
 }
 """In the order in which runs are made, seed by seed."""

@@ -6,7 +6,7 @@ Nothing here was tuned by us. Where a library publishes no values for one of the
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -66,11 +66,25 @@ PPO_ZOO: dict[str, dict[str, Any]] = {
 observations and rewards normalised (`normalize: true`) and one environment."""
 
 SKRL = {"discount_factor": 0.98, "batch_size": 100, "learning_starts": 1000, "learn_entropy": True}
-SKRL_HIDDEN, SKRL_SEQUENCE = 400, 20
+SKRL_SEQUENCE = 20
 SKRL_MEMORY = 100_000
+
+
+class SkrlSizes(NamedTuple):
+    """Sizes of skrl's networks and batch."""
+
+    lstm: int = 400
+    heads: tuple[int, int] = (400, 300)
+    batch: int = 100
+    """Sequences."""
+
+
+PUBLISHED = SkrlSizes()
 """skrl, docs/source/examples/gymnasium/torch_gymnasium_pendulumnovel_sac_lstm.py, the library's only recurrent SAC for
 continuous control: networks, initial weights and these values. Its actions are scaled by 2 for a pendulum, here by 1;
 its memory holds 20,000 steps, here 100,000, more than any run takes."""
+SMALL = SkrlSizes(lstm=128, heads=(256, 256), batch=32)
+"""Sizes of this project's networks, since one update of the published ones takes most of a second of one core."""
 
 
 class StableBaselines:
@@ -162,20 +176,21 @@ def _recurrent(lstm: nn.LSTM, length: int, training: bool, inputs: Any, first: i
     return torch.cat(outputs, dim=1).flatten(0, 1), [hidden, cell]
 
 
-def _skrl_models(env: Any) -> dict[str, Any]:
+def _skrl_models(env: Any, sizes: SkrlSizes) -> dict[str, Any]:
     from skrl.models.torch import DeterministicMixin, GaussianMixin, Model
 
     spaces = {"observation_space": env.observation_space, "action_space": env.action_space, "device": "cpu"}
-    memory = {"sequence_length": SKRL_SEQUENCE, "sizes": [(1, 1, SKRL_HIDDEN), (1, 1, SKRL_HIDDEN)]}
+    memory = {"sequence_length": SKRL_SEQUENCE, "sizes": [(1, 1, sizes.lstm), (1, 1, sizes.lstm)]}
+    first, second = sizes.heads
 
     class Policy(GaussianMixin, Model):
         def __init__(self) -> None:
             Model.__init__(self, **spaces)
             GaussianMixin.__init__(self, clip_actions=True)
-            self.lstm = nn.LSTM(self.num_observations, SKRL_HIDDEN, batch_first=True)
+            self.lstm = nn.LSTM(self.num_observations, sizes.lstm, batch_first=True)
             self.head = nn.Sequential(
-                *(nn.Linear(SKRL_HIDDEN, 400), nn.ReLU(), nn.Linear(400, 300), nn.ReLU()),
-                *(nn.Linear(300, self.num_actions), nn.Tanh()),
+                *(nn.Linear(sizes.lstm, first), nn.ReLU(), nn.Linear(first, second), nn.ReLU()),
+                *(nn.Linear(second, self.num_actions), nn.Tanh()),
             )
             self.log_std = nn.Parameter(torch.zeros(self.num_actions))
 
@@ -190,18 +205,18 @@ def _skrl_models(env: Any) -> dict[str, Any]:
         def __init__(self) -> None:
             Model.__init__(self, **spaces)
             DeterministicMixin.__init__(self)
-            self.lstm = nn.LSTM(self.num_observations, SKRL_HIDDEN, batch_first=True)
+            self.lstm = nn.LSTM(self.num_observations, sizes.lstm, batch_first=True)
             self.head = nn.Sequential(
-                *(nn.Linear(SKRL_HIDDEN + self.num_actions, 400), nn.ReLU(), nn.Linear(400, 300), nn.ReLU()),
-                nn.Linear(300, 1),
+                *(nn.Linear(sizes.lstm + self.num_actions, first), nn.ReLU(), nn.Linear(first, second), nn.ReLU()),
+                nn.Linear(second, 1),
             )
 
         def get_specification(self) -> dict[str, Any]:
             return {"rnn": memory}
 
         def compute(self, inputs: Any, role: str = "") -> Any:
-            first = 1 if role.startswith("target") else 0
-            output, state = _recurrent(self.lstm, SKRL_SEQUENCE, True, inputs, first)
+            begin = 1 if role.startswith("target") else 0
+            output, state = _recurrent(self.lstm, SKRL_SEQUENCE, True, inputs, begin)
             return self.head(torch.cat([output, inputs["taken_actions"]], dim=1)), {"rnn": state}
 
     critics = ("critic_1", "critic_2", "target_critic_1", "target_critic_2")
@@ -220,7 +235,7 @@ class Skrl:
 
     def reset(self, count: int) -> None:
         """Begin n episodes."""
-        self._state = [torch.zeros(1, count, SKRL_HIDDEN) for _ in range(2)]
+        self._state = [torch.zeros(1, count, self.policy.lstm.hidden_size) for _ in range(2)]
 
     def act(self, observations: np.ndarray) -> np.ndarray:
         """Return actions (n, A) for observations (n, D)."""
@@ -234,7 +249,7 @@ class Skrl:
         return actions.numpy()
 
 
-def train_skrl(clock: Clock, seed: int) -> dict[str, Any]:
+def train_skrl(clock: Clock, seed: int, sizes: SkrlSizes = PUBLISHED) -> dict[str, Any]:
     """Train skrl's recurrent SAC by its own trainer; return its hyperparameters."""
     from skrl.agents.torch.sac import SAC_RNN
     from skrl.envs.wrappers.torch import wrap_env
@@ -247,9 +262,9 @@ def train_skrl(clock: Clock, seed: int) -> dict[str, Any]:
     metered.reset(seed=seed)
     env = wrap_env(metered, wrapper="gymnasium")
     memory = RandomMemory(memory_size=SKRL_MEMORY, num_envs=1, device="cpu", replacement=False)
-    settings = {**SKRL, "experiment": {"write_interval": 0, "checkpoint_interval": 0}}
+    settings = {**SKRL, "batch_size": sizes.batch, "experiment": {"write_interval": 0, "checkpoint_interval": 0}}
     agent = SAC_RNN(
-        models=_skrl_models(env),
+        models=_skrl_models(env, sizes),
         memory=memory,
         cfg=settings,
         observation_space=env.observation_space,
@@ -260,4 +275,4 @@ def train_skrl(clock: Clock, seed: int) -> dict[str, Any]:
     trainer = SequentialTrainer(cfg=steps, env=env, agents=agent)
     clock.start(Skrl(agent.policy))
     train(trainer.train)
-    return {**SKRL, "hidden_size": SKRL_HIDDEN, "sequence_length": SKRL_SEQUENCE}
+    return {**SKRL, "batch_size": sizes.batch, "sizes": sizes._asdict(), "sequence_length": SKRL_SEQUENCE}
