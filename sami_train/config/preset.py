@@ -32,11 +32,6 @@ class Condition(NamedTuple):
     """How it is said of an environment; may name fields of the spec in braces."""
 
 
-def _is_quick(spec: EnvironmentSpec) -> bool:
-    """Whether a step is known to cost little beside learning from it: who knows what a user's own file simulates."""
-    return spec.batch_entry_point is not None and not spec.name.endswith(".toml")
-
-
 CONDITIONS = {
     "goal": Condition(lambda spec: spec.goal is not None, "a goal"),
     "no goal": Condition(lambda spec: spec.goal is None, "no goal"),
@@ -45,8 +40,8 @@ CONDITIONS = {
     "ends early": Condition(lambda spec: spec.ends_early, "episodes that may end early"),
     "scripted reach": Condition(lambda spec: spec.reach is not None, "a scripted reach"),
     "ends on a fall": Condition(lambda spec: "end_on_fall" in spec.training_options, "episodes that a fall may end"),
-    "quick simulator": Condition(_is_quick, "a simulator that is known to be quick"),
-    "any simulator": Condition(lambda spec: not _is_quick(spec), "a simulator that may be slow"),
+    "native batch": Condition(lambda spec: spec.batch_entry_point is not None, "a native batch"),
+    "no native batch": Condition(lambda spec: spec.batch_entry_point is None, "no native batch"),
 }
 """By the name that presets use."""
 
