@@ -55,12 +55,12 @@ def measure(name: str, seed: int, noise: float, episodes: int) -> dict[str, Any]
     for one in fitted.parameters:
         numbers = (true[one.parameter.field, one.parameter.of], one.value, one.low, one.high)
         rows.append([one.parameter.field, one.parameter.of, *(float(f"{n:.5g}") for n in numbers), one.verdict])
-    [(nominal_error, own)] = fitted.replay.values()
+    [(nominal_error, ours)] = fitted.replay.values()
     return {
         "seed": seed,
         "cpu_s": round(time.process_time() - begun, 1),
         "windows": fitted.windows,
-        "replay_rad": {"nominal": nominal_error.value, "fitted": own.value},
+        "replay_rad": {"nominal": nominal_error.value, "fitted": ours.value},
         "parameters": rows,
     }
 
