@@ -148,8 +148,8 @@ def budget() -> list[Row]:
 
 MEASURES: dict[str, tuple[Callable[[], int], int, int]] = {
     "files of the trunk": (lambda: len(trunk()), 140, 140),
-    "lines of the trunk": (lambda: lines_of(trunk()), 21_356, 19_000),
-    "lines of the product": (lambda: lines_of(modules()), 64_175, 41_000),
+    "lines of the trunk": (lambda: lines_of(trunk()), 21_384, 19_000),
+    "lines of the product": (lambda: lines_of(modules()), 64_224, 41_000),
     "rooms on the first level": (lambda: len(rooms()), 20, 20),
     "class names defined twice": (lambda: len(classes_defined_twice()), 0, 0),
     "circles of imports": (circles, 0, 0),
