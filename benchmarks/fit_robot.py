@@ -180,8 +180,8 @@ def distances(policy: Teacher, robot: Path, episodes: int = 50) -> list[float]:
     for _ in range(spec.episode_steps):
         observations, _ = batch.step(policy.act(observations, batch.privileged()))
         away.append(np.linalg.norm(batch.privileged()[:, :3] - targets, axis=1))
-    found: list[float] = np.mean(away[len(away) // 2 :], axis=0).tolist()
-    return found
+    means: list[float] = np.mean(away[len(away) // 2 :], axis=0).tolist()
+    return means
 
 
 def reach(robots: int, seeds: int, steps: int, out: Path) -> None:
