@@ -29,8 +29,8 @@ def arm(run: EvaluatedRun) -> str:
     if run.config["method"] == "tesac":
         return "TESAC"
     where = "after equal numbers of steps" if run.config["contrast.pairing"] == "one_age" else "at the last step"
-    own = f", rate {run.config['contrast.rate']:g}" if run.config["contrast.rate"] else ""
-    return f"SaTESAC, compared {where}{own}"
+    rate = f", rate {run.config['contrast.rate']:g}" if run.config["contrast.rate"] else ""
+    return f"SaTESAC, compared {where}{rate}"
 
 
 def detectable(x: np.ndarray, y: np.ndarray) -> float:
@@ -61,9 +61,9 @@ def main() -> None:
             for run in runs
             if name != "TESAC"
         ]
-        told = f"{min(bounds):.2f} to {max(bounds):.2f}" if bounds else ""
+        bound = f"{min(bounds):.2f} to {max(bounds):.2f}" if bounds else ""
         cells = [f"{scores.mean():.3f} ± {scores.std(ddof=1):.3f}" for scores in means[name].values()]
-        print(f"| {name} | {len(runs)} | {told} | {' | '.join(cells)} |")
+        print(f"| {name} | {len(runs)} | {bound} | {' | '.join(cells)} |")
     print("\n| less TESAC | training | moderate | extreme | detectable, moderate |\n|---|---|---|---|---|")
     base = means["TESAC"]
     for name, scores in means.items():
