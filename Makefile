@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-real test-lerobot franka-sim unitree-sim debian lint format type bench pictures docs build release clean
+.PHONY: help run test test-real test-lerobot scoreboard franka-sim unitree-sim debian lint format type bench pictures docs build release clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ test-real: $(VENV)/dev $(VENV)/franka-sim/ready unitree-sim-if-possible  ## test
 
 test-lerobot: $(VENV)/dev $(VENV)/lerobot/ready  ## drive a simulated arm of LeRobot in its own environment
 	SAMI_LEROBOT=$(VENV)/lerobot/bin $(BIN)/python -m pytest tests/real/test_lerobot.py --durations=5
+
+scoreboard: $(VENV)/scoreboard/ready  ## the environment of the outside scoreboard, and its tables
+	$(VENV)/scoreboard/bin/python -m benchmarks.scoreboard table
 
 franka-sim: $(VENV)/franka-sim/ready  ## a simulated Franka that speaks the robot's protocol
 	$(VENV)/franka-sim/bin/python examples/franka/robot.py $(ROBOT)
@@ -94,6 +97,12 @@ $(VENV)/dev: $(VENV)/python pyproject.toml constraints.txt
 $(VENV)/franka-sim/ready: examples/franka/requirements.txt | $(VENV)/python
 	$(PYTHON) -m venv $(VENV)/franka-sim
 	$(VENV)/franka-sim/bin/python -m pip install --quiet --disable-pip-version-check -r examples/franka/requirements.txt
+	@touch $@
+
+# The outside scoreboard's: dm_control needs an older MuJoCo, rliable an older arch. This project runs from the checkout.
+$(VENV)/scoreboard/ready: benchmarks/scoreboard/requirements.txt | $(VENV)/python
+	$(PYTHON) -m venv $(VENV)/scoreboard
+	$(VENV)/scoreboard/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/scoreboard/requirements.txt
 	@touch $@
 
 # The simulated Go2's: cyclonedds 0.10, which is what the robot speaks, has no wheels for later Pythons.

@@ -1,27 +1,39 @@
 """How well `sami fit-robot` finds the motors of simulated robots that differ from their models.
 
     python -m benchmarks.fit_robot measure arm-position --out results/fit-robot/arm-position.json
-    python -m benchmarks.fit_robot table results/fit-robot/*.json
+    python -m benchmarks.fit_robot table results/fit-robot/{arm,go2}*.json
+    python -m benchmarks.fit_robot reach --out results/fit-robot/reach.json
+    python -m benchmarks.fit_robot reach-table results/fit-robot/reach.json
 
 A robot is drawn (armature, damping, dry friction and strength of each motor, biases, a delay), excited, recorded with
 noise by the project's own loop, fitted, and compared with what was drawn. `go2` hangs in a stand: 12 motors.
+
+`reach` asks what that is good for: policies that reach with the tip of the arm are trained on the nominal model, on
+the model with every motor drawn from the ranges that the robots are drawn from, on what was fitted to a robot, and on
+the robot itself; each is judged on the robot.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
+import mujoco
 import numpy as np
 
+from sami_train.envs.catalog import environment
 from sami_train.envs.go2.entry import MOTORS
 from sami_train.studies.fit_gap.trace import read_log
 from sami_train.studies.fit_robot.body import RobotBody
+from sami_train.studies.fit_robot.files import fitted_model, training_document
 from sami_train.studies.fit_robot.fit import fit_robot
+from sami_train.studies.teacher.teacher import Teacher, TeacherConfig, train_teacher
+from sami_train.studies.teacher.vector import training_batch
 from tests.making.hidden_robot import JOINTS, ROBOT, draw_hidden, hide, nominal_arm, recorded
 
 GO2 = Path(__file__).parents[1] / "sami_train/envs/go2/go2.xml"
@@ -95,8 +107,144 @@ CLOSE = {"bias": 0.005, "delay": 0.001}
 """How far an identified bias [rad] and delay [s] may be off, however small they are."""
 
 
+TARGET = {"x": (0.25, 0.45), "y": (-0.25, 0.25), "z": (0.95, 1.25)}
+"""Where a target is drawn from [m]; the tip is 0.55 m from the shoulder, which is at [0, 0, 1.1]."""
+RANGES = {"armature": (0.01, 0.06), "damping": (0.1, 0.6), "frictionloss": (0.05, 0.4), "strength": (0.7, 1.2)}
+"""What `draw_hidden` draws from for each joint; a bias is no feature."""
+NAMES = {
+    "nominal": "the model as it was",
+    "ranges": "the model, motors drawn from all ranges",
+    "fitted": "`fitted.toml`",
+    "robot": "the robot itself",
+}
+"""What a policy was trained on."""
+
+
+def reaching_arm(folder: Path) -> Path:
+    """Write the arm with position servos as its maker describes it, with a task: hold the tip at a target."""
+    path, text = nominal_arm(folder, "position"), ""
+    xml, forearm = path.with_suffix(".xml").read_text(), '<geom fromto="0 0 0 0.25 0 0"/>'
+    xml = xml.replace(forearm, f'{forearm}<site name="tip" pos="0.25 0 0"/>').replace('"-1 1"', '"-2 2"')
+    sensor = '</actuator><sensor><framepos name="tip" objtype="site" objname="tip"/></sensor>'
+    path.with_suffix(".xml").write_text(xml.replace("</actuator>", sensor))
+    for axis, (low, high) in TARGET.items():
+        text += f'[commands.target_{axis}]\nunit = "m"\nlow = {low}\nhigh = {high}\n'
+        term = f'[[reward]]\nposition = "tip"\naxis = "{axis}"\ncommand = "target_{axis}"\n'
+        text += f"{term}weight = -10.0\n{term}width = 0.03\nweight = 2.0\n"
+    features = ROBOT.replace("NAME", path.stem).partition("[[reward]]")[0]
+    parts = '[observation]\nsensors = []\nlast_action = true\n[privileged]\nsensors = ["tip"]\n'
+    path.write_text(f"{features}{parts}[reset]\nqpos_noise = 0.3\n{text}")
+    return path
+
+
+def drawn_arm(nominal: Path) -> Path:
+    """Write the environment of the nominal model whose motors are drawn from everything that the robots are."""
+    spec = mujoco.MjSpec.from_file(str(nominal.with_suffix(".xml")))
+    for actuator in spec.actuators:
+        actuator.nsample = 12
+    spec.compile()
+    path, text = nominal.with_name("ranges.toml"), nominal.read_text()
+    path.with_suffix(".xml").write_text(spec.to_xml())
+    feature = '[features.{0}]\n{1} = "{2}"\nof = {3}\n[tasks.training.{0}]\nlow = {4}\nhigh = {5}\n'
+    fields = {name: ("sets", f"dof_{name}") for name in RANGES} | {"strength": ("scales", "actuator_strength")}
+    for joint, (name, ends) in itertools.product(JOINTS, RANGES.items()):
+        text += feature.format(f"{joint}_{name}", *fields[name], f'["{joint}"]', *ends)
+    text += feature.format("delay", "sets", "actuator_delay", '"all"', 0.0, 0.04)
+    path.write_text(text.replace(f"{nominal.stem}.xml", "ranges.xml"))
+    return path
+
+
+def fitted_arm(nominal: Path, hidden: Path, seed: int) -> Path:
+    """Excite and record a robot, and write what `sami fit-robot` writes; return the TOML file."""
+    log = read_log([recorded(hidden, hidden.with_name(f"run-{seed}.mcap"), noise=0.0005, seed=seed)])
+    body, path = RobotBody(nominal, log.contract), nominal.with_name(f"fitted-{seed}.xml")
+    fitted = fit_robot(body, log)
+    path.write_text(fitted_model(body, fitted, path.parent))
+    path.with_suffix(".toml").write_text(training_document(body, fitted, path))
+    return path.with_suffix(".toml")
+
+
+def trained(env: Path, seed: int, steps: int, out: Path) -> Teacher:
+    """Train a policy without memory by PPO, as `sami teach --blind`; its critic alone reads where the tip is."""
+    config = TeacherConfig(env=str(env), seed=seed, rows=64, blind=True)
+    return train_teacher(out, config, steps, every=10**9, on_measured=lambda line: None)
+
+
+def distances(policy: Teacher, robot: Path, episodes: int = 50) -> list[float]:
+    """Mean distance [m] of the tip from its target in the second half of each episode on a robot."""
+    spec = environment(str(robot))
+    batch = training_batch(spec, episodes)
+    observations = batch.reset(seeds=range(9000, 9000 + episodes))
+    seen = spec.layout.by_name(observations)
+    targets, away = np.concatenate([seen[f"target_{axis}"] for axis in TARGET], axis=1), []
+    for _ in range(spec.episode_steps):
+        observations, _ = batch.step(policy.act(observations, batch.privileged()))
+        away.append(np.linalg.norm(batch.privileged()[:, :3] - targets, axis=1))
+    found: list[float] = np.mean(away[len(away) // 2 :], axis=0).tolist()
+    return found
+
+
+def reach(robots: int, seeds: int, steps: int, out: Path) -> None:
+    """Train and judge every policy, and write each number when it is there."""
+    head: dict[str, Any] = {"steps": steps, "cpu_s": {}}
+    lines: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as made:
+        nominal = reaching_arm(Path(made))
+        drawn, hidden, fitted = drawn_arm(nominal), [], []
+        for robot in range(robots):
+            hidden.append(hide(nominal, draw_hidden(JOINTS, robot), f"hidden-{robot}"))
+            fitted.append(fitted_arm(nominal, hidden[-1], robot))
+        envs = {"nominal": [nominal], "fitted": fitted, "robot": hidden, "ranges": [drawn]}
+        for kind, seed in itertools.product(envs, range(seeds)):
+            for number, env in enumerate(envs[kind]):
+                begun = time.process_time()
+                policy = trained(env, seed, steps, Path(made) / f"{kind}-{number}-{seed}")
+                head["cpu_s"][f"{kind} {number} {seed}"] = round(time.process_time() - begun, 1)
+                for on in range(robots) if len(envs[kind]) == 1 else [number]:
+                    away = [round(metres, 5) for metres in distances(policy, hidden[on])]
+                    lines.append({"trained": kind, "robot": on, "seed": seed, "distance_m": away})
+                    print(kind, on, seed, f"{np.mean(away):.4f} m", flush=True)
+                rows = ",\n".join(json.dumps(line) for line in lines)
+                out.write_text(json.dumps(head)[:-1] + ', "policies": [\n' + rows + "\n]}\n")
+
+
+def reach_table(path: Path) -> None:
+    """Print how far from the target each kind of policy stays, by robot, with 95 % intervals over policies."""
+    policies = json.loads(path.read_text())["policies"]
+    robots = sorted({policy["robot"] for policy in policies})
+    print(f"| trained on | {' | '.join(f'robot {robot}' for robot in robots)} | all | 95 % interval |")
+    print("|---|" + "---|" * (len(robots) + 2))
+    means: dict[str, dict[tuple[int, int], float]] = {kind: {} for kind in NAMES}
+    for policy in policies:
+        means[policy["trained"]][policy["robot"], policy["seed"]] = float(np.mean(policy["distance_m"]))
+    for kind, of_kind in means.items():
+        cells = [1000 * np.mean([of_kind[key] for key in of_kind if key[0] == robot]) for robot in robots]
+        low, high = 1000 * bootstrap(of_kind)
+        shown = " | ".join(f"{cell:.0f}" for cell in [*cells, 1000 * np.mean(list(of_kind.values()))])
+        print(f"| {NAMES[kind]} | {shown} | {low:.0f} to {high:.0f} |")
+    for kind in ("nominal", "ranges", "robot"):
+        less = {key: means[kind][key] - means["fitted"][key] for key in means["fitted"]}
+        low, high = 1000 * bootstrap(less)
+        wins = sum(value > 0 for value in less.values())
+        print(
+            f"\n{NAMES[kind]} less {NAMES['fitted']}: {1000 * np.mean(list(less.values())):+.0f} mm "
+            f"({low:+.0f} to {high:+.0f}); {wins} of {len(less)} pairs of one robot and seed are above 0"
+        )
+
+
+def bootstrap(values: dict[tuple[int, int], float]) -> np.ndarray:
+    """95 % interval of the mean (2,), by drawing robots, and then seeds of each, anew."""
+    rng, robots = np.random.default_rng(0), sorted({robot for robot, _ in values})
+    by_robot = [[value for (of, _), value in values.items() if of == robot] for robot in robots]
+    means = [
+        np.mean([rng.choice(by_robot[i], len(by_robot[i])).mean() for i in rng.integers(0, len(robots), len(robots))])
+        for _ in range(2000)
+    ]
+    return np.percentile(means, [2.5, 97.5])
+
+
 def main() -> None:
-    """Measure one robot, or print the table."""
+    """Measure one robot, train policies, or print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     commands = parser.add_subparsers(dest="command", required=True)
     one = commands.add_parser("measure")
@@ -106,7 +254,16 @@ def main() -> None:
     one.add_argument("--episodes", type=int, default=9)
     one.add_argument("--out", type=Path, required=True)
     commands.add_parser("table").add_argument("files", type=Path, nargs="+")
+    policies = commands.add_parser("reach")
+    for name, default in (("--robots", 3), ("--seeds", 2), ("--steps", 300_000)):
+        policies.add_argument(name, type=int, default=default)
+    policies.add_argument("--out", type=Path, required=True)
+    commands.add_parser("reach-table").add_argument("file", type=Path)
     options = parser.parse_args()
+    if options.command == "reach":
+        return reach(options.robots, options.seeds, options.steps, options.out)
+    if options.command == "reach-table":
+        return reach_table(options.file)
     if options.command == "table":
         table(options.files)
         return

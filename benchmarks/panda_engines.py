@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from panda_responses import RESPONSES, SEED
 
 from sami_train.envs import environment
 from sami_train.envs.make import make
-from sami_train.envs.panda_mujoco.responses import RESPONSES, SEED
 
 ENGINES = {"pybullet": "panda", "mujoco": "panda-mujoco"}
 SHOWN = (

@@ -254,6 +254,8 @@ def test_the_trunk_imports_no_branch():
             name for name in budget.modules() if name.startswith(f"{package}.") and budget.imported(name) & inside
         }
         assert importers <= inside, room
+    assert any(name.startswith(budget.REGISTERED) for name in budget.modules())
+    assert [name for name in budget.trunk() if name.startswith(budget.REGISTERED)] == []
 
 
 def test_every_package_folder_is_in_the_wheel():

@@ -16,14 +16,14 @@ from sami_runtime.adoption.graph import OLDEST_OPSET, import_onnx, read_model, s
 from sami_runtime.adoption.layout import PolicyLayout, layout_of
 from sami_runtime.adoption.original import OriginalPolicy
 from sami_runtime.adoption.readers import read_with
-from sami_runtime.adoption.recipe import ADOPTED, DEEPEST, ActionTerm, Recipe, SignalTerm
+from sami_runtime.adoption.recipe import DEEPEST, ActionTerm, Recipe, SignalTerm
 from sami_runtime.adoption.sources import FieldSource, PolicyReading
 from sami_runtime.checks.verify import verify
 from sami_runtime.child import python_command
 from sami_runtime.errors import ArtifactError, CheckFailed, ContractError
 from sami_runtime.files import faults_of, output, printable, read_document
 from sami_runtime.model.artifact import Artifact, graph_sha256, judge, require_safe, scan_bytes
-from sami_runtime.model.contract import ACTION, Contract
+from sami_runtime.model.contract import ACTION, ADOPTED, Contract
 from sami_runtime.model.golden import GoldenSteps
 from sami_runtime.session.admission import confined, limit_process, reply
 from sami_runtime.session.session import Session

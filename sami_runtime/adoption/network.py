@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from sami_runtime.adoption.adopt import adopt_reading, read_policy
 from sami_runtime.adoption.graph import PREFIX, import_onnx
-from sami_runtime.adoption.recipe import ADOPTED, Recipe
+from sami_runtime.adoption.recipe import Recipe
 from sami_runtime.errors import SamiError
 from sami_runtime.model.artifact import Artifact, read_artifact
-from sami_runtime.model.contract import state_input, state_output
+from sami_runtime.model.contract import ADOPTED, state_input, state_output
 from sami_runtime.model.graph_scan import FLOAT
 from sami_runtime.session.admission import rehearse
 from sami_runtime.session.inference import import_onnxruntime

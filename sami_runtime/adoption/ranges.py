@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sami_runtime.adapters.base import Observation
-from sami_runtime.adoption.recipe import ADOPTED, InputTerm, Recipe, SignalTerm, row
+from sami_runtime.adoption.recipe import InputTerm, Recipe, SignalTerm, row
 from sami_runtime.errors import SamiError
 from sami_runtime.files import printable
-from sami_runtime.model.contract import Contract
+from sami_runtime.model.contract import ADOPTED, Contract
 from sami_runtime.model.seen import Seen, Spread
 from sami_runtime.recording.reader import read_recording
 

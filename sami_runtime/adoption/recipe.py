@@ -13,13 +13,12 @@ from pydantic import Field, ValidationError, model_validator
 
 from sami_runtime.errors import ContractError, UnknownName
 from sami_runtime.files import faults_of, printable
+from sami_runtime.model.contract import ADOPTED
 from sami_runtime.signals import LARGEST, Count, Entry, Float32, High, Low, Name, Positive, Text
 
 if TYPE_CHECKING:
     from sami_runtime.model.artifact import Artifact
 
-ADOPTED = "adopted"
-"""Key of the contract's `training` under which an adopted file stores its recipe and the sources of its fields."""
 LAST_ACTION = "last_action"
 DEEPEST = 20
 """Most tables around a field; a recipe has 3."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from sami_runtime.adoption.recipe import (
-    ADOPTED,
     LAST_ACTION,
     ActionTerm,
     LastAction,
@@ -21,6 +20,7 @@ from sami_runtime.adoption.recipe import (
 )
 from sami_runtime.errors import ContractError
 from sami_runtime.model.artifact import Artifact
+from sami_runtime.model.contract import ADOPTED
 from sami_runtime.signals import Entry
 
 

@@ -33,6 +33,8 @@ PRESENT = "present_"
 """What the names of extra outputs begin with that estimate the present value of a signal; its name follows."""
 EXECUTED = "executed"
 """What golden steps call the action that was executed, which is no tensor of the graph."""
+ADOPTED = "adopted"
+"""Key of `training` under which an adopted file stores its recipe and the sources of its fields."""
 
 
 class Quantity(Entry):

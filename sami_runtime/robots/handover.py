@@ -9,19 +9,20 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from sami_runtime.adapters.base import Adapter, Observation, require_observation
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.loop.episode import RunningEpisode, latch
 from sami_runtime.loop.pilot import Ending
 from sami_runtime.model.contract import Contract
-from sami_runtime.robots.body.settings import BodySettings, by_name, checked_table
+from sami_runtime.robots.body.settings import BodySettings, by_name
 from sami_runtime.robots.kit.motion import eased
+from sami_runtime.robots.kit.settings import RobotTable, checked_table
 from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.limits import Limits
 from sami_runtime.safety.watch import Rest
-from sami_runtime.signals import Signal
+from sami_runtime.signals import Number, Positive, Signal
 
 DAMP, POLICY = "damp", "policy"
 OWN_WAYS = ("home", "stand")
@@ -35,17 +36,13 @@ BLEND = 5
 WARM = 3
 """Steps on copies, of which the quickest says whether the model is warm."""
 
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Array = NDArray[np.float32]
 
 
-class PoseKeys(BaseModel):
+class PoseKeys(RobotTable):
     """`[handover.poses.NAME]`: where the policy's own action leads the robot, through the gate."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    at: Annotated[dict[str, Finite], Field(min_length=1)]
+    at: Annotated[dict[str, Number], Field(min_length=1)]
     """By element of the action: where that is to be which the element moves [m, rad]. The others rest."""
     seconds: Positive = 3.0
     """How long the way takes [s]."""
@@ -53,10 +50,8 @@ class PoseKeys(BaseModel):
     """How near it has to come [m, rad]."""
 
 
-class HandoverSettings(BaseModel):
+class HandoverSettings(RobotTable):
     """What is declared of a hand-over."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     stages: Annotated[tuple[str, ...], Field(min_length=1)] = (DAMP, "home")
     """Before the policy, in this order: `damp`, then `home` or `stand`, then names of `poses`."""
@@ -83,7 +78,7 @@ class HandoverSettings(BaseModel):
             UnknownName: There is no such key or stage.
             SamiError: A value is wrong, or does not fit the others.
         """
-        settings = checked_table(cls, document, "[handover]", where, PAGE)
+        settings = checked_table(cls, document, "key of [handover]", where, PAGE)
         for stage in (*settings.stages, settings.recover):
             if stage not in (DAMP, *OWN_WAYS, *settings.poses):
                 raise UnknownName("stage", stage, (DAMP, *OWN_WAYS, *settings.poses), f"It is in {where}.")

@@ -7,13 +7,15 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from sami_runtime.errors import SamiError, UnknownName
-from sami_runtime.files import faults_of, read_document
+from sami_runtime.errors import SamiError
+from sami_runtime.files import read_document
 from sami_runtime.robots.body.settings import BodySettings
 from sami_runtime.robots.handover import HandoverSettings
+from sami_runtime.robots.kit.settings import checked_table
 from sami_runtime.safety.limits import Limits
+from sami_runtime.signals import Count, NotNegative, Positive
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -23,9 +25,6 @@ VERSION = 1
 TIME = "{time}"
 """Stands in the name of a recording for the time at which it begins, so that no run meets the file of another."""
 
-Count = Annotated[int, Field(ge=1)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-fA-F]{64}$")]
 
 
@@ -90,15 +89,7 @@ class RunKeys(BaseModel):
             UnknownName: There is no such key.
             SamiError: A value is wrong, or a key is missing.
         """
-        for key in values:
-            if key not in cls.model_fields:
-                raise UnknownName(cls.kind, str(key), cls.model_fields, f"It is in {where}.")
-        try:
-            return cls.model_validate(dict(values))
-        except ValidationError as error:
-            raise SamiError(
-                f"{where}: {faults_of(error)}. Correct what is named; docs/reference/robot-file.md lists the keys."
-            ) from None
+        return checked_table(cls, values, cls.kind, where, "docs/reference/robot-file.md lists the keys")
 
     def recording(self, now: datetime | None = None) -> Path | None:
         """Return the file of a recording that begins now; None if nothing is recorded."""

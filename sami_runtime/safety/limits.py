@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.files import read_document
 from sami_runtime.model.contract import Contract
+from sami_runtime.model.recovery import Recovery
 from sami_runtime.signals import Moves, Signal
 
 V = TypeVar("V")
@@ -96,6 +97,13 @@ class TimeToAdapt(_Entry):
     """What happens when they are over; held for long enough, the fallback acts, until the robot is stopped."""
     gentle: Annotated[Positive, Field(le=1)] = 1.0
     """Share of the rate that is allowed until the context has settled; braking to it keeps within the acceleration."""
+
+    def bound(self, recovery: Recovery | None) -> tuple[int, str]:
+        """Return the steps, its own or the contract's `recovery`, and what they are called."""
+        if self.steps is not None:
+            return self.steps, "time_to_adapt.steps"
+        assert recovery is not None, "limits that fit the contract name steps, or it has a bound"
+        return recovery.steps, f"a bound of {recovery.level:.0%}"
 
 
 GUARDS: dict[str, str] = {

@@ -218,11 +218,7 @@ class Deadline:
     """
 
     def __init__(self, limit: TimeToAdapt, recovery: Recovery | None) -> None:
-        if limit.steps is not None:
-            self._most, self._bound = limit.steps, "time_to_adapt.steps"
-        else:
-            assert recovery is not None, "limits that fit the contract name steps, or it has a bound"
-            self._most, self._bound = recovery.steps, f"a bound of {recovery.level:.0%}"
+        self._most, self._bound = limit.bound(recovery)
         self._then, self._gentle, self._countdown = limit.then, limit.gentle, Countdown()
 
     def heed(self, reading: Reading) -> None:

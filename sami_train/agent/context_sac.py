@@ -186,6 +186,7 @@ class ContextSAC(BaseAlgorithm):
             estimated=self._estimated(),
             critic_actions=behind.critic_actions,
             true_critic=behind.true_critic,
+            privileged=self.environment.true_size - self.environment.layout.size if self.environment else 0,
             resting=self._resting(),
         ).to(self.device)
         estimator = None if self.config.init.keep_encoder else self.method.estimator
@@ -270,6 +271,7 @@ class ContextSAC(BaseAlgorithm):
                 self.environment.goal if self.environment else None,
                 self._window_plan(),
                 self.config.behind_gap,
+                self.environment.true_size if self.environment else None,
             )
         return self.buffer
 
@@ -365,6 +367,8 @@ class ContextSAC(BaseAlgorithm):
         buffer.add(episode)
         if not self.config.init.keeps_statistics:
             self.policy.features.update(episode.observations)
+            if self.policy.privileged is not None and episode.true_observations is not None:
+                self.policy.privileged.update(episode.true_observations[:, episode.observations.shape[1] :])
 
     def take_recorded(self, episodes: Iterable[Episode]) -> None:
         """Put recorded episodes into the buffer; none is counted. Their encoder states are those of today's encoder."""

@@ -38,6 +38,7 @@ class ContextPolicy(BasePolicy):
             on the estimate. None estimates nothing.
         critic_actions: how many of the actions executed last the critics read.
         true_critic: whether the critics read the true state, which training alone knows.
+        privileged: how many numbers of it, its last, no policy observes even without a gap, P.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class ContextPolicy(BasePolicy):
         estimated: Sequence[Sequence[int]] | None = None,
         critic_actions: int = 0,
         true_critic: bool = False,
+        privileged: int = 0,
         resting: Sequence[int] = (),
     ) -> None:
         super().__init__(observation_space, action_space, squash_output=True)
@@ -61,6 +63,7 @@ class ContextPolicy(BasePolicy):
         self.action_size, self._history_steps = actions, network.history_steps
         self.task_input = task_input
         self.features, self.true_critic = Features(self.layout), true_critic
+        self.privileged = Features(feature_layout(privileged, None, network)) if privileged and true_critic else None
         self.present = None if estimated is None else Present(self.features, estimated)
 
         def make_encoder() -> AnyEncoder:
@@ -82,7 +85,7 @@ class ContextPolicy(BasePolicy):
         """C of the context that it answers; 0 where it infers none."""
         inputs = self.features.size + self.encoder.size
         self.actor = Actor(inputs, actions, network.net_arch, resting)
-        critic_inputs = inputs + actions * (critic_actions + 1)
+        critic_inputs = inputs + actions * (critic_actions + 1) + (self.privileged.size if self.privileged else 0)
         self.critic = TwinCritic(critic_inputs, network.net_arch, network.layer_norm)
         self.critic_target = TwinCritic(critic_inputs, network.net_arch, network.layer_norm)
         self.log_temperature = nn.Parameter(torch.tensor(float(np.log(initial_temperature))))
@@ -125,16 +128,20 @@ class ContextPolicy(BasePolicy):
         """Return how far the present that was estimated over windows is from the true one; None without gradient."""
         if self.present is None or corrections is None or not corrections.requires_grad:
             return None
-        arrays = (sequences.observations, sequences.true_observations, sequences.lengths)
+        observations = sequences.observations
+        arrays = (observations, sequences.true_observations[..., : observations.shape[-1]], sequences.lengths)
         return self.present.loss(self.features, corrections, *(torch.from_numpy(a).to(self.device) for a in arrays))
 
     def critic_state(self, believed: Tensor, true: Tensor, contexts: Tensor, recent_actions: Tensor) -> Tensor:
         """Return what the critics read beside the action: features, contexts (..., C), recent actions (..., K A).
 
-        The features are of what the actor believes (..., F), or of the true flat observation (..., D).
+        The features are of what the actor believes (..., F), or of the true flat observation, the first D numbers of
+        the true state (..., D + P); then those of its privileged numbers follow the actions.
         """
-        features = self.features(true) if self.true_critic else believed
-        return torch.cat([features, contexts, recent_actions], -1)
+        size = len(self.features.projection)
+        features = self.features(true[..., :size]) if self.true_critic else believed
+        known = [self.privileged(true[..., size:])] if self.privileged else []
+        return torch.cat([features, contexts, recent_actions, *known], -1)
 
     def _advance(
         self, observation: Tensor, previous_action: Tensor, state: State

@@ -308,7 +308,7 @@ class TrainConfig(Settings):
         """Memory that the true state takes in the buffer, at most; 0 where nothing of it is kept."""
         spec = environment(self.env)
         steps = (self.collection.episode_steps or spec.episode_steps) + 1
-        return self.learning.buffer_episodes * steps * spec.layout.size * 4 if self.behind_gap.keeps_truth else 0
+        return self.learning.buffer_episodes * steps * spec.true_size * 4 if self.behind_gap.keeps_truth else 0
 
     def updates_after(self, steps: int) -> int:
         """Return how many updates so many environment steps owe: none before the warm-up ends."""

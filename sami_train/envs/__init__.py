@@ -1,11 +1,14 @@
 """Environments: those that come along, registered with Gymnasium on import, and what users make their own of."""
 
 from sami_train.envs.catalog import ENVIRONMENTS, environment, make_known
+from sami_train.envs.go2.entry import GO2
 from sami_train.envs.layout import Layout, signal
 from sami_train.envs.measure import Goal
+from sami_train.envs.so101.entry import SO101
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Feature, Range, TaskSpace, task_space
 
+ENVIRONMENTS.update({GO2.name: GO2, SO101.name: SO101})
 for _spec in ENVIRONMENTS.values():
     make_known(_spec)
 

@@ -9,21 +9,21 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
-from gymnasium.envs.registration import registry
+from gymnasium.envs.registration import load_env_creator, registry
 
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.factories import load_named, require_named
-from sami_train.envs.go2.entry import GO2
 from sami_train.envs.mujoco.table import MUJOCO
 from sami_train.envs.panda.entry import PANDA
 from sami_train.envs.panda_mujoco.entry import PANDA_BOTH, PANDA_MUJOCO
-from sami_train.envs.so101.entry import SO101
 from sami_train.envs.spec import EnvironmentSpec
 
-ENVIRONMENTS = {spec.name: spec for spec in (PANDA, PANDA_MUJOCO, PANDA_BOTH, *MUJOCO, GO2, SO101)}
-"""Those that come along."""
+ENVIRONMENTS = {spec.name: spec for spec in (PANDA, PANDA_MUJOCO, PANDA_BOTH, *MUJOCO)}
+"""Those that are built in, by name; `sami_train.envs` adds those of more robots."""
 GROUP = "sami.environments"
 """Entry points by which installed packages bring theirs: a name, and MODULE:SPEC."""
+ROBOT_FILE = "sami_train.envs.mjcf.robot:load_robot"
+"""What reads a robot's `.toml` file; it needs MuJoCo, so it is loaded by name."""
 OWN = "Your own: MODULE:SPEC, e.g. my_robots:ARM, or the .toml file of a robot."
 
 _of_users: dict[tuple[str, ...], EnvironmentSpec] = {}
@@ -97,9 +97,9 @@ def spec_of(env: Any) -> EnvironmentSpec | None:
 
 def _find(name: str) -> EnvironmentSpec:
     if name.endswith(".toml"):
-        from sami_train.envs.mjcf.robot import load_robot
-
-        return load_robot(Path(name))
+        load_robot: Any = load_env_creator(ROBOT_FILE)
+        robot: EnvironmentSpec = load_robot(Path(name))
+        return robot
     installed: dict[str, EntryPoint] = {point.name: point for point in entry_points(group=GROUP)}
     if name in installed:
         return _spec(installed[name].load(), f"entry point {name}")

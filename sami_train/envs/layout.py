@@ -16,6 +16,8 @@ from sami_runtime.signals import Signal
 
 UNIT = "1"
 """Of what nobody gave a unit."""
+PRIVILEGED = "privileged"
+"""Key of `info` by which an environment reports its privileged signals, flat (P,); see `EnvironmentSpec.privileged`."""
 FLAT_KEYS = ("observation", "achieved_goal", "desired_goal")
 """Entries of a dictionary that are laid into one flat vector before all others, in this order: Gymnasium's goals."""
 

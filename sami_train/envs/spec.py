@@ -73,6 +73,8 @@ class EnvironmentSpec:
     """Skills that it labels, the rarest first: an episode is named after the first of them that it shows."""
     metrics: tuple[Metric, ...] = ()
     """What evaluations report beside it, in the order of their tables."""
+    privileged: tuple[Signal, ...] = ()
+    """What it reports beside the observation as `info["privileged"]`, flat (P,): training's critics may read it."""
     same_sensor: Mapping[str, str] = field(default_factory=dict)
     """Signals that come from another one's sensor, by name."""
     extra: str | None = None
@@ -218,6 +220,11 @@ class EnvironmentSpec:
     def signals(self) -> tuple[Signal, ...]:
         """What a policy reads, in the contract's order."""
         return self.layout.signals
+
+    @property
+    def true_size(self) -> int:
+        """Length D + P of the true state: what would be observed without a gap, and the privileged signals."""
+        return self.layout.size + sum(signal.size for signal in self.privileged)
 
     @property
     def estimated(self) -> tuple[Signal, ...]:

@@ -42,7 +42,7 @@ class SequenceBatch(NamedTuple):
     lengths: np.ndarray
     """(B,) steps of each window; what lies beyond is padding."""
     true_observations: np.ndarray
-    """(B, L + 1, D) without a gap; those that were observed, where the buffer keeps no others."""
+    """(B, L + 1, D + P) without a gap, see `Episode`; those that were observed, where the buffer keeps no others."""
     recent_actions: np.ndarray
     """(B, L + 1, K A): the K actions before each observation, the newest last; zeros before the episode began."""
 
@@ -118,6 +118,7 @@ class EpisodeBuffer:
         goal: see `Goal`; needed for hindsight.
         plan: how long episodes are cut into windows; None learns from whole ones.
         behind: what it keeps of the true state, and how many actions critics read.
+        true_size: D + P of the true state, see `EnvironmentSpec.true_size`; D if None.
     """
 
     def __init__(
@@ -129,6 +130,7 @@ class EpisodeBuffer:
         goal: Goal | None = None,
         plan: WindowPlan | None = None,
         behind: BehindGap | None = None,
+        true_size: int | None = None,
     ) -> None:
         if capacity < 1 or horizon < 1:
             raise ReplayError(
@@ -137,7 +139,9 @@ class EpisodeBuffer:
         self.capacity, self.horizon, self.goal, self.plan = capacity, horizon, goal, plan
         self.observations = np.zeros((capacity, horizon + 1, observation_size), np.float32)
         self.behind = behind or BehindGap()
-        self.true_observations = np.zeros_like(self.observations) if self.behind.keeps_truth else self.observations
+        self.true_observations = self.observations
+        if self.behind.keeps_truth:
+            self.true_observations = np.zeros((capacity, horizon + 1, true_size or observation_size), np.float32)
         self.actions = np.zeros((capacity, horizon, action_size), np.float32)
         self.rewards = np.zeros((capacity, horizon), np.float32)
         self.lengths = np.zeros(capacity, np.int64)
@@ -197,7 +201,9 @@ class EpisodeBuffer:
         """Return a buffer of copies of the episodes at these positions, as if they had been added in this order."""
         _, _, observation_size = self.observations.shape
         action_size = self.actions.shape[2]
-        part = EpisodeBuffer(len(where), self.horizon, observation_size, action_size, self.goal, self.plan, self.behind)
+        sizes = (self.horizon, observation_size, action_size)
+        true_size = self.true_observations.shape[2]
+        part = EpisodeBuffer(len(where), *sizes, self.goal, self.plan, self.behind, true_size)
         arrays = self._arrays()
         for name, copied in part._arrays().items():
             copied[:] = arrays[name][where]

@@ -40,7 +40,8 @@ class Episode:
     states: tuple[np.ndarray, ...] = ()
     """The encoder's state before steps 0, n, 2 n, ..., (ceil(T / n), ...) each; empty where none were asked for."""
     true_observations: np.ndarray | None = None
-    """What would have been observed without a gap, (T + 1, D) float32; None where it was not asked for."""
+    """What would have been observed without a gap, then what is privileged, (T + 1, D + P) float32; None where it was
+    not asked for."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     """What the environment measured of it, see `EnvironmentSpec.metrics`."""
 

@@ -20,8 +20,8 @@ class BehindGap(Settings):
     """Hindsight goals, and whether they are reached, by the true achieved goal; without, by the one that was observed,
     though the world pays and ends an episode by the true one."""
     true_critic: bool = False
-    """Critics read the true state in the place of what arrived. They read the context too: a critic of the state alone
-    is biased where the policy sees less (Baisero and Amato 2021)."""
+    """Critics read the true state in the place of what arrived, and an environment's privileged signals. They read the
+    context too: a critic of the state alone is biased where the policy sees less (Baisero and Amato 2021)."""
     critic_actions: Natural = 0
     """So many of the actions executed last are read by the critics: what is still under way belongs to the state."""
     estimate: NotNegative = 0.0

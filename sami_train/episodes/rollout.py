@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import gymnasium as gym
 import numpy as np
 
-from sami_train.envs.layout import flatten
+from sami_train.envs.layout import PRIVILEGED, flatten
 from sami_train.envs.make import GAP_SIZE, TRUE_OBSERVATION
 from sami_train.envs.tasks import Task
 from sami_train.episodes.episode import DRAWN, Episode
@@ -160,8 +160,9 @@ class _Recorder:
     info: dict[str, Any] = field(default_factory=dict)
 
     def true(self, info: dict[str, Any]) -> np.ndarray:
-        """Return what would have been observed last without a gap; where there is none, that is what was observed."""
-        return np.asarray(info.get(TRUE_OBSERVATION, self.observations[-1]))
+        """Return what would have been observed last without a gap, where there is one, and what is privileged."""
+        seen = np.asarray(info.get(TRUE_OBSERVATION, self.observations[-1]))
+        return np.concatenate([seen, info[PRIVILEGED]]) if PRIVILEGED in info else seen
 
     def keep_state(self, policy: Policy, row: int, every: int) -> None:
         """Keep the encoder's state before this step, if it is one of those that are kept."""

@@ -13,7 +13,7 @@ from ...output import print_text
 
 def teach(
     out: Annotated[Path, typer.Option(help="Folder of the teacher; one that has a teacher is gone on with.")],
-    env: Annotated[str, typer.Option(help="Environment, which needs a batch with privileged information.")] = "go2",
+    env: Annotated[str, typer.Option(help="Environment: go2, or your own: ROBOT.toml.")] = "go2",
     steps: Annotated[
         int, typer.Option(min=1, help="Environment steps in all, those already done included.")
     ] = 30_000_000,
@@ -26,7 +26,7 @@ def teach(
     from sami_train.studies.teacher.teacher import TeacherConfig, train_teacher
 
     config = TeacherConfig(env=env, seed=seed, blind=blind)
-    teacher = train_teacher(out, config, steps, every=500_000, on_measured=_show)
+    teacher = train_teacher(out, config, steps, every=max(1, min(500_000, steps // 10)), on_measured=_show)
     print_text(f"The teacher in {out} has learned from {teacher.steps:,} steps.")
 
 
@@ -42,6 +42,7 @@ def distil(
 ) -> None:
     """Distil a teacher into a policy that a robot can run. Ctrl-C saves; the same command continues."""
     from sami_runtime.errors import SamiError
+    from sami_train.envs.catalog import by_name
     from sami_train.studies.teacher.student import distil as train_student
     from sami_train.studies.teacher.teacher import read_config
 
@@ -49,7 +50,8 @@ def distil(
         raise SamiError(f"{teacher} was trained in {learned!r}; leave out --env {env}.")
     agent = train_student(teacher, out, steps, method, seed, _show_losses)
     print_text(f"The student in {out} has learned from {agent.num_timesteps:,} steps.")
-    print_text("Next:", f"  sami eval --run {out}", f"  sami export --run {out} --out {out.name}.onnx")
+    named = by_name(learned)
+    print_text("Next:", f"  sami eval --run {out}{named}", f"  sami export --run {out} --out {out.name}.onnx{named}")
 
 
 def _show_losses(line: Mapping[str, float]) -> None:

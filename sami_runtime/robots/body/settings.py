@@ -4,38 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from sami_runtime.errors import SamiError, UnknownName
-from sami_runtime.files import faults_of, read_document
+from sami_runtime.files import read_document
 from sami_runtime.robots.body.joints import Array, Then
+from sami_runtime.robots.kit.settings import RobotTable, Three, checked_table
+from sami_runtime.signals import Number
+from sami_runtime.signals import Positive as Gain
 
-Table = TypeVar("Table", bound=BaseModel)
-
-Finite = Annotated[float, Field(allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0)]
-Gain = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Three = Annotated[tuple[Finite, ...], Field(min_length=3, max_length=3)]
 PAGE = "docs/reference/body.md lists the keys"
 
 
-class _BodyTable(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class PositionKeys(_BodyTable):
+class PositionKeys(RobotTable):
     """`[body.position]`."""
 
-    low: Finite | dict[str, Finite] | None = None
+    low: Number | dict[str, Number] | None = None
     """Lowest positions [rad, m], for all joints or by joint; the model's where left out."""
-    high: Finite | dict[str, Finite] | None = None
+    high: Number | dict[str, Number] | None = None
     then: Then = "scale"
 
 
-class MostKeys(_BodyTable):
+class MostKeys(RobotTable):
     """`[body.velocity]`, `[body.torque]`, and an entry of `[body.points]`."""
 
     most: Positive | dict[str, Positive] | None = None
@@ -43,7 +37,7 @@ class MostKeys(_BodyTable):
     then: Then = "scale"
 
 
-class PointKeys(_BodyTable):
+class PointKeys(RobotTable):
     """A point of `[body.points]`: a body or site of the model."""
 
     most: Positive
@@ -51,7 +45,7 @@ class PointKeys(_BodyTable):
     then: Then = "scale"
 
 
-class CollisionKeys(_BodyTable):
+class CollisionKeys(RobotTable):
     """`[body.collision]`."""
 
     self: bool = True
@@ -63,7 +57,7 @@ class CollisionKeys(_BodyTable):
     """Pairs of bodies, or of a body and a box, that may touch."""
 
 
-class StartKeys(_BodyTable):
+class StartKeys(RobotTable):
     """`[body.start]`: where the joints are when the policy may take over."""
 
     within: Positive | dict[str, Positive] | None = None
@@ -72,7 +66,7 @@ class StartKeys(_BodyTable):
     """How fast each may be [rad/s, m/s]; any speed where left out."""
 
 
-class BoxKeys(_BodyTable):
+class BoxKeys(RobotTable):
     """An entry of `[body.boxes]`: what the robot keeps clear of, in the frame of the model's base."""
 
     low: Three
@@ -86,7 +80,7 @@ class BoxKeys(_BodyTable):
         return self
 
 
-class BodySettings(_BodyTable):
+class BodySettings(RobotTable):
     """What is known of a robot's body, what its commands mean, and what is allowed."""
 
     command: Literal["joint_positions", "joint_velocities", "hand"]
@@ -104,9 +98,9 @@ class BodySettings(_BodyTable):
     elements: tuple[str, ...] | None = None
     """Elements of the action that command: the joints in their order, or x, y and z of the hand. If left out, those
     of the joints' names, or the first three."""
-    scale: Finite | dict[str, Finite] = 1.0
+    scale: Number | dict[str, Number] = 1.0
     """By element: what 1 of the action means [rad, rad/s; m/s for a hand]."""
-    offset: Finite | dict[str, Finite] = 0.0
+    offset: Number | dict[str, Number] = 0.0
     """By element: what 0 of the action means."""
     kp: Gain | dict[str, Gain] | None = None
     """Gains of the motors [N m/rad], where positions are targets that they pull towards."""
@@ -116,7 +110,7 @@ class BodySettings(_BodyTable):
     """What each of these motors moves [kg m^2]; by the model at home if left out."""
     acceleration: Positive | dict[str, Positive] | None = None
     """By which a joint brakes at least [rad/s^2]; at once where left out."""
-    home: tuple[Finite, ...] | None = None
+    home: tuple[Number, ...] | None = None
     """Positions (J,) at which an episode begins; the model's first key or zero position if left out."""
     position: PositionKeys = PositionKeys()
     velocity: MostKeys = MostKeys()
@@ -139,7 +133,7 @@ class BodySettings(_BodyTable):
             UnknownName: There is no such key, or no such joint.
             SamiError: A value is wrong, or does not fit the others.
         """
-        settings = checked_table(cls, document, "[body]", where, PAGE)
+        settings = checked_table(cls, document, "key of [body]", where, PAGE)
         settings._require(where)
         if folder is not None and settings.model is not None:
             settings = settings.model_copy(update={"model": str(folder / settings.model)})
@@ -204,29 +198,6 @@ class BodySettings(_BodyTable):
         if needs_shapes and self.model is None:
             return f"{needs_shapes[0]} is set, and model is not. Name the robot's MJCF or URDF file."
         return ""
-
-
-def checked_table(kind: type[Table], document: Mapping[str, Any], table: str, where: str, page: str) -> Table:
-    """Return a table of a robot.toml as a checked object.
-
-    Args:
-        kind: What it becomes.
-        document: Values by key.
-        table: Its name, for messages.
-        where: Where it is written, for messages.
-        page: What explains each key, for messages.
-
-    Raises:
-        UnknownName: There is no such key.
-        SamiError: A value is wrong.
-    """
-    for key in document:
-        if key not in kind.model_fields:
-            raise UnknownName(f"key of {table}", str(key), kind.model_fields, f"It is in {where}.")
-    try:
-        return kind.model_validate(dict(document))
-    except ValidationError as error:
-        raise SamiError(f"{where}: {faults_of(error)}. Correct what is named; {page}.") from None
 
 
 def by_name(value: float | Mapping[str, float] | None, names: tuple[str, ...], default: float | Array) -> Array:

@@ -103,7 +103,7 @@ def _members(limits: Limits, contract: Contract, guards: Collection[str]) -> Ite
         yield "alarm_score", alarm.score
         yield "alarm_then", alarm.then
     if (adapt := limits.time_to_adapt) is not None:
-        yield "adapt_steps", adapt.steps or (contract.recovery.steps if contract.recovery else 0)
+        yield "adapt_steps", adapt.bound(contract.recovery)[0]
         yield "adapt_gentle", adapt.gentle
         yield "adapt_then", adapt.then
 

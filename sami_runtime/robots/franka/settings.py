@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from sami_runtime.errors import AdapterError
-from sami_runtime.files import faults_of
 from sami_runtime.robots.franka.generator import HIGHEST_ACCELERATION, HIGHEST_JERK, JointLimits
+from sami_runtime.robots.kit.settings import AdapterSettings, RobotTable, Three
+from sami_runtime.signals import Positive
 
-Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
-Three = Annotated[tuple[float, ...], Field(min_length=3, max_length=3)]
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 Six = Annotated[tuple[Positive, ...], Field(min_length=6, max_length=6)]
 Seven = Annotated[tuple[Positive, ...], Field(min_length=7, max_length=7)]
 Address = tuple[str, int]
 
 
-class _FrankaTable(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class FrankaMotion(_FrankaTable):
+class FrankaMotion(RobotTable):
     """How fast the arm moves."""
 
     gain: Annotated[float, Field(gt=0.0, le=1.0)] = 0.3
@@ -44,7 +43,7 @@ class FrankaMotion(_FrankaTable):
         return JointLimits(self.joint_speed, self.acceleration, self.jerk)
 
 
-class Compliance(_FrankaTable):
+class Compliance(RobotTable):
     """What the robot's own controller does, and when it stops by itself; set at each connection."""
 
     joint_impedance: Seven = (3000.0, 3000.0, 3000.0, 2500.0, 2500.0, 2000.0, 2000.0)
@@ -59,7 +58,7 @@ class Compliance(_FrankaTable):
     """The same of the hand [N, Nm]."""
 
 
-class FrankaHand(_FrankaTable):
+class FrankaHand(RobotTable):
     """How the hand moves."""
 
     speed: Annotated[float, Field(gt=0.0, le=0.2)] = 0.1
@@ -72,7 +71,7 @@ class FrankaHand(_FrankaTable):
     """Change of the wanted width [m] that is worth a command; each takes the hand some tenths of a second."""
 
 
-class FrankaCamera(_FrankaTable):
+class FrankaCamera(RobotTable):
     """Who tells where the cube is: JSON over UDP, `{"time": s, "position": [x, y, z], "xyzw": [x, y, z, w]}`."""
 
     here: Address
@@ -91,7 +90,7 @@ class FrankaCamera(_FrankaTable):
     """What a simulated one should place, told along with the seed."""
 
 
-class FrankaWorkspace(_FrankaTable):
+class FrankaWorkspace(RobotTable):
     """Where the hand may go, in the table's frame [m]; it slows down before an edge."""
 
     low: Three = (-0.25, -0.3, 0.01)
@@ -100,7 +99,7 @@ class FrankaWorkspace(_FrankaTable):
     """Farthest from the arm's base, along the table [m]: a stretched arm that holds its hand upright moves wildly."""
 
 
-class FrankaGoal(_FrankaTable):
+class FrankaGoal(RobotTable):
     """Where the cube is to go, in the table's frame [m]; drawn between the two."""
 
     low: Three = (-0.15, -0.15, 0.02)
@@ -109,8 +108,11 @@ class FrankaGoal(_FrankaTable):
     """How close it has to be."""
 
 
-class FrankaSettings(_FrankaTable):
+class FrankaSettings(AdapterSettings):
     """All of it."""
+
+    owner: ClassVar[str] = "the Franka"
+    page: ClassVar[str] = "docs/how-to/franka.md"
 
     robot: str
     """The robot's address."""
@@ -130,18 +132,9 @@ class FrankaSettings(_FrankaTable):
     goal: FrankaGoal = FrankaGoal()
 
     @classmethod
-    def of(cls, document: dict[str, Any]) -> FrankaSettings:
-        """Return the settings of a document.
-
-        Raises:
-            AdapterError: With everything in it that is not valid.
-        """
-        try:
-            made = cls.model_validate(document)
-        except ValidationError as error:
-            raise AdapterError(
-                f"the settings of the Franka are not valid: {faults_of(error)}. docs/how-to/franka.md explains each."
-            ) from None
+    def of(cls, document: Mapping[str, Any]) -> Self:
+        """Return the settings of a document; see `AdapterSettings.of`."""
+        made = super().of(document)
         for name, box in (("workspace", made.workspace), ("goal", made.goal)):
             if not (np.array(box.low) <= np.array(box.high)).all():
                 raise AdapterError(f"{name}.low is {box.low}, above {name}.high {box.high}; exchange them.")

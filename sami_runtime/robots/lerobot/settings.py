@@ -2,42 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from sami_runtime.robots.kit.settings import checked_settings
+from sami_runtime.robots.kit.settings import AdapterSettings, RobotTable, Texts
+from sami_runtime.signals import NotNegative, Number, Text
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-NotNegative = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-Unit = Annotated[str, Field(min_length=1)]
-Keys = Annotated[tuple[str, ...], Field(min_length=1)]
 HOLD = "hold"
 
 
-class _LeRobotTable(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class LeRobotSource(_LeRobotTable):
+class LeRobotSource(RobotTable):
     """Where a signal comes from: `keys`, `velocity_of` or `constant`."""
 
-    keys: Keys | None = None
+    keys: Texts | None = None
     """LeRobot's keys, one for each element of the signal, in its order."""
-    unit: Unit | tuple[Unit, ...] | None = None
+    unit: Text | tuple[Text, ...] | None = None
     """The unit of the robot's numbers, or one for each key."""
-    factor: Finite | tuple[Finite, ...] | None = None
+    factor: Number | tuple[Number, ...] | None = None
     """The signal's unit for one of the robot's, or one for each key; needed where the two units differ."""
-    offset: Finite | tuple[Finite, ...] = 0.0
+    offset: Number | tuple[Number, ...] = 0.0
     """What is added after that, in the signal's unit."""
     velocity_of: str | None = None
     """Another signal, whose rate of change this one is."""
     window_s: NotNegative = 0.0
     """Readings of so long a time [s] make the rate of change; the two newest at least."""
-    constant: tuple[Finite, ...] | None = None
+    constant: tuple[Number, ...] | None = None
     """Numbers that no sensor measures, such as a goal, in the signal's unit."""
 
     @model_validator(mode="after")
@@ -53,27 +46,30 @@ class LeRobotSource(_LeRobotTable):
         return self
 
 
-class LeRobotAction(_LeRobotTable):
+class LeRobotAction(RobotTable):
     """What becomes of an action."""
 
-    keys: Keys
+    keys: Texts
     """LeRobot's keys, one for each element of the action, in its order."""
-    unit: Unit | tuple[Unit, ...]
+    unit: Text | tuple[Text, ...]
     """The unit of the robot's numbers, or one for each key."""
-    factor: Finite | tuple[Finite, ...] | None = None
+    factor: Number | tuple[Number, ...] | None = None
     """The robot's unit for one of the action's, or one for each key; needed where the two units differ."""
-    offset: Finite | tuple[Finite, ...] = 0.0
+    offset: Number | tuple[Number, ...] = 0.0
     """What is added after that, in the robot's unit: the pose about which the action moves."""
     mode: Literal["absolute", "relative"] = "absolute"
     """`"relative"`: what was read last under the same keys is added, too."""
-    standing: Finite | tuple[Finite, ...] | Literal["hold"]
+    standing: Number | tuple[Number, ...] | Literal["hold"]
     """What is sent last, so that all rests: `"hold"` for positions, which stay where they are; 0 for velocities."""
-    others: dict[str, Finite | Literal["hold"]] = {}
+    others: dict[str, Number | Literal["hold"]] = {}
     """The robot's other keys: a number, or `"hold"` for what was read when the episode began."""
 
 
-class LeRobotSettings(_LeRobotTable):
+class LeRobotSettings(AdapterSettings):
     """All of it."""
+
+    owner: ClassVar[str] = "the robot of LeRobot"
+    page: ClassVar[str] = "docs/how-to/lerobot.md"
 
     type: str
     """LeRobot's name of the robot, as `--robot.type` of its commands takes it."""
@@ -84,12 +80,3 @@ class LeRobotSettings(_LeRobotTable):
     observation: Annotated[dict[str, LeRobotSource], Field(min_length=1)]
     """By signal of the model."""
     action: LeRobotAction
-
-    @classmethod
-    def of(cls, document: dict[str, Any]) -> LeRobotSettings:
-        """Return the settings of a document.
-
-        Raises:
-            AdapterError: With everything in it that is not valid.
-        """
-        return checked_settings(cls, document, "the robot of LeRobot", "docs/how-to/lerobot.md")

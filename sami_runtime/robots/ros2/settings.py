@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from sami_runtime.errors import AdapterError
-from sami_runtime.robots.kit.settings import checked_settings
+from sami_runtime.robots.kit.settings import AdapterSettings, RobotTable, Texts, Three
+from sami_runtime.signals import NotNegative, Number, Positive
 
-Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-Three = Annotated[tuple[Finite, ...], Field(min_length=3, max_length=3)]
-Names = Annotated[tuple[str, ...], Field(min_length=1)]
 Topic = Annotated[str, Field(pattern=r"^/[A-Za-z_][A-Za-z0-9_]*(/[A-Za-z_][A-Za-z0-9_]*)*$")]
 PACKAGE = "package://"
 
 
-class _RosTable(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Qos(_RosTable):
+class Qos(RobotTable):
     """Quality of service; both sides of a topic have to agree."""
 
     reliability: Literal["reliable", "best_effort"] = "reliable"
@@ -61,7 +53,7 @@ class HeardTopic(Qos):
     """Whether what was said last holds until something else is: a goal does not age."""
 
 
-class RosSource(_RosTable):
+class RosSource(RobotTable):
     """Where a signal is."""
 
     of: str
@@ -72,11 +64,11 @@ class RosSource(_RosTable):
     """A pose has position, rpy and the velocities; joints have position, velocity, effort, and the hand's."""
     joints: tuple[str, ...] = ()
     """Whose, in the signal's order."""
-    factor: Finite | tuple[Finite, ...] = 1.0
+    factor: Number | tuple[Number, ...] = 1.0
     """Ours for one of theirs, or one for each element."""
 
 
-class ArmKinematics(_RosTable):
+class ArmKinematics(RobotTable):
     """The arm between joints and hand."""
 
     of: str
@@ -85,7 +77,7 @@ class ArmKinematics(_RosTable):
     """URDF or MJCF; `package://NAME/...` lies in a Python package."""
     hand: str
     """Link or site that the policy moves."""
-    joints: Names
+    joints: Texts
     speed: Positive | None = None
     """Highest speed of each joint [rad/s]; that of the URDF if left out."""
     home_speed: Positive = 0.5
@@ -118,9 +110,9 @@ class RosCommand(Qos):
     """`"hand"`: joint velocities (or positions, in a trajectory) that move the hand. `"elements"`: the action's own."""
     joints: tuple[str, ...] = ()
     """In the controller's order; those of the kinematics if left out."""
-    factor: Finite | tuple[Finite, ...] = 1.0
+    factor: Number | tuple[Number, ...] = 1.0
     """Theirs for one of ours, or one for each."""
-    standing: Finite | tuple[Finite, ...] | Literal["last"]
+    standing: Number | tuple[Number, ...] | Literal["last"]
     """What is sent last, so that all rests: 0 to velocity controllers. `"last"`: nothing, where positions hold."""
     gain: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
     """Share of the way that an action makes in simulation, of the hand."""
@@ -132,7 +124,7 @@ class RosGripper(Qos):
     """What is sent to the gripper's controller: Float64MultiArray with one number."""
 
     topic: Topic
-    factor: Finite = 1.0
+    factor: Number = 1.0
     """Theirs for one metre between the fingers; 0.5 where each finger goes half of it."""
     widest_m: Positive = 0.08
 
@@ -143,7 +135,7 @@ class SentTopic(Qos):
     topic: Topic
 
 
-class Success(_RosTable):
+class Success(RobotTable):
     """When an episode has succeeded."""
 
     achieved: str = "achieved_goal"
@@ -152,8 +144,11 @@ class Success(_RosTable):
     within_m: Positive = 0.05
 
 
-class RosSettings(_RosTable):
+class RosSettings(AdapterSettings):
     """All of it."""
+
+    owner: ClassVar[str] = "the robot on ROS 2"
+    page: ClassVar[str] = "docs/how-to/ros2.md"
 
     backend: Literal["auto", "cyclonedds", "rclpy"] = "auto"
     domain: Annotated[int, Field(ge=0, le=232)] | None = None
@@ -169,16 +164,7 @@ class RosSettings(_RosTable):
     """Where it is told that an episode begins: Float64MultiArray with the seed, and what a simulation is to place."""
     settle_s: NotNegative = 0.2
     """How long [s] the world may take for that."""
-    task: tuple[Finite, ...] = ()
+    task: tuple[Number, ...] = ()
     """What is told beside the seed."""
     success: Success | None = None
     diagnostics: SentTopic | None = SentTopic(topic="/diagnostics", depth=10)
-
-    @classmethod
-    def of(cls, document: dict[str, Any]) -> RosSettings:
-        """Return the settings of a document.
-
-        Raises:
-            AdapterError: With everything in it that is not valid.
-        """
-        return checked_settings(cls, document, "the robot on ROS 2", "docs/how-to/ros2.md")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sami_runtime.adapters.base import refuse
 from sami_runtime.errors import SamiError
-from sami_runtime.model.contract import Contract
+from sami_runtime.model.contract import ADOPTED, Contract
 from sami_runtime.robots.kit.quantities import JOINT_UNITS, NAMES, command_element, command_elements, matched_joints
 from sami_runtime.robots.unitree.messages import MOTORS, Go2Reading, Setpoint
 from sami_runtime.robots.unitree.settings import UnitreeSettings
@@ -23,8 +23,7 @@ MEASURED: dict[str, Callable[[Go2Reading], Array]] = {
     "gravity": lambda reading: reading.gravity,
 }
 """What the trunk measures, in its own frame, (3,)."""
-ADOPTED, LAST_ACTION = "adopted", "last_action"
-"""Where an adopted file stores its recipe in the contract's `training`, and a signal that no sensor measures."""
+LAST_ACTION = "last_action"
 GIVEN = ("command", LAST_ACTION)
 """What no sensor measures."""
 

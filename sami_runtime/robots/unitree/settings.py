@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from sami_runtime.robots.kit.settings import checked_settings
+from sami_runtime.robots.kit.settings import AdapterSettings, Three
+from sami_runtime.signals import NotNegative, Number, Positive
 
-Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-Numbers = Finite | Annotated[tuple[Finite, ...], Field(min_length=1)]
+Numbers = Number | Annotated[tuple[Number, ...], Field(min_length=1)]
 Gains = NotNegative | Annotated[tuple[NotNegative, ...], Field(min_length=1)]
-Three = Annotated[tuple[Finite, ...], Field(min_length=3, max_length=3)]
 REMOTE = "remote"
 
 
-class UnitreeSettings(BaseModel):
+class UnitreeSettings(AdapterSettings):
     """All of it. Several numbers are in the order of the policy's joints; what is left out, the model file says."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    owner: ClassVar[str] = "the Go2"
+    page: ClassVar[str] = "docs/how-to/unitree.md"
 
     network: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]+$")] | None = None
     """Interface to the robot, such as `"eth0"`; that of CYCLONEDDS_URI, or of Cyclone DDS's choice, if left out."""
@@ -48,7 +46,7 @@ class UnitreeSettings(BaseModel):
     """Stiffness of the motors [N m/rad]."""
     kd: Gains | None = None
     """Damping of the motors [N m s/rad]."""
-    stand: tuple[Finite, ...] | None = None
+    stand: tuple[Number, ...] | None = None
     """Angles [rad] in which the robot stands before the policy drives it."""
     stand_s: Positive = 2.0
     """How long [s] it takes to stand up."""
@@ -60,12 +58,3 @@ class UnitreeSettings(BaseModel):
     """Tilt of the trunk at which the robot has fallen, and is stopped."""
     release_sport_mode: bool = False
     """Whether an episode's beginning may have Unitree's own motion service lay the robot down and let go of it."""
-
-    @classmethod
-    def of(cls, document: dict[str, Any]) -> UnitreeSettings:
-        """Return the settings of a document.
-
-        Raises:
-            AdapterError: With everything in it that is not valid.
-        """
-        return checked_settings(cls, document, "the Go2", "docs/how-to/unitree.md")

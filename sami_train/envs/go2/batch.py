@@ -25,10 +25,8 @@ class Go2Batch(Rows):
     ((2, 45), [False, False], ['falls', 'power', 'tracking_error', 'yaw_error'])
 
     Args:
-        rows: n.
-        tasks: the set to draw from at a reset, one task, or a sequence of tasks; see `Go2Env`.
+        rows, tasks, threads: see `Rows`.
         episode_steps: length of an episode; that of `GO2` if None.
-        threads: of the simulation; 0 is one for each core that this process may use.
 
     Raises:
         TaskError, UnknownName: the tasks are not valid.

@@ -5,33 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import gymnasium as gym
 import mujoco
 import numpy as np
 
 from sami_train.envs.go2.entry import GO2, MOTORS
 from sami_train.envs.go2.robot import FRAME_SKIP, Go2Robot, Physics, Walks
-from sami_train.envs.mujoco.camera import RENDER_MODES, Filmed
-from sami_train.envs.tasks import Task, draw
+from sami_train.envs.mujoco.task_env import TaskEnv
+from sami_train.envs.tasks import Task
 
 
-class Go2Env(Filmed, gym.Env[np.ndarray, np.ndarray]):
+class Go2Env(TaskEnv):
     """A Go2 that walks as commanded, see `GO2.signals`; an episode ends with a fall.
 
     `info["metrics"]` says how it was judged so far. In images a motor that does not obey is red.
 
     Args:
-        tasks: the set to draw from at each reset, one task as `{"payload": 5.0}`, or a sequence of tasks. Sets without
-            end are drawn from anew, by the episode's seed.
-        render_mode: None, `"rgb_array"` (no display needed) or `"human"`.
-        render_size: width and height of rendered images, in pixels.
+        tasks, render_mode, render_size: see `TaskEnv`; a task is a table as `{"payload": 5.0}`.
 
     Raises:
-        TaskError, UnknownName, SamiError: the tasks or the render mode are not valid.
-        SamiError: there is no display for `"human"`.
+        TaskError, UnknownName, SamiError: as `TaskEnv`.
     """
-
-    metadata = {"render_modes": list(RENDER_MODES), "render_fps": round(GO2.rate_hz)}  # noqa: RUF012 (as the base class)
 
     def __init__(
         self,
@@ -39,28 +32,19 @@ class Go2Env(Filmed, gym.Env[np.ndarray, np.ndarray]):
         render_mode: str | None = None,
         render_size: tuple[int, int] = (480, 360),
     ) -> None:
-        self.robot, self.space = Go2Robot(), GO2.tasks
-        known = self.space.resolve(tasks)
-        self._draw = self.space.drawn.get(tasks) if isinstance(tasks, str) else None
-        self.tasks: tuple[Task, ...] = () if self._draw else known
-        """What is drawn from; empty where it has no end."""
-        self.model, self.data = self.robot.model, mujoco.MjData(self.robot.model)
-        self.observation_space, self.action_space = self.robot.observation_space, self.robot.action_space
+        self.robot = robot = Go2Robot()
+        sizes, self._colours = (GO2.layout.size, len(MOTORS)), robot.model.geom_rgba.copy()
+        super().__init__(robot.model, GO2.tasks, tasks, sizes, GO2.rate_hz, render_mode, render_size)
         self.walks = Walks(self.robot, 1)
         data = self.data
         self._physics = Physics(data.qpos[None], data.qvel[None], data.geom_xpos[None], data.actuator_force[None])
-        self._colours = self.model.geom_rgba.copy()
-        self._film(self.model, self.data, render_mode, render_size)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
         """Start an episode in a task drawn from the set, or in `options["task"]`; the same seed starts it alike."""
         super().reset(seed=seed)
-        chosen = (options or {}).get("task")
-        if chosen is None:
-            chosen = self._draw(self.np_random) if self._draw else draw(self.tasks, self.np_random)
-        self.set_dynamics(chosen)
+        self.set_dynamics(self._task_of(options))
         qpos, qvel = self.robot.start(self.np_random)
         mujoco.mj_resetData(self.model, self.data)
         self.data.qpos[:], self.data.qvel[:] = qpos, qvel

@@ -73,15 +73,23 @@ ByActuator = Annotated[float | dict[str, float], BeforeValidator(_reach)]
 ByJoint = Annotated[float | dict[str, float], BeforeValidator(_spread)]
 
 
-class ObservedParts(Settings):
+class StateParts(Settings):
+    """What is read of the state; as `[privileged]` what training's critic and teacher read, and no exported file."""
+
+    qpos: Names = ()
+    """Joints whose positions are read."""
+    qvel: Names = ()
+    """Joints whose velocities are read."""
+    sensors: Names = ()
+    """Sensors of the model."""
+
+
+class ObservedParts(StateParts):
     """What the policy reads."""
 
     qpos: Names = "all"
-    """Joints whose positions it reads."""
     qvel: Names = "all"
-    """Joints whose velocities it reads."""
     sensors: Names = "all"
-    """Sensors of the model."""
     last_action: bool = False
     """Whether it reads the action that was applied last, 0 at the start."""
 
@@ -240,6 +248,7 @@ class Description(Settings):
     """Simulation steps for each action."""
     episode_steps: Count
     observation: ObservedParts = ObservedParts()
+    privileged: StateParts = StateParts()
     commands: dict[Name, DrawnCommand] = Field({})
     """By name of the signal."""
     action: ActionRange | None = None
@@ -268,6 +277,7 @@ class Description(Settings):
 
 _TABLES: dict[str, type[Settings]] = {
     "observation": ObservedParts,
+    "privileged": StateParts,
     "commands": DrawnCommand,
     "action": ActionRange,
     "reset": Reset,

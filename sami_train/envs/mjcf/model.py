@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, Protocol, get_args
 
 import mujoco
 import numpy as np
@@ -21,9 +21,9 @@ from sami_train.envs.mjcf.description import (
     DrawnCommand,
     End,
     MeasuredQuantity,
-    MetricTerm,
     ModelField,
     ObservedParts,
+    StateParts,
     Term,
 )
 from sami_train.envs.tasks import Feature, Task
@@ -147,11 +147,7 @@ def readings(
         UnknownName: a joint or sensor is not in the model.
         SamiError: nothing is read, or two signals have one name.
     """
-    read = [
-        *_of_joints(model, elements(model, "joint", observation.qpos, "observation.qpos"), "qpos"),
-        *_of_joints(model, elements(model, "joint", observation.qvel, "observation.qvel"), "qvel"),
-        *(_sensor(model, i) for i in elements(model, "sensor", observation.sensors, "observation.sensors")),
-    ]
+    read = state_readings(model, observation, "observation")
     start = model.nuserdata - model.nu - len(commands)
     for number, (name, drawn) in enumerate(commands.items(), start):
         span, meaning = (drawn.low, drawn.high), "what is wanted"
@@ -169,6 +165,15 @@ def readings(
             f"the observation has {', '.join(sorted(twice))} twice. Rename the sensor, or name each element once."
         )
     return tuple(read)
+
+
+def state_readings(model: mujoco.MjModel, parts: StateParts, where: str) -> list[MujocoSignal]:
+    """Return what is read of the state: positions, velocities, sensors; raises an `UnknownName` as `element`."""
+    return [
+        *_of_joints(model, elements(model, "joint", parts.qpos, f"{where}.qpos"), "qpos"),
+        *_of_joints(model, elements(model, "joint", parts.qvel, f"{where}.qvel"), "qvel"),
+        *(_sensor(model, i) for i in elements(model, "sensor", parts.sensors, f"{where}.sensors")),
+    ]
 
 
 def control_range(model: mujoco.MjModel, action: ActionRange | None) -> tuple[np.ndarray, np.ndarray]:
@@ -411,8 +416,19 @@ class Dynamics:
 _OF_SLIDES = {"kg m^2": "kg", "N m s/rad": "N s/m", "N m": "N"}
 
 
-Measure = Callable[[mujoco.MjData, np.ndarray], float]
-"""State after a step, action (A,) that was executed -> number."""
+class Simulations(Protocol):
+    """The state of n simulations: MuJoCo's fields of `MjData` by name, an array (n, ...) each, which follow it.
+
+    A `mujoco.batch.Batch` is one.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a field, (n, ...)."""
+
+
+Numbers = NDArray[np.float64]
+Measure = Callable[[Simulations, Numbers], Numbers]
+"""States after a step, actions (n, A) that were executed -> numbers (n,)."""
 
 
 def measure(model: mujoco.MjModel, quantity: MeasuredQuantity, where: str, commands: Sequence[str] = ()) -> Measure:
@@ -434,15 +450,15 @@ def measure(model: mujoco.MjModel, quantity: MeasuredQuantity, where: str, comma
     if quantity.command not in commands:
         raise UnknownName("command", quantity.command, list(commands), f"{where} names it; [commands] has them.")
     address = model.nuserdata - model.nu - len(commands) + list(commands).index(quantity.command)
-    return lambda data, action: abs(value(data, action) - float(data.userdata[address]))
+    return lambda now, actions: np.abs(value(now, actions) - now.userdata[:, address])
 
 
 def _measure(model: mujoco.MjModel, quantity: MeasuredQuantity, where: str) -> Measure:
     kind = quantity.kind
     if kind == "alive":
-        return lambda data, action: 1.0
+        return lambda now, actions: np.ones(len(actions))
     if kind == "effort":
-        return lambda data, action: float(np.square(action).sum())
+        return lambda now, actions: np.square(actions).sum(axis=1)
     if kind == "sensor":
         assert quantity.sensor is not None
         number = element(model, "sensor", quantity.sensor, where)
@@ -452,39 +468,37 @@ def _measure(model: mujoco.MjModel, quantity: MeasuredQuantity, where: str) -> M
                 f"{model.sensor_dim[number]} numbers, counted from 0. Give one of them."
             )
         address = int(model.sensor_adr[number]) + quantity.element
-        return lambda data, action: float(data.sensordata[address])
+        return lambda now, actions: now.sensordata[:, address]
     return _of_a_frame(model, quantity, where)
 
 
 def reward_of(model: mujoco.MjModel, terms: tuple[Term, ...], commands: Sequence[str] = ()) -> Measure:
     """Return the sum of the terms, each times its weight; raises as `measure`."""
     parts = [(term.weight, _rewarded(model, term, f"reward {i + 1}", commands)) for i, term in enumerate(terms)]
-    return lambda data, action: sum(weight * value(data, action) for weight, value in parts)
+    return lambda now, actions: sum((weight * value(now, actions) for weight, value in parts), np.zeros(len(actions)))
 
 
 def _rewarded(model: mujoco.MjModel, term: Term, where: str, commands: Sequence[str]) -> Measure:
     value, width = measure(model, term, where, commands), term.width
-    return value if width is None else lambda data, action: math.exp(-((value(data, action) / width) ** 2))
+    return value if width is None else lambda now, actions: np.exp(-np.square(value(now, actions) / width))
 
 
-def metrics_of(
-    model: mujoco.MjModel, terms: tuple[MetricTerm, ...], commands: Sequence[str] = ()
-) -> Callable[[mujoco.MjData, np.ndarray], dict[str, float]]:
-    """Return what measures the metrics after a step, by name; raises as `measure`."""
-    measured = {term.name: measure(model, term, f"metric {i + 1}", commands) for i, term in enumerate(terms)}
-    return lambda data, action: {name: value(data, action) for name, value in measured.items()}
-
-
-def ending_of(
-    model: mujoco.MjModel, ends: tuple[End, ...], commands: Sequence[str] = ()
-) -> Callable[[mujoco.MjData, np.ndarray], bool]:
-    """Return what says whether an episode is over before its time; raises as `measure`."""
+def ending_of(model: mujoco.MjModel, ends: tuple[End, ...], commands: Sequence[str] = ()) -> Measure:
+    """Return what says by 1 or 0 whether an episode is over before its time; raises as `measure`."""
     bounds = []
     for i, end in enumerate(ends):
         low = -math.inf if end.below is None else end.below
         high = math.inf if end.above is None else end.above
         bounds.append((measure(model, end, f"end {i + 1}", commands), low, high))
-    return lambda data, action: any(not low <= value(data, action) <= high for value, low, high in bounds)
+
+    def is_over(now: Simulations, actions: Numbers) -> Numbers:
+        over = np.zeros(len(actions))
+        for value, low, high in bounds:
+            measured = value(now, actions)
+            over[~((low <= measured) & (measured <= high))] = 1.0
+        return over
+
+    return is_over
 
 
 def _of_a_frame(model: mujoco.MjModel, quantity: MeasuredQuantity, where: str) -> Measure:
@@ -493,26 +507,27 @@ def _of_a_frame(model: mujoco.MjModel, quantity: MeasuredQuantity, where: str) -
     place = _place(kind, number)
     axis = "xyz".index(quantity.axis) if quantity.axis else 2
     if quantity.kind == "position":
-        return lambda data, action: float(place(data)[axis])
+        return lambda now, actions: place(now)[:, axis]
     if quantity.kind == "upright":
         turn = "xmat" if kind == mujoco.mjtObj.mjOBJ_BODY else "site_xmat"
-        return lambda data, action: float(getattr(data, turn)[number, 8])  # row z, column z
+        return lambda now, actions: getattr(now, turn)[:, number].reshape(-1, 9)[:, 8]  # row z, column z
     if quantity.kind == "velocity":
-        twist = np.zeros(6)  # angular, then linear
+        body = number if kind == mujoco.mjtObj.mjOBJ_BODY else int(model.site_bodyid[number])
+        root = int(model.body_rootid[body])
 
-        def speed(data: mujoco.MjData, action: np.ndarray) -> float:
-            mujoco.mj_objectVelocity(model, data, kind, number, twist, 0)
-            return float(twist[3 + axis])
+        def speed(now: Simulations, actions: Numbers) -> Numbers:
+            """MuJoCo keeps a body's velocity (angular, linear) at the centre of mass of the tree that it belongs to."""
+            twist, arm = now.cvel[:, body], place(now) - now.subtree_com[:, root]
+            return (twist[:, 3:] + np.cross(twist[:, :3], arm))[:, axis]
 
         return speed
-    if isinstance(quantity.to, str):
-        other = _place(*body_or_site(model, quantity.to, where))
-        return lambda data, action: float(np.linalg.norm(place(data) - other(data)))
-    point = np.array(quantity.to)
-    return lambda data, action: float(np.linalg.norm(place(data) - point))
+    to = quantity.to
+    assert to is not None
+    other = _place(*body_or_site(model, to, where)) if isinstance(to, str) else lambda now: np.array(to)
+    return lambda now, actions: np.sqrt(np.square(place(now) - other(now)).sum(axis=1))
 
 
-def _place(kind: mujoco.mjtObj, number: int) -> Callable[[mujoco.MjData], np.ndarray]:
-    """Return what reads where a site or body is, (3,) [m]."""
+def _place(kind: mujoco.mjtObj, number: int) -> Callable[[Simulations], Numbers]:
+    """Return what reads where a site or body is, (n, 3) [m]."""
     field = "xpos" if kind == mujoco.mjtObj.mjOBJ_BODY else "site_xpos"
-    return lambda data: getattr(data, field)[number]
+    return lambda now: getattr(now, field)[:, number]

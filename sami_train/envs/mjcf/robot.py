@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +16,19 @@ from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.factories import load_factory
 from sami_train.envs.layout import Layout
 from sami_train.envs.measure import RETURN, Metric
-from sami_train.envs.mjcf.description import ByJoint, Description, read_description
+from sami_train.envs.mjcf.description import ByJoint, Description, Term, read_description
 from sami_train.envs.mjcf.model import (
     Dynamics,
-    Measure,
+    Numbers,
     action_signal,
     control_range,
     element,
     ending_of,
-    metrics_of,
+    measure,
     positions,
     readings,
     reward_of,
+    state_readings,
     velocities,
 )
 from sami_train.envs.spec import EnvironmentSpec
@@ -53,16 +54,22 @@ class MjcfRobot:
         self.name = described.name or path.stem
         self.commands = commands = tuple(described.commands)
         self.model = model = _compile(path.parent / described.model, path, len(commands))
+        self.memory = 1 + len(commands) + model.nu
+        """Numbers of MuJoCo's `userdata`, its last, that hold a mark, the commands and the action applied last."""
         self.frame_skip = _frame_skip(described, model.opt.timestep, path)
         self.rate_hz = 1.0 / (self.frame_skip * model.opt.timestep)
         self.readings = readings(model, described.observation, described.commands)
+        self.privileged = state_readings(model, described.privileged, "privileged")
         self._middle, self._half = control_range(model, described.action)
         self.action = action_signal(model, self._middle, self._half)
         self.dynamics = Dynamics(model, described.features)
         self.tasks = _tasks(described.tasks, self.dynamics.features)
-        self.reward = _reward(described, model, path)
+        terms, self.reward_function = _reward(described, path)
+        self.reward = reward_of(model, terms, commands)
         self.is_over = ending_of(model, described.end, commands)
-        self.metrics = metrics_of(model, described.metric, commands)
+        self.metrics = {
+            term.name: measure(model, term, f"metric {i + 1}", commands) for i, term in enumerate(described.metric)
+        }
         self._qpos, self._qvel = _pose(model, described.reset.keyframe)
         self._qpos_noise = _spread(model, described.reset.qpos_noise, positions, "reset.qpos_noise")
         self._qvel_noise = _spread(model, described.reset.qvel_noise, velocities, "reset.qvel_noise")
@@ -71,38 +78,29 @@ class MjcfRobot:
         """Return a value of each command for a new episode, (C,)."""
         return np.array([rng.uniform(drawn.low, drawn.high) for drawn in self.described.commands.values()])
 
-    def remember(self, data: mujoco.MjData, commands: np.ndarray, action: np.ndarray) -> None:
-        """Put commands (C,) and the action that was applied last (A,) where `readings` has them."""
-        both = np.concatenate([commands, action])
-        data.userdata[self.model.nuserdata - len(both) :] = both
+    def starts(self, rngs: Sequence[np.random.Generator]) -> tuple[Numbers, Numbers]:
+        """Return where episodes begin, one for each generator: positions (k, nq) and velocities (k, nv)."""
+        qpos, qvel = np.tile(self._qpos, (len(rngs), 1)), np.tile(self._qvel, (len(rngs), 1))
+        for k, rng in enumerate(rngs):
+            qpos[k] += rng.uniform(-1.0, 1.0, self.model.nq) * self._qpos_noise
+            qvel[k] += rng.uniform(-1.0, 1.0, self.model.nv) * self._qvel_noise
+            mujoco.mj_normalizeQuat(self.model, qpos[k])
+        return qpos, qvel
 
-    def start(self, data: mujoco.MjData, rng: np.random.Generator) -> None:
-        """Begin an episode: the pose of the file, with its noise."""
-        mujoco.mj_resetData(self.model, data)
-        data.qpos[:] = self._qpos + rng.uniform(-1.0, 1.0, self.model.nq) * self._qpos_noise
-        data.qvel[:] = self._qvel + rng.uniform(-1.0, 1.0, self.model.nv) * self._qvel_noise
-        mujoco.mj_normalizeQuat(self.model, data.qpos)
-        mujoco.mj_forward(self.model, data)
-
-    def observe(self, data: mujoco.MjData) -> np.ndarray:
-        """Return what the policy reads, (D,) float32."""
-        parts = [getattr(data, reading.field)[reading.indices] for reading in self.readings]
-        return np.concatenate(parts).astype(np.float32)
-
-    def control(self, action: np.ndarray) -> np.ndarray:
-        """Return MuJoCo's control (A,) for an action (A,) from -1 to 1."""
-        return self._middle + self._half * action
+    def control(self, actions: Numbers) -> Numbers:
+        """Return MuJoCo's controls (n, A) for actions (n, A) from -1 to 1."""
+        return self._middle + self._half * actions
 
 
 def _compile(path: Path, described_in: Path, commands: int) -> mujoco.MjModel:
-    """Return the model, with room for the commands and for the action that was applied last."""
+    """Return the model, with room for `MjcfRobot.memory`."""
     if not path.is_file():
         raise SamiError(
             f"{described_in}: model is {str(path)!r}, which is no file. Give its path from this file's folder."
         )
     try:
         spec = mujoco.MjSpec.from_file(str(path))
-        spec.nuserdata = max(spec.nuserdata, 0) + commands + len(spec.actuators)
+        spec.nuserdata = max(spec.nuserdata, 0) + 1 + commands + len(spec.actuators)
         return spec.compile()
     except ValueError as error:
         raise SamiError(f"MuJoCo cannot read {path}: {' '.join(str(error).split())}. Correct the model.") from None
@@ -154,13 +152,13 @@ def _values(where: str, values: Any) -> Any:
     return Range(**values)
 
 
-def _reward(described: Description, model: mujoco.MjModel, path: Path) -> Measure:
+def _reward(described: Description, path: Path) -> tuple[tuple[Term, ...], Callable[..., float] | None]:
+    """Return the reward's terms, and a user's function in their place."""
     if not isinstance(described.reward, str):
-        return reward_of(model, described.reward, tuple(described.commands))
+        return described.reward, None
     if (folder := str(path.resolve().parent)) not in sys.path:
         sys.path.insert(0, folder)  # a module beside the file is found from wherever it is trained
-    function = load_factory(described.reward, "reward", "my_robot:reward")
-    return lambda data, action: float(function(model, data))
+    return (), load_factory(described.reward, "reward", "my_robot:reward")
 
 
 def _pose(model: mujoco.MjModel, keyframe: str | None) -> tuple[np.ndarray, np.ndarray]:
@@ -195,6 +193,8 @@ def load_robot(path: Path) -> EnvironmentSpec:
         name=robot.name,
         id=f"sami/{safe or 'robot'}-v0",
         entry_point="sami_train.envs.mjcf.env:MjcfEnv",
+        batch_entry_point="sami_train.envs.mjcf.batch:MjcfBatch",
+        hyperparameters={"fast-cpu": {"collection.collectors": 1}},  # SAC steps single ones, and some take long
         arguments={"path": str(path)},
         tasks=robot.tasks,
         layout=Layout.of([reading.signal for reading in robot.readings]),
@@ -203,6 +203,7 @@ def load_robot(path: Path) -> EnvironmentSpec:
         episode_steps=robot.described.episode_steps,
         measure=RETURN,
         metrics=tuple(Metric(term.name, term.unit, digits=3) for term in robot.described.metric),
+        privileged=tuple(reading.signal for reading in robot.privileged),
         ends_early=bool(robot.described.end),
         goal=None,
         reach=None,

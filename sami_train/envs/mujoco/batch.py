@@ -35,6 +35,7 @@ class Rows:
         episode_steps: length of an episode.
         threads: of the simulation; 0 is one for each core that this process may use.
         dynamics: the model's fields that a task sets, by name.
+        whole: whether each row keeps all of its data, so that `data` returns it as it was computed.
 
     Raises:
         TaskError, UnknownName: the tasks are not valid.
@@ -49,10 +50,11 @@ class Rows:
         episode_steps: int,
         threads: int,
         dynamics: Callable[[Task], Mapping[str, np.ndarray]],
+        whole: bool = False,
     ) -> None:
         self.rows, self.space, self.tasks, self.episode_steps = rows, space, space.resolve(tasks), episode_steps
         self._draw = space.drawn.get(tasks) if isinstance(tasks, str) else None
-        self._batch = Batch(model, rows, threads or usable_cores())
+        self._batch = Batch(model, rows, threads or usable_cores(), persistent=whole)
         self._qpos, self._qvel = self._batch.bind("qpos"), self._batch.bind("qvel")
         self._dynamics = dynamics
         self._fields = {name: self._batch.expand(name) for name in dynamics(self.tasks[0])}

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
-import gymnasium as gym
 import mujoco
 import numpy as np
 from gymnasium import spaces
@@ -16,9 +15,9 @@ from numpy.typing import NDArray
 
 from sami_runtime.errors import SamiError
 from sami_train.envs.mujoco.bodies import Array, RobotStep
-from sami_train.envs.mujoco.camera import RENDER_MODES, Filmed
 from sami_train.envs.mujoco.table import Row, find_row
-from sami_train.envs.tasks import Task, draw
+from sami_train.envs.mujoco.task_env import TaskEnv
+from sami_train.envs.tasks import Task
 
 MODELS = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
 """Gymnasium's models: those of the reference code, but for `coordinate="global"`, which MuJoCo no longer reads."""
@@ -124,7 +123,7 @@ def _load(xml: str, forces: bool) -> mujoco.MjModel:
         return spec.compile()
 
 
-class MujocoSkillEnv(Filmed, gym.Env[np.ndarray, np.ndarray]):
+class MujocoSkillEnv(TaskEnv):
     """A robot whose links' mass, joints' damping and crippled parts change from task to task (paper, appendix C.2).
 
     The observation is a flat float32 vector, see `Body.signals`; the action is in [-1, 1] for every motor. The episode
@@ -132,18 +131,14 @@ class MujocoSkillEnv(Filmed, gym.Env[np.ndarray, np.ndarray]):
 
     Args:
         name: of the environment, e.g. `"half-cheetah"`; Gymnasium's ids fill it in.
-        tasks: the set to draw from at each reset (`"training"`, `"moderate"`, `"extreme"`), one task as
-            `{"mass": scale, "damping": scale, "crippled": [parts]}`, or a sequence of tasks.
-        render_mode: None, `"rgb_array"` (no display needed) or `"human"`.
-        render_size: width and height of rendered images, in pixels.
+        tasks, render_mode, render_size: see `TaskEnv`; a task is a table as
+            `{"mass": scale, "damping": scale, "crippled": [parts]}`.
         options: choices that results depend on, see `Options`.
 
     Raises:
         TaskError, UnknownName, SamiError: the tasks, the options or the render mode are not valid.
         SamiError: there is no display for `"human"`.
     """
-
-    metadata = {"render_modes": list(RENDER_MODES)}  # noqa: RUF012 (declared so by the base class)
 
     def __init__(
         self,
@@ -153,23 +148,17 @@ class MujocoSkillEnv(Filmed, gym.Env[np.ndarray, np.ndarray]):
         render_size: tuple[int, int] = (480, 360),
         **options: Any,
     ) -> None:
-        self.robot = Robot(find_row(name), options)
-        self.space = self.robot.row.tasks
-        self.tasks = self.space.resolve(tasks)
-        self.metadata = {**self.metadata, "render_fps": round(self.robot.body.rate_hz)}
-        self.model, self.data = self.robot.model, mujoco.MjData(self.robot.model)
-        self._scratch = mujoco.MjData(self.model)
-        self._colours = self.model.geom_rgba.copy()
-        self.observation_space, self.action_space = self.robot.observation_space, self.robot.action_space
-        self._film(self.model, self.data, render_mode, render_size)
+        self.robot = robot = Robot(find_row(name), options)
+        self._scratch, self._colours = mujoco.MjData(robot.model), robot.model.geom_rgba.copy()
+        sizes, rate_hz = (robot.observation_space.shape[0], robot.model.nu), robot.body.rate_hz
+        super().__init__(robot.model, robot.row.tasks, tasks, sizes, rate_hz, render_mode, render_size)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
         """Start an episode in a task drawn from the set, or in `options["task"]`; the same seed starts it alike."""
         super().reset(seed=seed)
-        chosen = (options or {}).get("task")
-        self.set_dynamics(self.space.check(chosen) if chosen is not None else draw(self.tasks, self.np_random))
+        self.set_dynamics(self._task_of(options))
         self._place(*self.robot.start(self.np_random))
         observation = self.robot.body.observe(self.data.qpos[None], self.data.qvel[None], np.zeros(1))
         self._show()
@@ -213,8 +202,3 @@ class MujocoSkillEnv(Filmed, gym.Env[np.ndarray, np.ndarray]):
             silent = np.isin(self.model.geom_bodyid, self.model.jnt_bodyid[joints])
             self.model.geom_rgba[:] = self._colours
             self.model.geom_rgba[silent] = (0.9, 0.1, 0.1, 1.0)
-
-    def _place(self, qpos: np.ndarray, qvel: np.ndarray) -> None:
-        mujoco.mj_resetData(self.model, self.data)
-        self.data.qpos[:], self.data.qvel[:] = qpos, qvel
-        mujoco.mj_forward(self.model, self.data)

@@ -27,10 +27,8 @@ class PandaMujocoBatch(Rows):
     ((2, 25), [-1.0, -1.0], [False, False])
 
     Args:
-        rows: n.
-        tasks: the set to draw from at a reset, one task, or a sequence of tasks; see `PandaMujocoEnv`.
+        rows, tasks, threads: see `Rows`.
         episode_steps: length of an episode; the paper's if None.
-        threads: of the simulation; 0 is one for each core that this process may use.
 
     Raises:
         TaskError, UnknownName: the tasks are not valid.

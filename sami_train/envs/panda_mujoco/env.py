@@ -10,34 +10,30 @@ import mujoco
 import numpy as np
 
 from sami_runtime.errors import UnknownName
-from sami_train.envs.mujoco.camera import RENDER_MODES, Filmed
+from sami_train.envs.mujoco.task_env import TaskEnv
 from sami_train.envs.panda.entry import PANDA
 from sami_train.envs.panda.tasks import PANDA_TASKS
 from sami_train.envs.panda_mujoco.model import SUBSTEPS, dynamics
 from sami_train.envs.panda_mujoco.world import GOAL, World
-from sami_train.envs.tasks import Task, draw
+from sami_train.envs.tasks import Task
 
 
-class PandaMujocoEnv(Filmed, gym.Env[dict[str, np.ndarray], np.ndarray]):
+class PandaMujocoEnv(TaskEnv):
     """Move a cube of unknown mass on a table of unknown friction: `PandaSkillEnv` in another physics.
 
     Observation, action, tasks, rewards and ends are those of `PandaSkillEnv`, and the same seed begins the same
     episode; what happens in it is MuJoCo's. `docs/explanation/second-simulator.md` shows how near the two are.
 
     Args:
-        tasks: the set to draw from at each reset (`"training"`, `"moderate"`, `"extreme"`), one task as
-            `{"mass": kg, "friction": lateral friction of the table}`, or a sequence of tasks.
+        tasks, render_mode, render_size: see `TaskEnv`; a task is a table as
+            `{"mass": kg, "friction": lateral friction of the table}`.
         reward: `"sparse"` (-1 until the goal is reached) or `"dense"` (minus the distance to it, [m]).
         end_on_fall: also terminate when the cube has fallen off the table.
-        render_mode: None, `"rgb_array"` (no display needed) or `"human"`.
-        render_size: width and height of rendered images, in pixels.
 
     Raises:
-        TaskError, UnknownName: the tasks, the reward or the render mode are not valid.
-        SamiError: there is no display for `"human"`, or no OpenGL for `"rgb_array"`.
+        UnknownName: there is no such reward.
+        TaskError, UnknownName, SamiError: as `TaskEnv`.
     """
-
-    metadata = {"render_modes": list(RENDER_MODES), "render_fps": round(PANDA.rate_hz)}  # noqa: RUF012 (as the base)
 
     def __init__(
         self,
@@ -47,26 +43,21 @@ class PandaMujocoEnv(Filmed, gym.Env[dict[str, np.ndarray], np.ndarray]):
         render_mode: str | None = None,
         render_size: tuple[int, int] = (480, 360),
     ) -> None:
-        self.tasks = PANDA_TASKS.resolve(tasks)
         if reward not in ("sparse", "dense"):
             raise UnknownName("reward", reward, ["sparse", "dense"])
         self.reward, self.end_on_fall = reward, end_on_fall
-        self.world = World()
-        self.model, self.data = self.world.model, mujoco.MjData(self.world.model)
-        self._scratch = mujoco.MjData(self.model)
-        self.goal = np.zeros(3)
-        self.observation_space: gym.Space[Any] = self.world.observation_space
-        self.action_space = self.world.action_space
-        self._film(self.model, self.data, render_mode, render_size)
+        self.world = world = World()
+        sizes = (PANDA.layout.size, PANDA.action.size)
+        super().__init__(world.model, PANDA_TASKS, tasks, sizes, PANDA.rate_hz, render_mode, render_size)
+        self.observation_space: gym.Space[Any] = world.observation_space
+        self._scratch, self.goal = mujoco.MjData(self.model), np.zeros(3)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Start an episode in a task drawn from the set, or in `options["task"]`; the same seed starts it alike."""
         super().reset(seed=seed)
-        chosen = (options or {}).get("task")
-        task = PANDA_TASKS.check(chosen) if chosen is not None else draw(self.tasks, self.np_random)
-        self.set_dynamics(task)
+        self.set_dynamics(self._task_of(options))
         qpos, self.goal = self.world.start(self.np_random)
         mujoco.mj_resetData(self.model, self.data)
         self.data.qpos[:] = qpos

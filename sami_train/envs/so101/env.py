@@ -6,18 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
 import mujoco
 import numpy as np
-from gymnasium import spaces
 
 from sami_runtime.errors import SamiError
 from sami_train.envs.mjcf.description import Change
 from sami_train.envs.mjcf.model import Dynamics
-from sami_train.envs.mujoco.camera import RENDER_MODES, Filmed
+from sami_train.envs.mujoco.task_env import TaskEnv
 from sami_train.envs.so101.entry import MOTORS, SO101
 from sami_train.envs.so101.kinematics import HOME, STEP
-from sami_train.envs.tasks import Task, draw
+from sami_train.envs.tasks import Task
 
 SUBSTEPS = 10
 """Simulation steps of 1/300 s for each action."""
@@ -30,23 +28,18 @@ assert SO101.goal is not None
 _GOAL = SO101.goal
 
 
-class SO101Env(Filmed, gym.Env[np.ndarray, np.ndarray]):
+class SO101Env(TaskEnv):
     """Push a cube of unknown mass and friction to a goal, by an arm of unknown play; see `SO101.signals`.
 
     The reward is -1 until the cube is within 2.5 cm of its goal, which terminates the episode.
 
     Args:
-        tasks: the set to draw from at each reset, one task as `{"mass": 0.3, "friction": 0.5, "play": 0.02}`, or a
-            sequence of tasks.
-        render_mode: None, `"rgb_array"` (no display needed) or `"human"`.
-        render_size: width and height of rendered images, in pixels.
+        tasks, render_mode, render_size: see `TaskEnv`; a task is a table as
+            `{"mass": 0.3, "friction": 0.5, "play": 0.02}`.
 
     Raises:
-        TaskError, UnknownName: the tasks or the render mode are not valid.
-        SamiError: there is no display for `"human"`, or no OpenGL for `"rgb_array"`.
+        TaskError, UnknownName, SamiError: as `TaskEnv`.
     """
-
-    metadata = {"render_modes": list(RENDER_MODES), "render_fps": round(SO101.rate_hz)}  # noqa: RUF012 (as the base)
 
     def __init__(
         self,
@@ -54,34 +47,30 @@ class SO101Env(Filmed, gym.Env[np.ndarray, np.ndarray]):
         render_mode: str | None = None,
         render_size: tuple[int, int] = (480, 360),
     ) -> None:
-        self.tasks = SO101.tasks.resolve(tasks)
-        self.model = model = mujoco.MjModel.from_xml_path(str(Path(__file__).with_name("so101.xml")))
-        self.data = mujoco.MjData(model)
+        model = mujoco.MjModel.from_xml_path(str(Path(__file__).with_name("so101.xml")))
+        sizes = (SO101.layout.size, len(MOTORS))
+        super().__init__(model, SO101.tasks, tasks, sizes, SO101.rate_hz, render_mode, render_size)
         self._dynamics = Dynamics(model, _CHANGES)
         self._angles = np.array([model.joint(name).qposadr[0] for name in MOTORS])
         self._plays = np.array([model.joint(f"{name}_play").id for name in MOTORS])
         self._low, self._high = np.array([model.joint(name).range for name in MOTORS]).T
         self._cube, self._gripper = model.joint("cube").qposadr[0], model.joint("gripper").qposadr[0]
         self._goal = np.zeros(2)
-        self.observation_space = spaces.Box(-np.inf, np.inf, (SO101.layout.size,), np.float32)
-        self.action_space = spaces.Box(-1.0, 1.0, (len(MOTORS),), np.float32)
-        self._film(model, self.data, render_mode, render_size)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
         """Start an episode in a task drawn from the set, or in `options["task"]`; the same seed starts it alike."""
         super().reset(seed=seed)
-        chosen = (options or {}).get("task")
-        self.set_dynamics(chosen if chosen is not None else draw(self.tasks, self.np_random))
+        self.set_dynamics(self._task_of(options))
         data = self.data
         mujoco.mj_resetData(self.model, data)
         data.qpos[self._angles] = np.array(HOME) + self.np_random.uniform(-0.05, 0.05, len(MOTORS))
         data.qpos[self._gripper] = data.ctrl[-1] = CLOSED
         data.ctrl[: len(MOTORS)] = data.qpos[self._angles]
-        place = self._goal = self._place()
+        place = self._goal = self._draw_place()
         while np.linalg.norm(place - self._goal) < _LEAST:
-            place = self._place()
+            place = self._draw_place()
         yaw = self.np_random.uniform(-np.pi, np.pi)
         data.qpos[self._cube : self._cube + 7] = [*place, 0.02, np.cos(yaw / 2.0), 0.0, 0.0, np.sin(yaw / 2.0)]
         data.mocap_pos[0, :2] = self._goal
@@ -117,7 +106,7 @@ class SO101Env(Filmed, gym.Env[np.ndarray, np.ndarray]):
         self._dynamics.apply({name: self.current_task[name] for name in _CHANGES})
         self.model.jnt_range[self._plays] = self.current_task["play"] / 2.0 * np.array([-1.0, 1.0])
 
-    def _place(self) -> np.ndarray:
+    def _draw_place(self) -> np.ndarray:
         """Draw a place on the table in front of the arm, (2,) [m]."""
         away, angle = self.np_random.uniform(0.15, 0.23), self.np_random.uniform(-0.5, 0.5)
         return np.array([0.0388353 + away * np.cos(angle), away * np.sin(angle)])

@@ -12,9 +12,9 @@ import mujoco
 import numpy as np
 from gymnasium import spaces
 
-from sami_runtime.adoption.recipe import ADOPTED, Recipe
+from sami_runtime.adoption.recipe import Recipe
 from sami_runtime.errors import SamiError
-from sami_runtime.model.contract import Contract
+from sami_runtime.model.contract import ADOPTED, Contract
 from sami_runtime.robots.kit.commands import CommandSource
 from sami_runtime.robots.kit.quantities import COMMAND
 from sami_runtime.signals import Signal

@@ -26,11 +26,11 @@ from stable_baselines3.common.logger import Logger
 from sami_runtime.errors import SamiError
 from sami_train import seeds
 from sami_train.envs.catalog import environment
-from sami_train.envs.tasks import Task
+from sami_train.envs.tasks import Crippled, Task
 from sami_train.files import locked, read_json, unfinished, write_json, writing
 from sami_train.machine import on_signals
 from sami_train.studies.teacher.policy import Inputs, PrivilegedPolicy
-from sami_train.studies.teacher.vector import ACTION_SCALE, BatchVecEnv, training_batch, vector_env
+from sami_train.studies.teacher.vector import ACTION_SCALE, BatchVecEnv, nominal_task, training_batch, vector_env
 
 KL = 0.015
 """Divergence of an update that the step size aims at."""
@@ -55,8 +55,8 @@ class TeacherConfig:
     blind: bool = False
     """Whether the actor reads the robot's own observation alone: a policy without memory and privileges."""
     easy_steps: int = 4_500_000
-    """Steps in nominal tasks, before their share falls to 0 in as many steps: a teacher that cannot walk yet learns to
-    stand still from dead motors."""
+    """Steps in nominal tasks, before their share falls to 0 in as many steps, where tasks cripple parts: a teacher that
+    cannot walk yet learns to stand still from dead motors."""
 
 
 @dataclass
@@ -166,9 +166,9 @@ def load_teacher(folder: Path) -> Teacher:
 def measure_teacher(
     env: str, act: Callable[[np.ndarray, np.ndarray], np.ndarray], seed: int = seeds.EVALUATION
 ) -> dict[str, dict[str, float]]:
-    """Return the mean of each metric by set of tasks (and `nominal`), of one episode in each of some of its tasks."""
+    """Return the mean return and metrics by set of tasks (and `nominal`), of an episode in each of some tasks."""
     spec = environment(env)
-    tasks: list[tuple[str, Task]] = [("nominal", spec.tasks.check({}))] * MEASURED
+    tasks: list[tuple[str, Task]] = [("nominal", nominal_task(spec))] * MEASURED
     for name, of_set in spec.tasks.sets.items():
         tasks += [
             (name, of_set[k % len(of_set)]) for k in range(2 * MEASURED if name in spec.tasks.drawn else MEASURED)
@@ -176,9 +176,10 @@ def measure_teacher(
     batch = training_batch(spec, len(tasks))
     observation = batch.reset(range(seed, seed + len(tasks)), [task for _, task in tasks])
     running = np.ones(len(tasks), bool)
-    measured: dict[str, np.ndarray] = {}
+    measured: dict[str, np.ndarray] = {"return": np.zeros(len(tasks))}
     for _ in range(spec.episode_steps):
-        observation, _ = batch.step(act(observation, batch.privileged()))
+        observation, rewards = batch.step(act(observation, batch.privileged()))
+        measured["return"] += rewards * running
         for name, values in batch.metrics.items():
             measured.setdefault(name, np.zeros(len(tasks)))[running] = values[running]
         running &= ~batch.terminated
@@ -231,7 +232,8 @@ class _TeacherKeeper(BaseCallback):
     def _on_rollout_start(self) -> None:
         vector = self.training_env
         assert isinstance(vector, BatchVecEnv)
-        done, easy = self.num_timesteps, self.config.easy_steps
+        cripple = any(isinstance(feature, Crippled) for feature in environment(self.config.env).tasks.features)
+        done, easy = self.num_timesteps, self.config.easy_steps if cripple else 0
         vector.changed = min(1.0, max(0.0, done / easy - 1.0)) if easy else 1.0
 
     def _on_rollout_end(self) -> None:

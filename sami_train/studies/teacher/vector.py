@@ -13,7 +13,7 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepR
 from sami_runtime.errors import SamiError
 from sami_train.envs.make import Batch, make_batch
 from sami_train.envs.spec import EnvironmentSpec
-from sami_train.envs.tasks import Task
+from sami_train.envs.tasks import Feature, Task
 
 ACTION_SCALE = 0.2
 """Action of the environment for an action of 1: PPO begins with a deviation of 1, and a joint's range is for falls."""
@@ -52,7 +52,14 @@ class TrainingBatch(Batch, Protocol):
 
 def vector_env(spec: EnvironmentSpec, rows: int, seed: int) -> BatchVecEnv:
     """Return so many robots to train a teacher with."""
-    return BatchVecEnv(training_batch(spec, rows), spec.layout.size, spec.action.size, seed, spec.tasks.check({}))
+    return BatchVecEnv(training_batch(spec, rows), spec.layout.size, spec.action.size, seed, nominal_task(spec))
+
+
+def nominal_task(spec: EnvironmentSpec) -> Task:
+    """Return the task in which nothing is changed; a feature that has no such value has a training task's."""
+    [some, *_], features = spec.tasks.sets["training"], spec.tasks.features
+    bare = {feature.name for feature in features if isinstance(feature, Feature) and feature.default is None}
+    return spec.tasks.check({name: some[name] for name in bare})
 
 
 def training_batch(spec: EnvironmentSpec, rows: int, threads: int = 1) -> TrainingBatch:
@@ -60,8 +67,8 @@ def training_batch(spec: EnvironmentSpec, rows: int, threads: int = 1) -> Traini
     batch = make_batch(spec, rows, threads) if spec.batch_entry_point else None
     if batch is None or not hasattr(batch, "privileged"):
         raise SamiError(
-            f"environment {spec.name!r} has no batch with privileged(), which a teacher is trained in; go2 has one. "
-            "Give its spec a batch_entry_point, see sami_train/studies/teacher/vector.py."
+            f"environment {spec.name!r} has no batch with privileged(), which a teacher is trained in; go2 and "
+            "robots of TOML files have one. Give its spec a batch_entry_point: sami_train/studies/teacher/vector.py."
         )
     return cast(TrainingBatch, batch)
 

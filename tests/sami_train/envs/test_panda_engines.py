@@ -8,11 +8,11 @@ import pytest
 
 pytest.importorskip("mujoco")
 
+from benchmarks.panda_responses import RESPONSES
 from sami_train.envs.catalog import environment, spec_of
 from sami_train.envs.layout import flatten
 from sami_train.envs.make import make
 from sami_train.envs.panda_mujoco.both import ENGINES
-from sami_train.envs.panda_mujoco.responses import RESPONSES
 
 FINE_PHYSICS = True
 

@@ -111,7 +111,7 @@ def test_a_measurement_has_every_set_and_metric(folder, monkeypatch):
     monkeypatch.setitem(ENVIRONMENTS, "go2", GO2)
     measured = teacher_module.measure_teacher("go2", load_teacher(folder).act)
     assert list(measured) == ["nominal", *GO2.tasks.sets]
-    assert set(measured["dead"]) == {metric.name for metric in GO2.metrics}
+    assert set(measured["dead"]) == {"return", *(metric.name for metric in GO2.metrics)}
 
 
 def test_an_environment_without_privileged_information_is_refused():

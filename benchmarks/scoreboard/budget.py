@@ -1,0 +1,139 @@
+"""Equal minutes for every library: the training environment itself keeps the clock, and evaluates on a fixed grid.
+
+Seconds are those of the process's own processor time (`time.process_time`, all threads, here one), so that a busy
+machine distorts them little, and evaluation does not count. No library needs a callback: `Metered` is the environment
+that it trains in, and ends the run by an exception.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from benchmarks.scoreboard.tasks import HiddenPhysics, Physics, Task
+
+GRID = 10
+"""Evaluations of a run, at equal parts of its time, the last at its end; fewer where they were less than `APART`."""
+APART = 60.0
+"""Least seconds of training between two evaluations."""
+UNBOUNDED = 100_000_000
+"""More environment steps than any budget here lasts for."""
+STARTS = 33_000
+"""Seed of the first start of evaluations: the same starts for every method, seed of training and point of a curve."""
+
+
+class Actor(Protocol):
+    """A trained policy that acts in n episodes at once, without noise."""
+
+    def reset(self, count: int) -> None:
+        """Begin n episodes."""
+
+    def act(self, observations: np.ndarray) -> np.ndarray:
+        """Return actions (n, A) for observations (n, D)."""
+
+
+class TimeIsUpError(Exception):
+    """The run has used its time."""
+
+
+def play(task: Task, actor: Actor, contexts: Sequence[Physics], told: bool) -> list[float]:
+    """Return the return of one episode in each of some physics, played side by side from fixed starts."""
+    envs = [HiddenPhysics(task, told) for _ in contexts]
+    begun = [env.reset(seed=STARTS + k, options={"physics": contexts[k]})[0] for k, env in enumerate(envs)]
+    observations, returns = np.stack(begun), np.zeros(len(envs))
+    actor.reset(len(envs))
+    running = set(range(len(envs)))
+    while running:
+        actions = actor.act(observations.copy())
+        for k in sorted(running):
+            observations[k], reward, terminated, truncated, _ = envs[k].step(actions[k])
+            returns[k] += reward
+            if terminated or truncated:
+                running.remove(k)
+    for env in envs:
+        env.close()
+    return [round(float(value), 3) for value in returns]
+
+
+class Clock:
+    """Counts the processor time of training, evaluates when it is due, and keeps the curve.
+
+    Args:
+        task: what is learned.
+        minutes: of processor time.
+        told: whether the method observes the physics.
+        seconds: the clock; another one in tests.
+    """
+
+    def __init__(
+        self, task: Task, minutes: float, told: bool, seconds: Callable[[], float] = time.process_time
+    ) -> None:
+        self.task, self.told, self._seconds = task, told, seconds
+        self.budget = 60.0 * minutes
+        self.actor: Actor | None = None
+        self.steps = 0
+        self.curve: list[dict[str, Any]] = []
+        self._points, self._next = max(1, min(GRID, int(self.budget / APART))), 1
+        self._from, self._paused, self._wall = seconds(), 0.0, time.perf_counter()
+
+    def start(self, actor: Actor) -> None:
+        """Begin to count: whatever was imported or made before is free."""
+        self.actor, self.curve, self.steps, self._next = actor, [], 0, 1
+        self._from, self._paused, self._wall = self._seconds(), 0.0, time.perf_counter()
+
+    @property
+    def used(self) -> float:
+        """Seconds of training so far, without those of evaluation."""
+        return self._seconds() - self._from - self._paused
+
+    @property
+    def share(self) -> float:
+        """Share of the budget that is used."""
+        return min(1.0, self.used / self.budget)
+
+    def tick(self) -> None:
+        """Count an environment step, and evaluate if it is time; raises `TimeIsUpError` after the last evaluation."""
+        self.steps += 1
+        used = self.used
+        if used < self.budget * self._next / self._points:
+            return
+        # A library that learns in bursts may pass several points at once.
+        self._next = int(used * self._points / self.budget) + 1
+        last = used >= self.budget
+        self._evaluate(tuple(self.task.sets) if last else (self.task.curve,))
+        if last:
+            raise TimeIsUpError
+
+    def _evaluate(self, names: Sequence[str]) -> None:
+        assert self.actor is not None
+        used, began = self.used, self._seconds()
+        wall = time.perf_counter() - self._wall
+        returns = {name: play(self.task, self.actor, self.task.sets[name], self.told) for name in names}
+        point = {"seconds": round(used, 2), "wall": round(wall, 1), "steps": self.steps, "returns": returns}
+        self.curve.append(point)
+        self._paused += self._seconds() - began
+
+
+class Metered(HiddenPhysics):
+    """The environment that a method trains in: each step asks the clock."""
+
+    def __init__(self, task: Task, clock: Clock) -> None:
+        super().__init__(task, clock.told)
+        self.clock = clock
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
+        """Step the robot, and the clock."""
+        self.clock.tick()
+        return super().step(action)
+
+
+def train(learn: Callable[[], object]) -> None:
+    """Let a library learn until its time is up."""
+    try:
+        learn()
+    except TimeIsUpError:
+        return
+    raise RuntimeError("training ended before its time was up; give the library more steps than it can take.")

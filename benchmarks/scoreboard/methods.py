@@ -1,0 +1,72 @@
+"""The methods that are compared, by name; a library is imported only when one of its methods is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.scoreboard.budget import Clock
+
+
+@dataclass(frozen=True)
+class Method:
+    """One learner."""
+
+    title: str
+    learn: Callable[[Clock, int], dict[str, Any]]
+    """Trains by a clock and a seed; returns the hyperparameters."""
+    ours: bool = False
+    told: bool = False
+    """Whether it observes the physics: a bound, no competitor."""
+
+
+def _sac(clock: Clock, seed: int, frames: int = 1) -> dict[str, Any]:
+    from benchmarks.scoreboard.peers import train_sac
+
+    return train_sac(clock, seed, frames)
+
+
+def _stacked(clock: Clock, seed: int) -> dict[str, Any]:
+    from benchmarks.scoreboard.peers import FRAMES
+
+    return _sac(clock, seed, FRAMES)
+
+
+def _recurrent_ppo(clock: Clock, seed: int) -> dict[str, Any]:
+    from benchmarks.scoreboard.peers import train_recurrent_ppo
+
+    return train_recurrent_ppo(clock, seed)
+
+
+def _skrl(clock: Clock, seed: int) -> dict[str, Any]:
+    from benchmarks.scoreboard.peers import train_skrl
+
+    return train_skrl(clock, seed)
+
+
+def _small_skrl(clock: Clock, seed: int) -> dict[str, Any]:
+    from benchmarks.scoreboard.peers import SMALL, train_skrl
+
+    return train_skrl(clock, seed, SMALL)
+
+
+def _ours(method: str) -> Callable[[Clock, int], dict[str, Any]]:
+    def learn(clock: Clock, seed: int) -> dict[str, Any]:
+        from benchmarks.scoreboard.ours import train_ours
+
+        return train_ours(clock, seed, method)
+
+    return learn
+
+
+METHODS = {
+    "sami-tesac": Method("TESAC, this project", _ours("tesac"), ours=True),
+    "sb3-sac-stacked": Method("SAC on ten frames, stable-baselines3", _stacked),
+    "sb3-recurrent-ppo": Method("RecurrentPPO, sb3-contrib", _recurrent_ppo),
+    "skrl-recurrent-sac": Method("recurrent SAC, skrl", _skrl),
+    "sb3-sac-told": Method("SAC told the physics, stable-baselines3", _sac, told=True),
+    "sami-sac": Method("SAC without memory, this project", _ours("sac"), ours=True),
+    "skrl-small": Method("recurrent SAC with smaller networks, skrl", _small_skrl),
+}
+"""In the order in which runs are made, seed by seed."""

@@ -1,0 +1,102 @@
+"""What this project makes of the tasks: the preset of environments like them, nothing tuned on them.
+
+Each task is declared as a user declares an environment (docs/reference/environments.md), so `sami train --env
+benchmarks.scoreboard.ours:HALF_CHEETAH` learns it, too. Here `ContextSAC` learns it in one process, and the clock of
+the scoreboard ends the run.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from benchmarks.scoreboard.budget import UNBOUNDED, Clock, train
+from benchmarks.scoreboard.peers import StableBaselines
+from benchmarks.scoreboard.tasks import EPISODE_STEPS, TASKS, HiddenPhysics, Physics, Task
+from sami_train.envs import EnvironmentSpec, Range
+
+OVERRIDES = {
+    "collection.collectors": 0,  # one process, as every peer
+    "collection.draws": 0,  # new physics in each episode, as every peer
+    "device": "cpu",
+}
+"""Beside the preset `fast-cpu`."""
+
+
+class Declared(HiddenPhysics):
+    """A task whose physics the project draws; with a clock, each step asks it."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        self.clock: Clock | None = None
+        self.given: dict[str, float] = {}
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+        """Begin an episode in the physics that were given last."""
+        return super().reset(seed=seed, options={"physics": self.given})
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
+        """Step the robot, and the clock."""
+        if self.clock is not None:
+            self.clock.tick()
+        return super().step(action)
+
+
+def give_physics(env: Any, physics: Physics) -> None:
+    """Remember the physics of the next episode."""
+    env.given = dict(physics)
+
+
+def declared(task: Task) -> EnvironmentSpec:
+    """Return a task as an environment of a user's own."""
+    training = {name: Range(one.low, one.high, log=one.log) for name, one in task.hidden.items()}
+    return EnvironmentSpec.from_gymnasium(
+        partial(Declared, task),
+        name=task.name,
+        tasks={"training": training},
+        set_task=give_physics,
+        rate_hz=task.rate_hz,
+        episode_steps=EPISODE_STEPS,
+        ends_early=task.ends_early,
+    )
+
+
+HALF_CHEETAH = declared(TASKS["gravity-half-cheetah"])
+HOPPER = declared(TASKS["gravity-hopper"])
+NAMES = {"gravity-half-cheetah": "HALF_CHEETAH", "gravity-hopper": "HOPPER", "carl-walker": "WALKER"}
+"""Attributes of this module; the walker, which needs dm_control, is made when it is asked for."""
+
+
+def __getattr__(name: str) -> EnvironmentSpec:
+    if name == "WALKER":
+        return declared(TASKS["carl-walker"])
+    raise AttributeError(name)
+
+
+def train_ours(clock: Clock, seed: int, method: str) -> dict[str, Any]:
+    """Train a method of this project; return its hyperparameters.
+
+    Learning rates fall over the run: over its time, which is what is given here, instead of its steps.
+    """
+    import torch
+
+    from sami_train.agent.context_sac import ContextSAC
+    from sami_train.config.resolve import resolve
+    from sami_train.runs.train import make_env, prepare_torch
+
+    class TimedSAC(ContextSAC):
+        def _update_current_progress_remaining(self, num_timesteps: int, total_timesteps: int) -> None:
+            self._current_progress_remaining = 1.0 - clock.share
+
+    name = f"benchmarks.scoreboard.ours:{NAMES[clock.task.name]}"
+    config = resolve("fast-cpu", {"env": name, "method": method, "seed": seed, **OVERRIDES})
+    prepare_torch(config)
+    torch.set_num_threads(1)
+    env = make_env(config)
+    env.unwrapped.env.clock = clock
+    agent = TimedSAC("ContextPolicy", env, config, device="cpu")
+    clock.start(StableBaselines(agent))
+    train(lambda: agent.learn(UNBOUNDED, log_interval=UNBOUNDED))
+    return {"preset": "fast-cpu", "method": method, **OVERRIDES, "updates": agent._n_updates}

@@ -1,0 +1,132 @@
+"""One run, all that are missing, and the table.
+
+    python -m benchmarks.scoreboard run --task gravity-half-cheetah --method sami-tesac --seed 0
+    python -m benchmarks.scoreboard all --tasks gravity-half-cheetah --seeds 3
+    python -m benchmarks.scoreboard table
+
+A run that is finished is left out; one that was cut leaves nothing, and begins anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from benchmarks.scoreboard.methods import METHODS
+from benchmarks.scoreboard.table import RESULTS, read_runs, tables
+from benchmarks.scoreboard.tasks import TASKS
+
+MINUTES = 30.0
+SEEDS = 3
+PACKAGES = ("torch", "stable-baselines3", "sb3-contrib", "skrl", "gymnasium", "mujoco", "dm_control", "numpy")
+
+
+def file_of(task: str, method: str, seed: int, minutes: float, out: Path) -> Path:
+    """Return where a run is kept."""
+    return out / task / f"{method}-seed{seed}-{minutes:g}min.jsonl"
+
+
+def run(task: str, method: str, seed: int, minutes: float, out: Path = RESULTS) -> Path:
+    """Make one run, unless it is there, and write its curve: a line of facts, then one an evaluation."""
+    path = file_of(task, method, seed, minutes, out)
+    if path.exists():
+        print(f"{path} is there already", flush=True)
+        return path
+    import torch
+
+    from benchmarks.scoreboard.budget import Clock
+
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+    chosen = METHODS[method]
+    clock = Clock(TASKS[task], minutes, chosen.told)
+    print(f"{task} {method} seed {seed}: {minutes:g} minutes of one core", flush=True)
+    settings = chosen.learn(clock, seed)
+    facts = {
+        "task": task,
+        "method": method,
+        "seed": seed,
+        "minutes": minutes,
+        "settings": settings,
+        "commit": _commit(),
+        "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "processor": _processor(),
+        "python": platform.python_version(),
+        "packages": {name: metadata.version(name) for name in PACKAGES},
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".part")
+    partial.write_text("".join(f"{json.dumps(line)}\n" for line in [facts, *clock.curve]), encoding="utf-8")
+    partial.rename(path)
+    print(f"wrote {path}", flush=True)
+    return path
+
+
+def missing(tasks: Sequence[str], seeds: int, minutes: float, out: Path) -> Iterator[tuple[str, str, int]]:
+    """Yield the runs that are not there, so that methods stay balanced: seed by seed, task by task."""
+    for seed, task, method in itertools.product(range(seeds), tasks, METHODS):
+        if not file_of(task, method, seed, minutes, out).exists():
+            yield task, method, seed
+
+
+def run_missing(tasks: Sequence[str], seeds: int, minutes: float, out: Path) -> None:
+    """Make every run that is missing, each in a process of its own."""
+    failed: set[tuple[str, str, int]] = set()
+    while left := [cell for cell in missing(tasks, seeds, minutes, out) if cell not in failed]:
+        task, method, seed = left[0]
+        print(f"{len(left)} runs are missing", flush=True)
+        arguments = ["--task", task, "--method", method, "--seed", str(seed), "--minutes", f"{minutes:g}"]
+        command = [sys.executable, "-m", "benchmarks.scoreboard", "run", *arguments, "--out", str(out)]
+        if subprocess.run(command).returncode:
+            failed.add(left[0])
+    if failed:
+        sys.exit(f"{len(failed)} runs failed: {', '.join(' '.join(map(str, cell)) for cell in sorted(failed))}")
+
+
+def _commit() -> str:
+    root = Path(__file__).parents[2]
+    found = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True)
+    return found.stdout.strip() or os.environ.get("SCOREBOARD_COMMIT", "unknown")
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.scoreboard", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    one = commands.add_parser("run", help="make one run")
+    one.add_argument("--task", choices=TASKS, required=True)
+    one.add_argument("--method", choices=METHODS, required=True)
+    one.add_argument("--seed", type=int, default=0)
+    every = commands.add_parser("all", help="make every run that is missing")
+    every.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
+    every.add_argument("--seeds", type=int, default=SEEDS)
+    table = commands.add_parser("table", help="print the tables of the runs that are there")
+    for command in (one, every):
+        command.add_argument("--minutes", type=float, default=MINUTES, help="of processor time for each run")
+    for command in (one, every, table):
+        command.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
+    given: Any = parser.parse_args(arguments)
+    if given.command == "run":
+        run(given.task, given.method, given.seed, given.minutes, given.out)
+    elif given.command == "all":
+        run_missing(given.tasks, given.seeds, given.minutes, given.out)
+    else:
+        print("\n".join(tables(read_runs(given.out))))

@@ -1,0 +1,161 @@
+"""The tables: returns at equal minutes and at equal steps, with their seeds, intervals and losses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.scoreboard.methods import METHODS
+
+RESULTS = Path(__file__).parents[2] / "results" / "scoreboard"
+PROTOCOL = 30.0
+"""Minutes of the protocol; a table of fewer concludes nothing."""
+STEPS = (10_000, 20_000, 50_000, 100_000, 200_000, 500_000)
+"""Where curves are read for equal steps."""
+REPLICATES = 2000
+Scores = Mapping[str, np.ndarray]
+"""Scores (n, 1) of n seeds, by method."""
+Intervals = Callable[[Scores], dict[str, tuple[float, float, float]]]
+"""Returns the interquartile mean and the ends of its 95 % interval, by method."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run."""
+
+    facts: Mapping[str, Any]
+    curve: Sequence[Mapping[str, Any]]
+
+    @property
+    def cell(self) -> tuple[str, float]:
+        """What it may be compared with: the same task and the same minutes."""
+        return str(self.facts["task"]), float(self.facts["minutes"])
+
+    def final(self, name: str) -> float:
+        """Return the mean return over a set at the end of its time."""
+        return float(np.mean(self.curve[-1]["returns"][name]))
+
+    def at_steps(self, steps: int) -> float | None:
+        """Return the mean return of the curve at so many steps, between its points; None beyond its ends."""
+        name = next(iter(self.curve[-1]["returns"]))
+        known = np.array([[point["steps"], np.mean(point["returns"][name])] for point in self.curve])
+        if not known[0, 0] <= steps <= known[-1, 0]:
+            return None
+        return float(np.interp(steps, known[:, 0], known[:, 1]))
+
+
+def read_runs(folder: Path) -> list[Run]:
+    """Return every finished run of a folder."""
+    runs = []
+    for path in sorted(folder.glob("*/*.jsonl")):
+        facts, *curve = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        if not curve:
+            raise ValueError(f"{path} has no evaluation; remove it, and make the run again.")
+        runs.append(Run(facts, curve))
+    return runs
+
+
+def by_rliable(scores: Scores) -> dict[str, tuple[float, float, float]]:
+    """Return IQM and 95 % stratified bootstrap over seeds, as rliable computes them."""
+    from rliable import library, metrics
+
+    points, ends = library.get_interval_estimates(
+        dict(scores),
+        lambda values: np.array([metrics.aggregate_iqm(values)]),
+        reps=REPLICATES,
+        random_state=np.random.RandomState(0),
+    )
+    return {name: (float(points[name][0]), float(ends[name][0, 0]), float(ends[name][1, 0])) for name in scores}
+
+
+def tables(runs: Sequence[Run], intervals: Intervals = by_rliable) -> Iterator[str]:
+    """Yield the lines of every table, in Markdown: tasks and minutes apart, and nothing pooled over them."""
+    if not runs:
+        yield "No run is finished."
+    for task, minutes in sorted({run.cell for run in runs}):
+        chosen = [run for run in runs if run.cell == (task, minutes)]
+        yield from (*_minutes_table(task, minutes, chosen, intervals), "", *_steps_table(chosen), "")
+
+
+def _minutes_table(task: str, minutes: float, runs: Sequence[Run], intervals: Intervals) -> Iterator[str]:
+    by_method = {name: [run for run in runs if run.facts["method"] == name] for name in METHODS}
+    sets = list(runs[0].curve[-1]["returns"])
+    fewest = min(len(group) for group in by_method.values())
+    yield f"### {task}, {minutes:g} minutes of one core"
+    yield ""
+    if minutes < PROTOCOL or fewest < 3:
+        yield f"**No conclusion**: {minutes:g} of {PROTOCOL:g} minutes, {fewest} seeds at least of each method."
+        yield ""
+    yield f"| method | seeds | steps | {' | '.join(f'return, {name}' for name in sets)} |"
+    yield f"|---|---|---|{'---|' * len(sets)}"
+    means = {name: {method: _scores(group, name) for method, group in by_method.items() if group} for name in sets}
+    middles = {name: _with_intervals(scores, intervals) for name, scores in means.items()}
+    for method, group in by_method.items():
+        if not group:
+            yield f"| {METHODS[method].title} | 0 | missing | {' | '.join(['missing'] * len(sets))} |"
+            continue
+        steps = np.mean([run.curve[-1]["steps"] for run in group])
+        cells = [_shown(middles[name][method]) for name in sets]
+        yield f"| {METHODS[method].title} | {len(group)} | {steps:,.0f} | {' | '.join(cells)} |"
+    yield ""
+    yield "| of this project | judged in | loses to | is above |"
+    yield "|---|---|---|---|"
+    for name in sets:
+        yield from _losses(name, middles[name])
+
+
+def _scores(group: Sequence[Run], name: str) -> np.ndarray:
+    return np.array([[run.final(name)] for run in group])
+
+
+Middle = tuple[float, float | None, float | None]
+
+
+def _with_intervals(scores: Scores, intervals: Intervals) -> dict[str, Middle]:
+    """Return IQM and ends by method; a single seed has no interval."""
+    several = {method: values for method, values in scores.items() if len(values) > 1}
+    single: dict[str, Middle] = {m: (float(v[0, 0]), None, None) for m, v in scores.items() if len(v) == 1}
+    return {**single, **(intervals(several) if several else {})}
+
+
+def _shown(middle: Middle) -> str:
+    value, low, high = middle
+    return f"{value:,.0f}" + ("" if low is None else f" [{low:,.0f}, {high:,.0f}]")
+
+
+def _losses(name: str, middles: Mapping[str, Middle]) -> Iterator[str]:
+    """Yield where each method of this project is below another one, and where it is above."""
+    for method, (value, *_) in middles.items():
+        if not METHODS[method].ours:
+            continue
+        others = {other: middle[0] for other, middle in middles.items() if not METHODS[other].ours}
+        above = [f"{other} ({score:,.0f})" for other, score in others.items() if score > value]
+        below = [f"{other} ({score:,.0f})" for other, score in others.items() if score <= value]
+        yield f"| {method} ({value:,.0f}) | {name} | {', '.join(above) or 'none'} | {', '.join(below) or 'none'} |"
+
+
+def _steps_table(runs: Sequence[Run]) -> Iterator[str]:
+    """Yield the means of the curves at equal environment steps, where at least two methods have them."""
+    read: dict[int, dict[str, list[float]]] = {}
+    for steps in STEPS:
+        for run in runs:
+            value = run.at_steps(steps)
+            if value is not None:
+                read.setdefault(steps, {}).setdefault(run.facts["method"], []).append(value)
+    columns = [steps for steps, by_method in read.items() if len(by_method) > 1]
+    if not columns:
+        yield "No two methods have been through the same number of steps."
+        return
+    yield f"| at equal steps, from the same curves | {' | '.join(f'{steps:,}' for steps in columns)} |"
+    yield f"|---|{'---|' * len(columns)}"
+    for name, method in METHODS.items():
+        values = [read[steps].get(name) for steps in columns]
+        cells = ["-" if value is None else f"{np.mean(value):,.0f} ({len(value)})" for value in values]
+        yield f"| {method.title} | {' | '.join(cells)} |"
+    yield ""
+    yield "In parentheses the number of seeds; `-` where no curve reaches so far, or begins later."

@@ -1,0 +1,98 @@
+"""Many robots of a user's TOML file, each in a task of its own, stepped by native threads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from sami_train.envs.mjcf.episodes import Episodes
+from sami_train.envs.mjcf.robot import MjcfRobot
+from sami_train.envs.mujoco.batch import Rows
+from sami_train.envs.tasks import Task
+
+_FORWARD = int(mujoco.mjtStage.mjSTAGE_ACC)
+
+
+class MjcfBatch(Rows):
+    """n robots in n tasks.
+
+    A row that is reset with a seed goes through the same episode, bit for bit, as `MjcfEnv` reset with it.
+
+    Args:
+        path: of the TOML file.
+        rows, tasks, threads: see `Rows`.
+        episode_steps: length of an episode; the file's if None.
+
+    Raises:
+        TaskError, UnknownName, SamiError: the file or the tasks are not valid.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        rows: int,
+        tasks: str | Task | Sequence[Task] = "training",
+        episode_steps: int | None = None,
+        threads: int = 0,
+    ) -> None:
+        self.robot = robot = MjcfRobot(Path(path))
+        steps, whole = episode_steps or robot.described.episode_steps, robot.reward_function is not None
+        super().__init__(robot.model, rows, robot.tasks, tasks, steps, threads, robot.dynamics.fields, whole)
+        self._ctrl = self._batch.bind("ctrl")
+        self.episodes = Episodes(robot, self._batch, lambda row: (self.model(row), self.data(row)), rows)
+        self.unstable = np.zeros(rows, bool)
+        """Rows whose simulation blew up in the last step and was put back to a starting pose, (n,)."""
+
+    @property
+    def terminated(self) -> NDArray[np.bool_]:
+        """Rows whose episode the file's `end` ended in the last step, (n,)."""
+        return self.episodes.over
+
+    @property
+    def metrics(self) -> Mapping[str, NDArray[np.float64]]:
+        """The file's metrics of the rows' episodes so far, by name, (n,) each."""
+        return self.episodes.metrics
+
+    def observations(self) -> np.ndarray:
+        """Return what the rows observe now, (n, D) float32."""
+        return self.episodes.observe()
+
+    def privileged(self) -> np.ndarray:
+        """Return what a critic may read beside it in training, (n, P) float32; see `Episodes.privileged`."""
+        return self.episodes.privileged()
+
+    def step(self, actions: np.ndarray) -> tuple[np.ndarray, NDArray[np.float64]]:
+        """Step all rows by actions (n, A) in [-1, 1], also those whose episode is over: the caller resets them.
+
+        Returns:
+            Observations (n, D) float32 and rewards (n,).
+
+        Raises:
+            SamiError: an action is not finite.
+        """
+        self._ctrl[:] = self.episodes.controls(np.asarray(actions, np.float64))
+        self._batch.step(nstep=self.robot.frame_skip, stage=_FORWARD)
+        self.steps += 1
+        self.unstable = self.episodes.unstable
+        if self.unstable.any():
+            ids = np.flatnonzero(self.unstable)
+            self._place_and_compute(ids, *self.robot.starts([self._rngs[i] for i in ids]))
+        rewards = self.episodes.step()
+        return self.observations(), rewards
+
+    def _start(self, ids: np.ndarray, rngs: list[np.random.Generator]) -> None:
+        self._place_and_compute(ids, *self.episodes.begin(ids, rngs))
+        self.episodes.remember()
+
+    def _place_and_compute(self, ids: np.ndarray, qpos: np.ndarray, qvel: np.ndarray) -> None:
+        if len(ids):
+            self._place(ids, qpos, qvel)
+            self._batch.forward(ids)
+
+    def _set_task(self, i: int, task: Task) -> None:
+        super()._set_task(i, task)
+        self.episodes.set_task(i, task)

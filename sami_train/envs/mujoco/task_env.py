@@ -1,0 +1,68 @@
+"""What environments in MuJoCo have in common whose tasks change their model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium as gym
+import mujoco
+import numpy as np
+from gymnasium import spaces
+
+from sami_train.envs.mujoco.camera import RENDER_MODES, Filmed
+from sami_train.envs.tasks import Task, TaskSpace, draw
+
+
+class TaskEnv(Filmed, gym.Env[Any, np.ndarray]):
+    """A model, a state, and tasks to draw from; observations are flat float32 vectors, actions are in [-1, 1].
+
+    Args:
+        model: the compiled model.
+        space: of the tasks.
+        tasks: the set to draw from at each reset, one task, or a sequence of tasks. Sets without end are drawn from
+            anew, by the episode's seed.
+        sizes: of an observation and an action.
+        rate_hz: steps a second.
+        render_mode: None, `"rgb_array"` (no display needed) or `"human"`.
+        render_size: width and height of rendered images, in pixels.
+
+    Raises:
+        TaskError, UnknownName: the tasks or the render mode are not valid.
+        SamiError: there is no display for `"human"`, or no OpenGL for `"rgb_array"`.
+    """
+
+    metadata = {"render_modes": list(RENDER_MODES)}  # noqa: RUF012 (declared so by the base class)
+
+    def __init__(
+        self,
+        model: mujoco.MjModel,
+        space: TaskSpace,
+        tasks: str | Task | Sequence[Task],
+        sizes: tuple[int, int],
+        rate_hz: float,
+        render_mode: str | None,
+        render_size: tuple[int, int],
+    ) -> None:
+        self.space, known = space, space.resolve(tasks)
+        self._draw = space.drawn.get(tasks) if isinstance(tasks, str) else None
+        self.tasks: tuple[Task, ...] = () if self._draw else tuple(known)
+        """What is drawn from; empty where it has no end."""
+        self.metadata = {**self.metadata, "render_fps": round(rate_hz)}
+        self.model, self.data = model, mujoco.MjData(model)
+        self.observation_space: gym.Space[Any] = spaces.Box(-np.inf, np.inf, sizes[:1], np.float32)
+        self.action_space = spaces.Box(-1.0, 1.0, sizes[1:], np.float32)
+        self._film(model, self.data, render_mode, render_size)
+
+    def _task_of(self, options: dict[str, Any] | None) -> Task:
+        """Return the task of a new episode: `options["task"]`, or one that the environment's generator draws."""
+        chosen = (options or {}).get("task")
+        if chosen is not None:
+            return self.space.check(chosen)
+        return self._draw(self.np_random) if self._draw else draw(self.tasks, self.np_random)
+
+    def _place(self, qpos: np.ndarray, qvel: np.ndarray | float) -> None:
+        """Begin a simulation in a state."""
+        mujoco.mj_resetData(self.model, self.data)
+        self.data.qpos[:], self.data.qvel[:] = qpos, qvel
+        mujoco.mj_forward(self.model, self.data)
