@@ -88,9 +88,9 @@ def main() -> None:
         wall, cpu, limited = np.empty(options.commands), np.empty(options.commands), 0
         gc.disable()
         for at, moment in enumerate(commands(body, options.commands, period)):
-            began, worked = time.perf_counter(), time.thread_time()
+            start, worked = time.perf_counter(), time.thread_time()
             ruling = body.limit(*moment, period)
-            wall[at], cpu[at] = time.perf_counter() - began, time.thread_time() - worked
+            wall[at], cpu[at] = time.perf_counter() - start, time.thread_time() - worked
             limited += bool(ruling.limited_by)
         gc.enable()
         spans = {"p50": np.percentile(wall, 50), "p99": np.percentile(wall, 99), "cpu p99": np.percentile(cpu, 99)}

@@ -36,7 +36,9 @@ SENTENCES = {
     *("told", "found", "own", "said", "each", "given", "going", "asked", "stands", "kept"),
     *("began", "took", "gave", "drove", "driven"),
 }
-"""Bare verbs and pronouns, which name nothing: no identifier is one of them."""
+"""Bare verbs and pronouns, which name nothing: no identifier is one of them, in tests and scripts neither."""
+NAMED = (*PACKAGES, "benchmarks", "examples", "tests")
+"""Folders whose identifiers are read."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,8 @@ def sentence_names() -> list[str]:
     """Return each place where a bare verb or pronoun is given to something as its name, as `file:line name`."""
     return [
         f"{path.relative_to(ROOT)}:{line} {name}"
-        for path in modules().values()
+        for folder in NAMED
+        for path in sorted((ROOT / folder).rglob("*.py"))
         for line, name in _defined_names(tree_of(path))
         if name in SENTENCES
     ]

@@ -47,16 +47,16 @@ def measured(run: Path) -> dict[str, Any]:
         model = Path(name) / "model.onnx"
         artifact = compose_model(agent, model, facts, None, spec)
         write(with_measured(artifact, spec, max(EPISODES, least_episodes(tasks))))
-        found = check(model, spec, FRESH)
+        checks = check(model, spec, FRESH)
         probe = measure_probe(model, spec, PROBED).probe
     alarms: dict[str, list[float]] = defaultdict(list)
-    for each in found:
-        alarms[each.task_set].append(each.alarms / each.episodes)
+    for item in checks:
+        alarms[item.task_set].append(item.alarms / item.episodes)
     return {
         "run": folder.path.name,
         "episodes": FRESH,
         "tasks": tasks,
-        "nearest": float(np.mean([each.nearest for each in found if each.nearest is not None])),
+        "nearest": float(np.mean([item.nearest for item in checks if item.nearest is not None])),
         "alarms": {task_set: float(np.mean(shares)) for task_set, shares in alarms.items()},
         "r2": {feature.name: feature.r2 for feature in probe.features},
     }
@@ -76,10 +76,10 @@ def measure(runs: list[Path], out: Path) -> None:
 
 def table(study: Path, against: str) -> None:
     """Print a row for each quantity: means by method, the seeds' own in brackets, and differences."""
-    told = {line["run"]: line for line in map(json.loads, (study / "contexts.jsonl").read_text().splitlines())}
+    report = {line["run"]: line for line in map(json.loads, (study / "contexts.jsonl").read_text().splitlines())}
     values: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for record in read_study(study / "runs.jsonl"):
-        line, method = told[record.name], record.config["method"]
+        line, method = report[record.name], record.config["method"]
         assert record.evaluation is not None
         for name, score in record.evaluation["sets"].items():
             values[f"return, {name}"][method].append(score["ret"])
@@ -91,33 +91,33 @@ def table(study: Path, against: str) -> None:
         for name, share in line["alarms"].items():
             values[f"alarms, {name}"][method].append(share)
     methods = sorted({method for by in values.values() for method in by}, key=lambda name: (name != against, name))
-    heads = [*methods, *(f"{each} less {against}" for each in methods[1:])]
+    heads = [*methods, *(f"{item} less {against}" for item in methods[1:])]
     print(f"| | {' | '.join(heads)} |\n{'|---' * (len(heads) + 1)}|")
     for name, by in values.items():
         form = ",.0f" if name.startswith("return") else ".2f"
         means = [
-            f"{np.mean(by[each]):{form}} ({', '.join(f'{value:{form}}' for value in by[each])})" if by[each] else ""
-            for each in methods
+            f"{np.mean(by[item]):{form}} ({', '.join(f'{value:{form}}' for value in by[item])})" if by[item] else ""
+            for item in methods
         ]
-        less = [difference(by[each], by[against], form) if by[against] else "" for each in methods[1:]]
+        less = [difference(by[item], by[against], form) if by[against] else "" for item in methods[1:]]
         print(f"| {name} | {' | '.join([*means, *less])} |")
 
 
 def main() -> None:
     """Measure, or print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    asked = parser.add_subparsers(dest="asked", required=True)
-    measuring = asked.add_parser("measure")
+    commands = parser.add_subparsers(dest="asked", required=True)
+    measuring = commands.add_parser("measure")
     measuring.add_argument("runs", type=Path, nargs="+")
     measuring.add_argument("--out", type=Path, required=True)
-    printing = asked.add_parser("table")
+    printing = commands.add_parser("table")
     printing.add_argument("study", type=Path)
     printing.add_argument("--against", default="tesac", help="the method that others are compared with (tesac)")
-    given = parser.parse_args()
-    if given.asked == "measure":
-        measure(given.runs, given.out)
+    arguments = parser.parse_args()
+    if arguments.asked == "measure":
+        measure(arguments.runs, arguments.out)
     else:
-        table(given.study, given.against)
+        table(arguments.study, arguments.against)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print JSON only")
     arguments = parser.parse_args()
     episodes = None
-    found = []
+    results = []
     for method, pairing in CASES:
         agent = make_agent("fast-cpu", "cpu", arguments.episodes, **{"method": method, "contrast.pairing": pairing})
         if episodes is None:
@@ -47,7 +47,7 @@ def main() -> None:
                 kind.append(time.perf_counter() - start)
         plain, contrasted = (float(np.median(times[contrast][WARM_UP:])) for contrast in (False, True))
         added = contrasted / plain - 1.0
-        found.append(
+        results.append(
             {
                 "method": method,
                 "pairing": pairing,
@@ -59,10 +59,10 @@ def main() -> None:
             }
         )
     if arguments.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(results, indent=2))
         return
     print(f"{'method':<10}{'pairing':<12}{'plain':>10}{'contrasted':>12}{'added':>8}{'on average':>13}")
-    for row in found:
+    for row in results:
         print(
             f"{row['method']:<10}{row['pairing']:<12}{row['plain_ms']:>7.1f} ms{row['contrasted_ms']:>9.1f} ms"
             f"{row['added_to_one']:>8.0%}{row['added_to_the_average']:>8.1%} of a step (every {row['every']})"

@@ -20,11 +20,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--healthy", type=int, default=50, help="runs of the healthy arm, each kind (50)")
     parser.add_argument("--wrong", type=int, default=10, help="runs of each wrong arm, each kind (10)")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     print(f"{'drive':<14}{'fault':<28}{'runs':>5}{'passed':>8}{'right':>7}{'other':>7}{'not proven':>12}")
     for kind in KINDS:
         for fault in ("healthy", *FAULTS):
-            runs = asked.healthy if fault == "healthy" else asked.wrong
+            runs = arguments.healthy if fault == "healthy" else arguments.wrong
             counts = Counter(outcome(kind, fault, seed) for seed in range(runs))
             row = [counts[name] for name in ("passed", "right", "other", "not proven")]
             print(f"{kind:<14}{fault:<28}{runs:>5}{row[0]:>8}{row[1]:>7}{row[2]:>7}{row[3]:>12}", flush=True)

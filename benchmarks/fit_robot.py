@@ -67,12 +67,12 @@ def measure(name: str, seed: int, noise: float, episodes: int) -> dict[str, Any]
     for one in fitted.parameters:
         numbers = (true[one.parameter.field, one.parameter.of], one.value, one.low, one.high)
         rows.append([one.parameter.field, one.parameter.of, *(float(f"{n:.5g}") for n in numbers), one.verdict])
-    [(nominal_error, own)] = fitted.replay.values()
+    [(nominal_error, ours)] = fitted.replay.values()
     return {
         "seed": seed,
         "cpu_s": round(time.process_time() - begun, 1),
         "windows": fitted.windows,
-        "replay_rad": {"nominal": nominal_error.value, "fitted": own.value},
+        "replay_rad": {"nominal": nominal_error.value, "fitted": ours.value},
         "parameters": rows,
     }
 
@@ -180,8 +180,8 @@ def distances(policy: Teacher, robot: Path, episodes: int = 50) -> list[float]:
     for _ in range(spec.episode_steps):
         observations, _ = batch.step(policy.act(observations, batch.privileged()))
         away.append(np.linalg.norm(batch.privileged()[:, :3] - targets, axis=1))
-    found: list[float] = np.mean(away[len(away) // 2 :], axis=0).tolist()
-    return found
+    means: list[float] = np.mean(away[len(away) // 2 :], axis=0).tolist()
+    return means
 
 
 def reach(robots: int, seeds: int, steps: int, out: Path) -> None:

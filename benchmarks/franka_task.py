@@ -31,7 +31,7 @@ BUSY = "while True: pass"
 def episodes(run, robot, task, seeds, steps):
     """Yield a row of each episode of a task."""
     for seed in seeds:
-        before, began = robot.arm, time.monotonic()
+        before, start = robot.arm, time.monotonic()
         row = {"task": task, "seed": seed}
         robot.place_with(task)
         try:
@@ -48,7 +48,7 @@ def episodes(run, robot, task, seeds, steps):
             run.gate.rearm()
         after = robot.arm
         row |= {"cycles": after.cycles - before.cycles, "lost": after.lost - before.lost, "worst_s": after.worst_s}
-        row["seconds"] = round(time.monotonic() - began, 2)
+        row["seconds"] = round(time.monotonic() - start, 2)
         print(json.dumps(row), flush=True)
         yield row
 
@@ -86,36 +86,36 @@ def main():
     parser.add_argument("--priority", type=int, help="of the loop in real time, as in sami run --set priority=N (none)")
     parser.add_argument("--set", action="append", default=[], help="a setting, as motion.gain=0.4")
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    config = read_document(given.adapter_config, "settings")
-    for each in given.set:
-        key, value = each.split("=")
+    arguments = parser.parse_args()
+    config = read_document(arguments.adapter_config, "settings")
+    for item in arguments.set:
+        key, value = item.split("=")
         *path, last = key.split(".")
         table = config
         for part in path:
             table = table.setdefault(part, {})
         table[last] = json.loads(value)
-    session = Session.load(shipped_models().get(given.model, given.model))
+    session = Session.load(shipped_models().get(arguments.model, arguments.model))
     clock, rows = MonotonicClock(), []
-    busy = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(given.busy)]
-    with real_time(given.priority):  # also for what hears the camera
+    busy = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(arguments.busy)]
+    with real_time(arguments.priority):  # also for what hears the camera
         robot = make(clock, session.contract, config)
-    how = {"limits": Limits.load(HERE / "limits.toml"), "slower": given.slower}
+    how = {"limits": Limits.load(HERE / "limits.toml"), "slower": arguments.slower}
     try:
-        with real_time(given.priority), Run(session, robot, clock, **how) as run:
-            for task in PANDA_TASKS.sets[given.tasks]:
-                seeds = range(given.seed, given.seed + given.episodes)
-                rows += episodes(run, robot, dict(task), seeds, given.steps)
+        with real_time(arguments.priority), Run(session, robot, clock, **how) as run:
+            for task in PANDA_TASKS.sets[arguments.tasks]:
+                seeds = range(arguments.seed, arguments.seed + arguments.episodes)
+                rows += episodes(run, robot, dict(task), seeds, arguments.steps)
     finally:
         robot.close()
         for process in busy:
             process.kill()
         if rows:
-            asked = {"model": given.model, "settings": config, "slower": given.slower, "busy": given.busy}
-            told = {**asked, **summary(rows, given.slower)}
-            print(json.dumps({key: value for key, value in told.items() if key != "settings"}, indent=2))
-            if given.json:
-                given.json.write_text(json.dumps({**told, "episodes": rows}, indent=1) + "\n")
+            request = {"model": arguments.model, "settings": config, "slower": arguments.slower, "busy": arguments.busy}
+            report = {**request, **summary(rows, arguments.slower)}
+            print(json.dumps({key: value for key, value in report.items() if key != "settings"}, indent=2))
+            if arguments.json:
+                arguments.json.write_text(json.dumps({**report, "episodes": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -86,17 +86,17 @@ def deployed(path: Path, context: str) -> Callable[[int], Walk]:
         constant = _mean_context(Session(artifact, batch=100))
 
     def make(rows: int) -> Walk:
-        session, kept = Session(artifact, batch=rows), np.zeros(0, np.float32)
+        session, rest = Session(artifact, batch=rows), np.zeros(0, np.float32)
 
         def act(observation: np.ndarray, batch: Go2Batch, step: int, keep: int) -> np.ndarray:
-            nonlocal kept
+            nonlocal rest
             seen = GO2.layout.by_name(observation, names)
             answer = session.step(seen)
             if step == keep:
-                kept = answer.context
+                rest = answer.context
             if head is None or (context == "frozen" and step < keep):
                 return answer.action
-            replaced = kept if context == "frozen" else np.tile(constant, (rows, 1))
+            replaced = rest if context == "frozen" else np.tile(constant, (rows, 1))
             actions = head(seen, replaced, answer.extra)
             session.executed(actions)
             return actions
@@ -191,11 +191,11 @@ def measure(options: argparse.Namespace) -> None:
     if not of_folder:
         document["weights_sha256"] = read_artifact(options.policy).contract.weights_sha256
     for task_set in options.sets.split(",") if options.sets else SETS:
-        began = time.perf_counter()
+        start = time.perf_counter()
         document["sets"][task_set] = values = measured(make, task_set, options.episodes, options.gains, options.seed)
         print(
             f"{task_set:9} {len(values['falls'])} episodes, falls {np.mean(values['falls']):.3f}, tracking error "
-            f"{np.mean(values['tracking_error']):.3f} m/s, {time.perf_counter() - began:.0f} s",
+            f"{np.mean(values['tracking_error']):.3f} m/s, {time.perf_counter() - start:.0f} s",
             flush=True,
         )
     if options.out:

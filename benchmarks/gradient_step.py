@@ -40,8 +40,8 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=24, help="episodes in the buffer (24)")
     parser.add_argument("--json", action="store_true", help="print JSON only")
     arguments = parser.parse_args()
-    found = measure(arguments.env, arguments.preset, arguments.updates, arguments.episodes)
-    print(json.dumps(found, indent=2) if arguments.json else told(found))
+    measured = measure(arguments.env, arguments.preset, arguments.updates, arguments.episodes)
+    print(json.dumps(measured, indent=2) if arguments.json else report(measured))
 
 
 def prepared(env: str, preset: str, episodes: int, changes: Mapping[str, Any] | None = None) -> tuple[Any, Any, Any]:
@@ -105,29 +105,29 @@ def measure(env: str, preset: str, updates: int, episodes: int) -> dict[str, Any
 
 def shares(profiled: profile) -> dict[str, float]:
     """Return the share of each kind of operation in the time that operations took."""
-    found = dict.fromkeys([*PARTS, "everything else"], 0.0)
+    result = dict.fromkeys([*PARTS, "everything else"], 0.0)
     for event in profiled.key_averages():
         kind = next((part for part, names in PARTS.items() if any(name in event.key for name in names)), None)
-        found[kind or "everything else"] += event.self_cpu_time_total
-    total = sum(found.values())
-    return {part: spent / total for part, spent in found.items()}
+        result[kind or "everything else"] += event.self_cpu_time_total
+    total = sum(result.values())
+    return {part: spent / total for part, spent in result.items()}
 
 
-def told(found: dict[str, Any]) -> str:
+def report(result: dict[str, Any]) -> str:
     """Return the result as text."""
-    lines = [f"{found['env']}, preset {found['preset']}, {found['threads']} threads, torch {found['torch']}"]
+    lines = [f"{result['env']}, preset {result['preset']}, {result['threads']} threads, torch {result['torch']}"]
     lines += [
         f"{steps} steps a draw: {1e3 * seconds:6.1f} ms an update, {1e3 * seconds / steps:5.1f} ms a gradient step"
-        for steps, seconds in found["updates_s"].items()
+        for steps, seconds in result["updates_s"].items()
     ]
-    average = found["contrast_added"] / found["contrast_every"]
+    average = result["contrast_added"] / result["contrast_every"]
     lines += [
-        f"a draw of windows and their encoding, with its gradient: {1e3 * found['draw_s']:.1f} ms; "
-        f"a step of actor and critics: {1e3 * found['step_s']:.1f} ms",
-        f"the preset takes {found['steps_per_draw']} a draw: {found['gradient_steps_per_s']:.0f} gradient steps/s",
-        f"the contrastive loss adds {found['contrast_added']:.0%} to every {found['contrast_every']}. update: "
+        f"a draw of windows and their encoding, with its gradient: {1e3 * result['draw_s']:.1f} ms; "
+        f"a step of actor and critics: {1e3 * result['step_s']:.1f} ms",
+        f"the preset takes {result['steps_per_draw']} a draw: {result['gradient_steps_per_s']:.0f} gradient steps/s",
+        f"the contrastive loss adds {result['contrast_added']:.0%} to every {result['contrast_every']}. update: "
         f"{average:.1%} on average",
-        "share of the time: " + ", ".join(f"{part} {share:.0%}" for part, share in found["shares"].items()),
+        "share of the time: " + ", ".join(f"{part} {share:.0%}" for part, share in result["shares"].items()),
     ]
     return "\n".join(lines)
 

@@ -64,20 +64,20 @@ class Flipped(Around):
 
 def episode(session: Session, adapter: Adapter, clock: ManualClock, seed: int) -> dict[str, int]:
     """Return the ticks that each guard held, as NAME, and the guard that stopped the robot, as NAME stop."""
-    found: Counter[str] = Counter()
+    result: Counter[str] = Counter()
 
     def count(record: StepRecord) -> None:
         if record.reason:
             name = KINDS[record.reason.partition(":")[0]]
-            found[name] += 1
-            found[f"{name} stop"] += "stop" in record.limited_by
+            result[name] += 1
+            result[f"{name} stop"] += "stop" in record.limited_by
 
     with Run(session, adapter, clock, limits=ONLY_GUARDS) as run:
         try:
             run.episode(seed, on_step=count)
         except SafetyStop:
-            assert found, "something else than a guard stopped it"
-    return dict(found)
+            assert result, "something else than a guard stopped it"
+    return dict(result)
 
 
 def rates(model: str, task_set: str, episodes: int, gap: GapProfile | None, flip: str | None) -> dict[str, Any]:
@@ -95,18 +95,18 @@ def rates(model: str, task_set: str, episodes: int, gap: GapProfile | None, flip
             rows.append(episode(session, adapter, clock, beginning(seeds.EVALUATION, number)[0]))
         finally:
             adapter.close()
-    found: dict[str, Any] = {"model": model, "set": task_set, "episodes": episodes}
+    result: dict[str, Any] = {"model": model, "set": task_set, "episodes": episodes}
     for name in GUARDS:
         if name not in active_guards(session.contract, GUARDS):
-            found[name] = None
+            result[name] = None
             continue
         held, stopped = (np.array([row.get(key, 0) > 0 for row in rows], float) for key in (name, f"{name} stop"))
-        found[name] = {
+        result[name] = {
             "held": int(held.sum()),
             "stopped": int(stopped.sum()),
             "stopped_95": np.round(interval_over_starts(stopped, (0.0, 1.0)) or (), 4).tolist(),
         }
-    return found
+    return result
 
 
 def main() -> None:
@@ -117,12 +117,12 @@ def main() -> None:
     parser.add_argument("--gap", help="sim-to-real profile between policy and simulator")
     parser.add_argument("--flip", metavar="ELEMENT", help="turn the sign of an element of the action")
     parser.add_argument("--out", type=Path, help="write the rows as JSON")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     warnings.simplefilter("ignore", SafetyWarning)
-    gap, rows = GapProfile.load(given.gap) if given.gap else None, []
-    for model in given.models:
+    gap, rows = GapProfile.load(arguments.gap) if arguments.gap else None, []
+    for model in arguments.models:
         for task_set in ("training", "moderate", "extreme"):
-            row = rates(model, task_set, given.episodes, gap, given.flip)
+            row = rates(model, task_set, arguments.episodes, gap, arguments.flip)
             rows.append(row)
             cells = [
                 f"{name} off"
@@ -130,10 +130,10 @@ def main() -> None:
                 else f"{name} held {row[name]['held']}, stopped {row[name]['stopped']} {row[name]['stopped_95']}"
                 for name in GUARDS
             ]
-            print(f"{model:32} {task_set:9} {given.episodes:4} episodes: {'; '.join(cells)}", flush=True)
-    if given.out:
-        told = {"gap": given.gap, "flip": given.flip, "rows": rows}
-        given.out.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+            print(f"{model:32} {task_set:9} {arguments.episodes:4} episodes: {'; '.join(cells)}", flush=True)
+    if arguments.out:
+        table = {"gap": arguments.gap, "flip": arguments.flip, "rows": rows}
+        arguments.out.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -99,9 +99,9 @@ def work(numbers: range, link, of: str) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (mapped + MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for number in numbers:
-        began = time.process_time()
+        start = time.process_time()
         kind, outcome = attempt(number)
-        if time.process_time() - began > SLOW_S:
+        if time.process_time() - start > SLOW_S:
             outcome = "took seconds"
         link.send((number, kind, outcome, _resident()))
     link.send(None)
@@ -122,9 +122,9 @@ def run(numbers: range, tell, of: str = "models") -> None:
         process.start()
         theirs.close()
         try:
-            while ours.poll(HANG_S) and (told := ours.recv()) is not None:
-                tell(*told)
-                at = told[0] + numbers.step
+            while ours.poll(HANG_S) and (report := ours.recv()) is not None:
+                tell(*report)
+                at = report[0] + numbers.step
             if at >= numbers.stop:
                 break
             process.kill()
@@ -146,21 +146,21 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="number of the first file")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", type=Path)
-    asked = parser.parse_args()
-    counts: dict[str, Counter] = {kind: Counter() for kind in source(asked.of)[2]}
-    found, memory, lock, began = [], [], threading.Lock(), time.perf_counter()
+    arguments = parser.parse_args()
+    counts: dict[str, Counter] = {kind: Counter() for kind in source(arguments.of)[2]}
+    results, memory, lock, start = [], [], threading.Lock(), time.perf_counter()
 
     def tell(number, kind, outcome, resident):
         with lock:
             counts[kind][outcome] += 1
             memory.append(resident)
             if outcome.startswith(("FOUND", "ended", "took")):
-                found.append((number, kind, outcome))
+                results.append((number, kind, outcome))
                 print(f"{number}: {kind}: {outcome}", file=sys.stderr, flush=True)
 
-    last = asked.first + asked.count
-    shares = [range(asked.first + job, last, asked.jobs) for job in range(asked.jobs)]
-    threads = [threading.Thread(target=run, args=(share, tell, asked.of)) for share in shares]
+    last = arguments.first + arguments.count
+    shares = [range(arguments.first + job, last, arguments.jobs) for job in range(arguments.jobs)]
+    threads = [threading.Thread(target=run, args=(share, tell, arguments.of)) for share in shares]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -170,11 +170,17 @@ def main() -> None:
         print(f"{kind:22} " + ", ".join(f"{outcome} {count}" for outcome, count in sorted(outcomes.items())))
     early, late = (max(part, default=0) / 1e6 for part in (memory[: len(memory) // 10], memory[-len(memory) // 10 :]))
     print(f"{'all':22} " + ", ".join(f"{outcome} {count}" for outcome, count in sorted(total.items())))
-    print(f"{sum(total.values())} files in {time.perf_counter() - began:.0f} s")
+    print(f"{sum(total.values())} files in {time.perf_counter() - start:.0f} s")
     print(f"most memory of a process: {early:.0f} MB in the first tenth, {late:.0f} MB in the last")
-    if asked.out:
-        document = {"files": sum(total.values()), "first": asked.first, "total": total, "kinds": counts, "found": found}
-        asked.out.write_text(json.dumps(document, indent=1) + "\n")
+    if arguments.out:
+        document = {
+            "files": sum(total.values()),
+            "first": arguments.first,
+            "total": total,
+            "kinds": counts,
+            "found": results,
+        }
+        arguments.out.write_text(json.dumps(document, indent=1) + "\n")
     sys.exit(any(outcome.startswith("FOUND") for outcome in total))
 
 

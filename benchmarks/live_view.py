@@ -49,7 +49,7 @@ def turn(kind: str, model: Path, rate_hz: float, seconds: float, priority: int |
     artifact = read_artifact(model)
     artifact = dataclasses.replace(artifact, contract=artifact.contract.model_copy(update={"rate_hz": rate_hz}))
     session, clock = Session(artifact), MonotonicClock(0.0003)
-    robot, told = Noise(artifact.contract, clock), list[float]()
+    robot, report = Noise(artifact.contract, clock), list[float]()
     rate_hz = artifact.contract.rate_hz
     limits = Limits(rest=0.0, rate=10 * rate_hz, acceleration=20 * rate_hz**2, stop_after=10**9)
     gate = SafetyGate(robot, artifact.contract, limits)
@@ -70,18 +70,18 @@ def turn(kind: str, model: Path, rate_hz: float, seconds: float, priority: int |
             if feed:
                 start = time.thread_time()
                 feed(record)
-                told.append(1e6 * (time.thread_time() - start))
+                report.append(1e6 * (time.thread_time() - start))
 
         run_episode(
             session, robot, max_steps=round(rate_hz * seconds), clock=clock, gate=gate, on_step=watch, prewarm_s=0.0007
         )
         dropped = feed.dropped if feed else 0
     seen = int(watcher.communicate(timeout=30)[0]) if watcher else 0
-    return {"lag": lags, "total": totals, "told": told, "missed": missed, "dropped": dropped, "seen": seen}
+    return {"lag": lags, "total": totals, "told": report, "missed": missed, "dropped": dropped, "seen": seen}
 
 
 def _percentiles(values: list[float]) -> list[float]:
-    return [round(float(each), 1) for each in np.percentile(values, [50, 99, 99.9, 100])] if values else []
+    return [round(float(item), 1) for item in np.percentile(values, [50, 99, 99.9, 100])] if values else []
 
 
 def main() -> None:
@@ -95,27 +95,27 @@ def main() -> None:
     parser.add_argument("--priority", type=int, help="real-time priority of the loop, where cores are busy: 50")
     parser.add_argument("--json", action="store_true", help="print JSON only")
     arguments = parser.parse_args()
-    found: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
+    result: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
     how = (arguments.model, arguments.rate, arguments.seconds, arguments.priority)
     if arguments.at_once:
         with ProcessPoolExecutor(len(KINDS), get_context("spawn")) as pool:
-            found = {kind: ran.result() for kind, ran in [(kind, pool.submit(turn, kind, *how)) for kind in KINDS]}
+            result = {kind: ran.result() for kind, ran in [(kind, pool.submit(turn, kind, *how)) for kind in KINDS]}
     else:
         for number in range(arguments.turns):
             for kind in (*KINDS[number % 3 :], *KINDS[: number % 3]):
                 for name, value in turn(kind, *how).items():
-                    found[kind][name] = found[kind].get(name, [] if isinstance(value, list) else 0) + value
+                    result[kind][name] = result[kind].get(name, [] if isinstance(value, list) else 0) + value
     table = {
         kind: {name: _percentiles(value) if isinstance(value, list) else value for name, value in rows.items()}
-        for kind, rows in found.items()
+        for kind, rows in result.items()
     }
-    ticks = len(found["alone"]["lag"])
+    ticks = len(result["alone"]["lag"])
     ratios = {
         kind: {name: round(table[kind][name][2] / table["alone"][name][2], 3) for name in ("lag", "total")}
         for kind in KINDS[1:]
     }
     machine = f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
-    told = {
+    report = {
         "rate_hz": arguments.rate,
         "ticks_of_each": ticks,
         "machine": machine,
@@ -123,7 +123,7 @@ def main() -> None:
         "p99.9_to_alone": ratios,
     }
     if arguments.json:
-        print(json.dumps(told, indent=2))
+        print(json.dumps(report, indent=2))
         return
     print(f"{ticks} ticks of each at {arguments.rate:g} Hz, {machine}; us: p50, p99, p99.9, worst")
     for kind, rows in table.items():

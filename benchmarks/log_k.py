@@ -41,7 +41,7 @@ def bound(information: float, k: int, queries: int) -> float:
     return total / queries
 
 
-def plot(found: dict[float, dict[int, float]], path: str) -> None:
+def plot(result: dict[float, dict[int, float]], path: str) -> None:
     """Draw the bounds against K."""
     import matplotlib as mpl
 
@@ -49,7 +49,7 @@ def plot(found: dict[float, dict[int, float]], path: str) -> None:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(6.4, 4.2), constrained_layout=True)
-    for color, (information, bounds) in zip(("#0072B2", "#009E73", "#E69F00", "#D55E00"), found.items(), strict=True):
+    for color, (information, bounds) in zip(("#0072B2", "#009E73", "#E69F00", "#D55E00"), result.items(), strict=True):
         axes.plot(list(bounds), list(bounds.values()), "o-", color=color, markersize=4)
         axes.axhline(information, color=color, linestyle=":", linewidth=1)
         axes.text(SAMPLES[0], information + 0.1, f"I = {information:g}", color=color, va="bottom")
@@ -72,15 +72,15 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print JSON only")
     arguments = parser.parse_args()
     torch.manual_seed(0)
-    found = {i: {k: bound(i, k, arguments.queries) for k in SAMPLES} for i in INFORMATION}
+    table = {i: {k: bound(i, k, arguments.queries) for k in SAMPLES} for i in INFORMATION}
     if arguments.plot:
-        plot(found, arguments.plot)
+        plot(table, arguments.plot)
     if arguments.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(table, indent=2))
         return
     print(f"{'K':>6}{'log K':>8}" + "".join(f"{f'I = {i:g}':>9}" for i in INFORMATION))
     for k in SAMPLES:
-        print(f"{k:>6}{math.log(k):>8.2f}" + "".join(f"{found[i][k]:>9.2f}" for i in INFORMATION))
+        print(f"{k:>6}{math.log(k):>8.2f}" + "".join(f"{table[i][k]:>9.2f}" for i in INFORMATION))
 
 
 if __name__ == "__main__":

@@ -20,16 +20,16 @@ CELLS, LOOKS = 200, 200
 
 def main(run: Path, study: Path) -> None:
     """Print what a finished run costs, and a line of a study."""
-    began = time.process_time()
+    start = time.process_time()
     with tempfile.TemporaryDirectory() as folder:
         grid = Grid({"env": ["panda"], "method": ["tesac"], "seed": range(CELLS), "steps": [100_000]})
         Sweep(Path(folder), grid, 100)
-    print(f"planning a cell: {(time.process_time() - began) / CELLS * 1e3:.1f} ms")
+    print(f"planning a cell: {(time.process_time() - start) / CELLS * 1e3:.1f} ms")
     env = RunFolder.open(run).config().env
-    began = time.process_time()
+    start = time.process_time()
     for _ in range(LOOKS):
         status(run, env, 100)
-    print(f"a look at a cell: {(time.process_time() - began) / LOOKS * 1e3:.2f} ms")
+    print(f"a look at a cell: {(time.process_time() - start) / LOOKS * 1e3:.2f} ms")
     buffers = {path for path in run.rglob("buffer.npz")}
     parts = {
         "buffers of its checkpoints": buffers,

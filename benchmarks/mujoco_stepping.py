@@ -76,11 +76,11 @@ def measure(name: str, rows: int, rounds: int, seconds: float) -> dict[str, Any]
             speeds[kind].append(steps_per_s(lambda k, way=way: way.step(actions[k % POOL]), rows, seconds))
         speeds["physics"].append(steps_per_s(advance, rows, seconds))
         if turn == 0:  # warm-up
-            for found in speeds.values():
-                found.clear()
+            for speed in speeds.values():
+                speed.clear()
     for way in ways.values():
         way.close()
-    table = {kind: np.array(found) for kind, found in speeds.items()}
+    table = {kind: np.array(speed) for kind, speed in speeds.items()}
     ratios = table["batch"] / np.maximum(table["dummy"], table["subproc"])
     return {
         "env": name,
@@ -113,13 +113,13 @@ def main() -> None:
         print(f"\n{'steps/s':<24}{'dummy':>8}{'subproc':>9}{'batch':>8}   {'ratio':>5} (lowest)   MuJoCo's share")
     results = []
     for name in arguments.env:
-        found = measure(name, arguments.envs, arguments.rounds, arguments.seconds)
-        results.append(found)
+        measured = measure(name, arguments.envs, arguments.rounds, arguments.seconds)
+        results.append(measured)
         if not arguments.json:
             print(
-                f"{name:<24}{found['dummy_steps_per_s']:>8,.0f}{found['subproc_steps_per_s']:>9,.0f}"
-                f"{found['batch_steps_per_s']:>8,.0f}   {found['ratio']:>5.2f} ({found['lowest_ratio']:.2f})"
-                f"{found['physics_share']:>15.2f}",
+                f"{name:<24}{measured['dummy_steps_per_s']:>8,.0f}{measured['subproc_steps_per_s']:>9,.0f}"
+                f"{measured['batch_steps_per_s']:>8,.0f}   {measured['ratio']:>5.2f} ({measured['lowest_ratio']:.2f})"
+                f"{measured['physics_share']:>15.2f}",
                 flush=True,
             )
     if arguments.json:

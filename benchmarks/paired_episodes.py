@@ -53,18 +53,18 @@ def main() -> None:
         sys.exit((__doc__ or "").strip())
     first = outcomes(groups[0])
     for files in groups:
-        own = outcomes(files)
-        seeds = sorted({seed for _, seed in own})
-        means = [np.mean([won for (_, seed), won in own.items() if seed == each]) for each in seeds]
+        ours = outcomes(files)
+        seeds = sorted({seed for _, seed in ours})
+        means = [np.mean([won for (_, seed), won in ours.items() if seed == item]) for item in seeds]
         low, high = interval_over_starts(np.array(means), (0.0, 1.0)) or (math.nan, math.nan)
-        told = f"{Path(files[0]).stem}: {sum(own.values())} of {len(own)} [{low:.2f}, {high:.2f}]"
+        text = f"{Path(files[0]).stem}: {sum(ours.values())} of {len(ours)} [{low:.2f}, {high:.2f}]"
         if files is not groups[0]:
-            both = [episode for episode in own if episode in first]
-            won, lost = (sum(a[e] and not b[e] for e in both) for a, b in ((own, first), (first, own)))
-            told += f"; of {len(both)} that both had {won} won, {lost} lost, p = {sign_test(won, lost):.2g}"
-            by_start = [sum(own[e] - first[e] for e in both if e[1] == seed) for seed in seeds]
-            told += f", by start {flip_test(by_start):.2g}"
-        print(told)
+            both = [episode for episode in ours if episode in first]
+            won, lost = (sum(a[e] and not b[e] for e in both) for a, b in ((ours, first), (first, ours)))
+            text += f"; of {len(both)} that both had {won} won, {lost} lost, p = {sign_test(won, lost):.2g}"
+            by_start = [sum(ours[e] - first[e] for e in both if e[1] == seed) for seed in seeds]
+            text += f", by start {flip_test(by_start):.2g}"
+        print(text)
 
 
 if __name__ == "__main__":

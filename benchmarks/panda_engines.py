@@ -42,11 +42,11 @@ Traces = dict[str, dict[str, list[float]]]
 def measure(name: str) -> Traces:
     """Return every response's traces in one environment."""
     env = make(environment(name))
-    found = {response.name: response.measure(env) for response in RESPONSES}
+    table = {response.name: response.measure(env) for response in RESPONSES}
     env.close()
     return {
         name: {number: [round(value, 6) for value in trace] for number, trace in traces.items()}
-        for name, traces in found.items()
+        for name, traces in table.items()
     }
 
 

@@ -25,18 +25,20 @@ def main() -> None:
     """Print each cell, and the count."""
     cells = above = 0
     for record in find_runs([RUNS]):
-        if record.evaluation is None or not (own := Evaluation.from_dict(record.evaluation)).env:
+        if record.evaluation is None or not (evaluation := Evaluation.from_dict(record.evaluation)).env:
             continue
         for name in SETS:
-            theirs = [cell.mean for one in METHODS.values() if (cell := reported(own.env, one.title, name))]
-            if own.env.startswith("panda") or not theirs:
+            theirs = [cell.mean for one in METHODS.values() if (cell := reported(evaluation.env, one.title, name))]
+            if evaluation.env.startswith("panda") or not theirs:
                 continue
             cells += 1
-            ret = own.ret(name) / (2.0 if own.env in HALVED else 1.0)
-            better = own.env not in LEFT_OUT and round(ret) >= round(max(theirs))
+            ret = evaluation.ret(name) / (2.0 if evaluation.env in HALVED else 1.0)
+            better = evaluation.env not in LEFT_OUT and round(ret) >= round(max(theirs))
             above += better
-            note = "left out" if own.env in LEFT_OUT else "half of it" if own.env in HALVED else ""
-            print(f"{own.env:22} {name:9} {ret:10,.0f} {max(theirs):10,.0f}  {'above' if better else '-':6} {note}")
+            note = "left out" if evaluation.env in LEFT_OUT else "half of it" if evaluation.env in HALVED else ""
+            print(
+                f"{evaluation.env:22} {name:9} {ret:10,.0f} {max(theirs):10,.0f}  {'above' if better else '-':6} {note}"
+            )
     print(f"at or above the paper's best in {above} of {cells} cells")
 
 

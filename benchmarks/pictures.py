@@ -128,7 +128,7 @@ def film(path: Path) -> None:
 
 def screenshot(path: Path) -> None:
     """Make a report, and photograph its beginning with Chromium."""
-    browser = next((found for name in CHROMIUM if (found := shutil.which(name))), None)
+    browser = next((result for name in CHROMIUM if (result := shutil.which(name))), None)
     if browser is None:
         raise SystemExit(f"{path} is photographed with Chromium, which is not here; on Debian: apt install chromium")
     with TemporaryDirectory() as folder:
@@ -141,8 +141,8 @@ def screenshot(path: Path) -> None:
         address = (Path(folder) / "report.html").resolve().as_uri()
         subprocess.run([browser, *options, address], check=True, stderr=subprocess.DEVNULL)
         summary = json.loads((Path(folder) / "report.json").read_text(encoding="utf-8"))
-    told = {"command": f"sami report {REPORTED} --out DIR", "subjects": summary["subjects"]}
-    SUMMARY.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    table = {"command": f"sami report {REPORTED} --out DIR", "subjects": summary["subjects"]}
+    SUMMARY.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
     from PIL import Image
 
     with Image.open(path) as image:

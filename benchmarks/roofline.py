@@ -57,9 +57,9 @@ def main() -> None:
     parser.add_argument("--launch-us", type=float, default=5.0, help="of a kernel, us (5)")
     parser.add_argument("--json", action="store_true", help="print JSON only")
     arguments = parser.parse_args()
-    found = count(arguments.env, arguments.preset, arguments.episodes)
-    found |= bound(found, arguments.tflops, arguments.bandwidth, arguments.launch_us)
-    print(json.dumps(found, indent=2) if arguments.json else told(found))
+    result = count(arguments.env, arguments.preset, arguments.episodes)
+    result |= bound(result, arguments.tflops, arguments.bandwidth, arguments.launch_us)
+    print(json.dumps(result, indent=2) if arguments.json else report(result))
 
 
 def count(env: str, preset: str, episodes: int) -> dict[str, Any]:
@@ -102,12 +102,12 @@ def _lstm_flop(policy: Any, steps: int) -> int:
     return 2 * weights * steps * (3 + 1)  # and once without a gradient, by the momentum encoder
 
 
-def bound(found: dict[str, Any], tflops: float, bandwidth: float, launch_us: float) -> dict[str, Any]:
+def bound(result: dict[str, Any], tflops: float, bandwidth: float, launch_us: float) -> dict[str, Any]:
     """Return how long an update takes at least on a device, by what bounds it [ms]."""
     parts = {
-        "computing_ms": 1e3 * found["flop"] / (tflops * 1e12),
-        "moving_ms": 1e3 * found["bytes"] / (bandwidth * 1e12),
-        "launching_ms": 1e-3 * found["launches"] * launch_us,
+        "computing_ms": 1e3 * result["flop"] / (tflops * 1e12),
+        "moving_ms": 1e3 * result["bytes"] / (bandwidth * 1e12),
+        "launching_ms": 1e-3 * result["launches"] * launch_us,
     }
     return {
         **parts,
@@ -116,17 +116,17 @@ def bound(found: dict[str, Any], tflops: float, bandwidth: float, launch_us: flo
     }
 
 
-def told(found: dict[str, Any]) -> str:
+def report(result: dict[str, Any]) -> str:
     """Return the result as text."""
-    env, preset, flop, moved = found["env"], found["preset"], found["flop"] / 1e9, found["bytes"] / 1e6
-    computing, moving, launching = (found[f"{part}_ms"] for part in ("computing", "moving", "launching"))
+    env, preset, flop, moved = result["env"], result["preset"], result["flop"] / 1e9, result["bytes"] / 1e6
+    computing, moving, launching = (result[f"{part}_ms"] for part in ("computing", "moving", "launching"))
     return "\n".join(
         (
-            f"{env}, preset {preset}: {found['here_ms']:.1f} ms an update here, {found['threads']} threads",
-            f"it computes {flop:.2f} Gflop, moves {moved:.1f} MB, launches {found['launches']}",
-            f"on a device of {found['device']}:",
+            f"{env}, preset {preset}: {result['here_ms']:.1f} ms an update here, {result['threads']} threads",
+            f"it computes {flop:.2f} Gflop, moves {moved:.1f} MB, launches {result['launches']}",
+            f"on a device of {result['device']}:",
             f"computing {computing:.3f} ms, moving {moving:.3f} ms, launching {launching:.2f} ms",
-            f"so at least {found['bound_ms']:.2f} ms an update, {1e3 / found['bound_ms']:.0f} a second",
+            f"so at least {result['bound_ms']:.2f} ms an update, {1e3 / result['bound_ms']:.0f} a second",
         )
     )
 

@@ -39,7 +39,7 @@ def episodes(run, robot, task, seeds, steps):
     robot.place_with([task["mass"], task["friction"]])
     for seed in seeds:
         row, before = {"task": task, "seed": seed}, counts(robot)
-        began = time.monotonic()
+        start = time.monotonic()
         try:
             report = run.episode(seed=seed, max_steps=steps)
             row |= {
@@ -52,7 +52,7 @@ def episodes(run, robot, task, seeds, steps):
         except SamiError as stop:
             row |= {"success": False, "stopped": str(stop)}
             run.gate.rearm()
-        seconds = time.monotonic() - began
+        seconds = time.monotonic() - start
         rates = {name: round((after - before[name]) / seconds, 1) for name, after in counts(robot).items()}
         row |= {"seconds": round(seconds, 2), "hz": rates, "load": os.getloadavg()[0]}
         print(json.dumps(row), flush=True)
@@ -84,25 +84,25 @@ def summary(rows):
     }
 
 
-def drive(given):
+def drive(arguments):
     """Return the rows of all episodes."""
     config = {**read_document(HERE / "arm.toml", "settings"), "domain": DOMAIN, "heard_s": 30.0}
     config["backend"] = "cyclonedds"
-    session = Session.load(shipped_models().get(given.model, given.model))
-    command = [sys.executable, str(HERE / "robot.py"), "--domain", str(DOMAIN), "--late", str(given.late)]
+    session = Session.load(shipped_models().get(arguments.model, arguments.model))
+    command = [sys.executable, str(HERE / "robot.py"), "--domain", str(DOMAIN), "--late", str(arguments.late)]
     simulated = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     threading.Thread(target=lambda: list(simulated.stdout), daemon=True).start()
     rows, clock = [], MonotonicClock(0.0003)
     try:
-        with real_time(given.priority), closing(make(clock, session.contract, config)) as robot:
+        with real_time(arguments.priority), closing(make(clock, session.contract, config)) as robot:
             allowed = Limits.load(HERE / "limits.toml")
-            with Run(session, robot, clock, limits=allowed, loop_hz=given.loop_hz, prewarm_s=0.0007) as run:
-                for task in PANDA_TASKS.sets[given.tasks]:
-                    seeds = range(given.seed, given.seed + given.episodes)
-                    rows += episodes(run, robot, dict(task), seeds, given.steps)
+            with Run(session, robot, clock, limits=allowed, loop_hz=arguments.loop_hz, prewarm_s=0.0007) as run:
+                for task in PANDA_TASKS.sets[arguments.tasks]:
+                    seeds = range(arguments.seed, arguments.seed + arguments.episodes)
+                    rows += episodes(run, robot, dict(task), seeds, arguments.steps)
                 sections = {
-                    name: {"p50_us": round(1e6 * each.p50), "p99_us": round(1e6 * each.p99)}
-                    for name, each in run.total.percentiles().items()
+                    name: {"p50_us": round(1e6 * percentile.p50), "p99_us": round(1e6 * percentile.p99)}
+                    for name, percentile in run.total.percentiles().items()
                 }
     finally:
         simulated.kill()
@@ -115,31 +115,31 @@ def echo():
     node = open_node("cyclonedds", DOMAIN, MonotonicClock())
     answer, names = node.publisher("/joint_states", JointMessage, Qos()), tuple(f"joint{at}" for at in range(7))
 
-    def hear(said, _):
-        answer.send(JointMessage(time.time(), names, said.data, said.data))
+    def hear(message, _):
+        answer.send(JointMessage(time.time(), names, message.data, message.data))
 
     node.subscribe("/commands", Numbers, Qos(), hear)
     threading.Event().wait()
 
 
-def rounds(given):
+def rounds(arguments):
     """Return the times of round trips."""
     node, came = open_node("cyclonedds", DOMAIN, MonotonicClock()), threading.Event()
-    node.subscribe("/joint_states", JointMessage, Qos(), lambda said, _: came.set())
+    node.subscribe("/joint_states", JointMessage, Qos(), lambda message, _: came.set())
     command = node.publisher("/commands", Numbers, Qos())
-    priority = [] if given.priority is None else ["--priority", str(given.priority)]
+    priority = [] if arguments.priority is None else ["--priority", str(arguments.priority)]
     other = subprocess.Popen([sys.executable, __file__, "--echo", *priority])
     try:
         while not (node.subscribers("/commands") and node.publishers("/joint_states")):
             time.sleep(0.05)
         time.sleep(0.5)
-        took, lost = [], 0
-        for number in range(given.rounds):
+        durations, lost = [], 0
+        for number in range(arguments.rounds):
             came.clear()
-            began = time.perf_counter()
+            start = time.perf_counter()
             command.send(Numbers(np.full(7, float(number))))
             if came.wait(1.0):
-                took.append(1e6 * (time.perf_counter() - began))
+                durations.append(1e6 * (time.perf_counter() - start))
             else:
                 lost += 1
             time.sleep(0.002)
@@ -147,8 +147,8 @@ def rounds(given):
         other.kill()
         other.wait()
         node.close()
-    shares = {f"p{share:g}_us": round(float(np.percentile(took, share))) for share in (0, 50, 99, 100)}
-    return {"rounds": given.rounds, "lost": lost, **shares, "load": os.getloadavg()[0]}
+    shares = {f"p{share:g}_us": round(float(np.percentile(durations, share))) for share in (0, 50, 99, 100)}
+    return {"rounds": arguments.rounds, "lost": lost, **shares, "load": os.getloadavg()[0]}
 
 
 def main():
@@ -165,18 +165,18 @@ def main():
     parser.add_argument("--rounds", type=int, default=0, help="measure so many round trips instead")
     parser.add_argument("--echo", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     os.environ.setdefault("CYCLONEDDS_URI", f"file://{HERE / 'loopback.xml'}")
-    with real_time(given.priority if given.echo or given.rounds else None):
-        if given.echo:
+    with real_time(arguments.priority if arguments.echo or arguments.rounds else None):
+        if arguments.echo:
             echo()
-        told = rounds(given) if given.rounds else {}
-    told = told or {"model": given.model, "settings": vars(given), **drive(given)}
-    told["settings"] = {key: value for key, value in vars(given).items() if key not in ("json", "echo")}
-    print(json.dumps({key: value for key, value in told.items() if key != "episodes"}, indent=2))
-    if given.json:
-        given.json.parent.mkdir(parents=True, exist_ok=True)
-        given.json.write_text(json.dumps(told, indent=1) + "\n")
+        report = rounds(arguments) if arguments.rounds else {}
+    report = report or {"model": arguments.model, "settings": vars(arguments), **drive(arguments)}
+    report["settings"] = {key: value for key, value in vars(arguments).items() if key not in ("json", "echo")}
+    print(json.dumps({key: value for key, value in report.items() if key != "episodes"}, indent=2))
+    if arguments.json:
+        arguments.json.parent.mkdir(parents=True, exist_ok=True)
+        arguments.json.write_text(json.dumps(report, indent=1) + "\n")
 
 
 if __name__ == "__main__":

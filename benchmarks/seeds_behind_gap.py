@@ -22,10 +22,10 @@ from sami_train.studies.compare.estimates import welch
 def difference(scores: Sequence[float], base: Sequence[float], form: str = ".2f") -> str:
     """Return the difference of two means with Welch's 95 % interval, and * where that excludes 0."""
     less = welch(np.array(scores), np.array(base))
-    told = f"{less.value:+{form}}"
+    text = f"{less.value:+{form}}"
     if less.low is not None and less.high is not None:
-        told += f" [{less.low:+{form}}, {less.high:+{form}}]" + (" *" if less.low * less.high > 0 else "")
-    return told
+        text += f" [{less.low:+{form}}, {less.high:+{form}}]" + (" *" if less.low * less.high > 0 else "")
+    return text
 
 
 def main() -> None:
@@ -34,24 +34,24 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--against", default="none", help="the arm that the others are compared with (none)")
     arguments = parser.parse_args()
-    found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    result: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     gaps, episodes = set(), set()
     for path in sorted(arguments.folder.glob("*-*.json")):
-        told = json.loads(path.read_text(encoding="utf-8"))
-        gaps.add(told["gap"])
-        episodes |= {task["episodes"] for task in told["tasks"]}
-        for name, score in told["sets"].items():
-            found[path.stem.rsplit("-", 1)[0]][name].append(score["success"])
+        document = json.loads(path.read_text(encoding="utf-8"))
+        gaps.add(document["gap"])
+        episodes |= {task["episodes"] for task in document["tasks"]}
+        for name, score in document["sets"].items():
+            result[path.stem.rsplit("-", 1)[0]][name].append(score["success"])
     if len(gaps) != 1 or len(episodes) != 1:
         parser.error(f"these were measured behind {len(gaps)} gaps with {sorted(episodes)} episodes a task")
-    base = found[arguments.against]
+    base = result[arguments.against]
     print(f"behind {gaps.pop()}, {episodes.pop()} episodes a task\n")
     print("| arm | set | by seed | mean | difference |\n|---|---|---|---|---|")
-    for arm in sorted(found, key=lambda name: (name != arguments.against, name)):
-        for name, scores in found[arm].items():
-            told = "" if arm == arguments.against else difference(scores, base[name])
+    for arm in sorted(result, key=lambda name: (name != arguments.against, name)):
+        for name, scores in result[arm].items():
+            document = "" if arm == arguments.against else difference(scores, base[name])
             seeds = ", ".join(f"{score:.2f}" for score in scores)
-            print(f"| {arm} | {name} | {seeds} | {np.mean(scores):.2f} | {told} |")
+            print(f"| {arm} | {name} | {seeds} | {np.mean(scores):.2f} | {document} |")
 
 
 if __name__ == "__main__":

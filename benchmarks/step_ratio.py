@@ -71,10 +71,10 @@ def main():
         times = medians(pair, options.rounds)
         bare, session = np.median(times, axis=0)
         ratio = np.median(times[:, 1] / times[:, 0])
-        blocks, kept, most = allocated(Session(artifact))
+        blocks, rest, most = allocated(Session(artifact))
         print(
             f"{path.stem}: bare {bare:.1f} us, Session.step {session:.1f} us, ratio {ratio:.3f}; "
-            f"{STEADY} steps: {blocks:+d} blocks, {kept:+d} bytes kept, {most} bytes at once"
+            f"{STEADY} steps: {blocks:+d} blocks, {rest:+d} bytes kept, {most} bytes at once"
         )
 
 

@@ -53,10 +53,10 @@ def measure(model, hz, swaps):
     def swap():
         time.sleep(1.0)
         for _ in range(swaps):
-            began = clock.now()
+            start = clock.now()
             run.swap(model, "now")
-            spans.append((began, clock.now()))
-            time.sleep(spans[-1][1] - began)
+            spans.append((start, clock.now()))
+            time.sleep(spans[-1][1] - start)
         over.set()
 
     def watch(record):
@@ -73,9 +73,9 @@ def measure(model, hz, swaps):
             thread.join()
     alone, during = [], []
     for due, lag in ticks[5:]:
-        busy = any(began < due + lag and end > due - 1 / hz for began, end in spans)
+        busy = any(start < due + lag and end > due - 1 / hz for start, end in spans)
         (during if busy else alone).append(lag)
-    return run.total, alone, during, [end - began for began, end in spans]
+    return run.total, alone, during, [end - start for start, end in spans]
 
 
 def main():
@@ -84,10 +84,10 @@ def main():
     parser.add_argument("--model", type=Path, default=Path("models/panda-satesac.onnx"))
     parser.add_argument("--hz", type=float, default=100.0)
     parser.add_argument("--swaps", type=int, default=100)
-    given = parser.parse_args()
-    total, alone, during, took = measure(given.model, given.hz, given.swaps)
-    print(f"{total.ticks} ticks at {given.hz:g} Hz, {total.swaps} swaps, {total.missed} ticks missed")
-    print(f"a swap took {1e3 * np.median(took):.0f} ms, at most {1e3 * max(took):.0f} ms")
+    arguments = parser.parse_args()
+    total, alone, during, duration = measure(arguments.model, arguments.hz, arguments.swaps)
+    print(f"{total.ticks} ticks at {arguments.hz:g} Hz, {total.swaps} swaps, {total.missed} ticks missed")
+    print(f"a swap took {1e3 * np.median(duration):.0f} ms, at most {1e3 * max(duration):.0f} ms")
     for name, lags in (("left alone", alone), ("during swaps", during)):
         p50, p99, worst = 1e3 * np.percentile(lags, [50, 99, 100])
         print(f"{name}: {len(lags)} ticks, late by {p50:.3f} ms (p50), {p99:.3f} ms (p99), {worst:.3f} ms (worst)")

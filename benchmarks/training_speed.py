@@ -142,14 +142,14 @@ def measure(
     """All speeds, by name."""
     import torch
 
-    found: dict[str, Any] = {"environment_steps_per_s": environment_speed(env_steps)}
+    result: dict[str, Any] = {"environment_steps_per_s": environment_speed(env_steps)}
     fast = make_agent("fast-cpu", device, episodes)
     collected, collection = collect(fast, episodes)
-    found["collection_steps_per_s"] = collection
+    result["collection_steps_per_s"] = collection
     plain = update_seconds(fast, collected, updates, contrast=False)
     contrasted = update_seconds(fast, collected, updates, contrast=True)
     share = 1.0 / fast.config.contrast.every
-    found["updates_per_s"] = {
+    result["updates_per_s"] = {
         "fast-cpu without contrast": 1.0 / plain,
         "fast-cpu with contrast": 1.0 / contrasted,
         "fast-cpu mixed": 1.0 / ((1.0 - share) * plain + share * contrasted),
@@ -157,13 +157,13 @@ def measure(
     if paper_updates > 0:
         paper = make_agent("paper", device, episodes)
         seconds = update_seconds(paper, collected, paper_updates, contrast=True)
-        found["updates_per_s"]["paper"] = 1.0 / seconds
+        result["updates_per_s"]["paper"] = 1.0 / seconds
         if paper.device.type == "cuda":
-            found["paper_estimate"] = paper_estimate(paper, seconds, collection, collectors)
-            found["gpu"] = torch.cuda.get_device_name(paper.device)
-    found["threads"] = torch.get_num_threads()
-    found["torch"] = torch.__version__
-    return found
+            result["paper_estimate"] = paper_estimate(paper, seconds, collection, collectors)
+            result["gpu"] = torch.cuda.get_device_name(paper.device)
+    result["threads"] = torch.get_num_threads()
+    result["torch"] = torch.__version__
+    return result
 
 
 def time_to(run: Path, target: float) -> dict[str, Any]:
@@ -192,30 +192,30 @@ def time_to(run: Path, target: float) -> dict[str, Any]:
     }
 
 
-def told_run(found: dict[str, Any]) -> str:
+def told_run(result: dict[str, Any]) -> str:
     """`time_to` as text."""
-    speed = f"{found['steps_per_s']:.0f} steps/s and {found['updates_per_s']:.1f} gradient steps/s at the same time"
-    total = f"of {found['total_minutes']:.1f} minutes and {found['total_steps']:,} environment steps ({speed})"
-    if found["minutes"] is None:
-        at = f"its best was {found['best']:.3f}, after {found['best_minutes']:.1f} minutes"
-        missed = f"{found['run']} did not reach {found['target']:g} training success while exploring"
+    speed = f"{result['steps_per_s']:.0f} steps/s and {result['updates_per_s']:.1f} gradient steps/s at the same time"
+    total = f"of {result['total_minutes']:.1f} minutes and {result['total_steps']:,} environment steps ({speed})"
+    if result["minutes"] is None:
+        at = f"its best was {result['best']:.3f}, after {result['best_minutes']:.1f} minutes"
+        missed = f"{result['run']} did not reach {result['target']:g} training success while exploring"
         return f"{missed}; {at}, {total}"
-    at = f"after {found['minutes']:.1f} minutes and {found['steps']:,} steps"
-    return f"{found['run']} reached {found['target']:g} training success while exploring {at}, {total}"
+    at = f"after {result['minutes']:.1f} minutes and {result['steps']:,} steps"
+    return f"{result['run']} reached {result['target']:g} training success while exploring {at}, {total}"
 
 
-def told_speeds(found: dict[str, Any]) -> str:
+def told_speeds(result: dict[str, Any]) -> str:
     """`measure` as text."""
-    threads = f"torch {found['torch']} on {found['threads']} threads"
+    threads = f"torch {result['torch']} on {result['threads']} threads"
     lines = [
-        f"{found['machine']}, {found.get('gpu', threads)}",
+        f"{result['machine']}, {result.get('gpu', threads)}",
         "",
-        f"{'environment, one':<28}{found['environment_steps_per_s']:>10.0f} steps/s",
-        f"{'collection, six side by side':<28}{found['collection_steps_per_s']:>10.0f} steps/s",
+        f"{'environment, one':<28}{result['environment_steps_per_s']:>10.0f} steps/s",
+        f"{'collection, six side by side':<28}{result['collection_steps_per_s']:>10.0f} steps/s",
     ]
-    lines += [f"{name:<28}{speed:>10.2f} updates/s" for name, speed in found["updates_per_s"].items()]
-    if "paper_estimate" in found:
-        e = found["paper_estimate"]
+    lines += [f"{name:<28}{speed:>10.2f} updates/s" for name, speed in result["updates_per_s"].items()]
+    if "paper_estimate" in result:
+        e = result["paper_estimate"]
         lines += [
             "",
             f"paper, {e['steps']:,} steps with {e['updates']:,} updates: {e['hours']:.1f} hours "
@@ -239,8 +239,8 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print JSON only")
     arguments = parser.parse_args()
     if arguments.run is not None:
-        found = time_to(arguments.run, arguments.target)
-        print(json.dumps(found, indent=2) if arguments.json else told_run(found))
+        measured = time_to(arguments.run, arguments.target)
+        print(json.dumps(measured, indent=2) if arguments.json else told_run(measured))
         return
     if arguments.device == "cuda":
         import torch
@@ -250,7 +250,7 @@ def main() -> None:
     paper_updates = arguments.paper_updates
     if paper_updates is None:
         paper_updates = 60 if arguments.device == "cuda" else 3
-    found = measure(
+    measured = measure(
         arguments.device,
         arguments.updates,
         paper_updates,
@@ -259,8 +259,8 @@ def main() -> None:
         arguments.collectors,
     )
     processor = platform.processor() or platform.machine()
-    found["machine"] = f"{processor}, {os.cpu_count()} cores, Python {platform.python_version()}"
-    print(json.dumps(found, indent=2) if arguments.json else told_speeds(found))
+    measured["machine"] = f"{processor}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    print(json.dumps(measured, indent=2) if arguments.json else told_speeds(measured))
 
 
 if __name__ == "__main__":

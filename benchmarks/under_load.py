@@ -135,9 +135,9 @@ def main() -> None:
         return
     print(f"{machine}; {arguments.rate:g} Hz; us: p50, p99, p99.9, worst")
     print(f"{'':<12}{'ticks':>7}{'missed':>8}{'lateness':>36}{'policy':>36}")
-    for name, told in rows.items():
-        times = "".join(f"{value:>9.0f}" for kind in ("lateness", "policy") for value in told[kind])
-        print(f"{name:<12}{told['ticks']:>7}{told['missed']:>8}{times}")
+    for name, reported in rows.items():
+        times = "".join(f"{value:>9.0f}" for kind in ("lateness", "policy") for value in reported[kind])
+        print(f"{name:<12}{reported['ticks']:>7}{reported['missed']:>8}{times}")
     for name, why in refused.items():
         print(f"{name:<12}{why}")
 

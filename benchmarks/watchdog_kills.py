@@ -52,9 +52,9 @@ MAIN = "import sys; sys.path[0] = '.'; from sami_cli.app import main; main()"
 def _out_of_memory() -> None:
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + 2**26, used + 2**26))
-    kept = []
+    rest = []
     while True:
-        kept.append(bytearray(2**24))
+        rest.append(bytearray(2**24))
 
 
 INSIDE: dict[str, tuple[str, Callable[[], object]]] = {
@@ -134,11 +134,11 @@ class Witness:
         end = time.monotonic() + timeout_s
         while (left := end - time.monotonic()) > 0:
             try:
-                said = json.loads(self._lines.get(timeout=left))
+                document = json.loads(self._lines.get(timeout=left))
             except queue.Empty:
                 return None
-            if what in said:
-                return dict(said)
+            if what in document:
+                return dict(document)
         return None
 
 
@@ -251,7 +251,7 @@ def main() -> None:
                 print(f"\r{number + 1} of {arguments.kills}", end="", file=sys.stderr)
     allowed = arguments.within + PERIOD
     if arguments.json:
-        print(json.dumps({"machine": before, "allowed_s": allowed, "kills": [each._asdict() for each in outcomes]}))
+        print(json.dumps({"machine": before, "allowed_s": allowed, "kills": [item._asdict() for item in outcomes]}))
     else:
         print(f"{before}; after it: {machine()}\n{table(outcomes, allowed)}")
     if any(outcome.faults or outcome.late_s > allowed for outcome in outcomes):

@@ -64,12 +64,12 @@ class UdpRobot:
         """Return the newest observation; wait only for the first one of an episode."""
         while self.newest is None or select.select([self.socket], [], [], 0)[0]:
             try:
-                told = json.loads(self.socket.recv(65536))
+                document = json.loads(self.socket.recv(65536))
             except TimeoutError:
                 raise AdapterError(f"the robot at {ROBOT} sent nothing for a second. Is it running?") from None
-            self.ahead = min(self.ahead, self.clock.now() - told["time"])
-            values = {name: np.array(value, np.float32) for name, value in told["values"].items()}
-            self.newest = Observation(values, told["time"] + self.ahead)
+            self.ahead = min(self.ahead, self.clock.now() - document["time"])
+            values = {name: np.array(value, np.float32) for name, value in document["values"].items()}
+            self.newest = Observation(values, document["time"] + self.ahead)
         return self.newest
 
     def write(self, action: np.ndarray) -> Executed:
@@ -112,22 +112,22 @@ class Hand:
         self.moved_at = self.told_at = time.monotonic()
         self.ignored = 0  # actions that came after an emergency stop
 
-    def obey(self, told: dict[str, Any]) -> None:
+    def obey(self, message: dict[str, Any]) -> None:
         """Do what a message says. After an emergency stop that is nothing, until an episode begins."""
         self.move()
-        if "reset" in told:
+        if "reset" in message:
             self.seen["ee_position"][:], self.stopped = (0.0, 0.0, 0.2), False
             self.go(np.zeros(3), "reset")
-        elif "action" in told:
+        elif "action" in message:
             self.told_at = time.monotonic()
             self.ignored += self.stopped
             if not self.stopped:
-                *moved, opened = told["action"]
+                *moved, opened = message["action"]
                 self.go(0.05 / 0.04 * np.array(moved), "action")
                 self.seen["gripper_width"] = np.clip(self.seen["gripper_width"] + 0.2 * opened, 0.0, 0.08)
         else:
-            self.stopped |= "emergency_stop" in told
-            self.go(np.zeros(3), "emergency stop" if "emergency_stop" in told else "stop")
+            self.stopped |= "emergency_stop" in message
+            self.go(np.zeros(3), "emergency stop" if "emergency_stop" in message else "stop")
 
     def go(self, velocity: np.ndarray, why: str) -> None:
         """Take another velocity [m/s], and say so where that begins or ends a movement."""

@@ -83,14 +83,14 @@ TORCH_FREE = (
 
 def sources(folder):
     """Python files in a folder, without those of environments, builds and caches."""
-    found, folders = [], [ROOT / folder]
+    results, folders = [], [ROOT / folder]
     while folders:  # environments hold a hundred times as many files
         for path in folders.pop().iterdir():
             if path.is_dir():
                 folders += [] if path.name in ("build", "dist") or path.name.startswith(".") else [path]
             elif path.suffix == ".py":
-                found.append(path)
-    return sorted(found)
+                results.append(path)
+    return sorted(results)
 
 
 def tracked():
@@ -157,8 +157,8 @@ def modules_below(folder):
         parts = (PACKAGES[folder], *path.relative_to(ROOT / folder).with_suffix("").parts)
         names = {name for node in import_nodes(path, module_level=True) for name in names_in(node, parts)}
         # `from a.b import c` asks for the module a.b.c, or for the name c of the module a.b.
-        asked = {name if name in files else name.rpartition(".")[0] for name in names}
-        below[module] = asked & files.keys()
+        modules = {name if name in files else name.rpartition(".")[0] for name in names}
+        below[module] = modules & files.keys()
     return below
 
 
@@ -216,9 +216,9 @@ def test_the_rules_see_imports():
 def test_no_room_imports_from_a_floor_above(folder):
     floor = {room: at for at, rooms in enumerate(FLOORS[folder]) for room in rooms.split()}
     assert {room_of(path)[1] for path in sources(folder)} == set(floor), "each room has its floor, and nothing else has"
-    found = list(room_imports(folder))
-    assert found
-    assert [where for room, other, where in found if floor[other] > floor[room]] == []
+    imported = list(room_imports(folder))
+    assert imported
+    assert [where for room, other, where in imported if floor[other] > floor[room]] == []
 
 
 @pytest.mark.parametrize("folder", FLOORS)
@@ -340,12 +340,12 @@ def test_no_file_names_a_place_of_one_machine():
     # Joined from parts, so that this file does not offend itself.
     patterns = [rf"(?<![\w.~$)}}>*/:-])/(?:{homes})/[\w.]", "index" + "-url", "/simp" + "le/?[\\s\"']"]
     place = re.compile("|".join(patterns).encode())
-    found = [
+    results = [
         f"{path.relative_to(ROOT)}: {match.group().decode()}"
         for path in tracked()
         for match in place.finditer(path.read_bytes())
     ]
-    assert found == []
+    assert results == []
 
 
 def test_nothing_else_starts_a_python():
@@ -354,10 +354,10 @@ def test_nothing_else_starts_a_python():
     again = {"cli/app.py"}  # the same command anew, as its user wrote it
     named = {"sami_runtime/realtime.py", "sami_runtime/distribution.py"}  # in what a person reads
     files = [path for folder in ("sami_runtime", "sami_train", "cli") for path in (ROOT / folder).rglob("*.py")]
-    found = {
+    result = {
         str(path.relative_to(ROOT)) for path in files if re.search(r"\bsys\.executable\b", path.read_text("utf-8"))
     }
-    assert found == begins | again | named
+    assert result == begins | again | named
     spawning = [path for path in files if "get_context(" in path.read_text("utf-8")]
     for path in spawning:
         assert "one_thread()" in ast.unparse(ast.parse(path.read_text("utf-8"))), path

@@ -23,22 +23,22 @@ else:
 def pinned(name):
     """Versions of a file of requirements, by name, each with the number of its hashes."""
     text = re.sub(r"\\\n\s*", " ", (ROOT / name).read_text(encoding="utf-8"))
-    found = {}
+    table = {}
     for line in text.splitlines():
         if line.strip() and not line.startswith("#"):
             stated, *hashes = line.split(" --hash=sha256:")
             requirement = Requirement(stated)
             (version,) = requirement.specifier
             assert version.operator == "=="
-            found.setdefault(requirement.name.lower().replace("_", "-"), []).append((version.version, len(hashes)))
-    return found
+            table.setdefault(requirement.name.lower().replace("_", "-"), []).append((version.version, len(hashes)))
+    return table
 
 
 @pytest.mark.parametrize("file", ["requirements-robot.txt", ALL])
 def test_all_that_a_robot_installs_has_a_version_that_is_tested_and_a_hash(file):
     robot, tested = pinned(file), pinned("constraints.txt")
-    for name, each in robot.items():
-        for version, hashes in each:
+    for name, item in robot.items():
+        for version, hashes in item:
             assert hashes > 0, f"{name}=={version} has no hash"
             if name in tested:
                 assert version in [ours for ours, _ in tested[name]], f"{name}=={version}: run sh tests/hashed.sh"
@@ -61,5 +61,5 @@ def test_every_extra_of_a_robots_host_can_be_installed_by_hashes():
             else:
                 assert all(requirement.specifier.contains(version) for version, _ in robot[requirement.name]), text
     assert set(FOR_TRAINING) & set(robot) == {"mujoco"}, "MuJoCo computes kinematics"
-    for name, each in pinned("requirements-robot.txt").items():
-        assert robot[name] == each, "the versions of the smaller file"
+    for name, item in pinned("requirements-robot.txt").items():
+        assert robot[name] == item, "the versions of the smaller file"

@@ -39,9 +39,9 @@ class TimeIsUpError(Exception):
     """The run has used its time."""
 
 
-def play(task: Task, actor: Actor, contexts: Sequence[Physics], told: bool) -> list[float]:
+def play(task: Task, actor: Actor, contexts: Sequence[Physics], is_told: bool) -> list[float]:
     """Return the return of one episode in each of some physics, played side by side from fixed starts."""
-    envs = [HiddenPhysics(task, told) for _ in contexts]
+    envs = [HiddenPhysics(task, is_told) for _ in contexts]
     begun = [env.reset(seed=STARTS + k, options={"physics": contexts[k]})[0] for k, env in enumerate(envs)]
     observations, returns = np.stack(begun), np.zeros(len(envs))
     actor.reset(len(envs))
@@ -64,14 +64,14 @@ class Clock:
     Args:
         task: what is learned.
         minutes: of processor time.
-        told: whether the method observes the physics.
+        is_told: whether the method observes the physics.
         seconds: the clock; another one in tests.
     """
 
     def __init__(
-        self, task: Task, minutes: float, told: bool, seconds: Callable[[], float] = time.process_time
+        self, task: Task, minutes: float, is_told: bool, seconds: Callable[[], float] = time.process_time
     ) -> None:
-        self.task, self.told, self._seconds = task, told, seconds
+        self.task, self.is_told, self._seconds = task, is_told, seconds
         self.budget = 60.0 * minutes
         self.actor: Actor | None = None
         self.steps = 0
@@ -109,19 +109,19 @@ class Clock:
 
     def _evaluate(self, names: Sequence[str]) -> None:
         assert self.actor is not None
-        used, began = self.used, self._seconds()
+        used, start = self.used, self._seconds()
         wall = time.perf_counter() - self._wall
-        returns = {name: play(self.task, self.actor, self.task.sets[name], self.told) for name in names}
+        returns = {name: play(self.task, self.actor, self.task.sets[name], self.is_told) for name in names}
         point = {"seconds": round(used, 2), "wall": round(wall, 1), "steps": self.steps, "returns": returns}
         self.curve.append(point)
-        self._paused += self._seconds() - began
+        self._paused += self._seconds() - start
 
 
 class Metered(HiddenPhysics):
     """The environment that a method trains in: each step asks the clock."""
 
     def __init__(self, task: Task, clock: Clock) -> None:
-        super().__init__(task, clock.told)
+        super().__init__(task, clock.is_told)
         self.clock = clock
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:

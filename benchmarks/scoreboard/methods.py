@@ -17,7 +17,7 @@ class Method:
     learn: Callable[[Clock, int], dict[str, Any]]
     """Trains by a clock and a seed; returns the hyperparameters."""
     ours: bool = False
-    told: bool = False
+    is_told: bool = False
     """Whether it observes the physics: a bound, no competitor."""
 
 
@@ -65,7 +65,7 @@ METHODS = {
     "sb3-sac-stacked": Method("SAC on ten frames, stable-baselines3", _stacked),
     "sb3-recurrent-ppo": Method("RecurrentPPO, sb3-contrib", _recurrent_ppo),
     "skrl-recurrent-sac": Method("recurrent SAC, skrl", _skrl),
-    "sb3-sac-told": Method("SAC told the physics, stable-baselines3", _sac, told=True),
+    "sb3-sac-told": Method("SAC told the physics, stable-baselines3", _sac, is_told=True),
     "sami-sac": Method("SAC without memory, this project", _ours("sac"), ours=True),
     "skrl-small": Method("recurrent SAC with smaller networks, skrl", _small_skrl),
 }

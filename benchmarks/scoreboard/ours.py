@@ -31,11 +31,11 @@ class Declared(HiddenPhysics):
     def __init__(self, task: Task) -> None:
         super().__init__(task)
         self.clock: Clock | None = None
-        self.given: dict[str, float] = {}
+        self.next_physics: dict[str, float] = {}
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
         """Begin an episode in the physics that were given last."""
-        return super().reset(seed=seed, options={"physics": self.given})
+        return super().reset(seed=seed, options={"physics": self.next_physics})
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
         """Step the robot, and the clock."""
@@ -46,7 +46,7 @@ class Declared(HiddenPhysics):
 
 def give_physics(env: Any, physics: Physics) -> None:
     """Remember the physics of the next episode."""
-    env.given = dict(physics)
+    env.next_physics = dict(physics)
 
 
 def declared(task: Task) -> EnvironmentSpec:

@@ -170,8 +170,8 @@ def _recurrent(lstm: nn.LSTM, length: int, training: bool, inputs: Any, first: i
     outputs = []
     for start, end in itertools.pairwise(ends):
         output, (hidden, cell) = lstm(sequences[:, start:end], (hidden, cell))
-        kept = (~over[:, end - 1]).to(hidden.dtype)[None, :, None]
-        hidden, cell = hidden * kept, cell * kept
+        unfinished = (~over[:, end - 1]).to(hidden.dtype)[None, :, None]
+        hidden, cell = hidden * unfinished, cell * unfinished
         outputs.append(output)
     return torch.cat(outputs, dim=1).flatten(0, 1), [hidden, cell]
 

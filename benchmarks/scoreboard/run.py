@@ -49,7 +49,7 @@ def run(task: str, method: str, seed: int, minutes: float, out: Path = RESULTS) 
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     chosen = METHODS[method]
-    clock = Clock(TASKS[task], minutes, chosen.told)
+    clock = Clock(TASKS[task], minutes, chosen.is_told)
     print(f"{task} {method} seed {seed}: {minutes:g} minutes of one core", flush=True)
     settings = chosen.learn(clock, seed)
     facts = {
@@ -95,8 +95,8 @@ def run_missing(tasks: Sequence[str], seeds: int, minutes: float, out: Path) -> 
 
 def _commit() -> str:
     root = Path(__file__).parents[2]
-    found = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True)
-    return found.stdout.strip() or os.environ.get("SCOREBOARD_COMMIT", "unknown")
+    result = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True)
+    return result.stdout.strip() or os.environ.get("SCOREBOARD_COMMIT", "unknown")
 
 
 def _processor() -> str:
@@ -123,10 +123,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         command.add_argument("--minutes", type=float, default=MINUTES, help="of processor time for each run")
     for command in (one, every, table):
         command.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
-    given: Any = parser.parse_args(arguments)
-    if given.command == "run":
-        run(given.task, given.method, given.seed, given.minutes, given.out)
-    elif given.command == "all":
-        run_missing(given.tasks, given.seeds, given.minutes, given.out)
+    options: Any = parser.parse_args(arguments)
+    if options.command == "run":
+        run(options.task, options.method, options.seed, options.minutes, options.out)
+    elif options.command == "all":
+        run_missing(options.tasks, options.seeds, options.minutes, options.out)
     else:
-        print("\n".join(tables(read_runs(given.out))))
+        print("\n".join(tables(read_runs(options.out))))

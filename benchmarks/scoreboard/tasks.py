@@ -79,17 +79,17 @@ class HiddenPhysics(gym.Wrapper):
 
     Args:
         task: the task.
-        told: append the physics to the observation, each from -1 to 1 over its training range.
+        is_told: append the physics to the observation, each from -1 to 1 over its training range.
 
     `reset(options={"physics": ...})` gives the physics instead of drawing them.
     """
 
-    def __init__(self, task: Task, told: bool = False) -> None:
+    def __init__(self, task: Task, is_told: bool = False) -> None:
         super().__init__(task.make())
-        self.task, self.told = task, told
+        self.task, self.is_told = task, is_told
         self.physics: dict[str, float] = {}
         self._steps = 0
-        size = int(np.prod(self.env.observation_space.shape)) + (len(task.hidden) if told else 0)
+        size = int(np.prod(self.env.observation_space.shape)) + (len(task.hidden) if is_told else 0)
         self.observation_space = gym.spaces.Box(-np.inf, np.inf, (size,), np.float32)
         low, high = self.env.action_space.low, self.env.action_space.high
         if not (np.all(low == -1.0) and np.all(high == 1.0)):
@@ -100,8 +100,8 @@ class HiddenPhysics(gym.Wrapper):
         """Begin an episode; the same seed begins the same one."""
         if seed is not None:
             self.np_random = np.random.default_rng(seed)
-        given = (options or {}).get("physics")
-        self.physics = dict(given or {name: one.draw(self.np_random) for name, one in self.task.hidden.items()})
+        physics = (options or {}).get("physics")
+        self.physics = dict(physics or {name: one.draw(self.np_random) for name, one in self.task.hidden.items()})
         self.task.apply(self.env, self.physics)
         observation, _ = self.env.reset(seed=int(self.np_random.integers(2**31)))
         self._steps = 0
@@ -116,8 +116,8 @@ class HiddenPhysics(gym.Wrapper):
         return self._seen(observation), float(reward), bool(terminated), bool(truncated and not terminated), {}
 
     def _seen(self, observation: np.ndarray) -> np.ndarray:
-        told = [self.task.hidden[name].coded(value) for name, value in self.physics.items()] if self.told else []
-        return np.concatenate([np.ravel(observation), told]).astype(np.float32)
+        numbers = [self.task.hidden[name].coded(value) for name, value in self.physics.items()] if self.is_told else []
+        return np.concatenate([np.ravel(observation), numbers]).astype(np.float32)
 
 
 class Walker(gym.Env):

@@ -210,9 +210,9 @@ def _adapting() -> Iterator[Case]:
     quick = {"acceleration": {"fx": 40.0, "fy": 100.0}, "rest": 0.0}
     unsettled, settled = (0.4, Phase.READAPTING), (0.2, Phase.SETTLED)
     alarm, identifying = (1.3, Phase.READAPTING), (0.3, Phase.IDENTIFYING)
-    told = [identifying, settled, settled, unsettled, unsettled, settled, settled, alarm, *[unsettled] * 9, settled]
+    reports = [identifying, settled, settled, unsettled, unsettled, settled, settled, alarm, *[unsettled] * 9, settled]
     steps: list[Step] = []
-    for tick, score in zip(ticks(*[(0.9, -0.9), (-0.9, 0.9), (0.9, 0.2)] * 6), told, strict=True):
+    for tick, score in zip(ticks(*[(0.9, -0.9), (-0.9, 0.9), (0.9, 0.2)] * 6), reports, strict=True):
         steps += [tick, Score(*score)]
     adapt = {"steps": 4, "gentle": 0.25}
     yield "time to adapt", {"time_to_adapt": adapt, "rate": 12.0, "rest": 0.0}, steps

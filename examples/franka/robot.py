@@ -198,17 +198,17 @@ class Scene(MujocoFrankaSim):
             message, self._who = self._camera.recvfrom(4096)
         except BlockingIOError:
             return
-        told = json.loads(message)
-        if "place" in told:
-            self._task = {**self._task, **told.get("task", {})}
-            self.place(int(told["place"]), **self._task)
+        document = json.loads(message)
+        if "place" in document:
+            self._task = {**self._task, **document.get("task", {})}
+            self.place(int(document["place"]), **self._task)
 
     def _image(self) -> bytes:
         at = self.model.jnt_qposadr[self.cube]
         pose = self.data.qpos[at : at + 7]
         xyzw = [*pose[4:7], pose[3]]
-        told = {"time": time.monotonic(), "position": (pose[:3] + BASE).tolist(), "xyzw": [float(x) for x in xyzw]}
-        return json.dumps(told).encode()
+        document = {"time": time.monotonic(), "position": (pose[:3] + BASE).tolist(), "xyzw": [float(x) for x in xyzw]}
+        return json.dumps(document).encode()
 
 
 class Hand(GripperBackend):
@@ -276,16 +276,16 @@ def main() -> None:
     parser.add_argument("--mass", type=float, default=1.0, help="of the cube [kg] (1)")
     parser.add_argument("--friction", type=float, default=1.0, help="of the table (1)")
     parser.add_argument("--lenient", action="store_true", help="no reflexes by lost packets and broken limits")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     logging.disable(logging.WARNING)
     sys.setswitchinterval(2e-4)  # its threads must not wait for each other
     with suppress(OSError):  # a robot is late for nobody: before everything else, where that is allowed
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(60))
-    task = {"mass": given.mass, "friction": given.friction}
-    scene = Scene((given.host, given.camera), given.images_hz, given.late, task)
-    strict = not given.lenient
+    task = {"mass": arguments.mass, "friction": arguments.friction}
+    scene = Scene((arguments.host, arguments.camera), arguments.images_hz, arguments.late, task)
+    strict = not arguments.lenient
     server = FrankaSimServer(
-        host=given.host,
+        host=arguments.host,
         physics_sim=scene,
         gripper_backend=Hand(scene),
         enforce_comm_constraints=strict,
@@ -293,7 +293,7 @@ def main() -> None:
     )
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: server.stop())
-    print(f"listening at {given.host}: arm 1337, hand 1338, camera {given.camera}", flush=True)
+    print(f"listening at {arguments.host}: arm 1337, hand 1338, camera {arguments.camera}", flush=True)
     server.start()
 
 

@@ -30,17 +30,21 @@ class OwnArm:
         self.moves, self.turns = Differentiator(), Differentiator.of_rotations()
         self.link = Datagrams(config["here"], config["robot"], self.hear, clock)
 
-    def hear(self, told, received):
-        measured = self.clocks[told["from"]].ours(told["time"], received)
-        if told["from"] == "camera":
-            cube = self.camera @ Frame.of(told["position"], xyzw=told["xyzw"])
+    def hear(self, message, received):
+        measured = self.clocks[message["from"]].ours(message["time"], received)
+        if message["from"] == "camera":
+            cube = self.camera @ Frame.of(message["position"], xyzw=message["xyzw"])
             self.latest.put(measured, cube_position=cube.translation, achieved_goal=cube.translation)
             self.latest.put(measured, cube_rotation=cube.rpy, cube_velocity=self.moves(cube.translation, measured))
             self.latest.put(measured, cube_angular_velocity=self.turns(cube.rotation, measured))
         else:
-            self.joints, hand = told["positions"], self.base @ self.ik.pose(told["positions"])
-            self.latest.put(measured, ee_position=hand.translation, gripper_width=[self.gripper.width(told["gripper"])])
-            self.latest.put(measured, ee_velocity=self.base.vectors(self.ik.velocity(self.joints, told["velocities"])))
+            self.joints, hand = message["positions"], self.base @ self.ik.pose(message["positions"])
+            self.latest.put(
+                measured, ee_position=hand.translation, gripper_width=[self.gripper.width(message["gripper"])]
+            )
+            self.latest.put(
+                measured, ee_velocity=self.base.vectors(self.ik.velocity(self.joints, message["velocities"]))
+            )
 
     def reset(self, seed=None):
         self.link.reset()

@@ -85,12 +85,12 @@ class Arm:
         """Return what the arm tells."""
         states = self.engine.getJointStates(self.bodies["panda"], [*range(7), 9, 10])
         positions, velocities = ([state[part] for state in states] for part in (0, 1))
-        told = {
+        table = {
             "positions": positions[:7],
             "velocities": velocities[:7],
             "gripper": GRIPPER.command(sum(positions[7:])),
         }
-        return {"from": "arm", "time": self.now, **told}
+        return {"from": "arm", "time": self.now, **table}
 
     def cube(self) -> Frame:
         """Return where the cube is, by the table."""
@@ -114,11 +114,11 @@ def serve(seconds: float, speed: float, task: dict[str, float]) -> None:
     while arm.now < seconds:
         due = start + (arm.now + TICK_S) / speed
         while select.select([link], [], [], max(0.0, due - time.monotonic()))[0]:
-            told = json.loads(link.recv(65536))
-            if "home" in told:
-                arm.home(told["home"])
-            elif "velocities" in told:
-                arm.go(told["velocities"], told["gripper"])
+            document = json.loads(link.recv(65536))
+            if "home" in document:
+                arm.home(document["home"])
+            elif "velocities" in document:
+                arm.go(document["velocities"], document["gripper"])
             else:
                 arm.go([0.0] * 7, arm.arm()["gripper"])
                 print(json.dumps({"cube": np.round(arm.cube().translation, 4).tolist()}), flush=True)
@@ -137,5 +137,5 @@ if __name__ == "__main__":
     parser.add_argument("--speed", type=float, default=1.0, help="how fast its time passes (1)")
     parser.add_argument("--mass", type=float, default=1.0, help="of the cube [kg] (1)")
     parser.add_argument("--friction", type=float, default=1.0, help="of the table (1)")
-    given = parser.parse_args()
-    serve(given.seconds, given.speed, {"mass": given.mass, "friction": given.friction})
+    arguments = parser.parse_args()
+    serve(arguments.seconds, arguments.speed, {"mass": arguments.mass, "friction": arguments.friction})

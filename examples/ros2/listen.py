@@ -17,7 +17,7 @@ LEVELS = ("ok", "WARN", "ERROR")
 if __name__ == "__main__":
     heard: queue.SimpleQueue[Diagnostics] = queue.SimpleQueue()
     node = open_node("auto", None, MonotonicClock())
-    node.subscribe("/diagnostics", Diagnostics, Qos(depth=10), lambda said, _: heard.put(said))
+    node.subscribe("/diagnostics", Diagnostics, Qos(depth=10), lambda message, _: heard.put(message))
     with suppress(KeyboardInterrupt):
         while True:
             for status in heard.get().statuses:

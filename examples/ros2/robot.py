@@ -60,9 +60,9 @@ class Arm:
         self.go(np.zeros(7))
         self.grip(0.0)
 
-    def place(self, told: list[float]) -> Any:
+    def place(self, message: list[float]) -> Any:
         """Put the cube somewhere, by a seed and perhaps the cube's mass and the table's friction; return its goal."""
-        seed, *task = told
+        seed, *task = message
         if task:
             self.world.set_dynamics(dict(zip(("mass", "friction"), task, strict=True)))
         draw, place, self.goal = np.random.default_rng(int(seed)), [0.0] * 3, [0.0] * 3
@@ -72,12 +72,12 @@ class Arm:
         self.engine.resetBaseVelocity(self.bodies["object"], [0.0] * 3, [0.0] * 3)
         return self.goal
 
-    def follow(self, told: Trajectory) -> None:
+    def follow(self, message: Trajectory) -> None:
         """Take joint positions [rad] and when to be there."""
         states = self.engine.getJointStates(self.bodies["panda"], range(7))
-        position = dict(zip(told.names, told.position, strict=True))
+        position = dict(zip(message.names, message.position, strict=True))
         ends = np.array([[state[0] for state in states], [position[name] for name in ARM]])
-        self.aim = (self.now, told.within_s, ends)
+        self.aim = (self.now, message.within_s, ends)
 
     def go(self, velocities: Any) -> None:
         """Take joint velocities [rad/s], until the next ones: nothing else stops it."""
@@ -103,8 +103,8 @@ class Arm:
     def step(self) -> None:
         """Let a tick pass."""
         if self.aim:
-            began, within, (start, end) = self.aim
-            share = min(1.0, (self.now + TICK_S - began) / within)
+            start_time, within, (start, end) = self.aim
+            share = min(1.0, (self.now + TICK_S - start_time) / within)
             self.engine.setJointMotorControlArray(
                 self.bodies["panda"],
                 range(7),
@@ -137,17 +137,19 @@ class Arm:
 def serve(seconds: float, speed: float, late: float, domain: int | None) -> None:
     """Play the arm, its controllers and its camera; print where the cube is when an episode begins and at the end."""
     node, arm = open_node("cyclonedds", domain, MonotonicClock()), Arm()
-    kept = Qos(durability="transient_local")
+    rest = Qos(durability="transient_local")
     joints, camera = (
         node.publisher("/joint_states", JointMessage, Qos()),
         node.publisher("/camera/cube", PoseMessage, Qos()),
     )
-    goal, commands = node.publisher("/goal", PoseMessage, kept), queue.SimpleQueue[tuple[str, Any]]()
+    goal, commands = node.publisher("/goal", PoseMessage, rest), queue.SimpleQueue[tuple[str, Any]]()
     for topic in ("/arm_velocity_controller/commands", "/gripper_controller/commands", "/episode"):
-        node.subscribe(topic, Numbers, Qos(depth=10), lambda said, _, topic=topic: commands.put((topic, said.data)))
+        node.subscribe(
+            topic, Numbers, Qos(depth=10), lambda message, _, topic=topic: commands.put((topic, message.data))
+        )
 
     trajectories = "/arm_trajectory_controller/joint_trajectory"
-    node.subscribe(trajectories, Trajectory, Qos(), lambda said, _: commands.put((trajectories, said)))
+    node.subscribe(trajectories, Trajectory, Qos(), lambda message, _: commands.put((trajectories, message)))
 
     def tell_goal() -> None:
         goal.send(PoseMessage(1.0 + arm.now, "table", np.array(arm.goal), np.array([0.0, 0.0, 0.0, 1.0])))
@@ -186,6 +188,6 @@ if __name__ == "__main__":
     parser.add_argument("--speed", type=float, default=1.0, help="how fast its time passes (1)")
     parser.add_argument("--late", type=float, default=0.03, help="of the camera [s] (0.03)")
     parser.add_argument("--domain", type=int, help="of ROS (ROS_DOMAIN_ID, or 0)")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     with real_time(min(highest_priority(), 50) or None):
-        serve(given.seconds, given.speed, given.late, given.domain)
+        serve(arguments.seconds, arguments.speed, arguments.late, arguments.domain)

@@ -57,7 +57,7 @@ def test_an_error_in_making_an_adapter_is_told_with_its_line(sami, trained):
 
 
 @pytest.mark.parametrize(
-    ("method", "returned", "told"),
+    ("method", "returned", "message"),
     [
         ("read", "Observation(made.values, 'now')", "Wrong.read() returned an Observation whose time is of type str;"),
         ("read", "Observation(None, made.time)", "Wrong.read() returned an Observation whose values are of type NoneT"),
@@ -67,10 +67,10 @@ def test_an_error_in_making_an_adapter_is_told_with_its_line(sami, trained):
         ("write", "Executed(made.action, made.action)", "returned an Executed whose done is of type ndarray;"),
     ],
 )
-def test_what_an_adapter_returns_is_refused_by_what_is_wrong_with_it(sami, trained, method, returned, told):
+def test_what_an_adapter_returns_is_refused_by_what_is_wrong_with_it(sami, trained, method, returned, message):
     done = run_wrong(sami, trained, RETURNS.format(method=method, returned=returned))
     assert done.code == 1
-    assert told in done.err
+    assert message in done.err
 
 
 def test_signals_that_are_none_are_refused_before_anything_moves(sami, trained):

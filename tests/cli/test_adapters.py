@@ -35,8 +35,8 @@ def test_a_broken_law_is_told_and_exits_with_4(sami, trained):
     assert "BROKEN  stamps observations with the loop's clock" in done.out
     assert "1 of 12 laws broken" in done.out
     done = sami("check-adapter", "my_robot:wall_clock", "--model", trained.model, "--json")
-    told = json.loads(done.out)
-    assert (done.code, told["broken"], len(told["laws"])) == (4, 1, 12)
+    document = json.loads(done.out)
+    assert (done.code, document["broken"], len(document["laws"])) == (4, 1, 12)
 
 
 def test_numbers_are_judged_by_what_training_saw(sami):

@@ -61,11 +61,11 @@ def test_training_leaves_a_finished_run(trained):
 
 
 def test_evaluating_all_sets_is_kept_in_the_run_and_in_the_model(sami, trained):
-    kept = json.loads((trained.run / "evaluation.json").read_text())
-    assert list(kept["sets"]) == ["training", "moderate", "extreme"]
+    document = json.loads((trained.run / "evaluation.json").read_text())
+    assert list(document["sets"]) == ["training", "moderate", "extreme"]
     shown = sami("inspect", trained.model, "--json")
-    assert kept.pop("agent_steps") == json.loads((trained.run / "run.json").read_text())["steps"]
-    assert json.loads(shown.out)["evaluation"] == kept
+    assert document.pop("agent_steps") == json.loads((trained.run / "run.json").read_text())["steps"]
+    assert json.loads(shown.out)["evaluation"] == document
 
 
 def test_evaluating_one_set_prints_json_only_and_leaves_the_run_as_it_was(sami, trained, contents, short_panda):

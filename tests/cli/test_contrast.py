@@ -10,17 +10,17 @@ def test_the_ceiling_is_told_for_each_stage_and_method_and_never_passes_log_k(sa
     few = ("--set", "contrast.trajectories=8", "--set", "losses=200")
     done = sami("contrast", trained.run, "--method", "ccm,satesac", *few, "--json")
     assert done.code == 0, done.err
-    told = json.loads(done.out)
-    found = told["ceilings"]
-    assert [(each["stage"], each["method"]) for each in found] == [
+    document = json.loads(done.out)
+    result = document["ceilings"]
+    assert [(item["stage"], item["method"]) for item in result] == [
         (stage, method) for stage in ("early", "middle", "late") for method in ("ccm", "satesac")
     ]
-    assert [each["episodes"] for each in found] == sorted(each["episodes"] for each in found)
-    for each in found:
-        if each["method"] == "ccm":
-            assert each["bound"] <= each["log_k"] <= math.log(5) + 1e-6
-            assert each["losses"] == 200
-        assert each["realised"] is None  # the run's own contrast has 64 trajectories
+    assert [item["episodes"] for item in result] == sorted(item["episodes"] for item in result)
+    for item in result:
+        if item["method"] == "ccm":
+            assert item["bound"] <= item["log_k"] <= math.log(5) + 1e-6
+            assert item["losses"] == 200
+        assert item["realised"] is None  # the run's own contrast has 64 trajectories
 
 
 def test_the_table_tells_what_training_reached_beside_what_it_could(sami, trained):
@@ -38,7 +38,7 @@ def test_what_training_reached_is_that_of_the_steps_when_a_stage_was_collected(s
     (run_copy / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     done = sami("contrast", run_copy, "--method", "satesac", "--set", "losses=200", "--json")
     assert done.code == 0, done.err
-    early, middle, late = (each["realised"] for each in json.loads(done.out)["ceilings"])
+    early, middle, late = (ceiling["realised"] for ceiling in json.loads(done.out)["ceilings"])
     assert first < early <= middle < late <= last
 
 

@@ -12,9 +12,9 @@ SHIPPED = Path(__file__).parents[2] / "models" / "panda-satesac.onnx"
 
 def test_a_file_is_described_once_and_then_tells_what_training_saw(sami, trained, tmp_path, short_panda):
     path = Path(shutil.copy(trained.model, tmp_path / "copy.onnx"))
-    said = sami("inspect", path).out
-    assert "seen: not told; `sami describe` measures what training saw" in said
-    assert "frame: table's frame" in said, "export tells what the environment knows"
+    message = sami("inspect", path).out
+    assert "seen: not told; `sami describe` measures what training saw" in message
+    assert "frame: table's frame" in message, "export tells what the environment knows"
     done = sami("describe", path, "--set", "episodes=6", "--set", "starts=2")
     assert (done.code, done.err) == (0, "")
     assert "copy.onnx tells what training saw, over " in done.prose
@@ -64,12 +64,12 @@ def test_inspect_prints_bounds_what_training_saw_meanings_frame_and_home(sami):
     starts = ("seen: 2,0", "response to 1 of dx, moved by 0.1 for 5 ticks: ee_position.x +0.1", "meaning ee_position: ")
     for start in (*starts, "frame: table's frame", "home: the joints at home_joints", "arm_base: -0.6, 0, 0 m"):
         assert any(line.startswith(start) for line in lines), start
-    told = json.loads(sami("inspect", SHIPPED, "--json").out)
-    assert told["seen"]["signals"]["desired_goal"]["mean"][2] == 0.02
-    assert told["sheet"]["numbers"]["arm_base"] == {"unit": "m", "values": [-0.6, 0.0, 0.0]}
+    document = json.loads(sami("inspect", SHIPPED, "--json").out)
+    assert document["seen"]["signals"]["desired_goal"]["mean"][2] == 0.02
+    assert document["sheet"]["numbers"]["arm_base"] == {"unit": "m", "values": [-0.6, 0.0, 0.0]}
 
 
 def test_a_robot_whose_frame_nobody_wrote_down_says_so(sami):
-    said = sami("inspect", SHIPPED.with_name("hopper-satesac.onnx")).out
-    assert "frame: not told" in said
-    assert "response to 1 of leg_joint, moved by 0.1 for 5 ticks: nothing answered clearly" in said
+    message = sami("inspect", SHIPPED.with_name("hopper-satesac.onnx")).out
+    assert "frame: not told" in message
+    assert "response to 1 of leg_joint, moved by 0.1 for 5 ticks: nothing answered clearly" in message

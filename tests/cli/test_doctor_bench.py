@@ -49,13 +49,13 @@ TORCH = ["torch, eager", "stable-baselines3 predict"]
 def test_bench_times_session_onnxruntime_torch_and_predict_in_one_run(sami, trained):
     done = sami("bench", trained.model, "--seconds", 0.05, "--json")
     assert (done.code, done.err) == (0, "")
-    found = json.loads(done.out)
-    assert [pace["pace"] for pace in found["paces"]] == PACES
-    assert [list(pace["us"]) for pace in found["paces"]] == [SESSION + TORCH] + [
+    document = json.loads(done.out)
+    assert [pace["pace"] for pace in document["paces"]] == PACES
+    assert [list(pace["us"]) for pace in document["paces"]] == [SESSION + TORCH] + [
         [*SESSION, "Session.step after prewarm()", *TORCH]
     ] * 3
-    assert 0.0 <= found["largest_difference"] <= 1e-6
-    for pace in found["paces"]:
+    assert 0.0 <= document["largest_difference"] <= 1e-6
+    for pace in document["paces"]:
         assert next(iter(pace["us"].values()))["ratio"] == 1.0
         for timing in pace["us"].values():
             assert 0 < timing["p50"] <= timing["p99"] <= timing["worst"]
@@ -75,9 +75,9 @@ def test_bench_works_without_torch_and_says_so(trained, tmp_path):
     command = [sys.executable, "-c", script, "bench", str(trained.model), "--seconds", "0.05", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    found = json.loads(done.stdout)
-    assert found["torch"] == "torch and predict are left out: torch is not installed."
-    assert list(found["paces"][0]["us"]) == SESSION
+    document = json.loads(done.stdout)
+    assert document["torch"] == "torch and predict are left out: torch is not installed."
+    assert list(document["paces"][0]["us"]) == SESSION
 
 
 def test_a_soak_says_whether_memory_stayed(trained, tmp_path):

@@ -200,11 +200,11 @@ def test_a_check_warns_of_what_is_missing_and_does_not_judge_what_needs_a_reset(
     Path("my_robot.py").write_text(ROBOT + MOVES)
     robot_file("", START.replace("make", "shy"))
     done = sami("drive", "robot.toml", "--check", "--json")
-    told = json.loads(done.out)
-    states = {check["name"]: check["state"] for check in told["checks"]}
-    assert (done.code, told["wrong"]) == (0, 0)
+    document = json.loads(done.out)
+    states = {check["name"]: check["state"] for check in document["checks"]}
+    assert (done.code, document["wrong"]) == (0, 0)
     assert (states["limits"], states["watchdog"], states["observation"]) == ("warn", "warn", "--")
-    (note,) = [check["note"] for check in told["checks"] if check["name"] == "observation"]
+    (note,) = [check["note"] for check in document["checks"] if check["name"] == "observation"]
     assert "none before a reset, which may move the robot (nothing was asked for yet); --dry-run resets" in note
     refused = sami("drive", "robot.toml", "--check", "--dry-run")
     assert (refused.code, "--check reads once and begins no episode, so --dry-run has" in refused.err) == (1, True)

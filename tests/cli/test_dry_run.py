@@ -14,15 +14,15 @@ def test_a_dry_run_shows_every_key_and_why_and_starts_nothing(sami, contents, tm
     before = contents(tmp_path)
     done = sami("train", "--dry-run", *words.split())
     assert (done.code, done.err) == (0, "")
-    told = json.loads(sami("train", "--dry-run", "--json", *words.split()).out)
+    document = json.loads(sami("train", "--dry-run", "--json", *words.split()).out)
     assert contents(tmp_path) == before
     for section in ("network", "learning", "contrast", "collection", "exploration", "behind_gap"):
-        assert [key for key in told["config"][section] if f" {section}.{key} " not in done.out] == []
-    for follow in told["follows"]:
+        assert [key for key in document["config"][section] if f" {section}.{key} " not in done.out] == []
+    for follow in document["follows"]:
         section, _, key = follow["key"].rpartition(".")
-        assert (told["config"][section] if section else told["config"])[key] == follow["value"]
+        assert (document["config"][section] if section else document["config"])[key] == follow["value"]
         assert follow["why"]
-    assert f"{told['updates']:,} updates" in done.out
+    assert f"{document['updates']:,} updates" in done.out
     assert "Nothing was started." in done.out
 
 

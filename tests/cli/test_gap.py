@@ -113,13 +113,13 @@ def test_the_tables_of_the_docs_are_what_is_printed_of_the_raw_results(sami, fol
 
 def test_what_the_docs_say_of_training_behind_delays_is_what_is_printed_of_its_raw_results(sami):
     page = (ROOT / "docs" / "results" / "trained-with-a-profile.md").read_text()
-    folder, found = Path("results") / "panda-200k-latency", {}
+    folder, result = Path("results") / "panda-200k-latency", {}
     for name in ("trained-behind-delays", "trained-without"):
         done = sami("robustness", ROOT / folder / f"{name}.json")
         assert f"sami robustness {folder}/{name}.json" in page
         rows = [line.split(" | ") for line in done.out.splitlines()[2:]]
-        found[name] = [[cell.strip(" |").split(", ") for cell in row[2:]] for row in rows]
-    cells = [[value for row in rows for value in row[at]] for at in (0, 1) for rows in found.values()]
+        result[name] = [[cell.strip(" |").split(", ") for cell in row[2:]] for row in rows]
+    cells = [[value for row in rows for value in row[at]] for at in (0, 1) for rows in result.values()]
     for row in zip(*cells, strict=True):
         assert f"| {' | '.join(row)} |" in page
 
@@ -130,8 +130,8 @@ def test_a_profile_is_measured_as_a_whole_and_key_by_key_and_read_again(sami, tr
     document = json.loads(done.out)
     kinds = ["", "the whole gap", "actuator_lag_s alone", "latency_s alone", "noise alone"]
     assert [point["kind"] for point in document["points"]] == kinds
-    told = document["points"][1]["sets"]["training"]
-    assert (told["episodes"], told["starts"], len(told["interval"])) == (4, 2, 2)
+    report = document["points"][1]["sets"]["training"]
+    assert (report["episodes"], report["starts"], len(report["interval"])) == (4, 2, 2)
     assert json.loads(sami("robustness", "told", "--json").out) == document
     assert "training (4 episodes a point, 2 starts)" in sami("robustness", "told").out
 
@@ -158,14 +158,14 @@ def test_an_excited_recording_tells_the_gap_and_the_profile_serves_where_profile
     done = sami("fit-gap", recorded, "--out", "gap.toml")
     assert done.code == 0, done.err
     assert "wrote gap.toml" in done.out
-    found = GapProfile.load("gap.toml")
-    assert (found.latency_s, found.action_latency_s, found.dropout) == (0.04, 0.08, 0.0)
-    low, high = found.noise["cube_position"]
+    document = GapProfile.load("gap.toml")
+    assert (document.latency_s, document.action_latency_s, document.dropout) == (0.04, 0.08, 0.0)
+    low, high = document.noise["cube_position"]
     assert low < 0.003 < high
-    assert set(found.noise) == {"cube_position"}
+    assert set(document.noise) == {"cube_position"}
     assert "gap.toml exists; choose another name" in sami("fit-gap", recorded, "--out", "gap.toml").err
     done = sami("eval", "--model", trained.model, "--gap", "gap.toml", "--tasks", "training", "--episodes", 1, "--json")
-    assert GapProfile.loads(json.loads(done.out)["gap"]) == found
+    assert GapProfile.loads(json.loads(done.out)["gap"]) == document
     by_itself = json.loads(sami("fit-gap", recorded, "--reference", recorded, "--json").out)
     assert "action_latency_s" not in by_itself["gap"]
     assert sami("replay", recorded).code == 0
@@ -183,10 +183,10 @@ def test_a_recording_of_a_robot_that_rests_is_refused(sami, trained, tmp_path):
 def test_a_known_value_zeroes_a_bias_in_each_episode(sami, trained, tmp_path):
     (tmp_path / "bias.toml").write_text("bias = { ee_position = [-0.02, 0.02] }")
     options = ("--episodes", 2, "--steps", 4, "--gap", tmp_path / "bias.toml", "--json")
-    told = lines(
+    report = lines(
         sami("run", "--model", trained.model, "--set", f"limits={ROOT / 'examples' / 'zeroed.toml'}", *options)
     )
-    offsets = [row["zeroed"]["ee_position.z"] for row in told]
+    offsets = [row["zeroed"]["ee_position.z"] for row in report]
     assert all(0 < abs(offset) <= 0.0201 for offset in offsets)
     assert offsets[0] != offsets[1]
 
@@ -206,10 +206,12 @@ def test_what_the_docs_say_of_zeroing_is_what_its_raw_results_say():
 
 def test_what_the_docs_say_of_a_gap_that_was_found_again_is_what_its_raw_results_say():
     page = " ".join((ROOT / "docs" / "how-to" / "fit-a-profile.md").read_text().split())
-    folder, told = ROOT / "results" / "panda-fit-gap", []
+    folder, reports = ROOT / "results" / "panda-fit-gap", []
     for name, gap in (("true", ROOT / "examples" / "gap.toml"), ("fitted", folder / "gap.toml")):
-        found = Evaluation.from_dict(json.loads((folder / f"{name}.json").read_text()))
-        assert found.gap == GapProfile.load(gap)
-        low, high = interval_of(found, "training")
-        told.append(f"{found.success('training'):.2f} ({low:.2f} to {high:.2f})")
-    assert f"succeeds in {told[0]} of 180 episodes, behind what 12 excited episodes told of it in {told[1]}" in page
+        evaluation = Evaluation.from_dict(json.loads((folder / f"{name}.json").read_text()))
+        assert evaluation.gap == GapProfile.load(gap)
+        low, high = interval_of(evaluation, "training")
+        reports.append(f"{evaluation.success('training'):.2f} ({low:.2f} to {high:.2f})")
+    assert (
+        f"succeeds in {reports[0]} of 180 episodes, behind what 12 excited episodes told of it in {reports[1]}" in page
+    )

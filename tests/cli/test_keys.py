@@ -75,11 +75,11 @@ class AtTerminal:
     def wait_for(self, text, timeout_s=60.0):
         """Wait until the terminal has shown a text that was not waited for yet, and return what came with it."""
         until = time.monotonic() + timeout_s
-        while not (found := re.search(text, self.shown)):
+        while not (match := re.search(text, self.shown)):
             assert time.monotonic() < until, f"{text!r} does not come: {self.shown!r}"
             if select.select([self.person], [], [], 0.1)[0]:
                 self.shown += os.read(self.person, 65536).decode(errors="replace")
-        seen, self.shown = self.shown[: found.end()], self.shown[found.end() :]
+        seen, self.shown = self.shown[: match.end()], self.shown[match.end() :]
         return seen
 
     def press(self, keys):
@@ -151,8 +151,8 @@ def test_pause_take_over_hand_back_and_success(terminal):
     assert at.end() == 0
     recording = read_recording("r.mcap")
     assert recording.episodes == {0: (Ending.SUCCESS, True)}
-    found = outcomes(0)
-    assert re.fullmatch("(acted )+(paused )+(acted )+(piloted )+(acted )+", "".join(f"{each} " for each in found))
+    result = outcomes(0)
+    assert re.fullmatch("(acted )+(paused )+(acted )+(piloted )+(acted )+", "".join(f"{item} " for item in result))
     assert executed(0, "paused")[-1] == [0.0] * 4
     pushed = executed(0, "piloted")
     assert max(push[0] for push in pushed) == pytest.approx(0.3)
@@ -187,8 +187,8 @@ def test_rows_for_programs_hold_what_a_person_said(terminal):
     at.press("q")
     assert at.end() == 0
     second = re.search(r"\{.*\}", at.shown)
-    said = [(row["episode"], row["ended"], row["success"]) for row in map(json.loads, (first[0], second[0]))]
-    assert said == [(0, "success", True), (1, "stop", None)]
+    rows = [(row["episode"], row["ended"], row["success"]) for row in map(json.loads, (first[0], second[0]))]
+    assert rows == [(0, "success", True), (1, "stop", None)]
     assert read_recording("r.mcap").episodes[0] == ("success", True)
 
 

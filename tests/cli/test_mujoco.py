@@ -60,14 +60,14 @@ def test_run_steps_the_task_that_was_asked_for(sami, models, env):
     arguments = ("--mass", 1.5, "--damping", 0.5, *(("--cripple", "1") if crippled else ()))
     model = models / f"{MODEL_OF[env]}.onnx"
     arguments = ("run", "--env", env, "--model", model, "--episodes", 2, "--steps", 15, *arguments, "--json")
-    found = rows(sami(*arguments))
+    result = rows(sami(*arguments))
     task = {"mass": 1.5, "damping": 0.5, **({"crippled": [1]} if crippled else {})}
-    for number, row in enumerate(found):
+    for number, row in enumerate(result):
         assert {name: row[name] for name in task} == task
         assert (row["episode"], row["steps"]) == (number, 15)
         assert not {"skill", "success"} & row.keys()
-    assert found[0]["return"] != found[1]["return"]
-    assert [row["return"] for row in rows(sami(*arguments))] == [row["return"] for row in found]
+    assert result[0]["return"] != result[1]["return"]
+    assert [row["return"] for row in rows(sami(*arguments))] == [row["return"] for row in result]
     drawn = rows(
         sami("run", "--env", env, "--model", model, "--tasks", "extreme", "--episodes", 1, "--steps", 3, "--json")
     )
@@ -84,9 +84,9 @@ def test_run_without_json_is_a_table_with_returns(sami, models):
     assert len(lines[1].split()[5]) == 12
     assert "success" not in done.out
     returns = [float(line.split()[4]) for line in lines[1:3]]
-    told = next(line for line in lines if "all" in line).replace("│", " ").split()
-    assert told[:2] == ["all", "2"]
-    assert float(told[2]) == pytest.approx(np.mean(returns), abs=0.1)
+    words = next(line for line in lines if "all" in line).replace("│", " ").split()
+    assert words[:2] == ["all", "2"]
+    assert float(words[2]) == pytest.approx(np.mean(returns), abs=0.1)
 
 
 def test_a_film_of_a_robot_needs_no_display_and_keeps_its_time(sami, models, monkeypatch):
@@ -107,7 +107,7 @@ def test_a_film_of_a_robot_needs_no_display_and_keeps_its_time(sami, models, mon
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--mass", "-1"), "mass is -1.0; it must be a number greater than 0"),
         (("--mass", "0"), "mass is 0.0; it must be a number greater than 0"),
@@ -124,18 +124,18 @@ def test_a_film_of_a_robot_needs_no_display_and_keeps_its_time(sami, models, mon
         (("--env", "hoper"), "unknown environment 'hoper'. Did you mean 'hopper'?"),
     ],
 )
-def test_what_cannot_be_run_is_refused_before_anything_moves(sami, models, arguments, said):
+def test_what_cannot_be_run_is_refused_before_anything_moves(sami, models, arguments, message):
     done = sami("run", "--model", models / "hopper.onnx", "--env", "crippled-hopper", *arguments)
     assert done.code == 1
-    assert said in done.err
+    assert message in done.err
     assert len(done.err.splitlines()) == 1
 
 
 def test_an_environment_without_a_shipped_model_says_what_to_do(sami):
     done = sami("run", "--env", "ant-cadm")
     assert done.code == 1
-    told = "no model ant-cadm-satesac is shipped. Name a file with --model, or make one: sami train --env ant-cadm"
-    assert told in done.err
+    text = "no model ant-cadm-satesac is shipped. Name a file with --model, or make one: sami train --env ant-cadm"
+    assert text in done.err
     assert "half-cheetah-satesac" in done.err
 
 
@@ -160,14 +160,14 @@ def test_evaluation_tells_returns(sami, models, monkeypatch):
     assert (done.code, done.err) == (0, "")
     result = json.loads(done.out)
     returns = np.concatenate([row["returns"] for row in result["tasks"]])
-    told = result["sets"]["training"]
-    assert (told["ret"], told["episodes"]) == (pytest.approx(returns.mean()), 11)
+    report = result["sets"]["training"]
+    assert (report["ret"], report["episodes"]) == (pytest.approx(returns.mean()), 11)
     assert sorted(row["episodes"] for row in result["tasks"]) == [1] * 7 + [2] * 2
     console = Console(record=True, width=100)
     console.print(evaluation_table(Evaluation.from_dict(result), "training"))
     table = console.export_text()
     assert "training (11 episodes, tasks in turn, development seed)" in " ".join(table.split())
-    assert f"{returns.mean():.0f} ± {told['ret_error']:.0f}" in table
+    assert f"{returns.mean():.0f} ± {report['ret_error']:.0f}" in table
     assert "success" not in table
     final = json.loads(sami(*arguments, "--on", 1, "--final", "--json").out)
     assert (result["seed"], final["seed"]) == (seeds.EVALUATION, seeds.FINAL)
@@ -202,7 +202,7 @@ def test_training_a_robot_ends_in_a_card_with_returns(sami, monkeypatch):
     by_task = {name: value for name, value in metrics[-1].items() if name.startswith("return/")}
     assert list(by_task.values()) == [pytest.approx(metrics[-1]["rollout/ep_rew_mean"])]
     assert sami("eval", "--run", "run", "--episodes", 2, "--on", 1).code == 0
-    told = json.loads(Path("run/evaluation.json").read_text())["sets"]
+    report = json.loads(Path("run/evaluation.json").read_text())["sets"]
     assert (
         sami(
             "export", "--run", "run", "--out", "hopper.onnx", "--set", "atlas_episodes=0", "--set", "seen_episodes=0"
@@ -212,10 +212,10 @@ def test_training_a_robot_ends_in_a_card_with_returns(sami, monkeypatch):
     card = Path("hopper.md").read_text()
     assert "Return, 2 episodes in each set of tasks" in card
     for name, theirs in (("training", "1,502 ± 20"), ("moderate", "1,453 ± 39"), ("extreme", "1,447 ± 14")):
-        ret, error, std = (f"{told[name][key]:,.0f}" for key in ("ret", "ret_error", "ret_std"))
+        ret, error, std = (f"{report[name][key]:,.0f}" for key in ("ret", "ret_error", "ret_std"))
         assert f"| {name} | 2 | {ret} ± {error} | {std} | {theirs} |" in card
     assert "uccess" not in card.replace("rollout/success", "")
-    assert f"return extreme: {told['extreme']['ret']:,.0f}" in sami("inspect", "hopper.onnx").out
+    assert f"return extreme: {report['extreme']['ret']:,.0f}" in sami("inspect", "hopper.onnx").out
     monkeypatch.setitem(ENVIRONMENTS, "hopper", dataclasses.replace(ENVIRONMENTS["hopper"], episode_steps=30))
     sources = ("--run", "run"), ("--env", "hopper", "--model", "hopper.onnx")
     run, file = (json.loads(sami("eval", *s, "--tasks", "training", "--episodes", 5, "--json").out) for s in sources)

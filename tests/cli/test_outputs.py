@@ -67,8 +67,8 @@ def on_a_full_disk(words):
         finally:
             os._exit(status)
     os.close(written)
-    with os.fdopen(read) as told:
-        text = told.read()
+    with os.fdopen(read) as report:
+        text = report.read()
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), text
 
 
@@ -132,9 +132,9 @@ def test_an_input_is_never_replaced(sami, words):
 def test_a_full_disk_leaves_nothing_or_what_was_there(sami, name):
     require_packages(name)
     before = there()
-    status, said = on_a_full_disk(WRITES[name])
-    assert (status, said.count("\n"), there()) == (1, 1, before)
-    assert re.search("cannot be written: .*File too large", said)
+    status, message = on_a_full_disk(WRITES[name])
+    assert (status, message.count("\n"), there()) == (1, 1, before)
+    assert re.search("cannot be written: .*File too large", message)
     if name in NEVER_REPLACED:
         return
     Path(name).write_text("old")

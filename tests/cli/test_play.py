@@ -22,7 +22,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture
-def stands(sami, folder):
+def standing_model(sami, folder):
     """Call a command with the stander's file and robot."""
 
     def call(command, *arguments, robot="--robot"):
@@ -31,8 +31,8 @@ def stands(sami, folder):
     return call
 
 
-def test_it_stands_and_its_recording_replays(sami, stands):
-    done = stands("play", "--record", "s.mcap", "--json")
+def test_it_stands_and_its_recording_replays(sami, standing_model):
+    done = standing_model("play", "--record", "s.mcap", "--json")
     assert done.code == 0, done.err
     row = json.loads(done.out)
     assert (row["success"], row["steps"], row["forward"]) == (True, 60, 0.5)
@@ -41,35 +41,37 @@ def test_it_stands_and_its_recording_replays(sami, stands):
     assert "60 steps compared, none differs" in replayed.out
 
 
-def test_a_timeline_commands_it_and_a_fall_is_no_success(stands, tmp_path):
+def test_a_timeline_commands_it_and_a_fall_is_no_success(standing_model, tmp_path):
     (tmp_path / "walk.csv").write_text("time_s,forward\n0,0\n0.4,2\n")
-    done = stands("play", "--command", tmp_path / "walk.csv", "--json")
+    done = standing_model("play", "--command", tmp_path / "walk.csv", "--json")
     row = json.loads(done.out)
     assert (row["success"], row["ended"]) == (False, "world")
     assert 20 < row["steps"] < 60
     assert row["forward"] == 2.0
-    assert "no" in stands("play", "--command", "forward=2").out.splitlines()[1]
+    assert "no" in standing_model("play", "--command", "forward=2").out.splitlines()[1]
 
 
-def test_a_gamepad_commands_it(stands, tmp_path):
+def test_a_gamepad_commands_it(standing_model, tmp_path):
     os.mkfifo(tmp_path / "js0")
     writer = os.open(tmp_path / "js0", os.O_RDWR)
     os.write(writer, struct.pack("<IhBB", 0, -32767, 2, 1))
-    done = stands("play", "--command", f"gamepad:{tmp_path / 'js0'}", "--set", "steps=8", "--record", "pad.mcap")
+    done = standing_model(
+        "play", "--command", f"gamepad:{tmp_path / 'js0'}", "--set", "steps=8", "--record", "pad.mcap"
+    )
     os.close(writer)
     assert done.code == 0, done.err
     values = {tuple(s.record.observation.values["command"].tolist()) for s in read_recording("pad.mcap").steps}
     assert values == {(np.float32(0.6).item(), 0.0, 0.0)}
 
 
-def test_what_it_plays_behind_a_profile_is_recorded(sami, stands, tmp_path):
+def test_what_it_plays_behind_a_profile_is_recorded(sami, standing_model, tmp_path):
     (tmp_path / "late.toml").write_text("latency_s = 0.04\n")
-    assert stands("play", "--set", f"gap={tmp_path / 'late.toml'}", "--record", "g.mcap").code == 0
+    assert standing_model("play", "--set", f"gap={tmp_path / 'late.toml'}", "--record", "g.mcap").code == 0
     assert json.loads(sami("replay", "g.mcap", "--json").out)["about"]["gap"] == {"latency_s": 0.04}
 
 
-def test_it_is_filmed(stands, tmp_path):
-    done = stands("play", "--render", "s.gif", "--set", "steps=6")
+def test_it_is_filmed(standing_model, tmp_path):
+    done = standing_model("play", "--render", "s.gif", "--set", "steps=6")
     if "no OpenGL" in done.err:
         pytest.skip("no OpenGL to render with (Debian: libegl1)")
     assert done.code == 0, done.err
@@ -86,8 +88,8 @@ def test_it_is_filmed(stands, tmp_path):
         (("--gap", "none.toml"), "none.toml cannot be read"),
     ],
 )
-def test_a_wrong_option_is_refused_in_one_line(arguments, message, stands):
-    done = stands("play", *arguments)
+def test_a_wrong_option_is_refused_in_one_line(arguments, message, standing_model):
+    done = standing_model("play", *arguments)
     assert done.code == 1
     assert message in done.err
     assert "Traceback" not in done.err
@@ -108,8 +110,10 @@ def test_a_policy_that_was_not_adopted_is_refused(sami, folder):
     assert "was not adopted" in done.err
 
 
-def test_robustness_tells_survival_and_tracking_error(sami, stands, folder):
-    done = stands("robustness", "--gap", "latency", "--episodes", 2, "--on", 1, "--out", "r", "--json", robot="--env")
+def test_robustness_tells_survival_and_tracking_error(sami, standing_model, folder):
+    done = standing_model(
+        "robustness", "--gap", "latency", "--episodes", 2, "--on", 1, "--out", "r", "--json", robot="--env"
+    )
     assert done.code == 0, done.err
     clean, *late = json.loads(done.out)["points"]
     assert [point["severity"] for point in late] == [0.02, 0.04, 0.08]
@@ -118,14 +122,14 @@ def test_robustness_tells_survival_and_tracking_error(sami, stands, folder):
     again = sami("robustness", "r")
     assert "| training: tracking error |" in again.out
     assert sami("robustness", "r", "--json").out == done.out
-    cluster = stands("robustness", "--on", "slurm:time=9", "--out", "c", robot="--env")
+    cluster = standing_model("robustness", "--on", "slurm:time=9", "--out", "c", robot="--env")
     assert "on this machine only" in cluster.err
 
 
-def test_training_ranges_come_from_a_recording_or_a_rollout(sami, stands, folder, tmp_path):
+def test_training_ranges_come_from_a_recording_or_a_rollout(sami, standing_model, folder, tmp_path):
     model = tmp_path / "own.onnx"
     model.write_bytes((folder / "stander.onnx").read_bytes())
-    assert stands("play", "--record", "s.mcap", "--set", "episodes=2").code == 0
+    assert standing_model("play", "--record", "s.mcap", "--set", "episodes=2").code == 0
     refused = sami("describe", model)
     assert "its training's environment is not here" in refused.err
     done = sami("describe", model, "--rollout", "s.mcap")

@@ -9,14 +9,14 @@ from sami_runtime import read_artifact, verify
 from sami_train.envs import catalog
 from sami_train.studies.readout.fit import fit
 from tests.making.attached import attach_probe
-from tests.sami_train.studies.readout.test_probe import PANDA, told
+from tests.sami_train.studies.readout.test_probe import PANDA, samples
 
 
 @pytest.fixture(scope="module")
 def probed(trained, tmp_path_factory):
     """The trained model, with a probe of made-up contexts that carry the mass alone."""
     path = tmp_path_factory.mktemp("probe") / "probed.onnx"
-    attach_probe(trained.model, path, fit(*told(PANDA, 120, hidden={"friction"}), step=0))
+    attach_probe(trained.model, path, fit(*samples(PANDA, 120, hidden={"friction"}), step=0))
     return path
 
 

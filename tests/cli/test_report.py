@@ -36,6 +36,6 @@ def test_a_run_of_a_study_becomes_a_page_and_the_summary_says_what_it_lacks(sami
     assert done.code == 0, done.err
     summary = json.loads(done.out)
     assert (tmp_path / "new" / "report.html").stat().st_size == summary["bytes"]
-    (told,) = summary["subjects"]
-    assert told["name"] == "panda-satesac"
-    assert "films" in told["missing"]
+    (report,) = summary["subjects"]
+    assert report["name"] == "panda-satesac"
+    assert "films" in report["missing"]

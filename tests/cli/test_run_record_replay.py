@@ -48,12 +48,12 @@ def rows(sami, trained):
 
 
 def test_a_recorded_run_is_replayed_to_the_last_bit(sami, trained, rows):
-    told = rows("--record", "run.mcap", "--seed", 4)
+    report = rows("--record", "run.mcap", "--seed", 4)
     recording = read_recording("run.mcap")
     assert recording.closed
-    assert len(recording.steps) == sum(row["steps"] for row in told)
+    assert len(recording.steps) == sum(row["steps"] for row in report)
     assert (recording.about["env"], recording.about["seed"]) == ("panda", 4)
-    assert recording.steps[0].record.info["task"] == {name: told[0][name] for name in ("mass", "friction")}
+    assert recording.steps[0].record.info["task"] == {name: report[0][name] for name in ("mass", "friction")}
     done = sami("replay", "run.mcap")
     assert (done.code, done.err) == (0, "")
     assert done.out.splitlines() == [str(recording), f"{len(recording.steps)} steps compared, none differs"]
@@ -64,7 +64,9 @@ def test_a_recorded_run_is_replayed_to_the_last_bit(sami, trained, rows):
 def test_what_the_command_does_a_run_does_in_python(rows, trained):
     Path("gap.toml").write_text("noise = 0.01\nlatency_s = 0.04\nactuator_lag_s = 0.05\n")
     Path("limits.toml").write_text("rest = 0.0\nrate = 10.0\n")
-    told = rows("--record", "run.mcap", "--seed", 4, "--gap", "gap.toml", "--set", "limits=limits.toml", "--steps", 12)
+    reported = rows(
+        "--record", "run.mcap", "--seed", 4, "--gap", "gap.toml", "--set", "limits=limits.toml", "--steps", 12
+    )
     session, clock = Session.load(trained.model), ManualClock()
     options = {"gap": GapProfile.load("gap.toml"), "limits": Limits.load("limits.toml"), "simulator": True}
     facts = {"env": "panda", "seed": 4, "engine": environment("panda").engine}
@@ -72,7 +74,7 @@ def test_what_the_command_does_a_run_does_in_python(rows, trained):
         closing(simulator(environment("panda"), "all", {}, None).make(clock, session.contract)) as panda,
         Run(session, panda, clock, record="python.mcap", facts=facts, **options) as run,
     ):
-        for row in told:
+        for row in reported:
             report = run.episode(4 + row["episode"], max_steps=12)
             assert row["steps"] == report.steps
             assert row["context"] == [round(float(number), 4) for number in report.contexts[-1]]
@@ -125,9 +127,9 @@ def test_a_run_that_was_cut_off_is_replayed_and_said_to_be(sami, rows):
 
 
 def test_a_row_tells_of_the_shadow_in_its_own_episode(rows, trained, other):
-    told = rows("--shadow", other)
-    assert [row["shadow"]["steps"] for row in told] == [row["steps"] for row in told]
-    assert [row["shadow"]["first"]["episode"] for row in told] == [0, 1]
+    report = rows("--shadow", other)
+    assert [row["shadow"]["steps"] for row in report] == [row["steps"] for row in report]
+    assert [row["shadow"]["first"]["episode"] for row in report] == [0, 1]
 
 
 def test_a_run_that_is_refused_leaves_no_recording_in_the_way(sami, rewritten):
@@ -159,8 +161,8 @@ def test_a_shadow_tells_where_it_would_have_acted_otherwise(sami, trained, rows,
     unlike = rows("--shadow", other)[-1]["shadow"]
     assert unlike["differing"] > 0
     assert unlike["first"]["name"].startswith("action d")
-    assert all(each["size"] > 0 for each in unlike["largest"].values())
-    size = max(each["size"] for each in unlike["largest"].values())
+    assert all(item["size"] > 0 for item in unlike["largest"].values())
+    size = max(item["size"] for item in unlike["largest"].values())
     assert rows("--shadow", other, "--shadow-tolerance", size)[-1]["shadow"]["differing"] == 0
     shown = sami("run", "--model", trained.model, "--episodes", 1, "--shadow", other)
     assert "ticks differ\nfirst at episode 0, step 0: action d" in shown.out
@@ -169,8 +171,8 @@ def test_a_shadow_tells_where_it_would_have_acted_otherwise(sami, trained, rows,
 def test_limits_from_a_file_are_kept_and_reported(sami, trained, rows):
     with open("limits.toml", "w") as file:
         file.write("rest = 0.0\n[rate]\ngripper = 1.0\n[high]\ndx = 0.1\n")
-    told = rows("--set", "limits=limits.toml", "--record", "run.mcap")
-    counted = {name for row in told for name in row["limited"]}
+    report = rows("--set", "limits=limits.toml", "--record", "run.mcap")
+    counted = {name for row in report for name in row["limited"]}
     assert counted <= {"rate gripper", "bounds dx"}
     assert "rate gripper" in counted
     executed = np.array([step.record.executed for step in read_recording("run.mcap").steps if step.episode == 0])

@@ -23,8 +23,8 @@ def test_a_robot_is_told_whose_files_it_runs(sami, model, tmp_path):
     done = sami("sign", "--new-key", key, "--owner", "Ada", model)
     assert (done.code, done.prose.endswith(f"wrote {model}.sig")) == (0, True)
     trusted = ("--trusted", tmp_path / "ada.pub")
-    found = json.loads(sami("verify", model, *trusted, "--json").out)
-    assert {"name": "signature", "passed": True, "detail": "by Ada"} in found["checks"]
+    document = json.loads(sami("verify", model, *trusted, "--json").out)
+    assert {"name": "signature", "passed": True, "detail": "by Ada"} in document["checks"]
     model.write_bytes(model.read_bytes() + b"\x72\x00")  # an empty entry of metadata: the policy is the same
     done = sami("verify", model, *trusted)
     assert done.code == 4

@@ -115,15 +115,15 @@ def test_nothing_can_be_commanded(live, method):
 def test_events_tell_what_the_run_is_and_every_tick_from_the_first(live):
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(live + "events", timeout=60) as answer:
-        told = []
+        reports = []
         for line in answer:
             if line.startswith(b"data: "):
-                told.append(json.loads(line[6:]))
-            if len(told) > 40:
+                reports.append(json.loads(line[6:]))
+            if len(reports) > 40:
                 break
-    run = told[0]["run"]
+    run = reports[0]["run"]
     assert (run["model"], run["env"], run["rate"]) == ("panda-satesac", "panda", 25.0)
-    rows = [dict(zip(run["columns"], each["row"], strict=True)) for each in told[1:] if "row" in each]
+    rows = [dict(zip(run["columns"], item["row"], strict=True)) for item in reports[1:] if "row" in item]
     steps = [row["step"] for row in rows if row["episode"] == 0]
     assert steps == list(range(len(steps)))
     assert {"executed.dx", "context.0", "observation.ee_position.z", "infer"} <= rows[0].keys()
@@ -140,9 +140,9 @@ def test_the_history_of_a_live_run_is_bounded_and_who_comes_late_gets_the_newest
                 ours.send(f"{tick:0500}".encode())
         thread.join()
     assert sum(map(sys.getsizeof, history._ticks)) <= 100_000
-    found, seen = history.after(0, 0.0)
-    assert (seen, int(found[-1])) == (4999, 4999)
-    assert len(found) > 100
+    result, seen = history.after(0, 0.0)
+    assert (seen, int(result[-1])) == (4999, 4999)
+    assert len(result) > 100
 
 
 @pytest.mark.parametrize(

@@ -94,8 +94,8 @@ def test_cpp_rules_as_the_python_gate_on_cases_drawn_anew(gate_table, tmp_path):
 def test_cpp_finds_a_difference_at_its_line(gate_table, tmp_path, row, column, value):
     lines = [line.split(",") for line in TABLE.read_text(encoding="utf-8").splitlines()]
     begin = next(at for at, line in enumerate(lines) if line[:2] == ["case", row])
-    driven = [at for at in range(begin + 2, len(lines)) if lines[at][0] == "tick"][1:]
-    at = next(at for at in driven if lines[at][column] not in ("", value, "-"))
+    ticks = [at for at in range(begin + 2, len(lines)) if lines[at][0] == "tick"][1:]
+    at = next(at for at in ticks if lines[at][column] not in ("", value, "-"))
     lines[at][column] = value
     (tmp_path / "changed.csv").write_text("\n".join(map(",".join, lines)) + "\n", encoding="utf-8")
     done = call(gate_table, tmp_path / "changed.csv")

@@ -26,9 +26,9 @@ def call(*command, **options):
 def test_the_host_loop_acts_at_the_rate_of_the_policy(tmp_path):
     done = call(sys.executable, ROOT / "examples" / "host_loop.py", MODEL, "--steps", "10", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    said = re.fullmatch(r"10 steps in ([\d.]+) s, 0 held, \d+ skipped; context \[.+\]\n", done.stdout)
-    assert said, done.stdout
-    assert float(said[1]) >= 9 / 25
+    match = re.fullmatch(r"10 steps in ([\d.]+) s, 0 held, \d+ skipped; context \[.+\]\n", done.stdout)
+    assert match, done.stdout
+    assert float(match[1]) >= 9 / 25
 
 
 def test_the_host_loop_holds_where_a_sensor_fails(tmp_path):
@@ -115,5 +115,5 @@ def test_golden_steps_are_written_to_the_last_bit(golden):
 
 def test_golden_steps_overwrite_nothing(golden):
     done = golden_steps(golden)
-    said = f"sami: {golden} exists; choose another name, or replace it with --force.\n"
-    assert (done.returncode, done.stderr) == (1, said)
+    text = f"sami: {golden} exists; choose another name, or replace it with --force.\n"
+    assert (done.returncode, done.stderr) == (1, text)

@@ -80,6 +80,6 @@ def test_the_benchmark_drives_in_the_tasks_of_the_environment():
     for name, values in measured.TASKS.items():
         grid = [dict(zip(("mass", "friction", "play"), task, strict=True)) for task in product(*values)]
         assert [*SO101.tasks.sets[name]] == grid
-        driven = [measured.settings_of(name, number)["config"] for number in range(8)]
-        tasks = {tuple(config[key] for key in ("mass", "friction", "play")) for config in driven}
+        ticks = [measured.settings_of(name, number)["config"] for number in range(8)]
+        tasks = {tuple(config[key] for key in ("mass", "friction", "play")) for config in ticks}
         assert tasks == set(product(*values))

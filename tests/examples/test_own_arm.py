@@ -30,9 +30,9 @@ def test_the_camera_is_calibrated_to_a_millimetre(monkeypatch):
     pytest.importorskip("panda_gym")
     monkeypatch.syspath_prepend(str(OWN))
     truth = importlib.import_module("robot").CAMERA
-    found = Frame.fit(**read_document(OWN / "arm.toml", "settings")["camera"])
+    fit = Frame.fit(**read_document(OWN / "arm.toml", "settings")["camera"])
     table = np.random.default_rng(0).uniform([-0.2, -0.2, 0.0], [0.2, 0.2, 0.2], (100, 3))
-    assert abs(found.points(truth.inverse.points(table)) - table).max() < 0.001
+    assert abs(fit.points(truth.inverse.points(table)) - table).max() < 0.001
 
 
 def test_its_limits_fit_the_model():

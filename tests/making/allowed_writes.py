@@ -74,8 +74,8 @@ def combinations():
     accelerations = {"none": None, "eased": 20.0, "harsh": 2000.0}
     bounds = {"contract": None, "tighter than the pose": 1.0}
     deviations = {"does as written": 0.0, "deviates": 0.05, "reports anything": 5.0}
-    for each in itertools.product(accelerations, (0.5, 50.0), bounds, deviations):
-        acceleration, rate, bound, deviation = each
+    for item in itertools.product(accelerations, (0.5, 50.0), bounds, deviations):
+        acceleration, rate, bound, deviation = item
         limits = {"rate": rate, "acceleration": accelerations[acceleration], "high": bounds[bound]}
         limits["low"] = None if bounds[bound] is None else -bounds[bound]
         yield f"acceleration {acceleration}, rate {rate}, bounds {bound}, {deviation}", limits, deviations[deviation]
@@ -96,13 +96,13 @@ def drive_at_random(limits, deviation, writes, seed, scale=1.0):
     """
     random = np.random.default_rng(seed)
     scaled = {name: None if value is None else value * scale for name, value in limits.items()}
-    given = Limits(
+    values = Limits(
         **scaled, rest="position", stop_after=10**9, max_pause_s=math.inf, blend_in_s=float(random.integers(2)) * 0.2
     )
     arm = LyingArm(random, scale, deviation)
     about = {"name": "writes", "episode_steps": 100, "training": {}, "weights_sha256": "0" * 64}
     contract = Contract(rate_hz=1 / PERIOD, observation=arm.observation, action=arm.action, **about)
-    gate, (low, high) = SafetyGate(arm, contract, given), given.bounds(arm.action)
+    gate, (low, high) = SafetyGate(arm, contract, values), values.bounds(arm.action)
     counts, violations, at = Counter(), [], 0.0
     while counts["writes"] < writes:
         rate = math.inf if scaled["rate"] is None else scaled["rate"]
@@ -152,8 +152,8 @@ def drive_all(writes, seed, scale=1.0):
     """Drive all combinations of limits; return the counts by combination, and everything that was not allowed."""
     counts, violations = {}, []
     for number, (name, limits, deviation) in enumerate(combinations()):
-        found, objections = drive_at_random(limits, deviation, writes, seed + number, scale)
-        counts[name] = dict(found)
+        result, objections = drive_at_random(limits, deviation, writes, seed + number, scale)
+        counts[name] = dict(result)
         violations += [f"{name}: {objection}" for objection in objections]
     return counts, violations
 
@@ -162,6 +162,6 @@ if __name__ == "__main__":
     by_name, beyond = drive_all(int(sys.argv[1]), int(sys.argv[2]))
     print(json.dumps(by_name, indent=1))
     print(
-        f"{len(by_name)} combinations, {sum(each['writes'] for each in by_name.values())} writes: {len(beyond)} beyond"
+        f"{len(by_name)} combinations, {sum(item['writes'] for item in by_name.values())} writes: {len(beyond)} beyond"
     )
     sys.exit(bool(beyond))

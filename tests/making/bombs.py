@@ -19,9 +19,9 @@ def bombed(*nodes, **weights):
         make("Add", ["z", "nothing"], ["late"]),
         make("Tanh", ["late"], ["actions"]),
     ]
-    kept = [policy.graph.node[0], *nodes, *after]
+    rest = [policy.graph.node[0], *nodes, *after]
     del policy.graph.node[:]
-    policy.graph.node.extend(kept)
+    policy.graph.node.extend(rest)
     return policy
 
 

@@ -41,14 +41,14 @@ class Browser:
         )
         self._closing.callback(self._process.wait, 10)
         self._closing.callback(self._process.terminate)
-        told = folder / "profile/DevToolsActivePort"
+        report = folder / "profile/DevToolsActivePort"
         for _ in range(600):
-            if told.exists() and (words := told.read_text().split()):
+            if report.exists() and (words := report.read_text().split()):
                 break
             time.sleep(0.1)
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with self._opener.open(f"http://127.0.0.1:{words[0]}/json") as answer:
-            page = next(each for each in json.load(answer) if each["type"] == "page")
+            page = next(item for item in json.load(answer) if item["type"] == "page")
         connected = connect(page["webSocketDebuggerUrl"], max_size=None, proxy=None)
         self._socket = self._closing.enter_context(connected)
         self._number = itertools.count(1)
@@ -106,15 +106,17 @@ class Browser:
         path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
 
     def _note(self, message):
-        method, told = message.get("method"), message.get("params", {})
+        method, report = message.get("method"), message.get("params", {})
         if method == "Network.requestWillBeSent":
-            self.requested.append(told["request"]["url"])
+            self.requested.append(report["request"]["url"])
         elif method == "Runtime.exceptionThrown":
-            self.complaints.append(told["exceptionDetails"]["text"] + str(told["exceptionDetails"].get("exception")))
+            self.complaints.append(
+                report["exceptionDetails"]["text"] + str(report["exceptionDetails"].get("exception"))
+            )
         elif method == "Runtime.consoleAPICalled":
-            self.complaints.append(str(told["args"]))
+            self.complaints.append(str(report["args"]))
         elif method == "Log.entryAdded":
-            self.complaints.append(told["entry"]["text"])
+            self.complaints.append(report["entry"]["text"])
 
     def __enter__(self):
         return self

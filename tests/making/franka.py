@@ -35,7 +35,7 @@ class SimulatedRobot:
     def __init__(self, last, *options):
         self.address, self.ports = f"127.0.0.{last}", (47300 + 2 * last, 47301 + 2 * last)
         command = [PYTHON, EXAMPLE / "robot.py", "--host", self.address, "--camera", self.ports[0], *options]
-        self.process = subprocess.Popen([str(each) for each in command], stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen([str(item) for item in command], stdout=subprocess.PIPE, text=True)
         assert self.process.stdout.readline().startswith("listening")
         time.sleep(2.0)  # it binds its ports after that
 

@@ -103,12 +103,12 @@ def base():
     agent.learn(800)
     RunFolder(run).checkpoint(800, agent)
     axes = {"env": [TINY["env"]], "method": ["satesac"], "seed": [0], "steps": [9000]}
-    told = {"version": 1, "episodes": 4, "axes": axes, "unnamed": {}}
-    (folder / "sweep" / "sweep.json").write_text(json.dumps(told))
+    table = {"version": 1, "episodes": 4, "axes": axes, "unnamed": {}}
+    (folder / "sweep" / "sweep.json").write_text(json.dumps(table))
     write_study(folder / "runs.jsonl", [RunRecord.of_folder(run)])
     (folder / "outcome.json").write_text(json.dumps({"state": "failed", "reason": "it broke"}))
-    kept = KeptResults(folder / "evaluation.json", agent.policy.numpy_weights(), environment(TINY["env"]), 4)
-    kept.add(Piece(None, "training"), Evaluation.from_dict(json.loads((run / "evaluation.json").read_text())).results)
+    store = KeptResults(folder / "evaluation.json", agent.policy.numpy_weights(), environment(TINY["env"]), 4)
+    store.add(Piece(None, "training"), Evaluation.from_dict(json.loads((run / "evaluation.json").read_text())).results)
     session = Session(judge(sealed(), "sealed.onnx"))
     with Recorder(folder / "run.mcap", session) as recorder:
         run_episode(session, Arm(session.contract), max_steps=3, on_step=recorder)
@@ -133,14 +133,14 @@ def _checkpoint(folder):
 
 def _kept(folder):
     spec = environment(TINY["env"])
-    kept = KeptResults(folder / "evaluation.json", base()[1].policy.numpy_weights(), spec, 4)
-    kept.results_of(Piece(None, "training"))
+    store = KeptResults(folder / "evaluation.json", base()[1].policy.numpy_weights(), spec, 4)
+    store.results_of(Piece(None, "training"))
 
 
 def _recording(path):
-    found = read_recording(path)
-    conditions(found, base()[2])
-    replay(found, base()[2])
+    result = read_recording(path)
+    conditions(result, base()[2])
+    replay(result, base()[2])
 
 
 def _of_run(name):

@@ -52,7 +52,7 @@ def moments(folder, act):
     """Call something before each change of a folder's files."""
 
     def hear(event, arguments):
-        if event in MOMENTS and any(str(folder) in str(each) for each in arguments[:2]):
+        if event in MOMENTS and any(str(folder) in str(argument) for argument in arguments[:2]):
             act()
 
     sys.addaudithook(hear)
@@ -142,8 +142,8 @@ def require_whole(run):
 
 def same(run, other):
     """Whether two runs have the same weights to the bit, and the same lines of metrics but for the time they took."""
-    here, there = (zipfile.ZipFile(each / "agent.zip").read("policy.safetensors") for each in (run, other))
-    lines = [[json.loads(line) for line in (each / "metrics.jsonl").read_text().splitlines()] for each in (run, other)]
+    here, there = (zipfile.ZipFile(item / "agent.zip").read("policy.safetensors") for item in (run, other))
+    lines = [[json.loads(line) for line in (item / "metrics.jsonl").read_text().splitlines()] for item in (run, other)]
     for line in [*lines[0], *lines[1]]:
         line.pop("time/seconds")
     assert lines[0] == lines[1]

@@ -184,7 +184,7 @@ def contract_of(kind):
     """A contract that states what answered in simulation; without a policy."""
     spec = spec_of(kind)
     spread = {"angles": Spread.of(HOME + np.eye(3)), "speeds": Spread.of(2.0 * np.eye(3))}
-    told = Seen(
+    report = Seen(
         measured="by the tests",
         steps=3,
         episodes=1,
@@ -199,7 +199,7 @@ def contract_of(kind):
         action=spec.action,
         episode_steps=200,
         training={},
-        seen=told,
+        seen=report,
         weights_sha256="0" * 64,
     )
 
@@ -228,9 +228,9 @@ def judged(kind, seed=0, limits=None, **wrong):
 def outcome(kind, fault, seed):
     """What comes of a run: `"passed"`, `"not proven"`, refused for the `"right"` reason, or for an `"other"` one."""
     wrong, names, word = FAULTS.get(fault, ({}, [], ""))
-    said, unproven, _ = judged(kind, seed, **wrong)
-    if said:
-        parts = said.split("; ")
+    message, unproven, _ = judged(kind, seed, **wrong)
+    if message:
+        parts = message.split("; ")
         right = sorted(part.split(" moved ")[0] for part in parts) == sorted(names)
         return "right" if right and all(word in part for part in parts) else "other"
     return "not proven" if unproven else "passed"

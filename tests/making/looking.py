@@ -54,7 +54,7 @@ def nodes(steps):
 
 def contract_of(steps):
     state = [StateTensor(name="sum", shape=(1,))]
-    errors = {each.name: SignalErrors(predicted=(0.0,) * steps, standing=(1.0,) * steps) for each in SIGNALS}
+    errors = {item.name: SignalErrors(predicted=(0.0,) * steps, standing=(1.0,) * steps) for item in SIGNALS}
     ahead = None
     if steps:
         state.append(StateTensor(name="past_actions", shape=(steps, 1)))

@@ -41,7 +41,7 @@ def other(value, draw):
     if isinstance(value, dict) and value and draw.random() < 0.9:
         key = list(value)[draw.integers(len(value))]
         if draw.random() < 0.2:
-            return {name: each for name, each in value.items() if name != key}
+            return {name: item for name, item in value.items() if name != key}
         return {**value, key: other(value[key], draw)}
     if isinstance(value, list) and value and draw.random() < 0.8:
         at = int(draw.integers(len(value)))
@@ -51,10 +51,10 @@ def other(value, draw):
 
 def flipped(data: bytes, draw) -> bytes:
     """Return bytes of which some bits are others."""
-    found = bytearray(data)
+    result = bytearray(data)
     for _ in range(int(draw.integers(1, 9))):
-        found[draw.integers(len(found))] ^= 1 << int(draw.integers(8))
-    return bytes(found)
+        result[draw.integers(len(result))] ^= 1 << int(draw.integers(8))
+    return bytes(result)
 
 
 def moved(data: bytes, draw) -> bytes:
@@ -114,7 +114,7 @@ def _pick(values, draw):
 
 def weights_not_finite(model, draw):
     """Weights that are NaN, infinite, or so large that they become it."""
-    tensor = _pick([each for each in model.graph.initializer if each.data_type == TensorProto.FLOAT], draw)
+    tensor = _pick([item for item in model.graph.initializer if item.data_type == TensorProto.FLOAT], draw)
     value = numpy_helper.to_array(tensor).copy()
     value.flat[draw.integers(value.size)] = _pick([np.nan, np.inf, -np.inf, 3e38, -3e38, 1e-45], draw)
     tensor.CopyFrom(numpy_helper.from_array(value, tensor.name))
@@ -142,9 +142,9 @@ def attributes(model, draw):
     numbers = [0, -1, 1, 7, 2**31 - 1, -(2**31), 2**62, [0], [1, 0], [], [2**40] * 3, 0.0, -1e30, "text"]
     names = ["axis", "axes", "perm", "hidden_size", "to", "alpha", "fmod", "direction", "num_outputs", "keepdims"]
     name = _pick(node.attribute, draw).name if node.attribute and draw.random() < 0.6 else _pick(names, draw)
-    kept = [each for each in node.attribute if each.name != name or draw.random() < 0.1]
+    rest = [item for item in node.attribute if item.name != name or draw.random() < 0.1]
     del node.attribute[:]
-    node.attribute.extend(kept)
+    node.attribute.extend(rest)
     value = _pick(numbers, draw)
     node.attribute.append(helper.make_attribute(name, value, attr_type=7 if value == [] else None))
 

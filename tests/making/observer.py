@@ -48,7 +48,7 @@ class Observer:
     def read(self, now):
         """A tick begins at this time [s]."""
         self.counts["reads"] += 1
-        self.limited = self.told = None
+        self.limited = self.last_executed = None
         self.first = now if self.first is None else self.first
         tick = round((now - self.first) / self.period)
         self.passed = 0 if self.tick is None else tick - self.tick - 1
@@ -73,7 +73,7 @@ class Observer:
 
     def tell(self, executed):
         """The robot tells what it executed, where that is something."""
-        self.told = np.array(executed, np.float32)
+        self.last_executed = np.array(executed, np.float32)
 
     def judge(self, record):
         """Compare what is said of a tick with what was seen."""
@@ -86,12 +86,12 @@ class Observer:
         self.counts["missed"] += self.passed
         self.counts["overruns"] += self.passed > 0
         self.counts[record.outcome.value] += 1
-        told = None if record.executed is None else record.executed.tobytes()
-        if told != (None if self.told is None else self.told.tobytes()):
-            self._object(f"executed: {record.executed} is said, {self.told} was")
-        if self.told is None:
+        report = None if record.executed is None else record.executed.tobytes()
+        if report != (None if self.last_executed is None else self.last_executed.tobytes()):
+            self._object(f"executed: {record.executed} is said, {self.last_executed} was")
+        if self.last_executed is None:
             return
-        adapter = self._names("adapter", self.told != self.written)
+        adapter = self._names("adapter", self.last_executed != self.written)
         if record.outcome.value == "acted":
             proposed = record.action.astype(np.float64)
             bounded = proposed.clip(self.low, self.high)
@@ -99,13 +99,13 @@ class Observer:
             if self.compares and (np.abs(too_fast) > ROUNDING).all():
                 limits = (*self._names("bounds", bounded != proposed), *self._names("rate", too_fast > 0), *adapter)
                 self._compare(limits, record.limited_by)
-        found = [name for name in record.limited_by if name.startswith("adapter")]
-        self._compare(adapter, tuple(found))
+        results = [name for name in record.limited_by if name.startswith("adapter")]
+        self._compare(adapter, tuple(results))
         self.counts.update(adapter)
 
-    def _compare(self, mine, said):
-        if mine != said:
-            self._object(f"limited by {mine}, said is {said}")
+    def _compare(self, mine, message):
+        if mine != message:
+            self._object(f"limited by {mine}, said is {message}")
 
     def _names(self, limit, where):
         return tuple(f"{limit} {name}" for name, is_there in zip(("fx", "fy"), where, strict=True) if is_there)

@@ -69,8 +69,8 @@ class Ear:
         self._node = open_node("cyclonedds", domain, MonotonicClock())
         self._node.subscribe(topic, kind, Qos(reliability="best_effort", depth=100), self._hear)
 
-    def _hear(self, said, _):
-        self.heard.append(said)
+    def _hear(self, message, _):
+        self.heard.append(message)
         self._news.set()
 
     def until(self, wanted, seconds):
@@ -79,7 +79,7 @@ class Ear:
         while time.monotonic() < end:
             self._news.wait(0.05)
             self._news.clear()
-            if any(wanted(said) for said in self.heard[at:]):
+            if any(wanted(message) for message in self.heard[at:]):
                 return True
         return False
 
@@ -105,14 +105,14 @@ class SimulatedRobot:
     def adapter(self, clock=None, **changed):
         session = Session.load(shipped_models()["panda-satesac"])
         changed = {"heard_s": 20.0, **changed}
-        told = document(domain=self.domain, backend="cyclonedds", **changed)
+        report = document(domain=self.domain, backend="cyclonedds", **changed)
         with (
             real_time(min(highest_priority(), 50) or None),
-            closing(make(clock or MonotonicClock(), session.contract, told)) as made,
+            closing(make(clock or MonotonicClock(), session.contract, report)) as made,
         ):
             yield made
 
-    def said(self):
+    def published(self):
         """What it printed next."""
         return json.loads(self.process.stdout.readline())
 

@@ -37,8 +37,8 @@ class ByHand:
             self.session.reset()
         if record.stepped:
             self.session.step({name: self.arm.values[name] for name in SIGNALS})
-        if self.observer.told is not None:
-            self.tell(self.observer.told)
+        if self.observer.last_executed is not None:
+            self.tell(self.observer.last_executed)
         return self.session.digest
 
     def tell(self, executed):
@@ -67,7 +67,7 @@ def drive(paths, ticks, seed, real=False):
     arm = FaultyArm(clock, seed, observer, lambda periods: pass_time(periods * period))
     hands = {session.artifact.path: ByHand(session.artifact.path, arm, observer) for session in sessions}
     ended, difference = Counter(), []
-    began, memory = time.perf_counter(), 0
+    start, memory = time.perf_counter(), 0
 
     def watch(record):
         observer.judge(record)
@@ -103,7 +103,7 @@ def drive(paths, ticks, seed, real=False):
     total, swaps = run.total, {name: ended.pop(name) for name in list(ended) if name.startswith("swap")}
     return {
         "ticks": total.ticks,
-        "seconds": round(time.perf_counter() - began, 1),
+        "seconds": round(time.perf_counter() - start, 1),
         "episodes": sum(ended.values()),
         "ended": dict(ended),
         "outcomes": {outcome.value: count for outcome, count in total.outcomes.items()},

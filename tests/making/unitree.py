@@ -64,28 +64,28 @@ class SimulatedGo2:
         self.process = subprocess.Popen(list(map(str, command)), env=environment, **pipes)
         self.lines = queue.Queue()
         threading.Thread(target=self._listen, daemon=True).start()
-        self.until(lambda said: said.get("event") == "listening")
+        self.until(lambda message: message.get("event") == "listening")
 
     def until(self, wanted, seconds=60.0):
         """The first thing said that is wanted; the test fails if it does not come in time."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             try:
-                said = self.lines.get(timeout=left)
+                message = self.lines.get(timeout=left)
             except queue.Empty:
                 break
-            if wanted(said):
-                return said
+            if wanted(message):
+                return message
         raise AssertionError(f"the robot did not say in {seconds} s what was waited for")
 
     def event(self, name, seconds=PATIENCE_S):
-        return self.until(lambda said: said.get("event") == name, seconds)
+        return self.until(lambda message: message.get("event") == name, seconds)
 
     def now(self):
         """What the robot does from now on."""
         while not self.lines.empty():
             self.lines.get()
-        return self.until(lambda said: "height" in said)
+        return self.until(lambda message: "height" in message)
 
     def change(self, **facts):
         self.process.stdin.write(json.dumps(facts) + "\n")

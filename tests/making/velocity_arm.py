@@ -32,18 +32,18 @@ def main():
     commands, position, velocity, moved = [], [0.0, 0.0], [0.0, 0.0], time.perf_counter()
     born = moved
     while time.perf_counter() - born < LIFE_S:
-        asked, host = port.recvfrom(65536)
+        request, host = port.recvfrom(65536)
         now = time.perf_counter()
         position = [x + v * (now - moved) for x, v in zip(position, velocity, strict=True)]
         moved = now
-        if asked == b"read":
+        if request == b"read":
             port.sendto(json.dumps([position, now]).encode(), host)
-        elif asked == b"log":
+        elif request == b"log":
             port.sendto(json.dumps(commands).encode(), host)
-        elif asked == b"end":
+        elif request == b"end":
             return
         else:
-            velocity = json.loads(asked)
+            velocity = json.loads(request)
             commands.append([now, velocity])
 
 

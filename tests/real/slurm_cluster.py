@@ -71,7 +71,7 @@ def slurm_cluster():
             for command in (["slurmctld", "-D", "-i", "-f", conf], ["slurmd", "-D", "-f", conf]):
                 daemons.append(subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True))
             deadline = time.monotonic() + 30.0
-            while set(said("sinfo", "-h", "-o", "%t").split()) != {"idle"}:
+            while set(output_of("sinfo", "-h", "-o", "%t").split()) != {"idle"}:
                 assert time.monotonic() < deadline, (folder / "log.txt").read_text()
                 time.sleep(0.1)
             yield folder
@@ -87,7 +87,7 @@ def slurm_cluster():
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def said(*command):
+def output_of(*command):
     """What one of Slurm's commands says; nothing where it fails."""
     return subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False).stdout
 
@@ -95,12 +95,12 @@ def said(*command):
 def jobs(*states):
     """Numbers of the jobs that are in one of some states, or of all that are not over."""
     chosen = [f"--states={','.join(states)}"] if states else []
-    return said("squeue", "-h", "-o", "%i", *chosen).split()
+    return output_of("squeue", "-h", "-o", "%i", *chosen).split()
 
 
 def _free_ports(count):
     with contextlib.ExitStack() as open_ones:
         sockets = [open_ones.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
+        for item in sockets:
+            item.bind(("127.0.0.1", 0))
+        return [item.getsockname()[1] for item in sockets]

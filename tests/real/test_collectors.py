@@ -21,8 +21,8 @@ def test_a_collector_that_ends_or_stops_within_a_message_does_not_hang_the_learn
     time.sleep(3.0)
     for process in beside._processes:
         os.kill(process.pid, number)
-    told = "died with exit code -9" if number == signal.SIGKILL else r"no collector brought an episode within 3 s"
-    with pytest.raises(CollectorError, match=rf"{told}.*--resume"):
+    report = "died with exit code -9" if number == signal.SIGKILL else r"no collector brought an episode within 3 s"
+    with pytest.raises(CollectorError, match=rf"{report}.*--resume"):
         collected(beside, math.inf)
     beside.close()
     assert [process.exitcode for process in beside._processes] == [-signal.SIGKILL] * 2

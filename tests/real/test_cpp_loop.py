@@ -64,11 +64,11 @@ def start(cpp_build, *options):
 
 def test_it_acts_at_the_rate_of_the_policy_within_the_limits_and_stops(cpp_build, robot):
     robot.start(30)
-    began = time.monotonic()
+    start_time = time.monotonic()
     loop = start(cpp_build, 50)
     out, err = loop.communicate(timeout=30)
     assert (loop.returncode, err) == (0, "")
-    assert 50 / 25 <= time.monotonic() - began < 50 / 25 + 3
+    assert 50 / 25 <= time.monotonic() - start_time < 50 / 25 + 3
     acted, held, missed = map(int, re.fullmatch(r"(\d+) acted, (\d+) held, (\d+) missed\n", out).groups())
     assert acted + held + missed >= 50
     assert acted >= 40

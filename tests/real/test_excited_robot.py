@@ -18,10 +18,10 @@ def test_a_robot_that_does_not_answer_is_found_by_moving_it_a_little(sami, my_ro
     sides = f"low {room.replace('SIDE', '-')}\nhigh {room.replace('SIDE', '')}"
     Path("limits.toml").write_text(f"rest = 0.0\n{sides}")
     done = sami(*robot, "--excite", "--limits", "limits.toml", "--json")
-    told = json.loads(done.out)
-    assert (done.code, told["broken"], len(told["laws"])) == (4, 1, 15)
-    assert (told["verdict"], told["unproven"]) == ("broken", 1)
-    [(fault, left)] = [(law["fault"], law["unproven"]) for law in told["laws"] if law["fault"]]
+    document = json.loads(done.out)
+    assert (done.code, document["broken"], len(document["laws"])) == (4, 1, 15)
+    assert (document["verdict"], document["unproven"]) == ("broken", 1)
+    [(fault, left)] = [(law["fault"], law["unproven"]) for law in document["laws"] if law["fault"]]
     assert "dy: the limits allow a move of 0.005 to either side" in left
     assert "dx moved ee_position.x by 0 m for each 1, in simulation by 0.12" in fault
     assert "dx is dead" in fault

@@ -105,11 +105,11 @@ def test_the_hand_reaches_points_in_space_and_few_packets_are_lost(robot, sessio
             seen = drive(adapter, towards, 100)
             off.append(float(np.linalg.norm(seen["ee_position"] - point)))
         adapter.stop()
-        told = adapter.arm
+        arm = adapter.arm
     with capsys.disabled():
-        print(f"\noff by {np.round(off, 4)} m; {told.lost} of {told.cycles} cycles lost, longest {told.worst_s:.4f} s")
+        print(f"\noff by {np.round(off, 4)} m; {arm.lost} of {arm.cycles} cycles lost, longest {arm.worst_s:.4f} s")
     assert max(off) < 0.01
-    assert told.lost < 0.03 * told.cycles
+    assert arm.lost < 0.03 * arm.cycles
 
 
 def test_a_policy_that_stalls_ends_in_a_stop_with_its_reason(robot, session):

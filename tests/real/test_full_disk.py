@@ -44,16 +44,16 @@ def fill(path):
 
 def sami(folder, *words):
     """Call the command in a process of its own; return its status and what it printed on stderr."""
-    told = folder / "stderr"
+    report = folder / "stderr"
 
     def call():
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - the process ends
-        sys.stderr = told.open("w", buffering=1)
+        sys.stderr = report.open("w", buffering=1)
         sys.argv = ["sami", *map(str, words)]
         main()
 
     status, _ = forked(call, folder)
-    return status, told.read_text()
+    return status, report.read_text()
 
 
 def test_a_training(disk, tmp_path):
@@ -61,18 +61,20 @@ def test_a_training(disk, tmp_path):
     whole = tmp_path / "whole"
     assert sami(tmp_path, *TRAIN, "--out", whole)[0] == 0
     fill(path)
-    status, said = sami(tmp_path, *TRAIN, "--out", run)
-    assert (status, said.count("\n")) == (1, 1)
-    assert re.search(r"cannot be written: No space left on device\. Make room or choose another place", said), said
+    status, message = sami(tmp_path, *TRAIN, "--out", run)
+    assert (status, message.count("\n")) == (1, 1)
+    assert re.search(r"cannot be written: No space left on device\. Make room or choose another place", message), (
+        message
+    )
     (path / "full").unlink()
     sized("2800k")
-    status, said = sami(tmp_path, *TRAIN, "--out", run)  # what the first one left is not in the way
-    assert (status, said.count("\n")) == (1, 1)
-    assert said.startswith(f"sami: {run}/checkpoints/")
-    assert f"Then go on with: sami train --resume {run}" in said
+    status, message = sami(tmp_path, *TRAIN, "--out", run)  # what the first one left is not in the way
+    assert (status, message.count("\n")) == (1, 1)
+    assert message.startswith(f"sami: {run}/checkpoints/")
+    assert f"Then go on with: sami train --resume {run}" in message
     require_whole(run)
-    status, said = sami(tmp_path, "train", "--resume", run, *MINE, "-q")
-    assert (status, f"Then go on with: sami train --resume {run}" in said) == (1, True)
+    status, message = sami(tmp_path, "train", "--resume", run, *MINE, "-q")
+    assert (status, f"Then go on with: sami train --resume {run}" in message) == (1, True)
     require_whole(run)
     assert RunFolder(run).newest_checkpoint()
     assert not list(path.rglob("*.unfinished"))
@@ -82,10 +84,10 @@ def test_a_training(disk, tmp_path):
     sized("12m")
     fill(path)
     model = path / "model.onnx"
-    status, said = sami(tmp_path, "export", "--run", run, *MINE, "--out", model, *FEW)
-    assert (status, said.count("\n")) == (1, 1)
+    status, message = sami(tmp_path, "export", "--run", run, *MINE, "--out", model, *FEW)
+    assert (status, message.count("\n")) == (1, 1)
     full = r"cannot be written: No space left on device\. Make room"
-    assert re.match(rf"sami: {path}/model\.(onnx|safetensors) {full}", said), said
+    assert re.match(rf"sami: {path}/model\.(onnx|safetensors) {full}", message), message
     assert not list(path.glob("model*"))
 
 
@@ -93,9 +95,9 @@ def test_a_recording(disk, tmp_path):
     path, sized = disk
     sized("1m")  # more than a chunk, which is half a second: some 500 ticks where nothing else runs
     recording = path / "run.mcap"
-    status, said = sami(tmp_path, "run", "--model", "panda-satesac", "--episodes", 120, "--record", recording)
+    status, message = sami(tmp_path, "run", "--model", "panda-satesac", "--episodes", 120, "--record", recording)
     assert status == 1
-    assert said == (
+    assert message == (
         f"sami: recording to {recording} failed: [Errno 28] No space left on device. Its whole ticks can be read. Make "
         "room, and record to another name.\n"
     )

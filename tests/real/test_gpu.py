@@ -29,7 +29,7 @@ def has_provider():
 @pytest.mark.parametrize("bf16", ["false", "true"])
 def test_a_run_on_the_gpu_learns_and_its_export_agrees_with_torch(tmp_path, bf16):
     run, file = tmp_path / "run", tmp_path / "tiny.onnx"
-    options = [f"--set={each}" for each in (*SMALL, f"learning.bf16={bf16}")]
+    options = [f"--set={item}" for item in (*SMALL, f"learning.bf16={bf16}")]
     sami("train", "--env", "panda", "--steps", "600", "--set", "device=cuda", *options, "--out", run)
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     losses = [line["train/critic_loss"] for line in lines if "train/critic_loss" in line]

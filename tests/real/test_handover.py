@@ -51,7 +51,7 @@ def session():
     return Session.load(shipped_models()["panda-satesac"])
 
 
-def driven(session, adapter, robot, folder, stage, pull, moving=("up", "policy"), recover=lambda: None):
+def ticks(session, adapter, robot, folder, stage, pull, moving=("up", "policy"), recover=lambda: None):
     """Drive an episode in which the cable is pulled in the stage of that index; return the error and the log's lines.
 
     Args:
@@ -117,9 +117,9 @@ class Cable:
                     if not self.out:
                         self._there.sendto(message, self._robot)
                     continue
-                told = json.loads(message)
-                if "velocities" in told:
-                    self.velocities, self.told_at = told["velocities"], time.monotonic()
+                document = json.loads(message)
+                if "velocities" in document:
+                    self.velocities, self.told_at = document["velocities"], time.monotonic()
                 if self._host and not self.out:
                     self.here.sendto(message, self._host)
 
@@ -155,7 +155,7 @@ def test_the_own_arm(session, tmp_path, monkeypatch):
             adapter.link.send(stop=True)
             for stage in [*range(len(STAGES)), None]:
                 cable.out = False
-                error, lines = driven(session, adapter, "own_arm", tmp_path, stage, lambda: setattr(cable, "out", True))
+                error, lines = ticks(session, adapter, "own_arm", tmp_path, stage, lambda: setattr(cable, "out", True))
                 if stage is None:
                     assert (error, lines[-1]) == (None, ("up", "damp", None)), "with its cable it goes all the way"
                     continue
@@ -182,7 +182,7 @@ def test_the_robot_on_ros_2(session, tmp_path, monkeypatch):
         with robot.adapter(success=None) as adapter:
             adapter.sources.latest.wait_s = 1.0  # not as long as at the beginning
             for stage in [*range(len(STAGES)), None]:
-                error, lines = driven(session, adapter, "ros2", tmp_path, stage, lambda: connected(False))
+                error, lines = ticks(session, adapter, "ros2", tmp_path, stage, lambda: connected(False))
                 connected(True)
                 if stage is None:
                     assert (error, lines[-1]) == (None, ("up", "damp", None))
@@ -216,7 +216,7 @@ def test_the_franka(session, tmp_path):
             for stage in [None, *range(1, len(STAGES)), 0]:
                 pull = partial(cut, adapter, signal.SIGKILL if stage == 0 else signal.SIGSTOP)
                 moving = ("home", "up", "policy")
-                error, lines = driven(session, adapter, "franka", tmp_path, stage, pull, moving, adapter.recover)
+                error, lines = ticks(session, adapter, "franka", tmp_path, stage, pull, moving, adapter.recover)
                 if stage is None:
                     assert (error, lines[-1]) == (None, ("up", "damp", None))
                     continue

@@ -19,15 +19,15 @@ def test_a_hostile_graph_is_refused_within_limits(graph, tmp_path, monkeypatch):
     if graph in (bombs.endless, bombs.many_nodes, bombs.functions):  # they take the whole minute that they may
         monkeypatch.setattr(adoption, "CPU_S", 3)
     paths = foreign.Foreign(tmp_path).write(graph(), bombs.recipe_of(graph))
-    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.process_time()
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.process_time()
     with pytest.raises(SamiError) as refused:
         adopt(*paths, tmp_path / "out.onnx")
-    after, took = resource.getrusage(resource.RUSAGE_CHILDREN), time.process_time() - began
+    after, duration = resource.getrusage(resource.RUSAGE_CHILDREN), time.process_time() - start
     child = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    print(f"{graph.__name__}: {took:.1f} s here, {child:.1f} s apart: {str(refused.value)[:160]}")
+    print(f"{graph.__name__}: {duration:.1f} s here, {child:.1f} s apart: {str(refused.value)[:160]}")
     assert "\n" not in str(refused.value)
     assert len(str(refused.value)) < 5_000
-    assert took < 10
+    assert duration < 10
     assert child < CPU_S + 5
     assert after.ru_maxrss * 1024 < MEMORY + (1 << 30)
     assert sorted(os.listdir(tmp_path)) == ["my.json", "policy.onnx"]

@@ -87,7 +87,7 @@ def test_a_run_with_a_collector_ends_and_its_files_are_whole(tmp_path):
 
 
 def test_a_run_for_whose_checkpoints_there_is_no_room_says_so_and_goes_on_once_there_is(tmp_path):
-    whole, run, told = (tmp_path / name for name in ("whole", "run", "told"))
+    whole, run, report = (tmp_path / name for name in ("whole", "run", "told"))
     assert forked(lambda: go_on(whole), tmp_path)[0] == 0
 
     def confined():
@@ -97,14 +97,14 @@ def test_a_run_for_whose_checkpoints_there_is_no_room_says_so_and_goes_on_once_t
         try:
             go_on(run)
         except RunError as error:
-            told.write_text(str(error))
+            report.write_text(str(error))
 
     for _ in range(2):  # the second one resumes, and finds as little
         assert forked(confined, tmp_path)[0] == 0
         assert re.fullmatch(
             rf"{run}/checkpoints/\d+ cannot be written: File too large\. Make room or choose another place; what was "
             rf"there is as it was\. Then go on with: sami train --resume {run}",
-            told.read_text(),
+            report.read_text(),
         )
         require_whole(run)
         assert RunFolder(run).facts()["state"] == "failed"
@@ -155,13 +155,13 @@ def test_an_evaluation_goes_on_with_what_is_finished_and_ends_with_the_same_file
 
     def check():
         nonlocal most
-        kept = [len(path.read_text().splitlines()) for path in out.glob(f"*{ENDING}")]
+        rest = [len(path.read_text().splitlines()) for path in out.glob(f"*{ENDING}")]
         if (out / "evaluation.json").is_file():
             assert read_json(out / "evaluation.json") == read_json(whole / "evaluation.json")
             most = 0
         else:
-            assert sum(kept) >= most, "a task that was finished is measured again"
-            most = sum(kept)
+            assert sum(rest) >= most, "a task that was finished is measured again"
+            most = sum(rest)
 
     def ended():
         nonlocal most

@@ -35,7 +35,7 @@ def test_an_evaluation_that_is_killed_goes_on_at_its_next_call(tmp_path):
     assert not (tmp_path / "evaluation.json").exists()
     again = subprocess.run(command, capture_output=True, text=True, check=True)
     assert json.loads(again.stdout) == json.loads((tmp_path / "evaluation.json").read_text())
-    told = [row["success"] for row in json.loads(again.stdout)["tasks"]]
-    assert told == [result.success for result in evaluate(PANDA, "panda", ["training"], 4).results]
+    reports = [row["success"] for row in json.loads(again.stdout)["tasks"]]
+    assert reports == [result.success for result in evaluate(PANDA, "panda", ["training"], 4).results]
     assert left_by(tmp_path / "x") == []
-    assert np.mean(told) > 0.5
+    assert np.mean(reports) > 0.5

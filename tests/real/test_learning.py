@@ -31,8 +31,8 @@ def test_steps_of_its_own_raise_the_bound_more_than_a_share_of_the_critics_step(
 def test_contexts_learn_to_carry_the_task(method, weight):
     learnt = agent(method=method, learning__encoder_rate=1e-2, learning__aux_dynamics=weight).learn(400)
     for _ in range(400):
-        told = learnt.learner.update(learnt.buffer, learnt.rng, contrasting=False)
-    assert told["dynamics_error"].item() < 0.8  # 1 for contexts that carry nothing
+        report = learnt.learner.update(learnt.buffer, learnt.rng, contrasting=False)
+    assert report["dynamics_error"].item() < 0.8  # 1 for contexts that carry nothing
 
 
 def test_the_estimate_comes_nearer_to_the_truth_than_what_arrived():

@@ -7,7 +7,7 @@ from tests.cli.test_lookahead import MODEL, call
 
 
 def test_from_a_model_to_one_that_looks_ahead_to_one_that_is_fitted_to_recordings(tmp_path):
-    ahead, own, recording, gap = (tmp_path / name for name in ("ahead.onnx", "own.onnx", "run.mcap", "gap.toml"))
+    ahead, own_model, recording, gap = (tmp_path / name for name in ("ahead.onnx", "own.onnx", "run.mcap", "gap.toml"))
     done = call("export", "--model", MODEL, "--out", ahead, "--lookahead", 1, "--set", "lookahead_episodes=20")
     assert done.exit_code == 0, done.output
     assert "it looks ahead by up to 1 periods" in done.output
@@ -20,8 +20,8 @@ def test_from_a_model_to_one_that_looks_ahead_to_one_that_is_fitted_to_recording
     assert sum(row["success"] for row in rows) >= 6
     assert {record.age for _, record in read_recording(recording).steps} == {0.0, 1.0}
     assert call("replay", recording).exit_code == 0
-    assert call("export", "--model", ahead, "--refit", recording, "--out", own).exit_code == 0
-    contract = read_artifact(own).contract
+    assert call("export", "--model", ahead, "--refit", recording, "--out", own_model).exit_code == 0
+    contract = read_artifact(own_model).contract
     assert contract.lookahead.fitted.endswith("stretches of run.mcap")
     assert contract.lookahead.steps == 1
     error = contract.lookahead.errors["ee_position"]

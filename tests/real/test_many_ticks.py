@@ -23,7 +23,7 @@ GROWTH = 4 * 2**20
 """What a process may grow by [bytes] in the last three quarters of its ticks."""
 
 
-def driven(folder, root, ticks, seed, *options):
+def settings(folder, root, ticks, seed, *options):
     command = [sys.executable, "-m", "tests.making.ticks_with_faults", str(ticks), str(seed), str(folder), *options]
     return subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True)
 
@@ -42,7 +42,7 @@ def write_models(folder, seeds=(0, 1), **changes):
 
 def test_whatever_the_robot_does_what_is_written_is_allowed(folder, request, capsys):
     write_models(folder)
-    processes = [driven(folder, request.config.rootpath, TICKS // 2, seed) for seed in (0, 1)]
+    processes = [settings(folder, request.config.rootpath, TICKS // 2, seed) for seed in (0, 1)]
     for process in processes:
         counts = json.loads(process.communicate()[0])
         with capsys.disabled():
@@ -60,7 +60,7 @@ def test_whatever_the_robot_does_what_is_written_is_allowed(folder, request, cap
 def test_no_write_is_beyond_its_limits_in_any_of_36_combinations(capsys):
     counts, violations = drive_all(WRITES, seed=0)
     with capsys.disabled():
-        writes = sum(each["writes"] for each in counts.values())
+        writes = sum(count["writes"] for count in counts.values())
         print(f"\n{len(counts)} combinations of limits, {writes} writes: {len(violations)} beyond")
     assert violations == []
 
@@ -70,7 +70,7 @@ def test_a_process_that_is_stopped_and_continued(folder, request, capsys):
     """By a real clock at 100 Hz, while another thread changes the model in the middle of episodes."""
     write_models(folder, seeds=(0, 0), rate_hz=100.0)  # in the middle, a model of equal weights takes over
     chance, stops = random.Random(0), 0
-    process = driven(folder, request.config.rootpath, 1200, 0, "real")
+    process = settings(folder, request.config.rootpath, 1200, 0, "real")
     time.sleep(2.0)
     while process.poll() is None:
         process.send_signal(signal.SIGSTOP)

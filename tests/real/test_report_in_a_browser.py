@@ -56,11 +56,11 @@ def show(tab, path, width, dark=False, mobile=False):
 
 def test_nothing_is_missing(made):
     out, summary = made
-    (told,) = summary["subjects"]
-    assert told["missing"] == {}
-    assert told["episodes"] == 80
-    assert {one["label"] for one in told["told"]} >= {"mass", "friction"}
-    assert told["robustness_points"] > 10
+    (reported,) = summary["subjects"]
+    assert reported["missing"] == {}
+    assert reported["episodes"] == 80
+    assert {one["label"] for one in reported["told"]} >= {"mass", "friction"}
+    assert reported["robustness_points"] > 10
     assert summary["bytes"] < 10_000_000
     assert all((out / file).is_file() for file in summary["files"])
 
@@ -149,13 +149,13 @@ def test_words_can_be_read_on_their_ground(made, tab):
     for dark in (False, True):
         show(tab, made[0] / "report.html", 1280, dark)
         for words, ground in pairs:
-            found = tab.value(
+            result = tab.value(
                 f"""(() => {{ const l = {luminance};
                 const [a, b] = [l(getComputedStyle(document.querySelector({words!r})).color),
                                 l(getComputedStyle(document.querySelector({ground!r})).backgroundColor)];
                 return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05); }})()"""
             )
-            assert found >= 4.5, (words, ground, dark)
+            assert result >= 4.5, (words, ground, dark)
         frame = f"""(() => {{ const l = {luminance};
             const line = document.querySelector('.panel svg path[style*="stroke: var(--faint)"]');
             const [a, b] = [l(getComputedStyle(line).stroke),

@@ -78,16 +78,16 @@ def ears():
         return made[-1]
 
     yield hear
-    for each in made:
-        each.close()
+    for item in made:
+        item.close()
 
 
-def at_rest(said):
-    return abs(said.velocity).max() < 0.02
+def at_rest(message):
+    return abs(message.velocity).max() < 0.02
 
 
-def moving(said):
-    return abs(said.velocity).max() > 0.05
+def moving(message):
+    return abs(message.velocity).max() > 0.05
 
 
 def test_the_policy_brings_cubes_to_their_goals_and_those_who_watch_hear_how(
@@ -108,23 +108,25 @@ def test_the_policy_brings_cubes_to_their_goals_and_those_who_watch_hear_how(
         assert joints.until(at_rest, PATIENCE_S), "the last command stands, and is to rest"
         time.sleep(0.2)
         assert commands.heard[-1].data.tolist() == [0.0] * 7
-    told = [{status.name: status for status in said.statuses} for said in diagnostics.heard]
+    reported = [{status.name: status for status in message.statuses} for message in diagnostics.heard]
     with capsys.disabled():
-        print(f"\n{[(report.success, report.steps) for report in reports]}, {len(told)} diagnoses heard\n{run.total}")
+        print(
+            f"\n{[(report.success, report.steps) for report in reports]}, {len(reported)} diagnoses heard\n{run.total}"
+        )
     assert sum(bool(report.success) for report in reports) >= dones - 1
-    phases = {each["sami: policy"].values["phase"] for each in told if "sami: policy" in each}
+    phases = {item["sami: policy"].values["phase"] for item in reported if "sami: policy" in item}
     assert "identifying" in phases
     assert phases <= {"identifying", "settled", "re-adapting"}
     size = session.contract.context_size
     assert any(
-        len(each["sami: policy"].values["context"].split(",")) == size for each in told if "sami: policy" in each
+        len(item["sami: policy"].values["context"].split(",")) == size for item in reported if "sami: policy" in item
     )
-    gate = [each["sami: gate"] for each in told]
+    gate = [item["sami: gate"] for item in reported]
     assert any(status.values["outcome"] == "acted" for status in gate)
     assert gate[-1].message == "stopped"
     ticks = sum(report.loop.ticks for report in reports)
-    assert len(told) > 0.8 * ticks, "a diagnosis a tick"
-    assert [robot.said()["episode"] for _ in range(dones)] == [[float(number)] for number in range(dones)]
+    assert len(reported) > 0.8 * ticks, "a diagnosis a tick"
+    assert [robot.published()["episode"] for _ in range(dones)] == [[float(number)] for number in range(dones)]
 
 
 def test_it_keeps_the_laws_of_adapters_and_answers_as_in_simulation(robot, session, clock, limits):
@@ -168,10 +170,12 @@ def test_a_dry_run_sends_nothing_and_tells_what_would_be_sent(robot, session, cl
     ):
         run.episode(seed=0, max_steps=15)
     time.sleep(0.3)
-    assert all((said.data == 0.0).all() for said in commands.heard[at:]), "but for rest"
-    *_, told = (each for said in diagnostics.heard for each in said.statuses if each.name == "sami: command")
-    assert told.message == "would be sent"
-    assert max(map(abs, map(float, told.values[COMMANDS].split(",")))) > 0.0
+    assert all((message.data == 0.0).all() for message in commands.heard[at:]), "but for rest"
+    *_, report = (
+        status for message in diagnostics.heard for status in message.statuses if status.name == "sami: command"
+    )
+    assert report.message == "would be sent"
+    assert max(map(abs, map(float, report.values[COMMANDS].split(",")))) > 0.0
 
 
 def test_it_refuses_to_begin_with_a_list_of_all_that_does_not_match_and_sends_nothing(robot, session, clock, ears):
@@ -186,13 +190,13 @@ def test_it_refuses_to_begin_with_a_list_of_all_that_does_not_match_and_sends_no
     }
     with pytest.raises(AdapterError) as refusal, robot.adapter(clock, **changed):
         pass
-    told = str(refusal.value)
-    assert "nothing was sent, because 4 thing(s) do not match" in told
-    assert "/joint_states does not come: its publisher offers no deadline" in told
-    assert "/camera/cube: " in told
-    assert "its frame is 'camera', and 'world' was expected" in told
-    assert "/goal does not come: its publisher has geometry_msgs/msg/PoseStamped" in told
-    assert "nobody hears /elsewhere/commands" in told
+    report = str(refusal.value)
+    assert "nothing was sent, because 4 thing(s) do not match" in report
+    assert "/joint_states does not come: its publisher offers no deadline" in report
+    assert "/camera/cube: " in report
+    assert "its frame is 'camera', and 'world' was expected" in report
+    assert "/goal does not come: its publisher has geometry_msgs/msg/PoseStamped" in report
+    assert "nobody hears /elsewhere/commands" in report
     lacks = {"of": "joints", "joints": ["panda_finger_joint3"]}
     with (
         pytest.raises(AdapterError, match="it lacks panda_finger_joint3; it has panda_finger_joint1"),
@@ -252,9 +256,9 @@ def test_a_second_publisher_of_a_topic_is_refused_before_anything_moves_and_not_
 @pytest.mark.parametrize("within", [0.4, None], ids=["watched", "not watched"])
 def test_the_arm_of_a_loop_that_was_killed_rests_only_by_a_watchdog(robot, ears, within):
     joints = ears("/joint_states", JointMessage)
-    told = json.dumps([DOMAIN, SPEED, within])
+    report = json.dumps([DOMAIN, SPEED, within])
     process = subprocess.Popen(
-        [sys.executable, "-c", HOST, told], stdout=subprocess.PIPE, text=True, env=environment(DOMAIN)
+        [sys.executable, "-c", HOST, report], stdout=subprocess.PIPE, text=True, env=environment(DOMAIN)
     )
     try:
         assert process.stdout.readline() == "ticked\n"
@@ -320,7 +324,7 @@ def drives_the_peer(domain, peer):
     action = Signal(name="speeds", size=3, unit="rad/s", elements=names, low=(-1.0,) * 3, high=(1.0,) * 3)
     shipped = Session.load(shipped_models()["panda-satesac"]).contract
     contract = shipped.model_copy(update={"observation": (angles,), "action": action, "sheet": None})
-    told = {
+    table = {
         "backend": "cyclonedds",
         "domain": domain,
         "heard_s": 20.0,
@@ -334,7 +338,7 @@ def drives_the_peer(domain, peer):
         },
     }
     clock = MonotonicClock()
-    with closing(make(clock, contract, told)) as adapter:
+    with closing(make(clock, contract, table)) as adapter:
         adapter.reset()
         seen = adapter.read()
         assert seen.values["angles"] == pytest.approx([0.1, 0.2, 0.3]), "by name: the peer tells the wrist first"

@@ -28,8 +28,8 @@ def site(tmp_path_factory):
 def test_no_page_asks_the_network_for_anything(site):
     pages = list(site.rglob("*.html"))
     assert len(pages) > 50
-    asked = {page.name: FETCHED.findall(page.read_text(encoding="utf-8")) for page in pages}
-    assert {name: urls for name, urls in asked.items() if urls} == {}
+    table = {page.name: FETCHED.findall(page.read_text(encoding="utf-8")) for page in pages}
+    assert {name: urls for name, urls in table.items() if urls} == {}
     assert (site / "search" / "search_index.js").is_file()
 
 

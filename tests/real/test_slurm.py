@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.real.slurm_cluster import jobs, said, slurm_cluster
+from tests.real.slurm_cluster import jobs, output_of, slurm_cluster
 from tests.real.test_sweep import OPTIONS, TINY, cells, end, same_agents, sweeping, wait_for
 
 OWN = ("--env", "tests.making.logging_often:PENDULUM")
@@ -87,7 +87,7 @@ def test_a_cell_with_a_collector_that_the_cluster_cuts_off_goes_on(tmp_path, clu
         wait_for(sweep, lambda: learns(out))
         (first,) = jobs("RUNNING")
         if event == "requeue":
-            said("scontrol", "requeue", first)
+            output_of("scontrol", "requeue", first)
         elif event == "preempt":
             script = "#!/bin/bash\nsleep 3\n"
             urgent = ["sbatch", "--partition=urgent", "--cpus-per-task=2", "--output=/dev/null"]
@@ -96,7 +96,7 @@ def test_a_cell_with_a_collector_that_the_cluster_cuts_off_goes_on(tmp_path, clu
         cut_at = checkpoints(out)[-1]
         if event != "time limit":
             wait_for(sweep, lambda: first in jobs("PENDING"))
-            said("scontrol", "update", f"JobId={first}", "StartTime=now")  # else Slurm waits two minutes
+            output_of("scontrol", "update", f"JobId={first}", "StartTime=now")  # else Slurm waits two minutes
         wait_for(sweep, lambda: learns(out) > cut_at)
         (second,) = jobs("RUNNING")
         assert (second == first) == (event != "time limit")
@@ -113,7 +113,7 @@ def test_a_cell_that_somebody_cancels_stops_at_a_checkpoint_and_is_not_submitted
     out = tmp_path / "sweep"
     with sweeping("--out", out, *ENDLESS, "--on", "slurm", "--json") as sweep:
         wait_for(sweep, lambda: learns(out))
-        said("scancel", *jobs("RUNNING"))
+        output_of("scancel", *jobs("RUNNING"))
         ended = end(sweep)
     cell = cells(ended)[CELL]
     assert (ended.code, cell["state"], cell["reason"]) == (1, "stopped", "its job was cancelled")
@@ -128,10 +128,10 @@ def test_what_waits_in_the_queue_says_why_and_ends_at_once(tmp_path, cluster):
     with sweeping("--out", out, *ENDLESS, "--on", "slurm", COLUMNS="200") as sweep:
         line = wait_for(sweep, sweep.stdout.readline)
         assert line.startswith(f"{CELL} pending: pending in Slurm's queue: ")
-        asked = time.monotonic()
+        asked_at = time.monotonic()
         ended = stop(sweep)
     assert ended.code == 130
-    assert time.monotonic() - asked < 30.0
+    assert time.monotonic() - asked_at < 30.0
     assert "have not stopped yet" not in ended.out
     assert len(jobs()) == 1
     assert not (out / CELL).exists()

@@ -82,11 +82,11 @@ def same_agents(one, other):
 
 def wait_for(process, what):
     deadline = time.monotonic() + PATIENCE
-    while not (found := what()):
+    while not (result := what()):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    return found
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -117,11 +117,11 @@ def uninterrupted(swept, tmp_path_factory):
 
 def test_a_cell_that_fails_is_named_with_its_reason_and_does_not_stop_the_others(swept):
     out, ended = swept
-    found = cells(ended)
+    result = cells(ended)
     assert ended.code == 1
-    assert found["panda-tesac-0"]["state"] == "done"
-    assert set(found["panda-tesac-0"]["success"]) == {"training", "moderate", "extreme"}
-    failed = found["panda-satesac-0"]
+    assert result["panda-tesac-0"]["state"] == "done"
+    assert set(result["panda-tesac-0"]["success"]) == {"training", "moderate", "extreme"}
+    failed = result["panda-satesac-0"]
     assert failed["state"] == "failed"
     assert "holds thesis.txt, which no run wrote" in failed["reason"]
     assert f"panda-satesac-0 failed: {failed['reason']}" in ended.err

@@ -24,7 +24,7 @@ class Anywhere:
         pass
 
     def read(self):
-        seen = {each.name: self._random.uniform(-0.5, 0.5, each.size) for each in self.observation}
+        seen = {item.name: self._random.uniform(-0.5, 0.5, item.size) for item in self.observation}
         if "torso_orientation" in seen:
             seen["torso_orientation"] /= np.linalg.norm(seen["torso_orientation"])
         return Observation(seen, 0.0)
@@ -49,7 +49,7 @@ def recorded(request, tmp_path_factory):
 
 def topics(contract):
     """By topic, the elements of each signal of a recording, and what the ticks have for them."""
-    named = {f"/observation/{each.name}": each.elements for each in contract.observation}
+    named = {f"/observation/{item.name}": item.elements for item in contract.observation}
     named |= dict.fromkeys(("/action/proposed", "/action/executed"), contract.action.elements)
     return named | {"/context": tuple(f"n{number}" for number in range(contract.context_size))}
 
@@ -71,44 +71,46 @@ def decoded(path, topic):
 
 def class_of(schema):
     pool = descriptor_pool.DescriptorPool()
-    for each in descriptor_pb2.FileDescriptorSet.FromString(schema.data).file:
-        pool.Add(each)
+    for item in descriptor_pb2.FileDescriptorSet.FromString(schema.data).file:
+        pool.Add(item)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(schema.name))
 
 
 def numbers(message, path=""):
     """Every number of a message that is there, by its path."""
-    found = {}
+    table = {}
     for field, value in message.ListFields():
-        for at, each in enumerate(value if isinstance(value, Sequence) and not isinstance(value, str) else [value]):
+        for at, item in enumerate(value if isinstance(value, Sequence) and not isinstance(value, str) else [value]):
             name = f"{path}/{field.name}{at}"
-            if hasattr(each, "ListFields"):
-                found |= numbers(each, name)
+            if hasattr(item, "ListFields"):
+                table |= numbers(item, name)
             else:
-                found[name] = each if not isinstance(each, str) else sum(each.encode())
-    return found
+                table[name] = item if not isinstance(item, str) else sum(item.encode())
+    return table
 
 
 def test_mcap_reads_every_signal_by_its_index_as_numbers_with_names(recorded):
     for topic, elements in topics(recorded.contract).items():
-        read = [[getattr(each, name) for name in elements] for each in decoded(recorded.path, topic)]
+        read = [[getattr(tick, name) for name in elements] for tick in decoded(recorded.path, topic)]
         np.testing.assert_array_equal(read, values(recorded, topic), err_msg=topic)
     ticks = list(decoded(recorded.path, "/tick"))
-    assert [each.step for each in ticks] == list(range(30))
+    assert [tick.step for tick in ticks] == list(range(30))
     first = recorded.contract.observation[0]
     nested = getattr(ticks[7].observation, first.name)
-    assert [getattr(nested, each) for each in first.elements] == list(values(recorded, f"/observation/{first.name}")[7])
+    assert [getattr(nested, element) for element in first.elements] == list(
+        values(recorded, f"/observation/{first.name}")[7]
+    )
     assert ticks[7].infer > 0.0
 
 
 def test_rerun_shows_every_signal_as_numbers_with_names(recorded):
-    chunk = pytest.importorskip("rerun.chunk", reason="rerun-sdk is not installed: pip install 'sami-rl[tools]'")
+    rerun = pytest.importorskip("rerun.chunk", reason="rerun-sdk is not installed: pip install 'sami-rl[tools]'")
     columns = {}
-    for each in chunk.McapReader(str(recorded.path)).stream().collect().stream().to_chunks():
-        batch = each.to_record_batch()
-        columns.setdefault(each.entity_path, {}).update(
+    for chunk in rerun.McapReader(str(recorded.path)).stream().collect().stream().to_chunks():
+        batch = chunk.to_record_batch()
+        columns.setdefault(chunk.entity_path, {}).update(
             {
-                name: columns.get(each.entity_path, {}).get(name, []) + batch.column(name).to_pylist()
+                name: columns.get(chunk.entity_path, {}).get(name, []) + batch.column(name).to_pylist()
                 for name in batch.schema.names
                 if name.endswith(":message") or name.startswith(("InstancePoses3D", "TextLog"))
             }
@@ -136,13 +138,13 @@ def test_foxglove_writes_the_well_known_messages_alike(recorded):
     assert well_known.keys() == {"foxglove.Log", f"foxglove.{expected}"}
     for name, schema in well_known.items():
         theirs = getattr(messages, name.removeprefix("foxglove.")).get_schema()
-        ours, others = (fields_of(each) for each in (schema.data, theirs.data))
+        ours, others = (fields_of(item) for item in (schema.data, theirs.data))
         assert ours == others
     topic, make = ("/pose/cube", pose) if expected == "PoseInFrame" else ("/joints", joints)
     records = [step.record for step in recorded.steps]
-    found = [(schema, message) for schema, channel, message in read if channel.topic == topic]
-    assert len(found) == 30
-    for (schema, message), record in zip(found, records, strict=True):
+    results = [(schema, message) for schema, channel, message in read if channel.topic == topic]
+    assert len(results) == 30
+    for (schema, message), record in zip(results, records, strict=True):
         stamp = messages.Timestamp(message.log_time // 10**9, message.log_time % 10**9)
         theirs = make(messages, stamp, record.observation.values, recorded.contract).encode()
         ours, others = (numbers(class_of(schema).FromString(data)) for data in (message.data, theirs))
@@ -164,7 +166,7 @@ def pose(messages, stamp, seen, contract):
 
 
 def joints(messages, stamp, seen, contract):
-    elements = next(each.elements for each in contract.observation if each.name == "joint_angles")
+    elements = next(item.elements for item in contract.observation if item.name == "joint_angles")
     rows = zip(elements, seen["joint_angles"], seen["joint_velocities"], strict=True)
     return messages.JointStates(
         timestamp=stamp, joints=[messages.JointState(name=n, position=p, velocity=v) for n, p, v in rows]

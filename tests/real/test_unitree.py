@@ -97,13 +97,13 @@ def test_unitrees_own_classes_read_our_bytes_and_find_the_checksum_right_and_the
     sent = [Setpoint(*draw.normal(size=(3, 12))) for _ in range(100)]
     lines = "".join(f"{setpoint.message().hex()}\n" for setpoint in sent)
     done = subprocess.run([PYTHON, "-c", BYTES], input=lines, capture_output=True, text=True, check=True, timeout=120)
-    said, state = json.loads(done.stdout.splitlines()[-1])
-    for setpoint, (right, head, flag, motors) in zip(sent, said, strict=True):
+    message, state = json.loads(done.stdout.splitlines()[-1])
+    for setpoint, (right, head, flag, motors) in zip(sent, message, strict=True):
         assert right
         assert (head, flag) == ([0xFE, 0xEF], 0xFF)
-        driven = np.array(motors[:12])
-        assert (driven[:, 0] == 1).all()
-        assert driven[:, [1, 4, 5]] == pytest.approx(np.array(setpoint).T, rel=1e-6)
+        values = np.array(motors[:12])
+        assert (values[:, 0] == 1).all()
+        assert values[:, [1, 4, 5]] == pytest.approx(np.array(setpoint).T, rel=1e-6)
         assert all(motor[0] == 0 and motor[4:] == [0.0, 0.0] for motor in motors[12:]), "a Go2 has no such motors"
     reading = Go2Reading.of(bytes.fromhex(state))
     assert reading.angles == pytest.approx(0.1 * np.arange(12))
@@ -149,19 +149,19 @@ def test_the_shipped_policy_walks_as_commanded_and_goes_on_when_a_motor_dies(rob
     process = driving(tmp_path / "robot.toml", *options)
     try:
         robot.event("driven", 60.0)
-        begin = robot.until(lambda each: each.get("velocity", [0.0])[0] > 0.2)["time"]
-        healthy = [robot.until(lambda each: "height" in each) for _ in range(30)]
+        begin = robot.until(lambda item: item.get("velocity", [0.0])[0] > 0.2)["time"]
+        healthy = [robot.until(lambda item: "height" in item) for _ in range(30)]
         robot.change(dead=4)
-        weak = [robot.until(lambda each: "height" in each) for _ in range(30)]
+        weak = [robot.until(lambda item: "height" in item) for _ in range(30)]
     finally:
         robot.change(dead=None)
         out, err = process.communicate(timeout=120)
     assert process.returncode == 0, out + err
     assert healthy[0]["time"] >= begin
-    assert statistics.mean(each["velocity"][0] for each in healthy[5:]) == pytest.approx(0.3, abs=0.12)
-    assert statistics.mean(each["velocity"][0] for each in weak[5:]) == pytest.approx(0.3, abs=0.15)
-    assert min(each["up"] for each in healthy + weak) > 0.9
-    robot.until(lambda each: each.get("height", 1.0) < 0.12 and each["damped"])
+    assert statistics.mean(item["velocity"][0] for item in healthy[5:]) == pytest.approx(0.3, abs=0.12)
+    assert statistics.mean(item["velocity"][0] for item in weak[5:]) == pytest.approx(0.3, abs=0.15)
+    assert min(item["up"] for item in healthy + weak) > 0.9
+    robot.until(lambda item: item.get("height", 1.0) < 0.12 and item["damped"])
 
 
 def test_the_public_policy_stands_up_walks_and_is_laid_down(folder, robot):
@@ -170,16 +170,16 @@ def test_the_public_policy_stands_up_walks_and_is_laid_down(folder, robot):
     options = ["--set", "steps=300", *(["--set", f"priority={PRIORITY}"] if PRIORITY else [])]
     done = drive(folder, *options)
     assert done.returncode == 0, done.stdout + done.stderr
-    said, walked = [], []
+    values, walked = [], []
     while not robot.lines.empty():
-        said.append(robot.lines.get())
-    heights = [each["height"] for each in said if "height" in each and each["good"] > before["good"]]
-    walked = [each["velocity"][0] for each in said if "height" in each and each["height"] > 0.25]
-    events = [each["event"] for each in said if "event" in each]
+        values.append(robot.lines.get())
+    heights = [item["height"] for item in values if "height" in item and item["good"] > before["good"]]
+    walked = [item["velocity"][0] for item in values if "height" in item and item["height"] > 0.25]
+    events = [item["event"] for item in values if "event" in item]
     assert max(heights) > 0.27
     assert events == ["driven", "damped"] or events == ["damped", "driven", "damped"]
     assert statistics.mean(walked[10:]) > 0.1, "it was asked for 0.3 m/s"
-    robot.until(lambda each: each.get("height", 1.0) < 0.12 and each["damped"])
+    robot.until(lambda item: item.get("height", 1.0) < 0.12 and item["damped"])
     assert robot.now()["bad"] == 0
 
 
@@ -259,8 +259,8 @@ def test_a_robot_that_has_fallen_is_damped_and_not_driven_until_it_is_upright(ad
 def test_motors_are_damped_if_the_policy_hangs_and_the_next_write_raises(adapter, robot):
     adapter.reset()
     hold_still(adapter, 0.3)
-    began = time.monotonic()
-    assert robot.event("damped")["at"] - began < 0.3 + SLACK_S
+    start = time.monotonic()
+    assert robot.event("damped")["at"] - start < 0.3 + SLACK_S
     with pytest.raises(SafetyStop, match="no action came within"):
         adapter.write(np.zeros(12, np.float32))
 
@@ -292,8 +292,8 @@ def test_unitrees_own_library_lives_beside_it_and_hears_the_same_robot(tmp_path)
                 assert robot.now()["height"] > 0.2
                 peer.stdin.write("\n")
                 peer.stdin.flush()
-                said = next(line for line in peer.stdout if line.startswith("angles"))
-                assert np.array(said.split()[1:], float) == pytest.approx(adapter.reading.angles, abs=0.1)
+                message = next(line for line in peer.stdout if line.startswith("angles"))
+                assert np.array(message.split()[1:], float) == pytest.approx(adapter.reading.angles, abs=0.1)
         assert peer.poll() is None
         assert robot.now()["bad"] == 0
     finally:
@@ -353,7 +353,7 @@ def test_a_robot_whose_loop_was_killed_or_stopped_is_damped_in_time(robot, capsy
                 f"\n{len(seconds)} {kind.name}: median {statistics.median(seconds):.3f} s, worst {max(seconds):.3f} s"
             )
     assert max(map(max, late.values())) < WITHIN_S + PERIOD_S + SLACK_S
-    robot.until(lambda each: each.get("height", 1.0) < 0.15 and each["damped"])
+    robot.until(lambda item: item.get("height", 1.0) < 0.15 and item["damped"])
 
 
 def test_what_is_not_there_is_said_before_anything_moves():

@@ -26,8 +26,8 @@ HOSTILE = "</script><img src=x onerror=alert(1)>"
 @pytest.fixture
 def browser(tmp_path):
     needs_chromium()
-    with Browser(tmp_path) as found:
-        yield found
+    with Browser(tmp_path) as result:
+        yield result
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_it_complains_of_nothing_and_asks_nobody(browser, recorded, tmp_path, wi
     for key in (" ", " ", "ArrowRight", "ArrowLeft", "+", "-", "]", "[", "0"):
         browser.key(key)
     assert browser.complaints == []
-    assert [each for each in browser.requested if not each.startswith(LOCAL)] == []
+    assert [item for item in browser.requested if not item.startswith(LOCAL)] == []
     assert browser.value("document.documentElement.dataset.theme") == ("dark" if dark else "light")
     assert browser.value("document.documentElement.scrollWidth <= innerWidth"), "nothing stands out at the side"
     assert browser.value("views.length") == 2
@@ -62,10 +62,10 @@ def test_it_shows_what_was_recorded(browser, recorded, tmp_path):
     opened(browser, [recorded], tmp_path / "view.html")
     ticks = [step.record for step in recorded.steps]
     assert browser.value("views[0].run.count") == len(ticks) == 12
-    found = browser.value("Array.from(views[0].run.col('executed.dx'))")
-    assert found == pytest.approx([float(each.executed[0]) for each in ticks], abs=1e-6)
-    found = browser.value("Array.from(views[0].run.col('observation.ee_position.z'))")
-    assert found == pytest.approx([float(each.observation.values["ee_position"][2]) for each in ticks], abs=1e-6)
+    result = browser.value("Array.from(views[0].run.col('executed.dx'))")
+    assert result == pytest.approx([float(tick.executed[0]) for tick in ticks], abs=1e-6)
+    result = browser.value("Array.from(views[0].run.col('observation.ee_position.z'))")
+    assert result == pytest.approx([float(tick.observation.values["ee_position"][2]) for tick in ticks], abs=1e-6)
     assert browser.value("views[0].run.episodes.map(each => each.to - each.from)") == [6, 6]
     browser.value("choose(1)")
     browser.wait_for("document.querySelector('.side h2').textContent.startsWith('Episode 1, step 0')")
@@ -105,7 +105,7 @@ def test_a_run_is_shown_while_it_happens_and_nothing_else_is_asked(browser, tmp_
             browser.wait_for("views.length === 1 && views[0].run.count > 20")
             first = browser.value("views[0].run.count")
             browser.wait_for(f"views[0].run.count > {first} + 20")
-            assert {each.rsplit("/", 1)[0] for each in browser.requested if not each.startswith(LOCAL)} == {
+            assert {item.rsplit("/", 1)[0] for item in browser.requested if not item.startswith(LOCAL)} == {
                 address[:-1]
             }
             os.kill(process.pid, signal.SIGTERM)
@@ -141,4 +141,4 @@ def test_the_robot_moves_with_the_scrubber(browser, tmp_path, name):
     assert pixels(0) == first
     assert browser.value("views[0].robot.links.length") == len(adapter.scene.links)
     assert browser.complaints == []
-    assert [each for each in browser.requested if not each.startswith(LOCAL)] == []
+    assert [item for item in browser.requested if not item.startswith(LOCAL)] == []

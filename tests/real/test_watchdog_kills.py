@@ -20,8 +20,8 @@ def test_loops_fail_in_every_way_and_each_robot_rests_within_the_given_time_and_
         "47041",
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=1200, cwd=ROOT)
-    told = json.loads(done.stdout)
+    document = json.loads(done.stdout)
     print(done.stdout)
-    assert len({kill["kind"] for kill in told["kills"]}) == KINDS
-    assert [kill for kill in told["kills"] if kill["faults"] or kill["late_s"] > told["allowed_s"]] == []
+    assert len({kill["kind"] for kill in document["kills"]}) == KINDS
+    assert [kill for kill in document["kills"] if kill["faults"] or kill["late_s"] > document["allowed_s"]] == []
     assert done.returncode == 0

@@ -305,8 +305,8 @@ def gate(make):
         if adapter is None:
             adapter = FakeAdapter(axes=2, limit=100.0)
             adapter.reset()
-        found = SafetyGate(adapter, make.contract_of(make.recurrent()), Limits(**limits))
-        found.begin(period)
-        return found
+        result = SafetyGate(adapter, make.contract_of(make.recurrent()), Limits(**limits))
+        result.begin(period)
+        return result
 
     return made

@@ -82,8 +82,8 @@ def test_an_upgrade_does_not_install_the_same_file_again(installed):
 @of_a_checkout
 def test_another_pip_on_the_path_is_not_the_one_that_is_named(monkeypatch):
     monkeypatch.chdir(CHECKOUT)
-    for found in (None, "/usr/bin/elsewhere/pip"):
-        monkeypatch.setattr(distribution.shutil, "which", lambda name, found=found: found)
+    for result in (None, "/usr/bin/elsewhere/pip"):
+        monkeypatch.setattr(distribution.shutil, "which", lambda name, result=result: result)
         assert install_hint("cpu") == f"{sys.executable} -m pip install -c constraints.txt -e '.[cpu]'"
 
 

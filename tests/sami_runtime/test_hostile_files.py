@@ -31,16 +31,16 @@ def test_the_file_that_nothing_is_wrong_with_answers(hostile):
 
 def hold_for(files, hostile):
     """No error of another kind, no process that ends, no hang, no file that is opened."""
-    total, kinds, found = Counter(), Counter(), []
+    total, kinds, results = Counter(), Counter(), []
 
     def tell(number, kind, outcome, resident):
         total[outcome] += 1
         kinds[kind] += 1
         if outcome.startswith(("FOUND", "ended", "took")):
-            found.append((number, kind, outcome))
+            results.append((number, kind, outcome))
 
     hostile.run(range(files), tell)
-    assert found == []
+    assert results == []
     assert set(kinds) == set(MUTATIONS)
     assert sum(total.values()) == files
     for outcome in ("refused before onnxruntime", "refused when it was loaded", "answers"):

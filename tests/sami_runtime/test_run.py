@@ -133,18 +133,18 @@ def test_an_adapter_that_watches_is_told_of_each_tick_also_through_another_one_a
     class Watched(arm):
         def __init__(self, clock):
             super().__init__(clock)
-            self.told = []
+            self.records = []
 
         def watch(self, record):
-            self.told.append(record)
+            self.records.append(record)
 
     clock, records = ManualClock(), []
     robot = Watched(clock)
     with Run(session, Thin(robot), clock, dry_run=dry_run) as run:
         run.episode(seed=0, max_steps=5, on_step=records.append)
-    assert len(robot.told) == 5
-    assert all(one is other for one, other in zip(robot.told, records, strict=True))
-    assert robot.told[-1].telemetry is not None
+    assert len(robot.records) == 5
+    assert all(one is other for one, other in zip(robot.records, records, strict=True))
+    assert robot.records[-1].telemetry is not None
 
 
 class Thin(Around):

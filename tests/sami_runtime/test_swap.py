@@ -152,12 +152,12 @@ def test_telemetry_keeps_the_contexts_that_the_new_reference_averages_over_or_be
         make.contract_of(make.recurrent(), atlas=None if window is None else atlas_of(1.0, window))
         for window in windows
     ]
-    kept, needed = (window or 0 for window in windows)
+    rest, needed = (window or 0 for window in windows)
     changed, always = Telemetry(contracts[0]), Telemetry(contracts[1])
     for step, context in enumerate(np.random.default_rng(0).normal(size=(60, 2))):
         if step == before:
             changed.change_contract(contracts[1])
-            if min(step, needed) > kept:
+            if min(step, needed) > rest:
                 always = Telemetry(contracts[1])
         changed.update(context)
         always.update(context)
@@ -169,8 +169,8 @@ def test_at_an_episodes_beginning_it_is_a_fresh_session(paths, arm):
     clock, records = ManualClock(), []
     with Run(Session.load(paths[0]), arm(clock), clock) as run:
         run.episode(0)
-        told = run.swap(paths[1])
-        assert (told.fed, run.session.artifact.path) == (0, paths[0])
+        report = run.swap(paths[1])
+        assert (report.fed, run.session.artifact.path) == (0, paths[0])
         run.episode(1, on_step=records.append)
         assert run.session.artifact.path == paths[1]
     assert [record.swapped is not None for record in records] == [True, *[False] * 9]

@@ -115,23 +115,23 @@ ARM = """
 def test_a_wrong_adapter_fails_by_the_laws_name_and_with_the_fault(tmp_path, monkeypatch):
     root = str(Path(__file__).parents[2])
     monkeypatch.setenv("PYTHONPATH", root)
-    code, said = results(tmp_path, ARM.replace("READ", "return Observation(seen.values, 0.0)").replace("SET", ""))
+    code, message = results(tmp_path, ARM.replace("READ", "return Observation(seen.values, 0.0)").replace("SET", ""))
     assert code == 1
-    assert "it is broken that an adapter measures anew: stamps never go back" in said
-    assert "all 5 observations are stamped 0 s" in said
-    assert "SKIPPED [1]" in said
-    assert "nothing is moved: excite = False" in said
-    assert "the model file does not tell what training saw: sami describe adds it" in said
-    code, said = results(tmp_path, ARM.replace("READ", "return seen").replace("SET", "write = False"))
-    assert "nothing is written: write = False" in said
+    assert "it is broken that an adapter measures anew: stamps never go back" in message
+    assert "all 5 observations are stamped 0 s" in message
+    assert "SKIPPED [1]" in message
+    assert "nothing is moved: excite = False" in message
+    assert "the model file does not tell what training saw: sami describe adds it" in message
+    code, message = results(tmp_path, ARM.replace("READ", "return seen").replace("SET", "write = False"))
+    assert "nothing is written: write = False" in message
 
 
 def test_laws_behind_a_broken_one_are_not_passed_by_silence(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
-    code, said = results(tmp_path, ARM.replace("READ", "raise OSError('bus')").replace("SET", ""))
+    code, message = results(tmp_path, ARM.replace("READ", "raise OSError('bus')").replace("SET", ""))
     assert code == 1
-    assert "begins an episode, and is read and written tick by tick. OSError: bus" in said
-    assert said.count("it was not reached: a law that it builds on is broken") >= 8
+    assert "begins an episode, and is read and written tick by tick. OSError: bus" in message
+    assert message.count("it was not reached: a law that it builds on is broken") >= 8
 
 
 def test_a_class_without_an_adapter_says_what_to_define():

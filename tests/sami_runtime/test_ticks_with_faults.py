@@ -11,7 +11,7 @@ from tests.making.ticks_with_faults import drive, require_laws
 
 @pytest.fixture
 def paths(make):
-    return [make.write(make.recurrent(seed=each)) for each in (0, 1)]
+    return [make.write(make.recurrent(seed=item)) for item in (0, 1)]
 
 
 def test_whatever_the_robot_does_what_is_written_is_allowed_and_what_is_reported_is_what_happened(paths):
@@ -30,10 +30,12 @@ def test_whatever_the_robot_does_what_is_written_is_allowed_and_what_is_reported
 )
 def test_the_observer_finds_a_gate_that_is_broken(paths, monkeypatch, owner, method, broken, finding):
     """A guard of the guard: it would also pass if it saw nothing."""
-    kept = Session.executed
+    rest = Session.executed
     monkeypatch.setattr(owner, method, broken)
     if owner is Session:  # the one that is fed by hand is not broken
-        monkeypatch.setattr("tests.making.ticks_with_faults.ByHand.tell", lambda hand, told: kept(hand.session, told))
+        monkeypatch.setattr(
+            "tests.making.ticks_with_faults.ByHand.tell", lambda hand, message: rest(hand.session, message)
+        )
     counts = drive(paths, 800, seed=0)
     assert finding in str(counts["violations"] + counts["difference"])
     with pytest.raises(AssertionError):

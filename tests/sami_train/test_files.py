@@ -248,5 +248,5 @@ def test_a_lock_that_goes_with_its_holder_keeps_out_who_waited_for_it_and_who_co
         time.sleep(0.2)
     for thread in threads:
         thread.join()
-    assert [bool(each == "out") for each in within] == [False, True] * 3
+    assert [bool(item == "out") for item in within] == [False, True] * 3
     assert not lock.exists()

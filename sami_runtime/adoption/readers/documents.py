@@ -228,6 +228,30 @@ class Draft:
             table = table.setdefault(part, {})
         table[last] = value
 
+    def put_all(self, table: str, values: Mapping[str, Any], source: FieldSource) -> None:
+        """Set several fields of one table, by name, from one source."""
+        for name, value in values.items():
+            self.put(f"{table}.{name}", value, source)
+
+    def put_bounds(self, table: str, pairs: Sequence[Sequence[float]], source: FieldSource) -> None:
+        """Set `low` and `high` of a table by pairs, one for each element."""
+        low, high = ([pair[side] for pair in pairs] for side in (0, 1))
+        self.put_all(table, {"low": low, "high": high}, source)
+
+    def put_history(self, table: str, steps: int, where: FieldSource, code: FieldSource) -> None:
+        """Set the history of a term whose oldest frame comes first, and whose first frame is repeated at the start."""
+        if steps > 1:
+            self.put(f"{table}.history.steps", steps, where)
+            self.put_all(f"{table}.history", {"first": "oldest", "start": "repeat"}, code)
+
+    def put_rate(self, document: Document, step: str, decimation: str) -> float:
+        """Set rate and decimation by the keys of the simulation's step [s] and of the decimation; return the rate."""
+        count, source = document.count(decimation), document.source(f"{step}, {decimation}")
+        rate = round(1 / (document.number(step, 0) * count), 6)
+        self.put("rate_hz", rate, source)
+        self.put("decimation", count, source)
+        return rate
+
     def unknown(self, field: str, why: str) -> None:
         """Say that a field is not known, and why or how to get it."""
         self.put(field, None, FieldSource(kind="unknown", where=why))

@@ -31,7 +31,7 @@ OBSERVATIONS = {
 }
 """By Isaac Lab's function of an observation term, the kind of signal that it is."""
 ACTIONS = {
-    "JointPositionAction": ("joint_targets", "rad", JOINT_TARGETS),
+    "JointPositionAction": tuple(JOINT_TARGETS.values()),
     "JointVelocityAction": ("joint_velocity_targets", "rad/s", "velocity targets of the joints"),
     "JointEffortAction": ("joint_efforts", "N m", "torques of the joints"),
 }
@@ -101,10 +101,7 @@ def put_task(draft: Draft, folder: Path, sizes: tuple[int, int], joints: Sequenc
 
 def put_timing(draft: Draft, env: Document) -> None:
     """Put rate, decimation and length of an episode into a draft."""
-    source = env.source("sim.dt, decimation")
-    rate = round(1 / (env.number("sim.dt", 0) * env.count("decimation")), 6)
-    draft.put("rate_hz", rate, source)
-    draft.put("decimation", env.count("decimation"), source)
+    rate = draft.put_rate(env, "sim.dt", "decimation")
     if env.get("episode_length_s") is not None:
         seconds = env.number("episode_length_s", 0)
         draft.put("episode_steps", max(1, round(seconds * rate)), env.source("episode_length_s"))
@@ -156,9 +153,7 @@ class _Run:
                 draft.unknown(f"action.{field}", why)
             return
         name, unit, meaning = ACTIONS[kind]
-        source = self.action.source("class_type")
-        for field, value in (("name", name), ("unit", unit), ("meaning", meaning)):
-            draft.put(f"action.{field}", value, source)
+        draft.put_all("action", {"name": name, "unit": unit, "meaning": meaning}, self.action.source("class_type"))
         if isinstance(self.agent.get("clip_actions"), (int, float)):
             draft.put("action.clip", self.agent.number("clip_actions", 0), self.agent.source("clip_actions"))
         self._by_joint(draft, "action.scale", self.action, "scale")
@@ -266,10 +261,7 @@ class _Run:
             draft.put(f"{field}.scale", 1.0, entry.source("scale"))
         else:
             draft.put(f"{field}.scale", entry.numbers("scale", size), entry.source("scale"))
-        if steps > 1:
-            draft.put(f"{field}.history.steps", steps, entry.source("history_length"))
-            draft.put(f"{field}.history.first", "oldest", CODE)
-            draft.put(f"{field}.history.start", "repeat", CODE)
+        draft.put_history(field, steps, entry.source("history_length"), CODE)
         return name, size * steps
 
     def _steps(self, group: Document, entry: Document) -> int:
@@ -292,9 +284,7 @@ class _Run:
         keys = ("lin_vel_x", "lin_vel_y", "ang_vel_z")
         if name == "command" and isinstance(ranges, Mapping) and all(ranges.get(key) for key in keys):
             document = self.env.under(f"commands.{command}.ranges")
-            bounds = [document.numbers(key, 2) for key in keys]
-            for side, field in enumerate(("low", "high")):
-                draft.put(f"signals.{name}.{field}", [pair[side] for pair in bounds], document.source("*"))
+            draft.put_bounds(f"signals.{name}", [document.numbers(key, 2) for key in keys], document.source("*"))
 
 
 def _kind(function: str, env: Document, entry: Document) -> str | None:

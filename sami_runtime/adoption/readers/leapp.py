@@ -36,7 +36,7 @@ UNITS = {
 }
 """SI unit by LEAPP's kind, without its beginning `state/`, `command/` or `target/`."""
 TARGETS = {
-    "target/joint/position": ("joint_targets", JOINT_TARGETS),
+    "target/joint/position": (JOINT_TARGETS["name"], JOINT_TARGETS["meaning"]),
     "target/joint/velocity": ("joint_velocity_targets", "velocity targets of the joints"),
     "target/joint/effort": ("joint_efforts", "torques of the joints"),
     "target/joint/torques": ("joint_efforts", "torques of the joints"),

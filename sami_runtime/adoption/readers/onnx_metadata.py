@@ -105,7 +105,8 @@ def _read_mjlab(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
     if len(names) != actions:
         raise config.refuse("joint_names", f"{actions} joints, one an action")
     source = config.source("joint_names")
-    _put_targets(draft, names, source, MJLAB)
+    draft.put_all("action", JOINT_TARGETS, MJLAB)
+    draft.put("action.elements", names, source)
     for field, key in (
         *(("action.scale", "action_scale"), ("action.default", "default_joint_pos")),
         *(("action.kp", "joint_stiffness"), ("action.kd", "joint_damping")),
@@ -148,9 +149,7 @@ def _put_mjlab_term(draft: Draft, config: Document, name: str, row: Mapping[str,
     if steps > 1:
         if row["flatten_history_dim"] != "True":
             raise config.refuse("observation_terms_flatten_history_dim", "True, or no history")
-        draft.put(f"{field}.history.steps", steps, config.source("observation_terms_history_length"))
-        draft.put(f"{field}.history.first", "oldest", MJLAB)
-        draft.put(f"{field}.history.start", "repeat", MJLAB)
+        draft.put_history(field, steps, config.source("observation_terms_history_length"), MJLAB)
     return size * max(1, steps)
 
 
@@ -196,7 +195,8 @@ def _read_holosoma(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
     size, source = len(names), config.source("dof_names")
     data = read_inlined(path)
     scan = scan_bytes(data, path)
-    _put_targets(draft, names, source, HOLOSOMA)
+    draft.put_all("action", JOINT_TARGETS, HOLOSOMA)
+    draft.put("action.elements", names, source)
     for key in ("kp", "kd"):
         draft.put(f"action.{key}", config.numbers(key, size), config.source(key))
     robot = {("left_hip_pitch_joint", 29): "g1", ("AAHead_yaw", 29): "t1"}.get((names[0], size))
@@ -214,22 +214,18 @@ def _read_holosoma(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
     draft.put("input", scan.inputs[0].name, FieldSource(kind="file", where=path.name))
     draft.put("output", scan.outputs[0].name, FieldSource(kind="file", where=path.name))
     draft.put("rate_hz", 50.0, HOLOSOMA)
-    draft.put("action.scale", 0.25, HOLOSOMA)
-    draft.put("action.default", list(POSES[robot]), HOLOSOMA)
-    draft.put("action.clip", 100.0, HOLOSOMA)
+    draft.put_all("action", {"scale": 0.25, "default": list(POSES[robot]), "clip": 100.0}, HOLOSOMA)
     sizes: dict[str, int] = {}
     for term in LOCOMOTION:
         name = "last_action" if term == "actions" else HOLOSOMA_TERMS.get(term, term)
         scale = SCALES[robot].get(term, 1.0)
         if name == "last_action":
-            draft.put("last_action.kind", "raw", HOLOSOMA)
-            draft.put("last_action.scale", scale, HOLOSOMA)
+            draft.put_all("last_action", {"kind": "raw", "scale": scale}, HOLOSOMA)
             sizes[name] = size
         elif term in COMMANDS:
             unit, elements, meaning = COMMANDS[term]
-            for key, value in (("unit", unit), ("elements", elements), ("meaning", meaning), ("command", True)):
-                draft.put(f"signals.{name}.{key}", value, HOLOSOMA)
-            draft.put(f"signals.{name}.scale", scale, HOLOSOMA)
+            signal = {"unit": unit, "elements": elements, "meaning": meaning, "command": True, "scale": scale}
+            draft.put_all(f"signals.{name}", signal, HOLOSOMA)
             sizes[name] = len(elements)
         else:
             sizes[name] = put_term(draft, name, names, HOLOSOMA, source)
@@ -237,20 +233,12 @@ def _read_holosoma(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
     draft.put("signals.joint_angles.offset", list(POSES[robot]), HOLOSOMA)
     for name, keys in (("command_lin_vel", ("lin_vel_x", "lin_vel_y")), ("command_ang_vel", ("ang_vel_yaw",))):
         pairs = [config.numbers(f"command_ranges.{key}", 2) for key in keys]
-        for side, bound in enumerate(("low", "high")):
-            draft.put(f"signals.{name}.{bound}", [pair[side] for pair in pairs], config.source("command_ranges"))
+        draft.put_bounds(f"signals.{name}", pairs, config.source("command_ranges"))
     total = scan.inputs[0].shape[-1]
     if not isinstance(total, int):
         raise ArtifactError(f"{path}: {scan.inputs[0].name!r} has no fixed size. Export it with one.")
     put_slices(draft, sizes, total, HOLOSOMA)
     return draft.reading(data)
-
-
-def _put_targets(draft: Draft, names: list[str], named_by: FieldSource, source: FieldSource) -> None:
-    draft.put("action.name", "joint_targets", source)
-    draft.put("action.unit", "rad", source)
-    draft.put("action.meaning", JOINT_TARGETS, source)
-    draft.put("action.elements", names, named_by)
 
 
 mjlab = SimpleNamespace(recognizes=_recognizes_mjlab, read=_read_mjlab)

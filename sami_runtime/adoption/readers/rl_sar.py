@@ -63,9 +63,7 @@ def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
     sizes = _put_signals(draft, config, names, named_by)
     _put_history(draft, config, sizes, total)
     draft.put("clip", config.number("clip_obs", 0), config.source("clip_obs"))
-    draft.put("action.name", "joint_targets", CODE)
-    draft.put("action.unit", "rad", CODE)
-    draft.put("action.meaning", JOINT_TARGETS, CODE)
+    draft.put_all("action", JOINT_TARGETS, CODE)
     draft.put("action.elements", names, named_by)
     for field, key in (
         ("scale", "action_scale"),
@@ -106,9 +104,7 @@ def _put_rate(draft: Draft, folder: Path, config: Document) -> None:
     if document is None:
         draft.unknown("rate_hz", f"{base}, which has dt and decimation, is missing")
         return
-    source = document.source("dt, decimation")
-    draft.put("rate_hz", round(1 / (document.number("dt", 0) * document.count("decimation")), 6), source)
-    draft.put("decimation", document.count("decimation"), source)
+    draft.put_rate(document, "dt", "decimation")
 
 
 def _joints(folder: Path, config: Document, size: int, joints: Sequence[str]) -> tuple[list[str], FieldSource]:

@@ -29,7 +29,8 @@ KINDS = {
     "joint_angles": TermKind("rad"),
     "joint_velocities": TermKind("rad/s"),
 }
-JOINT_TARGETS = "position targets of the joints"
+JOINT_TARGETS = {"name": "joint_targets", "unit": "rad", "meaning": "position targets of the joints"}
+"""Fields of the action of most policies."""
 
 
 def put_term(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from sami_runtime.adoption.readers.documents import Document, Draft, mentions, policy_beside, put_slices, read_network
 from sami_runtime.adoption.readers.terms import JOINT_TARGETS, put_term
@@ -59,8 +58,7 @@ def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
     draft.put("signals.command.scale", config.numbers("cmd_scale", 3), config.source("cmd_scale"))
     if config.get("max_cmd"):
         most = config.numbers("max_cmd", 3)
-        draft.put("signals.command.low", [-value for value in most], config.source("max_cmd"))
-        draft.put("signals.command.high", most, config.source("max_cmd"))
+        draft.put_bounds("signals.command", [(-value, value) for value in most], config.source("max_cmd"))
     pose = config.numbers("default_angles", actions)
     draft.put("signals.joint_angles.offset", pose, config.source("default_angles"))
     draft.put("signals.joint_angles.scale", *_cell(config, "dof_pos_scale"))
@@ -68,15 +66,12 @@ def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
     draft.put("last_action.kind", "raw", CODE)
     if total == sum(sizes.values()) + 2:
         sizes["gait_phase"] = 2
-        phase: dict[str, Any] = {"unit": "1", "elements": ["sine", "cosine"], "scale": 1.0}
-        for field, value in phase.items():
-            draft.put(f"signals.gait_phase.{field}", value, CODE)
-        draft.put("signals.gait_phase.meaning", "sine and cosine of the gait's phase, whose period is 0.8 s", CODE)
+        meaning = "sine and cosine of the gait's phase, whose period is 0.8 s"
+        phase = {"unit": "1", "elements": ["sine", "cosine"], "scale": 1.0, "meaning": meaning}
+        draft.put_all("signals.gait_phase", phase, CODE)
     put_slices(draft, sizes, total, CODE)
+    draft.put_all("action", JOINT_TARGETS, CODE)
     for field, value, source in (
-        ("name", "joint_targets", CODE),
-        ("unit", "rad", CODE),
-        ("meaning", JOINT_TARGETS, CODE),
         ("scale", *_cell(config, "action_scale")),
         ("default", pose, config.source("default_angles")),
         ("kp", config.numbers("kps", actions), config.source("kps")),
@@ -107,10 +102,7 @@ def _put_rate(draft: Draft, config: Document) -> None:
     if config.get("control_dt") is not None:
         draft.put("rate_hz", round(1 / config.number("control_dt", 0), 6), config.source("control_dt"))
         return
-    decimation = config.count("control_decimation")
-    source = config.source("simulation_dt, control_decimation")
-    draft.put("rate_hz", round(1 / (config.number("simulation_dt", 0) * decimation), 6), source)
-    draft.put("decimation", decimation, source)
+    draft.put_rate(config, "simulation_dt", "control_decimation")
 
 
 def _joints(config: Document, size: int, joints: Sequence[str]) -> tuple[list[str], FieldSource]:

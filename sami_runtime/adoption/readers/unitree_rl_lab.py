@@ -105,8 +105,7 @@ def _put_action(
         return
     term = terms.under(kind)
     name, unit, meaning = ACTIONS[kind]
-    for field, value in (("name", name), ("unit", unit), ("meaning", meaning)):
-        draft.put(f"action.{field}", value, terms.source(kind))
+    draft.put_all("action", {"name": name, "unit": unit, "meaning": meaning}, terms.source(kind))
     all_joints = term.get("joint_ids") in (None, [None, None, None])  # the second is how YAML has slice(None)
     chosen = list(range(len(motors))) if all_joints else term.order("joint_ids")
     if len(chosen) != size or max(chosen) >= len(motors):
@@ -126,8 +125,7 @@ def _put_action(
         if not isinstance(bounds, list) or len(bounds) != size:
             raise term.refuse("clip", f"{size} pairs of bounds")
         pairs = [Document(config.path, {"clip": pair}, term.prefix).numbers("clip", 2) for pair in bounds]
-        for side, field in enumerate(("low", "high")):
-            draft.put(f"action.{field}", [pair[side] for pair in pairs], term.source("clip"))
+        draft.put_bounds("action", pairs, term.source("clip"))
 
 
 def _put_clip_of_last_action(draft: Draft, config: Document) -> None:
@@ -164,8 +162,7 @@ def _put_term(
         size = len(names)
     elif name == "gait_phase":
         size, period = 2, entry.number("params.period", 0)
-        for part, value in (("unit", "1"), ("elements", ["sine", "cosine"])):
-            draft.put(f"{field}.{part}", value, CODE)
+        draft.put_all(field, {"unit": "1", "elements": ["sine", "cosine"]}, CODE)
         meaning = f"sine and cosine of the gait's phase, whose period is {period:g} s"
         draft.put(f"{field}.meaning", meaning, entry.source("params.period"))
     else:
@@ -178,8 +175,7 @@ def _put_term(
     if name == "command" and isinstance(config.get("commands.base_velocity.ranges"), Mapping):
         ranges = config.under("commands.base_velocity.ranges")
         pairs = [ranges.numbers(key, 2) for key in ("lin_vel_x", "lin_vel_y", "ang_vel_z")]
-        for side, bound in enumerate(("low", "high")):
-            draft.put(f"{field}.{bound}", [pair[side] for pair in pairs], ranges.source("*"))
+        draft.put_bounds(field, pairs, ranges.source("*"))
     return _put_shape(draft, entry, name, size)
 
 
@@ -190,8 +186,5 @@ def _put_shape(draft: Draft, entry: Document, name: str, size: int) -> int:
     if entry.get("clip") is not None and name != "last_action":
         draft.put(f"{field}.clip", entry.numbers("clip", 2), entry.source("clip"))
     steps = entry.count("history_length") if entry.get("history_length") else 1
-    if steps > 1:
-        draft.put(f"{field}.history.steps", steps, entry.source("history_length"))
-        draft.put(f"{field}.history.first", "oldest", CODE)
-        draft.put(f"{field}.history.start", "repeat", CODE)
+    draft.put_history(field, steps, entry.source("history_length"), CODE)
     return size * steps

@@ -27,7 +27,7 @@ class Behind(FakeAdapter):
         self.emergency_stop = lambda: self.calls.append("emergency")
 
     def read(self):
-        return replace(super().read(), late=dict.fromkeys([each.name for each in self.observation], LATE))
+        return replace(super().read(), late=dict.fromkeys([item.name for item in self.observation], LATE))
 
     def close(self):
         self.calls.append("close")
@@ -55,7 +55,7 @@ def test_what_an_adapter_says_of_itself_is_passed_on(around):
     assert inner.calls == ["emergency", "close"]
 
 
-@pytest.mark.parametrize("around", [each for each in AROUND if each != "gapped"])  # a gap tells of its own
+@pytest.mark.parametrize("around", [item for item in AROUND if item != "gapped"])  # a gap tells of its own
 def test_how_late_an_observation_is_is_passed_on_by_the_names_that_it_has_now(around):
     outer = AROUND[around](Behind())
     outer.reset(seed=0)
@@ -90,6 +90,6 @@ def test_an_adapter_that_returns_nothing_is_named_whatever_lies_around_it(around
 @pytest.mark.parametrize("value", ["fast", [[1.0], [2.0, 3.0]]])
 def test_what_is_no_number_goes_on_to_whoever_names_the_signal(around, value):
     inner = Behind()
-    inner.read = lambda: replace(FakeAdapter.read(inner), values={each.name: value for each in inner.observation})
+    inner.read = lambda: replace(FakeAdapter.read(inner), values={item.name: value for item in inner.observation})
     inner.reset(0)
     assert AROUND[around](inner).read().values

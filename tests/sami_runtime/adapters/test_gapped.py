@@ -78,9 +78,9 @@ def test_times_by_signal_arrive_with_their_message_by_the_clock_of_the_gap(arm):
         seen.append(robot.read())
         clock.advance(1 / RATE)
         robot.write(np.zeros(2, np.float32))
-    assert [each.time for each in seen] == pytest.approx([3.0, 3.0, 3.0 + 1.01 / RATE])
-    assert [each.measured("goal") for each in seen] == pytest.approx([2.5, 2.5, 2.5 + 1.01 / RATE])
-    assert [each.measured("position") for each in seen] == [each.time for each in seen]
+    assert [item.time for item in seen] == pytest.approx([3.0, 3.0, 3.0 + 1.01 / RATE])
+    assert [item.measured("goal") for item in seen] == pytest.approx([2.5, 2.5, 2.5 + 1.01 / RATE])
+    assert [item.measured("position") for item in seen] == [item.time for item in seen]
 
 
 def test_a_clock_that_is_ahead_makes_observations_untrustworthy(session, arm):

@@ -63,7 +63,7 @@ def test_a_force_moves_the_mass_as_newton_says():
         executed = robot.write(action).action
         return executed, np.concatenate(list(robot.read().values.values())).astype(np.float64)
 
-    found = probe(act, np.zeros(1, np.float32), 0, 0.5, TICKS, SETTLE)
+    result = probe(act, np.zeros(1, np.float32), 0, 0.5, TICKS, SETTLE)
     # One N on 2 kg for 0.1 s is 0.05 m/s; 4 of 5 of them in the mean, and in the mean of both sides.
-    assert found[1] == pytest.approx(0.05 * 4, rel=1e-4)
-    assert found[0] > 0
+    assert result[1] == pytest.approx(0.05 * 4, rel=1e-4)
+    assert result[0] > 0

@@ -45,7 +45,7 @@ def test_speeds_are_told_as_at_the_policys_own_pace_and_nothing_else_is_changed(
 
 @pytest.mark.parametrize("slower", [1, 3])
 def test_the_policy_is_asked_at_every_nth_of_its_periods_and_its_action_written_at_each(session, arm, slower):
-    clock, asked = ManualClock(), []
+    clock, requests = ManualClock(), []
     robot = arm(clock)
     written, write = [], robot.write
 
@@ -55,8 +55,8 @@ def test_the_policy_is_asked_at_every_nth_of_its_periods_and_its_action_written_
 
     robot.write = counted
     with Run(session, robot, clock, slower=slower) as run:
-        run.episode(seed=0, max_steps=4, on_step=lambda record: asked.append(record.outcome.value))
-    assert asked.count("acted") == 4
+        run.episode(seed=0, max_steps=4, on_step=lambda record: requests.append(record.outcome.value))
+    assert requests.count("acted") == 4
     period = 1.0 / session.contract.rate_hz
     times = [at for at, _ in written]
     np.testing.assert_allclose(np.diff(times), period, rtol=1e-6)
@@ -160,12 +160,12 @@ def test_one_bad_reading_within_a_step_costs_no_more_than_a_period_and_replays_t
     robot.read = read_old
     with Run(session, robot, clock, slower=10, record=tmp_path / "run.mcap") as run:
         report = run.episode(seed=0, max_steps=8, on_step=records.append)
-    told = {round(record.time, 6): record for record in records}
+    table = {round(record.time, 6): record for record in records}
     for at in bad:
-        assert told[at].outcome is Outcome.HELD
-        assert told[round(at + PERIOD, 6)].outcome is Outcome.ACTED
-    assert told[1.2].outcome is Outcome.REFUSED
-    assert told[1.24].outcome is Outcome.ACTED
+        assert table[at].outcome is Outcome.HELD
+        assert table[round(at + PERIOD, 6)].outcome is Outcome.ACTED
+    assert table[1.2].outcome is Outcome.REFUSED
+    assert table[1.24].outcome is Outcome.ACTED
     assert report.steps == len(report.contexts) == sum(record.stepped for record in records)
     again = replay(read_recording(tmp_path / "run.mcap"), Session.load(session.artifact.path))
     assert again.same

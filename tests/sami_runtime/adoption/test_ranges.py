@@ -89,9 +89,9 @@ def test_episodes_end_where_dones_says_and_between_environments(contract, arrays
     ],
 )
 def test_a_wrong_rollout_is_refused_by_its_array(change, message, contract, arrays, tmp_path):
-    given = {name: value for name, value in {**arrays, **change}.items() if value is not None}
+    table = {name: value for name, value in {**arrays, **change}.items() if value is not None}
     with pytest.raises(SamiError) as refused:
-        seen_in(contract, saved(tmp_path, **given))
+        seen_in(contract, saved(tmp_path, **table))
     assert message in str(refused.value)
 
 

@@ -70,21 +70,21 @@ def test_back_to_back_nothing_is_warmed_up():
 
 def test_a_summary_holds_percentiles_and_the_ratio_to_the_first():
     times = {"a": np.arange(2001.0), "b": np.full(10, 2000.0)}
-    found = bench.summarise(times)
-    assert found["a"].p99_9 == pytest.approx(1998.0)
-    assert found["a"] == bench.CandidateTiming(2001, 1000.0, 1980.0, found["a"].p99_9, worst=2000.0, ratio=1.0)
-    assert found["b"] == bench.CandidateTiming(steps=10, p50=2000.0, p99=2000.0, p99_9=None, worst=2000.0, ratio=2.0)
+    result = bench.summarise(times)
+    assert result["a"].p99_9 == pytest.approx(1998.0)
+    assert result["a"] == bench.CandidateTiming(2001, 1000.0, 1980.0, result["a"].p99_9, worst=2000.0, ratio=1.0)
+    assert result["b"] == bench.CandidateTiming(steps=10, p50=2000.0, p99=2000.0, p99_9=None, worst=2000.0, ratio=2.0)
 
 
 @pytest.mark.skipif(not os.path.isfile("/proc/self/statm"), reason="reads memory from /proc")
 def test_a_leak_is_found(path):
-    kept = []
+    rest = []
     PAGES = 1 << 16
 
     class Leaking(Session):
         def step(self, observation):
-            kept.append(mmap.mmap(-1, PAGES))  # from the system always: an array may reuse what others have freed
-            kept[-1].write(bytes(PAGES))
+            rest.append(mmap.mmap(-1, PAGES))  # from the system always: an array may reuse what others have freed
+            rest[-1].write(bytes(PAGES))
             return super().step(observation)
 
     assert bench.soak(Leaking.load(path), 600) > 2 * 512 * 1024

@@ -41,12 +41,12 @@ def test_a_governor_that_saves_power_is_named(machine):
         sys__devices__system__cpu__cpu0__cpufreq__scaling_governor="performance\n",
         sys__devices__system__cpu__cpu1__cpufreq__scaling_governor="powersave\n",
     )
-    found = doctor.governor(root)
-    assert (found.status, found.measured) == (
+    result = doctor.governor(root)
+    assert (result.status, result.measured) == (
         "warn",
         "performance, powersave: a core that slept wakes with a low clock",
     )
-    assert "cpupower frequency-set -g performance" in found.advice
+    assert "cpupower frequency-set -g performance" in result.advice
     machine(sys__devices__system__cpu__cpu1__cpufreq__scaling_governor="performance\n")
     assert doctor.governor(root).status == "ok"
 
@@ -84,7 +84,7 @@ def test_a_slow_clock_is_named(machine):
 def test_limits_are_those_of_this_user(machine):
     import resource
 
-    def found(capabilities):
+    def result(capabilities):
         root = machine(proc__self__status=f"Name:\tx\nCapEff:\t{capabilities}\n")
         return {finding.name: finding.status for finding in doctor.limits(root)}
 
@@ -93,9 +93,9 @@ def test_limits_are_those_of_this_user(machine):
     try:
         for which, soft in limits.items():
             resource.setrlimit(which, (soft, before[which][1]))
-        assert found("0000000000000000") == {"real-time priority": "warn", "locked memory": "warn"}
-        assert found("0000000000800000") == {"real-time priority": "ok", "locked memory": "warn"}
-        assert found("0000000000804000") == {"real-time priority": "ok", "locked memory": "ok"}
+        assert result("0000000000000000") == {"real-time priority": "warn", "locked memory": "warn"}
+        assert result("0000000000800000") == {"real-time priority": "ok", "locked memory": "warn"}
+        assert result("0000000000804000") == {"real-time priority": "ok", "locked memory": "ok"}
     finally:
         for which, values in before.items():
             resource.setrlimit(which, values)
@@ -109,8 +109,8 @@ def test_the_share_of_real_time_priorities_is_told(machine, runtime, status, wor
     root = machine(
         proc__sys__kernel__sched_rt_runtime_us=runtime + "\n", proc__sys__kernel__sched_rt_period_us="1000000\n"
     )
-    (found,) = doctor.throttling(root)
-    assert (found.status, words in found.measured, bool(found.advice)) == (status, True, status == "warn")
+    (result,) = doctor.throttling(root)
+    assert (result.status, words in result.measured, bool(result.advice)) == (status, True, status == "warn")
 
 
 def test_a_kernel_that_tells_no_share_is_no_fault(tmp_path):
@@ -118,26 +118,26 @@ def test_a_kernel_that_tells_no_share_is_no_fault(tmp_path):
 
 
 def test_no_build_of_onnxruntime_is_a_failure():
-    found = doctor.builds([])
-    assert found.status == "fail"
-    assert install_hint("cpu") in found.advice
+    result = doctor.builds([])
+    assert result.status == "fail"
+    assert install_hint("cpu") in result.advice
 
 
 def test_a_cuda_provider_that_does_not_load_is_told_with_the_reason(tmp_path):
-    found = doctor.cuda(tmp_path / "libonnxruntime_providers_cuda.so", "Failed to load libcublas.so.13")
-    assert found.status == "warn"
-    assert "libonnxruntime_providers_shared.so: cannot open shared object file" in found.measured
-    assert found.measured.endswith("Failed to load libcublas.so.13")
+    result = doctor.cuda(tmp_path / "libonnxruntime_providers_cuda.so", "Failed to load libcublas.so.13")
+    assert result.status == "warn"
+    assert "libonnxruntime_providers_shared.so: cannot open shared object file" in result.measured
+    assert result.measured.endswith("Failed to load libcublas.so.13")
 
 
 def test_telemetry_that_was_asked_for_is_named(monkeypatch):
     monkeypatch.setenv("ORT_DISABLE_TELEMETRY", "0")
-    found = {finding.name: finding for finding in doctor.onnxruntime()}["telemetry"]
-    assert (found.status, found.advice) == ("warn", "Unset ORT_DISABLE_TELEMETRY, or set it to 1.")
+    result = {finding.name: finding for finding in doctor.onnxruntime()}["telemetry"]
+    assert (result.status, result.advice) == ("warn", "Unset ORT_DISABLE_TELEMETRY, or set it to 1.")
     monkeypatch.delenv("ORT_DISABLE_TELEMETRY")
     assert {finding.name: finding for finding in doctor.onnxruntime()}["telemetry"].status == "ok"
 
 
 def test_sleeps_are_measured():
-    found = doctor.sleep(count=5)
-    assert found.measured.startswith("5 sleeps of 1 ms ended late by p50 ")
+    result = doctor.sleep(count=5)
+    assert result.measured.startswith("5 sleeps of 1 ms ended late by p50 ")

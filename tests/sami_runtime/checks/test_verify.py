@@ -17,11 +17,11 @@ def failed(verification):
 
 
 def test_an_exported_policy_passes_every_check(make, policy):
-    found = verify(make.write(policy, golden=make.golden_of(policy)))
-    assert [check.name for check in found.checks] == NAMES
-    assert found.passed, str(found)
-    assert str(found).endswith("all 11 checks passed")
-    found.require()
+    report = verify(make.write(policy, golden=make.golden_of(policy)))
+    assert [check.name for check in report.checks] == NAMES
+    assert report.passed, str(report)
+    assert str(report).endswith("all 11 checks passed")
+    report.require()
 
 
 def test_a_memoryless_policy_passes_too(make):
@@ -29,18 +29,18 @@ def test_a_memoryless_policy_passes_too(make):
     seen = make.observations(8)
     actions, contexts = policy.reference(seen)
     golden = make.pack(policy, seen, actions, {"action": actions, "context": contexts}, (0, 3))
-    found = verify(make.write(policy, golden=golden))
-    assert found.passed, str(found)
-    assert "own action fed back at 8 of 8 steps" in str(found)
+    report = verify(make.write(policy, golden=golden))
+    assert report.passed, str(report)
+    assert "own action fed back at 8 of 8 steps" in str(report)
 
 
 def test_the_closed_loop_feeds_back_the_policys_own_actions(make, policy):
     seen = make.observations(20)
     actions, contexts = policy.reference(seen, resets=(0, 9))
     golden = make.pack(policy, seen, actions, {"action": actions, "context": contexts}, (0, 9))
-    found = verify(make.write(policy, golden=golden))
-    assert found.passed, str(found)
-    assert "own action fed back at 20 of 20 steps" in str(found)
+    report = verify(make.write(policy, golden=golden))
+    assert report.passed, str(report)
+    assert "own action fed back at 20 of 20 steps" in str(report)
 
 
 @pytest.mark.parametrize("weight", ["Wx", "Wm", "Wc", "Wa"])
@@ -54,19 +54,19 @@ def test_one_changed_weight_fails_although_the_hash_was_rewritten(make, policy, 
         value.flat[generator.integers(value.size)] += 1e-3
         tensor.CopyFrom(from_array(value, weight))
 
-    found = verify(make.write(policy, edit=perturb, golden=make.golden_of(policy)))
-    assert {"golden replay", "closed loop"} <= failed(found).keys() <= {"golden replay", "closed loop"}
-    assert re.search(r"largest error \d\.\de-0\d in (action|context)\[\d\] at step \d+ \(", str(found))
+    report = verify(make.write(policy, edit=perturb, golden=make.golden_of(policy)))
+    assert {"golden replay", "closed loop"} <= failed(report).keys() <= {"golden replay", "closed loop"}
+    assert re.search(r"largest error \d\.\de-0\d in (action|context)\[\d\] at step \d+ \(", str(report))
     with pytest.raises(CheckFailed, match="2 of 11 checks failed"):
-        found.require()
+        report.require()
 
 
 @pytest.mark.parametrize("step", [0, 6, 15])
 def test_an_error_at_any_step_fails_and_is_located(make, policy, step):
     steps = make.contract_of(policy, golden=make.golden_of(policy)).golden_steps()
     steps.answers["action"][step, 1] += 0.5
-    found = verify(make.write(policy, golden=make.contract_of(policy).pack_golden(steps)))
-    assert f"largest error 5.0e-01 in action[1] at step {step} (" in failed(found)["golden replay"]
+    report = verify(make.write(policy, golden=make.contract_of(policy).pack_golden(steps)))
+    assert f"largest error 5.0e-01 in action[1] at step {step} (" in failed(report)["golden replay"]
 
 
 @pytest.mark.parametrize(("share", "passes"), [(1e-6, True), (1e-4, False)])
@@ -96,27 +96,27 @@ def test_a_graph_that_mixes_the_rows_of_a_batch_fails(make, policy, onnx_tools):
         nodes.insert(10, helper.make_node("Add", ["centred", "mean_once"], ["context"]))
         nodes.insert(8, helper.make_node("Slice", ["own_context", "rows", "one", "rows"], ["mean_once"]))
 
-    found = verify(make.write(policy, edit=mix, golden=make.golden_of(policy)))
-    assert failed(found).keys() == {"batch"}, str(found)
+    report = verify(make.write(policy, edit=mix, golden=make.golden_of(policy)))
+    assert failed(report).keys() == {"batch"}, str(report)
 
 
 def test_a_model_without_golden_steps_fails(make, policy):
-    found = verify(make.write(policy))
-    assert failed(found) == {"golden": "the file carries no golden steps to compare with. Export the model again."}
+    report = verify(make.write(policy))
+    assert failed(report) == {"golden": "the file carries no golden steps to compare with. Export the model again."}
 
 
 def test_a_tampered_file_fails_and_nothing_is_run(make, policy):
     path = make.write(policy, golden=make.golden_of(policy))
     data = bytearray(path.read_bytes())
     data[data.index(policy.weights["Wm"].tobytes())] ^= 1
-    found = verify(make.raw(bytes(data)))
-    assert failed(found).keys() == {"weights"}
-    assert found.checks[-1].name == "weights"
+    report = verify(make.raw(bytes(data)))
+    assert failed(report).keys() == {"weights"}
+    assert report.checks[-1].name == "weights"
 
 
 def test_a_missing_file_is_a_failed_check(make):
-    found = verify(make.folder / "nowhere.onnx")
-    assert "does not exist" in failed(found)["file"]
+    report = verify(make.folder / "nowhere.onnx")
+    assert "does not exist" in failed(report)["file"]
 
 
 def test_a_policy_that_fails_in_the_middle_is_a_failed_check(make):
@@ -124,5 +124,5 @@ def test_a_policy_that_fails_in_the_middle_is_a_failed_check(make):
     seen = make.observations(4)
     seen["goal"][2] = 0.0
     actions = np.zeros((4, 2))
-    found = verify(make.write(policy, golden=make.pack(policy, seen, actions, {"action": actions})))
-    assert "tick 2: output 'action' contains infinity" in failed(found)["golden replay"]
+    report = verify(make.write(policy, golden=make.pack(policy, seen, actions, {"action": actions})))
+    assert "tick 2: output 'action' contains infinity" in failed(report)["golden replay"]

@@ -155,9 +155,9 @@ def test_a_hand_that_is_measured_at_its_flange_keeps_the_law_and_is_noted(check)
 def test_a_robot_that_answers_otherwise_than_in_simulation_is_found_by_moving_it_a_little_and_nothing_else_is_named(
     check, wrong, faults
 ):
-    found = broken(check(excite=True, **wrong))
-    assert FRAME not in found, "numbers alone do not tell"
-    parts = found[ANSWER].split("; ")
+    result = broken(check(excite=True, **wrong))
+    assert FRAME not in result, "numbers alone do not tell"
+    parts = result[ANSWER].split("; ")
     assert {part.split(" moved ")[0] for part in parts} == set(faults)
     for element, reasons in faults.items():
         [part] = [part for part in parts if part.startswith(f"{element} moved ")]
@@ -167,11 +167,11 @@ def test_a_robot_that_answers_otherwise_than_in_simulation_is_found_by_moving_it
 def test_it_moves_no_farther_than_limits_allow_and_says_so_where_that_is_too_little(check):
     written = []
 
-    def kept(action):
+    def rest(action):
         written.append(action)
         return action
 
-    assert broken(check(excite=True, do=kept, limits=Limits(rest=0.0, low=-0.05, high=0.05))) == {}
+    assert broken(check(excite=True, do=rest, limits=Limits(rest=0.0, low=-0.05, high=0.05))) == {}
     assert np.abs(written).max() == np.float32(0.05)
     verdicts = check(excite=True, limits=Limits(rest=0.0, low=-0.005, high=0.005))
     [unproven] = [verdict.unproven for verdict in verdicts if verdict.unproven]
@@ -210,10 +210,10 @@ class Homing(Wrong):
 def test_a_first_observation_from_before_the_reset_is_found(contract, env, waits):
     robot = Homing(env, ManualClock(), waits)
     limits = Limits(rest=0.0, max_age_s=10.0)
-    found = broken(check_adapter(robot, contract, robot.clock, limits, write=True))
-    assert set(found) == (set() if waits else {ANEW})
+    result = broken(check_adapter(robot, contract, robot.clock, limits, write=True))
+    assert set(result) == (set() if waits else {ANEW})
     if not waits:
-        assert "was measured 2 s before reset() was done, which took 2 s: it tells of what was before" in found[ANEW]
+        assert "was measured 2 s before reset() was done, which took 2 s: it tells of what was before" in result[ANEW]
 
 
 def test_a_model_that_does_not_tell_cannot_judge(contract, env):

@@ -36,8 +36,8 @@ def test_a_range_without_a_table_is_drawn_once_for_all_elements_and_by_the_seed(
         assert share[0] == pytest.approx(share[1])
         assert 0.2 <= share[0] <= 0.4
     assert shares[0].tolist() == shares[1].tolist() != shares[2].tolist()
-    each = made_of(action_pace={"arm": [0.2, 0.4], "hand": [0.2, 0.4]})[0] / COMMANDS[0]
-    assert each[0] != pytest.approx(each[1])
+    item = made_of(action_pace={"arm": [0.2, 0.4], "hand": [0.2, 0.4]})[0] / COMMANDS[0]
+    assert item[0] != pytest.approx(item[1])
 
 
 def test_a_range_of_actions_does_not_change_what_else_is_drawn():

@@ -21,12 +21,12 @@ def commands(pilot, ticks=60):
 
 
 def test_it_rests_first_then_every_element_goes_to_both_sides_and_back(contract):
-    asked = commands(Excitation(contract, Limits(rest=0.1)))
-    assert (asked[:REST_TICKS] == np.float32(0.1)).all()
-    for element in asked.T:
+    request = commands(Excitation(contract, Limits(rest=0.1)))
+    assert (request[:REST_TICKS] == np.float32(0.1)).all()
+    for element in request.T:
         assert np.unique(element) == pytest.approx([-0.35, 0.1, 0.55])
         assert abs(np.cumsum(element - 0.1)).max() <= 4 * 0.45 + 1e-5
-    assert not np.array_equal(*asked.T)
+    assert not np.array_equal(*request.T)
 
 
 def test_each_episode_has_its_own_pattern_and_a_seed_repeats_it(contract):

@@ -37,7 +37,7 @@ run_episode(session, robot, max_steps=400, clock=MonotonicClock(), gate=gate, on
 
 
 @pytest.fixture
-def driven(make, policy):
+def ticks(make, policy):
     """Starts a loop on an arm, lets something happen to it, and tells how it ended and what the arm was told."""
 
     def drive(happens, pause="", hang=0.0, loop_hz=25.0):
@@ -64,7 +64,7 @@ def driven(make, policy):
 
 
 @pytest.mark.parametrize(("pause", "frozen_s", "loop_hz"), [("", 0.7, 25.0), (0.25, 0.4, 25.0), (0.25, 0.4, 100.0)])
-def test_a_loop_that_was_stopped_and_continued_moves_nothing_any_more(driven, pause, frozen_s, loop_hz):
+def test_a_loop_that_was_stopped_and_continued_moves_nothing_any_more(ticks, pause, frozen_s, loop_hz):
     def freeze(loop):
         loop.send_signal(signal.SIGSTOP)
         time.sleep(frozen_s)
@@ -72,7 +72,7 @@ def test_a_loop_that_was_stopped_and_continued_moves_nothing_any_more(driven, pa
         loop.send_signal(signal.SIGCONT)
         return continued
 
-    errors, commands, continued = driven(freeze, pause, loop_hz=loop_hz)
+    errors, commands, continued = ticks(freeze, pause, loop_hz=loop_hz)
     assert "SafetyStop: pause: " in errors
     after = [velocity for at, velocity in commands if at >= continued]
     # If it was frozen between the ruling and the write, that one write is on its way.
@@ -81,8 +81,8 @@ def test_a_loop_that_was_stopped_and_continued_moves_nothing_any_more(driven, pa
     assert len(commands) > 3, "it acted before"
 
 
-def test_a_write_that_hangs_is_the_last_one(driven):
-    errors, commands, _ = driven(lambda loop: None, hang=0.7)
+def test_a_write_that_hangs_is_the_last_one(ticks):
+    errors, commands, _ = ticks(lambda loop: None, hang=0.7)
     assert "SafetyStop: pause: " in errors
     assert len(commands) == 21
     assert commands[-1][1] == [0.0, 0.0]

@@ -36,7 +36,7 @@ def plain(tmp_path):
     return looking.write(tmp_path / "plain.onnx", steps=0)
 
 
-def driven(file, gap=None, **options):
+def ticks(file, gap=None, **options):
     """Records of an episode with the fake behind a gap, and what it was written."""
     records, clock = [], ManualClock()
     fake = FakeAdapter(clock=clock)
@@ -56,36 +56,36 @@ def driven(file, gap=None, **options):
     ],
 )
 def test_with_a_forward_model_that_is_right_it_acts_late_as_it_would_undelayed(path, plain, gap):
-    _, undelayed = driven(plain)
-    records, late = driven(path, gap)
+    _, undelayed = ticks(plain)
+    records, late = ticks(path, gap)
     assert {record.outcome for record in records} == {Outcome.ACTED}
     np.testing.assert_allclose(late, undelayed, atol=1e-5)
-    _, blind = driven(plain, gap)
+    _, blind = ticks(plain, gap)
     assert np.abs(blind - undelayed).max() > 1e-2
 
 
 def test_the_commands_own_delay_counts_too(path, plain):
     gap = {"latency_s": PERIOD, "action_latency_s": 2 * PERIOD}
-    _, told = driven(path, gap, command_delay_s=2 * PERIOD)
-    _, untold = driven(path, gap)
+    _, report = ticks(path, gap, command_delay_s=2 * PERIOD)
+    _, untold = ticks(path, gap)
     # From rest the fake goes where it went undelayed, two periods later.
-    _, undelayed = driven(plain)
-    assert np.abs(told[2:] - undelayed[:-2]).max() < np.abs(untold[2:] - undelayed[:-2]).max()
-    assert told[0] == 0.0  # what is written reaches it two periods later
+    _, undelayed = ticks(plain)
+    assert np.abs(report[2:] - undelayed[:-2]).max() < np.abs(untold[2:] - undelayed[:-2]).max()
+    assert report[0] == 0.0  # what is written reaches it two periods later
 
 
 def test_in_a_simulator_without_a_gap_nothing_is_late(path, plain):
-    records, ours = driven(path)
+    records, ours = ticks(path)
     assert {record.age for record in records} == {0.0}
-    assert ours.tobytes() == driven(plain)[1].tobytes()
+    assert ours.tobytes() == ticks(plain)[1].tobytes()
 
 
-@pytest.mark.parametrize(("late_s", "told"), [(0.0, 0.0), (0.06, 1.5), ({"position": 0.06, "velocity": 0.0}, None)])
-def test_a_robots_stamps_tell_how_late_it_is(path, late_s, told):
+@pytest.mark.parametrize(("late_s", "message"), [(0.0, 0.0), (0.06, 1.5), ({"position": 0.06, "velocity": 0.0}, None)])
+def test_a_robots_stamps_tell_how_late_it_is(path, late_s, message):
     clock, records = ManualClock(10.0), []
     robot = looking.Stamped(clock, late_s, command_delay_s=0.02)
     run_episode(Session.load(path), robot, 0, 5, clock=clock, on_step=records.append)
-    expected = {"position": 2.0, "velocity": 0.5} if told is None else told + 0.5
+    expected = {"position": 2.0, "velocity": 0.5} if message is None else message + 0.5
     assert [record.age for record in records] == [expected] * 5
 
 
@@ -99,14 +99,14 @@ def test_what_is_told_wins_over_what_the_adapter_says(path):
 
 
 def test_what_is_older_than_what_was_fitted_is_held_not_guessed(path):
-    records, _ = driven(path, {"latency_s": 5 * PERIOD}, max_steps=6)
+    records, _ = ticks(path, {"latency_s": 5 * PERIOD}, max_steps=6)
     assert [record.outcome.value for record in records] == ["acted"] * 4 + ["held"] * 2
     assert records[4].reason == "age: the observation is 4 periods old, and the policy looks 3 ahead"
     assert (records[4].executed == records[3].executed).all()
 
 
 def test_a_plain_file_is_held_by_no_age(plain):
-    records, _ = driven(plain, {"latency_s": 5 * PERIOD})
+    records, _ = ticks(plain, {"latency_s": 5 * PERIOD})
     assert {record.outcome for record in records} == {Outcome.ACTED}
 
 
@@ -165,7 +165,7 @@ def test_ticks_that_were_missed_shift_the_actions(path, tmp_path):
 
 
 def test_a_shadow_that_looks_ahead_follows_a_plain_file(path, plain):
-    _, shadowed = driven(path, {"latency_s": 2 * PERIOD})
+    _, shadowed = ticks(path, {"latency_s": 2 * PERIOD})
     shadow = Shadow(Session.load(path), Session.load(plain).contract)
     records = []
 

@@ -75,8 +75,8 @@ def test_what_a_person_did_is_what_the_policy_reads_as_executed(session, policy,
     assert outcomes == ["acted"] * 4 + ["piloted"] * 3 + ["acted"] * 3
     np.testing.assert_array_equal([record.executed for record in records[4:7]], [[1.0, -0.25]] * 3)
     assert records[4].limited_by == ("bounds fx",)
-    given = {name: np.array([r.observation.values[name] for r in records]) for name in ("position", "goal")}
-    actions, contexts = policy.reference(given, np.array([record.executed for record in records]))
+    table = {name: np.array([r.observation.values[name] for r in records]) for name in ("position", "goal")}
+    actions, contexts = policy.reference(table, np.array([record.executed for record in records]))
     np.testing.assert_allclose([record.action for record in records], actions, atol=1e-6)
     np.testing.assert_allclose(report.contexts, contexts, atol=1e-6)
     assert [record.telemetry.step for record in records] == list(range(10))

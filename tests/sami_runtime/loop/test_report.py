@@ -11,9 +11,9 @@ from sami_runtime.loop.tick import Histogram, LoopReport, Outcome, SectionTimes,
 from sami_runtime.session.session import Session
 
 
-def record(step, times=(0.0, 0.0, 0.0, 0.0), outcome=Outcome.ACTED, **told):
+def record(step, times=(0.0, 0.0, 0.0, 0.0), outcome=Outcome.ACTED, **message):
     empty = np.zeros(0, np.float32)
-    return StepRecord(step, outcome, None, None, None, empty, {}, SectionTimes(*times), **told)
+    return StepRecord(step, outcome, None, None, None, empty, {}, SectionTimes(*times), **message)
 
 
 def test_percentiles_are_those_of_every_tick_and_the_worst_is_never_averaged_away():
@@ -42,8 +42,8 @@ def test_a_report_takes_no_more_memory_after_many_ticks_than_after_few():
 def test_a_histogram_tells_percentiles_to_half_a_percent_and_mean_and_worst_exactly(seed):
     times = np.random.default_rng(seed).lognormal(-8, 2, 5000)
     histogram = Histogram()
-    for each in times:
-        histogram.add(each)
+    for time in times:
+        histogram.add(time)
     for percent in (1, 50, 99, 99.9):
         expected = np.percentile(times, percent, method="inverted_cdf")
         assert histogram.percentile(percent) == pytest.approx(expected, rel=0.0051)
@@ -51,11 +51,11 @@ def test_a_histogram_tells_percentiles_to_half_a_percent_and_mean_and_worst_exac
     assert histogram.mean == pytest.approx(times.mean())
 
 
-@pytest.mark.parametrize(("seconds", "told"), [(0.0, 0.0), (-1e-9, 0.0), (1e-8, 0.0), (1e5, 1e4), (1e-7, 1e-7)])
-def test_times_that_are_hardly_any_or_without_end_are_counted_too(seconds, told):
+@pytest.mark.parametrize(("seconds", "message"), [(0.0, 0.0), (-1e-9, 0.0), (1e-8, 0.0), (1e5, 1e4), (1e-7, 1e-7)])
+def test_times_that_are_hardly_any_or_without_end_are_counted_too(seconds, message):
     histogram = Histogram()
     histogram.add(seconds)
-    assert histogram.percentile(99) == pytest.approx(told, rel=0.01, abs=1e-12)
+    assert histogram.percentile(99) == pytest.approx(message, rel=0.01, abs=1e-12)
 
 
 def test_the_mean_period_counts_ticks_that_were_missed_and_not_what_lies_between_episodes():

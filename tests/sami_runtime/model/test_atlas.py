@@ -37,7 +37,7 @@ def contract(make):
     return make.contract_of(make.recurrent(), atlas=atlas_of())
 
 
-def told(telemetry, *xs):
+def reported(telemetry, *xs):
     """The readings of contexts (x, 0)."""
     return [telemetry.update(np.array([x, 0.0], np.float32)) for x in xs]
 
@@ -94,7 +94,7 @@ def test_an_episode_explores_adapts_and_adapts_again(contract):
     telemetry = Telemetry(contract)
     assert (telemetry.now.step, telemetry.now.phase) == (-1, Phase.IDENTIFYING)
     xs = (0.0, 0.0, 0.3, 0.35, 0.65, 2.0, 2.05, 2.1, 10.0, 10.0, 4.0, 4.05)
-    readings = told(telemetry, *xs)
+    readings = reported(telemetry, *xs)
     start, settled, again = Phase.IDENTIFYING, Phase.SETTLED, Phase.READAPTING
     # Step 1 rests, but too early to count; 0.3 and 0.65 move faster than `slow` and slower than `fast`.
     expected = [start, start, start, settled, settled, again, settled, settled, again, again, again, settled]
@@ -139,7 +139,7 @@ def test_an_atlas_of_before_there_were_windows_places_each_context_by_itself():
 
 
 def test_a_context_out_of_distribution_never_settles(contract):
-    readings = told(Telemetry(contract), *[20.0] * 6)
+    readings = reported(Telemetry(contract), *[20.0] * 6)
     assert {reading.phase for reading in readings} == {Phase.IDENTIFYING}
     assert [reading.alarm for reading in readings] == [False, False, True, True, True, True]
 
@@ -147,21 +147,21 @@ def test_a_context_out_of_distribution_never_settles(contract):
 def test_a_policy_that_has_not_learned_never_adapts(contract):
     for training, phase in (({"updates": 0}, Phase.IDENTIFYING), ({"updates": 1}, Phase.SETTLED), ({}, Phase.SETTLED)):
         telemetry = Telemetry(contract.model_copy(update={"training": training}))
-        assert told(telemetry, 0.0, 0.0, 0.0, 0.0)[-1].phase is phase
+        assert reported(telemetry, 0.0, 0.0, 0.0, 0.0)[-1].phase is phase
         assert (telemetry.adapted_at is None) == (phase is Phase.IDENTIFYING)
 
 
 def test_a_reset_forgets_everything(contract):
     telemetry = Telemetry(contract)
-    told(telemetry, 20.0, 20.0, 20.0, 4.0, 4.0, 0.0)
+    reported(telemetry, 20.0, 20.0, 20.0, 4.0, 4.0, 0.0)
     telemetry.reset()
     assert telemetry.summary() == Telemetry(contract).summary()
-    assert told(telemetry, 3.0, 3.5, 3.55) == told(Telemetry(contract), 3.0, 3.5, 3.55)
+    assert reported(telemetry, 3.0, 3.5, 3.55) == reported(Telemetry(contract), 3.0, 3.5, 3.55)
 
 
 def test_without_an_atlas_only_the_speed_is_told(make):
     telemetry = Telemetry(make.contract_of(make.recurrent()))
-    assert told(telemetry, 0.0, 3.0)[1] == (1, 3.0, None, None, None, None, None, False)
+    assert reported(telemetry, 0.0, 3.0)[1] == (1, 3.0, None, None, None, None, None, False)
     assert {k: v for k, v in telemetry.summary().items() if v} == {"speed": 3.0}
     memoryless = Telemetry(make.contract_of(make.memoryless()))
     assert memoryless.update(np.zeros(0, np.float32)).speed == 0.0

@@ -93,28 +93,28 @@ def test_golden_steps_hold_it_and_those_without_it_are_refused(make, policy, pat
 
 
 def test_verify_compares_it_at_every_step(make, policy, path):
-    found = verify(path)
-    assert found.passed, str(found)
-    assert "in estimate[" in str(found)
+    report = verify(path)
+    assert report.passed, str(report)
+    assert "in estimate[" in str(report)
     contract = read_artifact(path).contract
     steps = contract.golden_steps()
     steps.answers["estimate"][9, 1] += 0.5
-    found = verify(make.write(policy, extra_outputs=(ESTIMATE,), golden=contract.pack_golden(steps)))
-    assert "largest error 5.0e-01 in estimate[1] at step 9 (" in str(found)
-    assert not found.passed
+    report = verify(make.write(policy, extra_outputs=(ESTIMATE,), golden=contract.pack_golden(steps)))
+    assert "largest error 5.0e-01 in estimate[1] at step 9 (" in str(report)
+    assert not report.passed
 
 
 @pytest.mark.parametrize("batch", [1, 3])
 def test_a_step_answers_it_by_name_and_the_answer_is_the_callers(make, path, batch):
     session, seen = Session.load(path, batch=batch), make.observations(10)
-    kept = []
+    rest = []
     for t in range(5):
         step = session.step({name: value[t] if batch == 1 else value[t : t + batch] for name, value in seen.items()})
         np.testing.assert_array_equal(step.extra["estimate"], step.context / 2)
-        kept.append((step, step.extra["estimate"].copy()))
+        rest.append((step, step.extra["estimate"].copy()))
     assert step[:3] == (step.action, step.context, step.inference_s)
     assert list(step.answers) == ["action", "context", "estimate"]
-    for step, copy in kept:
+    for step, copy in rest:
         np.testing.assert_array_equal(step.extra["estimate"], copy)
     np.testing.assert_array_equal(session.hold().extra["estimate"], copy)
     session.reset()

@@ -41,11 +41,11 @@ def contract(make):
 
 def test_a_spread_is_that_of_its_values():
     values = np.arange(1001.0)[:, None] * [1.0, -1.0]
-    found = Spread.of(values)
-    assert found.size == 2
-    assert (found.mean, found.lowest, found.highest) == ((500.0, -500.0), (0.0, -1000.0), (1000.0, 0.0))
-    assert (found.rare_low, found.rare_high) == ((1.0, -999.0), (999.0, -1.0))
-    assert found.deviation == pytest.approx(np.std(values, axis=0), rel=1e-5)
+    result = Spread.of(values)
+    assert result.size == 2
+    assert (result.mean, result.lowest, result.highest) == ((500.0, -500.0), (0.0, -1000.0), (1000.0, 0.0))
+    assert (result.rare_low, result.rare_high) == ((1.0, -999.0), (999.0, -1.0))
+    assert result.deviation == pytest.approx(np.std(values, axis=0), rel=1e-5)
 
 
 def test_it_survives_json_with_the_sheet(contract):
@@ -84,32 +84,32 @@ def test_every_shipped_model_tells_what_training_saw(name):
     contract = read_artifact(shipped_models()[name]).contract
     assert contract.seen.episodes >= 100
     for signal in (*contract.observation, contract.action):
-        found = contract.seen.signals[signal.name]
-        assert (np.array(found.lowest) <= found.rare_low).all()
-        assert (np.array(found.rare_high) <= found.highest).all()
+        result = contract.seen.signals[signal.name]
+        assert (np.array(result.lowest) <= result.rare_low).all()
+        assert (np.array(result.rare_high) <= result.highest).all()
         low = [-np.inf if bound is None else bound for bound in signal.low]
         if signal is contract.action:
-            assert (np.array(found.lowest) >= low).all()
+            assert (np.array(result.lowest) >= low).all()
     # Golden steps come from training tasks, too.
     golden = contract.golden_steps().observation
     for signal in contract.observation:
-        found, value = contract.seen.signals[signal.name], golden[signal.name]
-        margin = 2 * max(found.deviation) + 1e-6
-        assert (value >= np.array(found.lowest) - margin).all(), signal.name
-        assert (value <= np.array(found.highest) + margin).all(), signal.name
+        result, value = contract.seen.signals[signal.name], golden[signal.name]
+        margin = 2 * max(result.deviation) + 1e-6
+        assert (value >= np.array(result.lowest) - margin).all(), signal.name
+        assert (value <= np.array(result.highest) + margin).all(), signal.name
 
 
 def test_pandas_file_tells_its_frame_and_what_each_signal_means():
     contract = read_artifact(shipped_models()["panda-satesac"]).contract
     # Bounds stay as the file was trained with: panda-gym's own, too tight for how fast a cube turns.
-    told = [signal.model_dump(exclude={"low", "high"}) for signal in (*contract.observation, contract.action)]
-    assert told == [signal.model_dump(exclude={"low", "high"}) for signal in (*PANDA_OBSERVATION, PANDA_ACTION)]
+    reports = [signal.model_dump(exclude={"low", "high"}) for signal in (*contract.observation, contract.action)]
+    assert reports == [signal.model_dump(exclude={"low", "high"}) for signal in (*PANDA_OBSERVATION, PANDA_ACTION)]
     assert contract.sheet == PANDA_SHEET
     assert "base stands on it at x = -0.6 m" in contract.sheet.frame
     assert contract.sheet.numbers["arm_base"].values == (-0.6, 0.0, 0.0)
 
 
 def test_a_sheet_without_gains_is_written_as_it_was_before_there_were_any():
-    told = {"frame": "table", "home": "up", "numbers": {}}
-    assert DataSheet(**told).model_dump(mode="json") == told
-    assert DataSheet(**told, gains="stiff").model_dump(mode="json") == told | {"gains": "stiff"}
+    table = {"frame": "table", "home": "up", "numbers": {}}
+    assert DataSheet(**table).model_dump(mode="json") == table
+    assert DataSheet(**table, gains="stiff").model_dump(mode="json") == table | {"gains": "stiff"}

@@ -38,7 +38,7 @@ def recorded(make, policy, arm, tmp_path):
         run_episode(session, arm(), max_steps=3, on_step=recorder)
     with path.open("rb") as file:
         reader = make_reader(file)
-        about = next(each.metadata["about"] for each in reader.iter_metadata() if each.name == METADATA)
+        about = next(item.metadata["about"] for item in reader.iter_metadata() if item.name == METADATA)
         messages = [json.loads(message.data) for _, _, message in reader.iter_messages(topics=[TOPIC])]
     return session, json.loads(about), messages
 
@@ -60,9 +60,9 @@ def write(path, about, messages, compression=CompressionType.NONE):
 @pytest.mark.parametrize("compression", CompressionType)
 def test_one_that_was_packed_again_is_read(recorded, tmp_path, compression):
     session, about, messages = recorded
-    found = read_recording(write(tmp_path / "packed.mcap", about, messages, compression))
-    assert replay(found, session).same
-    assert len(found.steps) == 3
+    result = read_recording(write(tmp_path / "packed.mcap", about, messages, compression))
+    assert replay(result, session).same
+    assert len(result.steps) == 3
 
 
 def strange(draw):
@@ -87,15 +87,15 @@ def test_no_rewritten_one_escapes_as_another_error(recorded, tmp_path):
     session, about, messages = recorded
     draw, outcomes = np.random.default_rng(0), {"refused": 0, "read": 0}
     for _ in range(MUTATIONS):
-        say, told = about, list(messages)
+        say, messages = about, list(messages)
         if draw.random() < 0.4:
             say = mutated(about, draw)
         else:
-            at = int(draw.integers(len(told)))
-            told[at] = mutated(told[at], draw)
+            at = int(draw.integers(len(messages)))
+            messages[at] = mutated(messages[at], draw)
         try:
-            found = read_recording(write(tmp_path / "hostile.mcap", say, told))
-            text = f"{found}{conditions(found, session)}{replay(found, session)}{json.dumps(dict(found.about))}"
+            result = read_recording(write(tmp_path / "hostile.mcap", say, messages))
+            text = f"{result}{conditions(result, session)}{replay(result, session)}{json.dumps(dict(result.about))}"
             outcomes["read"] += 1
         except SamiError as error:
             text = str(error)
@@ -112,9 +112,9 @@ def test_one_that_is_nested_deeply_or_says_a_key_twice_is_refused(recorded, tmp_
     _, about, messages = recorded
     twice = json.dumps(about)[:-1] + ', "version": 1}'
     for hostile in (DEEP, twice):
-        say, told = (hostile, messages) if where == "about" else (about, [hostile.encode()])
+        say, report = (hostile, messages) if where == "about" else (about, [hostile.encode()])
         with pytest.raises(RecordingError, match="is damaged, or no recording of sami run"):
-            read_recording(write(tmp_path / "deep.mcap", say, told))
+            read_recording(write(tmp_path / "deep.mcap", say, report))
 
 
 @pytest.mark.parametrize("kind", ["zstd", "lz4"])
@@ -154,12 +154,12 @@ def test_no_readable_one_ends_a_viewer_or_converter_in_a_bare_error(recorded, tm
 
     session, about, messages = recorded
     draw, read, refused = np.random.default_rng(0), 0, []
-    writers = [lambda each, path: write_page([each], path), write_csv, write_parquet, write_lerobot]
-    writers.append(lambda each, _: (replay(each, session), conditions(each, session)))
-    writers.append(lambda each, _: read_log([each.path]))
+    writers = [lambda message, path: write_page([message], path), write_csv, write_parquet, write_lerobot]
+    writers.append(lambda message, _: (replay(message, session), conditions(message, session)))
+    writers.append(lambda message, _: read_log([message.path]))
     parts = ("observation", "action", "executed", "context", "info", "telemetry", "times", "extra", "age", "limited_by")
     for number in range(220):
-        changed = [json.loads(json.dumps(each)) for each in messages] * int(draw.integers(0, 3))
+        changed = [json.loads(json.dumps(message)) for message in messages] * int(draw.integers(0, 3))
         for _ in range(draw.integers(1, 3) if changed else 0):
             tick, part = changed[draw.integers(len(changed))], parts[draw.integers(len(parts))]
             value = tick.get(part)
@@ -168,16 +168,16 @@ def test_no_readable_one_ends_a_viewer_or_converter_in_a_bare_error(recorded, tm
                 tick[part] = {**value, name: hostile(value.get(name), draw)}
             else:
                 tick[part] = hostile(value, draw)
-        told = mutated(about, draw) if draw.random() < 0.3 else about
+        report = mutated(about, draw) if draw.random() < 0.3 else about
         try:
-            found = read_recording(write(tmp_path / "hostile.mcap", told, changed))
+            result = read_recording(write(tmp_path / "hostile.mcap", report, changed))
         except RecordingError:
             continue
         read += 1
         for at, use in enumerate(writers):
             target = tmp_path / f"{number}-{at}"
             try:
-                use(found, target)
+                use(result, target)
             except SamiError as error:
                 refused.append(str(error))
                 assert not target.exists()

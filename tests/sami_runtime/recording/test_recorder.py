@@ -68,16 +68,16 @@ def test_every_tick_comes_back_as_it_was(session, arm, path):
     assert recording.closed
     assert [step.episode for step in recording.steps] == [0] * 18 + [1] * 20
     assert [step.record.state for step in recording.steps] == states
-    for (_, found), expected in zip(recording.steps, records, strict=True):
+    for (_, result), expected in zip(recording.steps, records, strict=True):
         for name in ("step", "outcome", "reason", "limited_by", "time", "lag", "missed", "times", "telemetry", "state"):
-            assert getattr(found, name) == getattr(expected, name)
+            assert getattr(result, name) == getattr(expected, name)
         for name in ("action", "executed", "context"):
-            assert bits(getattr(found, name)) == bits(getattr(expected, name))
-        assert (found.observation is None) == (expected.observation is None)
-        if found.observation is not None:
-            assert found.observation.time == expected.observation.time
+            assert bits(getattr(result, name)) == bits(getattr(expected, name))
+        assert (result.observation is None) == (expected.observation is None)
+        if result.observation is not None:
+            assert result.observation.time == expected.observation.time
             for name, value in expected.observation.values.items():
-                np.testing.assert_array_equal(found.observation.values[name].astype(np.float32), value)
+                np.testing.assert_array_equal(result.observation.values[name].astype(np.float32), value)
 
 
 def messages(path):
@@ -102,8 +102,8 @@ def test_a_recorder_needs_nothing_but_the_records(session, arm, path, tmp_path):
     read_back = [step.record for step in read_recording(path).steps]
     for name, again in {"later.mcap": records, "again.mcap": read_back}.items():
         with Recorder(tmp_path / name, session) as recorder:
-            for each in again:
-                recorder(each)
+            for item in again:
+                recorder(item)
     assert json.loads(messages(path)[0])["telemetry"]["step"] == 0
     assert messages(path) == messages(tmp_path / "later.mcap")
     signals = [signal.name for signal in session.contract.observation]
@@ -146,7 +146,7 @@ def test_times_by_signal_come_back_where_there_are_any(session, arm, path):
 
     records, _ = record(path, session, Cameras())
     read = [step.record.observation for step in read_recording(path).steps]
-    assert [each.times for each in read] == [each.observation.times for each in records]
+    assert [item.times for item in read] == [item.observation.times for item in records]
     assert read[0].times == {"goal": read[0].time - 0.01}
     assert read[1].times is None
 
@@ -337,7 +337,7 @@ def chunks(path):
     """Where each chunk begins and ends, by the index at the end of the file."""
     with open(path, "rb") as file:
         indexes = make_reader(file).get_summary().chunk_indexes
-    return [(each.chunk_start_offset, each.chunk_start_offset + each.chunk_length) for each in indexes]
+    return [(index.chunk_start_offset, index.chunk_start_offset + index.chunk_length) for index in indexes]
 
 
 def test_cut_off_anywhere_it_gives_every_chunk_that_is_whole(session, arm, path, tmp_path, monkeypatch):

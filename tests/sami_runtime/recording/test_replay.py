@@ -148,10 +148,10 @@ def test_a_shadow_counts_only_what_exceeds_its_tolerance(path, make, arm):
     def differing(tolerance):
         shadow = Shadow(Session.load(other), driving.contract, tolerance)
         run_episode(driving, arm(), seed=0, on_step=shadow)
-        assert all(each.size > tolerance for each in shadow.comparison.largest.values())
+        assert all(item.size > tolerance for item in shadow.comparison.largest.values())
         return shadow.comparison
 
-    sizes = [each.size for each in differing(0.0).largest.values()]
+    sizes = [item.size for item in differing(0.0).largest.values()]
     assert differing(0.0).differing == 10
     assert 0 < differing(0.9 * max(sizes)).differing < 10
     assert differing(max(sizes)).same

@@ -50,13 +50,13 @@ def test_tools_read_the_scene_once_an_episode_in_the_frames_of_the_links(recorde
     path, _ = recorded
     schemas = _schemas()
     with path.open("rb") as file:
-        found = [
+        results = [
             (schema.name, channel.topic, message.data) for schema, channel, message in make_reader(file).iter_messages()
         ]
-    (update,) = [data for name, topic, data in found if topic == "/scene"]
+    (update,) = [data for name, topic, data in results if topic == "/scene"]
     scene = schemas.message("foxglove.SceneUpdate").FromString(update)
-    transforms = [schemas.message(name).FromString(data) for name, topic, data in found if topic == "/tf"]
-    frames = {each.child_frame_id for each in transforms[0].transforms}
+    transforms = [schemas.message(name).FromString(data) for name, topic, data in results if topic == "/tf"]
+    frames = {transform.child_frame_id for transform in transforms[0].transforms}
     assert len(transforms) == STEPS
     assert {entity.frame_id for entity in scene.entities} <= frames
     capsules = sum(len(entity.cylinders) for entity in scene.entities)

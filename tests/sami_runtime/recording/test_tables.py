@@ -37,19 +37,19 @@ def test_a_csv_holds_every_digit_of_every_number_under_its_name(tmp_path):
     for row, (episode, record) in zip(read, recording.steps, strict=True):
         assert (int(row["episode"]), int(row["step"]), row["outcome"]) == (episode, record.step, "acted")
         for signal in recording.contract.observation:
-            found = [float(row[f"observation.{signal.name}.{element}"]) for element in signal.elements]
-            np.testing.assert_array_equal(found, record.observation.values[signal.name])
+            results = [float(row[f"observation.{signal.name}.{element}"]) for element in signal.elements]
+            np.testing.assert_array_equal(results, record.observation.values[signal.name])
         for kind, value in {"proposed": record.action, "executed": record.executed}.items():
-            found = [float(row[f"{kind}.{element}"]) for element in ("dx", "dy", "dz", "gripper")]
-            np.testing.assert_array_equal(np.float32(found), value)
+            results = [float(row[f"{kind}.{element}"]) for element in ("dx", "dy", "dz", "gripper")]
+            np.testing.assert_array_equal(np.float32(results), value)
         assert float(row["info.task.mass"]) == record.info["task"]["mass"]
         assert float(row["times.infer"]) == record.times.infer
 
 
 def test_what_a_tick_does_not_have_is_empty(held, tmp_path):
-    found = rows(held)
-    assert "proposed.fx" not in found[4]
-    assert np.isnan(found[4]["observation.position.x"])
+    result = rows(held)
+    assert "proposed.fx" not in result[4]
+    assert np.isnan(result[4]["observation.position.x"])
     write_csv(held, tmp_path / "run.csv")
     with (tmp_path / "run.csv").open() as file:
         assert list(csv.DictReader(file))[4]["proposed.fx"] == ""
@@ -59,9 +59,9 @@ def test_parquet_holds_the_same_as_numbers(held, tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed: pip install 'sami-rl[convert]'")
     assert write_parquet(held, tmp_path / "run.parquet") == 20
     table = parquet.read_table(tmp_path / "run.parquet")
-    found = rows(held)
+    result = rows(held)
     for name in table.column_names:
-        expected = [row.get(name) for row in found]
+        expected = [row.get(name) for row in result]
         assert table.column(name).to_pylist() == pytest.approx(expected, nan_ok=True), name
     assert str(table.schema.field("executed.fx").type) == "double"
     assert str(table.schema.field("step").type) == "int64"
@@ -81,7 +81,7 @@ def test_a_dataset_is_cut_where_a_step_is_missing(held, tmp_path):
     np.testing.assert_allclose(frames["timestamp"], np.array(frames["frame_index"]) / 25.0, atol=1e-6)
     assert frames["next.done"] == [at in (8, 17) for at in range(18)], "a stretch that was cut did not end there"
     episodes = parquet.read_table(tmp_path / "set/meta/episodes/chunk-000/file-000.parquet").to_pylist()
-    assert [(each["dataset_from_index"], each["dataset_to_index"]) for each in episodes] == [
+    assert [(episode["dataset_from_index"], episode["dataset_to_index"]) for episode in episodes] == [
         *((0, 4), (4, 9)),
         *((9, 13), (13, 18)),
     ]

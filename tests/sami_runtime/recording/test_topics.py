@@ -46,7 +46,7 @@ ARM = ("shoulder", "elbow")
 @pytest.mark.parametrize("name", ["x", "y", "z", "roll", "pitch", "yaw", "w"])
 def test_a_joint_may_be_called_as_an_axis_is(topics, name):
     made = topics(signal("angles", "rad", (*ARM, name)), signal("speeds", "rad/s", (*ARM, name)))
-    assert [each.name for each in made._joints] == ["angles", "speeds"]
+    assert [joint.name for joint in made._joints] == ["angles", "speeds"]
 
 
 def test_joints_that_are_all_called_as_axes_are_known_by_their_name_or_by_the_action(topics):

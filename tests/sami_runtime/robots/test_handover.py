@@ -90,7 +90,7 @@ def run_of(session, declared=None, limits=None, body=None, listen=None, **change
     def hear(change):
         changed.append(change)
         if listen:
-            listen(hand, change, len([each for each in changed if each.after == change.after]))
+            listen(hand, change, len([item for item in changed if item.after == change.after]))
 
     sequence.listen = hear
     unguarded = ("ranges", "ood", "frozen")

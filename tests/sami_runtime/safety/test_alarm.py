@@ -33,12 +33,12 @@ def gate_of(session, adapter, alarm, **limits):
 
 def test_only_so_many_steps_in_a_row_are_too_many(session, arm):
     armed = gate_of(session, arm(), {"steps": 3})
-    found = []
+    results = []
     for step, alarm in enumerate([1, 1, 0, 1, 1, 1, 0]):
         armed.heed(Reading(step, 0.0, score=0.5 + alarm, alarm=bool(alarm)))
-        found.append(armed.fault(seen([0, 0], step), step))
-    assert [fault is None for fault in found] == [True] * 5 + [False, True]
-    assert found[5] == (
+        results.append(armed.fault(seen([0, 0], step), step))
+    assert [fault is None for fault in results] == [True] * 5 + [False, True]
+    assert results[5] == (
         "alarm: the dynamics were unknown at 3 steps in a row, with an out-of-distribution score of 1.5 at the last; "
         "allowed are 2 above 1 (stop_on_alarm)"
     )

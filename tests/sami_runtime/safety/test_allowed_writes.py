@@ -33,7 +33,7 @@ def test_no_write_is_beyond_the_rate_or_the_bounds_whatever_happens():
     assert violations == []
     assert len(counts) == 36
     for limit in ("rate", "acceleration", "bounds", "blend-in"):
-        assert sum(each.get(limit, 0) for each in counts.values()) > 100
+        assert sum(count.get(limit, 0) for count in counts.values()) > 100
 
 
 def test_no_write_is_beyond_the_rate_where_float32_is_coarse():
@@ -118,7 +118,7 @@ def test_where_float32_is_coarse_a_rate_is_neither_exceeded_nor_frozen(arm, dire
     allowed.begin(np.array([1e5, -1e5]))
     times = PERIOD * np.arange(50)
     executed, _ = drive(armed, [(1e5 + 9 * direction, -1e5 - 9 * direction)] * 50, times)
-    assert [allowed.judge(each, now) for each, now in zip(executed, times, strict=True)] == [""] * 50
+    assert [allowed.judge(item, now) for item, now in zip(executed, times, strict=True)] == [""] * 50
     np.testing.assert_allclose(np.abs(np.diff(executed, axis=0)), 0.0078125)
 
 

@@ -16,13 +16,13 @@ class Retreat:
     """Wants the same at every tick, and remembers what it was asked."""
 
     def __init__(self, wants=(-0.5, 0.5)):
-        self.wants, self.asked, self.resets = wants, [], 0
+        self.wants, self.questions, self.resets = wants, [], 0
 
     def reset(self):
         self.resets += 1
 
     def act(self, observation, now):
-        self.asked.append((observation.time, now))
+        self.questions.append((observation.time, now))
         if isinstance(self.wants, Exception):
             raise self.wants
         return np.float32(self.wants) if self.wants is not None else None
@@ -55,10 +55,10 @@ def held(armed, ticks, first=1):
 def test_a_fallback_takes_over_when_the_policy_was_held_too_long_and_is_stopped_in_its_turn(guarded):
     retreat = Retreat()
     armed = guarded(retreat, hold_ticks=2, stop_after=6, rest=0.0)
-    found = held(armed, 6)
-    assert found[:2] == [pytest.approx([0.2, 0.2])] * 2
-    assert found[2:] == [[-0.5, 0.5]] * 3 + [None]
-    assert retreat.asked == [(0.0, tick * PERIOD) for tick in (3, 4, 5)]
+    result = held(armed, 6)
+    assert result[:2] == [pytest.approx([0.2, 0.2])] * 2
+    assert result[2:] == [[-0.5, 0.5]] * 3 + [None]
+    assert retreat.questions == [(0.0, tick * PERIOD) for tick in (3, 4, 5)]
     with pytest.raises(SafetyStop, match=r"no new action at 6 ticks in a row \(stop_after\)"):
         armed.require_armed()
     assert retreat.resets == 1
@@ -111,7 +111,7 @@ def test_before_the_policy_ever_acted_there_is_nothing_to_fall_back_from(gate, m
     armed = SafetyGate(gate().adapter, make.contract_of(make.recurrent()), Limits(hold_ticks=0), retreat)
     armed.begin(PERIOD)
     assert held(armed, 3) == [None] * 3
-    assert retreat.asked == []
+    assert retreat.questions == []
 
 
 def test_limits_that_leave_a_fallback_no_time_are_refused(gate, make):
@@ -175,6 +175,6 @@ def policy_fed_by_hand(policy, records):
     good = [record for record in records if record.stepped]
     before = [records[record.step - 1].executed for record in good]
     names = ("position", "goal")
-    given = {name: np.array([record.observation.values[name] for record in good]) for name in names}
+    table = {name: np.array([record.observation.values[name] for record in good]) for name in names}
     executed = np.array([*before[1:], np.zeros(2)], np.float32)
-    return list(zip(*policy.reference(given, executed), strict=True)), good
+    return list(zip(*policy.reference(table, executed), strict=True)), good

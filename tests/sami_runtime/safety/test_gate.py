@@ -48,12 +48,12 @@ def test_an_adapter_that_says_it_executed_nonsense_is_not_believed(contract):
     class Liar(FakeAdapter):
         def write(self, action):
             super().write(action)
-            return Executed(self.said)
+            return Executed(self.answer)
 
-    for said, error in ((np.float32([np.nan, 0]), SignalError), (np.zeros(3, np.float32), SamiError)):
+    for message, error in ((np.float32([np.nan, 0]), SignalError), (np.zeros(3, np.float32), SamiError)):
         adapter = Liar(axes=2)
         adapter.reset()
-        adapter.said = said
+        adapter.answer = message
         made = SafetyGate(adapter, contract)
         with pytest.raises(error, match="executed"):
             made.write(made.propose(action(0, 0), 0.0))
@@ -65,13 +65,13 @@ def test_an_adapter_that_says_it_executed_nonsense_is_not_believed(contract):
 def test_what_is_held_too_long_falls_back_to_rest_and_then_stops(gate):
     armed = gate(rest=0.0, rate=6.0, hold_ticks=2, stop_after=6)
     drive(armed, [(0.2, 0.2)], [0.0])
-    found = []
+    results = []
     for tick in range(1, 6):
         ruling = armed.hold("age: too old", tick * PERIOD)
-        found.append((round(float(armed.write(ruling).action[0]), 6), ruling.limited_by))
-    assert found[:2] == [(0.2, ()), (0.2, ())]
-    assert [value for value, _ in found[2:]] == [0.0, 0.0, 0.0]
-    assert found[2][1] == ("rest",)
+        results.append((round(float(armed.write(ruling).action[0]), 6), ruling.limited_by))
+    assert results[:2] == [(0.2, ()), (0.2, ())]
+    assert [value for value, _ in results[2:]] == [0.0, 0.0, 0.0]
+    assert results[2][1] == ("rest",)
     ruling = armed.hold("age: too old", 6 * PERIOD)
     assert (ruling.action, ruling.limited_by, armed.write(ruling)) == (None, ("stop",), None)
     with pytest.raises(SafetyStop, match=r"no new action at 6 ticks in a row \(stop_after\), lastly: age: too old\. "):

@@ -148,10 +148,10 @@ def test_the_limits_own_numbers_count_before_the_default_ones(make):
 def test_what_never_repeated_is_written_only_where_it_was_measured(make):
     contract = make.contract_of(make.recurrent())
     for repeats in ({}, {"position": 3}):
-        told = contract.model_copy(update={"seen": seen_of(contract, np.random.default_rng(0), repeats)})
-        text = told.dumps()
+        report = contract.model_copy(update={"seen": seen_of(contract, np.random.default_rng(0), repeats)})
+        text = report.dumps()
         assert ("repeats" in text) is bool(repeats)
-        assert Contract.parse(text, "model.onnx") == told
+        assert Contract.parse(text, "model.onnx") == report
     text = contract.model_copy(update={"seen": seen_of(contract, np.random.default_rng(0), {"camera": 3})}).dumps()
     with pytest.raises(Exception, match=r"seen\.repeats names camera; the observation has position, goal"):
         Contract.parse(text, "model.onnx")
@@ -161,7 +161,7 @@ def test_a_robot_without_protections_is_warned_of_each_once(path, arm):
     clock = ManualClock()
     with pytest.warns(SafetyWarning) as caught:
         Run(Session.load(path), arm(clock), clock)
-    assert [str(each.message).partition(":")[0].partition(" in ")[0] for each in caught] == [
+    assert [str(item.message).partition(":")[0].partition(" in ")[0] for item in caught] == [
         "no watchdog",
         "no limits",
         "no neutral action",

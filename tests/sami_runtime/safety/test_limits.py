@@ -60,7 +60,7 @@ def test_toml_and_json_say_the_same(written):
 )
 def test_an_element_may_be_written_in_the_ways_of_toml(written, text):
     inside = Limits.load(written(text)).inside
-    assert {name: (each.range, each.then) for name, each in inside.items()} == {
+    assert {name: (item.range, item.then) for name, item in inside.items()} == {
         "position.x": ((-0.5, 0.5), "hold"),
         "position.y": ((0.0, 1.0), "stop"),
     }

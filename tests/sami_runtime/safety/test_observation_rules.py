@@ -17,7 +17,7 @@ BOX = {"position.x": {"range": [-0.5, 0.5]}}
 def kinds(gate, positions, times=None):
     """The kind of what the gate says to each position, a period after the other; None where it says nothing."""
     times = PERIOD * np.arange(len(positions)) if times is None else times
-    faults = [gate.fault(seen(each, now), now) for each, now in zip(positions, times, strict=True)]
+    faults = [gate.fault(seen(position, now), now) for position, now in zip(positions, times, strict=True)]
     return [fault and fault.partition(":")[0] for fault in faults]
 
 
@@ -54,13 +54,13 @@ def test_what_happens_beyond_is_the_limits_choice(gate, then, expected):
     armed = gate(inside={"position.x": {"range": [-0.5, 0.5], "then": then}}, rest=0.0, hold_ticks=2)
     assert armed.fault(seen([0, 0], 0.0), 0.0) is None
     drive(armed, [(0.2, 0.2)], [0.0])
-    found = []
+    results = []
     for tick in range(1, 1 + len(expected)):
         reason = armed.fault(seen([0.6, 0], tick * PERIOD), tick * PERIOD)
         ruling = armed.hold(reason, tick * PERIOD)
         sent = armed.write(ruling)
-        found.append((None if sent is None else round(float(sent.action[0]), 6), ruling.limited_by))
-    assert found == expected
+        results.append((None if sent is None else round(float(sent.action[0]), 6), ruling.limited_by))
+    assert results == expected
     assert armed.tripped == (reason if then == "stop" else None)
 
 
@@ -139,7 +139,7 @@ def test_numbers_that_are_not_finite_missing_or_misshapen_are_the_policys_to_ref
 
 @pytest.mark.parametrize("kind", [np.float64, np.int32, np.uint32, np.int64, ">f4", list, "strided", "row"])
 def test_numbers_are_judged_whatever_they_come_as(gate, kind):
-    def given(x):
+    def value(x):
         if kind == "strided":
             return np.float32([x, 7, 0, 7])[::2]
         if kind == "row":
@@ -148,7 +148,7 @@ def test_numbers_are_judged_whatever_they_come_as(gate, kind):
 
     armed = gate()
     for x, expected in ((1, None), (400, "bounds")):
-        fault = armed.fault(Observation({"position": given(x), "goal": np.float32([0.5])}, 0.0), 0.0)
+        fault = armed.fault(Observation({"position": value(x), "goal": np.float32([0.5])}, 0.0), 0.0)
         assert (fault and fault.partition(":")[0]) == expected
 
 
@@ -177,12 +177,12 @@ def test_an_element_may_move_as_much_farther_as_more_periods_passed(gate):
 def test_a_slow_camera_may_move_farther_between_its_own_stamps(gate):
     def watch(times):
         armed = gate(jump={"position.x": 0.1}, max_age_s=9.0)
-        found = []
+        results = []
         for tick, x in enumerate((0.0, 0.0, 0.0, 0.3)):
             now = PERIOD * tick
             observation = replace(seen([x, 0], now), times={"position": 3 * PERIOD * (tick // 3)} if times else None)
-            found.append(armed.fault(observation, now))
-        return found
+            results.append(armed.fault(observation, now))
+        return results
 
     assert watch(times=True) == [None] * 4
     assert watch(times=False)[3].startswith("jump: position.x moved by 0.3 m")

@@ -133,10 +133,10 @@ def test_a_watchdog_that_died_or_stands_still_is_noticed_in_time(stops, number):
     with Watchdog(NAME, PATIENCE) as dog:
         dog.beat()
         os.kill(dog.pid, number)
-        began = time.monotonic()
+        start = time.monotonic()
         with pytest.raises(SafetyStop, match=r"gave no sign of life for .* allowed are 0\.6 s: nothing would stop"):
             beat_for(10.0, dog)
-        assert PATIENCE / 2 < time.monotonic() - began < PATIENCE + 0.5
+        assert PATIENCE / 2 < time.monotonic() - start < PATIENCE + 0.5
         dog.end()
         with pytest.raises(SafetyStop):
             dog.begin()
@@ -253,11 +253,11 @@ def test_an_adapter_instructs_what_stops_its_robot_and_nothing_moves_before(stop
 
 def sockets_of(pid):
     """Lines of the kernel's table for the sockets that a process holds."""
-    held = {os.readlink(each) for each in Path("/proc", str(pid), "fd").iterdir()}
+    held = {os.readlink(item) for item in Path("/proc", str(pid), "fd").iterdir()}
     table = Path("/proc/net/unix").read_text().splitlines()[1:]
-    found = [line for line in table if f"socket:[{line.split()[6]}]" in held]
-    assert found
-    return found
+    results = [line for line in table if f"socket:[{line.split()[6]}]" in held]
+    assert results
+    return results
 
 
 @pytest.mark.parametrize(
@@ -344,10 +344,10 @@ def hosted(stops, within_s, ends):
 
 @pytest.mark.parametrize("end", ["os.kill(os.getpid(), 9)", "ctypes.string_at(0)", "os._exit(0)", "os.abort()"])
 def test_the_end_of_the_process_stops_the_robot_at_once_and_ends_the_watchdog(stops, end):
-    ended, said = hosted(stops, 60.0, f"dog.beat(); moving(); {end}")
+    ended, message = hosted(stops, 60.0, f"dog.beat(); moving(); {end}")
     assert -0.1 < stops.wait() - ended < 1.0, "it does not wait for the beat that will not come"
     assert len(stops.times) > 1, "a message may be lost"
-    assert len(re.findall(rf"the watchdog lost the loop's process, and {BY}", said)) == 1, said
+    assert len(re.findall(rf"the watchdog lost the loop's process, and {BY}", message)) == 1, message
 
 
 def test_it_also_does_before_the_first_beat_but_not_after_the_last(stops):

@@ -179,7 +179,7 @@ def test_one_that_does_not_run_is_refused_before_the_robot_is_reset(session, blo
 
 
 @pytest.fixture
-def driven(session):
+def ticks(session):
     """Starts an episode in a thread of its own; the run, and what came of it."""
     threads = []
 
@@ -205,14 +205,14 @@ def driven(session):
 
 
 @pytest.mark.parametrize("method", ["read", "write"])
-def test_a_stop_reaches_a_robot_whose_driver_is_blocked(driven, blocking, method):
+def test_a_stop_reaches_a_robot_whose_driver_is_blocked(ticks, blocking, method):
     robot = blocking(method)
     by_itself = ByItself(robot)
-    run, thread, ended = driven(robot)
+    run, thread, ended = ticks(robot)
     assert robot.blocked.wait(10)
-    began = time.monotonic()
+    start = time.monotonic()
     run.stop("too hot", within_s=0.2)
-    assert 0.2 <= time.monotonic() - began < 5.0
+    assert 0.2 <= time.monotonic() - start < 5.0
     assert (by_itself.emergency_stops > 0, robot.stops, thread.is_alive()) == (True, 0, True)
     writes = robot.writes
     robot.free.set()
@@ -222,17 +222,17 @@ def test_a_stop_reaches_a_robot_whose_driver_is_blocked(driven, blocking, method
 
 
 @pytest.mark.parametrize("works", [True, False])
-def test_a_write_that_hangs_is_stopped_again_and_again_until_the_loop_rests(driven, blocking, works):
+def test_a_write_that_hangs_is_stopped_again_and_again_until_the_loop_rests(ticks, blocking, works):
     """It may send its command while it hangs."""
     robot = blocking("write")
     by_itself = ByItself(robot, works)
-    run, thread, ended = driven(robot)
+    run, thread, ended = ticks(robot)
     assert robot.blocked.wait(10)
     with nullcontext() if works else pytest.raises(AdapterError, match="no route"):
         run.stop("too hot", within_s=0.05)
-    began, first = time.monotonic(), by_itself.emergency_stops
+    start, first = time.monotonic(), by_itself.emergency_stops
     while by_itself.emergency_stops < first + 3:
-        assert time.monotonic() - began < 10.0, "it is not stopped again"
+        assert time.monotonic() - start < 10.0, "it is not stopped again"
         time.sleep(0.01)
     robot.free.set()
     thread.join(10)
@@ -243,10 +243,10 @@ def test_a_write_that_hangs_is_stopped_again_and_again_until_the_loop_rests(driv
     assert (by_itself.emergency_stops, robot.stops) == (count, 1)
 
 
-def test_a_loop_that_can_stop_the_robot_does_so_itself(driven, blocking):
+def test_a_loop_that_can_stop_the_robot_does_so_itself(ticks, blocking):
     robot = blocking()
     by_itself = ByItself(robot)
-    run, thread, ended = driven(robot)
+    run, thread, ended = ticks(robot)
     while robot.writes < 3:
         time.sleep(0.005)
     run.stop("enough", within_s=10.0)
@@ -264,9 +264,9 @@ def test_in_the_loops_own_thread_it_ends_the_tick(session, blocking):
     assert (robot.writes, robot.stops) == (1, 1)
 
 
-def test_a_robot_that_nobody_can_stop_is_said_to_move_still(driven, blocking):
+def test_a_robot_that_nobody_can_stop_is_said_to_move_still(ticks, blocking):
     robot = blocking("read")
-    run, _, _ = driven(robot)
+    run, _, _ = ticks(robot)
     assert robot.blocked.wait(10)
     with pytest.raises(AdapterError, match=r"within 0\.1 s, and the adapter has no emergency_stop\(\)\. It may still"):
         run.stop("too hot", within_s=0.1)
@@ -275,11 +275,11 @@ def test_a_robot_that_nobody_can_stop_is_said_to_move_still(driven, blocking):
         run.stop("too hot", within_s=0.1)
 
 
-def test_the_watchdog_reaches_it_where_the_adapter_cannot(driven, blocking, stops):
+def test_the_watchdog_reaches_it_where_the_adapter_cannot(ticks, blocking, stops):
     robot = blocking("read")
     ByItself(robot, works=False)
     with Watchdog(NAME, 60.0) as dog:
-        run, thread, ended = driven(robot, watchdog=dog)
+        run, thread, ended = ticks(robot, watchdog=dog)
         assert robot.blocked.wait(10)
         run.stop("too hot", within_s=0.1)
         assert stops.times

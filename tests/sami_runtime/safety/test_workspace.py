@@ -77,24 +77,24 @@ def test_a_robot_that_does_as_it_is_told_never_leaves_and_the_rate_is_kept(boxed
 def test_a_held_action_does_not_lead_out_either(boxed):
     armed = boxed(hold_ticks=9, stop_after=10)
     step(armed, (0.4, 0.0), (0.8, 0.0), 0.0)
-    found = []
+    results = []
     for tick in range(1, 6):
         ruling = armed.hold("age: ...", tick * PERIOD)
-        found.append((round(float(armed.write(ruling).action[0]), 6), ruling.limited_by))
+        results.append((round(float(armed.write(ruling).action[0]), 6), ruling.limited_by))
     # 0.44 m, 0.48 m, and the border.
-    assert found == [(0.8, ()), (0.4, ("workspace fx",)), (0.0, ("workspace fx",)), (0.0, ()), (0.0, ())]
+    assert results == [(0.8, ()), (0.4, ("workspace fx",)), (0.0, ("workspace fx",)), (0.0, ()), (0.0, ())]
 
 
 def test_between_two_ticks_of_the_policy_an_action_moves_by_its_share_of_the_period(gate):
     armed = gate(period=PERIOD / 4, **LIMITS)
     step(armed, (0.46, 0.0), (1.0, 0.0), 0.0)  # 0.8 of it would lead to the border
-    found = [float(armed.write(armed.stand(tick * PERIOD / 4)).action[0]) for tick in (1, 2, 3)]
+    results = [float(armed.write(armed.stand(tick * PERIOD / 4)).action[0]) for tick in (1, 2, 3)]
     way, action, expected = 0.04, 0.8, []
     for _ in range(3):
         way -= SCALE * action / 4
         action = min(1.0, way / SCALE)
         expected.append(action)
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    np.testing.assert_allclose(results, expected, rtol=1e-5)
 
 
 def test_what_the_contract_says_counts_and_the_limits_before_it(make):

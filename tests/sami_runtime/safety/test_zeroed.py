@@ -90,14 +90,14 @@ def test_noise_alone_is_no_motion(arm):
 
 
 def test_a_motion_is_found_behind_noise(arm):
-    found = 0
+    result = 0
     for seed in range(20):
         robot = Zeroed(Gapped(moving(arm, "goal", 0.01), GapProfile(noise={"goal": 0.003}), RATE), GOAL)
         try:
             robot.reset(seed)
         except AdapterError as error:
-            found += "not at rest: goal.x moved by" in str(error)
-    assert found == 20
+            result += "not at rest: goal.x moved by" in str(error)
+    assert result == 20
 
 
 def test_an_implausible_offset_is_refused_and_says_what_to_check(arm):
@@ -190,9 +190,9 @@ def test_the_gate_judges_what_was_zeroed(arm, path):
 
 
 def test_in_a_dry_run_nothing_is_written_and_the_offsets_are_told(arm, path):
-    robot, told = arm(), []
+    robot, reports = arm(), []
     limits = Limits(known={"goal.x": 0.48})
     with Run(Session.load(path), robot, simulator=True, limits=limits, dry_run=True) as run:
-        run.episode(seed=1, on_step=told.append)
+        run.episode(seed=1, on_step=reports.append)
     assert robot.writes == 0
-    assert told[-1].info["zeroed"]["goal.x"] == pytest.approx(0.02)
+    assert reports[-1].info["zeroed"]["goal.x"] == pytest.approx(0.02)

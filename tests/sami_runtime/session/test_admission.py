@@ -19,9 +19,9 @@ pytest.importorskip("cryptography")
 @pytest.fixture
 def tried(monkeypatch):
     """What was rehearsed."""
-    found = []
-    monkeypatch.setattr(module, "rehearse", lambda artifact, provider: found.append(artifact.path))
-    return found
+    results = []
+    monkeypatch.setattr(module, "rehearse", lambda artifact, provider: results.append(artifact.path))
+    return results
 
 
 @pytest.fixture
@@ -97,12 +97,12 @@ def test_verify_checks_what_is_asked_for(make, policy, keys, tmp_path, monkeypat
     path = make.write(policy, golden=make.golden_of(policy))
     sign(path, path.read_bytes(), tmp_path / "ada.key")
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    found = verify(path, admission=Admission(digest, keys, rehearsed=False))
-    assert {check.name: check.detail for check in found.checks if check.name in ("SHA-256", "signature")} == {
+    report = verify(path, admission=Admission(digest, keys, rehearsed=False))
+    assert {check.name: check.detail for check in report.checks if check.name in ("SHA-256", "signature")} == {
         "SHA-256": f"{digest[:16]}..., as expected",
         "signature": "by Ada",
     }
-    assert found.passed
+    assert report.passed
     wrong = verify(path, admission=Admission("0" * 64, keys))
     assert [(check.name, check.passed) for check in wrong.checks] == [("file", True), ("SHA-256", False)]
     monkeypatch.setattr("sami_runtime.checks.verify.rehearse", lambda *_: None)

@@ -50,17 +50,17 @@ def test_steps_in_place_are_bit_equal_to_steps_on_new_arrays(path, seen, batch):
 
 def test_an_answer_that_was_kept_never_changes(path, seen):
     session = Session.load(path)
-    kept = [session.step(at(seen, t)) for t in range(3)]
-    kept.append(session.hold())
+    rest = [session.step(at(seen, t)) for t in range(3)]
+    rest.append(session.hold())
     state = session.state
-    copies = [(step.action.copy(), step.context.copy()) for step in kept]
+    copies = [(step.action.copy(), step.context.copy()) for step in rest]
     memory = state.tensors["memory"].copy()
     for t in range(3, 40):
         session.step(at(seen, t))
         session.executed([0.1, 0.2])
         session.prewarm()
     session.reset()
-    for step, (action, context) in zip(kept, copies, strict=True):
+    for step, (action, context) in zip(rest, copies, strict=True):
         np.testing.assert_array_equal(step.action, action)
         np.testing.assert_array_equal(step.context, context)
     np.testing.assert_array_equal(state.tensors["memory"], memory)
@@ -68,11 +68,11 @@ def test_an_answer_that_was_kept_never_changes(path, seen):
 
 def test_what_was_given_to_a_session_stays_the_callers(path, seen):
     session, other = Session.load(path), Session.load(path)
-    given, sent = at(seen, 0), np.array([0.1, 0.2], np.float32)
+    value, sent = at(seen, 0), np.array([0.1, 0.2], np.float32)
     for one in (session, other):
-        one.step(given)
+        one.step(value)
         one.executed(sent)
-    given["position"][:], sent[:] = 9.0, 9.0
+    value["position"][:], sent[:] = 9.0, 9.0
     np.testing.assert_array_equal(session.step(at(seen, 1)).action, other.step(at(seen, 1)).action)
     np.testing.assert_array_equal(session.state.previous_action, other.state.previous_action)
 
@@ -236,14 +236,14 @@ def test_a_steady_step_allocates_its_answer_and_small_temporaries_which_are_free
     tracemalloc.start()
     try:
         play(100)
-        kept, _ = tracemalloc.get_traced_memory()
+        rest, _ = tracemalloc.get_traced_memory()
         tracemalloc.reset_peak()
         play(1000)
         after, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert after - kept < 200
-    assert peak - kept < 1500, "bytes that are alive at once within a step, its answer included"
+    assert after - rest < 200
+    assert peak - rest < 1500, "bytes that are alive at once within a step, its answer included"
     assert [memory.numbers.ctypes.data for memory in session._memories] == buffers
 
 

@@ -58,9 +58,9 @@ def test_at_age_0_it_answers_as_the_file_without_it_to_the_bit(session, plain):
         ours, theirs = session.step(observation, age=0.0), bare.step(observation)
         assert (ours.action.tobytes(), ours.context.tobytes()) == (theirs.action.tobytes(), theirs.context.tobytes())
         executed = rng.uniform(-1, 1, 1)
-        for each in (session, bare):
-            each.executed(executed)
-            each.elapse(int(rng.integers(3)) if each is session else 1)
+        for item in (session, bare):
+            item.executed(executed)
+            item.elapse(int(rng.integers(3)) if item is session else 1)
 
 
 def test_it_acts_on_what_the_actions_since_then_made_of_what_it_saw(session):

@@ -55,15 +55,15 @@ def stepping(path, before):
 
 
 def test_without_onnxruntime_the_two_ways_to_install_it_are_named(path):
-    said = stepping(path, "sys.modules['onnxruntime'] = None")
-    assert said.startswith("sami_runtime.errors.ProviderError: onnxruntime is not installed")
-    assert install_hint("cpu") in said
-    assert install_hint("gpu") in said
+    message = stepping(path, "sys.modules['onnxruntime'] = None")
+    assert message.startswith("sami_runtime.errors.ProviderError: onnxruntime is not installed")
+    assert install_hint("cpu") in message
+    assert install_hint("gpu") in message
 
 
 def test_an_onnxruntime_that_lost_files_to_its_other_build_is_recognised(path, tmp_path):
     (tmp_path / "onnxruntime").mkdir()
     (tmp_path / "onnxruntime" / "__init__.py").touch()
-    said = stepping(path, f"sys.path.insert(0, {str(tmp_path)!r})")
-    assert "onnxruntime at ['" in said
-    assert "Remove onnxruntime and onnxruntime-gpu with pip uninstall" in said
+    message = stepping(path, f"sys.path.insert(0, {str(tmp_path)!r})")
+    assert "onnxruntime at ['" in message
+    assert "Remove onnxruntime and onnxruntime-gpu with pip uninstall" in message

@@ -69,9 +69,9 @@ def test_a_process_that_waits_for_ever_is_ended(path, monkeypatch):
         rehearse(read_artifact(path))
 
 
-@pytest.mark.parametrize("said", ["", "nonsense", "[]", '{"refused": 1}', "{\"refused\": null}'; exit(3); '"])
-def test_whatever_else_the_process_says_is_no_pass(path, monkeypatch, said):
-    monkeypatch.setattr(child, "BOOT", f"{CHILD}print('{said}')")
+@pytest.mark.parametrize("message", ["", "nonsense", "[]", '{"refused": 1}', "{\"refused\": null}'; exit(3); '"])
+def test_whatever_else_the_process_says_is_no_pass(path, monkeypatch, message):
+    monkeypatch.setattr(child, "BOOT", f"{CHILD}print('{message}')")
     with pytest.raises(ArtifactError):
         rehearse(read_artifact(path))
 

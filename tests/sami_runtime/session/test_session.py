@@ -200,8 +200,8 @@ def test_a_batch_refuses_the_observation_of_one(path, seen):
 @pytest.mark.parametrize("convert", [np.float64, np.float16, list, tuple])
 def test_other_number_types_are_converted(path, seen, convert):
     exact = {name: np.float32(np.float16(value[0])) for name, value in seen.items()}
-    given = {name: convert(value) if isinstance(convert, type) else value for name, value in exact.items()}
-    np.testing.assert_array_equal(Session.load(path).step(given).action, Session.load(path).step(exact).action)
+    table = {name: convert(value) if isinstance(convert, type) else value for name, value in exact.items()}
+    np.testing.assert_array_equal(Session.load(path).step(table).action, Session.load(path).step(exact).action)
 
 
 def test_integers_are_converted(path):

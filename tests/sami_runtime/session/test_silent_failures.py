@@ -93,8 +93,8 @@ def test_a_read_that_succeeds_gives_the_same_frozen_sample_for_ever(session, arm
 
         def read(self):
             seen = super().read()
-            self.kept = seen if self.reads <= 3 else self.kept
-            return Observation(self.kept.values, self.clock.now())
+            self.stored = seen if self.reads <= 3 else self.stored
+            return Observation(self.stored.values, self.clock.now())
 
     clock = ManualClock()
     adapter = Stuck(clock)

@@ -48,14 +48,14 @@ SMALL = {
 }
 
 
-def make_policy(encoder, told=None):
+def make_policy(encoder, message=None):
     torch.manual_seed(0)
     policy = ContextPolicy(
         gym.spaces.Box(-10.0, 10.0, (FEATURES,), np.float32),
         gym.spaces.Box(-1.0, 1.0, (ACTIONS,), np.float32),
         network=small_network(net_arch=(16, 16), history_steps=STEPS),
         encoder=encoder,
-        task_input=told,
+        task_input=message,
     )
     with torch.no_grad():  # an untrained actor hardly moves
         policy.actor.mean.weight.mul_(20.0)
@@ -107,10 +107,10 @@ def test_before_the_first_step_of_an_episode_a_history_is_zero(episode):
 
 
 def test_a_task_is_told_by_where_it_lies_among_the_training_tasks_and_by_its_silent_parts():
-    told = CODE.tell([{"mass": 1.0}, {"mass": 4.0, "crippled": [2, 0]}, {"mass": 9.0, "crippled": []}])
+    report = CODE.tell([{"mass": 1.0}, {"mass": 4.0, "crippled": [2, 0]}, {"mass": 9.0, "crippled": []}])
     # Between 1 and 5 kg: 1 is -1, 4 is (4 - 3) / 2, and 9, which training never saw, (9 - 3) / 2.
-    assert told.tolist() == [[-1, 0, 0, 0], [0.5, 1, 0, 1], [3, 0, 0, 0]]
-    assert CODE.size == told.shape[1] == 4
+    assert report.tolist() == [[-1, 0, 0, 0], [0.5, 1, 0, 1], [3, 0, 0, 0]]
+    assert CODE.size == report.shape[1] == 4
     same = TaskCode.of([MASS], [{"mass": 2.0}])
     assert same.tell([{"mass": 2.0}, {"mass": 2.5}]).tolist() == [[0.0], [0.5]]
     with pytest.raises(TaskError, match="mass is None"):
@@ -149,8 +149,8 @@ def test_what_other_processes_are_sent_acts_alike(encoder):
     sent = [weights, pickle.loads(pickle.dumps(weights)), SharedWeights(weights, mp.get_context("spawn")).read()]
     observations = np.random.default_rng(0).normal(size=(6, 1, FEATURES)).astype(np.float32)
     done = []
-    for each in sent:
-        policy = NumpyPolicy(each, 1)
+    for item in sent:
+        policy = NumpyPolicy(item, 1)
         policy.reset([{"mass": 2.0, "crippled": [2]}])
         done.append([policy.step(observation)[0].tolist() for observation in observations])
     assert done[0] == done[1] == done[2]
@@ -166,10 +166,10 @@ def test_the_buffer_remembers_which_task_an_oracle_was_told(window):
     trained = agent("oracle", **{"learning.window": window, "learning.burn_in": window // 3}).learn(300)
     buffer, code = trained.buffer, trained.policy.task_input
     windows = buffer.windows(np.arange(len(buffer)), np.random.default_rng(0))
-    (told,) = buffer.sequences(windows).state
+    (report,) = buffer.sequences(windows).state
     tasks = [{"sign": -1.0}, {"sign": 1.0}]
-    assert np.array_equal(told, code.tell([tasks[index] for index in buffer.tasks[: len(buffer)]]))
-    assert sorted(set(told.ravel().tolist())) == [-1.0, 1.0]
+    assert np.array_equal(report, code.tell([tasks[index] for index in buffer.tasks[: len(buffer)]]))
+    assert sorted(set(report.ravel().tolist())) == [-1.0, 1.0]
 
 
 def mean_return(trained):
@@ -190,11 +190,11 @@ class Noted:
     """A policy that does nothing, and notes the tasks that it was told."""
 
     def __init__(self, rows):
-        self.told, self.state = [], ()
+        self.tasks_told, self.state = [], ()
         self.action = np.zeros((rows, 3), np.float32)
 
     def reset(self, tasks=()):
-        self.told.append([dict(task) for task in tasks])
+        self.tasks_told.append([dict(task) for task in tasks])
 
     def step(self, observation, noise=None):
         return self.action, None
@@ -223,7 +223,7 @@ def test_each_row_is_told_its_own_task_in_single_environments_and_in_a_batch():
     rollout.round([2, 3])
     many = Noted(2)
     returns, *_ = _play_by(_alone(_BatchStage(FewSteps(), many)), 2, None)(tasks, 0)
-    assert single.told == many.told == [[tasks[0], tasks[1]], [tasks[2], tasks[0]]]
+    assert single.tasks_told == many.tasks_told == [[tasks[0], tasks[1]], [tasks[2], tasks[0]]]
     assert returns.tolist() == [3.0] * 3
 
 
@@ -239,17 +239,17 @@ def test_what_the_environment_says_of_its_task_counts_where_it_draws_one_itself(
     policy.action = policy.action[:, :1]
     for k in range(4):
         Rollout([env], policy, 0).round([k])
-        assert policy.told[-1] == [{"sign": env.unwrapped.sign}]
+        assert policy.tasks_told[-1] == [{"sign": env.unwrapped.sign}]
 
 
 def test_the_code_of_an_environment_that_we_know_follows_from_its_training_set_alone():
     spec = environment("crippled-ant")
     config = resolve("fast-cpu", {"env": "crippled-ant", "method": "oracle"})
     code = TaskCode.of(spec.tasks.features, config.training_tasks())
-    sizes = [len(each.parts) if isinstance(each, Crippled) else 1 for each in spec.tasks.features]
-    told = code.tell([task for tasks in spec.tasks.sets.values() for task in tasks])
-    assert told.shape == (sum(map(len, spec.tasks.sets.values())), sum(sizes))
-    assert np.isfinite(told).all()
+    sizes = [len(feature.parts) if isinstance(feature, Crippled) else 1 for feature in spec.tasks.features]
+    report = code.tell([task for tasks in spec.tasks.sets.values() for task in tasks])
+    assert report.shape == (sum(map(len, spec.tasks.sets.values())), sum(sizes))
+    assert np.isfinite(report).all()
 
 
 def test_a_history_of_one_step_is_refused():
@@ -263,10 +263,10 @@ def test_an_oracle_is_told_what_an_environment_of_ones_own_draws(draws, tmp_path
     changes = {"env": "tests.making.own:PENDULUM", "method": "oracle", "collection.draws": draws}
     config = resolve("fast-cpu", changes | {"collection.collectors": 0, "network.net_arch": [16]})
     trained = ContextSAC("ContextPolicy", make_env(config), config, device="cpu").learn(200)
-    told = trained.buffer.states[0][: len(trained.buffer), 0]
-    assert len(np.unique(told[:, 0])) == (draws or len(trained.buffer))
+    report = trained.buffer.states[0][: len(trained.buffer), 0]
+    assert len(np.unique(report[:, 0])) == (draws or len(trained.buffer))
     if draws:
-        assert np.array_equal(told[:draws], trained.policy.task_input.tell(config.training_tasks()))
+        assert np.array_equal(report[:draws], trained.policy.task_input.tell(config.training_tasks()))
     trained.save(tmp_path / "agent.zip")
     assert ContextSAC.load(tmp_path / "agent.zip", device="cpu").policy.task_input == trained.policy.task_input
 

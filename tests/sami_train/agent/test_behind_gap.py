@@ -74,12 +74,12 @@ def bare():
 
 @pytest.mark.parametrize("gap", ["", "{}"])
 def test_where_nothing_lies_between_truth_and_estimate_change_nothing_to_the_bit(bare, gap):
-    told = trained(gap, true_goals=True, true_critic=True, estimate=1.0)
-    assert told._n_updates == bare._n_updates > 0
-    assert differing(told, bare) == set()
-    np.testing.assert_array_equal(told.buffer.true_observations, bare.buffer.observations)
-    assert told._last_scalars["estimate_error"] == told._last_scalars["arrived_error"] == 0.0
-    corrections = told.policy.encoder.correction
+    report = trained(gap, true_goals=True, true_critic=True, estimate=1.0)
+    assert report._n_updates == bare._n_updates > 0
+    assert differing(report, bare) == set()
+    np.testing.assert_array_equal(report.buffer.true_observations, bare.buffer.observations)
+    assert report._last_scalars["estimate_error"] == report._last_scalars["arrived_error"] == 0.0
+    corrections = report.policy.encoder.correction
     assert not corrections.weight.any()
     assert not corrections.bias.any()
 

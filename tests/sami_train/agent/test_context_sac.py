@@ -164,21 +164,21 @@ def test_a_contrastive_loss_reaches_the_encoder_and_nothing_else():
 
 def test_offset_and_scale_are_learning_from_rewards_that_are_lower_and_smaller():
     config = TOY | {"env": "hopper", "method": "tesac", "learning.burn_in": 0, "learning.window": 0}
-    told, changed = (
+    report, changed = (
         ContextSAC(
             "ContextPolicy", gym.make("sami-tests/HiddenSign-v0"), resolve("fast-cpu", config | more), device="cpu"
         )
         for more in ({"learning.reward_offset": 0.25, "learning.reward_scale": 0.5}, {})
     )
-    for each in (told, changed):
-        each.learn(120)  # the warm-up
-        assert each._n_updates == 0
+    for item in (report, changed):
+        item.learn(120)  # the warm-up
+        assert item._n_updates == 0
     changed.buffer.rewards -= np.float32(0.25)
     changed.buffer.rewards *= np.float32(0.5)
-    for each in (told, changed):
-        each.learner.update(each.buffer, np.random.default_rng(0), False)
-    assert same(weights(told), weights(changed))
-    assert not same(weights(told), weights(agent(method="tesac").learn(120)))
+    for item in (report, changed):
+        item.learner.update(item.buffer, np.random.default_rng(0), False)
+    assert same(weights(report), weights(changed))
+    assert not same(weights(report), weights(agent(method="tesac").learn(120)))
 
 
 def test_of_the_steps_on_one_draw_the_encoder_takes_the_first_and_the_critics_all():

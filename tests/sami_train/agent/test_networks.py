@@ -38,9 +38,9 @@ def test_features_are_normalised_by_the_mean_and_deviation_of_all_data_seen():
     for part in np.split(data, [10, 400]):
         features.update(part)
     seen = features(torch.as_tensor(data)).numpy()
-    own = [i for i in range(19)]
-    assert features.mean[own].numpy() == pytest.approx(data[:, own].mean(0), abs=1e-4)
-    assert seen[:, own].std(0) == pytest.approx(np.ones(19), abs=0.02)
+    ours = [i for i in range(19)]
+    assert features.mean[ours].numpy() == pytest.approx(data[:, ours].mean(0), abs=1e-4)
+    assert seen[:, ours].std(0) == pytest.approx(np.ones(19), abs=0.02)
     assert np.abs(seen).max() <= 5.0
 
 
@@ -71,12 +71,12 @@ def test_a_new_episode_forgets_everything_in_its_row_only(policy):
     state = None
     for row in rest:
         _, state = policy.predict(_as_dict(row), state, deterministic=True)
-    kept, _ = policy.predict(_as_dict(first), state, np.array([False] * 3), deterministic=True)
+    stored, _ = policy.predict(_as_dict(first), state, np.array([False] * 3), deterministic=True)
     mixed, _ = policy.predict(_as_dict(first), state, np.array([False, True, False]), deterministic=True)
     fresh, _ = policy.predict(_as_dict(first), None, deterministic=True)
-    assert np.array_equal(mixed[[0, 2]], kept[[0, 2]])
+    assert np.array_equal(mixed[[0, 2]], stored[[0, 2]])
     assert mixed[1] == pytest.approx(fresh[1], abs=1e-6)
-    assert np.abs(mixed[1] - kept[1]).max() > 1e-4
+    assert np.abs(mixed[1] - stored[1]).max() > 1e-4
 
 
 def test_one_observation_needs_no_batch_axis(policy):

@@ -93,10 +93,10 @@ def test_what_ended_before_the_age_is_left_out_and_too_few_are_not_compared():
     drawn = Trajectories(np.array([1, 2, 3]), np.array([0, 4, 5]))
     ages = set()
     for seed in range(60):
-        kept, age = of_one_age(drawn, lengths, RNG(seed))
+        rest, age = of_one_age(drawn, lengths, RNG(seed))
         ages.add(age)
-        assert all((lengths[where] >= age).all() for where in kept)
-        assert set(drawn.positives[lengths[drawn.positives] >= age]) == set(kept.positives)
+        assert all((lengths[where] >= age).all() for where in rest)
+        assert set(drawn.positives[lengths[drawn.positives] >= age]) == set(rest.positives)
     assert ages == set(range(1, 10))
     alone = Trajectories(np.array([0, 2]), np.array([4]))
     assert any(of_one_age(alone, lengths, RNG(seed)) is None for seed in range(9))

@@ -31,11 +31,11 @@ def one_of_each_kind():
 
 def leaves(table, prefix=""):
     """Values by dotted key, as JSON."""
-    found = {}
+    result = {}
     for name, value in table.items():
         deeper = isinstance(value, dict)
-        found |= leaves(value, f"{prefix}{name}.") if deeper else {prefix + name: json.dumps(value)}
-    return found
+        result |= leaves(value, f"{prefix}{name}.") if deeper else {prefix + name: json.dumps(value)}
+    return result
 
 
 def test_a_share_that_older_runs_call_spared_is_read_as_clean_share():
@@ -100,8 +100,8 @@ def test_buffer_and_target_entropy_follow_from_the_robot_unless_they_are_given(e
     assert learning.buffer_episodes == paper
     assert learning.target_entropy == entropy
     assert resolve("fast-cpu", {"env": env}).learning.buffer_episodes == fast
-    given = resolve("paper", {"env": env, "learning.buffer_episodes": 700, "learning.target_entropy": -1.5}).learning
-    assert (given.buffer_episodes, given.target_entropy) == (700, -1.5)
+    value = resolve("paper", {"env": env, "learning.buffer_episodes": 700, "learning.target_entropy": -1.5}).learning
+    assert (value.buffer_episodes, value.target_entropy) == (700, -1.5)
 
 
 @pytest.mark.parametrize("method", ["ccm", "satesac", "saccm"])

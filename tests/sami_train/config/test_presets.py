@@ -41,10 +41,10 @@ def test_a_key_has_one_default_in_the_schema_or_in_the_presets():
 @pytest.mark.parametrize("preset", BEFORE)
 @pytest.mark.parametrize("env", [env for env in ENVIRONMENTS if env not in LATER])
 def test_our_environments_are_trained_with_the_values_that_their_results_were_made_with(preset, env):
-    told = BEFORE[preset]
+    report = BEFORE[preset]
     # The Panda's values are those of its task, whatever simulates it.
     panda = ENVIRONMENTS[env].tasks is ENVIRONMENTS["panda"].tasks
-    expected = told["panda"] if panda else told["half-cheetah"] | told[env]
+    expected = report["panda"] if panda else report["half-cheetah"] | report[env]
     held = json.loads(json.dumps(resolve(preset, {"env": env}).by_key()))
     # Since then: float32, which is faster without instructions for bfloat16, and a buffer that a contrast can compare.
     compared = held["contrast.trajectories"] * len(ENVIRONMENTS[env].tasks.sets["training"])
@@ -134,14 +134,14 @@ def test_every_value_that_is_not_every_environments_has_its_reason():
     assert reasons["walker", "learning.buffer_episodes"].why == "1,000,000 transitions, 300 steps an episode"
     panda, walker = (resolve("fast-cpu", {"env": env}).by_key() for env in ("panda", "walker"))
     differ = {key for key in keys() if panda[key] != walker[key]}
-    told = {key for _, key in reasons}
-    assert differ <= told
+    report = {key for _, key in reasons}
+    assert differ <= report
     assert not [f for f in reasons.values() if f.key.startswith("follows.")]
 
 
 def test_only_what_changes_something_counts_as_given():
-    given = {"env": "walker", "seed": 0, "method": "tesac", "learning.discount": 0.97, "learning.window": 32}
-    follows = explain("fast-cpu", given).follows
+    table = {"env": "walker", "seed": 0, "method": "tesac", "learning.discount": 0.97, "learning.window": 32}
+    follows = explain("fast-cpu", table).follows
     assert {f.key for f in follows if f.why == "given"} == {"env", "method", "learning.discount"}
 
 
@@ -154,7 +154,7 @@ def test_an_environment_asks_for_nothing_that_a_configuration_does_not_have():
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("value", "message"),
     [
         ({"steps": 3000}, r"steps is 3,000 and exploration\.warmup_steps 6,000: .* after 6,016 .* at most 2,984\."),
         ({"steps": 6015}, r"steps is 6,015 .* at most 5,999"),
@@ -162,9 +162,9 @@ def test_an_environment_asks_for_nothing_that_a_configuration_does_not_have():
         ({"env": "hopper", "steps": 10_000}, "after 10,032 steps"),
     ],
 )
-def test_a_run_that_is_over_before_its_first_update_is_refused_with_the_numbers(given, message):
+def test_a_run_that_is_over_before_its_first_update_is_refused_with_the_numbers(value, message):
     with pytest.raises(ConfigError, match=message):
-        resolve("fast-cpu", given)
+        resolve("fast-cpu", value)
 
 
 def test_the_shortest_run_has_one_update_and_what_was_run_before_is_still_read():
@@ -175,13 +175,13 @@ def test_the_shortest_run_has_one_update_and_what_was_run_before_is_still_read()
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("value", "message"),
     [
         ({"collection.end_on_fall": True}, "collection.end_on_fall is true, and mine has no fall"),
         ({"exploration.reach_episodes": 0.5}, "exploration.reach_episodes is 0.5, and mine has no scripted reach"),
     ],
 )
-def test_what_an_environment_does_not_have_cannot_be_asked_for(like, given, message):
+def test_what_an_environment_does_not_have_cannot_be_asked_for(like, value, message):
     like("panda", training_options=(), reach=None)
     with pytest.raises(ConfigError, match=message):
-        resolve("fast-cpu", {"env": "mine", **given})
+        resolve("fast-cpu", {"env": "mine", **value})

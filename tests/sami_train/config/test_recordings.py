@@ -39,8 +39,8 @@ def recorded(tmp_path):
     def write(*episodes, came=None, name="r.mcap"):
         with Recorder(tmp_path / name, session) as recorder:
             for ticks in episodes:
-                for each in ticks:
-                    recorder(each)
+                for item in ticks:
+                    recorder(item)
                 if came is not None:
                     recorder.conclude(came)
         return tmp_path / name
@@ -65,8 +65,8 @@ def test_an_episode_holds_what_was_executed_and_ends_before_the_action_whose_out
 
 
 def test_a_success_ends_an_episode_with_all_its_actions(recorded):
-    told = recorded([tick(0), tick(1), tick(2, terminated=True, is_success=True)])
-    (episode,) = episodes(told)
+    report = recorded([tick(0), tick(1), tick(2, terminated=True, is_success=True)])
+    (episode,) = episodes(report)
     assert (len(episode), episode.terminated, episode.success) == (3, True, True)
     assert episode.rewards.tolist() == [-1, -1, 0]
 
@@ -109,32 +109,32 @@ def test_an_episode_is_cut_where_ticks_were_missed_and_at_numbers_that_are_none(
     missed = [tick(step, missed=2 if step == 3 else 0) for step in range(6)]
     nothing = [tick(step) for step in range(6)]
     nothing[2].observation.values["ee_velocity"][1] = np.nan
-    found = episodes(recorded(missed, nothing))
-    assert [widths(each) for each in found] == [[0, 1, 2], [3, 4, 5], [3, 4, 5]]
+    result = episodes(recorded(missed, nothing))
+    assert [widths(item) for item in result] == [[0, 1, 2], [3, 4, 5], [3, 4, 5]]
 
 
 def test_a_late_answer_and_a_persons_command_are_steps_like_any_other(recorded):
     outcomes = [Outcome.ACTED, Outcome.LATE, Outcome.PILOTED, Outcome.ACTED]
-    (episode,) = episodes(recorded([tick(step, outcome=each) for step, each in enumerate(outcomes)]))
+    (episode,) = episodes(recorded([tick(step, outcome=outcome) for step, outcome in enumerate(outcomes)]))
     assert widths(episode) == [0, 1, 2, 3]
 
 
 def test_ticks_between_two_of_the_policy_are_none_of_its_steps(recorded):
     outcomes = [Outcome.ACTED, Outcome.STANDING] * 3
-    (episode,) = episodes(recorded([tick(step, outcome=each) for step, each in enumerate(outcomes)]))
+    (episode,) = episodes(recorded([tick(step, outcome=outcome) for step, outcome in enumerate(outcomes)]))
     assert widths(episode) == [0, 2, 4]
 
 
 def test_longer_episodes_than_trainings_are_cut_into_as_long_ones(recorded):
-    found = episodes(recorded([tick(step) for step in range(12)]), episode_steps=5)
-    assert [len(each) for each in found] == [4, 4]
+    result = episodes(recorded([tick(step) for step in range(12)]), episode_steps=5)
+    assert [len(item) for item in result] == [4, 4]
 
 
 def test_tasks_are_told_apart_by_what_the_adapter_told_else_by_file(recorded):
     known = recorded([tick(step, task=dict(TASKS[4])) for step in range(3)], name="known.mcap")
     new = recorded([tick(step, task={"mass": 30.0, "friction": 1.0}) for step in range(3)], name="new.mcap")
     one, other = (recorded([tick(step) for step in range(3)], name=f"{name}.mcap") for name in "ab")
-    assert [each.task_index for each in episodes(known, new, one, other, new)] == [4, 6, 7, 8, 6]
+    assert [episode.task_index for episode in episodes(known, new, one, other, new)] == [4, 6, 7, 8, 6]
 
 
 def test_what_cannot_be_learned_from_is_refused(recorded):

@@ -52,17 +52,17 @@ def test_what_starts_from_a_model_file_acts_as_the_file_does():
 
 def test_each_shipped_model_has_its_weights_beside_it():
     for name, path in shipped_models().items():
-        kept, now = read_weights(weights_file(name)), weights_of_model(path)
+        weights, now = read_weights(weights_file(name)), weights_of_model(path)
         assert weights_file(name) == path.with_suffix(".safetensors")
         assert path.with_suffix(".safetensors").stat().st_size < 10e6
-        assert kept.header.model == read_artifact(path).graph_sha256
-        if "critic.q1.0.weight" in kept.arrays:  # of the training itself; a graph has critics no more
+        assert weights.header.model == read_artifact(path).graph_sha256
+        if "critic.q1.0.weight" in weights.arrays:  # of the training itself; a graph has critics no more
             of_graph = [key for key in now.arrays if not key.startswith("features.")]
-            assert all(np.allclose(kept.arrays[key], now.arrays[key], rtol=1e-4, atol=1e-5) for key in of_graph)
+            assert all(np.allclose(weights.arrays[key], now.arrays[key], rtol=1e-4, atol=1e-5) for key in of_graph)
             continue
-        assert kept.header == now.header
-        assert kept.arrays.keys() == now.arrays.keys()
-        assert all(np.allclose(kept.arrays[key], now.arrays[key], rtol=1e-6) for key in now.arrays)  # numpy rounds
+        assert weights.header == now.header
+        assert weights.arrays.keys() == now.arrays.keys()
+        assert all(np.allclose(weights.arrays[key], now.arrays[key], rtol=1e-6) for key in now.arrays)  # numpy rounds
 
 
 def test_every_tensor_of_an_encoder_and_an_actor_comes_back_from_the_graph(tmp_path):
@@ -70,12 +70,12 @@ def test_every_tensor_of_an_encoder_and_an_actor_comes_back_from_the_graph(tmp_p
     agent = agent_of(method="pearl", **small)
     agent.policy.features.update(np.random.default_rng(0).normal(0.1, 0.3, (500, 25)).astype(np.float32))
     write(compose_model(agent, tmp_path / "pearl.onnx", {"config": agent.config.to_dict(), "steps": 500}, None))
-    found, policy = weights_of_model(tmp_path / "pearl.onnx").arrays, agent.policy.state_dict()
+    result, policy = weights_of_model(tmp_path / "pearl.onnx").arrays, agent.policy.state_dict()
     lost = {"critic", "critic_target", "momentum_encoder", "log_temperature"}
     expected = {name for name in policy if name.split(".")[0] not in lost and "log_std" not in name}
-    assert found.keys() == expected
+    assert result.keys() == expected
     normalized = agent.policy.layout.normalized  # the graph holds no statistics of the other columns
-    for name, array in found.items():
+    for name, array in result.items():
         of = normalized if "running" in name else ...
         assert array[of] == pytest.approx(policy[name].numpy()[of], rel=1e-5), name
 

@@ -34,12 +34,12 @@ ACTIONS = np.random.default_rng(0).uniform(-1, 1, (15, 6)).astype(np.float32)
 def episode(env, seed):
     """Flat observations, rewards and whether each step ended the episode."""
     size = env.action_space.shape[0]
-    seen, told = [flatten(env.reset(seed=seed)[0])], []
+    seen, reports = [flatten(env.reset(seed=seed)[0])], []
     for action in ACTIONS[:, :size]:
         observation, reward, terminated, *_ = env.step(action)
         seen.append(flatten(observation))
-        told.append((float(reward), terminated))
-    return np.array(seen), told
+        reports.append((float(reward), terminated))
+    return np.array(seen), reports
 
 
 @pytest.mark.parametrize("name", ["panda", "half-cheetah"])
@@ -71,8 +71,8 @@ def test_a_collector_makes_the_same_environment_from_its_spec():
 
 def test_reward_and_success_are_those_of_the_world():
     spec = environment("panda")
-    _, told = episode(make(spec, gap=GapProfile(bias=5.0)), 3)
-    assert told == episode(make(spec), 3)[1]
+    _, report = episode(make(spec, gap=GapProfile(bias=5.0)), 3)
+    assert report == episode(make(spec), 3)[1]
 
 
 def test_the_stored_action_is_the_command():

@@ -133,14 +133,14 @@ FIELDS = {
 @pytest.mark.parametrize("verb", ["sets", "scales"])
 @pytest.mark.parametrize("field", FIELDS)
 def test_a_feature_changes_the_elements_that_it_names_and_no_others(file, field, verb):
-    of, rows, own = FIELDS[field]
+    of, rows, model_value = FIELDS[field]
     env = MjcfEnv(str(file(with_features(x=f'{{ {verb} = "{field}", of = {of} }}'))))
     before = getattr(env.model, field).copy()
     for _ in range(2):  # a scale multiplies the model's own value, not the one before
         env.set_dynamics({"x": 2.0})
     after = getattr(env.model, field)
     assert changed(before, after) == rows
-    assert np.atleast_2d(after.T)[0, rows[0]] == pytest.approx(2.0 if verb == "sets" else 2.0 * own)
+    assert np.atleast_2d(after.T)[0, rows[0]] == pytest.approx(2.0 if verb == "sets" else 2.0 * model_value)
     env.set_dynamics({})
     assert getattr(env.model, field).tolist() == before.tolist(), "left out, a feature is as in the model"
 
@@ -182,14 +182,14 @@ def test_the_reward_is_the_sum_of_its_terms(file):
         "{ alive = true, weight = 7 }": lambda data: 7,
     }
     total = 0.0
-    for each in (*terms, ", ".join(terms)):
-        env = MjcfEnv(str(file(with_reward(each))))
+    for item in (*terms, ", ".join(terms)):
+        env = MjcfEnv(str(file(with_reward(item))))
         env.reset(seed=0)
         env.step(np.array([0.6, -0.5]))
         _, reward, *_ = env.step(np.array([0.6, -0.5]))
-        expected = terms[each](env.data) if each in terms else total
+        expected = terms[item](env.data) if item in terms else total
         total += expected
-        assert reward == pytest.approx(expected, abs=1e-9), each
+        assert reward == pytest.approx(expected, abs=1e-9), item
 
 
 def test_the_reward_may_be_a_function_of_a_module_beside_the_file(file, tmp_path, monkeypatch):
@@ -223,7 +223,7 @@ def test_an_episode_begins_within_the_noise_of_its_joints(file):
     for _ in range(20):
         env.reset()
         starts.append((env.data.qpos.copy(), env.data.qvel.copy()))
-    qpos, qvel = (np.array(each) for each in zip(*starts, strict=True))
+    qpos, qvel = (np.array(item) for item in zip(*starts, strict=True))
     assert 0.3 < qpos[:, 0].min() < 0.4 < 0.6 < qpos[:, 0].max() < 0.7
     assert set(qpos[:, 1]) == {0.3}
     assert np.linalg.norm(qpos[:, 5:9], axis=1) == pytest.approx(np.ones(20))
@@ -266,7 +266,7 @@ def test_a_simulation_that_blows_up_begins_anew_and_says_so(file, tmp_path, monk
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         (
             '"cart"',
@@ -326,11 +326,11 @@ def test_a_simulation_that_blows_up_begins_anew_and_says_so(file, tmp_path, monk
         ("mass = [1.0, 2.0]", "mass = { low = 1 }", "a range is { low = 0.5, high = 2.0 }. Give both ends"),
     ],
 )
-def test_what_is_wrong_is_named_with_what_would_be_right(file, old, new, said):
+def test_what_is_wrong_is_named_with_what_would_be_right(file, old, new, message):
     assert old in WHOLE
     with pytest.raises(SamiError) as error:
         load_robot(file(WHOLE.replace(old, new)))
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 def test_an_actuator_without_a_range_is_named(file):

@@ -76,9 +76,9 @@ def test_threads_and_neighbours_change_nothing():
 def test_some_rows_begin_anew_while_the_others_go_on():
     batch, undisturbed = MujocoBatch("hopper", 3, "extreme"), MujocoBatch("hopper", 3, "extreme")
     actions = actions_for(batch, 30)
-    for each in (batch, undisturbed):
-        each.reset(seeds=[0, 1, 2])
-        unroll(each, actions[:10])
+    for item in (batch, undisturbed):
+        item.reset(seeds=[0, 1, 2])
+        unroll(item, actions[:10])
     task = {"mass": 4.0, "damping": 0.2}
     again = batch.reset(seeds=[0], tasks=[task], rows=[1])
     assert again.shape == (1, 11)

@@ -52,20 +52,20 @@ def corners(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_mass_and_damping_read_back_from_the_simulator_are_the_tasks(name):
-    own = Robot(find_row(name), {}).model
+    ours = Robot(find_row(name), {}).model
     env = make(name)
     model = env.unwrapped.model
     for task in corners(name):
         _, info = env.reset(options={"task": task})
         assert info["task"] == ({"crippled": []} if name.startswith("crippled-") else {}) | task
-        np.testing.assert_array_equal(model.body_mass, own.body_mass * task["mass"])
-        np.testing.assert_array_equal(model.dof_damping, own.dof_damping * task["damping"])
-        np.testing.assert_array_equal(model.body_inertia, own.body_inertia)
+        np.testing.assert_array_equal(model.body_mass, ours.body_mass * task["mass"])
+        np.testing.assert_array_equal(model.dof_damping, ours.dof_damping * task["damping"])
+        np.testing.assert_array_equal(model.body_inertia, ours.body_inertia)
         # What follows from the masses has followed.
-        np.testing.assert_allclose(model.body_subtreemass[0], own.body_mass.sum() * task["mass"])
-        assert np.allclose(model.dof_invweight0, own.dof_invweight0) == (task["mass"] == 1.0)
-    assert own.dof_damping.any()
-    assert (own.body_mass[1:] > 0).all()
+        np.testing.assert_allclose(model.body_subtreemass[0], ours.body_mass.sum() * task["mass"])
+        assert np.allclose(model.dof_invweight0, ours.dof_invweight0) == (task["mass"] == 1.0)
+    assert ours.dof_damping.any()
+    assert (ours.body_mass[1:] > 0).all()
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("crippled-")])
@@ -185,8 +185,8 @@ def test_dynamics_change_in_the_middle_of_an_episode():
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_an_action_that_is_no_number_is_refused_and_one_out_of_range_cut_off(bad):
     env, same = make("slim-humanoid"), make("slim-humanoid")
-    for each in (env, same):
-        each.reset(seed=0)
+    for item in (env, same):
+        item.reset(seed=0)
     action = np.zeros(17, np.float32)
     action[3] = bad
     with pytest.raises(SamiError, match="not all finite"):

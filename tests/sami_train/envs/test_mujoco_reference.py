@@ -117,9 +117,9 @@ def test_the_hopper_pays_more_for_control_unless_asked_for_gymnasiums_weight():
 def test_cadms_scaling_of_the_ant_is_an_option():
     task = {"mass": 2.0, "damping": 4.0}
     plain, legacy = (Robot(find_row("ant"), {"legacy_ant_scaling": on}).dynamics(task) for on in (False, True))
-    own = Robot(find_row("ant"), {}).model
-    np.testing.assert_array_equal(plain["body_mass"], own.body_mass * 2.0)
-    factors = legacy["body_mass"][1:] / own.body_mass[1:]
+    ours = Robot(find_row("ant"), {}).model
+    np.testing.assert_array_equal(plain["body_mass"], ours.body_mass * 2.0)
+    factors = legacy["body_mass"][1:] / ours.body_mass[1:]
     np.testing.assert_allclose(factors, [1.0] + [2.0] * 6 + [0.5] * 6)
     # Its damping goes by the links' numbers, so that the first joints that have any are the second leg's.
     np.testing.assert_allclose(legacy["dof_damping"][6:], [4.0, 4.0] + [0.25] * 6)
@@ -146,10 +146,10 @@ def test_the_contact_cost_is_an_option(name):
 
 
 def test_the_links_inertia_stays_unless_asked_to_follow_their_mass():
-    own = Robot(find_row("hopper"), {}).model.body_inertia
+    ours = Robot(find_row("hopper"), {}).model.body_inertia
     env = make(ENVIRONMENTS["hopper"], tasks={"mass": 2.0}, scale_inertia=True).unwrapped
     env.reset(seed=0)
-    np.testing.assert_array_equal(env.model.body_inertia, own * 2.0)
+    np.testing.assert_array_equal(env.model.body_inertia, ours * 2.0)
 
 
 def test_the_slim_humanoid_starts_standing_unless_asked_to_lie():
@@ -160,16 +160,16 @@ def test_the_slim_humanoid_starts_standing_unless_asked_to_lie():
 
 
 def test_crippled_parts_can_shrink_as_in_the_reference_code():
-    own = Robot(find_row("crippled-ant"), {}).model
+    ours = Robot(find_row("crippled-ant"), {}).model
     env = make(ENVIRONMENTS["crippled-ant"], tasks={"crippled": [1]}, shrink_geoms=True).unwrapped
     env.reset(seed=0)
-    leg, ankle = own.geom("right_leg_geom").id, own.geom("right_ankle_geom").id
-    changed = {i for i in range(own.ngeom) if (own.geom_size[i] != env.model.geom_size[i]).any()}
+    leg, ankle = ours.geom("right_leg_geom").id, ours.geom("right_ankle_geom").id
+    changed = {i for i in range(ours.ngeom) if (ours.geom_size[i] != env.model.geom_size[i]).any()}
     assert changed == {leg, ankle}
-    np.testing.assert_array_equal(env.model.geom_size[[leg, ankle], :2], own.geom_size[[leg, ankle], :2] / 2)
-    np.testing.assert_array_equal(env.model.geom_pos[ankle], own.geom_pos[leg])
+    np.testing.assert_array_equal(env.model.geom_size[[leg, ankle], :2], ours.geom_size[[leg, ankle], :2] / 2)
+    np.testing.assert_array_equal(env.model.geom_pos[ankle], ours.geom_pos[leg])
     env.reset(options={"task": {"crippled": []}})
-    np.testing.assert_array_equal(env.model.geom_size, own.geom_size)
+    np.testing.assert_array_equal(env.model.geom_size, ours.geom_size)
 
     walker = Robot(find_row("crippled-walker"), {"shrink_geoms": True})
     geom = {

@@ -55,10 +55,10 @@ def test_the_sets_are_the_papers_every_combination_once(name):
     scales, parts, _ = PAPER[name]
     space = ENVIRONMENTS[name].tasks
     for i, task_set in enumerate(("training", "moderate", "extreme")):
-        found = [(task["mass"], task["damping"], tuple(task.get("crippled", ()))) for task in space.resolve(task_set)]
+        results = [(task["mass"], task["damping"], tuple(task.get("crippled", ()))) for task in space.resolve(task_set)]
         wanted = set(itertools.product(scales[i], scales[i], parts[i] if parts else NOBODY))
-        assert len(found) == len(wanted)
-        assert set(found) == wanted
+        assert len(results) == len(wanted)
+        assert set(results) == wanted
         assert all(("crippled" in task) == (parts is not None) for task in space.resolve(task_set))
 
 

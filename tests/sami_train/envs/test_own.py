@@ -46,7 +46,7 @@ def test_installed_packages_bring_theirs_by_an_entry_point(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         ("nowhere:SPEC", "nowhere of nowhere:SPEC cannot be imported: .* or a .py file in the current folder"),
         ("tests.making.own:PENDULOM", "Did you mean 'PENDULUM'"),
@@ -55,8 +55,8 @@ def test_installed_packages_bring_theirs_by_an_entry_point(monkeypatch):
         ("nothing", "Your own: MODULE:SPEC"),
     ],
 )
-def test_a_name_that_finds_nothing_is_explained(name, told):
-    with pytest.raises(SamiError, match=told):
+def test_a_name_that_finds_nothing_is_explained(name, message):
+    with pytest.raises(SamiError, match=message):
         environment(name)
 
 
@@ -174,7 +174,7 @@ def observing(space):
 
 
 @pytest.mark.parametrize(
-    ("plain", "options", "told"),
+    ("plain", "options", "message"),
     [
         ("CartPole-v1", {}, "Discrete actions are not supported: give the environment a continuous action"),
         ("Pendulum-v9", {}, "'Pendulum-v9' cannot be made"),
@@ -193,8 +193,8 @@ def observing(space):
         (own.Tipping, {"measure": "speed"}, "unknown measure 'speed'"),
     ],
 )
-def test_what_a_policy_cannot_have_is_refused_in_a_sentence(plain, options, told):
-    with pytest.raises(SamiError, match=told):
+def test_what_a_policy_cannot_have_is_refused_in_a_sentence(plain, options, message):
+    with pytest.raises(SamiError, match=message):
         EnvironmentSpec.from_gymnasium(plain, **{"episode_steps": 9, **options})
 
 

@@ -43,14 +43,14 @@ def env():
 def test_it_answers_as_pybullet_was_measured_to(env, response):
     kind = response.name.split(",")[0]
     tolerances = TOLERANCES["free" if kind.startswith("free") else kind]
-    found = response.measure(env)
+    measured = response.measure(env)
     for number, trace in MEASURED["pybullet"][response.name].items():
         unit = number[number.index("[") + 1 : -1]
-        assert np.abs(np.subtract(found[number], trace)).mean() < tolerances[unit], number
+        assert np.abs(np.subtract(measured[number], trace)).mean() < tolerances[unit], number
 
 
 def test_what_was_measured_in_mujoco_is_what_it_does(env):
-    response = next(each for each in RESPONSES if each.name == "push y, 10 kg, friction 1")
+    response = next(item for item in RESPONSES if item.name == "push y, 10 kg, friction 1")
     for number, trace in response.measure(env).items():
         np.testing.assert_allclose(trace, MEASURED["mujoco"][response.name][number], atol=1e-4, err_msg=number)
 
@@ -78,9 +78,9 @@ def test_an_episode_in_both_is_that_of_the_engine_that_was_drawn():
         engine = engines[info["engine"]]
         np.testing.assert_array_equal(flatten(engine.reset(seed=seed)[0]), flatten(observation))
         for action in actions:
-            observation, *_, told = both.step(action)
+            observation, *_, report = both.step(action)
             np.testing.assert_array_equal(flatten(engine.step(action)[0]), flatten(observation))
-            assert told["engine"] == info["engine"]
+            assert report["engine"] == info["engine"]
     assert drawn == set(ENGINES)
     assert both.reset(options={"engine": "mujoco", "task": {"mass": 5.0, "friction": 1.0}})[1]["engine"] == "mujoco"
     assert both.unwrapped.now.model.body("cube").mass == 5.0
@@ -101,6 +101,6 @@ def test_the_policy_that_pybullet_trained_works_in_mujoco():
     from sami_runtime.distribution import shipped_models
     from sami_train.evaluation.evaluate import evaluate
 
-    found = evaluate(shipped_models()["panda-satesac"], "panda-mujoco", ["training", "moderate"], 2, 1)
-    assert found.success("training") >= 0.8
-    assert found.success("moderate") >= 0.7
+    evaluation = evaluate(shipped_models()["panda-satesac"], "panda-mujoco", ["training", "moderate"], 2, 1)
+    assert evaluation.success("training") >= 0.8
+    assert evaluation.success("moderate") >= 0.7

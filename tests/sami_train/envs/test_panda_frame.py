@@ -34,9 +34,9 @@ def number(name):
 
 def link(physics, arm, name):
     """Index of a link, and the position and rotation (3, 3) of its frame."""
-    found = {physics.getJointInfo(arm, at)[12].decode(): at for at in range(physics.getNumJoints(arm))}
-    state = physics.getLinkState(arm, found[name], computeForwardKinematics=True)
-    return found[name], np.array(state[4]), np.reshape(physics.getMatrixFromQuaternion(state[5]), (3, 3))
+    table = {physics.getJointInfo(arm, at)[12].decode(): at for at in range(physics.getNumJoints(arm))}
+    state = physics.getLinkState(arm, table[name], computeForwardKinematics=True)
+    return table[name], np.array(state[4]), np.reshape(physics.getMatrixFromQuaternion(state[5]), (3, 3))
 
 
 def moved(robot, action, ticks=1):
@@ -114,8 +114,8 @@ def test_displacements_count_from_the_measured_pose_and_not_from_the_last_target
     targets = []
     arm = type(robot.env.unwrapped.robot)  # each reset makes a new one
     solve = arm.inverse_kinematics
-    arm.inverse_kinematics = lambda own, link, position, orientation: (
-        targets.append(position) or solve(own, link=link, position=position, orientation=orientation)
+    arm.inverse_kinematics = lambda body, link, position, orientation: (
+        targets.append(position) or solve(body, link=link, position=position, orientation=orientation)
     )
     try:
         robot.reset(seed=1)
@@ -144,10 +144,10 @@ def test_every_signal_has_a_meaning():
 
 def test_an_action_is_followed_as_far_as_the_sheet_says(robot):
     for axis, reached in enumerate(number("reached_displacement")):
-        found = []
+        results = []
         for side in (0.1, -0.1):
             action = np.zeros(4)
             action[axis] = side
             before, after = moved(robot, action, ticks=5)
-            found.append((after["ee_position"] - before["ee_position"])[axis] / (5 * side))
-        assert np.mean(found) == pytest.approx(reached, abs=0.001)
+            results.append((after["ee_position"] - before["ee_position"])[axis] / (5 * side))
+        assert np.mean(results) == pytest.approx(reached, abs=0.001)

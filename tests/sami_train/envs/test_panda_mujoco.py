@@ -78,7 +78,7 @@ def test_a_batch_is_single_worlds_bit_for_bit(env):
     tasks = [{"mass": mass, "friction": friction} for mass in (1.0, 10.0) for friction in (0.1, 5.0)]
     batch = PandaMujocoBatch(len(tasks), threads=2)
     actions = actions_of(2, 20, (len(tasks),))
-    seen = [batch.reset(seeds=range(len(tasks)), tasks=tasks)] + [batch.step(each)[0] for each in actions]
+    seen = [batch.reset(seeds=range(len(tasks)), tasks=tasks)] + [batch.step(action)[0] for action in actions]
     for row, task in enumerate(tasks):
         np.testing.assert_array_equal(np.array(seen)[:, row], played(env, row, actions[:, row], task))
 
@@ -143,7 +143,7 @@ def test_inertias_are_those_that_bullet_works_with(env, bullet):
 
 
 def test_inverse_kinematics_are_bullets_within_a_third_of_a_millimetre(bullet):
-    chain, asked, found = Kinematics(panda_model.BASE), [], []
+    chain, requests, results = Kinematics(panda_model.BASE), [], []
     bullet.reset(seed=0)
     physics, bodies = physics_of(bullet)
     arm = bodies["panda"]
@@ -152,10 +152,10 @@ def test_inverse_kinematics_are_bullets_within_a_third_of_a_millimetre(bullet):
         now = np.array([physics.getJointState(arm, joint)[0] for joint in range(7)])
         target = chain.forward(now[None])[0][0] + 0.05 * action[:3]
         solved = physics.calculateInverseKinematics(arm, 11, target.tolist(), [1.0, 0.0, 0.0, 0.0])
-        joints.append(now), asked.append(target), found.append(solved[:7])
+        joints.append(now), requests.append(target), results.append(solved[:7])
         bullet.unwrapped.step(action)
-    ours = chain.forward(chain.reach(np.array(joints), np.array(asked)))[0]
-    np.testing.assert_allclose(ours, chain.forward(np.array(found))[0], atol=3e-4)
+    ours = chain.forward(chain.reach(np.array(joints), np.array(requests)))[0]
+    np.testing.assert_allclose(ours, chain.forward(np.array(results))[0], atol=3e-4)
 
 
 def test_eulers_angles_are_bullets(bullet):

@@ -19,9 +19,9 @@ def test_what_spans_a_decade_is_compared_by_ratio_and_comes_back():
 
 def test_tasks_are_told_by_numbers_of_mean_0_and_deviation_1():
     for space in (PANDA, CHEETAH):
-        told = standardised(space.features, space.sets["training"])
-        assert told.mean(0) == pytest.approx(np.zeros(told.shape[1]), abs=1e-6)
-        assert told.std(0) == pytest.approx(np.ones(told.shape[1]), abs=1e-5)
+        report = standardised(space.features, space.sets["training"])
+        assert report.mean(0) == pytest.approx(np.zeros(report.shape[1]), abs=1e-6)
+        assert report.std(0) == pytest.approx(np.ones(report.shape[1]), abs=1e-5)
 
 
 def test_what_never_differs_is_not_told():

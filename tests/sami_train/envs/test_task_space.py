@@ -60,7 +60,7 @@ def test_a_new_task_in_each_episode_is_for_methods_that_compare_none():
 
 
 @pytest.mark.parametrize(
-    ("sets", "told"),
+    ("sets", "message"),
     [
         ({"moderate": [{"mass": 1.0}]}, "one of them must be called training"),
         ({"training": []}, "holds no task"),
@@ -73,8 +73,8 @@ def test_a_new_task_in_each_episode_is_for_methods_that_compare_none():
         ({"training": lambda rng: 3}, "returned 3; it must return numbers by feature"),
     ],
 )
-def test_sets_that_are_none_are_explained(sets, told):
-    with pytest.raises(TaskError, match=told):
+def test_sets_that_are_none_are_explained(sets, message):
+    with pytest.raises(TaskError, match=message):
         task_space(sets)
 
 

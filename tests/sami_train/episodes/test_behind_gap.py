@@ -81,8 +81,8 @@ def test_a_share_of_the_episodes_has_no_gap_and_an_episode_knows_it_by_its_numbe
 
 def buffer_of(*episodes, behind=TRUTH):
     buffer = EpisodeBuffer(8, 20, 25, 4, GOAL, behind=behind)
-    for each in episodes:
-        buffer.add(each)
+    for item in episodes:
+        buffer.add(item)
     return buffer
 
 

@@ -39,7 +39,7 @@ def test_in_step_each_round_is_collected_with_the_newest_weights_after_all_updat
     source.collect(True, 0)
     newest = weights(2.0)
     source.collect(True, 60)
-    assert [given.arrays["actor.weight_0"][0, 0] for given in loaded] == [1.0, 2.0]
+    assert [value.arrays["actor.weight_0"][0, 0] for value in loaded] == [1.0, 2.0]
     assert rounds == [([4, 5, 6], 0), ([7, 8, 9], 60)]
     assert source.updates(10_000) == 10_000
 
@@ -65,9 +65,9 @@ def collected(source, least, seconds=60.0):
     """Episodes as the learner gets them, which looks up every second."""
     episodes, until = [], time.monotonic() + seconds
     while len(episodes) < least:
-        began = time.monotonic()
+        start = time.monotonic()
         episodes += source.collect(True, 0)
-        assert time.monotonic() - began < 10.0, "the learner hangs"
+        assert time.monotonic() - start < 10.0, "the learner hangs"
         assert time.monotonic() < until
     return episodes
 
@@ -80,6 +80,6 @@ def test_rounds_of_all_collectors_arrive_whole(beside):
 def test_weights_that_a_killed_reader_holds_are_not_waited_for():
     shared = SharedWeights(weights(1.0), mp.get_context("spawn"))
     shared._lock.acquire()
-    began = time.monotonic()
+    start = time.monotonic()
     shared.write(weights(2.0))
-    assert time.monotonic() - began < 10.0
+    assert time.monotonic() - start < 10.0

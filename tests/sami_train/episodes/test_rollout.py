@@ -83,17 +83,17 @@ def test_a_greedy_episode_acts_as_deployed(envs, weights):
 def test_the_policy_is_told_the_action_that_was_executed(envs, weights):
     class Listening(NumpyPolicy):
         def step(self, observation, noise=None):
-            told.append(self.previous_action.copy())
+            reports.append(self.previous_action.copy())
             answer = super().step(observation, noise)
             proposed.append(answer[0].copy())
             return answer
 
-    told, proposed = [], []
+    reports, proposed = [], []
     runner = Rollout(envs, Listening(weights, 3), 0, Exploration(random_action=0.5), SPEC.reach)
     episode = runner.round([0, 1, 2], steps_done=1)[0]
     n = len(episode)
-    assert not told[0].any()
-    assert np.array_equal([row[0] for row in told[1:n]], episode.actions[: n - 1])
+    assert not reports[0].any()
+    assert np.array_equal([row[0] for row in reports[1:n]], episode.actions[: n - 1])
     assert not np.array_equal([row[0] for row in proposed[:n]], episode.actions)
 
 

@@ -39,7 +39,7 @@ def test_tasks_of_a_start_are_one_draw_of_the_bootstrap():
     luck = np.random.default_rng(1).random(50) < 0.5
     together = Evaluation("panda", tuple(result(luck, mass) for mass in range(6)))
     apart = Evaluation("panda", tuple(result(np.roll(luck, 7 * mass), mass) for mass in range(6)))
-    widths = [np.diff(interval_of(each, "training"))[0] for each in (together, apart)]
+    widths = [np.diff(interval_of(item, "training"))[0] for item in (together, apart)]
     assert widths[0] > 1.6 * widths[1]
 
 
@@ -52,10 +52,10 @@ def test_where_all_starts_succeed_the_interval_says_how_few_they_are():
 
 
 def test_successes_survive_a_file_and_files_without_them_have_no_interval():
-    found = Evaluation("panda", (result([True, False, True]),))
-    row = found.to_dict()["tasks"][0]
+    results = Evaluation("panda", (result([True, False, True]),))
+    row = results.to_dict()["tasks"][0]
     assert row["successes"] == "101"
-    old = json.loads(json.dumps(found.to_dict())) | {"tasks": [{**row, "lifted": 0.5}]}
+    old = json.loads(json.dumps(results.to_dict())) | {"tasks": [{**row, "lifted": 0.5}]}
     back = Evaluation.from_dict(old)
     assert back.results[0].successes == (True, False, True)
     del old["tasks"][0]["successes"]
@@ -109,10 +109,10 @@ def test_how_far_tasks_lie_apart_is_no_part_of_a_returns_error():
         TaskResult("training", {"mass": mass}, 50, 10.0, returns=tuple(1000.0 * mass + rng.normal(size=50)))
         for mass in (0.0, 1.0)
     ]
-    found = Evaluation("hopper", tuple(rows))
-    low, high = interval_of(found, "training")
-    assert found.ret_error("training") == pytest.approx(0.1, rel=0.2)
-    assert high - low == pytest.approx(2 * 1.96 * found.ret_error("training"), rel=0.1)
+    results = Evaluation("hopper", tuple(rows))
+    low, high = interval_of(results, "training")
+    assert results.ret_error("training") == pytest.approx(0.1, rel=0.2)
+    assert high - low == pytest.approx(2 * 1.96 * results.ret_error("training"), rel=0.1)
     single = [TaskResult("training", {"mass": k / 9}, 1, 10.0, returns=(1000.0 * k,)) for k in range(10)]
     sample = Evaluation("hopper", tuple(single))
     assert sample.ret_error("training") == pytest.approx(sample.ret_std("training") / np.sqrt(10))
@@ -120,7 +120,7 @@ def test_how_far_tasks_lie_apart_is_no_part_of_a_returns_error():
 
 def test_measurements_of_before_starts_were_kept_are_read():
     document = json.loads((RESULTS / "panda-200k-latency" / "trained-without.json").read_text())
-    points = [RobustnessPoint.from_dict(each, document["env"]) for each in document["points"]]
+    points = [RobustnessPoint.from_dict(item, document["env"]) for item in document["points"]]
     assert len(points) == 1 + len(next(kind for kind in KINDS if kind.name == "latency").severities)
     assert points[1].score("training") == (pytest.approx(0.8167, abs=1e-4), None)
     with pytest.raises(SamiError, match="a point of the measurement lacks 'kind'"):

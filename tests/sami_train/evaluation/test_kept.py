@@ -53,7 +53,7 @@ def test_a_measurement_that_was_cut_off_goes_on_and_finds_the_same(tmp_path, mod
     assert 0 < before < pieces
     seen = []
     assert evaluate_gaps(model, env, sets, gaps, episodes, on_task=seen.append, keep=keep) == whole
-    assert len(seen) == sum(len(found.results) for found in whole)
+    assert len(seen) == sum(len(result.results) for result in whole)
     assert file.read_text().count("\n") > before
     assert evaluate_gaps(model, env, sets, gaps, episodes, keep=keep) == whole  # of the file alone
     discard_all(keep)
@@ -81,8 +81,8 @@ def test_what_another_measurement_left_is_not_taken(tmp_path):
     row = json.loads(file.read_text().splitlines()[0])
     row["results"][0]["success"] = -1.0
     file.write_text(json.dumps(row) + "\n")
-    told = [result.success for result in evaluate(PANDA, "panda", ["training"], 2, keep=keep).results]
-    assert told[0] == -1.0  # the same measurement goes on from it
+    reports = [result.success for result in evaluate(PANDA, "panda", ["training"], 2, keep=keep).results]
+    assert reports[0] == -1.0  # the same measurement goes on from it
     others = [
         evaluate(PANDA, "panda", ["training"], 3, keep=keep),
         evaluate(MODELS / "panda-satesac-ahead.onnx", "panda", ["training"], 2, keep=keep),

@@ -58,12 +58,12 @@ def test_a_batch_plays_what_single_environments_play_to_the_end_of_each_episode(
 
 
 def test_metrics_are_means_over_episodes_and_stay_in_the_file(weights):
-    found = evaluate(weights, "go2", ["extreme"], EPISODES)
-    summary = found.summary("extreme")
+    evaluation = evaluate(weights, "go2", ["extreme"], EPISODES)
+    summary = evaluation.summary("extreme")
     for metric in ENVIRONMENTS["go2"].metrics:
-        values = [result.metrics[metric.name][0] for result in found.results]
+        values = [result.metrics[metric.name][0] for result in evaluation.results]
         assert summary[metric.name] == pytest.approx(np.mean(values))
-    assert Evaluation.from_dict(json.loads(json.dumps(found.to_dict()))) == found
+    assert Evaluation.from_dict(json.loads(json.dumps(evaluation.to_dict()))) == evaluation
 
 
 def test_a_table_shows_what_changed_and_what_was_measured(weights):

@@ -33,24 +33,24 @@ def test_above_the_floor_is_undefined_where_every_episode_starts_at_its_goal():
 
 
 def test_what_is_undefined_is_null_in_a_file_and_comes_back():
-    for found in (evaluated(1.0, 0.5), evaluated(1.0, 1.0)):
-        told = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-        assert told["tasks"][0]["above_floor"] is None
-        assert Evaluation.from_dict(told) == found
-    assert told["sets"]["training"]["above_floor"] is None
+    for result in (evaluated(1.0, 0.5), evaluated(1.0, 1.0)):
+        document = json.loads(json.dumps(result.to_dict(), allow_nan=False))
+        assert document["tasks"][0]["above_floor"] is None
+        assert Evaluation.from_dict(document) == result
+    assert document["sets"]["training"]["above_floor"] is None
 
 
 def test_outcomes_are_columns_of_a_file_and_come_back():
     some = evaluated(0.5)
     lifted = dataclasses.replace(some, results=(dataclasses.replace(some.results[0], shares={"lifted": 0.25}),))
-    told = lifted.to_dict()
-    assert list(told["tasks"][0]) == [
+    plain = lifted.to_dict()
+    assert list(plain["tasks"][0]) == [
         *("task_set", "task", "episodes", "success", "solved_at_start", "lifted", "steps", "ret", "above_floor")
     ]
-    assert Evaluation.from_dict(json.loads(json.dumps(told))).results[0].shares == {"lifted": 0.25}
-    del told["tasks"][0]["lifted"]
+    assert Evaluation.from_dict(json.loads(json.dumps(plain))).results[0].shares == {"lifted": 0.25}
+    del plain["tasks"][0]["lifted"]
     with pytest.raises(SamiError, match="the evaluation lacks 'lifted'; measure again"):
-        Evaluation.from_dict(told)
+        Evaluation.from_dict(plain)
 
 
 def test_what_is_undefined_is_a_dash_in_a_table():

@@ -46,10 +46,10 @@ def test_a_batch_plays_what_the_plain_environment_plays(weights):
     envs = [gym.make(ENVIRONMENTS[ENV].id, max_episode_steps=STEPS) for _ in range(episodes)]
     rollout = Rollout(envs, NumpyPolicy(weights, episodes), seeds.EVALUATION, tasks=[tasks[turn] for turn in turns])
     played = {json.dumps(dict(episode.task)): episode.ret for episode in rollout.round(range(episodes))}
-    found = evaluate(weights, ENV, ["extreme"], episodes)
-    assert {json.dumps(result.task): result.ret for result in found.results} == played
+    evaluation = evaluate(weights, ENV, ["extreme"], episodes)
+    assert {json.dumps(result.task): result.ret for result in evaluation.results} == played
     assert len(set(played.values())) == episodes
-    assert [result.steps for result in found.results] == [STEPS] * episodes
+    assert [result.steps for result in evaluation.results] == [STEPS] * episodes
 
 
 def test_behind_a_gap_the_same_episodes_are_played(weights):
@@ -104,28 +104,28 @@ def test_threads_change_nothing_and_more_episodes_go_on_with_the_same_ones(weigh
 
 
 def test_a_set_tells_mean_deviation_and_standard_error_of_its_episodes(weights):
-    found = evaluate(weights, ENV, ["training", "extreme"], 14)
-    told = found.to_dict()
+    evaluation = evaluate(weights, ENV, ["training", "extreme"], 14)
+    plain = evaluation.to_dict()
     for name in ("training", "extreme"):
-        returns = np.concatenate([result.returns for result in found.of(name)])
-        assert told["sets"][name] == {
+        returns = np.concatenate([result.returns for result in evaluation.of(name)])
+        assert plain["sets"][name] == {
             "ret": pytest.approx(returns.mean()),
             "ret_std": pytest.approx(returns.std(ddof=1)),
             "ret_error": pytest.approx(returns.std(ddof=1) / np.sqrt(14)),
             "episodes": 14,
         }
-        assert sum(row["episodes"] for row in told["tasks"] if row["task_set"] == name) == 14
-    assert not {"success", "above_floor", "lifted"} & set(told["tasks"][0])
-    assert Evaluation.from_dict(json.loads(json.dumps(told))) == found
+        assert sum(row["episodes"] for row in plain["tasks"] if row["task_set"] == name) == 14
+    assert not {"success", "above_floor", "lifted"} & set(plain["tasks"][0])
+    assert Evaluation.from_dict(json.loads(json.dumps(plain))) == evaluation
     one = evaluate(weights, ENV, ["training"], 1).summary("training")
     assert (one["ret_std"], one["ret_error"], one["episodes"]) == (None, None, 1)
 
 
 def test_an_evaluation_without_the_returns_of_episodes_is_refused(weights):
-    told = evaluate(weights, ENV, ["training"], 2).to_dict()
-    del told["tasks"][0]["returns"]
+    plain = evaluate(weights, ENV, ["training"], 2).to_dict()
+    del plain["tasks"][0]["returns"]
     with pytest.raises(SamiError, match="the evaluation lacks 'returns'; measure again"):
-        Evaluation.from_dict(told)
+        Evaluation.from_dict(plain)
 
 
 def test_a_cell_is_done_when_every_set_has_its_episodes(weights, tmp_path):
@@ -134,8 +134,8 @@ def test_a_cell_is_done_when_every_set_has_its_episodes(weights, tmp_path):
     run.update(steps=1000)
     run.keep_evaluation(evaluate(weights, ENV, ["training", "moderate"], 12).to_dict(), 1000)
     run.metrics.write_text(json.dumps({"step": 1000, "rollout/ep_rew_mean": 123.4, "rollout/success": 0.0}) + "\n")
-    found = status(run.path, ENV, 12)
-    assert set(found.sets) == {"training", "moderate"}
-    assert found.sets["training"] == evaluate(weights, ENV, ["training"], 12).ret("training")
-    assert found.exploring == 123.4
+    state = status(run.path, ENV, 12)
+    assert set(state.sets) == {"training", "moderate"}
+    assert state.sets["training"] == evaluate(weights, ENV, ["training"], 12).ret("training")
+    assert state.exploring == 123.4
     assert status(run.path, ENV, 13).sets == {}

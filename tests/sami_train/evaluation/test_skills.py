@@ -21,10 +21,10 @@ def measured(*shares, lifted=0.3):
 
 
 def test_shares_are_means_over_the_evaluations_of_a_task():
-    found = skills_by_task([measured(0.2, 0.8, 0.0), measured(0.4, 0.4, 0.2)])
-    assert sorted(str(dict(each.task)) for each in found) == sorted(str(dict(task)) for task in TASKS)
-    assert found[0].shares == pytest.approx({"pick_and_place": 0.3, "push": 0.6, "other": 0.1})
-    assert (found[0].runs, found[0].success) == (2, 0.5)
+    result = skills_by_task([measured(0.2, 0.8, 0.0), measured(0.4, 0.4, 0.2)])
+    assert sorted(str(dict(item.task)) for item in result) == sorted(str(dict(task)) for task in TASKS)
+    assert result[0].shares == pytest.approx({"pick_and_place": 0.3, "push": 0.6, "other": 0.1})
+    assert (result[0].runs, result[0].success) == (2, 0.5)
 
 
 def test_evaluations_of_before_skills_were_kept_tell_of_lifted_cubes_alone():
@@ -39,7 +39,7 @@ def test_skills_come_back_from_a_file_and_older_files_have_none():
 
 
 def test_the_paper_tells_of_methods_that_are_here():
-    assert set(PAPER) <= {each.title for each in METHODS.values()}
+    assert set(PAPER) <= {method.title for method in METHODS.values()}
 
 
 @pytest.mark.slow

@@ -76,7 +76,7 @@ def test_pearls_encoder_exports_with_the_sums_that_it_carries(tmp_path):
 
 
 @pytest.fixture
-def own(monkeypatch):
+def own_agent(monkeypatch):
     """An agent of an environment that is not in the catalogue, and of Panda's sizes."""
     monkeypatch.setattr(gymnasium.envs.registration, "registry", dict(gymnasium.registry))
     gymnasium.register("own/Arm-v0", entry_point=SPEC.entry_point, max_episode_steps=50)
@@ -85,16 +85,16 @@ def own(monkeypatch):
     return agent
 
 
-def test_an_agent_of_an_environment_of_ones_own_is_not_exported_with_another_ones_signals(own, tmp_path):
+def test_an_agent_of_an_environment_of_ones_own_is_not_exported_with_another_ones_signals(own_agent, tmp_path):
     with pytest.raises(SamiError, match=r"not in the catalogue, so .* are not known\. Give .*: spec=\.\.\."):
-        write(compose_model(own, tmp_path / "own.onnx", {"method": "SaTESAC"}, None))
+        write(compose_model(own_agent, tmp_path / "own.onnx", {"method": "SaTESAC"}, None))
     assert not list(tmp_path.iterdir())
 
 
-def test_its_spec_says_what_the_signals_of_an_environment_of_ones_own_are(own, tmp_path):
+def test_its_spec_says_what_the_signals_of_an_environment_of_ones_own_are(own_agent, tmp_path):
     action = SPEC.action.model_copy(update={"name": "own_action"})
     spec = dataclasses.replace(SPEC, name="own", id="own/Arm-v0", action=action, rate_hz=20.0)
-    contract = write(compose_model(own, tmp_path / "own.onnx", {"method": "SaTESAC"}, None, spec=spec))
+    contract = write(compose_model(own_agent, tmp_path / "own.onnx", {"method": "SaTESAC"}, None, spec=spec))
     assert (contract.action.name, contract.rate_hz) == ("own_action", 20.0)
     assert contract == read_artifact(tmp_path / "own.onnx").contract
 
@@ -179,9 +179,11 @@ def test_a_file_that_differs_from_torch_is_not_written(agent, tmp_path, monkeypa
 def test_a_file_that_differs_in_closed_loop_is_not_written(agent, tmp_path, monkeypatch):
     import sami_train.export.export as module
 
-    for error, told in ((float("nan"), "nan; at most 1e-05"), (2e-5, "2.00e-05; at most 1.5e-05")):
-        monkeypatch.setattr(module, "closed_loop_errors", lambda *_, found=error: (found, 5e-6 if found > 0 else 0.0))
-        with pytest.raises(CheckFailed, match=f"in closed loop the exported file differs from torch by {told} is"):
+    for error, report in ((float("nan"), "nan; at most 1e-05"), (2e-5, "2.00e-05; at most 1.5e-05")):
+        monkeypatch.setattr(
+            module, "closed_loop_errors", lambda *_, result=error: (result, 5e-6 if result > 0 else 0.0)
+        )
+        with pytest.raises(CheckFailed, match=f"in closed loop the exported file differs from torch by {report} is"):
             write(compose_model(agent, tmp_path / "bad.onnx", {"method": "SaTESAC"}, None))
         assert not list(tmp_path.iterdir())
 

@@ -67,8 +67,8 @@ def test_it_is_told_in_the_unit_of_what_arrived_and_the_goal_is_not_estimated(mo
     outputs = {signal.name: signal for signal in read_artifact(model).contract.extra_outputs}
     assert "present_desired_goal" not in outputs
     for signal in SPEC.estimated:
-        told = outputs[f"present_{signal.name}"]
-        assert (told.unit, told.elements, told.size) == (signal.unit, signal.elements, signal.size)
+        report = outputs[f"present_{signal.name}"]
+        assert (report.unit, report.elements, report.size) == (signal.unit, signal.elements, signal.size)
 
 
 def test_a_head_that_has_learned_nothing_answers_what_arrived(tmp_path):
@@ -91,10 +91,10 @@ def test_the_action_follows_from_context_and_estimate(model):
 
 
 def test_the_weights_of_the_file_are_the_agents(agent, model):
-    found, own = weights_of_model(model).arrays, agent.policy.state_dict()
-    assert set(found) <= set(own)
+    result, ours = weights_of_model(model).arrays, agent.policy.state_dict()
+    assert set(result) <= set(ours)
     for name in ("weight", "bias"):
-        np.testing.assert_array_equal(found[f"encoder.correction.{name}"], own[f"encoder.correction.{name}"].numpy())
+        np.testing.assert_array_equal(result[f"encoder.correction.{name}"], ours[f"encoder.correction.{name}"].numpy())
 
 
 def test_a_policy_that_estimated_nothing_can_learn_to(tmp_path):

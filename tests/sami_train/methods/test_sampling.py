@@ -78,8 +78,8 @@ def test_sa_infonce_takes_the_union_low_returns_of_every_task_in_equal_shares():
     buffer, counts = buffer_of(FULL | {7: np.arange(200.0)}), dict.fromkeys((0, 3, 5, 7), 0)
     for seed in range(200):
         good, bad = draw(low_returns_of_all_tasks, buffer, count=16, seed=seed)
-        own = bad[buffer.tasks[bad] == buffer.tasks[good[0]]]
-        assert buffer.returns[good].min() > buffer.returns[own].max()
+        ours = bad[buffer.tasks[bad] == buffer.tasks[good[0]]]
+        assert buffer.returns[good].min() > buffer.returns[ours].max()
         for task in buffer.tasks[bad]:
             counts[int(task)] += 1
     # Two of each task in every draw: a task with ten times the trajectories has no larger share.
@@ -115,8 +115,8 @@ def test_where_all_returns_are_equal_there_is_nothing_to_tell_apart():
 
 def test_a_task_without_better_or_worse_lends_no_negatives():
     buffer = buffer_of({0: [-50.0] * 20, 1: np.arange(20.0)})
-    found = {draw(low_returns_of_all_tasks, buffer, seed=seed) is not None for seed in range(10)}
-    assert found == {True, False}  # None when the current task is the tied one
+    result = {draw(low_returns_of_all_tasks, buffer, seed=seed) is not None for seed in range(10)}
+    assert result == {True, False}  # None when the current task is the tied one
     drawn = next(d for seed in range(10) if (d := draw(low_returns_of_all_tasks, buffer, seed=seed)))
     assert set(buffer.tasks[drawn.negatives]) == {1}
 
@@ -124,9 +124,9 @@ def test_a_task_without_better_or_worse_lends_no_negatives():
 def test_one_task_is_enough_for_sance_and_too_few_for_infonce():
     buffer = buffer_of({2: np.arange(20.0)})
     assert draw(other_tasks, buffer) is None
-    own, union = draw(same_task, buffer), draw(low_returns_of_all_tasks, buffer)
-    assert sorted(union.positives) == sorted(own.positives)
-    assert sorted(union.negatives) == sorted(own.negatives)
+    ours, union = draw(same_task, buffer), draw(low_returns_of_all_tasks, buffer)
+    assert sorted(union.positives) == sorted(ours.positives)
+    assert sorted(union.negatives) == sorted(ours.negatives)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

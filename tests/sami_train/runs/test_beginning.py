@@ -53,9 +53,9 @@ def same(one, other):
 
 def test_a_run_keeps_weights_and_no_pickle(source):
     folder, agent = source
-    kept = read_weights(folder / WEIGHTS_FILE)
-    assert {name: torch.from_numpy(array) for name, array in kept.arrays.items()}.keys() == weights(agent).keys()
-    assert (kept.header.env, kept.header.method, kept.header.steps) == ("panda", "satesac", agent.num_timesteps)
+    rest = read_weights(folder / WEIGHTS_FILE)
+    assert {name: torch.from_numpy(array) for name, array in rest.arrays.items()}.keys() == weights(agent).keys()
+    assert (rest.header.env, rest.header.method, rest.header.steps) == ("panda", "satesac", agent.num_timesteps)
     newest = RunFolder.open(folder).newest_checkpoint()
     assert (newest / WEIGHTS_FILE).read_bytes() == (folder / WEIGHTS_FILE).read_bytes()
     assert {name.split(".")[-1] for name in zipfile.ZipFile(folder / "agent.zip").namelist()} == {"json", "safetensors"}
@@ -99,9 +99,9 @@ def test_critics_that_come_to_read_recent_actions_begin_with_what_they_knew(sour
         for size in (before.policy.critic.q1[0].in_features - actions, 3 * actions, actions)
     )
     for critic in ("critic", "critic_target"):
-        told = getattr(before.policy, critic)(torch.cat([state, action], -1))
+        report = getattr(before.policy, critic)(torch.cat([state, action], -1))
         now = getattr(agent.policy, critic)(torch.cat([state, recent, action], -1))
-        assert all(torch.allclose(one, other, atol=1e-6) for one, other in zip(told, now, strict=True))
+        assert all(torch.allclose(one, other, atol=1e-6) for one, other in zip(report, now, strict=True))
 
 
 def test_an_anchor_holds_the_actor_also_after_its_run_was_read_back(source, tmp_path):
@@ -120,7 +120,7 @@ def test_an_anchor_holds_the_actor_also_after_its_run_was_read_back(source, tmp_
     (held, near), (free, far) = moved(1_000.0), moved(0.0)
     assert near < 0.7 * far
     assert free.learner.first_actor is None
-    assert same(*({n: t for n, t in weights(each).items() if n.startswith("encoder.")} for each in (before, held)))
+    assert same(*({n: t for n, t in weights(item).items() if n.startswith("encoder.")} for item in (before, held)))
     held.save(tmp_path / "agent.zip")
     again = train.ContextSAC.load(tmp_path / "agent.zip", device="cpu")
     assert same(again.learner.first_actor.state_dict(), before.policy.actor.state_dict())

@@ -37,13 +37,13 @@ FOUND = (
 
 def hold_for(files, folder):
     """Read so many mutated files; returns how they ended, by kind."""
-    total, found = {kind: Counter() for kind in hostile.KINDS}, []
+    total, results = {kind: Counter() for kind in hostile.KINDS}, []
     for number in range(files):
         kind, outcome = hostile.attempt(number, folder)
         total[kind][outcome] += 1
         if outcome.startswith("FOUND"):
-            found.append((number, kind, outcome))
-    assert found == []
+            results.append((number, kind, outcome))
+    assert results == []
     return total
 
 

@@ -81,8 +81,8 @@ def test_a_damaged_last_checkpoint_falls_back_to_the_one_before_to_the_bit(finis
     newest, before, *_ = stopped.checkpoints()
     damage(newest / "agent.zip")
     agent = train.resume(stopped.path, show=False)
-    assert f"{newest}/agent.zip cannot be loaded: " in (said := capsys.readouterr().err)
-    assert f"It is set aside; the run goes on from {before.name} steps" in said
+    assert f"{newest}/agent.zip cannot be loaded: " in (message := capsys.readouterr().err)
+    assert f"It is set aside; the run goes on from {before.name} steps" in message
     expected = finished[1].policy.state_dict()
     assert all(torch.equal(tensor, expected[name]) for name, tensor in agent.policy.state_dict().items())
 

@@ -34,9 +34,9 @@ def test_a_stamp_never_lies_in_the_future():
 
 
 def test_a_delay_that_every_message_has_is_not_seen_and_is_to_be_told():
-    blind, told = ClockSync(), ClockSync(delay_s=0.03)
+    blind, report = ClockSync(), ClockSync(delay_s=0.03)
     for measured, theirs, received in messages(20.0, 5.0, least=0.03, late=1e-4):
-        unseen, seen = blind.ours(theirs, received) - measured, told.ours(theirs, received) - measured
+        unseen, seen = blind.ours(theirs, received) - measured, report.ours(theirs, received) - measured
     assert (unseen, seen) == (pytest.approx(0.03, abs=1e-3), pytest.approx(0.0, abs=1e-3))
 
 

@@ -34,7 +34,7 @@ def here():
 def test_messages_go_both_ways_and_are_stamped_when_they_come(there, here):
     came, heard = [], threading.Event()
     clock = MonotonicClock()
-    link = Datagrams(here, there.getsockname(), lambda *each: (came.append(each), heard.set()), clock)
+    link = Datagrams(here, there.getsockname(), lambda *item: (came.append(item), heard.set()), clock)
     link.send(velocities=[0.5])
     assert there.recv(100) == b'{"velocities": [0.5]}'
     sent = clock.now()
@@ -62,9 +62,9 @@ def test_a_message_that_cannot_be_taken_is_dropped_and_counted_and_the_next_one_
     came, heard, clock = [], threading.Event(), ManualClock(5.0)
     latest = Latest([POSITION], clock, note=lambda: link.fault)
 
-    def hear(told, received):
-        latest.put(received, position=[float(told["position"]), 0.0])
-        came.append(told)
+    def hear(text, received):
+        latest.put(received, position=[float(text["position"]), 0.0])
+        came.append(text)
         heard.set()
 
     link = Datagrams(here, there.getsockname(), hear, clock)
@@ -74,8 +74,8 @@ def test_a_message_that_cannot_be_taken_is_dropped_and_counted_and_the_next_one_
     assert heard.wait(10.0)
     assert came == [{"position": 2}]
     assert link.dropped == len(BAD)
-    told = rf"8 messages of \('127.0.0.1', {there.getsockname()[1]}\) dropped, lastly because of ValueError: could not"
-    assert re.match(told, link.fault)
+    text = rf"8 messages of \('127.0.0.1', {there.getsockname()[1]}\) dropped, lastly because of ValueError: could not"
+    assert re.match(text, link.fault)
     assert latest.observation().note == link.fault
     link.reset()
     assert (link.dropped, link.fault, latest.observation().note) == (0, "", "")
@@ -84,7 +84,7 @@ def test_a_message_that_cannot_be_taken_is_dropped_and_counted_and_the_next_one_
 
 def test_only_the_peer_is_heard(there, here):
     came, heard = [], threading.Event()
-    link = Datagrams(here, there.getsockname(), lambda told, _: (came.append(told), heard.set()), ManualClock())
+    link = Datagrams(here, there.getsockname(), lambda message, _: (came.append(message), heard.set()), ManualClock())
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
         stranger.bind(("127.0.0.1", 0))
         stranger.sendto(b'{"position": 1}', here)
@@ -101,7 +101,7 @@ def test_only_the_peer_is_heard(there, here):
 def test_why_nothing_new_came_is_part_of_the_reason_for_which_the_gate_holds(there, here, gate):
     clock = ManualClock(5.0)
     latest = Latest([POSITION], clock, 0.01, note=lambda: link.fault)
-    link = Datagrams(here, there.getsockname(), lambda told, came: latest.put(came, **told), clock)
+    link = Datagrams(here, there.getsockname(), lambda message, came: latest.put(came, **message), clock)
     there.sendto(b"\xff", here)
     after(link, 1)
     with pytest.raises(AdapterError, match=r"position never came.*1 messages of .* dropped"):

@@ -157,11 +157,11 @@ def test_threads_may_ask_at_once(panda, switching):
 
     def look(shift, expected):
         for _ in range(2000):
-            found = panda.pose(panda.home + shift).translation
-            if not np.array_equal(found, expected):
-                wrong.append(found)
+            result = panda.pose(panda.home + shift).translation
+            if not np.array_equal(result, expected):
+                wrong.append(result)
 
-    threads = [threading.Thread(target=look, args=each) for each in zip(shifts, alone, strict=True)]
+    threads = [threading.Thread(target=look, args=item) for item in zip(shifts, alone, strict=True)]
     for thread in threads:
         thread.start()
     for thread in threads:

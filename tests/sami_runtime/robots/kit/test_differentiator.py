@@ -14,17 +14,17 @@ rng = np.random.default_rng(7)
 def test_a_steady_motion_has_its_velocity_however_uneven_the_stamps(window_s):
     velocity, wanted = Differentiator(window_s), np.array([0.3, -1.2, 0.0])
     for time in np.cumsum(rng.uniform(0.005, 0.06, 100)):
-        found = velocity(wanted * time + 5.0, time)
-    np.testing.assert_allclose(found, wanted, atol=1e-9)
+        result = velocity(wanted * time + 5.0, time)
+    np.testing.assert_allclose(result, wanted, atol=1e-9)
 
 
 def test_a_window_is_right_for_the_middle_of_it_and_calmer():
     sine, noise = Differentiator(0.1), 0.001 * rng.normal(size=500)
     rough, calm = Differentiator(), Differentiator(0.1)
     times = np.arange(500) / 100
-    found = [sine([np.sin(time)], time)[0] for time in times]
-    np.testing.assert_allclose(found[50:], np.cos(times[50:] - 0.05), atol=0.002)
-    roughly, calmly = ([each([n], t)[0] for n, t in zip(noise, times, strict=True)] for each in (rough, calm))
+    results = [sine([np.sin(time)], time)[0] for time in times]
+    np.testing.assert_allclose(results[50:], np.cos(times[50:] - 0.05), atol=0.002)
+    roughly, calmly = ([item([n], t)[0] for n, t in zip(noise, times, strict=True)] for item in (rough, calm))
     assert np.std(calmly[50:]) < 0.2 * np.std(roughly[50:])
 
 
@@ -32,8 +32,8 @@ def test_angles_that_jump_at_pi_go_on():
     velocity = Differentiator(0.1, period=2 * np.pi)
     for time in np.arange(0.0, 10.0, 0.01):
         angles = np.array([3.0, -2.0]) * time
-        found = velocity((angles + np.pi) % (2 * np.pi) - np.pi, time)
-    np.testing.assert_allclose(found, [3.0, -2.0], atol=1e-9)
+        result = velocity((angles + np.pi) % (2 * np.pi) - np.pi, time)
+    np.testing.assert_allclose(result, [3.0, -2.0], atol=1e-9)
 
 
 @pytest.mark.parametrize("window_s", [0.0, 0.1])
@@ -43,8 +43,8 @@ def test_a_turning_thing_has_its_angular_velocity_about_the_fixed_axes(window_s)
     velocity = Differentiator.of_rotations(window_s)
     for time in np.arange(0.0, 5.0, 0.03):
         half = np.append(spin / rate * np.sin(rate * time / 2), np.cos(rate * time / 2))
-        found = velocity(matrix_from_xyzw(half) @ start, time)
-    np.testing.assert_allclose(found, spin, atol=1e-6)
+        result = velocity(matrix_from_xyzw(half) @ start, time)
+    np.testing.assert_allclose(result, spin, atol=1e-6)
 
 
 def test_the_first_reading_the_same_one_again_and_an_overtaken_one_change_nothing():

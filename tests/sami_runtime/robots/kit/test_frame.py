@@ -73,9 +73,9 @@ def test_a_calibration_finds_the_frame_that_the_points_came_through(noise):
     for _ in range(20):
         truth, theirs = any_frame(), rng.uniform(-0.5, 0.5, (8, 3))
         ours = truth.points(theirs) + noise * rng.uniform(-1, 1, (8, 3))
-        found = Frame.fit(theirs, ours)
-        np.testing.assert_allclose(found.points(theirs), ours, atol=1e-9 + 3 * noise)
-        np.testing.assert_allclose(found.rotation, truth.rotation, atol=1e-9 + 20 * noise)
+        fit = Frame.fit(theirs, ours)
+        np.testing.assert_allclose(fit.points(theirs), ours, atol=1e-9 + 3 * noise)
+        np.testing.assert_allclose(fit.rotation, truth.rotation, atol=1e-9 + 20 * noise)
 
 
 def test_three_points_on_a_table_are_enough():

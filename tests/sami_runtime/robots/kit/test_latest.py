@@ -64,10 +64,10 @@ def test_it_waits_for_the_first_reading_and_for_no_other(latest):
     latest.wait_s = 30.0
     latest.put(10.1, cube=[1, 1, 1])
     late = threading.Timer(0.1, latest.put, (10.2,), {"hand": [2, 2, 2]})
-    began = time.monotonic()
+    start = time.monotonic()
     late.start()
     assert latest.observation().values["hand"].tolist() == [2, 2, 2]
-    assert 0.05 < time.monotonic() - began < 20.0
+    assert 0.05 < time.monotonic() - start < 20.0
     late.join()
     assert latest.observation().time == 10.1, "the same once more, at once"
 
@@ -97,9 +97,9 @@ def test_threads_never_see_half_a_reading(latest):
 
 
 def test_what_it_gives_and_takes_are_copies(latest):
-    given = np.ones(3, np.float32)
-    latest.put(10.1, cube=given, hand=given)
-    given[:] = 5.0
+    value = np.ones(3, np.float32)
+    latest.put(10.1, cube=value, hand=value)
+    value[:] = 5.0
     latest.observation().values["cube"][:] = 6.0
     assert latest.observation().values["cube"].tolist() == [1, 1, 1]
 

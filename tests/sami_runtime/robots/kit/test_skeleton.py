@@ -39,7 +39,7 @@ def test_it_declares_the_contracts_signals_to_the_last_bound(begun):
     contract, module = begun
     assert module.MyArm.observation == contract.observation
     assert module.MyArm.action == contract.action
-    numbers = {} if contract.sheet is None else {name: each.values for name, each in contract.sheet.numbers.items()}
+    numbers = {} if contract.sheet is None else {name: number.values for name, number in contract.sheet.numbers.items()}
     assert numbers == module.NUMBERS
 
 
@@ -71,7 +71,7 @@ def test_it_is_driven_once_nothing_remains(begun):
 def test_it_tells_frame_home_and_units_to_whoever_reads_it():
     text = skeleton(read_artifact(MODELS["panda-satesac"]).contract, "my_arm", "panda-satesac")
     together = " ".join(text.split())
-    for told in (
+    for report in (
         "whose base stands on it at x = -0.6 m",
         '"home_joints": (0.0, 0.41, 0.0, -1.85, 0.0, 2.26, 0.79), # rad',
         "Euler angles about the fixed x, then y, then z",
@@ -83,7 +83,7 @@ def test_it_tells_frame_home_and_units_to_whoever_reads_it():
         "sami drive robot.toml --dry-run",
         'model = "panda-satesac" adapter = "my_arm:make"',
     ):
-        assert told in together
+        assert report in together
 
 
 def test_it_is_as_tidy_as_our_own_sources(begun, tmp_path):
@@ -140,9 +140,9 @@ def with_text(contract, text):
     def element(number):
         return f"{text}{number}"
 
-    def signal(each, **more):
-        elements = tuple(map(element, range(each.size)))
-        return each.model_copy(update={"unit": text, "elements": elements, "meaning": text, **more})
+    def signal(item, **more):
+        elements = tuple(map(element, range(item.size)))
+        return item.model_copy(update={"unit": text, "elements": elements, "meaning": text, **more})
 
     moves = {element(0): Moves(element=text, scale=0.5)}
     sheet = DataSheet(frame=text, home=text, gains=text, numbers={text: Quantity(unit=text, values=(1.0,))})

@@ -107,6 +107,6 @@ def test_a_gripper_goes_from_width_to_command_and_back(gripper):
 
 
 def test_a_gripper_that_does_not_move_is_refused():
-    for given in ((0, 0, 0.08), (0, 1, 0.0), (0, 1, float("nan"))):
+    for value in ((0, 0, 0.08), (0, 1, 0.0), (0, 1, float("nan"))):
         with pytest.raises(AdapterError, match="does not move"):
-            Gripper(*given)
+            Gripper(*value)

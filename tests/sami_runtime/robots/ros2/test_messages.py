@@ -45,7 +45,7 @@ def alike(one, other):
     return type(one) is type(other)
 
 
-@pytest.mark.parametrize("message", SAID, ids=lambda each: type(each).__name__)
+@pytest.mark.parametrize("message", SAID, ids=lambda item: type(item).__name__)
 def test_what_is_said_comes_back(message):
     pytest.importorskip("cyclonedds")
     from sami_runtime.robots.ros2.idl import IdlTypes
@@ -60,7 +60,7 @@ UNKNOWN_TO_0_10 = {12, 13}
 """Kinds of types, int8 and uint8: Cyclone DDS 0.10 dies of a description that has one."""
 
 
-@pytest.mark.parametrize("message", SAID, ids=lambda each: type(each).__name__)
+@pytest.mark.parametrize("message", SAID, ids=lambda item: type(item).__name__)
 def test_no_type_is_described_in_a_way_that_kills_an_older_peer(message):
     pytest.importorskip("cyclonedds")
     from sami_runtime.robots.ros2.idl import IdlTypes
@@ -77,7 +77,7 @@ def test_no_type_is_described_in_a_way_that_kills_an_older_peer(message):
     assert not kinds & UNKNOWN_TO_0_10
 
 
-@pytest.mark.parametrize("message", SAID, ids=lambda each: type(each).__name__)
+@pytest.mark.parametrize("message", SAID, ids=lambda item: type(item).__name__)
 def test_the_bytes_are_those_of_another_implementation(message):
     pytest.importorskip("cyclonedds")
     from sami_runtime.robots.ros2.idl import IdlTypes
@@ -120,7 +120,7 @@ class RosLike:
         return bytes([value])
 
 
-@pytest.mark.parametrize("message", SAID, ids=lambda each: type(each).__name__)
+@pytest.mark.parametrize("message", SAID, ids=lambda item: type(item).__name__)
 def test_classes_with_fields_by_keyword_carry_them_as_well(message):
     """ROS's Python classes are made so; a real rclpy was never tried."""
     assert alike(message, type(message).of(message.to(RosLike())))

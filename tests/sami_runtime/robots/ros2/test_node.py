@@ -19,7 +19,7 @@ KIND = "sensor_msgs/msg/JointState"
 
 
 @pytest.mark.parametrize(
-    ("asked", "publishers", "why"),
+    ("wanted", "publishers", "why"),
     [
         ({}, [], "nobody publishes /joints (sensor_msgs/msg/JointState)"),
         ({}, [Peer(KIND, Qos())], "/joints is published, and nothing came"),
@@ -33,8 +33,8 @@ KIND = "sensor_msgs/msg/JointState"
         ({}, [Peer("a/msg/B", Qos()), Peer(KIND, Qos())], "and nothing came"),
     ],
 )
-def test_why_nothing_comes(asked, publishers, why):
-    assert why in why_silent("/joints", KIND, Qos(**asked), publishers)
+def test_why_nothing_comes(wanted, publishers, why):
+    assert why in why_silent("/joints", KIND, Qos(**wanted), publishers)
 
 
 @pytest.mark.parametrize(
@@ -49,9 +49,9 @@ def test_why_nothing_comes(asked, publishers, why):
     ],
 )
 def test_why_nobody_hears(offered, subscribers, why):
-    told = why_unheard("/joints", KIND, Qos(**offered), subscribers)
-    assert why in told
-    assert bool(told) is bool(why)
+    report = why_unheard("/joints", KIND, Qos(**offered), subscribers)
+    assert why in report
+    assert bool(report) is bool(why)
 
 
 def test_a_backend_that_is_not_installed_is_told_with_the_extra_that_brings_it(monkeypatch):
@@ -84,8 +84,8 @@ def test_the_domain_is_the_settings_or_the_environments(monkeypatch):
     ],
 )
 def test_two_publishers_that_can_be_heard_are_refused_with_their_names(others, refused):
-    told = doubled("/joints", KIND, Qos(), [Peer(KIND, Qos(), "a"), *others])
-    assert told.startswith("/joints has 2 publishers, a and b, ") if refused else told == ""
+    report = doubled("/joints", KIND, Qos(), [Peer(KIND, Qos(), "a"), *others])
+    assert report.startswith("/joints has 2 publishers, a and b, ") if refused else report == ""
 
 
 @pytest.fixture
@@ -96,8 +96,8 @@ def nodes(monkeypatch):
     domain = 110 + os.getpid() % 70
     made = [open_node("cyclonedds", domain, MonotonicClock()) for _ in range(3)]
     yield made
-    for each in made:
-        each.close()
+    for item in made:
+        item.close()
 
 
 def until(true):
@@ -122,7 +122,9 @@ def published(node, hearer):
 def test_of_two_publishers_the_first_is_heard_until_the_reset_and_the_others_messages_are_counted(nodes):
     hearer, first, second = nodes
     heard = []
-    hearer.subscribe("/joints", JointMessage, Qos(depth=100), lambda said, _: heard.append(said.names[0]), "first")
+    hearer.subscribe(
+        "/joints", JointMessage, Qos(depth=100), lambda message, _: heard.append(message.names[0]), "first"
+    )
     one = published(first, hearer)
     one.send(named("one"))
     until(lambda: heard)
@@ -160,9 +162,9 @@ def test_a_node_that_closes_is_gone_at_once_also_while_somebody_holds_its_parts(
 def test_a_controller_hears_all(nodes):
     hearer, *others = nodes
     heard = set()
-    hearer.subscribe("/joints", JointMessage, Qos(depth=100), lambda said, _: heard.add(said.names[0]))
-    for number, each in enumerate(others):
-        published(each, hearer).send(named(str(number)))
+    hearer.subscribe("/joints", JointMessage, Qos(depth=100), lambda message, _: heard.add(message.names[0]))
+    for number, other in enumerate(others):
+        published(other, hearer).send(named(str(number)))
     until(lambda: heard == {"0", "1"})
     assert hearer.faults == ()
 
@@ -170,7 +172,9 @@ def test_a_controller_hears_all(nodes):
 def test_a_goal_that_is_said_once_may_come_from_the_next_publisher(nodes):
     hearer, first, second = nodes
     heard = []
-    hearer.subscribe("/joints", JointMessage, Qos(depth=100), lambda said, _: heard.append(said.names[0]), "in turn")
+    hearer.subscribe(
+        "/joints", JointMessage, Qos(depth=100), lambda message, _: heard.append(message.names[0]), "in turn"
+    )
     published(first, hearer).send(named("one"))
     until(lambda: heard)
     first.close()
@@ -184,9 +188,9 @@ def test_a_message_that_cannot_be_read_is_dropped_and_counted_and_spoils_no_othe
     hearer, first, _ = nodes
     heard = []
 
-    def hear(said, _):
-        heard.append(said.names[0])
-        if said.names[0] == "odd":
+    def hear(message, _):
+        heard.append(message.names[0])
+        if message.names[0] == "odd":
             raise ValueError("odd")
 
     hearer.subscribe("/joints", JointMessage, Qos(depth=100), hear)

@@ -76,8 +76,8 @@ def test_what_does_not_fit_the_policy_is_told(contract, changed, fault):
     import re
 
     known = settings(**changed)
-    told = [*faults_of_signals(known, contract.observation), *faults_of_command(known, contract)]
-    assert any(re.search(fault, each) for each in told), told
+    reports = [*faults_of_signals(known, contract.observation), *faults_of_command(known, contract)]
+    assert any(re.search(fault, item) for item in reports), reports
 
 
 def test_a_model_file_in_a_package_that_is_not_there_is_told():

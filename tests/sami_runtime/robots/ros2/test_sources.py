@@ -178,8 +178,8 @@ def test_the_examples_gripper_opens_twice_as_wide_as_a_finger_goes(clock):
     names = ("panda_finger_joint1", *arm.joints[::-1])
     home = np.array(sheet["home_joints"].values)
     for step in range(2):
-        told = JointMessage(5.0 + step, names, np.array([0.03, *home[::-1]]), np.zeros(8))
-        sources.hear("joints", told, 10.0 + step)
+        report = JointMessage(5.0 + step, names, np.array([0.03, *home[::-1]]), np.zeros(8))
+        sources.hear("joints", report, 10.0 + step)
     assert sources.faults == []
     assert sources.latest._values["gripper_width"] == pytest.approx([0.06])
     assert sources.latest._values["ee_position"] == pytest.approx(sheet["home_ee_position"].values, abs=2e-3)

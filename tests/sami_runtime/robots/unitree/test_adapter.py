@@ -50,13 +50,13 @@ class RobotDouble:
 
     def run(self):
         while self.open:
-            for command in (said for said in self.commands.take(10) if isinstance(said, idl.LowCmd)):
+            for command in (message for message in self.commands.take(10) if isinstance(message, idl.LowCmd)):
                 self.count += 1
                 motors = command.motor_cmd[:12]
                 self.kp, self.kd = motors[0].kp, motors[0].kd
                 if self.kp:
                     self.angles = np.array([motor.q for motor in motors])
-            for request in (said for said in self.requests.take(10) if isinstance(said, idl.ServiceRequest)):
+            for request in (message for message in self.requests.take(10) if isinstance(message, idl.ServiceRequest)):
                 identity, data = request.header.identity, json.dumps({"form": "0", "name": self.mode})
                 self.answers.write(idl.ServiceResponse(idl.ResponseHeader(identity, idl.ResponseStatus(0)), data, []))
             self.states.write(self.state())

@@ -30,8 +30,8 @@ def test_many_tasks_are_told_of_by_feature_and_each_feature_has_every_episode(tm
         total[name, feature] += int(count) * int(ret.replace(",", ""))
     assert set(episodes) == {(name, feature) for name in result.sets for feature in ("mass", "damping", "crippled")}
     assert set(episodes.values()) == {100}
-    for (name, _), each in total.items():
-        assert each / 100 == pytest.approx(result.ret(name), abs=0.5)
+    for (name, _), item in total.items():
+        assert item / 100 == pytest.approx(result.ret(name), abs=0.5)
 
 
 def test_few_tasks_are_listed_one_by_one(tmp_path):

@@ -272,7 +272,7 @@ def test_what_a_reader_must_know_is_said(tmp_path):
     made_run(tmp_path / "a", "satesac", 0)
     made_run(tmp_path / "b", "tesac", 1, floor=0.1)
     RunFolder(tmp_path / "b").update(state="stopped", updates=100, git={"commit": "d" * 40, "dirty": True})
-    said = "\n".join(compared(tmp_path).cautions())
+    text = "\n".join(compared(tmp_path).cautions())
     for part in (
         f"Not trained to the end: {tmp_path / 'b'}.",
         "One seed only, so neither deviation nor interval: TESAC, SaTESAC.",
@@ -281,7 +281,7 @@ def test_what_a_reader_must_know_is_said(tmp_path):
         "Runs were trained by 2 states of the code: cccccccccc, dddddddddd with changes.",
         "Unequal updates for equal environment steps: TESAC 100, SaTESAC 34,375.",
     ):
-        assert part in said
+        assert part in text
     assert "0 common seeds: nothing can be tested." in contests_table(compared(tmp_path)).notes
 
 

@@ -146,9 +146,9 @@ def test_a_record_tells_the_outcomes_that_an_environment_declares():
 
 
 @pytest.mark.parametrize(
-    ("env", "said"), [("hopper", "return while exploring 4,058"), ("panda", "success while exploring 0.50")]
+    ("env", "message"), [("hopper", "return while exploring 4,058"), ("panda", "success while exploring 0.50")]
 )
-def test_the_progress_line_tells_what_counts(env, said, monkeypatch, capsys):
+def test_the_progress_line_tells_what_counts(env, message, monkeypatch, capsys):
     from sami_train.config.resolve import resolve
     from sami_train.runs import progress as module
 
@@ -158,7 +158,7 @@ def test_the_progress_line_tells_what_counts(env, said, monkeypatch, capsys):
     record.add(episode(3958.0))
     with Progress(resolve("fast-cpu", {"env": env}), 0) as progress:
         progress.update(100, 1, record)
-    assert said in capsys.readouterr().out
+    assert message in capsys.readouterr().out
 
 
 def test_a_measure_shows_what_it_cannot_as_a_dash():

@@ -88,8 +88,8 @@ def test_each_table_of_the_comparison_is_what_its_commands_print(quoted, table):
 def test_what_contexts_carry_is_what_the_benchmark_prints(study, monkeypatch, capsys):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     importlib.import_module("contexts_of_runs").table(ROOT / "results" / study, against="tesac")
-    told = capsys.readouterr().out
-    assert told.strip() in (ROOT / "docs" / "results" / "contrast.md").read_text(encoding="utf-8")
+    report = capsys.readouterr().out
+    assert report.strip() in (ROOT / "docs" / "results" / "contrast.md").read_text(encoding="utf-8")
 
 
 def test_the_quoted_returns_of_mujoco_are_those_of_the_runs_and_of_the_paper():
@@ -99,11 +99,11 @@ def test_the_quoted_returns_of_mujoco_are_those_of_the_runs_and_of_the_paper():
     assert len(rows) == sum(not model.stem.startswith(OTHERS) for model in MODELS)
     for name, *numbers in rows:
         (run,) = read_runs([ROOT / "results" / f"models:{name}"])
-        titles = [each.title for each in METHODS.values()]
-        told = [[reported(run.evaluation.env, title, task_set) for title in titles] for task_set in SETS]
+        titles = [method.title for method in METHODS.values()]
+        reports = [[reported(run.evaluation.env, title, task_set) for title in titles] for task_set in SETS]
         expected = [run.evaluation.ret(task_set) for task_set in SETS]
         expected += [reported(run.evaluation.env, "SaTESAC", task_set).mean for task_set in SETS]
-        expected += [max(cell.mean for cell in cells if cell) for cells in told]
+        expected += [max(cell.mean for cell in cells if cell) for cells in reports]
         assert numbers == [f"{number:,.0f}" for number in expected]
 
 
@@ -138,7 +138,7 @@ def test_the_docs_count_the_comparable_returns_that_are_at_or_above_the_papers_b
     for robot in sorted(set(robots) - set(PAID_OTHERWISE)):
         (run,) = read_runs([ROOT / "results" / f"models:{robot}"])
         for task_set in SETS:
-            cells = [reported(run.evaluation.env, each.title, task_set) for each in METHODS.values()]
+            cells = [reported(run.evaluation.env, method.title, task_set) for method in METHODS.values()]
             reached = run.evaluation.ret(task_set) / (2 if robot in LONGER else 1)
             above += reached >= max(cell.mean for cell in cells if cell)
     text = " ".join((ROOT / "docs" / "results" / "mujoco.md").read_text(encoding="utf-8").split())

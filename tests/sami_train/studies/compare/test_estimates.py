@@ -34,30 +34,35 @@ def test_it_is_the_trimmed_mean_whatever_the_number_of_scores():
 
 def test_the_mean_comes_with_the_deviation_and_the_t_interval_of_the_seeds_means():
     scores = np.array([[0.5, 0.7], [0.6, 0.8], [0.7, 0.9]])  # means 0.6, 0.7, 0.8
-    found = aggregate(scores)
-    assert found.mean.value == pytest.approx(0.7)
-    assert found.std == pytest.approx(0.1)
+    estimate = aggregate(scores)
+    assert estimate.mean.value == pytest.approx(0.7)
+    assert estimate.std == pytest.approx(0.1)
     half = 4.302652729911275 * 0.1 / math.sqrt(3)  # Student's t, two degrees of freedom, 97.5 %
-    assert found.mean.bounds == pytest.approx((0.7 - half, 0.7 + half))
+    assert estimate.mean.bounds == pytest.approx((0.7 - half, 0.7 + half))
 
 
 def test_an_interval_of_success_stays_between_0_and_1():
-    found = aggregate(np.array([[1.0], [1.0], [0.9]]), (0.0, 1.0))
-    assert found.mean.high == 1.0
+    estimate = aggregate(np.array([[1.0], [1.0], [0.9]]), (0.0, 1.0))
+    assert estimate.mean.high == 1.0
     assert aggregate(np.array([[0.0], [0.0], [0.1]]), (0.0, 1.0)).mean.low == 0.0
     assert aggregate(np.array([[0.0], [0.0], [0.1]])).mean.low < 0.0
 
 
 def test_one_seed_has_no_interval_and_no_deviation():
-    found = aggregate(np.array([[0.5, 0.7, 0.9, 0.9]]))
-    assert (found.mean.value, found.iqm.value) == (pytest.approx(0.75), pytest.approx(0.8))
-    assert (found.std, found.mean.bounds, found.mean_stratified.bounds, found.iqm.bounds) == (None, None, None, None)
+    estimate = aggregate(np.array([[0.5, 0.7, 0.9, 0.9]]))
+    assert (estimate.mean.value, estimate.iqm.value) == (pytest.approx(0.75), pytest.approx(0.8))
+    assert (estimate.std, estimate.mean.bounds, estimate.mean_stratified.bounds, estimate.iqm.bounds) == (
+        None,
+        None,
+        None,
+        None,
+    )
     assert probability_of_improvement(np.ones((1, 2)), np.zeros((3, 2))).bounds is None
 
 
 def test_seeds_that_agree_have_an_interval_without_width():
-    found = aggregate(np.full((3, 4), 0.8))
-    assert (*found.mean.bounds, *found.iqm.bounds) == pytest.approx((0.8,) * 4)
+    estimate = aggregate(np.full((3, 4), 0.8))
+    assert (*estimate.mean.bounds, *estimate.iqm.bounds) == pytest.approx((0.8,) * 4)
 
 
 def test_the_stratified_bootstrap_draws_seeds_anew_within_each_task():
@@ -83,8 +88,8 @@ def coverage(trials, seeds, tasks, shared, monkeypatch):
     monkeypatch.setattr(estimates, "REPLICATES", 150)
     rng, truth, hits = np.random.default_rng(0), 0.5, np.zeros(2)
     for _ in range(trials):
-        found = aggregate(truth + rng.normal(0, shared, (seeds, 1)) + rng.normal(0, 0.05, (seeds, tasks)))
-        hits += [low <= truth <= high for low, high in (found.mean.bounds, found.mean_stratified.bounds)]
+        estimate = aggregate(truth + rng.normal(0, shared, (seeds, 1)) + rng.normal(0, 0.05, (seeds, tasks)))
+        hits += [low <= truth <= high for low, high in (estimate.mean.bounds, estimate.mean_stratified.bounds)]
     return hits / trials
 
 
@@ -123,22 +128,22 @@ def test_it_is_mann_and_whitneys_u_over_the_number_of_pairs():
 
 def test_the_paired_t_test_is_the_formula_on_three_pairs():
     x, y = {0: 0.60, 1: 0.58, 2: 0.65}, {0: 0.55, 1: 0.56, 2: 0.57}
-    found = paired_t_test(x, y)
+    test = paired_t_test(x, y)
     # Differences 0.05, 0.02, 0.08: mean 0.05, deviation 0.03; with two degrees of freedom the distribution of t is
     # 1/2 + t / (2 sqrt(2 + t^2)).
     t = 0.05 / (0.03 / math.sqrt(3))
-    assert found.p == pytest.approx(1 - t / math.sqrt(2 + t**2))
-    assert found.difference.value == pytest.approx(0.05)
+    assert test.p == pytest.approx(1 - t / math.sqrt(2 + t**2))
+    assert test.difference.value == pytest.approx(0.05)
     half = 4.302652729911275 * 0.03 / math.sqrt(3)
-    assert found.difference.bounds == pytest.approx((0.05 - half, 0.05 + half))
-    assert paired_t_test(y, x).p == pytest.approx(found.p)
+    assert test.difference.bounds == pytest.approx((0.05 - half, 0.05 + half))
+    assert paired_t_test(y, x).p == pytest.approx(test.p)
 
 
 def test_pairs_are_made_by_seed_and_a_seed_of_one_side_only_is_left_out():
     x, y = {7: 0.65, 0: 0.60, 1: 0.58, 2: 0.65}, {1: 0.56, 2: 0.57, 0: 0.55, 9: 0.1}
-    found = paired_t_test(x, y)
-    assert found.seeds == [0, 1, 2]
-    assert found.difference.value == pytest.approx(0.05)
+    test = paired_t_test(x, y)
+    assert test.seeds == [0, 1, 2]
+    assert test.difference.value == pytest.approx(0.05)
 
 
 def test_what_cannot_be_tested_has_no_p():
@@ -155,15 +160,15 @@ def test_the_least_difference_is_where_p_is_one_in_twenty(seeds):
     noise /= noise.std(ddof=1)
     least = estimates.least_difference(seeds)
     for factor, below in ((1.001, True), (0.999, False)):
-        found = paired_t_test(dict(enumerate(noise + factor * least)), dict.fromkeys(range(seeds), 0.0))
-        assert (found.p < 0.05) is below
+        test = paired_t_test(dict(enumerate(noise + factor * least)), dict.fromkeys(range(seeds), 0.0))
+        assert (test.p < 0.05) is below
 
 
 def test_the_least_p_of_sign_flips_is_what_scipys_permutation_test_finds():
     for seeds in (3, 5):
         x, y = np.arange(seeds) + 1.0, np.zeros(seeds)
-        found = stats.permutation_test((x, y), lambda a, b: np.mean(a - b), permutation_type="samples")
-        assert estimates.least_sign_flip_p(seeds) == pytest.approx(found.pvalue)
+        result = stats.permutation_test((x, y), lambda a, b: np.mean(a - b), permutation_type="samples")
+        assert estimates.least_sign_flip_p(seeds) == pytest.approx(result.pvalue)
 
 
 def test_the_papers_numbers_can_be_looked_up():

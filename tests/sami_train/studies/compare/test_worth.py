@@ -40,8 +40,8 @@ def compare(folder, methods, seeds=3, steps=None):
                 at = SETS.index(name)
                 return MEANS[method][at] + SPREAD[at] * (seed - (seeds - 1) / 2)
 
-            took = {} if steps is None else {"steps": steps[method]}
-            made_return_run(folder / f"{method}-{seed}", method=method, seed=seed, ret=ret, **took)
+            duration = {} if steps is None else {"steps": steps[method]}
+            made_return_run(folder / f"{method}-{seed}", method=method, seed=seed, ret=ret, **duration)
     return MethodComparison(read_runs([folder]))
 
 
@@ -64,16 +64,16 @@ def test_a_share_is_what_the_method_closes_of_the_gap():
 
 def test_its_interval_is_that_of_means_of_seeds_drawn_anew():
     """Means of two seeds drawn twice, with their chances, on every side: 64 shares, whose quantiles are the ends."""
-    own, low, high = np.array([170.0, 180.0]), np.array([95.0, 105.0]), np.array([190.0, 210.0])
+    values, low, high = np.array([170.0, 180.0]), np.array([95.0, 105.0]), np.array([190.0, 210.0])
 
     def means(two):
         return [two[0], two.mean(), two.mean(), two[1]]
 
-    shares = sorted((m - a) / (b - a) for m in means(own) for a in means(low) for b in means(high))
-    found = share_of_gap(own, low, high)
-    assert found.value == pytest.approx(0.75)
-    assert shares[0] <= found.low <= shares[4]
-    assert shares[-5] <= found.high <= shares[-1]
+    shares = sorted((m - a) / (b - a) for m in means(values) for a in means(low) for b in means(high))
+    share = share_of_gap(values, low, high)
+    assert share.value == pytest.approx(0.75)
+    assert shares[0] <= share.low <= shares[4]
+    assert shares[-5] <= share.high <= shares[-1]
 
 
 def test_the_gaps_interval_is_welchs():

@@ -44,7 +44,7 @@ class World(NamedTuple):
 def world():
     runner = ChangedEpisodes(MODEL, PANDA, 2)
     starts = runner.round(SEEDS, DynamicsChange(HEAVY, HEAVY, STEP), Variant.LIVE)
-    runs = {each: runner.round(SEEDS, DynamicsChange(LIGHT, HEAVY, STEP), each, starts) for each in Variant}
+    runs = {item: runner.round(SEEDS, DynamicsChange(LIGHT, HEAVY, STEP), item, starts) for item in Variant}
     yield World(runner, starts, runs)
     runner.close()
 
@@ -70,10 +70,10 @@ def test_from_the_change_on_each_variant_is_given_its_own_context(world):
         constant = of[Variant.CONSTANT].given_context
         assert (constant[STEP:] == constant[STEP]).all()
         assert constant[STEP].tobytes() not in (live.contexts[STEP].tobytes(), live.contexts[0].tobytes())
-        for t, given in enumerate(of[Variant.START].given_context[STEP:], STEP):
-            np.testing.assert_array_equal(given, start.context(t))
-        for own in (live, of[Variant.RESET], of[Variant.UNCHANGED]):
-            np.testing.assert_array_equal(own.given_context, own.contexts)
+        for t, value in enumerate(of[Variant.START].given_context[STEP:], STEP):
+            np.testing.assert_array_equal(value, start.context(t))
+        for ours in (live, of[Variant.RESET], of[Variant.UNCHANGED]):
+            np.testing.assert_array_equal(ours.given_context, ours.contexts)
         # The observation at the change knows nothing of it yet; only the reset one has forgotten what was before.
         assert of[Variant.FROZEN].contexts[STEP].tobytes() == live.contexts[STEP].tobytes()
         assert of[Variant.RESET].contexts[STEP].tobytes() != live.contexts[STEP].tobytes()
@@ -136,13 +136,13 @@ def test_a_mujoco_joint_dies_in_the_middle_of_an_episode():
     spec = environment("crippled-half-cheetah")
     env = make(spec, tasks={"mass": 1.0, "damping": 1.0}).unwrapped
     env.reset(seed=0)
-    own = env.model.body_mass.copy(), env.model.dof_damping.copy()
+    ours = env.model.body_mass.copy(), env.model.dof_damping.copy()
     env.step(np.ones(6, np.float32))
     assert env.data.ctrl.tolist() == [1.0] * 6
     change = DynamicsChange.parse("mass=1:2,damping=1:0.5,crippled=none:3@50", spec.tasks, spec.episode_steps)
     env.set_dynamics(change.after)
-    np.testing.assert_allclose(env.model.body_mass, own[0] * 2.0)
-    np.testing.assert_allclose(env.model.dof_damping, own[1] * 0.5)
+    np.testing.assert_allclose(env.model.body_mass, ours[0] * 2.0)
+    np.testing.assert_allclose(env.model.dof_damping, ours[1] * 0.5)
     env.step(np.ones(6, np.float32))
     assert env.data.ctrl.tolist() == [1.0, 1.0, 1.0, 0.0, 1.0, 1.0]
     env.close()
@@ -195,10 +195,10 @@ def test_the_policys_part_of_a_file_acts_as_the_whole_and_a_file_that_lies_is_re
         PolicyHead(type(artifact)(artifact.path, memoryless, artifact.model_bytes, artifact.graph_sha256))
 
 
-def run_of(xs, ret=0.0, success=False, given=None):
+def run_of(xs, ret=0.0, success=False, value=None):
     """An episode whose context is (x, 0) at each step."""
     contexts = np.array([[x, 0.0] for x in xs])
-    shown = contexts if given is None else np.array([[x, 0.0] for x in given])
+    shown = contexts if value is None else np.array([[x, 0.0] for x in value])
     return ChangedEpisode(contexts, shown, np.zeros((len(xs), 1)), np.array([ret]), success)
 
 
@@ -211,28 +211,28 @@ def test_delays_gaps_and_pairs_are_counted_by_hand():
     frozen = [run_of([0] * 6, -6, False, [0] * 6), live[1], run_of([0] * 5, -7, False, [0] * 5)]
     starts = [run_of([5] * 6), run_of([5] * 2), run_of([5] * 3)]
     others = {v: live for v in (Variant.RESET, Variant.START, Variant.UNCHANGED)}
-    found = judge(
+    verdict = judge(
         DynamicsChange({}, {}, 2), {Variant.LIVE: live, Variant.FROZEN: frozen, **others}, starts, contract, SUCCESS
     )
-    assert (found.episodes, found.reached) == (3, 3)
-    row = found.of(Variant.LIVE)
+    assert (verdict.episodes, verdict.reached) == (3, 3)
+    row = verdict.of(Variant.LIVE)
     assert row.success == Mean(2 / 3, pytest.approx(1 / 3))
     assert row.ret.value == pytest.approx(-14 / 3)
     # x = 4 is beyond the threshold two steps after the change, and nearer to 5 than to 0; 1 is neither.
     assert row.detected == Delay(1 / 3, 2.0)
     assert row.adapted == Delay(1 / 3, 2.0)
     assert (row.gap, row.score) == (pytest.approx([5.0]), pytest.approx([0.0]))
-    assert found.of(Variant.FROZEN).less_than_live == Mean(pytest.approx(1 / 3), pytest.approx(1 / 3))
-    assert found.of(Variant.FROZEN).detected is None
+    assert verdict.of(Variant.FROZEN).less_than_live == Mean(pytest.approx(1 / 3), pytest.approx(1 / 3))
+    assert verdict.of(Variant.FROZEN).detected is None
     later = {variant: [runs[0]] * 5 for variant, runs in {Variant.LIVE: live, Variant.FROZEN: frozen}.items()}
-    told = judge(DynamicsChange({}, {}, 4), later, starts[:1] * 5, contract, RETURN)
-    assert told.of(Variant.LIVE).gap == pytest.approx([1.0, 3.0])
-    assert told.of(Variant.FROZEN).gap == pytest.approx([5.0, 5.0])
-    assert told.of(Variant.LIVE).score == pytest.approx([4 / 3, 8 / 3])
-    assert (told.of(Variant.LIVE).success, told.of(Variant.FROZEN).less_than_live.value) == (None, 0.0)
+    report = judge(DynamicsChange({}, {}, 4), later, starts[:1] * 5, contract, RETURN)
+    assert report.of(Variant.LIVE).gap == pytest.approx([1.0, 3.0])
+    assert report.of(Variant.FROZEN).gap == pytest.approx([5.0, 5.0])
+    assert report.of(Variant.LIVE).score == pytest.approx([4 / 3, 8 / 3])
+    assert (report.of(Variant.LIVE).success, report.of(Variant.FROZEN).less_than_live.value) == (None, 0.0)
     # It was loud already when the dynamics changed.
-    assert told.of(Variant.LIVE).detected == Delay(0.0, None)
-    assert told.of(Variant.LIVE).identified is None
+    assert report.of(Variant.LIVE).detected == Delay(0.0, None)
+    assert report.of(Variant.LIVE).identified is None
     with pytest.raises(ChangeError, match="all 3 episodes were over before step 9"):
         judge(DynamicsChange({}, {}, 9), {Variant.LIVE: live}, starts, contract, SUCCESS)
 
@@ -248,9 +248,9 @@ def test_new_dynamics_are_identified_in_episodes_that_end_nearest_to_them():
 
     def identified(before, after):
         runs = {Variant.LIVE: live, Variant.FROZEN: live}
-        told = judge(DynamicsChange(before, after, 1), runs, live, contract, RETURN)
-        assert told.of(Variant.FROZEN).identified is None
-        return told.of(Variant.LIVE).identified
+        verdict = judge(DynamicsChange(before, after, 1), runs, live, contract, RETURN)
+        assert verdict.of(Variant.FROZEN).identified is None
+        return verdict.of(Variant.LIVE).identified
 
     assert identified(light, heavy) == Delay(0.5, 1.5)
     assert identified(heavy, heavy) is None

@@ -33,12 +33,12 @@ STEPS = 20
 
 def episodes(task, count, rng):
     """Contexts (20, 3) that run to their task within three steps, and are independent Gaussians there."""
-    found = []
+    results = []
     for _ in range(count):
         contexts = MEANS[task] + rng.normal(size=(STEPS, 3)) @ FACTORS[task].T
         contexts[:3] = np.array([[-30.0], [-20.0], [-10.0]]) + rng.normal(size=(3, 1))
-        found.append(contexts.astype(np.float32))
-    return found
+        results.append(contexts.astype(np.float32))
+    return results
 
 
 def drawn(count, rng):
@@ -78,7 +78,7 @@ def test_gaits_are_told_apart_by_the_mean_of_a_window_and_not_by_single_contexts
     def right(window):
         fitted, held_out, fresh = ([[stride(task) for _ in range(23)] for task in range(2)] for _ in range(3))
         locate = Locator(fit(fitted, held_out, TASKS, window))
-        return np.mean([locate(windowed(each, window)[-1]).nearest == k for k in range(2) for each in fresh[k]])
+        return np.mean([locate(windowed(item, window)[-1]).nearest == k for k in range(2) for item in fresh[k]])
 
     assert right(8) > 0.95
     assert right(1) < 0.75
@@ -86,11 +86,11 @@ def test_gaits_are_told_apart_by_the_mean_of_a_window_and_not_by_single_contexts
 
 def test_covariances_of_few_episodes_are_drawn_towards_their_mean():
     rng = np.random.default_rng(1)
-    few = fit([each[:3] for each in drawn(3, rng)], drawn(23, rng), TASKS)
-    own = np.array([few.covariance[k] for k in range(2)])
+    few = fit([item[:3] for item in drawn(3, rng)], drawn(23, rng), TASKS)
+    values = np.array([few.covariance[k] for k in range(2)])
     truth = FACTORS @ FACTORS.transpose(0, 2, 1) / few.window
     # Three episodes and three numbers: half of each is the mean of both.
-    assert abs(own[0] - own[1]).max() == pytest.approx(abs(truth[0] - truth[1]).max() / 2, rel=0.5)
+    assert abs(values[0] - values[1]).max() == pytest.approx(abs(truth[0] - truth[1]).max() / 2, rel=0.5)
 
 
 def test_false_alarms_on_fresh_episodes_keep_to_the_rate_in_most_atlases_and_unknown_dynamics_raise_one():
@@ -105,7 +105,7 @@ def test_false_alarms_on_fresh_episodes_keep_to_the_rate_in_most_atlases_and_unk
     assert 0.02 < np.mean(rates) < 0.1
     unknown = episodes(0, 50, rng)
     assert all(farthest(atlas, episode + np.array([0.0, 8.0, 0.0])) > atlas.threshold for episode in unknown)
-    last = [(k, windowed(each, atlas.window)[-1]) for k in range(2) for each in episodes(k, 200, rng)]
+    last = [(k, windowed(item, atlas.window)[-1]) for k in range(2) for item in episodes(k, 200, rng)]
     right = [Locator(atlas)(mean).nearest == k for k, mean in last]
     assert np.mean(right) > 0.95
 
@@ -173,7 +173,7 @@ def test_contexts_are_those_of_the_model_file_and_the_same_seed_gives_them_again
         collect_contexts(MODEL, spec, [task] * count, 2, seed) for count, seed in ((1, 5), (2, 5), (1, 6))
     )
     # Episodes of another task never begin like one before: they would count as one.
-    assert len({each.tobytes() for task in again for each in task}) == 4
+    assert len({item.tobytes() for task in again for item in task}) == 4
     one, again, other = one[0], again[0], other[0]
     assert [a.tobytes() for a in one] == [b.tobytes() for b in again]
     assert one[0].tobytes() != other[0].tobytes()
@@ -210,20 +210,23 @@ def test_what_a_policy_learned_behind_stands_in_its_contract():
 def test_a_share_of_the_episodes_behind_a_gap_is_clean():
     spec, late = environment("panda"), GapProfile(latency_s=0.08)
     clean, behind, spared, half = (
-        [each.tobytes() for each in collect_contexts(MODEL, spec, [{"mass": 1.0, "friction": 0.1}], 8, 5, None, way)[0]]
+        [
+            context.tobytes()
+            for context in collect_contexts(MODEL, spec, [{"mass": 1.0, "friction": 0.1}], 8, 5, None, way)[0]
+        ]
         for way in (None, Behind(late), Behind(late, 1.0), Behind(late, 0.5))
     )
     assert spared == clean
-    told = [k for k in range(8) if clean[k] != behind[k]]  # the others are over at their first step
-    assert len(told) > 4
-    assert all(half[k] in (clean[k], behind[k]) for k in told)
-    assert 0 < sum(half[k] == clean[k] for k in told) < len(told)
+    reports = [k for k in range(8) if clean[k] != behind[k]]  # the others are over at their first step
+    assert len(reports) > 4
+    assert all(half[k] in (clean[k], behind[k]) for k in reports)
+    assert 0 < sum(half[k] == clean[k] for k in reports) < len(reports)
 
 
 def test_the_file_for_a_camera_knows_the_worlds_behind_one():
     """An atlas of clean worlds alone gave an alarm in 0.84 of these episodes."""
     spec, contract = environment("panda"), read_artifact(FOR_A_CAMERA).contract
     behind = Behind(known_gap(contract.training).gap)
-    found = collect_contexts(FOR_A_CAMERA, spec, spec.tasks.sets["training"], 6, 7, None, behind)
-    alarms = [farthest(contract.atlas, each) > contract.atlas.threshold for task in found for each in task]
+    contexts = collect_contexts(FOR_A_CAMERA, spec, spec.tasks.sets["training"], 6, 7, None, behind)
+    alarms = [farthest(contract.atlas, item) > contract.atlas.threshold for task in contexts for item in task]
     assert np.mean(alarms) < 0.3

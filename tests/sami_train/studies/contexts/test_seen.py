@@ -54,21 +54,21 @@ def test_every_second_row_acts_at_random_half_of_the_time():
 
 
 def test_what_answers_is_the_element_that_moves_and_by_how_much():
-    found = measure_responses(SPEC, SPEC.tasks.resolve("training"), starts=2)
-    position = np.array(found.signals["ee_position"].mean)
+    responses = measure_responses(SPEC, SPEC.tasks.resolve("training"), starts=2)
+    position = np.array(responses.signals["ee_position"].mean)
     assert (np.diag(position[:3]) > 0.1).all()
     assert np.abs(position[:3] - np.diag(np.diag(position[:3]))).max() < 0.01
     # A closed gripper cannot close first, so it answers in three of its four moves.
-    assert found.signals["gripper_width"].mean[3][0] > 0.4
-    assert np.abs(found.signals["desired_goal"].mean).max() == 0.0
+    assert responses.signals["gripper_width"].mean[3][0] > 0.4
+    assert np.abs(responses.signals["desired_goal"].mean).max() == 0.0
 
 
 def test_describing_a_file_changes_neither_graph_nor_weights_nor_golden_steps(tmp_path, seen):
     path = Path(shutil.copy(MODEL, tmp_path / "copy.onnx"))
     before = read_artifact(path)
-    told = describe(path, SPEC, seen)
+    report = describe(path, SPEC, seen)
     after = read_artifact(path)
-    assert told == after.contract
+    assert report == after.contract
     assert (after.contract.seen, after.contract.sheet) == (seen, SPEC.sheet)
     assert after.graph_sha256 == before.graph_sha256 == before.contract.weights_sha256
     rest = {"seen": None, "sheet": None}

@@ -88,25 +88,25 @@ def spans(fitted):
 
 
 def test_without_a_gap_nothing_is_found(fitted):
-    found = fitted(known=KNOWN)
-    assert found.profile == GapProfile()
-    assert found.checks["motion_explained"] == pytest.approx(1.0, abs=0.01)
+    fit = fitted(known=KNOWN)
+    assert fit.profile == GapProfile()
+    assert fit.checks["motion_explained"] == pytest.approx(1.0, abs=0.01)
 
 
 @pytest.mark.parametrize(("delay", "lag"), [(0, 0.0), (4, 0.0), (0, 0.08), (2, 0.04)])
 def test_a_delay_of_commands_is_exact_and_a_lag_within_a_hundredth_of_a_second(fitted, delay, lag):
     gap = {"action_latency_s": delay * PERIOD, "actuator_lag_s": lag, "noise": {"position": 0.003}}
-    found = fitted(gap)
-    assert found.profile.action_latency_s == pytest.approx(delay * PERIOD)
-    estimate = spans(found).get(("actuator_lag_s", ""))
+    fit = fitted(gap)
+    assert fit.profile.action_latency_s == pytest.approx(delay * PERIOD)
+    estimate = spans(fit).get(("actuator_lag_s", ""))
     assert (0.0 if estimate is None else estimate.value) == pytest.approx(lag, abs=0.01)
     assert estimate is None or estimate.low <= lag <= estimate.high
 
 
 @pytest.mark.parametrize(("latency", "commands"), [(1, 0), (0, 1), (3, 2)])
 def test_delays_of_observations_and_of_commands_are_told_apart_by_stamps(fitted, latency, commands):
-    found = fitted({"latency_s": latency * PERIOD, "action_latency_s": commands * PERIOD}).profile
-    assert (found.latency_s, found.action_latency_s) == pytest.approx((latency * PERIOD, commands * PERIOD))
+    result = fitted({"latency_s": latency * PERIOD, "action_latency_s": commands * PERIOD}).profile
+    assert (result.latency_s, result.action_latency_s) == pytest.approx((latency * PERIOD, commands * PERIOD))
 
 
 @pytest.mark.parametrize(("latency", "commands"), [(0, 2), (2, 0), (1, 1)])
@@ -121,9 +121,9 @@ def test_a_robot_that_stamps_what_it_is_asked_for_is_as_fresh_as_a_simulator_tha
     with Run(session, robot, clock, limits=limits, gap=gap, pilot=pilot, record=path) as run:
         for episode in range(8):
             run.episode(seed=episode, max_steps=50)
-    found = fit_gap(read_log([path]), reference).profile
-    assert (found.latency_s, found.action_latency_s) == pytest.approx((latency * PERIOD, commands * PERIOD))
-    assert found.dropout == found.actuator_lag_s == 0.0
+    result = fit_gap(read_log([path]), reference).profile
+    assert (result.latency_s, result.action_latency_s) == pytest.approx((latency * PERIOD, commands * PERIOD))
+    assert result.dropout == result.actuator_lag_s == 0.0
 
 
 @pytest.mark.parametrize("dropout", [0.1, 0.3])
@@ -135,10 +135,10 @@ def test_dropout_lies_within_its_interval(fitted, dropout):
 
 
 def test_jitter_of_some_periods_is_found_beside_latency_and_dropout(fitted):
-    found = spans(fitted({"latency_s": PERIOD, "jitter_s": 3 * PERIOD, "dropout": 0.1}, episodes=16))
-    assert found["jitter_s", ""].value == pytest.approx(3 * PERIOD, abs=0.75 * PERIOD)
-    assert found["latency_s", ""].value == pytest.approx(PERIOD, abs=0.5 * PERIOD)
-    assert found["dropout", ""].value == pytest.approx(0.1, abs=0.06)
+    result = spans(fitted({"latency_s": PERIOD, "jitter_s": 3 * PERIOD, "dropout": 0.1}, episodes=16))
+    assert result["jitter_s", ""].value == pytest.approx(3 * PERIOD, abs=0.75 * PERIOD)
+    assert result["latency_s", ""].value == pytest.approx(PERIOD, abs=0.5 * PERIOD)
+    assert result["dropout", ""].value == pytest.approx(0.1, abs=0.06)
 
 
 def test_a_latency_that_each_episode_draws_is_a_range(fitted):
@@ -155,17 +155,17 @@ def test_a_delay_and_a_lag_that_each_episode_draws_are_ranges(fitted):
 
 @pytest.mark.parametrize("noise", [0.001, 0.005])
 def test_noise_lies_within_its_interval_and_says_nothing_of_other_signals(fitted, noise):
-    found = spans(fitted({"noise": {"position": noise}}))
-    assert [name for key, name in found if key == "noise"] == ["position"]
-    estimate = found["noise", "position"]
+    result = spans(fitted({"noise": {"position": noise}}))
+    assert [name for key, name in result if key == "noise"] == ["position"]
+    estimate = result["noise", "position"]
     assert estimate.value == pytest.approx(noise, rel=0.15)
     assert estimate.low <= noise <= estimate.high
 
 
 def test_steps_of_rounding_are_exact(fitted):
-    found = spans(fitted({"quantisation": {"position": 0.004}}))
-    assert found["quantisation", "position"].value == pytest.approx(0.004, rel=1e-4)
-    assert ("noise", "position") not in found
+    result = spans(fitted({"quantisation": {"position": 0.004}}))
+    assert result["quantisation", "position"].value == pytest.approx(0.004, rel=1e-4)
+    assert ("noise", "position") not in result
 
 
 def test_a_bias_is_told_where_the_value_at_rest_is_known_whether_it_was_zeroed_or_not(record, fitted):
@@ -173,8 +173,8 @@ def test_a_bias_is_told_where_the_value_at_rest_is_known_whether_it_was_zeroed_o
     zeroed = spans(fitted(gap, known=KNOWN))["bias", "position"]
     assert zeroed.value == pytest.approx(0.012, abs=0.001)
     assert zeroed.low <= 0.012 <= zeroed.high
-    own = read_log([record(gap)])
-    raw = fit_gap(type(own)(own.contract, own.traces, KNOWN, own.rest, own.names), read_log([record(seed=7)]).traces)
+    log = read_log([record(gap)])
+    raw = fit_gap(type(log)(log.contract, log.traces, KNOWN, log.rest, log.names), read_log([record(seed=7)]).traces)
     assert spans(raw)["bias", "position"].value == pytest.approx(0.012, abs=0.001)
 
 
@@ -191,7 +191,7 @@ def test_what_is_not_known_is_said_and_not_guessed(fitted):
     assert "bias of position and goal: no true value at rest is known (the limits' [known])" in nothing.untold
     half = fitted(gap, known={"position.x": HOME[0]})
     assert half.profile == GapProfile()
-    assert any("position.x is off by 0.012" in told for told in half.untold)
+    assert any("position.x is off by 0.012" in report for report in half.untold)
 
 
 def test_without_rest_noise_is_said_to_be_unknown(fitted):
@@ -201,10 +201,10 @@ def test_without_rest_noise_is_said_to_be_unknown(fitted):
             return super().request(standing)
 
     pilot = Restless(contract_of(Maker.recurrent()), Limits(rest=0.0))
-    found = fitted({"noise": {"position": 0.004}, "action_latency_s": PERIOD}, pilot=pilot)
-    assert found.profile.action_latency_s == pytest.approx(PERIOD)
-    assert ("noise", "position") not in spans(found)
-    assert "noise of position and goal: nothing rested for a few readings" in found.untold
+    fit = fitted({"noise": {"position": 0.004}, "action_latency_s": PERIOD}, pilot=pilot)
+    assert fit.profile.action_latency_s == pytest.approx(PERIOD)
+    assert ("noise", "position") not in spans(fit)
+    assert "noise of position and goal: nothing rested for a few readings" in fit.untold
 
 
 def test_a_log_that_excites_nothing_is_refused_and_told_which_motion_would_tell(fitted):
@@ -251,14 +251,14 @@ def test_the_document_that_is_written_is_the_profile_that_was_found(fitted, tmp_
         "noise": {"position": 0.002},
         "bias": {"position": 0.01},
     }
-    found = fitted(gap, known=KNOWN)
+    fit = fitted(gap, known=KNOWN)
     path = tmp_path / "gap.toml"
-    path.write_text(document_of(found))
-    assert GapProfile.load(path) == found.profile
-    assert set(found.profile.to_dict()) == set(gap)
+    path.write_text(document_of(fit))
+    assert GapProfile.load(path) == fit.profile
+    assert set(fit.profile.to_dict()) == set(gap)
     assert "What the log does not tell" in path.read_text()
-    assert found.checks["episodes"] == 3
-    assert found.checks["motion_explained"] > found.checks["motion_explained_without_gap"] + 0.3
+    assert fit.checks["episodes"] == 3
+    assert fit.checks["motion_explained"] > fit.checks["motion_explained_without_gap"] + 0.3
 
 
 def test_what_actuators_made_of_commands_is_not_looked_at(record):

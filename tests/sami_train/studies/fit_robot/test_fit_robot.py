@@ -67,10 +67,10 @@ def test_a_bias_that_no_torque_depends_on_is_not_identifiable_and_stays_0(fitted
 
 
 def test_windows_that_were_held_out_are_replayed_to_the_noise(fitted):
-    [(nominal, own)] = fitted[1].replay.values()
+    [(nominal, ours)] = fitted[1].replay.values()
     assert nominal.low > 0.01
-    assert own.low <= own.value <= own.high
-    assert own.value == pytest.approx(NOISE, rel=0.1)
+    assert ours.low <= ours.value <= ours.high
+    assert ours.value == pytest.approx(NOISE, rel=0.1)
 
 
 def test_the_model_that_is_written_is_the_hidden_one(fitted, arm):
@@ -86,15 +86,15 @@ def test_the_model_that_is_written_is_the_hidden_one(fitted, arm):
 
 
 def test_the_file_for_training_keeps_the_robots_own_tasks_and_draws_from_the_intervals(fitted, arm):
-    folder, (body, found) = arm[0].parent, fitted
-    (folder / "fitted.xml").write_text(fitted_model(body, found, folder))
-    (folder / "fitted.toml").write_text(training_document(body, found, folder / "fitted.xml"))
+    folder, (body, result) = arm[0].parent, fitted
+    (folder / "fitted.xml").write_text(fitted_model(body, result, folder))
+    (folder / "fitted.toml").write_text(training_document(body, result, folder / "fitted.xml"))
     tasks = environment(str(folder / "fitted.toml")).tasks
     spans = read_description(folder / "fitted.toml").tasks["training"]
     drawn = tasks.drawn["training"](np.random.default_rng(0))
     assert drawn["fitted_load"] == 1.0
     hidden = HIDDEN.numbers()
-    for (field, of), one in by_name(found).items():
+    for (field, of), one in by_name(result).items():
         if field == "bias" or one.verdict == "not identifiable":
             assert one.parameter.key not in drawn
             continue
@@ -129,11 +129,11 @@ def test_a_joint_that_does_not_move_is_not_identifiable(tmp_path):
     nominal = nominal_arm(tmp_path)
     recording = recorded(hide(nominal, HIDDEN), tmp_path / "run.mcap", episodes=6, noise=NOISE, still=("base",))
     log = read_log([recording])
-    found = by_name(fit_robot(RobotBody(nominal, log.contract), log))
+    result = by_name(fit_robot(RobotBody(nominal, log.contract), log))
     for field in ("armature", "damping", "frictionloss", "bias", "strength"):
-        assert (found[field, "base"].verdict, field) == ("not identifiable", field)
-        assert found[field, "base"].written == found[field, "base"].parameter.nominal
-    assert found["armature", "elbow"].verdict == "identified"
+        assert (result[field, "base"].verdict, field) == ("not identifiable", field)
+        assert result[field, "base"].written == result[field, "base"].parameter.nominal
+    assert result["armature", "elbow"].verdict == "identified"
 
 
 def test_positions_alone_are_enough(tmp_path):
@@ -142,8 +142,8 @@ def test_positions_alone_are_enough(tmp_path):
     log = read_log([recorded(hide(nominal, HIDDEN), tmp_path / "run.mcap", noise=NOISE)])
     body = RobotBody(nominal, log.contract)
     assert not body.velocities
-    found, hidden = by_name(fit_robot(body, log)), HIDDEN.numbers()
-    identified = {name: one for name, one in found.items() if one.verdict == "identified" and name[0] != "bias"}
+    result, hidden = by_name(fit_robot(body, log)), HIDDEN.numbers()
+    identified = {name: one for name, one in result.items() if one.verdict == "identified" and name[0] != "bias"}
     assert len(identified) >= 8
     for name, one in identified.items():
         assert one.value == pytest.approx(hidden[name], rel=0.1), name

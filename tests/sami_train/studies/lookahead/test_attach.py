@@ -58,9 +58,9 @@ def test_at_age_0_it_is_the_file_without_it_to_the_bit(plain, ahead):
         one, other = ours.step(seen), theirs.step(seen)
         assert one.action.tobytes() == other.action.tobytes()
         assert one.context.tobytes() == other.context.tobytes()
-        for each in (ours, theirs):
-            each.executed(np.clip(one.action, -0.5, 0.5))
-            each.elapse(step % 3 == 0)
+        for item in (ours, theirs):
+            item.executed(np.clip(one.action, -0.5, 0.5))
+            item.elapse(step % 3 == 0)
 
 
 def test_at_any_age_it_is_the_forward_model_before_the_policy(plain, ahead):
@@ -103,8 +103,8 @@ def tampered(path, out, weight, factor):
 
 @pytest.mark.parametrize("weight", ["weight_0", "weight_2", "bias_1"])
 def test_a_forward_model_that_was_tampered_with_fails_the_golden_steps(ahead, tmp_path, weight):
-    found = verify(tampered(ahead, tmp_path / "bad.onnx", weight, 1.01))
-    assert next(check.name for check in found.checks if not check.passed) == "golden replay"
+    report = verify(tampered(ahead, tmp_path / "bad.onnx", weight, 1.01))
+    assert next(check.name for check in report.checks if not check.passed) == "golden replay"
     assert verify(tampered(ahead, tmp_path / "same.onnx", weight, 1.0)).passed
 
 
@@ -163,17 +163,17 @@ def test_a_policy_without_a_context_looks_ahead_too(tmp_path):
 def test_episodes_to_learn_from_are_told_as_they_were(plain):
     stretches = roll_out(plain, SPEC, episodes=8)
     assert len(stretches) == 8
-    for each in stretches:
-        assert each.observations.shape == (len(each) + 1, 25)
-        assert not each.actions[0].any()
+    for stretch in stretches:
+        assert stretch.observations.shape == (len(stretch) + 1, 25)
+        assert not stretch.actions[0].any()
         # Moves of the hand follow the action of the period that leads to them.
     columns = np.cumsum([0, *(s.size for s in SPEC.signals)])
     at = columns[[s.name for s in SPEC.signals].index("ee_position")]
-    moves = np.concatenate([np.diff(each.observations[:, at : at + 3], axis=0).ravel() for each in stretches])
-    actions = np.concatenate([each.actions[1:, :3].ravel() for each in stretches])
+    moves = np.concatenate([np.diff(stretch.observations[:, at : at + 3], axis=0).ravel() for stretch in stretches])
+    actions = np.concatenate([stretch.actions[1:, :3].ravel() for stretch in stretches])
     assert np.corrcoef(moves, actions)[0, 1] > 0.6
-    found = fit(stretches, SPEC.signals, 2, updates=400)
-    assert found.errors["ee_position"].predicted[0] < found.errors["ee_position"].standing[0]
+    result = fit(stretches, SPEC.signals, 2, updates=400)
+    assert result.errors["ee_position"].predicted[0] < result.errors["ee_position"].standing[0]
 
 
 def test_an_evaluation_tells_what_a_gap_made_late_and_holds_what_is_older(ahead):
@@ -183,15 +183,15 @@ def test_an_evaluation_tells_what_a_gap_made_late_and_holds_what_is_older(ahead)
     tell_ages(policy, envs, profile)
     observations = [env.reset(seed=k)[0] for k, env in enumerate(envs)]
     policy.reset()
-    actions, told = [], []
+    actions, reports = [], []
     for _ in range(6):
-        flat = np.stack([flatten(each) for each in observations])
-        told.append(policy.ages().tolist())
+        flat = np.stack([flatten(observation) for observation in observations])
+        reports.append(policy.ages().tolist())
         action, _ = policy.step(flat)
         policy.previous_action = action
         actions.append(action)
-        observations = [env.step(each)[0] for env, each in zip(envs, action, strict=True)]
-    assert [np.unique(ages).tolist() for ages in told] == [[age] for age in (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)]
+        observations = [env.step(observation)[0] for env, observation in zip(envs, action, strict=True)]
+    assert [np.unique(ages).tolist() for ages in reports] == [[age] for age in (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)]
     assert (actions[3] == actions[2]).all()
     assert (actions[1] != actions[2]).any()
     for env in envs:

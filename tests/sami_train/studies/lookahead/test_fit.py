@@ -45,35 +45,35 @@ def world(episodes, steps=30, seed=0):
 
 
 @pytest.fixture(scope="module")
-def found():
+def fitted():
     return fit(world(60), SIGNALS, 3, updates=600)
 
 
-def test_it_predicts_what_actions_do_over_one_period_and_more(found):
+def test_it_predicts_what_actions_do_over_one_period_and_more(fitted):
     for name in ("position", "angle"):
-        error = found.errors[name]
+        error = fitted.errors[name]
         for predicted, standing in zip(error.predicted, error.standing, strict=True):
             assert predicted < 0.2 * standing, name
 
 
-def test_a_goal_stays_to_the_bit(found):
-    assert found.errors["goal"].standing == (0.0, 0.0, 0.0)
+def test_a_goal_stays_to_the_bit(fitted):
+    assert fitted.errors["goal"].standing == (0.0, 0.0, 0.0)
     row = world(1)[0].observations[:1]
     nothing = np.zeros((1, 2), np.float32)
-    ahead = found.model.ahead(row, np.full((1, 5), 3.0), [nothing + 0.7] * 4, np.zeros((1, 1), np.float32))
+    ahead = fitted.model.ahead(row, np.full((1, 5), 3.0), [nothing + 0.7] * 4, np.zeros((1, 1), np.float32))
     assert ahead[:, 3:].tobytes() == row[:, 3:].tobytes()
     assert (ahead[:, :2] != row[:, :2]).all()
 
 
-def test_age_0_is_the_observation_itself(found):
+def test_age_0_is_the_observation_itself(fitted):
     row = world(1)[0].observations[:1]
     actions = [np.ones((1, 2), np.float32)] * 4
-    assert found.model.ahead(row, np.zeros((1, 5)), actions, np.zeros((1, 1))).tobytes() == row.tobytes()
+    assert fitted.model.ahead(row, np.zeros((1, 5)), actions, np.zeros((1, 1))).tobytes() == row.tobytes()
 
 
-def test_what_it_says_is_bounded_wherever_it_is_asked(found):
+def test_what_it_says_is_bounded_wherever_it_is_asked(fitted):
     far = np.full((1, 5), 1e6, np.float32)
-    change = found.model.change(far, np.full((1, 2), 1e6), np.zeros((1, 2)), np.zeros((1, 1)))
+    change = fitted.model.change(far, np.full((1, 2), 1e6), np.zeros((1, 2)), np.zeros((1, 1)))
     assert np.abs(change).max() < 10.0
 
 
@@ -82,8 +82,8 @@ def test_the_same_seed_fits_the_same():
     assert [w.tobytes() for w in one.weights] == [w.tobytes() for w in other.weights]
 
 
-def test_it_goes_on_from_a_model_that_is_there(found):
-    on = fit(world(10, seed=1), SIGNALS, 3, updates=1, start=found.model)
+def test_it_goes_on_from_a_model_that_is_there(fitted):
+    on = fit(world(10, seed=1), SIGNALS, 3, updates=1, start=fitted.model)
     anew = fit(world(10, seed=1), SIGNALS, 3, updates=1)
     for error in (on.errors[name] for name in ("position", "angle")):
         assert error.predicted[0] < 0.3 * error.standing[0]
@@ -91,12 +91,12 @@ def test_it_goes_on_from_a_model_that_is_there(found):
 
 
 def test_a_signal_that_nothing_predicts_is_left_as_it_arrives():
-    given = world(30)
+    value = world(30)
     rng = np.random.default_rng(5)
-    for each in given:
-        each.observations[:, :2] = rng.normal(size=(len(each) + 1, 2)) * rng.choice([0.01, 10.0], (len(each) + 1, 1))
-        each.observations[:, 2] = 0.1 * each.actions[:, 0]
-    model = fit(given[:8], SIGNALS, 1, updates=400).model
+    for item in value:
+        item.observations[:, :2] = rng.normal(size=(len(item) + 1, 2)) * rng.choice([0.01, 10.0], (len(item) + 1, 1))
+        item.observations[:, 2] = 0.1 * item.actions[:, 0]
+    model = fit(value[:8], SIGNALS, 1, updates=400).model
     columns = np.abs(model.weights[-1]).max(axis=0)
     assert columns[2] > 0.0
     assert (columns[3:] == 0.0).all()
@@ -108,11 +108,11 @@ def test_what_it_is_judged_by_was_held_out(monkeypatch):
     monkeypatch.setattr(
         fitting, "errors_of", lambda model, held, *rest: (seen.append(held), judge(model, held, *rest))[1]
     )
-    given = world(20)
-    found = fit(given, SIGNALS, 2, updates=10)
+    value = world(20)
+    fitted = fit(value, SIGNALS, 2, updates=10)
     assert [len(part) for part in seen] == [2, 2]  # to stop by, and to judge by
-    assert not {id(each) for each in seen[0]} & {id(each) for each in seen[1]}
-    assert (found.transitions, found.held_out) == (16 * 30, 2 * 30)
+    assert not {id(item) for item in seen[0]} & {id(item) for item in seen[1]}
+    assert (fitted.transitions, fitted.held_out) == (16 * 30, 2 * 30)
 
 
 def test_too_little_is_refused():
@@ -142,17 +142,17 @@ def plain(tmp_path):
 def require_law(stretches):
     """Every transition is the fake's law under the action that it is told."""
     count = 0
-    for each in stretches:
-        position, velocity = each.observations.T
-        faster = velocity[:-1] + each.actions[1:, 0] * PERIOD
+    for stretch in stretches:
+        position, velocity = stretch.observations.T
+        faster = velocity[:-1] + stretch.actions[1:, 0] * PERIOD
         np.testing.assert_allclose(velocity[1:], faster, atol=1e-5)
         np.testing.assert_allclose(position[1:], position[:-1] + faster * PERIOD, atol=1e-5)
-        count += len(each)
+        count += len(stretch)
     return count
 
 
 @pytest.mark.parametrize(
-    ("gap", "told"),
+    ("gap", "message"),
     [
         ({}, None),
         ({"latency_s": 2 * PERIOD}, None),
@@ -161,8 +161,8 @@ def require_law(stretches):
         ({"latency_s": PERIOD, "action_latency_s": PERIOD}, PERIOD),
     ],
 )
-def test_recordings_are_laid_where_observations_were_measured_and_actions_acted(plain, tmp_path, gap, told):
-    path = record(tmp_path / "run.mcap", plain, gap, command_delay_s=told)
+def test_recordings_are_laid_where_observations_were_measured_and_actions_acted(plain, tmp_path, gap, message):
+    path = record(tmp_path / "run.mcap", plain, gap, command_delay_s=message)
     contract = looking.contract_of(3)
     assert require_law(recorded_stretches([path], contract)) >= 30
 

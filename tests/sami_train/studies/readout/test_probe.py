@@ -26,7 +26,7 @@ PANDA, CHEETAH = environment("panda"), environment("crippled-half-cheetah")
 NOISE = 0.3
 
 
-def told(spec, count, seed=0, noise=NOISE, hidden=()):
+def samples(spec, count, seed=0, noise=NOISE, hidden=()):
     """Episodes whose contexts tell where every feature lies, with noise that stands for a whole episode."""
     rng = np.random.default_rng(seed)
     tasks, features = unseen_tasks(spec.tasks, count, seed), varying(spec.tasks)
@@ -47,14 +47,14 @@ def told(spec, count, seed=0, noise=NOISE, hidden=()):
 
 
 @pytest.fixture(scope="module")
-def found():
-    return fit(*told(PANDA, 200), step=3)
+def fitted():
+    return fit(*samples(PANDA, 200), step=3)
 
 
 @pytest.fixture(scope="module")
-def with_probe(plain, found, tmp_path_factory):
+def with_probe(plain, fitted, tmp_path_factory):
     path = tmp_path_factory.mktemp("probed") / "tiny.onnx"
-    attach_probe(plain, path, found)
+    attach_probe(plain, path, fitted)
     return path
 
 
@@ -62,9 +62,9 @@ def observations(steps, seed=0):
     return [PANDA.layout.by_name(row) for row in np.random.default_rng(seed).normal(0.1, 0.3, (steps, 25))]
 
 
-def test_coordinates_that_do_not_move_are_not_magnified(found):
+def test_coordinates_that_do_not_move_are_not_magnified(fitted):
     """Four of the six stand still: what float32 rounds there is no mass, and differs by the version of onnxruntime."""
-    assert np.abs(found.readout.weights[0]).max() < 1e3
+    assert np.abs(fitted.readout.weights[0]).max() < 1e3
 
 
 @pytest.mark.parametrize("spec", [PANDA, CHEETAH])
@@ -80,7 +80,7 @@ def test_tasks_are_new_lie_in_the_range_and_are_drawn_by_the_seed(spec):
 
 
 def test_what_contexts_carry_is_found_and_what_they_do_not_is_said():
-    probe = fit(*told(PANDA, 200, hidden={"friction"}), step=3).probe
+    probe = fit(*samples(PANDA, 200, hidden={"friction"}), step=3).probe
     mass, friction = probe.features
     assert mass.r2 > 0.7
     assert mass.carried
@@ -95,8 +95,8 @@ def test_what_contexts_carry_is_found_and_what_they_do_not_is_said():
 def test_intervals_hold_the_truth_of_fresh_tasks_as_often_as_they_say(spec):
     shares = []
     for seed in range(2):
-        readout, probe = fit(*told(spec, 300, seed), step=3, seed=seed)
-        episodes, tasks, features = told(spec, 200, 1000 + seed)
+        readout, probe = fit(*samples(spec, 300, seed), step=3, seed=seed)
+        episodes, tasks, features = samples(spec, 200, 1000 + seed)
         feature, scale = probe.features[0], features[0]
         held = []
         for contexts, task in zip(episodes, tasks, strict=True):
@@ -109,29 +109,29 @@ def test_intervals_hold_the_truth_of_fresh_tasks_as_often_as_they_say(spec):
 
 
 def test_crippled_parts_are_told_one_by_one():
-    probe = fit(*told(CHEETAH, 300), step=3).probe
+    probe = fit(*samples(CHEETAH, 300), step=3).probe
     crippled = probe.features[-1]
     assert crippled.name == "crippled"
     assert crippled.r2 > 0.3
     assert crippled.signal.elements == next(f.parts for f in CHEETAH.tasks.features if isinstance(f, Crippled))
 
 
-def test_the_file_answers_what_the_readout_says_and_acts_as_before(plain, with_probe, found):
-    ours, theirs, features = Session.load(with_probe), Session.load(plain), found.probe.features
+def test_the_file_answers_what_the_readout_says_and_acts_as_before(plain, with_probe, fitted):
+    ours, theirs, features = Session.load(with_probe), Session.load(plain), fitted.probe.features
     for seen in observations(40):
         one, other = ours.step(seen), theirs.step(seen)
         assert one.action.tobytes() == other.action.tobytes()
         assert one.context.tobytes() == other.context.tobytes()
-        expected = answers(found.readout, features, one.context[None])
+        expected = answers(fitted.readout, features, one.context[None])
         for name, value in one.extra.items():
             assert value == pytest.approx(expected[name][0], rel=1e-5)
             assert value[1] <= value[0] <= value[2]
     assert set(one.extra) == {"probe_mass", "probe_friction"}
 
 
-def test_answers_stay_within_the_range_wherever_a_context_lies(found):
-    for name, values in answers(found.readout, found.probe.features, np.full((3, 6), 1e6)).items():
-        feature = next(f for f in found.probe.features if PROBE + f.name == name)
+def test_answers_stay_within_the_range_wherever_a_context_lies(fitted):
+    for name, values in answers(fitted.readout, fitted.probe.features, np.full((3, 6), 1e6)).items():
+        feature = next(f for f in fitted.probe.features if PROBE + f.name == name)
         assert values.min() >= np.float32(feature.low) * (1 - 1e-6)
         assert values.max() <= np.float32(feature.high) * (1 + 1e-6)
 
@@ -139,7 +139,7 @@ def test_answers_stay_within_the_range_wherever_a_context_lies(found):
 def test_golden_steps_cover_it(with_probe, tmp_path):
     assert verify(with_probe).passed
     model = onnx.load(with_probe)
-    (weight,) = [each for each in model.graph.initializer if each.name == "probe/bias_1"]
+    (weight,) = [item for item in model.graph.initializer if item.name == "probe/bias_1"]
     weight.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(weight) + 0.05, weight.name))
     contract = read_artifact(with_probe).contract
     changed = contract.model_copy(update={"weights_sha256": graph_sha256(model.SerializeToString())})
@@ -150,7 +150,7 @@ def test_golden_steps_cover_it(with_probe, tmp_path):
 
 
 def test_a_file_without_a_feature_that_is_carried_keeps_its_graph_and_says_so(plain, tmp_path):
-    nothing = fit(*told(PANDA, 120, hidden={"mass", "friction"}), step=3)
+    nothing = fit(*samples(PANDA, 120, hidden={"mass", "friction"}), step=3)
     contract = attach_probe(plain, tmp_path / "silent.onnx", nothing)
     assert contract.weights_sha256 == read_artifact(plain).contract.weights_sha256
     assert contract.extra_outputs == ()
@@ -159,10 +159,10 @@ def test_a_file_without_a_feature_that_is_carried_keeps_its_graph_and_says_so(pl
 
 
 def test_a_probe_takes_the_place_of_another_and_can_go_again(plain, with_probe, tmp_path):
-    half = fit(*told(PANDA, 200, hidden={"friction"}), step=3)
+    half = fit(*samples(PANDA, 200, hidden={"friction"}), step=3)
     path = tmp_path / "again.onnx"
     assert [s.name for s in attach_probe(with_probe, path, half).extra_outputs] == ["probe_mass"]
-    nothing = fit(*told(PANDA, 120, hidden={"mass", "friction"}), step=3)
+    nothing = fit(*samples(PANDA, 120, hidden={"mass", "friction"}), step=3)
     attach_probe(path, path, nothing)
     ours, theirs = read_artifact(path), read_artifact(plain)
     assert [n.name for n in onnx.load(path).graph.node] == [n.name for n in onnx.load(plain).graph.node]
@@ -183,11 +183,11 @@ def test_a_contract_whose_outputs_are_not_its_probes_is_refused(with_probe):
         Contract.parse(text, "it")
 
 
-def test_it_goes_with_a_forward_model_in_either_order(with_probe, plain, found, tmp_path):
+def test_it_goes_with_a_forward_model_in_either_order(with_probe, plain, fitted, tmp_path):
     ahead, behind = tmp_path / "ahead.onnx", tmp_path / "behind.onnx"
     attach_lookahead(with_probe, ahead, 3, made(), "nothing")
     attach_lookahead(plain, behind, 3, made(), "nothing")
-    attach_probe(behind, behind, found)
+    attach_probe(behind, behind, fitted)
     one, other = Session.load(ahead), Session.load(behind)
     for k, seen in enumerate(observations(20)):
         ours, theirs = one.step(seen, age=float(k % 3)), other.step(seen, age=float(k % 3))
@@ -206,7 +206,7 @@ def test_what_else_reads_the_graph_reads_it_as_before(plain, with_probe):
 
 def test_too_little_to_learn_from_is_refused():
     with pytest.raises(SamiError, match="episodes last beyond step 3, from which contexts count"):
-        fit(*told(PANDA, 30), step=3)
+        fit(*samples(PANDA, 30), step=3)
 
 
 def test_a_policy_that_infers_nothing_is_refused(tmp_path):

@@ -55,7 +55,7 @@ def test_heat_maps_have_every_task_and_mark_those_that_are_like_doing_nothing():
 def test_every_task_at_the_floor_is_marked():
     evaluation = subject().evaluation
     at_floor = replace(
-        evaluation, results=tuple(replace(each, success=each.solved_at_start) for each in evaluation.results)
+        evaluation, results=tuple(replace(result, success=result.solved_at_start) for result in evaluation.results)
     )
     figure = by_task(PANDA, {"a": evaluation, "b": at_floor})
     marks = {(row["panel"], row["mark"]) for row in figure.rows}

@@ -12,29 +12,29 @@ def test_a_part_is_made_once_for_each_key(tmp_path):
         made.append(len(made))
         return {"number": len(made)}
 
-    kept = Kept(tmp_path / "parts")
-    assert kept.part("maps", {"weights": "a"}, make) == {"number": 1}
+    store = Kept(tmp_path / "parts")
+    assert store.part("maps", {"weights": "a"}, make) == {"number": 1}
     assert Kept(tmp_path / "parts").part("maps", {"weights": "a"}, make) == {"number": 1}
-    assert kept.part("maps", {"weights": "b"}, make) == {"number": 2}
+    assert store.part("maps", {"weights": "b"}, make) == {"number": 2}
     assert made == [0, 1]
 
 
 def test_a_damaged_part_is_made_anew(tmp_path):
-    kept = Kept(tmp_path)
-    kept.part("maps", {}, lambda: [1])
+    store = Kept(tmp_path)
+    store.part("maps", {}, lambda: [1])
     (tmp_path / "maps.json").write_text('{"key": ')
-    assert kept.part("maps", {}, lambda: [2]) == [2]
-    assert kept.part("maps", {}, lambda: [3]) == [2]
+    assert store.part("maps", {}, lambda: [2]) == [2]
+    assert store.part("maps", {}, lambda: [3]) == [2]
 
 
 def test_a_part_that_fails_leaves_the_others(tmp_path):
-    kept = Kept(tmp_path)
-    kept.part("episodes", {}, lambda: [1])
+    store = Kept(tmp_path)
+    store.part("episodes", {}, lambda: [1])
 
     def fail():
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):
-        kept.part("maps", {}, fail)
-    assert kept.part("episodes", {}, lambda: [2]) == [1]
+        store.part("maps", {}, fail)
+    assert store.part("episodes", {}, lambda: [2]) == [1]
     assert not (tmp_path / "maps.json").exists()

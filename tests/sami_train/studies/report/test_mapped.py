@@ -18,27 +18,27 @@ def contexts_of(labels, apart):
 
 def test_a_label_that_contexts_carry_is_told():
     labels = [str(n % 4) for n in range(120)]
-    found = separability("mass", contexts_of(labels, 6.0), labels)
-    assert found.knn > 0.95 > found.knn_chance_high
-    assert found.silhouette > 0.3 > found.silhouette_chance_high
-    assert found.p < 0.01
-    assert (found.values, found.episodes) == (4, 120)
+    separation = separability("mass", contexts_of(labels, 6.0), labels)
+    assert separation.knn > 0.95 > separation.knn_chance_high
+    assert separation.silhouette > 0.3 > separation.silhouette_chance_high
+    assert separation.p < 0.01
+    assert (separation.values, separation.episodes) == (4, 120)
 
 
 def test_a_label_that_contexts_do_not_carry_is_not_told():
     labels = [str(n % 4) for n in range(120)]
-    found = separability("mass", RNG.normal(size=(120, 6)), labels)
-    assert found.knn <= found.knn_chance_high + 0.05
-    assert abs(found.silhouette) < 0.05
-    assert found.p > 0.02
+    separation = separability("mass", RNG.normal(size=(120, 6)), labels)
+    assert separation.knn <= separation.knn_chance_high + 0.05
+    assert abs(separation.silhouette) < 0.05
+    assert separation.p > 0.02
 
 
 def test_chance_is_that_of_the_labels_as_they_are():
     """Where nine of ten episodes succeed, guessing success is right nine times: that is no knowledge."""
     labels = ["success"] * 108 + ["failure"] * 12
-    found = separability("outcome", RNG.normal(size=(120, 6)), labels)
-    assert found.knn_chance > 0.85
-    assert found.knn <= found.knn_chance_high
+    separation = separability("outcome", RNG.normal(size=(120, 6)), labels)
+    assert separation.knn_chance > 0.85
+    assert separation.knn <= separation.knn_chance_high
 
 
 def test_an_episode_is_no_neighbour_of_its_own():

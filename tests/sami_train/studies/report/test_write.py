@@ -56,8 +56,8 @@ def test_every_chart_has_a_name_and_no_identifier_of_its_own(made):
     page = (made[0] / "report.html").read_text()
     pictures = re.findall(r"<svg .*?</svg>", page, flags=re.DOTALL)
     assert len(pictures) == 4
-    assert all(re.match(r'<svg viewBox="[\d. ]+" role="img" aria-label="\w[^"]+">', each) for each in pictures)
-    assert not any("<g id=" in each or "<metadata" in each for each in pictures)
+    assert all(re.match(r'<svg viewBox="[\d. ]+" role="img" aria-label="\w[^"]+">', picture) for picture in pictures)
+    assert not any("<g id=" in picture or "<metadata" in picture for picture in pictures)
     used = set(re.findall(r"var\((--[\w-]+)\)", "".join(pictures)))
     assert used <= set(re.findall(r"(--[\w-]+):", page))
     assert {"--ink", "--faint", "--line", "--chart-0"} <= used
@@ -65,12 +65,12 @@ def test_every_chart_has_a_name_and_no_identifier_of_its_own(made):
 
 def test_a_run_of_numbers_tells_what_they_tell_and_names_what_is_missing(made):
     out, summary = made
-    (told,) = summary["subjects"]
-    assert set(told["missing"]) == set(PARTS)
-    assert "give a model file or a run folder" in told["missing"]["films"]
-    assert told["scores"]["training"]["score"] == pytest.approx(0.992, abs=0.001)
-    low, high = told["scores"]["training"]["interval"]
-    assert low < told["scores"]["training"]["score"] < high
+    (report,) = summary["subjects"]
+    assert set(report["missing"]) == set(PARTS)
+    assert "give a model file or a run folder" in report["missing"]["films"]
+    assert report["scores"]["training"]["score"] == pytest.approx(0.992, abs=0.001)
+    low, high = report["scores"]["training"]["interval"]
+    assert low < report["scores"]["training"]["score"] < high
     page = (out / "report.html").read_text()
     for words in ("0.992", "SaTESAC", "sami report results/models:panda-satesac", "1.16 nats", "results/models"):
         assert words in page
@@ -151,8 +151,8 @@ def test_a_folder_that_holds_something_else_is_refused(tmp_path):
 
 
 def test_a_missing_package_is_told_before_anything_is_measured(tmp_path, monkeypatch):
-    found = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "umap" else found(name))
+    result = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "umap" else result(name))
     with pytest.raises(ModuleNotFoundError, match="umap"):
         check_out(tmp_path / "new", force=False)
 

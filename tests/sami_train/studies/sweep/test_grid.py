@@ -28,9 +28,9 @@ def names(grid):
 def test_a_grid_is_every_combination_once():
     cells = Grid(AXES).cells()
     expected = set(itertools.product(["tesac", "satesac"], ["fast-cpu", "paper"], [0, 1, 2], [16, 64]))
-    found = [(c.config.method, c.config.preset, c.config.seed, c.config.contrast.trajectories) for c in cells]
-    assert len(found) == len(expected) == 24
-    assert set(found) == expected
+    results = [(c.config.method, c.config.preset, c.config.seed, c.config.contrast.trajectories) for c in cells]
+    assert len(results) == len(expected) == 24
+    assert set(results) == expected
     assert len({cell.name for cell in cells}) == 24
     assert {cell.config.learning.discount for cell in cells} == {0.9}
 
@@ -109,8 +109,8 @@ def test_a_grid_that_grows_keeps_the_names_and_settings_of_its_cells():
     assert before == {name: after[name] for name in before}
     assert "panda-tesac-0-trajectories=64" in after
     assert "panda-tesac-0-trajectories=16" not in after
-    kept = grown.to_dict()
-    assert names(Grid(kept["axes"], kept["unnamed"])) == names(grown)
+    plain = grown.to_dict()
+    assert names(Grid(plain["axes"], plain["unnamed"])) == names(grown)
     assert names(grown.extended(wider)) == names(grown)
 
 

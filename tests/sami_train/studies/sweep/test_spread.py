@@ -26,7 +26,7 @@ def quick(monkeypatch):
     monkeypatch.setattr(spreading, "POLL", 0.05)
 
 
-def told(evaluations):
+def plain(evaluations):
     return [evaluation.to_dict() for evaluation in evaluations]
 
 
@@ -36,15 +36,15 @@ def spread_and_read(what, keep, engine, policy=None):
     seen = []
     with keeping(keep):
         spread(engine, policy or {"model": str(model)}, model, env, sets, gaps, episodes, keep, seen.append)
-        return told(evaluate_gaps(model, env, sets, gaps, episodes, keep=keep)), seen
+        return plain(evaluate_gaps(model, env, sets, gaps, episodes, keep=keep)), seen
 
 
 @pytest.mark.parametrize("what", [PANDA, HOPPER], ids=["by task", "by set"])
 def test_it_is_what_one_process_measures_and_leaves_nothing_behind(tmp_path, what):
     model, env, sets, gaps, episodes = what
-    found, seen = spread_and_read(what, tmp_path / "evaluation.json", Forks())
-    assert found == told(evaluate_gaps(model, env, sets, gaps, episodes))
-    assert len(seen) == sum(len(each["tasks"]) for each in found)
+    result, seen = spread_and_read(what, tmp_path / "evaluation.json", Forks())
+    assert result == plain(evaluate_gaps(model, env, sets, gaps, episodes))
+    assert len(seen) == sum(len(item["tasks"]) for item in result)
     assert [path.name for path in tmp_path.iterdir()] == []
 
 
@@ -54,8 +54,8 @@ def test_a_run_is_spread_as_well_as_a_file(tmp_path, monkeypatch):
     agent = train.start(resolve("fast-cpu", TINY | {"steps": 600}), tmp_path / "run", show=False)
     weights, keep = agent.policy.numpy_weights(), tmp_path / "run" / "evaluation.json"
     what = (weights, TINY["env"], ["training", "moderate"], [None], 2)
-    found, _ = spread_and_read(what, keep, Forks(), {"run": str(tmp_path / "run")})
-    assert found == told(evaluate_gaps(*what))
+    result, _ = spread_and_read(what, keep, Forks(), {"run": str(tmp_path / "run")})
+    assert result == plain(evaluate_gaps(*what))
 
 
 def test_once_it_is_spread_nothing_is_left_to_measure(tmp_path, monkeypatch):
@@ -94,8 +94,8 @@ class Lost:
 
 def test_a_part_whose_node_is_lost_goes_on_elsewhere(tmp_path):
     model, env, sets, gaps, episodes = PANDA
-    found, _ = spread_and_read(PANDA, tmp_path / "evaluation.json", Losing(3))
-    assert found == told(evaluate_gaps(model, env, sets, gaps, episodes))
+    result, _ = spread_and_read(PANDA, tmp_path / "evaluation.json", Losing(3))
+    assert result == plain(evaluate_gaps(model, env, sets, gaps, episodes))
 
 
 def test_a_part_that_is_lost_again_and_again_is_told_and_the_next_attempt_measures_what_is_missing(tmp_path):
@@ -105,8 +105,8 @@ def test_a_part_that_is_lost_again_and_again_is_told_and_the_next_attempt_measur
     parts = [json.loads(path.read_text()) for path in sorted(tmp_path.glob("evaluation.parts/001-*/part.json"))]
     assert [len(part["pieces"]) for part in parts] == [6, 6]
     assert {part["policy"]["model"] for part in parts} == {str(PANDA[0])}
-    found, _ = spread_and_read(PANDA, keep, Forks())
-    assert [len(each["tasks"]) for each in found] == [6, 6]
+    result, _ = spread_and_read(PANDA, keep, Forks())
+    assert [len(item["tasks"]) for item in result] == [6, 6]
 
 
 def test_what_a_part_measured_before_it_failed_is_kept(tmp_path):
@@ -123,9 +123,9 @@ def test_what_a_part_measured_before_it_failed_is_kept(tmp_path):
 
     with pytest.raises(SweepError, match=r"1 of 2 parts failed, 001-001 because .*/elsewhere/model.onnx"):
         spread_and_read(PANDA, keep, Blind())
-    (kept,) = tmp_path.glob("evaluation.*.unfinished.jsonl")
-    assert len(kept.read_text().splitlines()) == 6
+    (rest,) = tmp_path.glob("evaluation.*.unfinished.jsonl")
+    assert len(rest.read_text().splitlines()) == 6
     shutil.rmtree(tmp_path / "evaluation.parts")
-    found, seen = spread_and_read(PANDA, keep, Forks())
+    result, seen = spread_and_read(PANDA, keep, Forks())
     assert len(seen) == 12
-    assert sum(len(each["tasks"]) for each in found) == 12
+    assert sum(len(item["tasks"]) for item in result) == 12

@@ -31,8 +31,8 @@ class Scripted:
         self.jobs, self.scripts, self.started, self.running, self.most = jobs, scripts, [], 0, 0
 
     def submit(self, logs):
-        told = json.loads((logs / CELL).read_text())
-        cell = Cell(told["name"], from_dict(told["config"]), told["overrides"])
+        document = json.loads((logs / CELL).read_text())
+        cell = Cell(document["name"], from_dict(document["config"]), document["overrides"])
         self.started.append(cell.config.seed)
         script = self.scripts.get(f"seed{cell.config.seed}", finish)
         if script is refuse:
@@ -40,7 +40,7 @@ class Scripted:
         self.running += 1
         self.most = max(self.most, self.running)
         attempt = self.started.count(cell.config.seed)
-        return ScriptedJob(self, lambda: script(cell, Path(told["folder"]), attempt), logs)
+        return ScriptedJob(self, lambda: script(cell, Path(document["folder"]), attempt), logs)
 
 
 class ScriptedJob:
@@ -53,10 +53,10 @@ class ScriptedJob:
         if self.looks < 2:
             return Look("running")
         self.engine.running -= 1
-        found = self.act()
-        if isinstance(found, Look):
-            return found
-        write_json(self.logs / OUTCOME, {"state": found.state, "reason": found.reason})
+        result = self.act()
+        if isinstance(result, Look):
+            return result
+        write_json(self.logs / OUTCOME, {"state": result.state, "reason": result.reason})
         return Look("ended")
 
 
