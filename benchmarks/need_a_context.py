@@ -275,7 +275,7 @@ def _go2_cells() -> list[str]:
     score = " / ".join(f"{share:.2f}" for share in live) + " of the walks end in a fall (seed 8,000,009)"
     lost = [f"{one:.2f} instead of {other:.2f} fall" for one, other in zip(constant, live, strict=True)]
     trained = "a student without memory, one seed: " + " / ".join(f"{share:.2f}" for share in memoryless)
-    return [score, *lost, trained, "little: one without memory falls " + " / ".join(f"{share:.2f}" for share in memoryless)]
+    return [score, *lost, trained, "little: one without memory: " + " / ".join(f"{share:.2f}" for share in memoryless)]
 
 
 def panda_groups() -> dict[str, Any]:
