@@ -203,8 +203,8 @@ class _Lesson:
             self.previous = np.clip(acted + noise, -1.0, 1.0)
             self.observation, _ = self.batch.step(self.previous)
             self.over = self.over | self.batch.terminated | self.batch.truncated
-        *seen, known = (torch.stack(part, 1) for part in zip(*steps, strict=True))
-        return Chunk._make([*seen, self.normaliser(known), before])
+        *seen, privileged = (torch.stack(part, 1) for part in zip(*steps, strict=True))
+        return Chunk._make([*seen, self.normaliser(privileged), before])
 
     def _begin_anew(self, progress: float) -> None:
         """Begin episodes in the rows whose last one is over, some with noise; the teacher acts in some of the first."""
