@@ -1,8 +1,9 @@
 """Distils a teacher into a recurrent policy that reads what a robot has, by DAgger (Ross et al. 2011).
 
 The student acts, the teacher says at each step what it would do, and the student learns that from its own observations
-so far. What the teacher was told of the task, the student's context has to find out; a linear regression from the
-context to the task speeds that up and is thrown away. The result is a run folder like that of `sami train`.
+so far. The student's context has to estimate what the teacher reads beside them: how the robot moves, and the task. A
+linear regression from the context to these numbers helps, and is thrown away. The result is a run folder like that of
+`sami train`.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from sami_runtime.errors import SamiError
 from sami_train.agent.context_sac import ContextSAC
@@ -26,11 +28,11 @@ from sami_train.agent.policy import ContextPolicy
 from sami_train.config.resolve import resolve
 from sami_train.config.schema import TrainConfig
 from sami_train.envs.catalog import environment
-from sami_train.envs.task_numbers import TaskCode
 from sami_train.files import write_json
 from sami_train.machine import on_signals
 from sami_train.runs.folder import RunFolder
 from sami_train.runs.train import load_agent, make_env
+from sami_train.studies.teacher.policy import Inputs
 from sami_train.studies.teacher.teacher import Teacher, load_teacher
 from sami_train.studies.teacher.vector import TrainingBatch, training_batch
 
@@ -38,18 +40,22 @@ CHUNK = 25
 """Steps that a gradient goes back, and after which rows that are over begin anew."""
 ROWS = 128
 """Robots that are simulated side by side."""
-REPLAYED = 40
+REPLAYED = 80
 """Chunks that are learned from."""
-UPDATES, DRAWN = 8, 4
-"""Gradient steps after each chunk, and chunks that each learns from."""
+UPDATES, DRAWN = 64, 64
+"""Gradient steps after each chunk, and rows of a chunk that each learns from."""
 SHOWN = 40
 """Chunks between two lines of the log."""
 RATES = (1e-3, 1e-4)
 """Adam's, at the beginning and the end."""
 TAUGHT = 0.1
 """Share of the run in which the teacher acts in fewer and fewer episodes."""
-TASK_WEIGHT = 0.1
-"""Of the regression from the context to the task."""
+NOISE = 0.2
+"""Largest deviation of the noise on actions, in half of the episodes: from it a student learns to recover."""
+LARGE = 0.1
+"""Errors of an action count by their square up to here, and by their size beyond: those of a fall are large."""
+PRIVILEGED_WEIGHT = 0.1
+"""Of the regression from the context to what the teacher reads."""
 
 
 class Chunk(NamedTuple):
@@ -61,8 +67,8 @@ class Chunk(NamedTuple):
     """What the teacher would have done."""
     counts: Tensor
     """1 for steps of an episode, 0 after its end."""
-    tasks: Tensor
-    """As numbers, (n, M)."""
+    privileged: Tensor
+    """What the teacher read beside the observations, normalised."""
     state: tuple[Tensor, ...]
     """The encoder's, before the first step."""
 
@@ -81,6 +87,7 @@ def student_config(env: str, method: str, steps: int, seed: int) -> TrainConfig:
             "network.net_arch": [128, 128],
             "network.hidden_size": 64,
             "network.context_size": 24,
+            "learning.steps_per_draw": 1,
         },
     )
 
@@ -154,9 +161,10 @@ class _Lesson:
     def __init__(self, agent: ContextSAC, teacher: Teacher, batch: TrainingBatch, seed: int) -> None:
         self.policy: ContextPolicy = agent.policy
         self.teacher, self.batch, self.rng = teacher, batch, np.random.default_rng(seed)
-        spec = environment(agent.config.env)
-        self.code = TaskCode.of(spec.tasks.features, spec.tasks.sets["training"])
-        self.readout = nn.Linear(max(1, self.policy.context_size), self.code.size)
+        inputs = teacher.policy.features_extractor
+        assert isinstance(inputs, Inputs)
+        self.normaliser = inputs.normalisers["privileged"]
+        self.readout = nn.Linear(max(1, self.policy.context_size), batch.privileged().shape[1])
         learned = [*self.policy.encoder.parameters(), *self.policy.actor.parameters(), *self.readout.parameters()]
         self.optimiser = torch.optim.Adam(learned, RATES[0], fused=True)
         self.chunks: deque[Chunk] = deque(maxlen=REPLAYED)
@@ -164,7 +172,7 @@ class _Lesson:
         batch.steps[:] = self.rng.integers(0, batch.episode_steps, ROWS)
         self.previous = np.zeros((ROWS, self.policy.action_size), np.float32)
         self.state = tuple(torch.zeros(ROWS, *shape) for shape in self.policy.encoder.state.values())
-        self.over, self.taught = np.zeros(ROWS, bool), np.ones(ROWS, bool)
+        self.over, self.taught, self.deviations = np.zeros(ROWS, bool), np.ones(ROWS, bool), np.zeros(ROWS, np.float32)
 
     def step(self, progress: float) -> dict[str, float]:
         """Act for a chunk of steps and learn from it and others; return mean losses. `progress` is that of the run."""
@@ -176,65 +184,57 @@ class _Lesson:
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         losses = [self._learn() for _ in range(UPDATES)]
-        names = ("train/action_error", "train/task_error")
+        names = ("train/action_error", "train/privileged_error")
         return {name: float(np.mean(of_name)) for name, of_name in zip(names, zip(*losses, strict=True), strict=True)}
 
     @torch.no_grad()
     def _act(self, progress: float) -> Chunk:
         self._begin_anew(progress)
         policy, before = self.policy, tuple(part.clone() for part in self.state)
-        sizes = (self.observation.shape[1], policy.action_size, policy.action_size)
-        observations, previous, labels = (torch.zeros(ROWS, CHUNK, size) for size in sizes)
-        counts = torch.zeros(ROWS, CHUNK)
-        tasks = torch.from_numpy(self.code.tell(self.batch.current_tasks))
-        for step in range(CHUNK):
-            label = self.teacher.act(self.observation, self.batch.privileged()).astype(np.float32)
-            for store, value in ((observations, self.observation), (previous, self.previous), (labels, label)):
-                store[:, step] = torch.from_numpy(value)
-            counts[:, step] = torch.from_numpy(~self.over)
-            action, *rest = policy.step(observations[:, step], previous[:, step], *self.state)
+        steps: list[list[Tensor]] = []
+        for _ in range(CHUNK):
+            known, counted = self.batch.privileged(), (~self.over).astype(np.float32)
+            label = self.teacher.act(self.observation, known).astype(np.float32)
+            steps.append([torch.from_numpy(part) for part in (self.observation, self.previous, label, counted, known)])
+            action, *rest = policy.step(*steps[-1][:2], *self.state)
             self.state = tuple(rest[1 if policy.context_size else 0 :])
-            self.previous = np.where(self.taught[:, None], label, action.numpy())
+            acted = np.where(self.taught[:, None], label, action.numpy())
+            noise = self.deviations[:, None] * self.rng.standard_normal(acted.shape, np.float32)
+            self.previous = np.clip(acted + noise, -1.0, 1.0)
             self.observation, _ = self.batch.step(self.previous)
             self.over = self.over | self.batch.terminated | self.batch.truncated
-        return Chunk(observations, previous, labels, counts, tasks, before)
+        *seen, privileged = (torch.stack(part, 1) for part in zip(*steps, strict=True))
+        return Chunk._make([*seen, self.normaliser(privileged), before])
 
     def _begin_anew(self, progress: float) -> None:
-        """Begin episodes in the rows whose last one is over; the teacher acts in some of the first ones."""
+        """Begin episodes in the rows whose last one is over, some with noise; the teacher acts in some of the first."""
         rows = np.flatnonzero(self.over)
         if not len(rows):
             return
-        self.observation = self.observation.copy()
         self.observation[rows] = self.batch.reset(rows=rows)
-        self.previous = self.previous.copy()
         self.previous[rows] = 0.0
         for part in self.state:
             part[rows] = 0.0
         self.over[rows] = False
         self.taught[rows] = self.rng.random(len(rows)) > progress / TAUGHT
+        self.deviations[rows] = self.rng.uniform(-NOISE, NOISE, len(rows)).clip(min=0.0)
 
     def _learn(self) -> tuple[float, float]:
-        chunk = _joined([self.chunks[int(self.rng.integers(len(self.chunks)))] for _ in range(DRAWN)])
+        whole = self.chunks[int(self.rng.integers(len(self.chunks)))]
+        rows = torch.from_numpy(self.rng.permutation(ROWS)[:DRAWN])
+        chunk = Chunk._make([*(part[rows] for part in whole[:-1]), tuple(part[rows] for part in whole.state)])
         policy, features = self.policy, self.policy.features(chunk.observations)
         contexts, _ = policy.encoder(policy.encoder_input(features, chunk.previous_actions), chunk.state or None)
         mean, _ = policy.actor(torch.cat([features, contexts], -1) if policy.encoder.size else features)
-        weight = chunk.counts / chunk.counts.sum()
-        action_error = ((torch.tanh(mean) - chunk.labels).square().sum(-1) * weight).sum()
-        task_error = torch.zeros(())
+        weight, actions = chunk.counts / chunk.counts.sum().clamp(min=1.0), torch.tanh(mean)
+        errors = functional.huber_loss(actions, chunk.labels, reduction="none", delta=LARGE)
+        loss = 2.0 * (errors.sum(-1) * weight).sum()
+        action_error = ((actions.detach() - chunk.labels).square().sum(-1) * weight).sum()
+        privileged_error = torch.zeros(())
         if policy.context_size:
-            task_error = ((self.readout(contexts) - chunk.tasks[:, None]).square().mean(-1) * weight).sum()
+            privileged_error = ((self.readout(contexts) - chunk.privileged).square().mean(-1) * weight).sum()
         self.optimiser.zero_grad(set_to_none=True)
-        (action_error + TASK_WEIGHT * task_error).backward()
+        (loss + PRIVILEGED_WEIGHT * privileged_error).backward()
         nn.utils.clip_grad_norm_([p for group in self.optimiser.param_groups for p in group["params"]], 1.0)
         self.optimiser.step()
-        return action_error.item(), task_error.item()
-
-
-def _joined(chunks: Sequence[Chunk]) -> Chunk:
-    """Return some chunks as one, row after row."""
-    observations, previous, labels, counts, tasks = (
-        torch.cat([chunk[part] for chunk in chunks])  # type: ignore[misc] # all but the state are tensors
-        for part in range(len(Chunk._fields) - 1)
-    )
-    state = tuple(torch.cat(parts) for parts in zip(*(chunk.state for chunk in chunks), strict=True))
-    return Chunk(observations, previous, labels, counts, tasks, state)
+        return action_error.item(), privileged_error.item()

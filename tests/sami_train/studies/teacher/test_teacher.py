@@ -4,15 +4,18 @@ import json
 
 import numpy as np
 import pytest
+import torch
 
 pytest.importorskip("mujoco")
 
 from sami_runtime.errors import SamiError
 from sami_runtime.session.session import Session
+from sami_train.agent.context_sac import ContextSAC
 from sami_train.envs import ENVIRONMENTS
 from sami_train.export.export_run import export_run
 from sami_train.files import locked
 from sami_train.runs.folder import RunFolder
+from sami_train.runs.train import make_env
 from sami_train.studies.teacher import student as student_module
 from sami_train.studies.teacher import teacher as teacher_module
 from sami_train.studies.teacher.student import distil
@@ -140,6 +143,29 @@ def test_a_student_learns_its_teacher_and_becomes_a_model_file(folder, tmp_path,
     np.testing.assert_allclose(session.step(GO2.layout.by_name(observation)).action, acted[0], atol=1e-5)
     assert len((run.metrics).read_text().splitlines()) == len(errors) == 40
     assert json.loads(run.metrics.read_text().splitlines()[-1])["step"] == steps
+
+
+def test_noise_is_on_the_actions_of_some_episodes_and_labels_are_the_teachers(folder, monkeypatch):
+    monkeypatch.setattr(student_module, "ROWS", 16)
+    config = student_module.student_config("go2", "tesac", 10_000, 0)
+    agent = ContextSAC("ContextPolicy", make_env(config), config, device="cpu")
+    teacher = load_teacher(folder)
+    lesson = student_module._Lesson(agent, teacher, training_batch(GO2, 16), 0)
+    lesson.over[:] = True
+    chunk = lesson._act(1.0)
+    noisy = torch.from_numpy(lesson.deviations > 0.0)
+    assert 4 <= noisy.sum() <= 12
+    state = chunk.state
+    for step in range(student_module.CHUNK - 1):
+        action, _, *state = agent.policy.step(chunk.observations[:, step], chunk.previous_actions[:, step], *state)
+        off = (action - chunk.previous_actions[:, step + 1]).abs().amax(1)
+        assert ((off > 1e-4) == noisy).all()
+    # The readout's targets are what the teacher reads, on its own scale.
+    inputs = teacher.policy.features_extractor.normalisers["privileged"]
+    known = chunk.privileged * (inputs.variance + 1e-4).sqrt() + inputs.mean
+    acted = teacher.act(chunk.observations[:, 0].numpy(), known[:, 0].numpy())
+    clipped = (chunk.privileged[:, 0].abs() >= 5.99).any(1).numpy()
+    np.testing.assert_allclose(acted[~clipped], chunk.labels[:, 0].numpy()[~clipped], atol=1e-4)
 
 
 def test_a_student_goes_on_and_one_without_memory_has_no_context(folder, tmp_path, monkeypatch):
