@@ -47,7 +47,7 @@ def test_a_run_that_has_no_encoder_lends_its_episodes_to_one_that_learns(sami, s
     few = ("--set", "contrast.trajectories=8", "--set", "losses=200", "--json")
     done = sami("contrast", "bare", "--method", "ccm", *few)
     assert done.code == 0, done.err
-    assert {each["losses"] for each in json.loads(done.out)["ceilings"]} == {200}
+    assert {ceiling["losses"] for ceiling in json.loads(done.out)["ceilings"]} == {200}
 
 
 @pytest.mark.parametrize(
