@@ -7,8 +7,8 @@ import pytest
     ("arguments", "message"),
     [
         ("--method tesac,satsac", "cell panda-satsac-0: unknown method 'satsac'. Did you mean 'satesac'?"),
-        ("--seed 0,x", "cell panda-satesac-x: seed is 'x'; it must be of type int."),
-        ("--set learning.discount=0.9,2", "cell panda-satesac-0-discount=2: learning.discount is 2.0; it must lie"),
+        ("--seed 0,x", "cell panda-tesac-x: seed is 'x'; it must be of type int."),
+        ("--set learning.discount=0.9,2", "cell panda-tesac-0-discount=2: learning.discount is 2.0; it must lie"),
         ("--set method=tesac", "method has an option of its own; give --method instead of --set method=..."),
         ("--set steps=1 --steps 2", "steps has an option of its own; give --steps instead"),
         ("--set contrast.every=1 --set contrast.every=2", "--set contrast.every=... was given twice"),
