@@ -30,21 +30,17 @@ class OwnArm:
         self.moves, self.turns = Differentiator(), Differentiator.of_rotations()
         self.link = Datagrams(config["here"], config["robot"], self.hear, clock)
 
-    def hear(self, message, received):
-        measured = self.clocks[message["from"]].ours(message["time"], received)
-        if message["from"] == "camera":
-            cube = self.camera @ Frame.of(message["position"], xyzw=message["xyzw"])
+    def hear(self, data, received):
+        measured = self.clocks[data["from"]].ours(data["time"], received)
+        if data["from"] == "camera":
+            cube = self.camera @ Frame.of(data["position"], xyzw=data["xyzw"])
             self.latest.put(measured, cube_position=cube.translation, achieved_goal=cube.translation)
             self.latest.put(measured, cube_rotation=cube.rpy, cube_velocity=self.moves(cube.translation, measured))
             self.latest.put(measured, cube_angular_velocity=self.turns(cube.rotation, measured))
         else:
-            self.joints, hand = message["positions"], self.base @ self.ik.pose(message["positions"])
-            self.latest.put(
-                measured, ee_position=hand.translation, gripper_width=[self.gripper.width(message["gripper"])]
-            )
-            self.latest.put(
-                measured, ee_velocity=self.base.vectors(self.ik.velocity(self.joints, message["velocities"]))
-            )
+            self.joints, hand = data["positions"], self.base @ self.ik.pose(data["positions"])
+            self.latest.put(measured, ee_position=hand.translation, gripper_width=[self.gripper.width(data["gripper"])])
+            self.latest.put(measured, ee_velocity=self.base.vectors(self.ik.velocity(self.joints, data["velocities"])))
 
     def reset(self, seed=None):
         self.link.reset()

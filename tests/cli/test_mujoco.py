@@ -193,7 +193,18 @@ def test_a_model_is_measured_in_its_own_environment_if_none_is_named(sami, model
 def test_training_a_robot_ends_in_a_card_with_returns(sami, monkeypatch):
     warmup = ("--set", "exploration.warmup_steps=900")
     done = sami(
-        "train", "--env", "hopper", "--steps", 1000, *warmup, "--set", "collection.collectors=0", "--out", "run"
+        "train",
+        "--env",
+        "hopper",
+        "--method",
+        "satesac",
+        "--steps",
+        1000,
+        *warmup,
+        "--set",
+        "collection.collectors=0",
+        "--out",
+        "run",
     )
     assert (done.code, done.err) == (0, "")
     assert "return while exploring" in done.out
@@ -228,7 +239,7 @@ def test_a_sweep_over_both_families_tells_each_cell_in_its_own_measure(sami, mon
     made_return_run(Path("sweep/hopper-satesac-0"), ret=lambda name, episode: 4058.0, steps=100, episodes=100)
     for name in ("panda", "hopper"):
         Path(f"sweep/{name}-satesac-0/agent.zip").touch()
-    arguments = ("sweep", "--out", "sweep", "--env", "panda,hopper", "--dry-run")
+    arguments = ("sweep", "--out", "sweep", "--env", "panda,hopper", "--method", "satesac", "--dry-run")
     done = sami(*arguments)
     assert done.code == 0, done.err
     panda, hopper = (next(line for line in done.out.splitlines() if name in line) for name in ("panda-", "hopper-"))

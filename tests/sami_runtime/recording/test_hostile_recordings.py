@@ -87,14 +87,14 @@ def test_no_rewritten_one_escapes_as_another_error(recorded, tmp_path):
     session, about, messages = recorded
     draw, outcomes = np.random.default_rng(0), {"refused": 0, "read": 0}
     for _ in range(MUTATIONS):
-        say, messages = about, list(messages)
+        header, rewritten = about, list(messages)
         if draw.random() < 0.4:
-            say = mutated(about, draw)
+            header = mutated(about, draw)
         else:
-            at = int(draw.integers(len(messages)))
-            messages[at] = mutated(messages[at], draw)
+            at = int(draw.integers(len(rewritten)))
+            rewritten[at] = mutated(rewritten[at], draw)
         try:
-            result = read_recording(write(tmp_path / "hostile.mcap", say, messages))
+            result = read_recording(write(tmp_path / "hostile.mcap", header, rewritten))
             text = f"{result}{conditions(result, session)}{replay(result, session)}{json.dumps(dict(result.about))}"
             outcomes["read"] += 1
         except SamiError as error:

@@ -53,7 +53,7 @@ def test_a_run_learns_from_tasks_drawn_once_by_its_seed():
 def test_a_new_task_in_each_episode_is_for_methods_that_compare_none():
     overrides = {"env": PENDULUM, "collection.draws": 0}
     with pytest.raises(ConfigError, match=r"collection\.draws is 0, and SaTESAC compares episodes of one task"):
-        resolve("fast-cpu", overrides)
+        resolve("fast-cpu", {**overrides, "method": "satesac"})
     env = make_env(resolve("fast-cpu", {**overrides, "method": "tesac"}))
     masses = {env.reset(seed=seed)[1]["task"]["mass"] for seed in range(30)}
     assert len(masses) == 30

@@ -55,7 +55,7 @@ def test_a_run_keeps_weights_and_no_pickle(source):
     folder, agent = source
     rest = read_weights(folder / WEIGHTS_FILE)
     assert {name: torch.from_numpy(array) for name, array in rest.arrays.items()}.keys() == weights(agent).keys()
-    assert (rest.header.env, rest.header.method, rest.header.steps) == ("panda", "satesac", agent.num_timesteps)
+    assert (rest.header.env, rest.header.method, rest.header.steps) == ("panda", "tesac", agent.num_timesteps)
     newest = RunFolder.open(folder).newest_checkpoint()
     assert (newest / WEIGHTS_FILE).read_bytes() == (folder / WEIGHTS_FILE).read_bytes()
     assert {name.split(".")[-1] for name in zipfile.ZipFile(folder / "agent.zip").namelist()} == {"json", "safetensors"}
