@@ -25,6 +25,7 @@ from typing import Any
 
 import mujoco
 import numpy as np
+from gymnasium import spaces
 
 from sami_train.envs.catalog import environment
 from sami_train.envs.go2.entry import MOTORS
@@ -177,8 +178,12 @@ def distances(policy: Teacher, robot: Path, episodes: int = 50) -> list[float]:
     observations = batch.reset(seeds=range(9000, 9000 + episodes))
     seen = spec.layout.by_name(observations)
     targets, away = np.concatenate([seen[f"target_{axis}"] for axis in TARGET], axis=1), []
+    inputs = policy.policy.observation_space
+    assert isinstance(inputs, spaces.Dict)
+    # The actor reads nothing privileged, of which other environments have other numbers.
+    nothing = np.zeros((episodes, *(inputs["privileged"].shape or ())), np.float32)
     for _ in range(spec.episode_steps):
-        observations, _ = batch.step(policy.act(observations, batch.privileged()))
+        observations, _ = batch.step(policy.act(observations, nothing))
         away.append(np.linalg.norm(batch.privileged()[:, :3] - targets, axis=1))
     means: list[float] = np.mean(away[len(away) // 2 :], axis=0).tolist()
     return means
@@ -195,7 +200,7 @@ def reach(robots: int, seeds: int, steps: int, out: Path) -> None:
             hidden.append(hide(nominal, draw_hidden(JOINTS, robot), f"hidden-{robot}"))
             fitted.append(fitted_arm(nominal, hidden[-1], robot))
         envs = {"nominal": [nominal], "fitted": fitted, "robot": hidden, "ranges": [drawn]}
-        for kind, seed in itertools.product(envs, range(seeds)):
+        for seed, kind in itertools.product(range(seeds), envs):
             for number, env in enumerate(envs[kind]):
                 begun = time.process_time()
                 policy = trained(env, seed, steps, Path(made) / f"{kind}-{number}-{seed}")
@@ -255,7 +260,7 @@ def main() -> None:
     one.add_argument("--out", type=Path, required=True)
     commands.add_parser("table").add_argument("files", type=Path, nargs="+")
     policies = commands.add_parser("reach")
-    for name, default in (("--robots", 3), ("--seeds", 2), ("--steps", 300_000)):
+    for name, default in (("--robots", 3), ("--seeds", 2), ("--steps", 1_000_000)):
         policies.add_argument(name, type=int, default=default)
     policies.add_argument("--out", type=Path, required=True)
     commands.add_parser("reach-table").add_argument("file", type=Path)
