@@ -118,15 +118,16 @@ class Clock:
 
 
 class Metered(HiddenPhysics):
-    """The environment that a method trains in: each step asks the clock."""
+    """The environment that a method trains in: with a clock, each step asks it."""
 
-    def __init__(self, task: Task, clock: Clock) -> None:
-        super().__init__(task, clock.is_told)
+    def __init__(self, task: Task, clock: Clock | None) -> None:
+        super().__init__(task, clock is not None and clock.is_told)
         self.clock = clock
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
         """Step the robot, and the clock."""
-        self.clock.tick()
+        if self.clock is not None:
+            self.clock.tick()
         return super().step(action)
 
 

@@ -45,6 +45,7 @@ def run(task: str, method: str, seed: int, minutes: float, out: Path = RESULTS) 
     import torch
 
     from benchmarks.scoreboard.budget import Clock
+    from sami_train.runs.folder import git_state
 
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
@@ -58,7 +59,7 @@ def run(task: str, method: str, seed: int, minutes: float, out: Path = RESULTS) 
         "seed": seed,
         "minutes": minutes,
         "settings": settings,
-        "commit": _commit(),
+        "commit": git_state().get("commit") or os.environ.get("SCOREBOARD_COMMIT", "unknown"),
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "processor": _processor(),
         "python": platform.python_version(),
@@ -91,12 +92,6 @@ def run_missing(tasks: Sequence[str], seeds: int, minutes: float, out: Path) -> 
             failed.add(left[0])
     if failed:
         sys.exit(f"{len(failed)} runs failed: {', '.join(' '.join(map(str, cell)) for cell in sorted(failed))}")
-
-
-def _commit() -> str:
-    root = Path(__file__).parents[2]
-    result = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True)
-    return result.stdout.strip() or os.environ.get("SCOREBOARD_COMMIT", "unknown")
 
 
 def _processor() -> str:
