@@ -70,6 +70,7 @@ def train(
         raise typer.BadParameter(f"--dry-run is for a new run; what {resume} was told is in its config.json")
     from sami_runtime.errors import SamiError
     from sami_train.config.resolve import explain, parse_override
+    from sami_train.config.schema import ENV, METHOD
     from sami_train.envs.catalog import by_name, environment
 
     if resume is None:
@@ -86,7 +87,7 @@ def train(
             overrides["init.source"] = init
         if isinstance(recordings := overrides.get("collection.recordings"), str):
             overrides["collection.recordings"] = recordings.split(",")
-        env, method = env or "panda", method or "tesac"
+        env, method = env or ENV, method or METHOD
         overrides |= {"env": env, "method": method, "seed": seed}
         if steps is not None:
             overrides["steps"] = steps

@@ -228,12 +228,13 @@ class _TeacherKeeper(BaseCallback):
 
     def _on_training_start(self) -> None:
         self._next = self.num_timesteps + self.every
+        cripples = any(isinstance(feature, Crippled) for feature in environment(self.config.env).tasks.features)
+        self._easy_steps = self.config.easy_steps if cripples else 0
 
     def _on_rollout_start(self) -> None:
         vector = self.training_env
         assert isinstance(vector, BatchVecEnv)
-        cripple = any(isinstance(feature, Crippled) for feature in environment(self.config.env).tasks.features)
-        done, easy = self.num_timesteps, self.config.easy_steps if cripple else 0
+        done, easy = self.num_timesteps, self._easy_steps
         vector.changed = min(1.0, max(0.0, done / easy - 1.0)) if easy else 1.0
 
     def _on_rollout_end(self) -> None:
