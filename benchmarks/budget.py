@@ -36,7 +36,8 @@ SENTENCES = {
     *("told", "found", "own", "said", "each", "given", "going", "asked", "stands", "kept"),
     *("began", "took", "gave", "drove", "driven"),
 }
-"""Bare verbs and pronouns, which name nothing: no identifier is one of them, in tests and scripts neither."""
+"""Bare verbs and pronouns, which name nothing: no identifier is one of them, private ones, tests and scripts
+included."""
 NAMED = (*PACKAGES, "benchmarks", "examples", "tests")
 """Folders whose identifiers are read."""
 
@@ -122,7 +123,7 @@ def sentence_names() -> list[str]:
         for folder in NAMED
         for path in sorted((ROOT / folder).rglob("*.py"))
         for line, name in _defined_names(tree_of(path))
-        if name in SENTENCES
+        if name.strip("_") in SENTENCES
     ]
 
 

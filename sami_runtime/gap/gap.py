@@ -182,15 +182,15 @@ class Sticking:
         self._at = np.flatnonzero(np.isfinite(first))
         self._first = self._ticks(first[self._at])
         self._end = self._ticks(first[self._at] + lasts[self._at])
-        self._kept = np.zeros(len(self._at))
+        self._stuck_readings = np.zeros(len(self._at))
 
     def apply(self, values: Float64, tick: int) -> None:
         """See `Sensor`."""
         if not len(self._at):
             return
         readings = values[self._at]
-        self._kept = np.where(self._first == tick, readings, self._kept)
-        values[self._at] = np.where((self._first <= tick) & (tick < self._end), self._kept, readings)
+        self._stuck_readings = np.where(self._first == tick, readings, self._stuck_readings)
+        values[self._at] = np.where((self._first <= tick) & (tick < self._end), self._stuck_readings, readings)
 
     def _ticks(self, times: Float64) -> Float64:
         return np.array([whole_periods(min(time / self._period, FOREVER)) for time in times], np.float64)

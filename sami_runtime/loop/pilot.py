@@ -119,7 +119,7 @@ class Excitation:
     def reset(self) -> None:
         """Begin an episode: at rest."""
         self._episode += 1
-        self._asked = 0
+        self._requests = 0
         self._patterns = [self._pattern(element) for element in range(len(self._rest))]
         if self._person:
             self._person.reset()
@@ -129,7 +129,7 @@ class Excitation:
         wanted = self._person.request(standing) if self._person else Request()
         if wanted.pause or wanted.end is not None or wanted.command is not None:
             return wanted
-        tick, self._asked = self._asked // self._every, self._asked + 1
+        tick, self._requests = self._requests // self._every, self._requests + 1
         sides = np.array([pattern[tick % len(pattern)] for pattern in self._patterns])
         return Request(command=(self._rest + self._far * sides).astype(np.float32))
 

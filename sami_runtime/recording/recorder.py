@@ -89,7 +89,7 @@ class Recorder:
         self._step = self._chunks.channel(TOPIC, schema["title"], ("jsonschema", "json"), data, {})
         self._topics, self._events = Topics(self._chunks, session.contract), Events()
         self._scene = SceneTopics(self._chunks, scene) if scene else None
-        self._time, self._began, self._offset_ns = 0.0, 0.0, 0
+        self._time, self._chunk_at, self._offset_ns = 0.0, 0.0, 0
         self._period = 1.0 / session.contract.rate_hz
 
     def __call__(self, record: StepRecord) -> None:
@@ -115,9 +115,9 @@ class Recorder:
         self._topics.add(self._episode, record, self._events.of(self._episode, record), log_time, now)
         if self._scene:
             self._scene.add(record.step == 0, log_time, now)
-        if record.executed is None or self._chunks.filled > CHUNK_BYTES or time.monotonic() - self._began >= CHUNK_S:
+        if record.executed is None or self._chunks.filled > CHUNK_BYTES or time.monotonic() - self._chunk_at >= CHUNK_S:
             self._chunks.end_chunk()
-            self._began = time.monotonic()
+            self._chunk_at = time.monotonic()
 
     def conclude(self, came: RecordedEpisode) -> None:
         """Write the outcome of the episode whose ticks were written last; called again, the last one counts.

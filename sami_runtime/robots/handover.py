@@ -162,7 +162,7 @@ class PoseDrive:
 
     def begin(self, now: float, observation: Observation, before: Array | None, slower: int) -> None:
         """Go out from where the robot is, and from the action that was executed last."""
-        self._began, self._before, self._slower, self._ticks = now, before, slower, 0
+        self._start_time, self._before, self._slower, self._ticks = now, before, slower, 0
         self._start = self._positions(observation)
         if self._targets and before is not None:
             self._start = self._zero + self._unit * before[self._at]
@@ -196,7 +196,7 @@ class PoseDrive:
         return ""
 
     def _where(self, now: float) -> NDArray[np.float64]:
-        share = eased((now - self._began) / self.keys.seconds)
+        share = eased((now - self._start_time) / self.keys.seconds)
         return np.asarray(self._start + share * (self._end - self._start))
 
     def _positions(self, observation: Observation) -> NDArray[np.float64]:

@@ -348,7 +348,7 @@ class Limiter:
         action, names = self._bounds.limit(action)
         limited_by += names
         if self._workspace is not None:
-            action, names = self._kept(action, elapsed)
+            action, names = self._cut_to_workspace(action, elapsed)
             limited_by += names
         return self._step(action, limited_by, now)
 
@@ -356,7 +356,7 @@ class Limiter:
         """Let the action that was written last (A,) stand, once it came to rest within the acceleration."""
         if self._workspace is None:
             return self._step(written, (), now)
-        return self._step(*self._kept(written, self._elapsed(now)), now)
+        return self._step(*self._cut_to_workspace(written, self._elapsed(now)), now)
 
     def wrote(self, action: Array, now: float) -> float:
         """Learn what is written (A,), from where the next step goes; return the time [s] since the write before."""
@@ -393,7 +393,7 @@ class Limiter:
             names = named("acceleration", step != way, self._elements)
             if names and self._workspace is not None:
                 eased = self._bounds.cut_step((start + step).astype(np.float32), start)
-                inside, more = self._kept(eased, move.elapsed)
+                inside, more = self._cut_to_workspace(eased, move.elapsed)
                 step = np.where(inside != eased, inside - start, step)
                 names += tuple(name for name in more if name not in limited_by)
         if self._rate is not None:
@@ -426,7 +426,7 @@ class Limiter:
                 "robot to within the bounds, or correct low and high."
             )
 
-    def _kept(self, action: Array, elapsed: float) -> Shaped:
+    def _cut_to_workspace(self, action: Array, elapsed: float) -> Shaped:
         assert self._workspace is not None
         inside = self._workspace.cut(action, elapsed)
         return Shaped(inside, named("workspace", inside != action, self._elements))

@@ -176,7 +176,7 @@ class Watchdog:
         self.name, self.within_s, self.stop_s = emergency_stop, within_s, stop_s
         self._within = round(1e9 * within_s)
         self._numbers = _unshared()
-        self._asked = False
+        self._stop_is_requested = False
         self._process: subprocess.Popen[bytes] | None = None
         self._link: socket.socket | None = None
         self._line: Line | None = None
@@ -307,7 +307,7 @@ class Watchdog:
         Returns:
             Whether the emergency stop has come back without an error.
         """
-        self._asked = True
+        self._stop_is_requested = True
         self._numbers[DUE] = TOLD
         if self._link is not None:
             with suppress(OSError):  # it is gone, or was told often enough
@@ -319,20 +319,20 @@ class Watchdog:
 
     def rearm(self) -> None:
         """Forget that it fired. For a person to call, or on a person's behalf."""
-        self._asked = False
+        self._stop_is_requested = False
         self._numbers[DUE] = self._numbers[STOPPED] = self._numbers[FIRED] = self._numbers[STOPPING] = 0
 
     @property
     def fired(self) -> bool:
         """Whether it stopped the robot by itself, and not because somebody told it to."""
-        return self._numbers[FIRED] != 0 and not self._asked
+        return self._numbers[FIRED] != 0 and not self._stop_is_requested
 
     def fault(self) -> str | None:
         """Return why the robot must not be driven on; None while it is watched, or could be."""
         numbers, moment = self._numbers, now()
         due, fired, seen = numbers[DUE], numbers[FIRED], numbers[SEEN]
         if fired:
-            why = why_fired(self._asked, False, numbers[STOPPING] != 0, self.within_s, self.stop_s)
+            why = why_fired(self._stop_is_requested, False, numbers[STOPPING] != 0, self.within_s, self.stop_s)
             came = "which worked" if numbers[STOPPED] else "which has not come back"
             return f"at {clock_of(fired)} the watchdog {why} and stopped the robot by {self.name}, {came}"
         if 0 < due < moment:

@@ -125,7 +125,7 @@ class OwnArm:
         import robot
 
         self._tick = robot.TICK_S / robot.STEP_S
-        self._asked = np.zeros(7)
+        self._target = np.zeros(7)
         self.arm = robot.Arm({"mass": 1.0, "friction": 1.0})
         self.arm.engine.resetBasePositionAndOrientation(
             self.arm.bodies["object"], [9.0, 9.0, 9.0], [0.0, 0.0, 0.0, 1.0]
@@ -138,8 +138,8 @@ class OwnArm:
 
     def steps(self, command):
         change = ACCELERATION * self.period  # as the drives of an arm do: they ramp
-        self._asked += (command - self._asked).clip(-change, change)
-        self.arm.go(self._asked.tolist(), 255.0)
+        self._target += (command - self._target).clip(-change, change)
+        self.arm.go(self._target.tolist(), 255.0)
         for _ in range(round(self._tick)):
             self.arm.engine.stepSimulation()
             self._read()

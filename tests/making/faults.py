@@ -51,7 +51,7 @@ class FaultyArm:
         self._buffers = {"position": np.zeros(2, np.float32), "goal": np.zeros(1, np.float32)}
         self._answer = np.zeros(2, np.float32)
         self._lasting, self._left = "", 0
-        self._kept = None
+        self._last_action = None
 
     def reset(self, seed=None):
         if self.random.random() < self.share / 10:
@@ -62,8 +62,8 @@ class FaultyArm:
 
     def read(self):
         self.observer.read(self.clock.now())
-        if self._kept is not None:
-            self._kept[:] = np.nan  # an action that was given away is nobody's any more
+        if self._last_action is not None:
+            self._last_action[:] = np.nan  # an action that was given away is nobody's any more
         fault = self._next(READ, "read")
         if fault.startswith("raises"):
             raise AdapterError("no message") if fault == "raises" else OSError("the cable")
@@ -114,7 +114,7 @@ class FaultyArm:
             return Executed(np.full(2 if fault == "tells NaN" else 3, np.nan, np.float32))
         if fault == "writes into the action":
             action[:] = 99.0
-        self._kept = action
+        self._last_action = action
         self.observer.tell(sent)
         self._answer[:] = sent
         return Executed(self._answer, done=fault == "ends the episode")

@@ -131,7 +131,7 @@ def _checkpoint(folder):
         train._agent_of(run, checkpoint, run.config())
 
 
-def _kept(folder):
+def _kept_results(folder):
     spec = environment(TINY["env"])
     store = KeptResults(folder / "evaluation.json", base()[1].policy.numpy_weights(), spec, 4)
     store.results_of(Piece(None, "training"))
@@ -161,7 +161,7 @@ KINDS = {
     "sweep.json": (lambda: (base()[0] / "sweep", "sweep.json"), (Sweep.open,)),
     "outcome.json": (lambda: (base()[0], "outcome.json"), (CellOutcome.read,)),
     "runs.jsonl": (lambda: (base()[0], "runs.jsonl"), (lambda folder: read_study(folder / "runs.jsonl"),)),
-    "kept results": (lambda: (base()[0], next(base()[0].glob(f"*{ENDING}")).name), (_kept,)),
+    "kept results": (lambda: (base()[0], next(base()[0].glob(f"*{ENDING}")).name), (_kept_results,)),
     "gap": (lambda: (EXAMPLE, "gap.toml"), (lambda folder: GapProfile.load(folder / "gap.toml"),)),
     "limits": (lambda: (EXAMPLE, "limits.toml"), (lambda folder: Limits.load(folder / "limits.toml"),)),
     "recording": (lambda: (base()[0], "run.mcap"), (lambda folder: _recording(folder / "run.mcap"),)),

@@ -219,7 +219,7 @@ class BodyLimits:
             reference: The command that is executed now; where the joints are, or no speed, if None.
         """
         self._reference = None if reference is None else np.asarray(reference, np.float64)
-        self._began = True
+        self._is_first = True
 
     def limit(
         self, command: ArrayLike, positions: ArrayLike, velocities: ArrayLike | None, period: float
@@ -238,7 +238,7 @@ class BodyLimits:
         wanted, at = np.asarray(command, np.float64), np.asarray(positions, np.float64)
         speeds = np.zeros(len(at)) if velocities is None else np.asarray(velocities, np.float64)
         self._require_numbers(wanted, at, speeds, period)
-        if self._began and self._collision and (near := self._collision.geometry.clearance(at)).pair[0]:
+        if self._is_first and self._collision and (near := self._collision.geometry.clearance(at)).pair[0]:
             raise SamiError(
                 f"the robot begins with {near.pair[0]} {near.distance:.3g} m from {near.pair[1]}, within its margin. "
                 "Move it, or correct the model, the boxes or the margin."
@@ -250,7 +250,7 @@ class BodyLimits:
         if reference is None:
             reference = at if self._drive.targets else np.zeros(self.size)
         ruling = self._ruled(wanted, BodyState(at, speeds, reference, period), jacobian)
-        self._reference, self._began = ruling.command, False
+        self._reference, self._is_first = ruling.command, False
         return ruling
 
     def _ruled(self, wanted: Array, state: BodyState, jacobian: Array | None) -> BodyRuling:

@@ -55,7 +55,7 @@ class UnitreeAdapter:
         self._command = self._source()
         self._latest = Latest(self.observation, clock, note=lambda: self._link.fault)
         self._last_action = np.zeros(contract.action.size, np.float32)
-        self._began, self._driven, self._stands, self._open = clock.now(), False, False, True
+        self._start_time, self._is_driven, self._is_standing, self._open = clock.now(), False, False, True
         self._link = MotorLink(settings.domain, settings.network, settings.hz, settings.damp_kd, self._hear)
         try:
             self._require_robot()
@@ -93,12 +93,12 @@ class UnitreeAdapter:
         self.stand()
         self._latest.reset()
         self._last_action = np.zeros(self.action.size, np.float32)
-        self._began = self.clock.now()
+        self._start_time = self.clock.now()
 
     def damp(self) -> None:
         """Brake all motors, from any thread, until something else is asked for; a robot that stands sinks down."""
-        self._stands = False
-        if self._open and self._driven:
+        self._is_standing = False
+        if self._open and self._is_driven:
             self._link.damp()
 
     def stand(self) -> None:
@@ -109,7 +109,7 @@ class UnitreeAdapter:
             SafetyStop: The robot was stopped on the way.
         """
         self._require_open()
-        self._driven = True
+        self._is_driven = True
         start, start_time, seconds = self.reading.angles.copy(), self.clock.now(), self.settings.stand_s
         share, off = 0.0, np.inf
         while share < 1.0 or off > STOOD_RAD:
@@ -124,7 +124,7 @@ class UnitreeAdapter:
             self._stand_at(start + eased(share) * (self._mapping.stand - start))
             self.clock.sleep_until(self.clock.now() + RAMP_S)
             off = float(abs(self.reading.angles - self._mapping.stand).max())
-        self._stands = True
+        self._is_standing = True
 
     def read(self) -> Observation:
         """Return the newest of each signal.
@@ -134,9 +134,9 @@ class UnitreeAdapter:
             AdapterError: It does not report.
         """
         self._require_open()
-        if self._driven:
+        if self._is_driven:
             self._require_upright()
-        if self._stands:  # a dry run, or a loop that begins
+        if self._is_standing:  # a dry run, or a loop that begins
             self._stand_at(self._mapping.stand)
         command = self._velocity()
         chosen: dict[str, Any] = {
@@ -156,7 +156,7 @@ class UnitreeAdapter:
         """
         self._require_open()
         self._require_upright()
-        self._stands, self._driven = False, True
+        self._is_standing, self._is_driven = False, True
         self._link.hold(self._mapping.setpoint(action), self.settings.hold_s)
         self._last_action = np.array(action, np.float32)
         return Executed(self._last_action.copy())
@@ -175,7 +175,7 @@ class UnitreeAdapter:
             return
         self.damp()
         end = time.monotonic() + REST_S
-        while self._driven and time.monotonic() < end and abs(self.reading.velocities).max() > STILL:
+        while self._is_driven and time.monotonic() < end and abs(self.reading.velocities).max() > STILL:
             time.sleep(POLL_S)
         self._open = False
         self._link.close()
@@ -200,7 +200,7 @@ class UnitreeAdapter:
 
     def _velocity(self) -> dict[str, float]:
         if self._command is not None:
-            return dict(self._command.at(self.clock.now() - self._began))
+            return dict(self._command.at(self.clock.now() - self._start_time))
         names = ("forward", "left", "turn")
         velocity = np.clip(self.reading.sticks, -1.0, 1.0) * self.settings.fastest
         return dict(zip(names, velocity.tolist(), strict=True))
@@ -242,7 +242,7 @@ class UnitreeAdapter:
             fault = "L2 and B of the remote control were pressed"
         elif not tilt < self.settings.fallen_deg:
             fault = f"the robot has fallen: its trunk is tilted by {tilt:.0f} degrees"
-        elif self._link.expired and self._driven:
+        elif self._link.expired and self._is_driven:
             fault = f"no action came within {self.settings.hold_s:g} s of the last one"
         if fault:
             self.damp()

@@ -82,7 +82,7 @@ class MotorLink:
         self._condition, self._waits = ReadCondition(self._reader, NEW), WaitSet(self._participant)
         self._waits.attach(self._condition)
         self._entities += [self._participant, commands, states, self._writer, self._reader, self._condition]
-        self._asked: tuple[bytes, float] | None = None
+        self._command_until: tuple[bytes, float] | None = None
         self._lock, self._news, self._open = threading.Lock(), threading.Event(), True
         targets = (self._send, self._listen) if hear else (self._send,)
         self._threads = [threading.Thread(target=target, name="sami-unitree", daemon=True) for target in targets]
@@ -154,7 +154,7 @@ class MotorLink:
         self._delete()
 
     def _ask(self, message: bytes, within_s: float) -> None:
-        self._asked = message, time.monotonic() + within_s
+        self._command_until = message, time.monotonic() + within_s
         self._write(message)
         self._news.set()
 
@@ -166,11 +166,11 @@ class MotorLink:
     def _send(self) -> None:
         """Repeat what is asked for."""
         while self._open:
-            self._news.wait(self._period if self._asked else None)
+            self._news.wait(self._period if self._command_until else None)
             if self._news.is_set():  # it was sent already
                 self._news.clear()
                 continue
-            message, until = self._asked or (self._damping, 0.0)
+            message, until = self._command_until or (self._damping, 0.0)
             if time.monotonic() > until:
                 self.expired, message = True, self._damping
             with suppress(DDSException):  # the next one may pass

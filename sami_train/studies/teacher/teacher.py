@@ -203,12 +203,12 @@ class _TeacherKeeper(BaseCallback):
     ) -> None:
         super().__init__()
         self.folder, self.config, self.every, self.on_measured = folder, config, every, on_measured
-        self._before, self._began, self._stop, self._next = seconds, time.perf_counter(), False, 0
+        self._before, self._start_time, self._stop, self._next = seconds, time.perf_counter(), False, 0
 
     @property
     def seconds(self) -> float:
         """Training time of the teacher so far."""
-        return self._before + time.perf_counter() - self._began
+        return self._before + time.perf_counter() - self._start_time
 
     def ask_to_stop(self, *_: Any) -> None:
         """Stop after the next step."""

@@ -197,7 +197,7 @@ def test_what_is_not_known_is_said_and_not_guessed(fitted):
 def test_without_rest_noise_is_said_to_be_unknown(fitted):
     class Restless(Excitation):
         def request(self, standing):
-            self._asked = max(self._asked, 12)
+            self._requests = max(self._requests, 12)
             return super().request(standing)
 
     pilot = Restless(contract_of(Maker.recurrent()), Limits(rest=0.0))
