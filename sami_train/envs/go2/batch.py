@@ -12,6 +12,9 @@ from sami_train.envs.go2.robot import FRAME_SKIP, Go2Robot, Physics, Walks
 from sami_train.envs.mujoco.batch import Rows
 from sami_train.envs.tasks import Task
 
+PUSH = np.array([1.0, 1.0, 0.3, 0.6, 0.6, 0.6])
+"""Largest change of the trunk's velocity [m/s] and turning [rad/s] by a push."""
+
 
 class Go2Batch(Rows):
     """n Go2s in n tasks.
@@ -70,6 +73,10 @@ class Go2Batch(Rows):
         self.robot.forget_targets(history)
         self._history[ids] = history
         self.walks.begin(ids, rngs, qvel)
+
+    def push(self, rows: np.ndarray, rng: np.random.Generator) -> None:
+        """Change the trunk's velocity in some rows as a push would; see `PUSH`."""
+        self._qvel[rows, :6] += rng.uniform(-1.0, 1.0, (len(rows), 6)) * PUSH
 
     def observations(self) -> np.ndarray:
         """Return what the rows observe now, (n, 45) float32."""

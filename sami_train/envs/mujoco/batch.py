@@ -123,6 +123,9 @@ class Rows:
         self._start(ids, [self._rngs[i] for i in ids])
         return self.observations()[ids]
 
+    def push(self, rows: np.ndarray, rng: np.random.Generator) -> None:
+        """Push the robots of some rows; those that stand on a table cannot be pushed over."""
+
     @abstractmethod
     def observations(self) -> np.ndarray:
         """Return what the rows observe now, (n, D) float32."""

@@ -34,7 +34,7 @@ from sami_train.runs.folder import RunFolder
 from sami_train.runs.train import load_agent, make_env
 from sami_train.studies.teacher.policy import Inputs
 from sami_train.studies.teacher.teacher import Teacher, load_teacher
-from sami_train.studies.teacher.vector import TrainingBatch, training_batch
+from sami_train.studies.teacher.vector import TrainingBatch, push_some, training_batch
 
 CHUNK = 25
 """Steps that a gradient goes back, and after which rows that are over begin anew."""
@@ -201,6 +201,7 @@ class _Lesson:
             acted = np.where(self.taught[:, None], label, action.numpy())
             noise = self.deviations[:, None] * self.rng.standard_normal(acted.shape, np.float32)
             self.previous = np.clip(acted + noise, -1.0, 1.0)
+            push_some(self.batch, self.rng)
             self.observation, _ = self.batch.step(self.previous)
             self.over = self.over | self.batch.terminated | self.batch.truncated
         *seen, privileged = (torch.stack(part, 1) for part in zip(*steps, strict=True))

@@ -20,6 +20,8 @@ ACTION_SCALE = 0.2
 REWARD_SCALE = 0.05
 """So that returns are of the size of one."""
 LARGEST_ACTION = 1.0 / ACTION_SCALE
+PUSH_EVERY = 200
+"""Steps between two pushes of a robot that can be pushed, on average."""
 
 
 class TrainingBatch(Batch, Protocol):
@@ -49,6 +51,9 @@ class TrainingBatch(Batch, Protocol):
     def privileged(self) -> np.ndarray:
         """Return what only a simulator knows, (n, P)."""
 
+    def push(self, rows: np.ndarray, rng: np.random.Generator) -> None:
+        """Push the robots of some rows, if they can be pushed over."""
+
 
 def vector_env(spec: EnvironmentSpec, rows: int, seed: int) -> BatchVecEnv:
     """Return so many robots to train a teacher with."""
@@ -62,9 +67,14 @@ def nominal_task(spec: EnvironmentSpec) -> Task:
     return spec.tasks.check({name: some[name] for name in bare})
 
 
-def training_batch(spec: EnvironmentSpec, rows: int, threads: int = 1) -> TrainingBatch:
+def push_some(batch: TrainingBatch, rng: np.random.Generator) -> None:
+    """Push those robots of a batch whose turn it is: what a policy has recovered from, unknown dynamics are less of."""
+    batch.push(np.flatnonzero(rng.random(batch.rows) < 1.0 / PUSH_EVERY), rng)
+
+
+def training_batch(spec: EnvironmentSpec, rows: int) -> TrainingBatch:
     """Make a batch to train a teacher in; raises a `SamiError` where the environment has none."""
-    batch = make_batch(spec, rows, threads) if spec.batch_entry_point else None
+    batch = make_batch(spec, rows, threads=0) if spec.batch_entry_point else None
     if batch is None or not hasattr(batch, "privileged"):
         raise SamiError(
             f"environment {spec.name!r} has no batch with privileged(), which a teacher is trained in; go2 and "
@@ -113,6 +123,7 @@ class BatchVecEnv(VecEnv):
 
     def step_wait(self) -> VecEnvStepReturn:
         """Step all rows; those that are over begin anew, and their `info` has the observation before that."""
+        push_some(self.batch, self._rng)
         _, rewards = self.batch.step(self._actions * np.float32(ACTION_SCALE))
         self._returns += rewards
         fallen, late = self.batch.terminated.copy(), self.batch.truncated
