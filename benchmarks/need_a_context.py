@@ -7,7 +7,7 @@
 `measure` plays a shipped file on the starts of the final seed twice, with the context that its encoder infers and with
 the mean context of its training tasks from the first step on, and keeps every episode; the policy, the starts and the
 tasks are the same. A file that is measured already is left out. `table` prints the table of the docs from these files,
-from the runs of Panda at 100,000 steps, and from the Go2's walks. `cards` writes its row into each model's card.
+from runs of Panda, half-cheetah and hopper, and from the Go2's walks. `cards` writes its row into each model's card.
 
 An ablation is no trained baseline: a policy that was trained to read a context may depend on it where another one, with
 none, would do as well. So a loss is an upper bound of what a context is worth, and a return that stays is the stronger
@@ -48,8 +48,6 @@ LEAST = 0.05
 """Share of its score that a robot must be able to lose for its context to count as needed."""
 REPLICATES = 2000
 NOT_MEASURED = "not measured"
-PANDA_RUNS = ("results/panda-100k-baselines", "results/placebo:panda-tesac-?", "results/placebo:panda-satesac-?")
-"""Runs of Panda with one budget: what `sami compare` reads."""
 LONG_RUNS = ("results/panda-550k-baselines", "results/panda-550k", "results/models:panda-satesac")
 """Runs of Panda with the shipped file's budget."""
 IN_README = {
@@ -79,6 +77,49 @@ MEMORIES = {"SAC": "no memory", "SAC with history": "ten steps of history"}
 """What a context has to beat."""
 SENTENCE = "**Context:** "
 """What a card's line about it begins with."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """Runs of several methods on one robot, by one budget."""
+
+    steps: int
+    runs: tuple[str, ...]
+    """What `sami compare` reads."""
+    score: str = "return"
+    digits: int = 0
+    bounds: tuple[float, float] | None = None
+    """Least and largest mean, where there are such."""
+
+    def groups(self) -> dict[str, Any]:
+        """Return a group of runs for each method, by its title."""
+        from sami_train.studies.compare.comparison import MethodComparison
+        from sami_train.studies.compare.groups import read_runs
+
+        groups = MethodComparison(read_runs([ROOT / runs for runs in self.runs])).groups
+        return {group.method.title: group for group in groups}
+
+    def mean(self, group: Any, name: str) -> str:
+        """Return a group's mean score on a set, with the half-width of its 95 % interval over seeds."""
+        from sami_train.studies.compare.estimates import aggregate
+
+        mean = aggregate(group.scores(name), self.bounds).mean
+        half = "" if mean.bounds is None else f" ± {(mean.bounds[1] - mean.bounds[0]) / 2:,.{self.digits}f}"
+        return f"{mean.value:,.{self.digits}f}{half}"
+
+
+STUDIES = {
+    PANDA: Study(
+        100_000,
+        ("results/panda-100k-baselines", "results/placebo:panda-tesac-?", "results/placebo:panda-satesac-?"),
+        "success",
+        3,
+        (0.0, 1.0),
+    ),
+    "half-cheetah-satesac": Study(400_000, ("results/half-cheetah-400k", "results/robots-400k-baselines:half-*")),
+    "hopper-satesac": Study(400_000, ("results/hopper-400k", "results/robots-400k-baselines:hopper-*")),
+}
+"""By the shipped file of the same robot."""
 
 
 class ConstantContext(SessionPolicy):
@@ -278,31 +319,25 @@ def _go2_cells() -> list[str]:
     return [score, *lost, trained, "little: one without memory: " + " / ".join(f"{share:.2f}" for share in memoryless)]
 
 
-def panda_groups() -> dict[str, Any]:
-    """Return the runs of Panda with one budget, a group for each method by its title."""
-    from sami_train.studies.compare.comparison import MethodComparison
-    from sami_train.studies.compare.groups import read_runs
+def trained(model: str) -> tuple[str, str]:
+    """Return what trained baselines of a study score on moderate tasks, and what follows."""
+    from sami_train.studies.compare.estimates import welch
 
-    groups = MethodComparison(read_runs([ROOT / runs for runs in PANDA_RUNS])).groups
-    return {group.method.title: group for group in groups}
-
-
-def panda_trained() -> tuple[str, str]:
-    """Return what trained baselines score on Panda's moderate tasks, and what follows."""
-    groups = panda_groups()
-
-    from sami_train.studies.compare.estimates import aggregate, welch
-
-    scores = {title: groups[title].scores("moderate") for title in BASELINES}
-    cells = [f"{name} {_with_half_width(aggregate(scores[title], (0, 1)))}" for title, name in BASELINES.items()]
-    gains = {title: welch(scores["TESAC"].mean(axis=1), scores[title].mean(axis=1)) for title in MEMORIES}
+    study = STUDIES[model]
+    groups = study.groups()
+    titles = [title for title in BASELINES if title in groups]
+    cells = [f"{BASELINES[title]} {study.mean(groups[title], 'moderate')}" for title in titles]
+    means = {title: groups[title].scores("moderate").mean(axis=1) for title in titles}
+    gains = {title: welch(means["TESAC"], means[title]) for title in MEMORIES if title in groups}
     followed = ", ".join(
-        f"{'a gain' if (gains[title].low or 0.0) > 0.0 else 'no gain'} over {name}" for title, name in MEMORIES.items()
+        f"{'a gain' if (gain.low or 0.0) > 0.0 else 'no gain'} over {MEMORIES[title]}" for title, gain in gains.items()
     )
-    seeds = min(len(groups[title].runs) for title in BASELINES)
-    count, long = memoryless()
-    short = f"moderate success at 100,000 steps, {seeds} seeds: {', '.join(cells)}"
-    return f"{short}; at 550,000 steps, seeds: {count}, SAC {long}", f"TESAC shows {followed}"
+    seeds = min(len(groups[title].runs) for title in titles)
+    scores = f"moderate {study.score} at {study.steps:,} steps, {seeds} seeds: {', '.join(cells)}"
+    if model == PANDA:
+        count, long = memoryless()
+        scores += f"; at 550,000 steps, seeds: {count}, SAC {long}"
+    return scores, f"TESAC shows {followed}"
 
 
 def so101_trained() -> tuple[str, str]:
@@ -332,37 +367,37 @@ def _paired(gain: np.ndarray) -> str:
 
 def trained_baselines(model: str) -> tuple[str, str] | None:
     """Return what trained baselines of a shipped file's robot score, and what follows; None where there are none."""
-    known = {PANDA: panda_trained, SO101: so101_trained}
-    return known[model]() if model in known else None
+    if model == SO101:
+        return so101_trained()
+    return trained(model) if model in STUDIES else None
 
 
-def panda_tables() -> list[str]:
-    """Return what trained baselines score on Panda, and what a context gains over none, in Markdown."""
-    groups = panda_groups()
+def study_tables(study: Study) -> list[str]:
+    """Return what the methods of a study score, and what a context gains over none, in Markdown."""
+    from sami_train.studies.compare.estimates import share_of_gap, welch
 
-    from sami_train.studies.compare.estimates import aggregate, share_of_gap, welch
-
+    groups = study.groups()
     means = {title: {name: group.scores(name).mean(axis=1) for name in SETS} for title, group in groups.items()}
     lines = ["| method | seeds | training | moderate | extreme |", "|---|---|---|---|---|"]
     for title, group in groups.items():
-        cells = [_with_half_width(aggregate(group.scores(name), (0.0, 1.0))) for name in SETS]
-        lines.append(f"| {title} | {len(group.runs)} | {' | '.join(cells)} |")
-    for other in ("SAC", "SAC with history"):
+        lines.append(f"| {title} | {len(group.runs)} | {' | '.join(study.mean(group, name) for name in SETS)} |")
+    for other in (title for title in MEMORIES if title in groups):
         lines += ["", f"| less {other} | training | moderate | extreme |", "|---|---|---|---|"]
         for title in groups:
             if title != other:
                 differences = [welch(means[title][name], means[other][name]) for name in SETS]
-                lines.append(f"| {title} | {' | '.join(map(_interval, differences))} |")
+                cells = (_interval(difference, study.digits) for difference in differences)
+                lines.append(f"| {title} | {' | '.join(cells)} |")
     lines += ["", "| share of the headroom closed | training | moderate | extreme |", "|---|---|---|---|"]
     for title in groups:
         if title not in ("SAC", "Oracle"):
-            cells = []
+            cells_of_title = []
             for name in SETS:
                 headroom = welch(means["Oracle"][name], means["SAC"][name])
                 known = headroom.low is not None and headroom.low > 0.0
                 share = share_of_gap(means[title][name], means["SAC"][name], means["Oracle"][name])
-                cells.append(_interval(share) if known else "no headroom shown")
-            lines.append(f"| {title} | {' | '.join(cells)} |")
+                cells_of_title.append(_interval(share) if known else "no headroom shown")
+            lines.append(f"| {title} | {' | '.join(cells_of_title)} |")
     return lines
 
 
@@ -409,15 +444,9 @@ def memoryless() -> tuple[int, str]:
     return len(runs), " / ".join(f"{mean:.3f}" for mean in means)
 
 
-def _with_half_width(scores: Any) -> str:
-    mean = scores.mean
-    half = "" if mean.bounds is None else f" ± {(mean.bounds[1] - mean.bounds[0]) / 2:.3f}"
-    return f"{mean.value:.3f}{half}"
-
-
-def _interval(interval: Any) -> str:
-    bounds = "" if interval.bounds is None else f" [{interval.bounds[0]:.3f}, {interval.bounds[1]:.3f}]"
-    return f"{interval.value:.3f}{bounds}"
+def _interval(interval: Any, digits: int = 3) -> str:
+    bounds = "" if interval.bounds is None else " [{:,.{d}f}, {:,.{d}f}]".format(*interval.bounds, d=digits)
+    return f"{interval.value:,.{digits}f}{bounds}"
 
 
 def card_line(document: Mapping[str, Any]) -> str:
@@ -476,7 +505,8 @@ def main() -> None:
     elif chosen.command == "cards":
         write_cards()
     else:
-        print("\n".join([*environments_table(), "", *short_table(), "", *panda_tables(), "", *long_table()]))
+        tables = [environments_table(), short_table(), *map(study_tables, STUDIES.values()), long_table()]
+        print("\n\n".join("\n".join(table) for table in tables))
 
 
 if __name__ == "__main__":

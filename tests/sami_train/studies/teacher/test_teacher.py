@@ -20,7 +20,7 @@ from sami_train.studies.teacher import student as student_module
 from sami_train.studies.teacher import teacher as teacher_module
 from sami_train.studies.teacher.student import distil
 from sami_train.studies.teacher.teacher import TeacherConfig, load_teacher, train_teacher
-from sami_train.studies.teacher.vector import ACTION_SCALE, REWARD_SCALE, training_batch, vector_env
+from sami_train.studies.teacher.vector import ACTION_SCALE, PUSH_EVERY, REWARD_SCALE, training_batch, vector_env
 
 GO2 = ENVIRONMENTS["go2"]
 CONFIG = TeacherConfig(env="go2", rows=8, rollout=8, units=16)
@@ -72,6 +72,25 @@ def test_easy_episodes_are_nominal():
         vector.step(np.zeros((4, 12), np.float32))
         changes = [GO2.tasks.changes(task) for task in vector.batch.current_tasks]
         assert any(changes) == bool(changed)
+
+
+def test_a_push_changes_how_a_trunk_moves_and_no_other_robot():
+    batch = training_batch(GO2, 3)
+    batch.reset(seeds=[0, 1, 2])
+    before = batch._qvel.copy()
+    batch.push(np.array([1]), np.random.default_rng(0))
+    assert np.flatnonzero((batch._qvel != before).any(axis=1)).tolist() == [1]
+    assert np.flatnonzero(batch._qvel[1] != before[1]).tolist() == [*range(6)]
+
+
+def test_robots_are_pushed_every_few_seconds_while_a_teacher_learns(monkeypatch):
+    pushed = []
+    vector = vector_env(GO2, 50, seed=0)
+    vector.reset()
+    monkeypatch.setattr(vector.batch, "push", lambda rows, rng: pushed.extend(rows))
+    for _ in range(40):
+        vector.step(np.zeros((50, 12), np.float32))
+    assert len(pushed) == pytest.approx(50 * 40 / PUSH_EVERY, abs=12)
 
 
 @pytest.mark.parametrize("blind", [False, True])
