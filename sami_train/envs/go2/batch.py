@@ -12,7 +12,7 @@ from sami_train.envs.go2.robot import FRAME_SKIP, Go2Robot, Physics, Walks
 from sami_train.envs.mujoco.batch import Rows
 from sami_train.envs.tasks import Task
 
-PUSH = np.array([1.0, 1.0, 0.3, 0.6, 0.6, 0.6])
+PUSH = np.array([0.6, 0.6, 0.2, 0.5, 0.5, 0.5])
 """Largest change of the trunk's velocity [m/s] and turning [rad/s] by a push."""
 
 

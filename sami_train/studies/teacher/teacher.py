@@ -35,6 +35,8 @@ from sami_train.studies.teacher.vector import ACTION_SCALE, BatchVecEnv, nominal
 KL = 0.015
 """Divergence of an update that the step size aims at."""
 RATES = (1e-5, 3e-3)
+ENTROPY = 0.01
+"""Weight of the actions' entropy until all tasks are drawn; then it is 0, and actions become as exact as they can."""
 DEVIATIONS = (-2.3, 0.3)
 """Bounds of the logarithm of the actions' deviation."""
 MEASURED = 12
@@ -122,7 +124,7 @@ def train_teacher(
         gamma=0.99,
         gae_lambda=0.95,
         clip_range_vf=0.2,
-        ent_coef=0.01,
+        ent_coef=ENTROPY,
         vf_coef=1.0,
         max_grad_norm=1.0,
         target_kl=2.0 * KL,
@@ -236,6 +238,9 @@ class _TeacherKeeper(BaseCallback):
         assert isinstance(vector, BatchVecEnv)
         done, easy = self.num_timesteps, self._easy_steps
         vector.changed = min(1.0, max(0.0, done / easy - 1.0)) if easy else 1.0
+        model = self.model
+        assert isinstance(model, AdaptivePPO)
+        model.ent_coef = ENTROPY if done < 2 * self.config.easy_steps else 0.0
 
     def _on_rollout_end(self) -> None:
         if self.num_timesteps < self._next:
