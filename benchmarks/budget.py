@@ -30,7 +30,7 @@ TRUNK = (
 """Where the trunk begins; the rest of it is what these import."""
 BRANCHES = ("sami_runtime.adoption", "sami_runtime.robots", "sami_train.studies")
 """What most users never open, and what the trunk must not import."""
-REGISTERED = ("sami_train.envs.go2.", "sami_train.envs.mjcf.", "sami_train.envs.so101.")
+REGISTERED = tuple(f"sami_train.envs.{robot}." for robot in ("go2", "mjcf", "mujoco", "panda", "panda_mujoco", "so101"))
 """Robots that `sami_train.envs` registers by name: branches too, but studies may import them."""
 SENTENCES = {
     *("told", "found", "own", "said", "each", "given", "going", "asked", "stands", "kept"),
@@ -149,9 +149,9 @@ def budget() -> list[Row]:
 
 MEASURES: dict[str, tuple[Callable[[], int], int, int]] = {
     "files of the trunk": (lambda: len(trunk()), 140, 140),
-    "lines of the trunk": (lambda: lines_of(trunk()), 21_384, 19_000),
-    "lines of the product": (lambda: lines_of(modules()), 64_224, 41_000),
-    "rooms on the first level": (lambda: len(rooms()), 20, 20),
+    "lines of the trunk": (lambda: lines_of(trunk()), 20_572, 19_000),
+    "lines of the product": (lambda: lines_of(modules()), 64_208, 41_000),
+    "rooms on the first level": (lambda: len(rooms()), 19, 19),
     "class names defined twice": (lambda: len(classes_defined_twice()), 0, 0),
     "circles of imports": (circles, 0, 0),
     "options of the commands": (options, 140, 140),

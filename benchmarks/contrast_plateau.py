@@ -18,9 +18,9 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from sami_train.agent.contrast import Contrast
+from sami_train.config.methods import INFO_NCE
 from sami_train.episodes.buffer import EpisodeBuffer
 from sami_train.episodes.episode import Episode
-from sami_train.methods.methods import INFO_NCE
 from tests.sami_train.agent.test_context_sac import agent
 
 GAINS = np.linspace(0.5, 2.0, 6)

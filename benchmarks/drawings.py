@@ -129,7 +129,7 @@ def data_flow(palette: dict[str, str]) -> Picture:
     p.box(columns[1], top, w, h, "Environment", "simulator, reward", "envs/")
     p.box(columns[2], top, w, h, "Rollout", "whole episodes", "episodes/rollout.py")
     p.box(columns[3], top, w, h, "Buffer", "episodes by task", "episodes/buffer.py")
-    p.box(columns[3], low, w, h, "Losses", "SAC and SaNCE", "agent/, methods/")
+    p.box(columns[3], low, w, h, "Losses", "SAC and SaNCE", "agent/")
     p.box(columns[2], low, w, h, "Agent", "encoder, policy", "agent/")
     p.box(columns[1], low, w, h, "Run folder", "weights, metrics", "runs/folder.py")
     p.box(columns[0], low, w, h, "Export", "graph and contract", "export/")

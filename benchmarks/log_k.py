@@ -16,7 +16,7 @@ import math
 
 import torch
 
-from sami_train.methods.losses import k_sample_bound
+from sami_train.agent.losses import k_sample_bound
 
 INFORMATION = (1.0, 2.0, 4.0, 8.0)
 SAMPLES = tuple(2**power for power in range(1, 13))

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from sami_train.config.methods import METHODS
 from sami_train.evaluation.paper import reported
 from sami_train.evaluation.results import Evaluation
-from sami_train.methods.methods import METHODS
 from sami_train.studies.sweep.study import find_runs
 
 RUNS = Path(__file__).resolve().parents[1] / "results" / "models"

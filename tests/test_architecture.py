@@ -49,7 +49,7 @@ FLOORS = {
         "binomial files machine seeds settings __init__",
         "envs",
         "episodes",
-        "methods evaluation",
+        "evaluation",
         "config",
         "agent",
         "runs",

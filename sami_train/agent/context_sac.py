@@ -26,6 +26,7 @@ from sami_train.agent.contrast import Contrast, ContrastRecord
 from sami_train.agent.learner import Learner
 from sami_train.agent.networks import TaskReadout
 from sami_train.agent.policy import ContextPolicy
+from sami_train.config.methods import method
 from sami_train.config.resolve import from_dict, resolve
 from sami_train.config.schema import PRESET, TrainConfig
 from sami_train.config.weights import Weights, WeightsHeader, flat_signals
@@ -39,7 +40,6 @@ from sami_train.episodes.collectors import Source, make_source
 from sami_train.episodes.episode import Episode, TaskRecord
 from sami_train.episodes.numpy_policy import NumpyPolicy
 from sami_train.episodes.rollout import tasks_of, with_states
-from sami_train.methods.methods import method
 
 Self = TypeVar("Self", bound="ContextSAC")
 

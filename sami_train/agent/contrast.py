@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 (the name that torch's users know)
 
+from sami_train.agent.losses import ContrastiveLoss, contrastive_loss
 from sami_train.agent.policy import ContextPolicy
+from sami_train.config.methods import Estimator
 from sami_train.config.schema import ContrastConfig
 from sami_train.episodes.buffer import EpisodeBuffer, SequenceBatch
-from sami_train.methods.losses import ContrastiveLoss, contrastive_loss
-from sami_train.methods.methods import Estimator
-from sami_train.methods.sampling import of_one_age, rank_by
+from sami_train.episodes.sampling import of_one_age, rank_by
 
 WINDOW = 100
 """Losses that are averaged over: the bound of a single batch says little."""

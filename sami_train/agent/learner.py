@@ -13,11 +13,11 @@ from torch.nn import functional as F  # noqa: N812 (the name that torch's users 
 
 from sami_train.agent.contrast import Contrast
 from sami_train.agent.encoders import Inference
+from sami_train.agent.losses import ContrastiveLoss
 from sami_train.agent.networks import Actor, TaskReadout, descend, soft_update
 from sami_train.agent.policy import ContextPolicy
 from sami_train.config.schema import TrainConfig
 from sami_train.episodes.buffer import EpisodeBuffer, SequenceBatch, Windows
-from sami_train.methods.losses import ContrastiveLoss
 
 
 class _Batch(NamedTuple):

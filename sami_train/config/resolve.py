@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from sami_runtime.errors import UnknownName
+from sami_train.config.methods import METHODS, method
 from sami_train.config.preset import Follows, load_preset
 from sami_train.config.schema import ENV, FORMER_KEYS, METHOD, ConfigError, NetworkConfig, TrainConfig, defaults, keys
 from sami_train.config.weights import WeightsHeader, flat_signals, load_weights, sha256_of, unlike, weights_file
 from sami_train.envs.catalog import environment
 from sami_train.envs.spec import EnvironmentSpec
-from sami_train.methods.methods import METHODS, method
 
 if sys.version_info >= (3, 11):
     import tomllib

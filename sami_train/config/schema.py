@@ -16,12 +16,12 @@ from pydantic.functional_validators import ModelWrapValidatorHandler
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.gap.profile import GapProfile
 from sami_runtime.model.atlas import label
+from sami_train.config.methods import method
 from sami_train.envs.catalog import environment
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.task_numbers import standardised
 from sami_train.envs.tasks import Task
 from sami_train.episodes.exploration import BehindGap, Exploration
-from sami_train.methods.methods import method
 from sami_train.settings import Count, Layers, Natural, NotNegative, Numbers, Positive, Settings, Share, Texts, Whole
 
 ENV, METHOD, PRESET = "panda", "tesac", "fast-cpu"
@@ -163,7 +163,7 @@ class ContrastConfig(Settings):
     ranking: Ranking = "return"
     """What tells good skills from bad: the "return", the "advantage" (return less what start, goal and the policy's age
     explain), the "value" that the critic gives to what was done; "shuffled" and "recency" are controls that know
-    nothing of skills, see `methods.ranking`."""
+    nothing of skills, see `sampling.rank_by`."""
     stretch: Natural = 0
     """How many of a task's episodes, collected one after the other, a loss draws from: policies of about the same age;
     0 draws from all."""

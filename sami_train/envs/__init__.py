@@ -4,12 +4,15 @@ from sami_train.envs.catalog import ENVIRONMENTS, environment, make_known
 from sami_train.envs.go2.entry import GO2
 from sami_train.envs.layout import Layout, signal
 from sami_train.envs.measure import Goal
+from sami_train.envs.mujoco.table import MUJOCO
+from sami_train.envs.panda.entry import PANDA
+from sami_train.envs.panda_mujoco.entry import PANDA_BOTH, PANDA_MUJOCO
 from sami_train.envs.so101.entry import SO101
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Feature, Range, TaskSpace, task_space
 
-ENVIRONMENTS.update({GO2.name: GO2, SO101.name: SO101})
-for _spec in ENVIRONMENTS.values():
+for _spec in (PANDA, PANDA_MUJOCO, PANDA_BOTH, *MUJOCO, GO2, SO101):
+    ENVIRONMENTS[_spec.name] = _spec
     make_known(_spec)
 
 __all__ = [

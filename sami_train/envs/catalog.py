@@ -13,13 +13,10 @@ from gymnasium.envs.registration import load_env_creator, registry
 
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.factories import load_named, require_named
-from sami_train.envs.mujoco.table import MUJOCO
-from sami_train.envs.panda.entry import PANDA
-from sami_train.envs.panda_mujoco.entry import PANDA_BOTH, PANDA_MUJOCO
 from sami_train.envs.spec import EnvironmentSpec
 
-ENVIRONMENTS = {spec.name: spec for spec in (PANDA, PANDA_MUJOCO, PANDA_BOTH, *MUJOCO)}
-"""Those that are built in, by name; `sami_train.envs` adds those of more robots."""
+ENVIRONMENTS: dict[str, EnvironmentSpec] = {}
+"""Those that are built in, by name; `sami_train.envs` registers them."""
 GROUP = "sami.environments"
 """Entry points by which installed packages bring theirs: a name, and MODULE:SPEC."""
 ROBOT_FILE = "sami_train.envs.mjcf.robot:load_robot"

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sami_train.config.methods import METHODS, Method
 from sami_train.files import unfinished
-from sami_train.methods.methods import METHODS, Method
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,9 +12,9 @@ import numpy as np
 
 from sami_runtime.errors import SamiError
 from sami_runtime.model.atlas import label
+from sami_train.config.methods import METHODS, Method, method
 from sami_train.envs.measure import RETURN
 from sami_train.evaluation.results import Evaluation
-from sami_train.methods.methods import METHODS, Method, method
 from sami_train.runs.folder import RunError
 from sami_train.runs.record import RunRecord
 from sami_train.studies.sweep.study import find_runs

@@ -19,11 +19,11 @@ from sami_train.agent.context_sac import ContextSAC
 from sami_train.agent.contrast import NOTHING, Contrast
 from sami_train.agent.networks import soft_update
 from sami_train.agent.policy import ContextPolicy
+from sami_train.config.methods import Method, method
 from sami_train.config.resolve import from_dict
 from sami_train.config.schema import ContrastConfig, TrainConfig
 from sami_train.episodes.buffer import EpisodeBuffer
 from sami_train.files import read_json_lines
-from sami_train.methods.methods import Method, method
 from sami_train.runs.folder import RunFolder
 from sami_train.runs.train import load_agent, make_env
 

@@ -12,11 +12,11 @@ from typing import Any
 from sami_runtime.errors import SamiError
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.model.contract import Contract
+from sami_train.config.methods import method
 from sami_train.envs.catalog import environment
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.evaluation.model_policy import Source
 from sami_train.evaluation.results import Evaluation
-from sami_train.methods.methods import method
 from sami_train.runs.folder import RunFolder
 from sami_train.runs.record import RunRecord
 from sami_train.studies.sweep.study import STUDY, find_runs

@@ -10,10 +10,10 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecMonitor
 
 from sami_runtime.errors import SamiError, UnknownName
 from sami_train.agent.context_sac import ContextSAC
+from sami_train.config.methods import METHODS
 from sami_train.config.resolve import resolve
 from sami_train.envs.measure import SUCCESS
 from sami_train.episodes.collectors import CollectorError
-from sami_train.methods.methods import METHODS
 from tests.making import toy
 
 toy.register()

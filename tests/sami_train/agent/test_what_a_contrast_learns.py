@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from sami_train.agent.contrast import Contrast
+from sami_train.agent.losses import k_sample_bound
 from sami_train.agent.networks import soft_update
+from sami_train.config.methods import METHODS
 from sami_train.episodes.buffer import EpisodeBuffer
 from sami_train.episodes.episode import Episode
-from sami_train.methods.losses import k_sample_bound
-from sami_train.methods.methods import METHODS
-from sami_train.methods.sampling import Trajectories, of_one_age
+from sami_train.episodes.sampling import Trajectories, of_one_age
 from tests.making.toy import EPISODE_STEPS, HiddenSign
 from tests.sami_train.agent.test_context_sac import agent
 

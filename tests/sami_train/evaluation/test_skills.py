@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from sami_train.config.methods import METHODS
 from sami_train.envs.catalog import environment
 from sami_train.evaluation.evaluate import evaluate
 from sami_train.evaluation.results import Evaluation, TaskResult
-from sami_train.methods.methods import METHODS
 from sami_train.studies.contexts.skills import PAPER, skills_by_task
 
 TASKS = environment("panda").tasks.sets["training"]

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from sami_runtime.model.artifact import read_artifact
+from sami_train.config.methods import METHODS
 from sami_train.evaluation.paper import SETS, reported
 from sami_train.evaluation.results import Evaluation
-from sami_train.methods.methods import METHODS
 from sami_train.studies.compare import estimates
 from sami_train.studies.compare.comparison import MethodComparison
 from sami_train.studies.compare.groups import read_runs

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sami_train.methods.methods import METHODS, Method
+from sami_train.config.methods import METHODS, Method
 from sami_train.studies.charts.chart import colour_of
 from sami_train.studies.compare import estimates
 from sami_train.studies.compare.comparison import MethodComparison

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from sami_train.config.methods import METHODS
 from sami_train.evaluation import paper
-from sami_train.methods.methods import METHODS
 from sami_train.studies.compare import estimates
 from sami_train.studies.compare.comparison import PAIRS, MethodComparison, worths
 from sami_train.studies.compare.estimates import share_of_gap, welch

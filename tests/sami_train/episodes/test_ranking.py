@@ -6,7 +6,7 @@ import pytest
 from sami_train.envs.measure import Goal
 from sami_train.episodes.buffer import EpisodeBuffer
 from sami_train.episodes.episode import Episode
-from sami_train.methods.sampling import rank_by, unexplained
+from sami_train.episodes.sampling import rank_by, unexplained
 
 RNG = np.random.default_rng
 GOAL = Goal(achieved=slice(0, 3), desired=slice(3, 6), threshold=0.05, height=0.02, lowest=0.0)

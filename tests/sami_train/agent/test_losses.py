@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from sami_train.methods.losses import contrastive_loss, k_sample_bound, scores, soft_weight
+from sami_train.agent.losses import contrastive_loss, k_sample_bound, scores, soft_weight
 
 
 def bounds(queries, positives, negatives, temperature, hardness=0.0):

@@ -1,7 +1,7 @@
 """K-sample estimators of mutual information, as functions of tensors, and the losses made of them.
 
 All three of the paper's estimators are one bound on different samples: f compares a query with one positive and with
-K - 1 negatives. What sets them apart is whose trajectories those are (paper, figure 4; see `estimators`).
+K - 1 negatives. What sets them apart is whose trajectories those are (paper, figure 4; see `episodes.sampling`).
 Keys (positives and negatives) come from the momentum encoder psi*, and carry no gradient.
 """
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from sami_runtime.errors import UnknownName
+from sami_train.config.methods import METHODS, method
 from sami_train.episodes.buffer import EpisodeBuffer
 from sami_train.episodes.episode import Episode
-from sami_train.methods.methods import METHODS, method
-from sami_train.methods.sampling import low_returns_of_all_tasks, other_tasks, same_task
+from sami_train.episodes.sampling import low_returns_of_all_tasks, other_tasks, same_task
 
 STRATEGIES = (same_task, other_tasks, low_returns_of_all_tasks)
 RNG = np.random.default_rng

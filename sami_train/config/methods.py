@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sami_runtime.errors import UnknownName
 from sami_train.episodes.numpy_policy import EncoderKind
-from sami_train.methods.sampling import Strategy, low_returns_of_all_tasks, other_tasks, same_task
+from sami_train.episodes.sampling import Strategy, low_returns_of_all_tasks, other_tasks, same_task
 
 
 @dataclass(frozen=True)
