@@ -22,9 +22,12 @@ def test_the_docs_have_the_table_of_every_shipped_file():
     assert len(rows) == len(list((ROOT / "models").glob("*.onnx")))
 
 
-def test_the_docs_have_the_tables_of_pandas_trained_baselines():
-    page = (ROOT / "docs/results/panda-baselines.md").read_text(encoding="utf-8").splitlines()
-    assert [line for line in (*measured.panda_tables(), *measured.long_table()) if line not in page] == []
+@pytest.mark.parametrize("model", measured.STUDIES)
+def test_the_docs_have_the_tables_of_trained_baselines(model):
+    name = "panda" if model == measured.PANDA else "mujoco"
+    page = (ROOT / "docs" / "results" / f"{name}-baselines.md").read_text(encoding="utf-8").splitlines()
+    table = measured.study_tables(measured.STUDIES[model]) + (measured.long_table() if name == "panda" else [])
+    assert [line for line in table if line not in page] == []
 
 
 def test_the_readme_begins_its_results_with_what_a_context_is_worth():
