@@ -45,6 +45,12 @@ def short_panda(monkeypatch):
     return short
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers():
+    """One worker more than there are cores, as many tests wait for clocks and for processes that start."""
+    return int(os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS", 0)) or (os.cpu_count() or 1) + 1
+
+
 gc.disable()  # until everything is collected: thousands of tests are no garbage
 
 

@@ -1,5 +1,6 @@
 """`sami atlas`, `sami adapt`, and what `sami run` tells of the context, as a user meets them."""
 
+import dataclasses
 import io
 import json
 import shutil
@@ -17,7 +18,7 @@ from sami_cli.episodes import LiveLine, corrected
 from sami_runtime import Observation, Telemetry, read_artifact
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.resolve import resolve
-from sami_train.envs import ENVIRONMENTS
+from sami_train.envs import ENVIRONMENTS, catalog
 from sami_train.envs.make import make
 from sami_train.export import graph
 from sami_train.export.export import compose_model
@@ -34,19 +35,24 @@ SMALL = {
 }
 
 
+EPISODE_STEPS = 80
+
+
 @pytest.fixture(scope="module")
 def cheetah(tmp_path_factory):
-    """A half-cheetah's model of an untrained agent, exported with an atlas of episodes of 40 steps."""
+    """A half-cheetah's model of an untrained agent, exported with an atlas of short episodes, as all here are."""
     path = tmp_path_factory.mktemp("cheetah") / "cheetah.onnx"
     agent = ContextSAC(
         "ContextPolicy", make(ENVIRONMENTS["half-cheetah"]), resolve("fast-cpu", SMALL | {"env": "half-cheetah"})
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(graph, "CLOSED_LOOP_STEPS", 1)
-        for name in ("HalfCheetah", "CrippledHalfCheetah"):
-            patch.setattr(gymnasium.registry[f"sami/{name}-v0"], "max_episode_steps", 40)
+        for name in ("half-cheetah", "crippled-half-cheetah"):
+            spec = dataclasses.replace(ENVIRONMENTS[name], episode_steps=EPISODE_STEPS)
+            patch.setitem(catalog.added, name, spec)
+            patch.setattr(gymnasium.registry[spec.id], "max_episode_steps", EPISODE_STEPS)
         artifact = compose_model(agent, path, {"method": "untrained", "env": "half-cheetah"}, None)
-        write(with_measured(artifact, ENVIRONMENTS["half-cheetah"], atlas_episodes=4))
+        write(with_measured(artifact, catalog.added["half-cheetah"], atlas_episodes=4))
         yield path
 
 
@@ -62,7 +68,7 @@ def test_an_export_carries_an_atlas_of_every_training_task(sami, cheetah):
     atlas = read_artifact(cheetah).contract.atlas
     assert len(atlas.tasks) == len(ENVIRONMENTS["half-cheetah"].tasks.sets["training"])
     assert (atlas.episodes, atlas.held_out) == (2 * len(atlas.tasks), 2 * len(atlas.tasks))
-    assert f"atlas: {len(atlas.tasks)} tasks, window 62, from step 123 on" in sami("inspect", cheetah).out
+    assert f"atlas: {len(atlas.tasks)} tasks, window 5, from step 9 on" in sami("inspect", cheetah).out
     assert sami("verify", cheetah).code == 0
 
 

@@ -13,6 +13,7 @@ from tests.making import foreign
 def log(tmp_path, monkeypatch):
     """Writes a policy, its contract and a log; the change is to the observations."""
     monkeypatch.chdir(tmp_path)
+    foreign.adopt_in_this_process(monkeypatch)
     foreign.Foreign(tmp_path).write(foreign.feed_forward(), foreign.document())
 
     def write(change):

@@ -11,6 +11,7 @@ from tests.making import foreign
 def written(tmp_path, monkeypatch):
     """Writes a policy and its contract into the current folder."""
     monkeypatch.chdir(tmp_path)
+    foreign.adopt_in_this_process(monkeypatch)
     return lambda document: foreign.Foreign(tmp_path).write(foreign.feed_forward(), document)
 
 

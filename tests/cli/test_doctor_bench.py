@@ -80,15 +80,13 @@ def test_bench_works_without_torch_and_says_so(trained, tmp_path):
     assert list(document["paces"][0]["us"]) == SESSION
 
 
-def test_a_soak_says_whether_memory_stayed(trained, tmp_path):
-    """In processes of their own: the memory of this one is that of all tests so far, too."""
-
-    def soak(*options):
-        command = [sys.executable, "-c", MAIN, "bench", str(trained.model), "--soak", "2000", *options]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path, check=True).stdout
-
-    assert soak().startswith("2000 steps, each with executed() and prewarm(): resident memory grew by ")
-    assert json.loads(soak("--json"))["flat"]
+def test_a_soak_says_whether_memory_stayed(sami, trained, tmp_path):
+    """In a process of its own: the memory of this one is that of all tests so far, too."""
+    command = [sys.executable, "-c", MAIN, "bench", str(trained.model), "--soak", "2000", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path, check=True)
+    assert json.loads(done.stdout)["flat"]
+    printed = sami("bench", trained.model, "--soak", "200").out
+    assert printed.startswith("200 steps, each with executed() and prewarm(): resident memory grew by ")
 
 
 @pytest.mark.parametrize("command", ["bench", "verify"])

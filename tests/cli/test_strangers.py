@@ -177,7 +177,7 @@ def test_a_model_that_is_refused_has_nothing_imported_even_where_the_user_names_
 
 def test_a_program_names_what_it_imports_itself(here, strange):
     _, env, marker = strange
-    here("doctor")
+    here("models")
     with pytest.raises((SamiError, UnknownName)):
         environment(env)
     assert marker.exists(), "the rule of a command ends with it"

@@ -35,7 +35,6 @@ def gate_table(tmp_path_factory):
     sanitizers = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
     source = (
         "-std=c++17",
-        "-O1",
         "-ffp-contract=off",
         *warnings,
         "-I",

@@ -2,20 +2,14 @@
 
 import pytest
 
-import sami_runtime.adoption.adopt as adoption
-import sami_runtime.adoption.network as network
 from sami_runtime import adopt
-from tests.making.foreign import Foreign
+from tests.making.foreign import Foreign, adopt_in_this_process
 
 
 @pytest.fixture(autouse=True)
 def here(monkeypatch, request):
-    """Adopt in this process, which saves half a second for each policy; `test_confinement.py` tests the other one."""
     if "confinement" not in request.node.path.name:
-        for module in (adoption, network):
-            monkeypatch.setattr(
-                module, "adopt_reading", lambda reading, policy: adoption.adopt_here(reading, str(policy))
-            )
+        adopt_in_this_process(monkeypatch)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ pytest.importorskip("panda_gym")
 FINE_PHYSICS = True
 
 SPEC = environment("panda")
-STARTS = 200
+STARTS = 100
 ALL_TASKS = [task for tasks in PANDA_TASKS.sets.values() for task in tasks]
 
 
@@ -147,7 +147,7 @@ def test_each_reset_draws_a_task_of_the_set_uniformly(starts):
     drawn = [tuple(facts["task"].values()) for _, facts in starts]
     counts = [drawn.count(tuple(task.values())) for task in PANDA_TASKS.sets["training"]]
     assert sum(counts) == STARTS
-    assert min(counts) > 13  # 33 expected, standard deviation 5.3
+    assert min(counts) > 5  # 17 expected, standard deviation 3.7
 
 
 def test_goals_lie_on_the_table_and_starts_within_fifteen_centimetres(starts):

@@ -20,8 +20,8 @@ from sami_train.studies.fit_robot.fit import fit_robot
 from sami_train.studies.fit_robot.windows import RecordedWindows
 from tests.making.hidden_robot import JOINTS, draw_hidden, hide, nominal_arm, recorded
 
-NOISE = 0.0005
-"""Of the encoders [rad]."""
+EPISODES, NOISE = 6, 0.0005
+"""Of a recording; of the encoders [rad]."""
 HIDDEN = draw_hidden(JOINTS, seed=1)
 
 
@@ -30,7 +30,7 @@ def arm(request, tmp_path_factory):
     """(the arm as its maker describes it, a recording of one whose motors differ)."""
     folder = tmp_path_factory.mktemp(request.param)
     nominal = nominal_arm(folder, request.param)
-    return nominal, recorded(hide(nominal, HIDDEN), folder / "run.mcap", noise=NOISE)
+    return nominal, recorded(hide(nominal, HIDDEN), folder / "run.mcap", episodes=EPISODES, noise=NOISE)
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +127,7 @@ def test_a_delay_that_the_model_has_is_the_nominal_one(arm):
 
 def test_a_joint_that_does_not_move_is_not_identifiable(tmp_path):
     nominal = nominal_arm(tmp_path)
-    recording = recorded(hide(nominal, HIDDEN), tmp_path / "run.mcap", episodes=6, noise=NOISE, still=("base",))
+    recording = recorded(hide(nominal, HIDDEN), tmp_path / "run.mcap", episodes=EPISODES, noise=NOISE, still=("base",))
     log = read_log([recording])
     result = by_name(fit_robot(RobotBody(nominal, log.contract), log))
     for field in ("armature", "damping", "frictionloss", "bias", "strength"):
@@ -139,7 +139,7 @@ def test_a_joint_that_does_not_move_is_not_identifiable(tmp_path):
 def test_positions_alone_are_enough(tmp_path):
     nominal = nominal_arm(tmp_path)
     nominal.write_text(nominal.read_text().replace("[features", "[observation]\nqvel = []\n[features", 1))
-    log = read_log([recorded(hide(nominal, HIDDEN), tmp_path / "run.mcap", noise=NOISE)])
+    log = read_log([recorded(hide(nominal, HIDDEN), tmp_path / "run.mcap", episodes=EPISODES, noise=NOISE)])
     body = RobotBody(nominal, log.contract)
     assert not body.velocities
     result, hidden = by_name(fit_robot(body, log)), HIDDEN.numbers()

@@ -172,7 +172,7 @@ def test_episodes_to_learn_from_are_told_as_they_were(plain):
     moves = np.concatenate([np.diff(stretch.observations[:, at : at + 3], axis=0).ravel() for stretch in stretches])
     actions = np.concatenate([stretch.actions[1:, :3].ravel() for stretch in stretches])
     assert np.corrcoef(moves, actions)[0, 1] > 0.6
-    result = fit(stretches, SPEC.signals, 2, updates=400)
+    result = fit(stretches, SPEC.signals, 2, updates=150)
     assert result.errors["ee_position"].predicted[0] < result.errors["ee_position"].standing[0]
 
 

@@ -46,7 +46,7 @@ def world(episodes, steps=30, seed=0):
 
 @pytest.fixture(scope="module")
 def fitted():
-    return fit(world(60), SIGNALS, 3, updates=600)
+    return fit(world(60), SIGNALS, 3, updates=300)
 
 
 def test_it_predicts_what_actions_do_over_one_period_and_more(fitted):

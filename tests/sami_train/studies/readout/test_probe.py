@@ -52,6 +52,18 @@ def fitted():
 
 
 @pytest.fixture(scope="module")
+def of_mass():
+    """Fitted to contexts that carry the mass alone."""
+    return fit(*samples(PANDA, 200, hidden={"friction"}), step=3)
+
+
+@pytest.fixture(scope="module")
+def of_nothing():
+    """Fitted to contexts that carry neither."""
+    return fit(*samples(PANDA, 120, hidden={"mass", "friction"}), step=3)
+
+
+@pytest.fixture(scope="module")
 def with_probe(plain, fitted, tmp_path_factory):
     path = tmp_path_factory.mktemp("probed") / "tiny.onnx"
     attach_probe(plain, path, fitted)
@@ -79,8 +91,8 @@ def test_tasks_are_new_lie_in_the_range_and_are_drawn_by_the_seed(spec):
             assert feature.low <= min(values) < max(values) <= feature.high
 
 
-def test_what_contexts_carry_is_found_and_what_they_do_not_is_said():
-    probe = fit(*samples(PANDA, 200, hidden={"friction"}), step=3).probe
+def test_what_contexts_carry_is_found_and_what_they_do_not_is_said(of_mass):
+    probe = of_mass.probe
     mass, friction = probe.features
     assert mass.r2 > 0.7
     assert mass.carried
@@ -149,21 +161,18 @@ def test_golden_steps_cover_it(with_probe, tmp_path):
     assert [check.name for check in verify(path).checks if not check.passed] == ["golden replay", "closed loop"]
 
 
-def test_a_file_without_a_feature_that_is_carried_keeps_its_graph_and_says_so(plain, tmp_path):
-    nothing = fit(*samples(PANDA, 120, hidden={"mass", "friction"}), step=3)
-    contract = attach_probe(plain, tmp_path / "silent.onnx", nothing)
+def test_a_file_without_a_feature_that_is_carried_keeps_its_graph_and_says_so(plain, of_nothing, tmp_path):
+    contract = attach_probe(plain, tmp_path / "silent.onnx", of_nothing)
     assert contract.weights_sha256 == read_artifact(plain).contract.weights_sha256
     assert contract.extra_outputs == ()
     assert contract.probe.silent == ("mass", "friction")
     assert all(feature.r2 < LEAST_R2 for feature in contract.probe.features)
 
 
-def test_a_probe_takes_the_place_of_another_and_can_go_again(plain, with_probe, tmp_path):
-    half = fit(*samples(PANDA, 200, hidden={"friction"}), step=3)
+def test_a_probe_takes_the_place_of_another_and_can_go_again(plain, with_probe, of_mass, of_nothing, tmp_path):
     path = tmp_path / "again.onnx"
-    assert [s.name for s in attach_probe(with_probe, path, half).extra_outputs] == ["probe_mass"]
-    nothing = fit(*samples(PANDA, 120, hidden={"mass", "friction"}), step=3)
-    attach_probe(path, path, nothing)
+    assert [s.name for s in attach_probe(with_probe, path, of_mass).extra_outputs] == ["probe_mass"]
+    attach_probe(path, path, of_nothing)
     ours, theirs = read_artifact(path), read_artifact(plain)
     assert [n.name for n in onnx.load(path).graph.node] == [n.name for n in onnx.load(plain).graph.node]
     assert ours.contract.outputs == theirs.contract.outputs

@@ -124,9 +124,10 @@ def test_a_student_learns_its_teacher_and_becomes_a_model_file(folder, tmp_path,
     teacher.policy.action_net.weight.data *= 100.0  # after so few updates it would hardly act
     monkeypatch.setattr(student_module, "load_teacher", lambda _: teacher)
     monkeypatch.setattr(student_module, "ROWS", 8)
+    monkeypatch.setattr(student_module, "UPDATES", 16)
     monkeypatch.setattr(student_module, "SHOWN", 1)
     errors = []
-    steps = 40 * 8 * student_module.CHUNK
+    steps = 16 * 8 * student_module.CHUNK
     agent = distil(folder, tmp_path / "run", steps, on_chunk=lambda line: errors.append(line["train/action_error"]))
     assert np.mean(errors[-8:]) < 0.8 * np.mean(errors[:4])
     run = RunFolder.open(tmp_path / "run")
@@ -141,7 +142,7 @@ def test_a_student_learns_its_teacher_and_becomes_a_model_file(folder, tmp_path,
     observation = np.random.default_rng(0).normal(size=(1, GO2.layout.size)).astype(np.float32)
     acted, _ = agent.policy.predict(observation, deterministic=True)
     np.testing.assert_allclose(session.step(GO2.layout.by_name(observation)).action, acted[0], atol=1e-5)
-    assert len((run.metrics).read_text().splitlines()) == len(errors) == 40
+    assert len((run.metrics).read_text().splitlines()) == len(errors) == 16
     assert json.loads(run.metrics.read_text().splitlines()[-1])["step"] == steps
 
 
