@@ -152,7 +152,7 @@ def summary(rows: list[Row], world: Target, hopeless: Sequence[Mapping[str, Any]
     """Print the episodes' means, by task; those of the `hopeless` are marked, and the mark is explained."""
     from rich.table import Table
 
-    table = Table(title=f"{len(rows)} episodes", title_justify="left")
+    table = Table(title=f"{len(rows)} episode{'s' * (len(rows) > 1)}", title_justify="left")
     features = world.features
     shares = [skill.column for skill in world.skills if skill.column is not None]
     for name in (*features, "episodes", "success" if world.success else "return", *shares, "steps"):

@@ -32,6 +32,7 @@ from sami_runtime.adapters.panda import PANDA_ACTION, PANDA_OBSERVATION
 
 PORT = int(os.environ.get("UDP_ROBOT_PORT", "47001"))
 ROBOT, HERE = ("127.0.0.1", PORT), ("127.0.0.1", PORT + 1)
+REACH = (-0.5, -0.5, 0.0), (0.5, 0.5, 0.5)  # lowest and highest x, y, z of the hand [m]: the table is at 0
 
 
 class UdpRobot:
@@ -139,7 +140,8 @@ class Hand:
     def move(self) -> None:
         """Move as far as it got since it last did, and stop where the host is silent."""
         now = time.monotonic()
-        self.seen["ee_position"] += self.velocity * (now - self.moved_at)
+        position = self.seen["ee_position"]
+        np.clip(position + self.velocity * (now - self.moved_at), *REACH, out=position)
         self.moved_at = now
         if now - self.told_at > self.deadman_s and self.velocity.any():
             self.go(np.zeros(3), "deadman")

@@ -1,4 +1,4 @@
-"""`sami new-adapter` and `sami check-adapter`: the beginning of a robot's adapter, and whether it keeps its laws."""
+"""`sami new-adapter` and `sami check-adapter`: the beginning of a robot's adapter, and its checks."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def check_adapter(
 ) -> None:
     """Check an adapter before a policy drives it: signals, time stamps, buffers, applied actions.
 
-    Numbers are compared with those that training saw. The adapter is reset, read and stopped. Exits with 4 if it
-    breaks a law, or if --excite could not judge all elements of the action: then it is not proven.
+    Numbers are compared with those that training saw. The adapter is reset, read and stopped. Exits with 4 if a
+    check fails, or if --excite could not judge all elements of the action: then it is not proven.
     """
     from sami_runtime.checks.check_adapter import check_adapter as check
     from sami_runtime.checks.judge_response import plan
@@ -117,10 +117,10 @@ def check_adapter(
     else:
         written = "" if write or excite else "; nothing was written, --write checks that, too"
         if contract.seen is None:
-            written += f"; {model} does not tell what training saw, so frames and units were not judged "
+            written += f"; {model} has no training ranges, so frames and units were not judged "
             written += "(sami describe)"
-        count = f"{broken} of {len(verdicts)} laws broken" if broken or not unproven else ""
-        left = f"not proven: {unproven} of {len(verdicts)} laws could not be judged in full" if unproven else ""
+        count = f"{broken} of {len(verdicts)} checks failed" if broken or not unproven else ""
+        left = f"not proven: {unproven} of {len(verdicts)} checks could not be judged in full" if unproven else ""
         print_text(f"{adapter}: {', '.join(filter(None, (count, left)))}{written}")
     if outcome != "passed":
         raise typer.Exit(CheckFailed.exit_code)

@@ -156,19 +156,19 @@ def export(
     print_text(f"wrote {done.weights}: {done.weights.stat().st_size:,} bytes, which sami train --init starts from")
     for line in (*lookahead_lines(contract), *(probe_lines(contract) if probe else ())):
         print_text(line)
+    named = by_name(spec.name)
     if contract.evaluation is None:
-        print_text(f"it carries no evaluation: run `sami eval --run {run}` first to have them inside")
+        print_text(f"it has no evaluation: to include one, run `sami eval --run {run}{named}` and export again")
     if contract.atlas is None and contract.context is not None:
-        print_text(f"it carries no atlas of its contexts: `sami atlas {out}` adds one")
+        print_text(f"it has no in-distribution reference: `sami atlas {out}{named}` adds one")
     if contract.seen is None:
-        print_text(f"it does not tell what training saw: `sami describe {out}` adds that")
+        print_text(f"it has no training ranges: `sami describe {out}{named}` adds them")
     for path in done.card:
         print_text(f"wrote {path}")
     if (steps := contract.training.get("steps", 0)) < (total := folder.config().steps):
         print_text(
             f"the run is not finished: this is its checkpoint of step {steps:,} of {total:,}; export again at its end"
         )
-    named = by_name(spec.name)
     print_text(f"Next:\n  sami verify {out}\n  sami run --model {out}{named}")
 
 

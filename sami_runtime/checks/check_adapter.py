@@ -124,17 +124,17 @@ FOUNDATIONS = (
 """Laws that the others build on, in their order."""
 READING = (
     Law("stays within the bounds that the model was trained with", laws.bounded),
-    Law("begins anew: the first observation of an episode was measured after its reset", laws.begins_anew),
+    Law("begins fresh: the first observation of an episode was measured after its reset", laws.begins_anew),
     Law("measures anew: stamps never go back, and do not stand still", laws.forward),
     Law("stamps observations with the loop's clock, when they were measured", laws.clocked),
-    Law("gives observations away: a later read or write does not change them", laws.keeps_buffers),
+    Law("returns new arrays: a later read or write does not change an earlier observation", laws.keeps_buffers),
     Law("leaves time for the policy: reading and writing take less than half a period, at the median", laws.quick),
 )
-SEEING = (Law("gives numbers such as training saw: same frame, same units", accustomed),)
+SEEING = (Law("gives numbers like those of training: same frame, same units", accustomed),)
 """Laws that nobody can judge where the model file does not tell what training saw."""
-WRITING = (Law("says what it executed, within the action's bounds", laws.reports_executed),)
+WRITING = (Law("returns the applied action, within the action's bounds", laws.reports_executed),)
 """Laws that nobody can judge who writes nothing."""
-MOVING = (Law("answers to each element of the action as in simulation: the same way, about as far", responds),)
+MOVING = (Law("responds to each element of the action as in simulation: the same way, about as far", responds),)
 """Laws that nobody can judge who moves nothing."""
 STOPPING = Law("stops in the middle of an episode, and twice", laws.stops)
 CLOSING = Law("closes, and twice", laws.closes)

@@ -153,7 +153,7 @@ class RobotFile(RunKeys):
             UnknownName: It holds a key that does not exist.
         """
         path = Path(path)
-        document = read_document(path, "robots")
+        document = read_document(path, "robot settings")
         if type(document.get("version")) is not int or document["version"] != VERSION:
             has = f"has version {document['version']!r}" if "version" in document else "has no version"
             raise SamiError(

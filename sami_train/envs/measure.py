@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from math import floor, log10
 from typing import Any
 
 import numpy as np
@@ -81,7 +82,7 @@ class Measure:
     exploring: str
     """Its column in the metrics of a run, while exploring."""
     digits: int
-    """Digits after the point that a mean is shown with."""
+    """Digits after the point that a mean is shown with; a return below 10 has two digits in all."""
     bounds: tuple[float, float] | None = None
     """Smallest and largest value; None where it has no bounds."""
 
@@ -93,7 +94,10 @@ class Measure:
         """Short text for a mean, or a dash for None and NaN; `coarse` has a digit less, `sign` shows a plus too."""
         if value is None or value != value:
             return "-"
-        return f"{value:{'+' if sign else ''},.{max(0, self.digits - coarse)}f}"
+        digits = self.digits
+        if self.bounds is None and 0 < abs(value) < 9.95:
+            digits = 1 - floor(log10(abs(value)))
+        return f"{value:{'+' if sign else ''},.{max(0, digits - coarse)}f}"
 
 
 def known(value: float) -> float | None:

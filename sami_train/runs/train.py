@@ -21,7 +21,7 @@ from sami_train.config.recordings import recorded_episodes
 from sami_train.config.resolve import from_dict
 from sami_train.config.schema import TrainConfig
 from sami_train.config.weights import load_weights, sha256_of, weights_file
-from sami_train.envs.catalog import environment
+from sami_train.envs.catalog import by_name, environment
 from sami_train.envs.make import make
 from sami_train.episodes.episode import Episode
 from sami_train.machine import on_signals, share_of_cores
@@ -111,13 +111,15 @@ def resume(out: Path, *, steps: int | None = None, show: bool = True) -> Context
         RunError: there is no such run, it has done these steps, has no checkpoint, or is in use.
     """
     run = RunFolder.open(out)
-    if run.checkpointed is not None:
-        raise RunError(f"{out} is a checkpoint; go on with its run, from the newest one: sami train --resume {run.run}")
     config = run.config()
+    named = by_name(config.env)
+    if run.checkpointed is not None:
+        newest = f"sami train --resume {run.run}{named}"
+        raise RunError(f"{out} is a checkpoint; go on with its run, from the newest one: {newest}")
     if run.agent.is_file() and steps is None:
         raise RunError(
-            f"{out} has finished its {config.steps} steps; evaluate it with: sami eval --run {out}, or give it more "
-            "of them by --steps."
+            f"{out} has finished its {config.steps} steps; evaluate it with: sami eval --run {out}{named}, or give "
+            "it more of them by --steps."
         )
     if run.newest_checkpoint() is None and not run.agent.is_file():
         raise RunError(f"{out} has no checkpoint to resume from; train again with a new --out.")
@@ -228,7 +230,7 @@ def _run(run: RunFolder, config: TrainConfig, agent: ContextSAC, show: bool) -> 
         with suppress(SamiError, OSError):  # such as the full disk that it failed for
             run.update(state="failed")
         if isinstance(error.__cause__, OSError) and run.newest_checkpoint():
-            raise RunError(f"{error} Then go on with: sami train --resume {run.path}") from error
+            raise RunError(f"{error} Then go on with: sami train --resume {run.path}{by_name(config.env)}") from error
         raise
     finally:
         with suppress(OSError):  # TensorBoard's last lines on a full disk; what they say is in the metrics

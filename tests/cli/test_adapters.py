@@ -16,8 +16,8 @@ pytestmark = pytest.mark.usefixtures("my_robot")
 def test_a_good_adapter_passes_and_nothing_is_written_unless_asked_for(sami, trained):
     done = sami("check-adapter", "my_robot:make", "--model", trained.model)
     assert (done.code, done.err) == (0, "")
-    assert "0 of 12 laws broken; nothing was written, --write checks that, too; " in done.prose
-    assert "tiny.onnx does not tell what training saw, so frames and units were not judged" in done.prose
+    assert "0 of 12 checks failed; nothing was written, --write checks that, too; " in done.prose
+    assert "tiny.onnx has no training ranges, so frames and units were not judged" in done.prose
     assert not Path("written.txt").exists()
     done = sami("check-adapter", "my_robot:make", "--model", trained.model, "--write")
     assert (done.code, Path("written.txt").exists()) == (1, False)
@@ -25,7 +25,7 @@ def test_a_good_adapter_passes_and_nothing_is_written_unless_asked_for(sami, tra
     Path("limits.toml").write_text("rest = 0.0")
     options = ("--write", "--limits", "limits.toml")
     done = sami("check-adapter", "my_robot:make", "--model", trained.model, *options)
-    assert "my_robot:make: 0 of 13 laws broken; " in done.prose
+    assert "my_robot:make: 0 of 13 checks failed; " in done.prose
     assert Path("written.txt").read_text() == "0.0 0.0 0.0 0.0\n" * 25
 
 
@@ -33,7 +33,7 @@ def test_a_broken_law_is_told_and_exits_with_4(sami, trained):
     done = sami("check-adapter", "my_robot:wall_clock", "--model", trained.model)
     assert done.code == 4
     assert "BROKEN  stamps observations with the loop's clock" in done.out
-    assert "1 of 12 laws broken" in done.out
+    assert "1 of 12 checks failed" in done.out
     done = sami("check-adapter", "my_robot:wall_clock", "--model", trained.model, "--json")
     document = json.loads(done.out)
     assert (done.code, document["broken"], len(document["laws"])) == (4, 1, 12)
@@ -43,10 +43,10 @@ def test_numbers_are_judged_by_what_training_saw(sami):
     robot = ("check-adapter", "my_robot:make", "--model", "panda-satesac")
     done = sami(*robot)
     assert done.code == 0
-    assert done.prose.endswith("my_robot:make: 0 of 13 laws broken; nothing was written, --write checks that, too")
+    assert done.prose.endswith("my_robot:make: 0 of 13 checks failed; nothing was written, --write checks that, too")
     assert "note: the episode began elsewhere than those of training" in done.prose
     far = sami("check-adapter", "my_robot:far", "--model", "panda-satesac")
-    assert (far.code, "BROKEN  gives numbers such as training saw" in far.out) == (4, True)
+    assert (far.code, "BROKEN  gives numbers like those of training" in far.out) == (4, True)
     assert "gave ee_position.x = 0.7 m, and training saw" in far.prose
     assert "Probably another frame" in far.prose
     assert not Path("written.txt").exists()

@@ -82,6 +82,8 @@ def test_every_other_command_takes_it(sami, pendulum):
     assert json.loads(again.out)["tasks"][0]["task"] == {"mass": 3.0, "length": 1.0}
     assert sami("bench", model, "--seconds", 0.05, "--json").code == 0
     assert sami("compare", pendulum.run, "--env", PENDULUM, "--out", "report").code == 0
+    finished = sami("train", "--resume", pendulum.run, *HERE).err
+    assert f"evaluate it with: sami eval --run {pendulum.run} --env {PENDULUM}, or" in " ".join(finished.split())
 
 
 def test_evaluation_does_not_depend_on_how_many_processes_share_it(sami, pendulum):

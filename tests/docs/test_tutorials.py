@@ -1,6 +1,9 @@
 """What holds of the tutorials without running them; `tests/real` follows each, block by block."""
 
+import re
+
 import pytest
+from sami_cli.app import OLD_OPTIONS
 
 from tests.making.tutorial import ROOT, notebook
 
@@ -15,3 +18,12 @@ def test_the_notebook_is_the_page():
 def test_a_tutorial_says_what_it_installs(page):
     text = (ROOT / "docs" / "tutorials" / f"{page}.md").read_text(encoding="utf-8")
     assert ".venv/bin/pip install -c constraints.txt '.[cpu," in text
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: page.stem)
+def test_no_command_of_a_page_has_an_option_that_the_next_version_lacks(page):
+    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    for name, old in OLD_OPTIONS.items():
+        for command in re.findall(rf"\bsami {name}\b([^`|;#\n]+)", text):
+            used = {word.partition("=")[0] for word in command.split()}
+            assert used & set(old) <= {"--adapter"}, f"sami {name}{command}"  # robot-file.md says what it became

@@ -221,7 +221,7 @@ def judged(kind, seed=0, limits=None, **wrong):
     arm = LoadedArm(clock, (contract.observation, contract.action), kind, seed, **wrong)
     limits = limits or Limits(rest=holding(kind))
     verdicts = check_adapter(arm, contract, clock, limits, ticks=3, excite=True)
-    [verdict] = [verdict for verdict in verdicts if verdict.law.startswith("answers to each element")]
+    [verdict] = [verdict for verdict in verdicts if verdict.law.startswith("responds to each element")]
     return verdict.fault, verdict.unproven, arm
 
 

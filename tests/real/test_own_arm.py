@@ -102,7 +102,7 @@ def test_a_flipped_axis_is_named_though_the_joints_sag_under_the_arm(arm):
     honest, flip = adapter.write, np.float32([1, 1, -1, 1])
     adapter.write = lambda action: replace(honest(action * flip), action=action)
     verdicts = check_adapter(adapter, session.contract, clock, Limits.load(OWN / "limits.toml"), excite=True)
-    [fault] = [verdict.fault for verdict in verdicts if verdict.law.startswith("answers to each element")]
+    [fault] = [verdict.fault for verdict in verdicts if verdict.law.startswith("responds to each element")]
     assert fault.startswith("dz moved ")
     assert "its sign is flipped" in fault
     assert "; " not in fault

@@ -23,7 +23,7 @@ def test_compare_methods(tmp_path):
 
 
 def test_see_it_adapt(tmp_path):
-    printed = follow("see-it-adapt.md", tmp_path, [("--steps 200", "--steps 80"), ("--episodes 4", "--episodes 2")])
+    printed = follow("see-it-adapt.md", tmp_path, [("steps=200", "steps=80"), ("--episodes 4", "--episodes 2")])
     assert "live less" in printed
     assert (tmp_path / "light.html").stat().st_size > 10_000
     assert (tmp_path / "adapt" / "adaptation.png").is_file()
@@ -40,7 +40,7 @@ def test_put_it_on_an_arm(tmp_path, monkeypatch):
 def test_bring_your_policy(tmp_path):
     printed = follow("bring-your-policy.md", tmp_path)
     assert "it answers as policy.onnx does" in " ".join(printed.split())
-    assert "0 of 14 laws broken" in printed
+    assert "0 of 14 checks failed" in printed
     assert "3 of 3 episodes succeeded" in printed
     assert "300 steps compared, none differs" in printed
     assert "WRONG" not in printed

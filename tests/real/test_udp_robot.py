@@ -62,7 +62,7 @@ def test_a_robot_behind_a_network_keeps_the_laws_and_is_driven(udp_robot, tmp_pa
     udp_robot(240)
     done = sami("check-adapter", "udp_robot:make", "--model", MODEL, "--excite", "--limits", "limits.toml")
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
-    assert "0 of 15 laws broken" in done.stdout
+    assert "0 of 15 checks failed" in done.stdout
     done = sami("drive", "udp_robot.toml", "--check")
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     assert "WRONG" not in done.stdout

@@ -296,7 +296,7 @@ def read_description(path: Path) -> Description:
         UnknownName: a key that is none.
     """
     try:
-        return Description.model_validate(read_document(path, "robots"))
+        return Description.model_validate(read_document(path, "robot models"))
     except ValidationError as error:
         raise _explained(error, path) from None
 

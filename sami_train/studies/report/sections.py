@@ -302,7 +302,7 @@ def _robustness(parts: Sequence[Parts]) -> Section:
             block.figures.append(robustness(one.robustness))
         elif one.subject.model is not None:
             block.notes.append(
-                f"No measurement of these weights was given: sami robustness --model {one.subject.name} --out DIR, and "
+                f"No measurement of these weights was given: sami robustness {one.subject.name} --out DIR, and "
                 "then sami report ... --results DIR."
             )
         blocks.append(block)

@@ -204,9 +204,9 @@ def slow(arm):
             "times of gaol, which it did not observe",
         ),
         (changed_read(lambda v, t: (v, 0.0)), "measures anew", "all 5 observations are stamped 0 s"),
-        (overwrites, "gives observations away", "read 0 gave position as a buffer that a later one reuses"),
+        (overwrites, "returns new arrays", "read 0 gave position as a buffer that a later one reuses"),
         (slow, "leaves time for the policy", "ms of 40 ms"),
-        (changed_write(lambda a: Executed(a + 2.0)), "says what it executed", "fx = 2, beyond -1.0 to 1.0 [N]"),
+        (changed_write(lambda a: Executed(a + 2.0)), "returns the applied action", "fx = 2, beyond -1.0 to 1.0 [N]"),
         (
             changed_write(lambda a: Executed(a[:1])),
             "begins an episode",

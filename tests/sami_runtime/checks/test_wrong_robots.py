@@ -12,9 +12,9 @@ from sami_runtime.model.artifact import read_artifact
 gymnasium = pytest.importorskip("gymnasium")
 pytest.importorskip("sami_train.envs")
 
-FRAME = "gives numbers such as training saw"
-ANSWER = "answers to each element of the action as in simulation"
-ANEW = "begins anew"
+FRAME = "gives numbers like those of training"
+ANSWER = "responds to each element of the action as in simulation"
+ANEW = "begins fresh"
 AT_REST = Limits(rest=0.0)
 
 

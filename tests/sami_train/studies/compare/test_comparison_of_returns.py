@@ -173,3 +173,5 @@ def test_a_measure_shows_what_it_cannot_as_a_dash():
         "-",
         "-",
     ]
+    small = {0.46: "0.46", -7.2: "-7.2", 9.96: "10", 0.0: "0", -11.3: "-11"}
+    assert {value: RETURN.show(value) for value in small} == small, "two digits of a return below 10"
