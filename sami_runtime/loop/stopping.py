@@ -11,7 +11,7 @@ from types import FrameType, TracebackType
 from typing import Any, NoReturn, Protocol, TypeVar
 
 from sami_runtime.adapters.base import Adapter
-from sami_runtime.errors import AdapterError
+from sami_runtime.errors import AdapterError, text_of
 
 T = TypeVar("T")
 
@@ -130,17 +130,13 @@ def _stop(adapter: Adapter, watchdog: LoopWatchdog | None) -> BaseException | No
         try:
             adapter.stop()
         except BaseException as second:
-            failed = f"{type(adapter).__name__}.stop() failed twice: {_described(first)}; then: {_described(second)}."
+            failed = f"{type(adapter).__name__}.stop() failed twice: {text_of(first)}; then: {text_of(second)}."
             if watchdog and watchdog.fire(watchdog.stop_s):
                 raise AdapterError(f"{failed} The watchdog stopped it by {watchdog.name}.") from first
             raise AdapterError(f"{failed} It may still move: press its emergency stop.") from first
     if watchdog:
         watchdog.end()
     return first
-
-
-def _described(error: BaseException) -> str:
-    return str(error) or type(error).__name__
 
 
 class _Signals:

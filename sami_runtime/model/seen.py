@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -156,19 +155,6 @@ class Seen(Entry):
             shape = (sizes[action], size)
             if response is None or {np.shape(response.mean), np.shape(response.deviation)} != {shape}:
                 raise ValueError(f"seen.responses tells nothing of the shape {shape} for {name!r}")
-
-
-def longest_repeat(values: NDArray[np.floating]) -> int:
-    """Return how many rows in a row of (T, size) are equal to the last bit, at most; 1 where none repeats.
-
-    >>> longest_repeat(np.array([[1.0], [2.0], [2.0], [3.0]]))
-    2
-    """
-    longest = count = 1
-    for before, after in pairwise(values):
-        count = count + 1 if before.tobytes() == after.tobytes() else 1
-        longest = max(longest, count)
-    return longest
 
 
 def other_unit(unit: str, value: Array, low: Array, high: Array) -> tuple[str, float] | None:
