@@ -19,7 +19,8 @@ from sami_runtime.errors import SamiError
 from sami_runtime.gap.profile import GapProfile
 from sami_runtime.model.artifact import Artifact, artifact_of, read_artifact
 from sami_runtime.model.contract import Contract
-from sami_runtime.model.seen import Response, Responses, Seen, Spread, probe, rounded
+from sami_runtime.model.response import probe
+from sami_runtime.model.seen import Response, Responses, Seen, Spread, rounded
 from sami_runtime.signals import Signal
 from sami_train import seeds
 from sami_train.envs.make import make, make_adapter
