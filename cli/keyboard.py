@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sami_runtime.loop.episode import EpisodeReport
-    from sami_runtime.loop.pilot import Ending, Excitation, Request
+    from sami_runtime.loop.excitation import Excitation
+    from sami_runtime.loop.pilot import Ending, Request
     from sami_runtime.model.contract import Contract
     from sami_runtime.robots.kit.commands import Steering
     from sami_runtime.run import Run
@@ -289,7 +290,7 @@ def excitation(
     person: Keyboard | None, contract: Contract, limits: Limits | None, real: bool, loop_hz: float | None, seed: int
 ) -> Excitation:
     """Return what drives in the policy's place, so that a recording tells the gap; a person's keys come first."""
-    from sami_runtime.loop.pilot import Excitation
+    from sami_runtime.loop.excitation import Excitation
     from sami_runtime.safety.limits import Limits
 
     limits = limits or Limits()

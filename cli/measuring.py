@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from .options import FORCE, JSON, split_pair, toml_value
+from .options import FORCE, JSON, split_pair
 from .output import text_console
 
 if TYPE_CHECKING:
@@ -119,6 +119,8 @@ class JobPlace(NamedTuple):
 
 def place_of(text: str | None, gpus: bool = False) -> JobPlace:
     """Return the place that `--on` names: `4`, `slurm:time=240,jobs=8`, `ray:10.0.0.1:6379,num_cpus=2`, or `gpu:4`."""
+    from sami_runtime.files import toml_value
+
     if text is None:
         return JobPlace()
     kind, _, rest = text.partition(":")

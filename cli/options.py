@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
@@ -11,11 +10,6 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from .model_file import model_file
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 MODEL_HELP = "Model file, or the name of one that `sami models` lists"
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help=f"{MODEL_HELP}.", callback=model_file)]
@@ -61,6 +55,7 @@ def set_option(keys: Mapping[str, Key]) -> Any:
 def set_values(keys: Mapping[str, Key], texts: Sequence[str] | None) -> dict[str, Any]:
     """Return the checked values that `--set` gives, by key."""
     from sami_runtime.errors import SamiError, UnknownName
+    from sami_runtime.files import toml_value
 
     values: dict[str, Any] = {}
     for text in texts or ():
@@ -92,17 +87,9 @@ def split_pair(text: str, option: str, example: str) -> tuple[str, str]:
     return name, value
 
 
-def toml_value(text: str) -> Any:
-    """Return a value as TOML writes it; a text needs no quotes."""
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except ValueError:
-        return text
-
-
 def run_values(texts: Sequence[str] | None) -> dict[str, Any]:
     """Return the keys of a run that `--set` gives, by name; files of limits and settings that they name are read."""
-    from sami_runtime.files import read_document
+    from sami_runtime.files import read_document, toml_value
     from sami_runtime.safety.limits import Limits
 
     values: dict[str, Any] = {}

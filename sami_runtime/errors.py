@@ -96,6 +96,11 @@ class UnknownName(SamiError):  # noqa: N818 - named after what the user typed
         return f"unknown {self.kind} {self.name!r}.{guess} Valid: {listed}.{hint}"
 
 
+def text_of(error: BaseException) -> str:
+    """Return what an error says; the name of one, such as MemoryError, that says nothing."""
+    return str(error) or type(error).__name__
+
+
 def nearest(name: str, valid: Iterable[str]) -> str | None:
     """Return the valid name most like `name`, or None when nothing comes close."""
     by_lower = {candidate.lower(): candidate for candidate in valid}

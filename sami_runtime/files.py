@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from sami_runtime.errors import SamiError
 
 if sys.version_info >= (3, 11):
-    import tomllib
+    import tomllib as tomllib
 else:
     import tomli as tomllib
 
@@ -106,6 +106,14 @@ def read_document(path: Path, what: str) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise SamiError(f"{path} holds a {type(document).__name__}; expected a table of {what}.")
     return document
+
+
+def toml_value(text: str) -> Any:
+    """Return a value as TOML writes it; a text needs no quotes."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except ValueError:
+        return text.strip()
 
 
 @contextmanager

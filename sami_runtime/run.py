@@ -22,7 +22,7 @@ from sami_runtime.loop.garbage import short_collections
 from sami_runtime.loop.handover import Handover, require_swap
 from sami_runtime.loop.pilot import Ending
 from sami_runtime.loop.settings import LoopSettings
-from sami_runtime.loop.stopping import fatal_signals_raise
+from sami_runtime.loop.stopping import LoopWatchdog, fatal_signals_raise
 from sami_runtime.loop.tick import LoopReport, StepRecord, Swapped
 from sami_runtime.model.contract import Contract
 from sami_runtime.recording.format import RecordedEpisode
@@ -30,7 +30,6 @@ from sami_runtime.recording.recorder import Recorder
 from sami_runtime.safety.gate import Controller, SafetyGate
 from sami_runtime.safety.limits import Limits
 from sami_runtime.safety.watch import active_guards, guards_without
-from sami_runtime.safety.watchdog import Watchdog
 from sami_runtime.safety.zeroed import Zeroed
 from sami_runtime.session.admission import Admission
 from sami_runtime.session.session import Session
@@ -81,7 +80,7 @@ def _require_for_robot(settings: LoopSettings, gap: GapProfile | None) -> None:
 
 
 def _warn_of_missing(
-    contract: Contract, limits: Limits | None, watchdog: Watchdog | None, guards: Collection[str], dry_run: bool
+    contract: Contract, limits: Limits | None, watchdog: LoopWatchdog | None, guards: Collection[str], dry_run: bool
 ) -> None:
     """Warn, by a `SafetyWarning` each, of the protections that a robot's run goes without.
 

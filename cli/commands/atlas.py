@@ -38,8 +38,8 @@ def atlas(
     from sami_runtime.errors import SamiError
     from sami_runtime.gap.profile import GapProfile
     from sami_runtime.model.artifact import read_artifact
-    from sami_train.export.atlas import measure, require_enough
-    from sami_train.export.model_file import attach, recompose, write
+    from sami_train.export.atlas import attach, measure, require_enough
+    from sami_train.export.model_file import recompose, write
     from sami_train.export.seen import Behind, known_tasks
     from sami_train.seeds import RECOVERY_TEST
     from sami_train.studies.contexts.alarms import check as count

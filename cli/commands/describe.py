@@ -39,7 +39,7 @@ def describe(
     """
     from sami_runtime.errors import SamiError
     from sami_runtime.model.artifact import read_artifact
-    from sami_train.export.model_file import describe as put
+    from sami_train.export.seen import describe as put
     from sami_train.export.seen import measure_seen
 
     if rollout:

@@ -16,7 +16,7 @@ from sami_runtime.checks.laws import Array, Trial
 from sami_runtime.clock import Pace
 from sami_runtime.errors import AdapterError, SafetyStop
 from sami_runtime.model.contract import Contract
-from sami_runtime.model.seen import LEAST_EXECUTED, TooLittleError, probe
+from sami_runtime.model.response import LEAST_EXECUTED, TooLittleError, probe
 from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.limits import Limits, by_element
 

@@ -25,11 +25,10 @@ from sami_runtime.errors import NonFiniteError, SafetyStop, SamiError, SignalErr
 from sami_runtime.loop.handover import Handover
 from sami_runtime.loop.pilot import NOTHING, Ending, Request
 from sami_runtime.loop.settings import LoopSettings
-from sami_runtime.loop.stopping import stopped_after
+from sami_runtime.loop.stopping import LoopWatchdog, stopped_after
 from sami_runtime.loop.tick import STEPPED, LoopReport, Outcome, SectionTimes, StepRecord
 from sami_runtime.model.contract import Contract
 from sami_runtime.safety.gate import Ruling, SafetyGate
-from sami_runtime.safety.watchdog import Watchdog
 from sami_runtime.session.session import Session
 from sami_runtime.session.telemetry import Telemetry
 from sami_runtime.signals import number_in
@@ -354,7 +353,7 @@ class RunningEpisode:
         return tick // self.substeps
 
 
-def latch(gate: SafetyGate, watchdog: Watchdog | None) -> None:
+def latch(gate: SafetyGate, watchdog: LoopWatchdog | None) -> None:
     """Trip the gate where the watchdog fired, or cannot."""
     if watchdog and (fault := watchdog.fault()):
         gate.trip(fault)

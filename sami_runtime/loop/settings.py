@@ -11,7 +11,7 @@ import numpy as np
 from sami_runtime.clock import Clock
 from sami_runtime.errors import SamiError
 from sami_runtime.loop.pilot import Pilot
-from sami_runtime.safety.watchdog import Watchdog
+from sami_runtime.loop.stopping import LoopWatchdog
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class LoopSettings:
     command_delay_s: float | None = None
     """How long an action takes from its write to its effect [s], for a policy that looks ahead; as the adapter says if
     None."""
-    watchdog: Watchdog | None = None
+    watchdog: LoopWatchdog | None = None
     """Stops the robot where this process cannot, from the adapter's reset to its stop. It is running already, and is
     the caller's. Once it fired, the gate is latched."""
     pilot: Pilot | None = None

@@ -8,11 +8,10 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 from sami_runtime.adapters.base import Adapter
-from sami_runtime.errors import AdapterError
-from sami_runtime.safety.watchdog import Watchdog
+from sami_runtime.errors import AdapterError, text_of
 
 T = TypeVar("T")
 
@@ -23,7 +22,47 @@ HANGS_S = 1.0
 """Time [s] after which a signal that waits for `stop()` is explained to whoever sent it."""
 
 
-def stopped_after(adapter: Adapter, body: Callable[[], T], watchdog: Watchdog | None = None) -> T:
+class LoopWatchdog(Protocol):
+    """A watchdog as a loop sees it: it stops the robot where this process cannot, as `safety.watchdog.Watchdog` does.
+
+    `begin` and `beat` raise a SafetyStop where the robot was stopped, or would not be if it had to be.
+    """
+
+    name: str
+    """What it stops the robot by."""
+    stop_s: float
+    """Longest time [s] that the adapter's own `stop()` may take."""
+
+    @property
+    def fired(self) -> bool:
+        """Whether it stopped the robot by itself, and not because somebody told it to."""
+
+    def require_rate(self, loop_hz: float) -> None:
+        """Raise a SamiError where a loop of this rate [1/s] beats too seldom."""
+
+    def rearm(self) -> None:
+        """Forget that it fired."""
+
+    def begin(self) -> None:
+        """Watch from now on."""
+
+    def beat(self) -> None:
+        """Say that the loop is alive; for the instant before each write."""
+
+    def fault(self) -> str | None:
+        """Return why the robot must not be driven on; None where it may be."""
+
+    def stopping(self) -> None:
+        """Say that the robot's own `stop()` is called now."""
+
+    def end(self) -> None:
+        """Watch no longer: the robot rests."""
+
+    def fire(self, wait_s: float = 0.0) -> bool:
+        """Have the robot stopped at once, wait so long [s] for it, and return whether it was."""
+
+
+def stopped_after(adapter: Adapter, body: Callable[[], T], watchdog: LoopWatchdog | None = None) -> T:
     """Call `body`, and stop the adapter however that ends; call `stop()` again if it failed.
 
     In the main thread, signals that would have killed the process raise SystemExit inside the body instead; those
@@ -74,7 +113,7 @@ def _interruptible(body: Callable[[], T], signals: _Signals) -> T:
     return body()
 
 
-def _stop(adapter: Adapter, watchdog: Watchdog | None) -> BaseException | None:
+def _stop(adapter: Adapter, watchdog: LoopWatchdog | None) -> BaseException | None:
     """Stop the adapter, in two tries; return why the first one failed.
 
     Raises:
@@ -91,17 +130,13 @@ def _stop(adapter: Adapter, watchdog: Watchdog | None) -> BaseException | None:
         try:
             adapter.stop()
         except BaseException as second:
-            failed = f"{type(adapter).__name__}.stop() failed twice: {_described(first)}; then: {_described(second)}."
+            failed = f"{type(adapter).__name__}.stop() failed twice: {text_of(first)}; then: {text_of(second)}."
             if watchdog and watchdog.fire(watchdog.stop_s):
                 raise AdapterError(f"{failed} The watchdog stopped it by {watchdog.name}.") from first
             raise AdapterError(f"{failed} It may still move: press its emergency stop.") from first
     if watchdog:
         watchdog.end()
     return first
-
-
-def _described(error: BaseException) -> str:
-    return str(error) or type(error).__name__
 
 
 class _Signals:

@@ -54,7 +54,7 @@ class Recording:
     """False if the process that wrote it was killed; all whole ticks before that are there."""
     episodes: Mapping[int, RecordedEpisode] = field(default_factory=dict)
     transforms: tuple[bytes, ...] = ()
-    """Where the links were after each step: messages of `/tf`, see `scene_topics.read_poses`; none without a scene."""
+    """Where the links were after each step: messages of `/tf`, see `view.read_poses`; none without a scene."""
     """What came of each, by its number; one that did not end well is missing."""
 
     @property

@@ -20,7 +20,7 @@ from typing import Any
 
 from sami_runtime.adapters.scene import Scene
 from sami_runtime.distribution import installed_version
-from sami_runtime.errors import RecordingError
+from sami_runtime.errors import RecordingError, text_of
 from sami_runtime.loop.tick import StepRecord
 from sami_runtime.recording.format import (
     CLOSED,
@@ -155,7 +155,7 @@ class Recorder:
         except BaseException as error:
             if error is not self._chunks.error and not isinstance(error, OSError | ValueError):
                 raise  # an interrupt in this thread, while it waited for the other one
-            raise RecordingError(f"completing {self.path} failed: {_text(error)}. {CUT_OFF}") from error
+            raise RecordingError(f"completing {self.path} failed: {text_of(error)}. {CUT_OFF}") from error
         if self._sequence < 0:
             self.path.unlink(missing_ok=True)  # a name that is in the way of the next try
 
@@ -175,7 +175,7 @@ class Recorder:
 
     def _require_writable(self) -> None:
         if error := self._chunks.error or (ValueError("it is closed") if self._file.closed else None):
-            raise RecordingError(f"recording to {self.path} failed: {_text(error)}. {CUT_OFF}") from error
+            raise RecordingError(f"recording to {self.path} failed: {text_of(error)}. {CUT_OFF}") from error
 
     def __enter__(self) -> Recorder:
         return self
@@ -186,8 +186,3 @@ class Recorder:
         except RecordingError:
             if kind is None:  # else what ended the loop is the news
                 raise
-
-
-def _text(error: BaseException) -> str:
-    """Return what an error says; some, such as MemoryError, say nothing."""
-    return str(error) or type(error).__name__

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,7 +61,7 @@ class SceneTopics:
 
     def __init__(self, file: ChunkedFile, scene: Scene) -> None:
         self._file, self._scene = file, scene
-        schemas = _schemas()
+        schemas = scene_schemas()
         self._transforms, self._update = (
             file.channel(topic, name, ("protobuf", "protobuf"), schemas.described(name), {})
             for topic, name in ((TRANSFORMS, "foxglove.FrameTransforms"), (UPDATE, "foxglove.SceneUpdate"))
@@ -108,40 +107,8 @@ def plain_scene(scene: Scene) -> dict[str, Any]:
     return {"links": list(scene.links), "shapes": [list(shape) for shape in scene.shapes]}
 
 
-def read_poses(messages: Sequence[bytes]) -> NDArray[np.float32]:
-    """Return the poses (N, L, 7) that N messages of `/tf` hold.
-
-    Raises:
-        ValueError: They do not hold equally many links each.
-    """
-    make = _schemas().message("foxglove.FrameTransforms")
-    rows = [
-        [
-            (*(getattr(link.translation, axis) for axis in "xyz"), *(getattr(link.rotation, axis) for axis in "xyzw"))
-            for link in make.FromString(data).transforms
-        ]
-        for data in messages
-    ]
-    if len({len(row) for row in rows}) != 1:
-        raise ValueError("its ticks do not show equally many links")
-    return np.array(rows, np.float32)
-
-
-def require_scene(value: Any) -> Mapping[str, Any]:
-    """Return a scene that a recording holds, if it has the form of `plain_scene`.
-
-    Raises:
-        ValueError, TypeError: It has not.
-    """
-    links, shapes = value["links"], [Shape(*row) for row in value["shapes"]]
-    for shape in shapes:
-        numbers = [*shape.size, *shape.pose, *shape.rgba]
-        if not 0 <= shape.link < len(links) or len(numbers) != 14 or not np.isfinite(np.array(numbers, float)).all():
-            raise ValueError(f"a shape of its scene is {list(shape)}")
-    return {"links": [str(name) for name in links], "shapes": [list(shape) for shape in shapes]}
-
-
-def _schemas() -> Schemas:
+def scene_schemas() -> Schemas:
+    """Return all messages of a scene, declared."""
     schemas = Schemas()
     for name, fields in MESSAGES.items():
         schemas.declare(name, fields)

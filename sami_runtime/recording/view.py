@@ -8,19 +8,21 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from sami_runtime.adapters.scene import Shape
 from sami_runtime.files import output
 from sami_runtime.loop.tick import StepRecord
 from sami_runtime.model.contract import Contract
 from sami_runtime.recording.format import TICK, in_words, signal_values, signals_of, tick_values
 from sami_runtime.recording.reader import Recording, values_of
-from sami_runtime.recording.scene_topics import read_poses, require_scene
+from sami_runtime.recording.scene_topics import scene_schemas
 from sami_runtime.recording.topics import SHORT, Events
 from sami_runtime.signals import Signal
 
@@ -160,6 +162,39 @@ def _scene_of(recording: Recording) -> dict[str, Any]:
     if poses.shape[1] != len(scene["links"]):
         raise ValueError(f"its ticks show {poses.shape[1]} links, and its scene has {len(scene['links'])}")
     return {"scene": scene, "poses": base64.b64encode(poses.astype("<f4").tobytes()).decode()}
+
+
+def read_poses(messages: Sequence[bytes]) -> NDArray[np.float32]:
+    """Return the poses (N, L, 7) that N messages of `/tf` hold.
+
+    Raises:
+        ValueError: They do not hold equally many links each.
+    """
+    make = scene_schemas().message("foxglove.FrameTransforms")
+    rows = [
+        [
+            (*(getattr(link.translation, axis) for axis in "xyz"), *(getattr(link.rotation, axis) for axis in "xyzw"))
+            for link in make.FromString(data).transforms
+        ]
+        for data in messages
+    ]
+    if len({len(row) for row in rows}) != 1:
+        raise ValueError("its ticks do not show equally many links")
+    return np.array(rows, np.float32)
+
+
+def require_scene(value: Any) -> Mapping[str, Any]:
+    """Return a scene that a recording holds, if it has the form of `plain_scene`.
+
+    Raises:
+        ValueError, TypeError: It has not.
+    """
+    links, shapes = value["links"], [Shape(*row) for row in value["shapes"]]
+    for shape in shapes:
+        numbers = [*shape.size, *shape.pose, *shape.rgba]
+        if not 0 <= shape.link < len(links) or len(numbers) != 14 or not np.isfinite(np.array(numbers, float)).all():
+            raise ValueError(f"a shape of its scene is {list(shape)}")
+    return {"links": [str(name) for name in links], "shapes": [list(shape) for shape in shapes]}
 
 
 def page(runs: list[dict[str, Any]], live: bool = False) -> str:

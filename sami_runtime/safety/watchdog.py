@@ -84,57 +84,9 @@ _running: list[Watchdog] = []
 
 
 def instruct_watchdogs(kind: str, document: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
-    """Send what an adapter has to say to each running watchdog whose emergency stop waits for such an adapter.
-
-    Args:
-        kind: Of adapter, as the emergency stop calls it in `take_instructions`.
-        document: What JSON can hold.
-        descriptors: Of files or sockets, which the watchdog's process receives copies of.
-
-    Raises:
-        AdapterError: An emergency stop cannot act on it, and why.
-    """
+    """Send what an adapter has to say to each running watchdog; arguments and errors as `Watchdog.instruct`."""
     for watchdog in list(_running):
         watchdog.instruct(kind, document, descriptors)
-
-
-class Line:
-    """The loop's end of the line for instructions.
-
-    Args:
-        end: Of the pair of sockets.
-    """
-
-    def __init__(self, end: socket.socket) -> None:
-        self._end, self._lock, self._number = end, threading.Lock(), 0
-
-    def instruct(self, kind: str, document: dict[str, Any], descriptors: Sequence[int]) -> None:
-        """Send an instruction, and wait until the emergency stop has acted on it.
-
-        Raises:
-            AdapterError: It cannot, and why.
-        """
-        with self._lock:
-            self._number += 1
-            end = time.monotonic() + ANSWER_S
-            try:
-                socket.send_fds(self._end, [json.dumps([self._number, kind, document]).encode()], descriptors)
-                answer: list[Any] = [0, ""]
-                while answer[0] != self._number:  # an earlier one may have come too late
-                    self._end.settimeout(max(end - time.monotonic(), 1e-3))
-                    if not (message := self._end.recv(LONGEST)):
-                        raise AdapterError("its process ended.")
-                    answer = json.loads(message)
-            except TimeoutError:
-                raise AdapterError(f"it did not answer within {ANSWER_S:g} s.") from None
-            except OSError as error:
-                raise AdapterError(f"its process is gone ({os.strerror(error.errno or 0)}).") from None
-        if answer[1]:
-            raise AdapterError(answer[1])
-
-    def close(self) -> None:
-        """Close the socket. Safe twice."""
-        self._end.close()
 
 
 class Watchdog:
@@ -179,7 +131,8 @@ class Watchdog:
         self._stop_is_requested = False
         self._process: subprocess.Popen[bytes] | None = None
         self._link: socket.socket | None = None
-        self._line: Line | None = None
+        self._line: socket.socket | None = None
+        self._lock, self._instructions = threading.Lock(), 0
         self._expected: set[str] = set()
         self._waits: set[str] = set()
 
@@ -202,8 +155,7 @@ class Watchdog:
         os.ftruncate(shared, SIZE)
         self._numbers = shared_numbers(shared)
         self._link, theirs = socket.socketpair()
-        line, their_line = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._line = Line(line)
+        self._line, their_line = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         passed = (theirs.fileno(), their_line.fileno(), shared)
         try:
             self._process = subprocess.Popen(
@@ -261,7 +213,11 @@ class Watchdog:
         if self._line is None or kind not in self._expected:
             return
         self._waits.add(kind)
-        self._line.instruct(kind, document, descriptors)
+        with self._lock:
+            self._instructions += 1
+            message = json.dumps([self._instructions, kind, document]).encode()
+            if refusal := _answer(self._line, message, descriptors, self._instructions):
+                raise AdapterError(refusal)
         self._waits.discard(kind)
 
     def begin(self) -> None:
@@ -398,6 +354,24 @@ class Watchdog:
         process.kill()
         why = answer.decode() or f"its process ended with {process.wait()}, see above."
         raise AdapterError(f"the watchdog could not stop the robot, so nothing was moved: {why}")
+
+
+def _answer(line: socket.socket, message: bytes, descriptors: Sequence[int], number: int) -> str:
+    """Send an instruction of this number, and return why the emergency stop cannot act on it; empty where it did."""
+    end = time.monotonic() + ANSWER_S
+    answer: list[Any] = [0, ""]
+    try:
+        socket.send_fds(line, [message], descriptors)
+        while answer[0] != number:  # an earlier one may have come too late
+            line.settimeout(max(end - time.monotonic(), 1e-3))
+            if not (received := line.recv(LONGEST)):
+                return "its process ended."
+            answer = json.loads(received)
+    except TimeoutError:
+        return f"it did not answer within {ANSWER_S:g} s."
+    except OSError as error:
+        return f"its process is gone ({os.strerror(error.errno or 0)})."
+    return str(answer[1])
 
 
 def _unshared() -> memoryview:

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from importlib.resources import files
 from typing import Any, NamedTuple
 
 from sami_runtime.errors import UnknownName
+from sami_runtime.files import tomllib
 from sami_train.envs.spec import EnvironmentSpec
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 
 _PRESETS = files("sami_train.config").joinpath("presets")
 _FORESIGHT = (10, 100)

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from sami_runtime.errors import UnknownName
+from sami_runtime.files import toml_value
 from sami_train.config.methods import METHODS, method
 from sami_train.config.preset import Follows, load_preset
 from sami_train.config.schema import ENV, FORMER_KEYS, METHOD, ConfigError, NetworkConfig, TrainConfig, defaults, keys
 from sami_train.config.weights import WeightsHeader, flat_signals, load_weights, sha256_of, unlike, weights_file
 from sami_train.envs.catalog import environment
 from sami_train.envs.spec import EnvironmentSpec
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 
 FINE_TUNING_RATE = 0.1
 """Share of the preset's learning rates for what was trained before."""
@@ -97,11 +91,7 @@ def parse_override(text: str) -> tuple[str, Any]:
     key, equals, raw = text.partition("=")
     if not equals or not key.strip():
         raise ConfigError(f"override {text!r} is not KEY=VALUE, e.g. learning.discount=0.97.")
-    try:
-        value = tomllib.loads(f"v = {raw}")["v"]
-    except tomllib.TOMLDecodeError:
-        value = raw.strip()
-    return key.strip(), value
+    return key.strip(), toml_value(raw)
 
 
 def fine_tuned(chosen: Mapping[str, Any], overrides: Mapping[str, Any], spec: EnvironmentSpec) -> list[Follows]:

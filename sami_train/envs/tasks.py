@@ -134,16 +134,6 @@ class TaskSpace:
         rng = np.random.default_rng((seed, count))
         return tuple(self.check(self.drawn["training"](rng)) for _ in range(count))
 
-    def never_obeyed(self, tasks: Sequence[Task]) -> tuple[str, ...]:
-        """Return the parts that are crippled in every one of some tasks, e.g. "joint foot_joint"."""
-        return tuple(
-            f"{feature.kind} {part}"
-            for feature in self.features
-            if isinstance(feature, Crippled)
-            for number, part in enumerate(feature.parts)
-            if all(number in task.get(feature.name, ()) for task in tasks)
-        )
-
     def silent(self, task: Task) -> list[int]:
         """Return the motors that do not obey in a task, by their numbers in the action."""
         crippled = [feature for feature in self.features if isinstance(feature, Crippled) and feature.motors]

@@ -19,8 +19,9 @@ import gymnasium as gym
 import numpy as np
 
 from sami_runtime.errors import SamiError
+from sami_train.envs.spec import Reach
 from sami_train.episodes.episode import Episode
-from sami_train.episodes.exploration import BehindGap, Exploration, Reach
+from sami_train.episodes.exploration import BehindGap, Exploration
 from sami_train.episodes.numpy_policy import NumpyPolicy, NumpyWeights
 from sami_train.episodes.rollout import Rollout
 from sami_train.machine import one_thread

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from pydantic import AliasChoices, Field
 
+from sami_train.envs.spec import Reach
 from sami_train.settings import Count, Natural, NotNegative, Settings, Share, Span
 
 
@@ -78,9 +77,6 @@ class Exploration(Settings):
     """
     greedy_from: Count = 1
     """Environment steps after which the share is the full one."""
-
-
-Reach = Callable[[np.ndarray, np.random.Generator], np.ndarray]
 
 
 class _Explorer:

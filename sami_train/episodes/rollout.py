@@ -17,9 +17,10 @@ import numpy as np
 
 from sami_train.envs.layout import PRIVILEGED, flatten
 from sami_train.envs.make import GAP_SIZE, TRUE_OBSERVATION
+from sami_train.envs.spec import Reach
 from sami_train.envs.tasks import Task
 from sami_train.episodes.episode import DRAWN, Episode
-from sami_train.episodes.exploration import BehindGap, Exploration, Reach, _Explorer
+from sami_train.episodes.exploration import BehindGap, Exploration, _Explorer
 
 
 class Policy(Protocol):

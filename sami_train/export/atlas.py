@@ -17,13 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sami_runtime.errors import SamiError
-from sami_runtime.model.artifact import Artifact, artifact_of
+from sami_runtime.model.artifact import Artifact, artifact_of, read_artifact
 from sami_runtime.model.atlas import Atlas, Locator, windowed
+from sami_runtime.model.contract import Contract
 from sami_train import seeds
 from sami_train.binomial import fewest, tolerance_rank
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.evaluation.play import OnRound
+from sami_train.export.model_file import recompose, write
 from sami_train.export.seen import Contexts, collect_contexts, known_gap, known_tasks
 
 Array = NDArray[np.float64]
@@ -186,3 +188,8 @@ def measure(
     contexts = collect_contexts(artifact, spec, tasks, episodes, seed, on_round, known_gap(contract.training))
     half = (episodes + 1) // 2
     return fit([task[:half] for task in contexts], [task[half:] for task in contexts], tasks, window)
+
+
+def attach(model: Path, atlas: Atlas | None) -> Contract:
+    """Put an atlas into a model file; a time to adapt goes, which changes were detected by the one before."""
+    return write(recompose(read_artifact(model), {"atlas": atlas, "recovery": None}))

@@ -13,6 +13,7 @@ from sami_runtime.model.lookahead import Lookahead
 from sami_runtime.model.probe import Probe
 from sami_train.envs.catalog import by_name, environment
 from sami_train.envs.measure import SUCCESS, Measure
+from sami_train.envs.tasks import Crippled, Task, TaskSpace
 from sami_train.evaluation.paper import reported
 from sami_train.evaluation.results import Evaluation, TaskResult
 from sami_train.files import unfinished
@@ -66,7 +67,7 @@ def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
     written = [model.with_suffix(".md")]
     spec = environment(str(training["env"]))
     measure = spec.measure
-    if idle := spec.tasks.never_obeyed(spec.tasks.resolve(training.get("tasks") or "training")):
+    if idle := _never_obeyed(spec.tasks, spec.tasks.resolve(training.get("tasks") or "training")):
         lines += [
             f"**No training task let these obey: {', '.join(idle)}.** The policy sends them 0, whatever they do.",
             "",
@@ -244,3 +245,14 @@ def draw_training(run: RunRecord, measure: Measure, path: Path) -> str:
     with unfinished(path) as beside:
         figure.savefig(beside, dpi=110, format="png")
     return curves[curve]
+
+
+def _never_obeyed(space: TaskSpace, tasks: Sequence[Task]) -> tuple[str, ...]:
+    """Return the parts that are crippled in every one of some tasks, e.g. "joint foot_joint"."""
+    return tuple(
+        f"{feature.kind} {part}"
+        for feature in space.features
+        if isinstance(feature, Crippled)
+        for number, part in enumerate(feature.parts)
+        if all(number in task.get(feature.name, ()) for task in tasks)
+    )

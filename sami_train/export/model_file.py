@@ -9,13 +9,9 @@ from typing import Any
 import onnx
 
 from sami_runtime.checks.verify import verify
-from sami_runtime.model.artifact import Artifact, graph_sha256, judge, read_artifact
-from sami_runtime.model.atlas import Atlas
+from sami_runtime.model.artifact import Artifact, graph_sha256, judge
 from sami_runtime.model.contract import Contract
 from sami_runtime.model.golden import GoldenSteps
-from sami_runtime.model.seen import Seen
-from sami_runtime.signals import Signal
-from sami_train.envs.spec import EnvironmentSpec
 from sami_train.files import unfinished
 
 
@@ -59,25 +55,3 @@ def write(artifact: Artifact) -> Contract:
     with unfinished(artifact.path) as file:
         file.write_bytes(artifact.model_bytes)
     return artifact.contract
-
-
-def attach(model: Path, atlas: Atlas | None) -> Contract:
-    """Put an atlas into a model file; a time to adapt goes, which changes were detected by the one before."""
-    return write(recompose(read_artifact(model), {"atlas": atlas, "recovery": None}))
-
-
-def describe(model: Path, spec: EnvironmentSpec, seen: Seen) -> Contract:
-    """Put what training saw into a model file, and what its environment tells of signals, frame and home pose.
-
-    Names, sizes, units and bounds of the signals stay.
-    """
-    artifact = read_artifact(model)
-    contract = artifact.contract
-    declared = {signal.name: signal for signal in (*spec.signals, spec.action)}
-
-    def described(signal: Signal) -> Signal:
-        return signal.model_copy(update={name: getattr(declared[signal.name], name) for name in ("meaning", "moves")})
-
-    observation, action = tuple(map(described, contract.observation)), described(contract.action)
-    changes = {"observation": observation, "action": action, "seen": seen, "sheet": spec.sheet}
-    return write(recompose(artifact, changes))

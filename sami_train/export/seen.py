@@ -8,6 +8,7 @@ Signals are measured as they arrived, behind the gap that it learned behind; res
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,8 +17,10 @@ import numpy as np
 from sami_runtime.adapters.gymnasium_adapter import GymnasiumAdapter
 from sami_runtime.errors import SamiError
 from sami_runtime.gap.profile import GapProfile
-from sami_runtime.model.artifact import Artifact, artifact_of
-from sami_runtime.model.seen import Response, Responses, Seen, Spread, longest_repeat, probe, rounded
+from sami_runtime.model.artifact import Artifact, artifact_of, read_artifact
+from sami_runtime.model.contract import Contract
+from sami_runtime.model.response import probe
+from sami_runtime.model.seen import Response, Responses, Seen, Spread, rounded
 from sami_runtime.signals import Signal
 from sami_train import seeds
 from sami_train.envs.make import make, make_adapter
@@ -26,6 +29,7 @@ from sami_train.envs.tasks import Task
 from sami_train.evaluation.model_policy import SessionPolicy
 from sami_train.evaluation.play import OnRound, playing
 from sami_train.evaluation.recorded_policy import RecordedPolicy
+from sami_train.export.model_file import recompose, write
 
 SEED = seeds.TRAINING_RANGES
 EPISODES = 120
@@ -256,3 +260,33 @@ def _bounds(action: Signal) -> tuple[np.ndarray, np.ndarray]:
     low = np.array([-1.0 if bound is None else bound for bound in action.low], np.float32)
     high = np.array([1.0 if bound is None else bound for bound in action.high], np.float32)
     return low, high
+
+
+def longest_repeat(values: np.ndarray) -> int:
+    """Return how many rows in a row of (T, size) are equal to the last bit, at most; 1 where none repeats.
+
+    >>> longest_repeat(np.array([[1.0], [2.0], [2.0], [3.0]]))
+    2
+    """
+    longest = count = 1
+    for before, after in pairwise(values):
+        count = count + 1 if before.tobytes() == after.tobytes() else 1
+        longest = max(longest, count)
+    return longest
+
+
+def describe(model: Path, spec: EnvironmentSpec, seen: Seen) -> Contract:
+    """Put what training saw into a model file, and what its environment tells of signals, frame and home pose.
+
+    Names, sizes, units and bounds of the signals stay.
+    """
+    artifact = read_artifact(model)
+    contract = artifact.contract
+    declared = {signal.name: signal for signal in (*spec.signals, spec.action)}
+
+    def described(signal: Signal) -> Signal:
+        return signal.model_copy(update={name: getattr(declared[signal.name], name) for name in ("meaning", "moves")})
+
+    observation, action = tuple(map(described, contract.observation)), described(contract.action)
+    changes = {"observation": observation, "action": action, "seen": seen, "sheet": spec.sheet}
+    return write(recompose(artifact, changes))

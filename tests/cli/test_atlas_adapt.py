@@ -21,9 +21,10 @@ from sami_train.config.resolve import resolve
 from sami_train.envs import ENVIRONMENTS, catalog
 from sami_train.envs.make import make
 from sami_train.export import graph
+from sami_train.export.atlas import attach
 from sami_train.export.export import compose_model
 from sami_train.export.export_run import with_measured
-from sami_train.export.model_file import attach, write
+from sami_train.export.model_file import write
 
 SHIPPED = Path(__file__).parents[2] / "models" / "panda-satesac.onnx"
 SMALL = {

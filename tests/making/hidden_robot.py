@@ -8,7 +8,7 @@ from onnx import helper
 
 from sami_runtime.clock import ManualClock
 from sami_runtime.gap.profile import GapProfile
-from sami_runtime.loop.pilot import Excitation
+from sami_runtime.loop.excitation import Excitation
 from sami_runtime.run import Run
 from sami_runtime.safety.limits import Limits
 from sami_runtime.session.session import Session

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sami_runtime import AdapterError, FakeAdapter
-from sami_runtime.model.seen import probe
+from sami_runtime.model.response import probe
 
 TICKS, SETTLE = 5, 5
 

@@ -5,7 +5,8 @@ import pytest
 
 from sami_runtime.clock import ManualClock
 from sami_runtime.errors import SamiError
-from sami_runtime.loop.pilot import REST_TICKS, Ending, Excitation, Request
+from sami_runtime.loop.excitation import REST_TICKS, Excitation
+from sami_runtime.loop.pilot import Ending, Request
 from sami_runtime.run import Run
 from sami_runtime.safety.limits import Limits
 from sami_runtime.session.session import Session

@@ -13,8 +13,8 @@ from mcap.reader import make_reader
 from sami_runtime import FakeAdapter, Run, Session, read_recording, shipped_models
 from sami_runtime.adapters.around import DryRun
 from sami_runtime.adapters.scene import MujocoScene, scene_of
-from sami_runtime.recording.scene_topics import _schemas, read_poses, require_scene
-from sami_runtime.recording.view import run_of
+from sami_runtime.recording.scene_topics import scene_schemas
+from sami_runtime.recording.view import read_poses, require_scene, run_of
 from sami_train.envs.catalog import environment
 from sami_train.envs.make import make, make_adapter
 
@@ -48,7 +48,7 @@ def test_the_poses_of_every_tick_are_those_of_the_simulator(recorded):
 
 def test_tools_read_the_scene_once_an_episode_in_the_frames_of_the_links(recorded):
     path, _ = recorded
-    schemas = _schemas()
+    schemas = scene_schemas()
     with path.open("rb") as file:
         results = [
             (schema.name, channel.topic, message.data) for schema, channel, message in make_reader(file).iter_messages()

@@ -15,8 +15,7 @@ from sami_runtime.model.atlas import Locator, windowed
 from sami_train.envs.catalog import environment
 from sami_train.evaluation.model_policy import SessionPolicy
 from sami_train.evaluation.recorded_policy import RecordedPolicy
-from sami_train.export.atlas import farthest, fit, least_episodes, measure, tolerance_limit, usual_window
-from sami_train.export.model_file import attach
+from sami_train.export.atlas import attach, farthest, fit, least_episodes, measure, tolerance_limit, usual_window
 from sami_train.export.seen import Behind, collect_contexts, known_gap
 from sami_train.studies.contexts.alarms import check
 

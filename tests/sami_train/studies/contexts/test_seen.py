@@ -10,8 +10,7 @@ import pytest
 from sami_runtime.checks.verify import verify
 from sami_runtime.model.artifact import read_artifact
 from sami_train.envs.catalog import environment
-from sami_train.export.model_file import describe
-from sami_train.export.seen import exploring, measure_responses, measure_seen
+from sami_train.export.seen import describe, exploring, measure_responses, measure_seen
 
 pytest.importorskip("gymnasium")
 FINE_PHYSICS = True

@@ -8,7 +8,8 @@ pytest.importorskip("mcap")
 from sami_runtime.clock import ManualClock
 from sami_runtime.errors import SamiError
 from sami_runtime.gap.profile import GapProfile
-from sami_runtime.loop.pilot import Excitation, Request
+from sami_runtime.loop.excitation import Excitation
+from sami_runtime.loop.pilot import Request
 from sami_runtime.recording.reader import read_recording
 from sami_runtime.run import Run
 from sami_runtime.safety.limits import Limits
