@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from sami_runtime.errors import SamiError
 
 if sys.version_info >= (3, 11):
-    import tomllib as tomllib
+    import tomllib
 else:
     import tomli as tomllib
 

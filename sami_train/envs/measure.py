@@ -96,7 +96,7 @@ class Measure:
             return "-"
         digits = self.digits
         if self.bounds is None and 0 < abs(value) < 9.95:
-            digits = 1 - floor(log10(abs(value)))
+            digits = min(3, 1 - floor(log10(abs(value))))
         return f"{value:{'+' if sign else ''},.{max(0, digits - coarse)}f}"
 
 
