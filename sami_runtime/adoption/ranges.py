@@ -17,7 +17,7 @@ from sami_runtime.errors import SamiError
 from sami_runtime.files import printable
 from sami_runtime.model.contract import ADOPTED, Contract
 from sami_runtime.model.seen import Seen, Spread
-from sami_runtime.recording.reader import read_recording
+from sami_runtime.recording.reader import are_finite, read_recording
 
 Array = NDArray[np.float32]
 Rollout = dict[str, Array]
@@ -61,7 +61,7 @@ def _recorded(path: Path, contract: Contract) -> list[Rollout]:
     if theirs != ours:
         raise SamiError(f"{path} records the signals {theirs}; {contract.name!r} has {ours}. Give one of this policy.")
     episodes: dict[int, list[tuple[Observation, Array]]] = {}
-    for number, stretch, _ in recording.stretches(_are_finite):
+    for number, stretch, _ in recording.stretches(are_finite):
         steps = episodes.setdefault(number, [])
         steps += [(r.observation, r.executed) for r in stretch if r.observation is not None and r.executed is not None]
     return [
@@ -71,10 +71,6 @@ def _recorded(path: Path, contract: Contract) -> list[Rollout]:
         }
         for steps in episodes.values()
     ]
-
-
-def _are_finite(seen: Observation, executed: Array) -> bool:
-    return all(np.isfinite(value).all() for value in (executed, *seen.values.values()))
 
 
 def _rollouts(path: Path, contract: Contract) -> list[Rollout]:

@@ -106,6 +106,11 @@ class Recording:
         )
 
 
+def are_finite(seen: Observation, executed: np.ndarray) -> bool:
+    """Whether all numbers that were observed and executed are finite; for `Recording.stretches`."""
+    return all(np.isfinite(value).all() for value in (executed, *seen.values.values()))
+
+
 def read_recording(path: str | Path) -> Recording:
     """Read a recording, also one whose process was killed.
 

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sami_runtime.adapters.base import Observation
 from sami_runtime.errors import SamiError
-from sami_runtime.recording.reader import Recording, read_recording
+from sami_runtime.recording.reader import Recording, are_finite, read_recording
 from sami_runtime.signals import Signal
 from sami_train.config.weights import unlike
 from sami_train.envs.spec import EnvironmentSpec
@@ -56,7 +55,7 @@ def recorded_episodes(
         recording = read_recording(path)
         _require_fit(recording, spec)
         episodes_read = 0
-        for number, stretch, ended in recording.stretches(_are_finite):
+        for number, stretch, ended in recording.stretches(are_finite):
             task = stretch[0].info.get("task", {})
             key = task or {"recording": str(path)}
             known += [] if key in known else [key]
@@ -84,10 +83,6 @@ def _require_fit(recording: Recording, spec: EnvironmentSpec) -> None:
             f"{recording.path} was recorded at {contract.rate_hz:g} Hz, and {spec.name!r} acts at {spec.rate_hz:g} Hz; "
             "a step would be another stretch of time."
         )
-
-
-def _are_finite(seen: Observation, executed: np.ndarray) -> bool:
-    return all(np.isfinite(value).all() for value in (executed, *seen.values.values()))
 
 
 def _episode(
