@@ -17,6 +17,7 @@ from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.resolve import resolve
 from sami_train.envs import ENVIRONMENTS
 from sami_train.envs.make import make
+from sami_train.envs.measure import RETURN
 from sami_train.evaluation.results import Evaluation
 from sami_train.export import graph
 from sami_train.export.export import compose_model
@@ -167,7 +168,7 @@ def test_evaluation_tells_returns(sami, models, monkeypatch):
     console.print(evaluation_table(Evaluation.from_dict(result), "training"))
     table = console.export_text()
     assert "training (11 episodes, tasks in turn, development seed)" in " ".join(table.split())
-    assert f"{returns.mean():.0f} ± {report['ret_error']:.0f}" in table
+    assert f"{RETURN.show(returns.mean())} ± {RETURN.show(report['ret_error'])}" in table
     assert "success" not in table
     final = json.loads(sami(*arguments, "--on", 1, "--final", "--json").out)
     assert (result["seed"], final["seed"]) == (seeds.EVALUATION, seeds.FINAL)
@@ -223,7 +224,7 @@ def test_training_a_robot_ends_in_a_card_with_returns(sami, monkeypatch):
     card = Path("hopper.md").read_text()
     assert "Return, 2 episodes in each set of tasks" in card
     for name, theirs in (("training", "1,502 ± 20"), ("moderate", "1,453 ± 39"), ("extreme", "1,447 ± 14")):
-        ret, error, std = (f"{report[name][key]:,.0f}" for key in ("ret", "ret_error", "ret_std"))
+        ret, error, std = (RETURN.show(report[name][key]) for key in ("ret", "ret_error", "ret_std"))
         assert f"| {name} | 2 | {ret} ± {error} | {std} | {theirs} |" in card
     assert "uccess" not in card.replace("rollout/success", "")
     assert f"return extreme: {report['extreme']['ret']:,.0f}" in sami("inspect", "hopper.onnx").out
