@@ -266,6 +266,17 @@ class Hand(GripperBackend):
         return abs(last - width) < 0.005
 
 
+class Server(FrankaSimServer):
+    """Drops a command that misses its cycle, as Franka's interface does: the robot's extrapolation of it stands.
+
+    franka-sim would take the extrapolation back and move late, and then sees a discontinuity in the next commands.
+    """
+
+    def _absorb_within_motion_limits(self, command: dict[str, Any], *, fresh: bool) -> bool:
+        dropped = self.comm.enforce and not fresh
+        return not dropped and bool(super()._absorb_within_motion_limits(command, fresh=fresh))
+
+
 def main() -> None:
     """Serve the robot until a signal comes."""
     parser = argparse.ArgumentParser(description="A simulated Franka FR3 with a cube, behind the robot's own protocol.")
@@ -284,7 +295,7 @@ def main() -> None:
     task = {"mass": arguments.mass, "friction": arguments.friction}
     scene = Scene((arguments.host, arguments.camera), arguments.images_hz, arguments.late, task)
     strict = not arguments.lenient
-    server = FrankaSimServer(
+    server = Server(
         host=arguments.host,
         physics_sim=scene,
         gripper_backend=Hand(scene),
