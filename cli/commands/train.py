@@ -69,6 +69,7 @@ def train(
     if dry_run and resume is not None:
         raise typer.BadParameter(f"--dry-run is for a new run; what {resume} was told is in its config.json")
     from sami_runtime.errors import SamiError
+    from sami_train.config.recordings import recordings_of
     from sami_train.config.resolve import explain, parse_override
     from sami_train.config.schema import ENV, METHOD
     from sami_train.envs.catalog import by_name, environment
@@ -106,14 +107,14 @@ def train(
             print_text(line)
         from sami_train.runs.train import start
 
-        agent = start(resolved.config, folder, show=not quiet)
+        agent = start(resolved.config, folder, show=not quiet, recorded=recordings_of)
     else:
         if init is not None or override:
             raise SamiError("--resume goes on with a run that has begun; leave out --init and --set.")
         folder = resume
         from sami_train.runs.train import resume as go_on
 
-        agent = go_on(folder, steps=steps, show=not quiet)
+        agent = go_on(folder, steps=steps, show=not quiet, recorded=recordings_of)
     named = by_name(agent.config.env)
     if agent.finished:
         measure = environment(agent.config.env).measure

@@ -1,4 +1,4 @@
-"""MCAP files: written in chunks, a valid file after every one of them; read with no more memory than a file deserves.
+"""MCAP files, written in chunks: a valid file after every one of them.
 
 The end of an MCAP file may list all chunks (an index, for tools) or none. Each chunk takes the place of the end before
 it and is followed by a new one: with the index, while all indexes together have taken at most `INDEX_BYTES`; without
@@ -11,15 +11,13 @@ A thread packs and writes, so that the caller waits for no disk.
 
 from __future__ import annotations
 
-import dataclasses
 import errno
-import io
 import os
 import queue
 import struct
 import threading
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, BinaryIO
 
@@ -37,10 +35,6 @@ INDEX_BYTES = 1 << 20
 and building a long one keeps the loop waiting."""
 MOST_WAITING_BYTES = 256 << 20
 """How much may wait for the disk: minutes of ticks. A disk that takes longer has failed."""
-MAX_RECORD_BYTES = 64 * 1024 * 1024
-"""Largest record that is read, packed or unpacked, so that a damaged or hostile length does not fill the memory."""
-MOST_PACKED = 100
-"""How many bytes a byte of a file may hold in all, beyond one record; ticks pack to a tenth."""
 Part = tuple[bytes, dict[int, bytearray], int, int]
 """A chunk's bytes before they are packed, the places of messages by channel, first and last log time."""
 
@@ -251,61 +245,3 @@ class ChunkedFile:
         record.write(builder)
         data: bytes = builder.end()
         return data
-
-
-class TooLargeError(ValueError):
-    """A part of the file unpacks to more than is read."""
-
-
-def records(file: Any, size: int, mcap: Any) -> Iterator[Any]:
-    """Yield the records of a file, those in chunks too.
-
-    Args:
-        file: What is read from, of `size` bytes.
-        size: How many.
-        mcap: See `mcap_parts`.
-
-    Raises:
-        TooLargeError: A chunk, or all of them, unpack to more than is read.
-        McapError, struct.error, ValueError: The file is damaged.
-    """
-    left = MAX_RECORD_BYTES + MOST_PACKED * size
-    reader = mcap.StreamReader(file, validate_crcs=True, emit_chunks=True, record_size_limit=MAX_RECORD_BYTES)
-    for record in reader.records:
-        if not isinstance(record, mcap.Chunk):
-            yield record
-            continue
-        data = _unpacked(record, min(left, MAX_RECORD_BYTES), mcap)
-        left -= len(data)
-        yield from mcap.breakup_chunk(dataclasses.replace(record, compression="", data=data), validate_crc=True)
-
-
-def _unpacked(chunk: Any, most: int, mcap: Any) -> bytes:
-    """Return the bytes in a chunk, at most so many."""
-    if chunk.compression == "zstd":
-        data = _by_pieces(mcap.zstandard.ZstdDecompressor(max_window_size=MAX_RECORD_BYTES), chunk.data, most)
-    elif chunk.compression == "lz4":
-        try:
-            data = mcap.lz4.LZ4FrameDecompressor().decompress(chunk.data, max_length=most + 1)
-        except RuntimeError as error:
-            raise ValueError(f"a chunk cannot be unpacked: {error}") from error
-    elif chunk.compression == "":
-        data = chunk.data
-    else:
-        raise ValueError(f"a chunk is packed by {chunk.compression!r}, which is not known")
-    if len(data) > most or chunk.uncompressed_size > MAX_RECORD_BYTES:
-        raise TooLargeError(f"{len(chunk.data)} bytes of it unpack to more than {most}, the most that is read")
-    return data
-
-
-def _by_pieces(unpacker: Any, data: bytes, most: int) -> bytes:
-    """Return at most so many bytes, and one piece: what a frame says of its size is not believed."""
-    pieces, length = [], 0
-    try:
-        with unpacker.stream_reader(io.BytesIO(data)) as stream:
-            while length <= most and (piece := stream.read(1 << 20)):
-                pieces.append(piece)
-                length += len(piece)
-    except Exception as error:  # zstandard's error has no base class but this
-        raise ValueError(f"a chunk cannot be unpacked: {error}") from error
-    return b"".join(pieces)

@@ -18,7 +18,9 @@ import numpy as np
 from sami_runtime.errors import SamiError
 from sami_runtime.recording.reader import Recording, are_finite, read_recording
 from sami_runtime.signals import Signal
+from sami_train.config.schema import ConfigError, TrainConfig
 from sami_train.config.weights import unlike
+from sami_train.envs.catalog import environment
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.episodes.episode import Episode
@@ -29,6 +31,23 @@ if TYPE_CHECKING:
 
 SHORTEST = 2
 """Steps that a stretch must have to teach anything."""
+
+
+def recordings_of(config: TrainConfig) -> list[Episode]:
+    """Return the recorded episodes that a run's configuration names; errors as of `recorded_episodes`."""
+    collection, spec = config.collection, environment(config.env)
+    if collection.recordings and spec.goal is not None and collection.reward != "sparse":
+        raise ConfigError(
+            f"collection.reward is {collection.reward!r}, and recordings are paid -1 until the goal is reached; "
+            "set collection.reward=sparse, or leave collection.recordings out."
+        )
+    return recorded_episodes(
+        collection.recordings,
+        spec,
+        config.training_tasks(),
+        collection.episode_steps or spec.episode_steps,
+        end_on_fall=collection.end_on_fall,
+    )
 
 
 def recorded_episodes(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,8 @@ from stable_baselines3.common.logger import KVWriter, Logger
 
 from sami_runtime.errors import SamiError, UnknownName
 from sami_train.agent.context_sac import TARGETS, ContextSAC
-from sami_train.config.recordings import recorded_episodes
 from sami_train.config.resolve import from_dict
-from sami_train.config.schema import TrainConfig
+from sami_train.config.schema import ConfigError, TrainConfig
 from sami_train.config.weights import load_weights, sha256_of, weights_file
 from sami_train.envs.catalog import by_name, environment
 from sami_train.envs.make import make
@@ -34,6 +33,8 @@ LOG_EVERY = 10_000
 
 NORMAL_ENTROPY = 0.5 * float(np.log(2.0 * np.pi * np.e))
 """Of one number from a normal distribution of deviation 1 [nat]."""
+Recorded = Callable[[TrainConfig], list[Episode]]
+"""Reads the episodes of the recordings that a configuration names, as `config.recordings.recordings_of` does."""
 CRITICS_INPUTS = frozenset(f"{critic}.{q}.0.weight" for critic in ("critic", "critic_target") for q in ("q1", "q2"))
 
 
@@ -77,32 +78,52 @@ class _Keeper(BaseCallback):
         self.logger.record("time/seconds", self.seconds)
 
 
-def start(config: TrainConfig, out: Path, *, show: bool = True, command: list[str] | None = None) -> ContextSAC:
+def without_recordings(config: TrainConfig) -> list[Episode]:
+    """Return no episodes; refuse a configuration that names recordings."""
+    if config.collection.recordings:
+        raise ConfigError(
+            f"collection.recordings is {list(config.collection.recordings)}, and nothing reads them; give "
+            "recorded=sami_train.config.recordings.recordings_of."
+        )
+    return []
+
+
+def start(
+    config: TrainConfig,
+    out: Path,
+    *,
+    show: bool = True,
+    command: list[str] | None = None,
+    recorded: Recorded = without_recordings,
+) -> ContextSAC:
     """Train in a new run folder, which notes `command`, or this process's own, as what repeats the run.
 
     Raises:
         RunError: the folder is taken.
+        ConfigError: the configuration names recordings, and `recorded` reads none.
         UnknownName: there is no such device.
     """
     prepare_torch(config)
     # Everything that can fail, fails before anything is written.
-    recorded = recordings_of(config)
+    episodes = recorded(config)
     agent = ContextSAC("ContextPolicy", make_env(config), config, device=config.device)
     if config.init.source:
         start_from(agent, config)
-    agent.take_recorded(recorded)
+    agent.take_recorded(episodes)
     run = RunFolder.create(out, config, command or [Path(sys.argv[0]).name, *sys.argv[1:]])
     if engine := environment(config.env).engine:
         run.update(engine=engine)
     if files := config.collection.recordings:
         digests = {name: sha256_of(Path(name)) for name in files}
-        steps = sum(len(episode) for episode in recorded)
-        run.update(recordings={"sha256": digests, "episodes": len(recorded), "steps": steps})
+        steps = sum(len(episode) for episode in episodes)
+        run.update(recordings={"sha256": digests, "episodes": len(episodes), "steps": steps})
     with run.locked():
         return _run(run, config, agent, show)
 
 
-def resume(out: Path, *, steps: int | None = None, show: bool = True) -> ContextSAC:
+def resume(
+    out: Path, *, steps: int | None = None, show: bool = True, recorded: Recorded = without_recordings
+) -> ContextSAC:
     """Go on with a run from its newest checkpoint; buffer, optimisers and random states come back.
 
     With `steps` the run is that long from now on; learning rates fall as in one of that length from the beginning.
@@ -135,7 +156,7 @@ def resume(out: Path, *, steps: int | None = None, show: bool = True) -> Context
     with run.locked():
         run.clear()
         checkpoint = run.newest_whole_checkpoint()
-        agent = _agent_of(run, checkpoint, config)
+        agent = _agent_of(run, checkpoint, config, recorded)
         if agent.num_timesteps >= config.steps and steps is not None:
             raise RunError(f"{out} has done {agent.num_timesteps} steps; --steps {steps} adds none to them.")
         if steps is not None:
@@ -149,7 +170,7 @@ def resume(out: Path, *, steps: int | None = None, show: bool = True) -> Context
         return _run(run, config, agent, show)
 
 
-def _agent_of(run: RunFolder, checkpoint: Path | None, config: TrainConfig) -> ContextSAC:
+def _agent_of(run: RunFolder, checkpoint: Path | None, config: TrainConfig, recorded: Recorded) -> ContextSAC:
     """Return the agent of a checkpoint (of a finished run that has none left: its last) with what its buffer held."""
     file = run.agent if checkpoint is None else checkpoint / "agent.zip"
     buffer = run.path / "buffer.npz" if checkpoint is None else checkpoint / "buffer.npz"
@@ -161,7 +182,7 @@ def _agent_of(run: RunFolder, checkpoint: Path | None, config: TrainConfig) -> C
         with _readable(buffer):
             agent.make_buffer().restore(buffer)
     else:
-        agent.take_recorded(recordings_of(config))
+        agent.take_recorded(recorded(config))
         # The buffer is empty, and the agent is not: as in a warm-up it collects before it learns.
         agent._began_at, agent._updates_before = agent.num_timesteps, agent._n_updates
         print(
@@ -283,23 +304,6 @@ def start_from(agent: ContextSAC, config: TrainConfig) -> None:
         )
     policy.load_state_dict(tensors)
     agent.learner.anchor()
-
-
-def recordings_of(config: TrainConfig) -> list[Episode]:
-    """Return the recorded episodes that a run's configuration names; errors as of `recorded_episodes`."""
-    collection, spec = config.collection, environment(config.env)
-    if collection.recordings and spec.goal is not None and collection.reward != "sparse":
-        raise RunError(
-            f"collection.reward is {collection.reward!r}, and recordings are paid -1 until the goal is reached; "
-            "set collection.reward=sparse, or leave collection.recordings out."
-        )
-    return recorded_episodes(
-        collection.recordings,
-        spec,
-        config.training_tasks(),
-        collection.episode_steps or spec.episode_steps,
-        end_on_fall=collection.end_on_fall,
-    )
 
 
 def _with_recent_actions(weight: torch.Tensor, inputs: int, actions: int) -> torch.Tensor:

@@ -194,6 +194,7 @@ def _interrupt(number: int, frame: Any) -> NoReturn:
 
 def _train_cell(logs: Path) -> bool:
     """Train and evaluate a cell; return whether it is done."""
+    from sami_train.config.recordings import recordings_of
     from sami_train.runs import train
 
     job = read_json(logs / CELL)
@@ -201,9 +202,9 @@ def _train_cell(logs: Path) -> bool:
     if not run.agent.is_file():
         if run.newest_checkpoint() is None:
             clear_beginning(run.path)
-            agent = train.start(cell.config, run.path, command=cell.command(run.path))
+            agent = train.start(cell.config, run.path, command=cell.command(run.path), recorded=recordings_of)
         else:
-            agent = train.resume(run.path)
+            agent = train.resume(run.path, recorded=recordings_of)
         if not agent.finished:
             return False
         del agent

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from sami_runtime.errors import SamiError
+from sami_train.config.recordings import recordings_of
 from sami_train.config.resolve import resolve
 from sami_train.config.weights import WEIGHTS_FILE, read_weights, sha256_of
 from sami_train.episodes.exploration import Exploration, _Explorer
@@ -179,7 +180,14 @@ def test_recorded_episodes_are_learned_from_and_not_counted(source):
 
 def test_recordings_are_refused_where_the_run_is_paid_otherwise():
     config = resolve("paper", {"collection.recordings": ["r.mcap"]})
-    with pytest.raises(RunError, match=r"collection\.reward is 'dense', and recordings are paid -1"):
-        train.recordings_of(config)
+    with pytest.raises(SamiError, match=r"collection\.reward is 'dense', and recordings are paid -1"):
+        recordings_of(config)
     with pytest.raises(SamiError, match=r"nothing\.mcap cannot be read"):
-        train.recordings_of(resolve("fast-cpu", {"collection.recordings": ["nothing.mcap"]}))
+        recordings_of(resolve("fast-cpu", {"collection.recordings": ["nothing.mcap"]}))
+
+
+def test_a_run_whose_recordings_nobody_reads_does_not_begin_without_them(tmp_path):
+    config = resolve("fast-cpu", TINY | {"collection.recordings": ["r.mcap"]})
+    with pytest.raises(SamiError, match=r"recordings is \['r\.mcap'\], and nothing reads them; give recorded="):
+        train.start(config, tmp_path / "run", show=False)
+    assert not (tmp_path / "run").exists()
