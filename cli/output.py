@@ -24,7 +24,6 @@ class Judgement(Protocol):
     @property
     def passed(self) -> bool:
         """Whether nothing is wrong."""
-        ...
 
 
 COLUMNS = 80

@@ -16,11 +16,9 @@ class Clock(Protocol):
 
     def now(self) -> float:
         """Return the time [s] since an arbitrary start."""
-        ...
 
     def sleep_until(self, deadline: float) -> None:
         """Return at `deadline` [s], or at once when it has passed."""
-        ...
 
 
 BOOTTIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)

@@ -126,11 +126,9 @@ class Follower(Protocol):
 
     def require_fit(self, contract: Contract) -> None:
         """Refuse a model that takes over and that this one cannot follow."""
-        ...
 
     def __call__(self, record: StepRecord) -> None:
         """Follow one tick."""
-        ...
 
 
 REPEAT_S = 0.05

@@ -15,6 +15,7 @@ from ..output import print_text
 
 if TYPE_CHECKING:
     from sami_runtime.model.contract import Contract
+    from sami_runtime.signals import Signal
 
 BOUNDS = ("element", "unit", "low", "high", "at first")
 SEEN = ("element", "mean", "deviation", "lowest", "highest")
@@ -40,7 +41,7 @@ def inspect(
             document["golden"].pop("data")  # thousands of characters that nobody reads
         print(json.dumps(document, indent=2))
         return
-    print_text(contract)
+    print_text(signal_table(contract))
     print_text()
     print_text(*_signal_lines(contract))
     print_text()
@@ -58,6 +59,31 @@ def inspect(
             print_text(f"success {name}: {numbers['success']:.3f} ({above} above the do-nothing baseline)")
         else:
             print_text(f"return {name}: {numbers['ret']:,.0f}")
+
+
+def signal_table(contract: Contract) -> str:
+    """Return a table of a contract's signals, state and outputs, below its name and rate."""
+    rows = [("signal", "index", "size", "unit", "elements")]
+    start = 0
+    for signal in contract.observation:
+        rows.append(_signal_row(f"observation {signal.name}", start, signal))
+        start += signal.size
+    rows.append(_signal_row(f"action {contract.action.name}", 0, contract.action))
+    for tensor in contract.state:
+        size = "x".join(map(str, tensor.shape))
+        rows.append((f"state {tensor.name}", "", size, "", f"initially {tensor.initial:g}"))
+    if contract.context is not None:
+        rows.append((*_signal_row("context", 0, contract.context.signal)[:4], ""))
+    rows += [_signal_row(f"output {signal.name}", 0, signal) for signal in contract.extra_outputs]
+    rows += [(name, "", str(size), "periods", "") for name, size in contract.age_inputs.items()]
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    head = f"{contract.name}: {contract.rate_hz:g} Hz, {contract.episode_steps} steps an episode"
+    return "\n".join([head, *("  ".join([*map(str.ljust, row[:4], widths), row[4]]).rstrip() for row in rows)])
+
+
+def _signal_row(label: str, start: int, signal: Signal) -> tuple[str, str, str, str, str]:
+    span = str(start) if signal.size == 1 else f"{start}..{start + signal.size - 1}"
+    return label, span, str(signal.size), signal.unit, ", ".join(signal.elements)
 
 
 def _short(value: Any) -> str:

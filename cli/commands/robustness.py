@@ -136,7 +136,9 @@ def _read(path: Path) -> str:
 
 
 def _title(point: RobustnessPoint, task_set: str) -> str:
-    results, starts = point.evaluation.of(task_set), len(point.evaluation.starts(task_set))
+    from sami_train.evaluation.intervals import scores_of_starts
+
+    results, starts = point.evaluation.of(task_set), len(scores_of_starts(point.evaluation, task_set))
     episodes = sum(result.episodes for result in results)
     return f"{task_set} ({episodes} episodes a point{f', {starts} starts' if starts else ''})"
 

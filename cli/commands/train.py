@@ -172,12 +172,13 @@ def _in_words(resolved: Resolved) -> str:
     from sami_train.config.preset import tell
     from sami_train.envs.catalog import environment
 
-    config = resolved.config
+    config, spec = resolved.config, environment(resolved.config.env)
     updates, warmup = config.updates_after(config.steps), config.exploration.warmup_steps
-    truth = config.truth_bytes
+    longest = (config.collection.episode_steps or spec.episode_steps) + 1
+    truth = config.learning.buffer_episodes * longest * spec.true_size * 4 if config.behind_gap.keeps_truth else 0
     note = f" The true state takes up to {truth / 1e6:,.0f} MB of the buffer's memory." if truth else ""
     return (
-        f"{config.env} has {tell(environment(config.env))}.\n"
+        f"{config.env} has {tell(spec)}.\n"
         f"{config.steps:,} environment steps: {warmup:,} of warm-up, then {updates:,} updates with "
         f"{updates * config.learning.steps_per_draw:,} gradient steps of actor and critics.{note} Nothing was started."
     )

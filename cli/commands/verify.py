@@ -46,11 +46,11 @@ def sign(
 ) -> None:
     """Sign a model file for `sami run --set trusted=KEYS`, which checks its author; writes MODEL.sig."""
     from sami_runtime.errors import SamiError
-    from sami_runtime.model import signature
+    from sami_runtime.model import signing
     from sami_runtime.model.artifact import judge, read_bytes
 
     if new_key is not None:
-        public = signature.new_key(new_key, owner)
+        public = signing.new_key(new_key, owner)
         print_text(f"wrote {new_key}, which nobody else should have, and {public}, for the KEYS of those who trust it")
     if model is None:
         if new_key is None:
@@ -60,4 +60,4 @@ def sign(
         raise SamiError(f"with which key is {model} to be signed? Name it with --key, or make one with --new-key.")
     data = read_bytes(model)
     judge(data, model)
-    print_text(f"wrote {signature.sign(model, data, chosen)}")
+    print_text(f"wrote {signing.sign(model, data, chosen)}")

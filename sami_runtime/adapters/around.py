@@ -17,7 +17,7 @@ from sami_runtime.adapters.base import (
     require_executed,
     require_observation,
 )
-from sami_runtime.errors import AdapterError, SamiError
+from sami_runtime.errors import AdapterError
 from sami_runtime.gap.gap import Gap
 from sami_runtime.gap.profile import GapProfile
 from sami_runtime.signals import Signal
@@ -102,16 +102,11 @@ class Slowed(Around):
 
     Args:
         inner: The adapter behind.
-        slower: How many of its periods a policy's step takes.
-
-    Raises:
-        SamiError: That is less than 1.
+        slower: How many of its periods a policy's step takes, at least 1; see `LoopSettings`.
     """
 
     def __init__(self, inner: Adapter, slower: int) -> None:
         super().__init__(inner)
-        if slower < 1:
-            raise SamiError(f"slower is {slower}; a step takes at least 1 of the policy's periods.")
         powers = {signal.name: _by_second(signal.unit) for signal in inner.observation}
         self._factors = {name: np.float32(slower**power) for name, power in powers.items() if power}
 

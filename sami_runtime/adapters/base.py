@@ -78,23 +78,18 @@ class Adapter(Protocol):
 
     def reset(self, seed: int | None = None) -> None:
         """Begin an episode. The seed makes a simulator's episode repeatable."""
-        ...
 
     def read(self) -> Observation:
         """Return the newest observation."""
-        ...
 
     def write(self, action: NDArray[np.float32]) -> Executed:
         """Send an action (A,), and says what was really sent."""
-        ...
 
     def stop(self) -> None:
         """Brings everything to rest. Safe at any time, from any state, twice."""
-        ...
 
     def close(self) -> None:
         """Give everything back. Safe after a failure, and twice."""
-        ...
 
 
 def emergency_stop_of(adapter: Adapter) -> Callable[[], object] | None:
@@ -137,9 +132,9 @@ def require_compatible(contract: Contract, observation: Sequence[Signal], action
         if signal.name not in provided:
             faults.append(f"observation {signal.name!r} is not provided")
         else:
-            faults += _differences("observation", signal, provided[signal.name])
+            faults += differences("observation", signal, provided[signal.name], "the adapter's")
     if contract.action.name == action.name:
-        faults += _differences("action", contract.action, action)
+        faults += differences("action", contract.action, action, "the adapter's")
     else:
         faults.append(f"action {contract.action.name!r} is not taken")
     if faults:
@@ -149,21 +144,6 @@ def require_compatible(contract: Contract, observation: Sequence[Signal], action
             f"{_listed(observation)} and takes {_listed([action])}. "
             "Use the adapter that the model was trained for, or declare the same signals."
         )
-
-
-def refuse(faults: Sequence[str], undone: str = "moved") -> None:
-    """Go on only where nothing is wrong.
-
-    Args:
-        faults: What does not match, a sentence each.
-        undone: What has not been done to the robot.
-
-    Raises:
-        AdapterError: With all that does not match.
-    """
-    if faults:
-        listed = "".join(f"\n  - {fault}" for fault in faults)
-        raise AdapterError(f"nothing was {undone}, because {len(faults)} thing(s) do not match:{listed}")
 
 
 def require_observation(returned: object, adapter: Adapter) -> Observation:
@@ -226,16 +206,19 @@ def _require_kind(call: str, valid: str, returned: Any, kind: Any, of: str = "")
     return returned
 
 
-def _differences(kind: str, wanted: Signal, offered: Signal) -> list[str]:
+def differences(
+    kind: str, wanted: Signal, offered: Signal, whose: str, fields: Sequence[str] = ("size", "unit", "elements")
+) -> list[str]:
+    """Return how a signal differs from another one, whose it is in words, a phrase for each field."""
     return [
-        f"{kind} {wanted.name!r} has {field} {_shown(ours)}, the adapter's has {_shown(theirs)}"
-        for field in ("size", "unit", "elements")
+        f"{kind} {wanted.name!r} has {field} {_shown(ours)}, {whose} has {_shown(theirs)}"
+        for field in fields
         if (ours := getattr(wanted, field)) != (theirs := getattr(offered, field))
     ]
 
 
 def _shown(value: Any) -> str:
-    return "(" + ", ".join(value) + ")" if isinstance(value, tuple) else str(value)
+    return "(" + ", ".join(map(str, value)) + ")" if isinstance(value, tuple) else str(value)
 
 
 def _listed(signals: Iterable[Signal]) -> str:

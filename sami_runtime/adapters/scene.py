@@ -41,7 +41,6 @@ class Scene(Protocol):
 
     def poses(self) -> NDArray[np.float64]:
         """Return where the links are now: position [m] and orientation (x, y, z, w) in the world, (L, 7)."""
-        ...
 
 
 class MujocoScene:

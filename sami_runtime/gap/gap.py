@@ -115,11 +115,9 @@ class Sensor(Protocol):
 
     def begin(self, draw: Draw) -> None:
         """Begin an episode with what is drawn for it."""
-        ...
 
     def apply(self, values: Float64, tick: int) -> None:
         """Change what the sensors say at a tick, (D,), in place."""
-        ...
 
 
 class Bias:

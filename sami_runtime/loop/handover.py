@@ -5,14 +5,16 @@ from __future__ import annotations
 import threading
 from concurrent.futures import Future, wait
 
-from sami_runtime.adapters.base import Adapter, require_compatible
+from sami_runtime.adapters.base import Adapter, differences, require_compatible
 from sami_runtime.errors import SamiError
 from sami_runtime.loop.tick import Swapped
 from sami_runtime.model.contract import Contract
 from sami_runtime.safety.limits import Limits
 from sami_runtime.session.session import Session
 from sami_runtime.session.telemetry import Telemetry
-from sami_runtime.signals import Signal
+
+FIELDS = ("size", "unit", "elements", "low", "high")
+"""Of a signal, what a model that takes over in the middle of an episode must have alike."""
 
 
 class Handover:
@@ -186,17 +188,9 @@ def _differences(new: Contract, old: Contract) -> list[str]:
         ("action", (new.action,), (old.action,)),
         ("output", new.extra_outputs, old.extra_outputs),
     ):
-        mine, its = ({signal.name: _facts(signal) for signal in signals} for signals in (ours, theirs))
+        mine, its = ({signal.name: signal for signal in signals} for signals in (ours, theirs))
         faults += [f"{kind} {name!r} is only in the new model" for name in mine if name not in its]
         faults += [f"{kind} {name!r} is missing in the new model" for name in its if name not in mine]
         for name in mine.keys() & its.keys():
-            faults += [
-                f"{kind} {name!r} has {field} {value}, the other's has {its[name][field]}"
-                for field, value in mine[name].items()
-                if value != its[name][field]
-            ]
+            faults += differences(kind, mine[name], its[name], "the other's", FIELDS)
     return faults
-
-
-def _facts(signal: Signal) -> dict[str, object]:
-    return {field: getattr(signal, field) for field in ("size", "unit", "elements", "low", "high")}

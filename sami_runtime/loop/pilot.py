@@ -44,7 +44,6 @@ class Pilot(Protocol):
 
     def reset(self) -> None:
         """Begin an episode: the policy drives."""
-        ...
 
     def request(self, standing: Array | None) -> Request:
         """Return what the person wants now. Asked at every tick of the loop; it must not block.
@@ -52,7 +51,6 @@ class Pilot(Protocol):
         Args:
             standing: (A,): what was executed last; None where nothing was yet.
         """
-        ...
 
 
 NOTHING = Request()

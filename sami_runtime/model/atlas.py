@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
@@ -83,18 +82,6 @@ def shown(value: Any) -> str:
 def label(task: Mapping[str, Any], empty: str = "the one task") -> str:
     """Return a short text for a task, e.g. ``mass 10, friction 0.1``; `empty` for one without features."""
     return ", ".join(f"{name} {shown(value)}" for name, value in task.items()) or empty
-
-
-def windowed(contexts: NDArray[Any], window: int) -> NDArray[np.float64]:
-    """Return the means of every W contexts in a row, (T, C) to (T - W + 1, C): number i is that of step i + W - 1.
-
-    >>> windowed(np.array([[0.0], [2.0], [4.0]]), 2)
-    array([[1.],
-           [3.]])
-    """
-    if len(contexts) < window:
-        return np.zeros((0, contexts.shape[1]))
-    return sliding_window_view(contexts.astype(float), window, axis=0).mean(axis=-1)
 
 
 class Place(NamedTuple):

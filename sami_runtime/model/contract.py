@@ -272,26 +272,6 @@ class Contract(Entry):
         except ValidationError as error:
             raise ContractError(f"{source}: {_explain(error)}. Export the model again.") from error
 
-    def __str__(self) -> str:
-        """Return a table of the signals, as `sami inspect` prints it."""
-        rows = [("signal", "index", "size", "unit", "elements")]
-        start = 0
-        for signal in self.observation:
-            rows.append(_row(f"observation {signal.name}", start, signal))
-            start += signal.size
-        rows.append(_row(f"action {self.action.name}", 0, self.action))
-        for tensor in self.state:
-            size = "x".join(map(str, tensor.shape))
-            rows.append((f"state {tensor.name}", "", size, "", f"initially {tensor.initial:g}"))
-        if self.context is not None:
-            rows.append((*_row(CONTEXT, 0, self.context.signal)[:4], ""))
-        rows += [_row(f"output {signal.name}", 0, signal) for signal in self.extra_outputs]
-        rows += [(name, "", str(size), "periods", "") for name, size in self.age_inputs.items()]
-        widths = [max(len(row[column]) for row in rows) for column in range(4)]
-        head = f"{self.name}: {self.rate_hz:g} Hz, {self.episode_steps} steps an episode"
-        lines = ["  ".join([*map(str.ljust, row[:4], widths), row[4]]).rstrip() for row in rows]
-        return "\n".join([head, *lines])
-
 
 def observation_input(name: str) -> str:
     """Return the graph input that takes the observation signal `name`."""
@@ -345,11 +325,6 @@ def _explain(error: ValidationError) -> str:
     if error.error_count() > len(problems):
         problems.append(f"and {error.error_count() - len(problems)} more")
     return "; ".join(problems)
-
-
-def _row(label: str, start: int, signal: Signal) -> tuple[str, str, str, str, str]:
-    span = str(start) if signal.size == 1 else f"{start}..{start + signal.size - 1}"
-    return label, span, str(signal.size), signal.unit, ", ".join(signal.elements)
 
 
 def _sizes(sizes: Mapping[str, int]) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,76 +16,15 @@ from typing import Any
 
 from sami_runtime.distribution import install_hint
 from sami_runtime.errors import ArtifactError, SamiError
-from sami_runtime.files import output, unfinished
 
 SIGNATURE_VERSION = 1
 SUFFIX = ".sig"
 """What a signature's file ends with, after the model file's whole name."""
 MAX_BYTES = 1 << 20
 """Largest file of keys, and largest signature, that is read."""
-_PURPOSE = b"sami model file, signature version 1\n"
+PURPOSE = b"sami model file, signature version 1\n"
 """What is signed begins with this, so that a signature made for something else is none of a model."""
 _KEY, _SIGNATURE = re.compile(r"[0-9a-f]{64}"), re.compile(r"[0-9a-f]{128}")
-
-
-def new_key(path: Path, owner: str) -> Path:
-    """Make a key pair, and return the file of the public one: NAME.pub beside NAME.key.
-
-    Args:
-        path: Where the private key goes.
-        owner: Whose it is, as those will read it who trust it.
-
-    Raises:
-        SamiError: A file is there already, or cannot be written; or cryptography is not installed.
-    """
-    crypto = _cryptography()
-    public_path = path.with_suffix(".pub")
-    if not owner.isprintable():
-        raise SamiError(f"the owner of a key is {owner!r}; write it in one line of printable characters.")
-    key = crypto.ed25519.Ed25519PrivateKey.generate()
-    formats = crypto.serialization
-    pem = key.private_bytes(formats.Encoding.PEM, formats.PrivateFormat.PKCS8, formats.NoEncryption())
-    line = f"{key.public_key().public_bytes_raw().hex()} {owner}".rstrip() + "\n"
-    for file in (path, public_path):
-        if os.path.lexists(file):
-            raise SamiError(f"{file} exists, and a key is never replaced. Choose another name.")
-    for file, content, mode in ((path, pem, 0o600), (public_path, line.encode(), 0o644)):
-        with output(file) as beside:
-            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)  # nobody else reads it meanwhile
-            with os.fdopen(descriptor, "wb") as opened:
-                opened.write(content)
-    return public_path
-
-
-def sign(model: Path, data: bytes, key: Path) -> Path:
-    """Sign a model file, and return the file of the signature.
-
-    Args:
-        model: Its path.
-        data: Its bytes.
-        key: The private key.
-
-    Raises:
-        SamiError: The key cannot be read, or the signature not be written; or cryptography is not installed.
-    """
-    crypto = _cryptography()
-    try:
-        private = crypto.serialization.load_pem_private_key(_read(key, "a private key"), None)
-    except (ValueError, TypeError, crypto.exceptions.UnsupportedAlgorithm) as error:
-        raise SamiError(f"{key} is no private key: {error}. Make one with sami sign --new-key FILE.") from None
-    if not isinstance(private, crypto.ed25519.Ed25519PrivateKey):
-        raise SamiError(f"{key} is a key of another kind than Ed25519. Make one with sami sign --new-key FILE.")
-    digest = hashlib.sha256(data).hexdigest()
-    document = {
-        "version": SIGNATURE_VERSION,
-        "key": private.public_key().public_bytes_raw().hex(),
-        "sha256": digest,
-        "signature": private.sign(_PURPOSE + digest.encode()).hex(),
-    }
-    target = signature_of(model)
-    with unfinished(target) as beside:  # a newer signature replaces an older one: it can be made again
-        beside.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    return target
 
 
 def signature_of(model: Path) -> Path:
@@ -101,7 +39,7 @@ def trusted_keys(path: Path) -> dict[str, str]:
         SamiError: It cannot be read, or a line is no key.
     """
     keys = {}
-    for number, line in enumerate(_read(path, "a file of keys").decode("utf-8", "replace").splitlines(), 1):
+    for number, line in enumerate(read_small(path, "a file of keys").decode("utf-8", "replace").splitlines(), 1):
         key, _, owner = line.strip().partition(" ")
         if not key or key.startswith("#"):
             continue
@@ -128,7 +66,7 @@ def require_signed(model: Path, data: bytes, keys: dict[str, str]) -> str:
         ArtifactError: It is not signed, was changed, or is signed by nobody who is trusted.
         SamiError: cryptography is not installed.
     """
-    crypto = _cryptography()
+    crypto = cryptography_parts()
     file = signature_of(model)
     if not file.is_file():
         raise ArtifactError(
@@ -136,7 +74,7 @@ def require_signed(model: Path, data: bytes, keys: dict[str, str]) -> str:
             "sign it with sami sign, and copy both files."
         )
     try:
-        document: Any = json.loads(_read(file, "a signature"))
+        document: Any = json.loads(read_small(file, "a signature"))
         key, signature = document["key"], document["signature"]
         if document["version"] != SIGNATURE_VERSION or not (_KEY.fullmatch(key) and _SIGNATURE.fullmatch(signature)):
             raise ValueError("it has another version, or its key or signature is none")
@@ -146,7 +84,7 @@ def require_signed(model: Path, data: bytes, keys: dict[str, str]) -> str:
         owners = ", ".join(sorted(owner or public_key[:12] for public_key, owner in keys.items()))
         raise ArtifactError(f"{model} is signed by key {key[:12]}..., which is not trusted; trusted are: {owners}.")
     try:
-        signed = _PURPOSE + hashlib.sha256(data).hexdigest().encode()
+        signed = PURPOSE + hashlib.sha256(data).hexdigest().encode()
         crypto.ed25519.Ed25519PublicKey.from_public_bytes(bytes.fromhex(key)).verify(bytes.fromhex(signature), signed)
     except (crypto.exceptions.InvalidSignature, ValueError):
         raise ArtifactError(
@@ -156,7 +94,8 @@ def require_signed(model: Path, data: bytes, keys: dict[str, str]) -> str:
     return keys[key] or key[:12]
 
 
-def _read(path: Path, what: str) -> bytes:
+def read_small(path: Path, what: str) -> bytes:
+    """Return the bytes of a file that should be `what`; raise SamiError where it is too large or cannot be read."""
     try:
         if not path.is_file():
             raise SamiError(f"{path} is no file; expected {what}.")
@@ -169,7 +108,7 @@ def _read(path: Path, what: str) -> bytes:
     return data
 
 
-def _cryptography() -> Any:
+def cryptography_parts() -> Any:
     """Return the parts of cryptography that are used. Imported here, because the runtime works without it."""
     try:
         from cryptography import exceptions

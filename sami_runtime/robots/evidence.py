@@ -26,7 +26,8 @@ from sami_runtime.errors import RecordingError, SamiError
 from sami_runtime.files import printable
 from sami_runtime.loop.episode import EpisodeReport
 from sami_runtime.loop.tick import Outcome, StepRecord
-from sami_runtime.model.signature import require_signed, sign, trusted_keys
+from sami_runtime.model.signature import require_signed, trusted_keys
+from sami_runtime.model.signing import sign
 from sami_runtime.robots.handover import StageChange
 
 VERSION = 1

@@ -30,7 +30,6 @@ class Controller(Protocol):
 
     def reset(self) -> None:
         """Begin an episode."""
-        ...
 
     def act(self, observation: Observation, now: float) -> Array:
         """Return the action (A,), in the unit of the model's action. It must not block, and write into nothing.
@@ -40,7 +39,6 @@ class Controller(Protocol):
                 is not asked. Whoever acts on it judges by itself what of it can be used.
             now: The time [s], by the loop's clock.
         """
-        ...
 
 
 def ask(controller: Controller, observation: Observation | None, now: float, signal: Signal) -> Array:

@@ -36,10 +36,10 @@ from sami_train.envs.measure import SUCCESS
 from sami_train.envs.task_numbers import TaskCode, standardised
 from sami_train.envs.tasks import Crippled, Feature, Task
 from sami_train.episodes.buffer import EpisodeBuffer, WindowPlan
-from sami_train.episodes.collectors import Source, make_source
+from sami_train.episodes.collectors import InStep, Processes, Source
 from sami_train.episodes.episode import Episode, TaskRecord
 from sami_train.episodes.numpy_policy import NumpyPolicy
-from sami_train.episodes.rollout import tasks_of, with_states
+from sami_train.episodes.rollout import Rollout, tasks_of, with_states
 
 Self = TypeVar("Self", bound="ContextSAC")
 
@@ -336,18 +336,17 @@ class ContextSAC(BaseAlgorithm):
 
     def _source(self) -> Source:
         collection, plan = self.config.collection, self._window_plan()
-        return make_source(
-            self._envs,
-            self.policy.numpy_weights,
-            int(self.seed or 0),
-            self.config.exploration,
-            self.environment.reach if self.environment else None,
-            self._episode_num,
-            plan.stride if plan else 0,
-            collection.collectors,
-            collection.envs,
-            self.config.behind_gap,
-        )
+        seed, exploration, behind = int(self.seed or 0), self.config.exploration, self.config.behind_gap
+        reach, state_every = self.environment.reach if self.environment else None, plan.stride if plan else 0
+        weights, first = self.policy.numpy_weights(), self._episode_num
+        if collection.collectors:
+            spec, count = self._envs[0].spec, collection.collectors
+            return Processes(
+                spec, collection.envs, count, weights, seed, exploration, reach, first, state_every, behind
+            )
+        policy = NumpyPolicy(weights, len(self._envs))
+        rollout = Rollout(self._envs, policy, seed, exploration, reach, state_every=state_every, behind=behind)
+        return InStep(rollout, policy, self.policy.numpy_weights, first)
 
     def _due(self) -> int:
         """Return how many updates are owed for the environment steps since the counter began."""

@@ -303,13 +303,6 @@ class TrainConfig(Settings):
         """The gap to reality that training goes on behind; None without one."""
         return GapProfile.loads(self.gap) if self.gap else None
 
-    @property
-    def truth_bytes(self) -> int:
-        """Memory that the true state takes in the buffer, at most; 0 where nothing of it is kept."""
-        spec = environment(self.env)
-        steps = (self.collection.episode_steps or spec.episode_steps) + 1
-        return self.learning.buffer_episodes * steps * spec.true_size * 4 if self.behind_gap.keeps_truth else 0
-
     def updates_after(self, steps: int) -> int:
         """Return how many updates so many environment steps owe: none before the warm-up ends."""
         past_warmup = max(0, steps - self.exploration.warmup_steps)

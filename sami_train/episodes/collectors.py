@@ -255,30 +255,6 @@ class Processes:
                 print(message, file=sys.stderr)
 
 
-def make_source(
-    envs: Sequence[gym.Env],
-    newest: Callable[[], NumpyWeights],
-    seed: int,
-    exploration: Exploration,
-    reach: Reach | None,
-    next_index: int,
-    state_every: int,
-    collectors: int,
-    envs_each: int,
-    behind: BehindGap,
-) -> Source:
-    """Return what collects: in step where there are no collectors, else processes with `envs_each` environments each.
-
-    Environments like `envs` are made in the processes; `newest` is as `InStep` takes it, all else as `Processes` does.
-    """
-    if collectors == 0:
-        policy = NumpyPolicy(newest(), len(envs))
-        rollout = Rollout(envs, policy, seed, exploration, reach, state_every=state_every, behind=behind)
-        return InStep(rollout, policy, newest, next_index)
-    spec = envs[0].spec
-    return Processes(spec, envs_each, collectors, newest(), seed, exploration, reach, next_index, state_every, behind)
-
-
 def _collect(
     what: tuple[Any, ...],
     indices: range,

@@ -12,6 +12,17 @@ REPLICATES = 2000
 """Draws of the bootstrap."""
 
 
+def scores_of_starts(evaluation: Evaluation, task_set: str) -> np.ndarray:
+    """Return what each start scored, mean over a set's tasks, (starts,); empty in files of before it was kept.
+
+    Where returns count, each episode has a start of its own.
+    """
+    if evaluation.measure is RETURN:
+        return evaluation.returns(task_set)
+    successes = [result.successes for result in evaluation.of(task_set)]
+    return np.mean(successes, axis=0) if len({len(one) for one in successes}) == 1 else np.zeros(0)
+
+
 def interval_over_starts(scores: np.ndarray, bounds: tuple[float, float] | None = None) -> tuple[float, float] | None:
     """Return the 95 % interval of the mean over starts, by the percentile bootstrap; None for a single start.
 
@@ -41,7 +52,7 @@ def interval_of(evaluation: Evaluation, task_set: str) -> tuple[float, float] | 
     Where returns count, each task's episodes are drawn among themselves, so that how far tasks lie apart is none of
     it; where a task came up once, the tasks are a sample of the set, and all episodes are drawn alike.
     """
-    scores = evaluation.starts(task_set)
+    scores = scores_of_starts(evaluation, task_set)
     tasks = [np.array(result.returns) for result in evaluation.of(task_set)]
     if evaluation.measure is not RETURN or any(len(returns) < 2 for returns in tasks):
         return interval_over_starts(scores, evaluation.measure.bounds)

@@ -176,16 +176,6 @@ class Evaluation:
         names = results[0].metrics if results else ()
         return {name: float(np.mean([value for one in results for value in one.metrics[name]])) for name in names}
 
-    def starts(self, task_set: str) -> np.ndarray:
-        """Return what each start scored, mean over a set's tasks, (starts,); empty in files of before it was kept.
-
-        Where returns count, each episode has a start of its own.
-        """
-        if self.measure is RETURN:
-            return self.returns(task_set)
-        successes = [result.successes for result in self.of(task_set)]
-        return np.mean(successes, axis=0) if len({len(one) for one in successes}) == 1 else np.zeros(0)
-
     def summary(self, task_set: str) -> dict[str, float | None]:
         """Return what counts in a set: success, or the return with its deviation over episodes and standard error."""
         metrics = self.metrics(task_set)

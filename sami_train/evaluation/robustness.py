@@ -14,7 +14,7 @@ from sami_runtime.gap.profile import GapProfile
 from sami_train.envs.catalog import environment
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.evaluation.evaluate import evaluate_gaps
-from sami_train.evaluation.intervals import interval_of
+from sami_train.evaluation.intervals import interval_of, scores_of_starts
 from sami_train.evaluation.model_policy import Source
 from sami_train.evaluation.results import Evaluation, OnTask
 
@@ -106,7 +106,7 @@ class RobustnessPoint:
                 self.evaluation.measure.key: value,
                 "interval": interval,
                 "episodes": sum(result.episodes for result in self.evaluation.of(name)),
-                "starts": len(self.evaluation.starts(name)),
+                "starts": len(scores_of_starts(self.evaluation, name)),
             }
             if (error := self.tracking_error(name)) is not None:
                 sets[name]["tracking_error"] = error

@@ -12,13 +12,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from sami_runtime.errors import SamiError
 from sami_runtime.model.artifact import Artifact, artifact_of, read_artifact
-from sami_runtime.model.atlas import Atlas, Locator, windowed
+from sami_runtime.model.atlas import Atlas, Locator
 from sami_runtime.model.contract import Contract
 from sami_train import seeds
 from sami_train.binomial import fewest, tolerance_rank
@@ -193,3 +195,15 @@ def measure(
 def attach(model: Path, atlas: Atlas | None) -> Contract:
     """Put an atlas into a model file; a time to adapt goes, which changes were detected by the one before."""
     return write(recompose(read_artifact(model), {"atlas": atlas, "recovery": None}))
+
+
+def windowed(contexts: NDArray[Any], window: int) -> NDArray[np.float64]:
+    """Return the means of every W contexts in a row, (T, C) to (T - W + 1, C): number i is that of step i + W - 1.
+
+    >>> windowed(np.array([[0.0], [2.0], [4.0]]), 2)
+    array([[1.],
+           [3.]])
+    """
+    if len(contexts) < window:
+        return np.zeros((0, contexts.shape[1]))
+    return sliding_window_view(contexts.astype(float), window, axis=0).mean(axis=-1)

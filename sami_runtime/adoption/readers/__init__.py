@@ -27,7 +27,6 @@ class PolicyReader(Protocol):
 
     def recognizes(self, path: Path) -> bool:
         """Whether a file or folder is of this framework, judged by its content."""
-        ...
 
     def read(self, path: Path, joints: Sequence[str] = ()) -> PolicyReading:
         """Return the policy and what the files say about it, with the source of each field.
@@ -37,7 +36,6 @@ class PolicyReader(Protocol):
             joints: Names of the action's elements in order, where the person who adopts gives them: some frameworks
                 state their numbers by patterns of names.
         """
-        ...
 
 
 READERS: Mapping[str, PolicyReader] = {

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sami_runtime.adapters.base import Executed, Observation, refuse
+from sami_runtime.adapters.base import Executed, Observation
 from sami_runtime.adapters.panda import PANDA_ACTION, PANDA_OBSERVATION
 from sami_runtime.clock import Clock
 from sami_runtime.errors import AdapterError
@@ -36,6 +36,7 @@ from sami_runtime.robots.franka.link import (
 from sami_runtime.robots.franka.requirements import faults_of_contract, faults_of_robot
 from sami_runtime.robots.franka.settings import FrankaSettings
 from sami_runtime.robots.kit import ClockSync, Datagrams, DifferentialIK, Differentiator, Frame, Latest, joint_signals
+from sami_runtime.robots.kit.faults import refuse
 from sami_runtime.safety.watchdog import instruct_watchdogs
 
 MODEL = Path(__file__).with_name("fr3.urdf")

@@ -26,7 +26,6 @@ class CommandSource(Protocol):
 
     def at(self, time_s: float) -> Mapping[str, float]:
         """Return the command by element, so long after the episode began [s]."""
-        ...
 
 
 class Timeline:

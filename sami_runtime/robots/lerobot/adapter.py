@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sami_runtime.adapters.base import Executed, Observation, refuse
+from sami_runtime.adapters.base import Executed, Observation
 from sami_runtime.clock import Clock
 from sami_runtime.errors import AdapterError, SamiError
 from sami_runtime.model.contract import Contract
 from sami_runtime.robots.kit import Differentiator
+from sami_runtime.robots.kit.faults import refuse
 from sami_runtime.robots.lerobot.mapping import Affine, faults_of_mapping, picked
 from sami_runtime.robots.lerobot.settings import HOLD, LeRobotSettings
 

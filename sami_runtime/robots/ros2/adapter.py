@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sami_runtime.adapters.base import Executed, Observation, refuse
+from sami_runtime.adapters.base import Executed, Observation
 from sami_runtime.clock import Clock
 from sami_runtime.errors import AdapterError
 from sami_runtime.model.contract import Contract
 from sami_runtime.robots.kit import DifferentialIK, Frame, joint_signals
+from sami_runtime.robots.kit.faults import refuse
 from sami_runtime.robots.ros2.command import (
     Commander,
     Elements,

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sami_runtime.adapters.base import Executed, Observation, refuse
+from sami_runtime.adapters.base import Executed, Observation
 from sami_runtime.clock import Clock
 from sami_runtime.errors import AdapterError, SafetyStop
 from sami_runtime.model.contract import Contract
 from sami_runtime.robots.kit import Latest
 from sami_runtime.robots.kit.commands import CommandSource, Steering, command_of
+from sami_runtime.robots.kit.faults import refuse
 from sami_runtime.robots.kit.motion import eased
 from sami_runtime.robots.unitree.link import POLL_S, MotorLink, mode_of, release_mode
 from sami_runtime.robots.unitree.mapping import Go2Mapping

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sami_runtime.adapters.base import refuse
 from sami_runtime.errors import SamiError
 from sami_runtime.model.contract import ADOPTED, Contract
+from sami_runtime.robots.kit.faults import refuse
 from sami_runtime.robots.kit.quantities import JOINT_UNITS, NAMES, command_element, command_elements, matched_joints
 from sami_runtime.robots.unitree.messages import MOTORS, Go2Reading, Setpoint
 from sami_runtime.robots.unitree.settings import UnitreeSettings

@@ -7,11 +7,12 @@ import pytest
 from pydantic import ValidationError
 
 from sami_runtime import ContractError, Phase, Recorder, Session, Telemetry, run_episode
-from sami_runtime.model.atlas import Atlas, Locator, windowed
+from sami_runtime.model.atlas import Atlas, Locator
 from sami_runtime.model.contract import Contract
 from sami_runtime.recording.format import TOPIC
 from sami_runtime.recording.reader import read_recording
 from sami_runtime.recording.replay import replay
+from sami_train.export.atlas import windowed
 
 UNIT = ((1.0, 0.0), (0.0, 1.0))
 

@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 from pydantic import ValidationError
+from sami_cli.commands.inspect import signal_table
 
 from sami_runtime.adapters import Observation
 from sami_runtime.checks import bench
@@ -63,7 +64,7 @@ def test_a_contract_with_an_extra_output_survives_its_json_and_one_without_does_
     contract = read_artifact(path).contract
     assert Contract.parse(contract.dumps(), "m") == contract
     assert list(contract.outputs) == ["action", "context", "estimate", "state.memory.out"]
-    assert str(contract).endswith("\noutput estimate       0..1   2     m     x, y")
+    assert signal_table(contract).endswith("\noutput estimate       0..1   2     m     x, y")
     assert "extra_outputs" not in json.loads(make.contract_of(policy).dumps())
     assert "extra_outputs" not in make.contract_of(policy).model_dump(mode="json", exclude={"golden"})
 

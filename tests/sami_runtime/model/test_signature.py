@@ -10,7 +10,8 @@ import pytest
 
 from sami_runtime.errors import ArtifactError, SamiError
 from sami_runtime.model import signature
-from sami_runtime.model.signature import new_key, require_signed, sign, signature_of, trusted_keys
+from sami_runtime.model.signature import require_signed, signature_of, trusted_keys
+from sami_runtime.model.signing import new_key, sign
 
 pytest.importorskip("cryptography")
 

@@ -92,7 +92,7 @@ def test_a_line_that_was_sealed_anew_does_not_fit_the_next_one(log, tmp_path):
 
 def test_a_removed_end_is_seen_by_the_last_line_and_by_the_signature(tmp_path):
     pytest.importorskip("cryptography")
-    from sami_runtime.model.signature import new_key
+    from sami_runtime.model.signing import new_key
 
     public = new_key(tmp_path / "arm.key", "Ada")
     log = write(tmp_path / "log.jsonl", [tick(step) for step in range(120)], tmp_path / "arm.key")

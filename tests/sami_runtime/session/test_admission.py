@@ -9,7 +9,7 @@ from sami_runtime.checks.verify import verify
 from sami_runtime.distribution import shipped_models
 from sami_runtime.errors import ArtifactError, SamiError
 from sami_runtime.model.artifact import read_bytes
-from sami_runtime.model.signature import new_key, sign
+from sami_runtime.model.signing import new_key, sign
 from sami_runtime.session import admission as module
 from sami_runtime.session.admission import Admission
 

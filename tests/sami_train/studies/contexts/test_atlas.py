@@ -11,11 +11,20 @@ from sami_runtime.checks.verify import verify
 from sami_runtime.errors import SamiError
 from sami_runtime.gap.profile import GapProfile
 from sami_runtime.model.artifact import read_artifact
-from sami_runtime.model.atlas import Locator, windowed
+from sami_runtime.model.atlas import Locator
 from sami_train.envs.catalog import environment
 from sami_train.evaluation.model_policy import SessionPolicy
 from sami_train.evaluation.recorded_policy import RecordedPolicy
-from sami_train.export.atlas import attach, farthest, fit, least_episodes, measure, tolerance_limit, usual_window
+from sami_train.export.atlas import (
+    attach,
+    farthest,
+    fit,
+    least_episodes,
+    measure,
+    tolerance_limit,
+    usual_window,
+    windowed,
+)
 from sami_train.export.seen import Behind, collect_contexts, known_gap
 from sami_train.studies.contexts.alarms import check
 

@@ -1,0 +1,72 @@
+"""Keys, and signatures of model files; `signature` says what is in their files and checks them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+from sami_runtime.errors import SamiError
+from sami_runtime.files import output, unfinished
+from sami_runtime.model.signature import PURPOSE, SIGNATURE_VERSION, cryptography_parts, read_small, signature_of
+
+
+def new_key(path: Path, owner: str) -> Path:
+    """Make a key pair, and return the file of the public one: NAME.pub beside NAME.key.
+
+    Args:
+        path: Where the private key goes.
+        owner: Whose it is, as those will read it who trust it.
+
+    Raises:
+        SamiError: A file is there already, or cannot be written; or cryptography is not installed.
+    """
+    crypto = cryptography_parts()
+    public_path = path.with_suffix(".pub")
+    if not owner.isprintable():
+        raise SamiError(f"the owner of a key is {owner!r}; write it in one line of printable characters.")
+    key = crypto.ed25519.Ed25519PrivateKey.generate()
+    formats = crypto.serialization
+    pem = key.private_bytes(formats.Encoding.PEM, formats.PrivateFormat.PKCS8, formats.NoEncryption())
+    line = f"{key.public_key().public_bytes_raw().hex()} {owner}".rstrip() + "\n"
+    for file in (path, public_path):
+        if os.path.lexists(file):
+            raise SamiError(f"{file} exists, and a key is never replaced. Choose another name.")
+    for file, content, mode in ((path, pem, 0o600), (public_path, line.encode(), 0o644)):
+        with output(file) as beside:
+            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)  # nobody else reads it meanwhile
+            with os.fdopen(descriptor, "wb") as opened:
+                opened.write(content)
+    return public_path
+
+
+def sign(model: Path, data: bytes, key: Path) -> Path:
+    """Sign a model file, and return the file of the signature.
+
+    Args:
+        model: Its path.
+        data: Its bytes.
+        key: The private key.
+
+    Raises:
+        SamiError: The key cannot be read, or the signature not be written; or cryptography is not installed.
+    """
+    crypto = cryptography_parts()
+    try:
+        private = crypto.serialization.load_pem_private_key(read_small(key, "a private key"), None)
+    except (ValueError, TypeError, crypto.exceptions.UnsupportedAlgorithm) as error:
+        raise SamiError(f"{key} is no private key: {error}. Make one with sami sign --new-key FILE.") from None
+    if not isinstance(private, crypto.ed25519.Ed25519PrivateKey):
+        raise SamiError(f"{key} is a key of another kind than Ed25519. Make one with sami sign --new-key FILE.")
+    digest = hashlib.sha256(data).hexdigest()
+    document = {
+        "version": SIGNATURE_VERSION,
+        "key": private.public_key().public_bytes_raw().hex(),
+        "sha256": digest,
+        "signature": private.sign(PURPOSE + digest.encode()).hex(),
+    }
+    target = signature_of(model)
+    with unfinished(target) as beside:  # a newer signature replaces an older one: it can be made again
+        beside.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    return target
