@@ -16,7 +16,7 @@ import time
 import numpy as np
 from training_speed import collect, make_agent
 
-CASES = [("ccm", "last"), ("satesac", "last"), ("saccm", "last"), ("satesac", "prefix"), ("satesac", "all_steps")]
+CASES = [("ccm", "last"), ("satesac", "last"), ("saccm", "last"), ("satesac", "prefix"), ("satesac", "one_age")]
 WARM_UP = 3
 
 

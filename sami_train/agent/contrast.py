@@ -51,7 +51,7 @@ class Contrast:
         def sequences(where: np.ndarray) -> SequenceBatch:
             return buffer.sequences(buffer.windows(where, rng))
 
-        drawn = self.estimator.strategy(buffer, config.trajectories, rng, score, config.stretch)
+        drawn = self.estimator.strategy(buffer, config.trajectories, rng, score)
         if drawn is None:
             return None
         age = 0
@@ -71,10 +71,7 @@ class Contrast:
         else:
             queries = self._embed(self.policy.encoder, sequences(drawn.positives), rng, age)
             negatives = self._embed(self.policy.encoder, sequences(drawn.negatives), rng, age)
-            positives = queries if config.pairing == "all_steps" else queries[partners]
-        if config.pairing == "all_steps":
-            # As many positives as there are queries: the partners' steps, in random order and repeated as needed.
-            positives = positives[rng.permutation(np.arange(len(queries)) % len(positives))]
+            positives = queries[partners]
         return contrastive_loss(
             queries, positives, negatives, config.temperature, soft=self.estimator.soft, hardness=config.hardness
         )
@@ -105,12 +102,9 @@ def embeddings_of(contexts: Tensor, lengths: np.ndarray, pairing: str, rng: np.r
         contexts: (B, L + 1, C), of episodes padded to L steps.
         lengths: (B,) steps of each.
         pairing: "last", "one_age": after these lengths, (B, C). "prefix": the first steps of each, as many as chance
-            says, (B, C). "all_steps": every prefix of every trajectory, (sum of lengths, C).
+            says, (B, C).
         rng: draws the prefixes.
     """
-    if pairing == "all_steps":
-        steps = np.arange(contexts.shape[1])
-        return contexts[torch.from_numpy((steps > 0) & (steps <= lengths[:, None])).to(contexts.device)]
     steps = lengths if pairing in ("last", "one_age") else rng.integers(1, lengths + 1)
     return contexts[np.arange(len(lengths)), torch.from_numpy(steps)]
 

@@ -143,6 +143,8 @@ RANKINGS: tuple[str, ...] = get_args(Ranking)
 
 EARLIER: Mapping[str, Any] = {"keys": "momentum"}
 """What a configuration without a key of the contrast means: it was written before the key existed."""
+RETIRED = (("stretch", 0),)
+"""Keys of the contrast that are no more, at the values that mean what goes without them."""
 
 
 class ContrastConfig(Settings):
@@ -155,18 +157,14 @@ class ContrastConfig(Settings):
     to the critics', whose gradient and whose clip are then its own."""
     trajectories: Annotated[Whole, Field(ge=4, description="be at least 4")]
     """Trajectories that one loss compares: half queries and positive keys, half negatives (K is half of it plus 1)."""
-    pairing: Literal["last", "prefix", "all_steps", "one_age"] = "last"
-    """Where trajectories are compared: at their "last" step, at a random "prefix" of each, at "all_steps", or all at
-    "one_age", a random step that is the same for all of a loss, so that counting steps tells nothing. Where
-    episodes are learned from in windows, a trajectory is a random window of its episode, and its last step is that
-    window's."""
+    pairing: Literal["last", "prefix", "one_age"] = "last"
+    """Where trajectories are compared: at their "last" step, at a random "prefix" of each, or all at "one_age", a step
+    drawn for all of a loss, so that counting steps tells nothing. Where episodes are learned from in windows, a
+    trajectory is a random window of its episode, and its last step is that window's."""
     ranking: Ranking = "return"
     """What tells good skills from bad: the "return", the "advantage" (return less what start, goal and the policy's age
     explain), the "value" that the critic gives to what was done; "shuffled" and "recency" are controls that know
     nothing of skills, see `sampling.rank_by`."""
-    stretch: Natural = 0
-    """How many of a task's episodes, collected one after the other, a loss draws from: policies of about the same age;
-    0 draws from all."""
     hardness: NotNegative = 0.0
     """How much more those negatives weigh that resemble the query; 0 weighs all alike."""
     temperature: Positive
@@ -185,8 +183,10 @@ class ContrastConfig(Settings):
     @model_validator(mode="before")
     @classmethod
     def _read_earlier_versions(cls, values: Any) -> Any:
-        """Add a key that earlier versions did not write."""
-        return {**EARLIER, **values} if isinstance(values, Mapping) else values
+        """Add a key that earlier versions did not write, and leave out one that did nothing."""
+        if not isinstance(values, Mapping):
+            return values
+        return {**EARLIER, **{key: value for key, value in values.items() if (key, value) not in RETIRED}}
 
 
 class CollectionConfig(Settings):

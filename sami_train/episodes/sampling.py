@@ -71,22 +71,17 @@ Score = Callable[[np.ndarray], np.ndarray]
 """Buffer positions (n,) to what ranks them (n,), higher is better."""
 
 
-Strategy = Callable[[EpisodeBuffer, int, np.random.Generator, Score, int], Trajectories | None]
-"""Draws up to so many trajectories, of both sides together; None where there are none to compare yet. The score ranks
-them, and the last argument is a stretch: how many of a task's episodes, collected one after the other, they are drawn
-from; 0 is all."""
+Strategy = Callable[[EpisodeBuffer, int, np.random.Generator, Score], Trajectories | None]
+"""Draws up to so many trajectories, of both sides together, which the score ranks; None where there are none to compare
+yet."""
 
 
-def same_task(
-    buffer: EpisodeBuffer, count: int, rng: np.random.Generator, score: Score, stretch: int = 0
-) -> Trajectories | None:
+def same_task(buffer: EpisodeBuffer, count: int, rng: np.random.Generator, score: Score) -> Trajectories | None:
     """Set high returns of the current task against low returns of the same task (SaNCE)."""
-    return _split(buffer, _current(buffer, rng), count, rng, score, stretch)
+    return _split(buffer, _current(buffer, rng), count, rng, score)
 
 
-def other_tasks(
-    buffer: EpisodeBuffer, count: int, rng: np.random.Generator, score: Score, stretch: int = 0
-) -> Trajectories | None:
+def other_tasks(buffer: EpisodeBuffer, count: int, rng: np.random.Generator, score: Score) -> Trajectories | None:
     """Set the current task against the others, whatever the returns (InfoNCE)."""
     current = _current(buffer, rng)
     positives = _draw(buffer.of_task(current), count // 2, rng)
@@ -95,16 +90,16 @@ def other_tasks(
 
 
 def low_returns_of_all_tasks(
-    buffer: EpisodeBuffer, count: int, rng: np.random.Generator, score: Score, stretch: int = 0
+    buffer: EpisodeBuffer, count: int, rng: np.random.Generator, score: Score
 ) -> Trajectories | None:
     """Set high returns of the current task against low returns of every task, in equal shares (Sa+InfoNCE)."""
     current = _current(buffer, rng)
-    current_split = _split(buffer, current, count, rng, score, stretch)
+    current_split = _split(buffer, current, count, rng, score)
     if current_split is None:
         return None
     tasks = buffer.task_indices()
     share = math.ceil(count // 2 / len(tasks))
-    splits = [_split(buffer, task, 2 * share, rng, score, stretch, least=1) for task in tasks if task != current]
+    splits = [_split(buffer, task, 2 * share, rng, score, least=1) for task in tasks if task != current]
     low = np.concatenate([current_split.negatives[-share:], *(split.negatives for split in splits if split)])
     return Trajectories(current_split.positives, _draw(low, count // 2, rng))
 
@@ -133,22 +128,12 @@ def _draw(where: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray
     return rng.choice(where, min(count, len(where)), replace=False)
 
 
-def _of_one_time(buffer: EpisodeBuffer, where: np.ndarray, stretch: int, rng: np.random.Generator) -> np.ndarray:
-    """Return `stretch` of these episodes that were collected one after the other; all of them for 0, or if fewer."""
-    if not 0 < stretch < len(where):
-        return where
-    by_age = where[np.argsort(buffer.numbers(where))]
-    first = int(rng.integers(len(where) - stretch + 1))
-    return by_age[first : first + stretch]
-
-
 def _split(
     buffer: EpisodeBuffer,
     task: int,
     count: int,
     rng: np.random.Generator,
     score: Score,
-    stretch: int,
     least: int = 2,
 ) -> Trajectories | None:
     """Rank `count` trajectories of a task and part the better from the worse, at most half of `count` each.
@@ -157,7 +142,7 @@ def _split(
     least `least` are better; two of the current task, where a query's positive is another one. None where that cannot
     be: all scores are equal, or too few are above the others to tell what good trajectories have in common.
     """
-    drawn = _draw(_of_one_time(buffer, buffer.of_task(task), stretch, rng), count, rng)
+    drawn = _draw(buffer.of_task(task), count, rng)
     values = score(drawn)
     order = np.argsort(-values, kind="stable")
     ranked, values = drawn[order], values[order]

@@ -184,14 +184,3 @@ def test_three_trajectories_are_two_good_ones_and_a_bad_one():
 
 def test_a_single_success_has_nothing_in_common_with_another():
     assert draw(same_task, buffer_of({0: [-5.0] + [-50.0] * 11})) is None
-
-
-def test_a_stretch_holds_episodes_that_were_collected_one_after_the_other():
-    buffer = buffer_of({task: 1.0 * np.random.default_rng(task).permutation(200) for task in (0, 1)})
-    for seed in range(30):
-        good, bad = same_task(buffer, 12, RNG(seed), lambda where: buffer.returns[where], 20)
-        numbers = buffer.numbers(np.concatenate([good, bad]))
-        assert np.ptp(numbers) < 20
-        assert len(numbers) == 12
-    whole = same_task(buffer, 12, RNG(0), lambda where: buffer.returns[where])
-    assert np.ptp(buffer.numbers(np.concatenate(whole))) > 20
