@@ -182,7 +182,6 @@ def test_unknown_names_are_answered_with_the_nearest(overrides, message):
         ({"exploration.reach_steps": [13, 6]}, r"exploration.reach_steps is \[13, 6\]"),
         ({"network.net_arch": []}, r"network.net_arch is \[\]; it must list at least one layer"),
         ({"network.encoder_units": [0]}, r"network.encoder_units is \[0\]; it must list at least one layer"),
-        ({"contrast.stretch": 5}, "unknown config key 'contrast.stretch'"),
         ({"contrast.hardness": -1.0}, "contrast.hardness is -1.0; it must be a number of at least 0"),
         (
             {
@@ -210,6 +209,12 @@ def test_an_unknown_preset_lists_the_presets():
     for env in ("panda", "hopper"):
         with pytest.raises(UnknownName, match=r"unknown preset 'fast'.*Valid: fast-cpu, paper"):
             resolve("fast", {"env": env})
+
+
+def test_a_setting_of_the_contrast_that_is_no_more_is_read_only_where_it_did_nothing():
+    assert from_dict({**WHOLE, "contrast": {**WHOLE["contrast"], "stretch": 0}}) == from_dict(WHOLE)
+    with pytest.raises(UnknownName, match=r"unknown config key 'contrast\.stretch'"):
+        from_dict({**WHOLE, "contrast": {**WHOLE["contrast"], "stretch": 5}})
 
 
 def test_an_override_without_a_value_is_refused():
