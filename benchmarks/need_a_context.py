@@ -91,8 +91,10 @@ class Study:
     digits: int = 0
     bounds: tuple[float, float] | None = None
     """Least and largest mean, where there are such."""
+    primary: str = "moderate"
+    """The set of tasks by which it was planned to judge."""
 
-    @cache  # noqa: B019 - there are three studies, and they stay
+    @cache  # noqa: B019 - there are a few studies, and they stay
     def groups(self) -> dict[str, Any]:
         """Return a group of runs for each method, by its title."""
         from sami_train.studies.compare.comparison import MethodComparison
@@ -119,6 +121,7 @@ STUDIES = {
     ),
     "half-cheetah-satesac": Study(400_000, ("results/half-cheetah-400k", "results/robots-400k-baselines:half-*")),
     "hopper-satesac": Study(400_000, ("results/hopper-400k", "results/robots-400k-baselines:hopper-*")),
+    "crippled-hopper-satesac": Study(400_000, ("results/robots-400k-baselines:crippled-*",), primary="extreme"),
 }
 """By the shipped file of the same robot."""
 
@@ -338,20 +341,20 @@ def _go2_ratios() -> dict[str, tuple[float, float, float]]:
 
 
 def trained(model: str) -> tuple[str, str]:
-    """Return what trained baselines of a study score on moderate tasks, and what follows."""
+    """Return what trained baselines of a study score on its primary set of tasks, and what follows."""
     from sami_train.studies.compare.estimates import welch
 
     study = STUDIES[model]
     groups = study.groups()
     titles = [title for title in BASELINES if title in groups]
-    cells = [f"{BASELINES[title]} {study.mean(groups[title], 'moderate')}" for title in titles]
-    means = {title: groups[title].scores("moderate").mean(axis=1) for title in titles}
+    cells = [f"{BASELINES[title]} {study.mean(groups[title], study.primary)}" for title in titles]
+    means = {title: groups[title].scores(study.primary).mean(axis=1) for title in titles}
     gains = {title: welch(means["TESAC"], means[title]) for title in MEMORIES if title in groups}
     followed = ", ".join(
         f"{'a gain' if (gain.low or 0.0) > 0.0 else 'no gain'} over {MEMORIES[title]}" for title, gain in gains.items()
     )
     seeds = min(len(groups[title].runs) for title in titles)
-    scores = f"moderate {study.score} at {study.steps:,} steps, {seeds} seeds: {', '.join(cells)}"
+    scores = f"{study.primary} {study.score} at {study.steps:,} steps, {seeds} seeds: {', '.join(cells)}"
     if model == PANDA:
         count, long = memoryless()
         scores += f"; at 550,000 steps, seeds: {count}, SAC {long}"
@@ -406,8 +409,9 @@ def study_tables(study: Study) -> list[str]:
                 differences = [welch(means[title][name], means[other][name]) for name in SETS]
                 cells = (_interval(difference, study.digits) for difference in differences)
                 lines.append(f"| {title} | {' | '.join(cells)} |")
-    lines += ["", "| share of the headroom closed | training | moderate | extreme |", "|---|---|---|---|"]
-    for title in groups:
+    if "Oracle" in groups:
+        lines += ["", "| share of the headroom closed | training | moderate | extreme |", "|---|---|---|---|"]
+    for title in groups if "Oracle" in groups else ():
         if title not in ("SAC", "Oracle"):
             cells_of_title = []
             for name in SETS:

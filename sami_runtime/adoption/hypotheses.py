@@ -335,12 +335,12 @@ def _affines(term: LoggedTerm) -> Iterator[_Affine]:
 def _assignment(misfit: Array) -> NDArray[np.int64]:
     """Return for each row the column of a one-to-one assignment, greedily; what is equally good stays in its place."""
     cost = misfit + 1e-6 * (1 - np.eye(len(misfit)))
-    order = np.full(len(cost), -1)
-    for index in np.argsort(cost, axis=None, kind="stable"):
-        row, column = divmod(int(index), len(cost))
+    order = [-1] * len(cost)
+    for index in cost.argsort(axis=None, kind="stable").tolist():
+        row, column = divmod(index, len(cost))
         if order[row] < 0 and column not in order:
             order[row] = column
-    return order
+    return np.array(order)
 
 
 def _permutation(elements: tuple[str, ...], order: NDArray[np.int64]) -> Bug:

@@ -248,7 +248,7 @@ def moves_robot(field: str) -> bool:
 
 def row(value: Numbers, size: int) -> NDArray[np.float32]:
     """Return one number for each element, (size,)."""
-    return np.broadcast_to(np.asarray(value, np.float32), (size,)).copy()
+    return np.full(size, value, np.float32)
 
 
 def tables_in(value: Any) -> dict[str, Mapping[str, Any]]:

@@ -12,9 +12,10 @@ DEFAULT = [0.5, -1.0]
 
 
 def adopt_in_this_process(monkeypatch):
-    """Saves half a second for each policy; `adoption/test_confinement.py` tests the process of its own."""
+    """Saves a second for each policy; `adoption/test_confinement.py` tests the process of its own, with all steps."""
     from sami_runtime.adoption import adopt, network
 
+    monkeypatch.setattr(adopt, "PARITY_STEPS", 40)  # nine past the second reset
     for module in (adopt, network):
         monkeypatch.setattr(module, "adopt_reading", lambda reading, policy: adopt.adopt_here(reading, str(policy)))
 

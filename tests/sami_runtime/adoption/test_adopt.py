@@ -184,6 +184,7 @@ def test_a_file_that_answers_otherwise_than_the_original_is_not_written(adopted,
         return write(data, recipe.model_copy(update={"signals": (changed, *signals)}), *others)
 
     monkeypatch.setattr(module, "wrapped_model", differing)
+    monkeypatch.setattr(module, "PARITY_STEPS", 500)  # as outside of tests
     with pytest.raises(CheckFailed, match=r"the adopted file is off by .* at step [0-9]+; .* is allowed"):
         adopted(foreign.feed_forward(), foreign.document())
 
