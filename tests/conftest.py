@@ -45,17 +45,14 @@ def short_panda(monkeypatch):
     return short
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers():
-    """One worker more than there are cores, as many tests wait for clocks and for processes that start."""
-    return int(os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS", 0)) or (os.cpu_count() or 1) + 1
-
-
 gc.disable()  # until everything is collected: thousands of tests are no garbage
+WRITES_NO_BYTECODE, sys.dont_write_bytecode = sys.dont_write_bytecode, False
+"""Rewriting the assertions of all files takes seconds: it is kept where PYTHONDONTWRITEBYTECODE forbids it too."""
 
 
 def pytest_collection_finish():
     """Leave what was collected out of every later search for garbage."""
+    sys.dont_write_bytecode = WRITES_NO_BYTECODE
     gc.freeze()
     gc.enable()
 

@@ -43,7 +43,8 @@ def test_what_training_reached_is_that_of_the_steps_when_a_stage_was_collected(s
 
 
 def test_a_run_that_has_no_encoder_lends_its_episodes_to_one_that_learns(sami, small):
-    assert sami("train", "--method", "sac", "--steps", 700, *small(), "--out", "bare", "-q").code == 0
+    options = (*small(network__hidden_size=16), "--out", "bare", "-q")
+    assert sami("train", "--method", "sac", "--steps", 700, *options).code == 0
     few = ("--set", "contrast.trajectories=8", "--set", "losses=200", "--json")
     done = sami("contrast", "bare", "--method", "ccm", *few)
     assert done.code == 0, done.err

@@ -212,7 +212,7 @@ def test_closing_twice_is_harmless_and_a_recording_of_nothing_leaves_no_file(ses
 
 
 def test_a_disk_that_is_full_at_the_end_is_told_of_unless_worse_is(session, arm, path, monkeypatch):
-    def full(data, whole):
+    def full(data, whole=False):
         raise OSError(28, "No space left on device")
 
     recorder = Recorder(path, session)

@@ -21,15 +21,15 @@ SHORT = dataclasses.replace(SPEC, episode_steps=20)
 
 @pytest.fixture(scope="module")
 def seen():
-    return measure_seen(MODEL, SHORT, episodes=12, starts=2)
+    return measure_seen(MODEL, SHORT, episodes=6, starts=2)
 
 
 def test_it_is_the_same_each_time_and_counts_what_it_comes_from(seen):
     rounds = []
-    assert measure_seen(MODEL, SHORT, episodes=12, starts=2, on_round=rounds.append) == seen
-    assert sum(rounds) == seen.episodes == 12
-    assert 12 <= seen.steps <= 12 * SHORT.episode_steps
-    assert seen.measured.startswith("the file drove 12 episodes in the 6 training tasks in turn")
+    assert measure_seen(MODEL, SHORT, episodes=6, starts=2, on_round=rounds.append) == seen
+    assert sum(rounds) == seen.episodes == 6
+    assert 6 <= seen.steps <= 6 * SHORT.episode_steps
+    assert seen.measured.startswith("the file drove 6 episodes in the 6 training tasks in turn")
 
 
 def test_its_numbers_are_those_of_the_simulator(seen):

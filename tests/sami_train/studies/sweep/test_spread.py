@@ -1,5 +1,6 @@
 """A measurement that is spread over jobs is the one that a single process makes, whatever becomes of its jobs."""
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from sami_runtime.gap.profile import GapProfile
 from sami_train.config.resolve import resolve
+from sami_train.envs import catalog
 from sami_train.evaluation.evaluate import evaluate_gaps
 from sami_train.evaluation.kept import keeping
 from sami_train.runs import train
@@ -23,7 +25,11 @@ HOPPER = (MODELS / "hopper-satesac.onnx", "hopper", ["training", "moderate"], [N
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
+    """Jobs are forks, so that they have the short episodes too."""
     monkeypatch.setattr(spreading, "POLL", 0.05)
+    for name in ("panda", "hopper"):
+        short = dataclasses.replace(catalog.ENVIRONMENTS[name], episode_steps=8)
+        monkeypatch.setitem(catalog.added, name, short)
 
 
 def plain(evaluations):
