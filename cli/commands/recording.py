@@ -42,8 +42,8 @@ def replay(
     sessions = [_session_as_recorded(path, recording.about["providers"]) for path in paths]
     comparison = check(recording, *sessions)
     if JSON.get():
-        described = {"path": str(file), "closed": recording.closed, "ticks": len(recording.steps)}
-        print(json.dumps({**described, "about": recording.about, **comparison.summary()}))
+        facts = {"path": str(file), "closed": recording.closed, "ticks": len(recording.steps), **comparison.summary()}
+        print(json.dumps({"about": {k: v for k, v in recording.about.items() if k != "contract"}, **facts}))
     else:
         print_text(recording)
         for note in conditions(recording, *sessions):

@@ -59,6 +59,8 @@ def test_a_recorded_run_is_replayed_to_the_last_bit(sami, trained, rows):
     assert done.out.splitlines() == [str(recording), f"{len(recording.steps)} steps compared, none differs"]
     result = json.loads(sami("replay", "run.mcap", "--json").out)
     assert (result["closed"], result["differing"], result["first"]) == (True, 0, None)
+    assert result["about"] == {name: value for name, value in recording.about.items() if name != "contract"}
+    assert {"path", "name", "weights_sha256"} <= result["about"]["model"].keys()
 
 
 def test_what_the_command_does_a_run_does_in_python(rows, trained):
