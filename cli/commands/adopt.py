@@ -9,6 +9,7 @@ import typer
 
 from ..options import FORCE
 from ..output import print_text
+from .inspect import signal_table
 
 
 def adopt(
@@ -40,6 +41,5 @@ def adopt(
         fields.setdefault(str(reading.source_of(name)), []).append(name)
     for source, names in {**fields, "default": ["all other fields"]}.items():
         print_text(printable(source), f"  {printable(', '.join(names))}")
-    print_text(artifact.contract)
-    recipe = Recipe.of(artifact)
-    print_text(f"wrote {out}: over 500 steps of {recipe.name} it answers as {policy} does")
+    print_text(signal_table(artifact.contract))
+    print_text(f"wrote {out}: over 500 steps of {Recipe.of(artifact).name} it answers as {policy} does")

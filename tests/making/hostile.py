@@ -23,6 +23,7 @@ from sami_runtime.recording.replay import conditions, replay
 from sami_runtime.safety.limits import Limits
 from sami_runtime.session.session import Session
 from sami_train.agent.context_sac import ContextSAC
+from sami_train.config.recordings import recordings_of
 from sami_train.config.resolve import resolve
 from sami_train.config.weights import read_weights
 from sami_train.envs.catalog import environment
@@ -128,7 +129,7 @@ def _checkpoint(folder):
     run = RunFolder.open(folder)
     with contextlib.redirect_stderr(io.StringIO()):
         checkpoint = run.newest_whole_checkpoint()
-        train._agent_of(run, checkpoint, run.config())
+        train._agent_of(run, checkpoint, run.config(), recordings_of)
 
 
 def _kept_results(folder):
