@@ -305,13 +305,16 @@ def short_table() -> list[str]:
     return [*lines, f"| [Go2](models/go2-student.md), falls | {live} | falls {constant} | {_go2_cells()[-1]} |"]
 
 
+def _go2_sets(name: str) -> dict[str, Any]:
+    """Return what was measured of a policy's walks, by set."""
+    sets: dict[str, Any] = json.loads((ROOT / "results" / "go2" / f"{name}.json").read_text(encoding="utf-8"))["sets"]
+    return sets
+
+
 def _go2_falls() -> list[list[float]]:
     """Return shares of walks that end in a fall by set: live, with a constant context, of a student without memory."""
-    falls = []
-    for name in ("live", "constant", "memoryless"):
-        sets = json.loads((ROOT / "results" / "go2" / f"{name}.json").read_text(encoding="utf-8"))["sets"]
-        falls.append([float(np.mean(sets[task_set]["falls"])) for task_set in SETS])
-    return falls
+    policies = map(_go2_sets, ("live", "constant", "memoryless"))
+    return [[float(np.mean(sets[task_set]["falls"])) for task_set in SETS] for sets in policies]
 
 
 def _go2_cells() -> list[str]:
@@ -329,10 +332,7 @@ def _go2_ratios() -> dict[str, tuple[float, float, float]]:
     """Return falls as a share of those of a student without memory, with 95 % over pairs, where motors are dead too."""
     from go2_walks import ratio_interval
 
-    sets = [
-        json.loads((ROOT / "results" / "go2" / f"{name}.json").read_text(encoding="utf-8"))["sets"]
-        for name in ("live", "memoryless")
-    ]
+    sets = [_go2_sets(name) for name in ("live", "memoryless")]
     ratios = {}
     for name in ("extreme", "dead"):
         ours, theirs = (np.array(of_policy[name]["falls"]) for of_policy in sets)
@@ -340,7 +340,7 @@ def _go2_ratios() -> dict[str, tuple[float, float, float]]:
     return ratios
 
 
-def trained(model: str) -> tuple[str, str]:
+def study_baselines(model: str) -> tuple[str, str]:
     """Return what trained baselines of a study score on its primary set of tasks, and what follows."""
     from sami_train.studies.compare.estimates import welch
 
@@ -390,7 +390,7 @@ def trained_baselines(model: str) -> tuple[str, str] | None:
     """Return what trained baselines of a shipped file's robot score, and what follows; None where there are none."""
     if model == SO101:
         return so101_trained()
-    return trained(model) if model in STUDIES else None
+    return study_baselines(model) if model in STUDIES else None
 
 
 def study_tables(study: Study) -> list[str]:
@@ -409,9 +409,10 @@ def study_tables(study: Study) -> list[str]:
                 differences = [welch(means[title][name], means[other][name]) for name in SETS]
                 cells = (_interval(difference, study.digits) for difference in differences)
                 lines.append(f"| {title} | {' | '.join(cells)} |")
-    if "Oracle" in groups:
-        lines += ["", "| share of the headroom closed | training | moderate | extreme |", "|---|---|---|---|"]
-    for title in groups if "Oracle" in groups else ():
+    if "Oracle" not in groups:
+        return lines
+    lines += ["", "| share of the headroom closed | training | moderate | extreme |", "|---|---|---|---|"]
+    for title in groups:
         if title not in ("SAC", "Oracle"):
             cells_of_title = []
             for name in SETS:

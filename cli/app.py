@@ -159,7 +159,7 @@ class Command(TyperCommand):
         """Run the command."""
         if JSON.get() and self.name in TEXT_ONLY:
             raise typer.BadParameter(f"sami {self.name} prints text only; leave out --json")
-        from sami_runtime.named import only_named
+        from sami_runtime.user_code import only_named
 
         named = ctx.params.get("env") or ""
         with only_named({named, *named.split(",")}):

@@ -38,7 +38,7 @@ def named_file(name: str) -> Path:
 def environment_of(contract: Contract, env: str | None) -> EnvironmentSpec:
     """Return the environment of that name, or the one that the model was trained in."""
     from sami_runtime.errors import SamiError
-    from sami_runtime.named import require_named
+    from sami_runtime.user_code import require_named
     from sami_train.envs.catalog import environment, is_code
 
     if env is not None and (scene := _scene(contract, env)):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sami_runtime.errors import SamiError, UnknownName
-from sami_runtime.named import module_of
+from sami_runtime.user_code import module_of
 
 PACKAGES = ("sami_runtime", "sami_train", "sami_cli")
 """What of this project is imported."""

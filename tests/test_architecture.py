@@ -25,7 +25,7 @@ PACKAGES = {"sami_runtime": "sami_runtime", "sami_train": "sami_train", "cli": "
 TRAINING = ("sami_train", "sami_cli", "cli", "torch", "stable_baselines3", "tensorboard")
 SIMULATORS = ("gymnasium", "panda_gym", "pybullet", "pybullet_utils", "mujoco")
 BRIDGE = (
-    *("errors", "signals", "distribution", "clock", "factories", "files", "named", "model", "session"),
+    *("errors", "signals", "distribution", "clock", "factories", "files", "user_code", "model", "session"),
     *("child", "adapters", "gap", "checks.verify", "recording.reader", "adoption.recipe", "robots.kit"),
 )
 """Rooms of the runtime that training may use: the file's format, what judges its own exports, the sim-to-real profile,
@@ -34,7 +34,7 @@ and recordings, which it learns from."""
 FLOORS = {
     "sami_runtime": (
         "errors signals distribution",
-        "child clock files named realtime",
+        "child clock files realtime user_code",
         "factories",
         "model",
         "session gap",

@@ -107,14 +107,14 @@ def train(
             print_text(line)
         from sami_train.runs.train import start
 
-        agent = start(resolved.config, folder, show=not quiet, recorded=recordings_of)
+        agent = start(resolved.config, folder, show=not quiet, reader=recordings_of)
     else:
         if init is not None or override:
             raise SamiError("--resume goes on with a run that has begun; leave out --init and --set.")
         folder = resume
         from sami_train.runs.train import resume as go_on
 
-        agent = go_on(folder, steps=steps, show=not quiet, recorded=recordings_of)
+        agent = go_on(folder, steps=steps, show=not quiet, reader=recordings_of)
     named = by_name(agent.config.env)
     if agent.finished:
         measure = environment(agent.config.env).measure

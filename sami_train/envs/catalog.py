@@ -12,7 +12,7 @@ from typing import Any
 from gymnasium.envs.registration import load_env_creator, registry
 
 from sami_runtime.errors import SamiError, UnknownName
-from sami_runtime.named import load_named, require_named
+from sami_runtime.user_code import load_named, require_named
 from sami_train.envs.spec import EnvironmentSpec
 
 ENVIRONMENTS: dict[str, EnvironmentSpec] = {}

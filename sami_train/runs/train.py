@@ -33,7 +33,7 @@ LOG_EVERY = 10_000
 
 NORMAL_ENTROPY = 0.5 * float(np.log(2.0 * np.pi * np.e))
 """Of one number from a normal distribution of deviation 1 [nat]."""
-Recorded = Callable[[TrainConfig], list[Episode]]
+RecordingReader = Callable[[TrainConfig], list[Episode]]
 """Reads the episodes of the recordings that a configuration names, as `config.recordings.recordings_of` does."""
 CRITICS_INPUTS = frozenset(f"{critic}.{q}.0.weight" for critic in ("critic", "critic_target") for q in ("q1", "q2"))
 
@@ -83,7 +83,7 @@ def without_recordings(config: TrainConfig) -> list[Episode]:
     if config.collection.recordings:
         raise ConfigError(
             f"collection.recordings is {list(config.collection.recordings)}, and nothing reads them; give "
-            "recorded=sami_train.config.recordings.recordings_of."
+            "reader=sami_train.config.recordings.recordings_of."
         )
     return []
 
@@ -94,18 +94,18 @@ def start(
     *,
     show: bool = True,
     command: list[str] | None = None,
-    recorded: Recorded = without_recordings,
+    reader: RecordingReader = without_recordings,
 ) -> ContextSAC:
     """Train in a new run folder, which notes `command`, or this process's own, as what repeats the run.
 
     Raises:
         RunError: the folder is taken.
-        ConfigError: the configuration names recordings, and `recorded` reads none.
+        ConfigError: the configuration names recordings, and `reader` reads none.
         UnknownName: there is no such device.
     """
     prepare_torch(config)
     # Everything that can fail, fails before anything is written.
-    episodes = recorded(config)
+    episodes = reader(config)
     agent = ContextSAC("ContextPolicy", make_env(config), config, device=config.device)
     if config.init.source:
         start_from(agent, config)
@@ -122,7 +122,7 @@ def start(
 
 
 def resume(
-    out: Path, *, steps: int | None = None, show: bool = True, recorded: Recorded = without_recordings
+    out: Path, *, steps: int | None = None, show: bool = True, reader: RecordingReader = without_recordings
 ) -> ContextSAC:
     """Go on with a run from its newest checkpoint; buffer, optimisers and random states come back.
 
@@ -156,7 +156,7 @@ def resume(
     with run.locked():
         run.clear()
         checkpoint = run.newest_whole_checkpoint()
-        agent = _agent_of(run, checkpoint, config, recorded)
+        agent = _agent_of(run, checkpoint, config, reader)
         if agent.num_timesteps >= config.steps and steps is not None:
             raise RunError(f"{out} has done {agent.num_timesteps} steps; --steps {steps} adds none to them.")
         if steps is not None:
@@ -170,7 +170,7 @@ def resume(
         return _run(run, config, agent, show)
 
 
-def _agent_of(run: RunFolder, checkpoint: Path | None, config: TrainConfig, recorded: Recorded) -> ContextSAC:
+def _agent_of(run: RunFolder, checkpoint: Path | None, config: TrainConfig, reader: RecordingReader) -> ContextSAC:
     """Return the agent of a checkpoint (of a finished run that has none left: its last) with what its buffer held."""
     file = run.agent if checkpoint is None else checkpoint / "agent.zip"
     buffer = run.path / "buffer.npz" if checkpoint is None else checkpoint / "buffer.npz"
@@ -182,7 +182,7 @@ def _agent_of(run: RunFolder, checkpoint: Path | None, config: TrainConfig, reco
         with _readable(buffer):
             agent.make_buffer().restore(buffer)
     else:
-        agent.take_recorded(recorded(config))
+        agent.take_recorded(reader(config))
         # The buffer is empty, and the agent is not: as in a warm-up it collects before it learns.
         agent._began_at, agent._updates_before = agent.num_timesteps, agent._n_updates
         print(

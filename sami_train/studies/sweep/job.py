@@ -202,9 +202,9 @@ def _train_cell(logs: Path) -> bool:
     if not run.agent.is_file():
         if run.newest_checkpoint() is None:
             clear_beginning(run.path)
-            agent = train.start(cell.config, run.path, command=cell.command(run.path), recorded=recordings_of)
+            agent = train.start(cell.config, run.path, command=cell.command(run.path), reader=recordings_of)
         else:
-            agent = train.resume(run.path, recorded=recordings_of)
+            agent = train.resume(run.path, reader=recordings_of)
         if not agent.finished:
             return False
         del agent

@@ -188,6 +188,6 @@ def test_recordings_are_refused_where_the_run_is_paid_otherwise():
 
 def test_a_run_whose_recordings_nobody_reads_does_not_begin_without_them(tmp_path):
     config = resolve("fast-cpu", TINY | {"collection.recordings": ["r.mcap"]})
-    with pytest.raises(SamiError, match=r"recordings is \['r\.mcap'\], and nothing reads them; give recorded="):
+    with pytest.raises(SamiError, match=r"recordings is \['r\.mcap'\], and nothing reads them; give reader="):
         train.start(config, tmp_path / "run", show=False)
     assert not (tmp_path / "run").exists()
