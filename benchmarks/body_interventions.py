@@ -32,8 +32,9 @@ from sami_runtime.run import Run
 from sami_runtime.session.session import Session
 from sami_runtime.signals import Signal
 from sami_train import seeds
+from sami_train.envs.adapter import make_adapter
 from sami_train.envs.catalog import environment
-from sami_train.envs.make import make, make_adapter
+from sami_train.envs.make import make
 from sami_train.episodes.rollout import beginning
 
 JOINTS = tuple(PANDA["joints"])

@@ -33,8 +33,9 @@ from sami_runtime.safety.limits import GUARDS, Limits
 from sami_runtime.safety.watch import active_guards
 from sami_runtime.session.session import Session
 from sami_train import seeds
+from sami_train.envs.adapter import make_adapter
 from sami_train.envs.catalog import environment
-from sami_train.envs.make import make, make_adapter
+from sami_train.envs.make import make
 from sami_train.envs.tasks import Task
 from sami_train.episodes.rollout import beginning
 from sami_train.evaluation.intervals import interval_over_starts

@@ -59,7 +59,8 @@ def simulator(
     source: CommandSource | None = None,
 ) -> Target:
     """Return an environment, with a task drawn in each episode; `source` commands a robot in place of its task."""
-    from sami_train.envs.make import make, make_adapter
+    from sami_train.envs.adapter import make_adapter
+    from sami_train.envs.make import make
     from sami_train.envs.measure import SUCCESS
 
     chosen = _tasks(spec.tasks, tasks, fixed)

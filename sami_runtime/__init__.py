@@ -16,7 +16,6 @@ if TYPE_CHECKING:
         GymnasiumAdapter,
         Observation,
         PandaAdapter,
-        SignalSource,
     )
     from sami_runtime.adoption.adopt import adopt
     from sami_runtime.checks.check_adapter import check_adapter
@@ -52,7 +51,7 @@ if TYPE_CHECKING:
     from sami_runtime.safety.watchdog import Watchdog
     from sami_runtime.session.session import Session, SessionState, Step
     from sami_runtime.session.telemetry import Phase, Reading, Telemetry
-    from sami_runtime.signals import Signal
+    from sami_runtime.signals import Signal, SignalSource
 
 __all__ = [
     "Adapter",
@@ -115,7 +114,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "adapters": "Adapter DryRun Executed FakeAdapter Gapped GymnasiumAdapter Observation PandaAdapter SignalSource",
+    "adapters": "Adapter DryRun Executed FakeAdapter Gapped GymnasiumAdapter Observation PandaAdapter",
     "adoption.adopt": "adopt",
     "checks.check_adapter": "check_adapter",
     "checks.verify": "verify",
@@ -139,7 +138,7 @@ _HOMES = {
     "safety.watchdog": "Watchdog",
     "session.session": "Session SessionState Step",
     "session.telemetry": "Phase Reading Telemetry",
-    "signals": "Signal",
+    "signals": "Signal SignalSource",
 }
 """The public names of each module. A name's module is loaded when the name is first used: a process that watches over a
 robot, or rehearses a model, starts in a fraction of the time that loading them all takes."""

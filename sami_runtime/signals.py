@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -123,6 +124,17 @@ class Signal(Entry):
         if strange := [name for name in self.moves or {} if name not in self.elements]:
             raise ValueError(f"signal {self.name!r} says what {', '.join(strange)} moves, which it does not have")
         return self
+
+
+@dataclass(frozen=True)
+class SignalSource:
+    """Where a signal lies in an environment's observation."""
+
+    signal: Signal
+    key: str | None = None
+    """The entry of a Dict observation; None for a Box observation."""
+    start: int = 0
+    """Index of the signal's first number there."""
 
 
 def fill(target: NDArray[np.float32], value: ArrayLike, signal: Signal, where: str) -> None:

@@ -81,9 +81,9 @@ def train(
             if name in overrides:
                 raise SamiError(f"{name} has an option of its own; give --{option} instead of --set {name}=...")
         if init is not None:
-            from sami_train.config.weights import load_weights, weights_file
+            from sami_train.config.weights import read_weights, weights_file
 
-            source = load_weights(weights_file(init)).header
+            source = read_weights(weights_file(init)).header
             env, method = env or source.env, method or source.method
             overrides["init.source"] = init
         if isinstance(recordings := overrides.get("collection.recordings"), str):

@@ -3,7 +3,7 @@
 from sami_runtime.adapters.around import DryRun, Gapped
 from sami_runtime.adapters.base import Adapter, Executed, Observation, require_compatible
 from sami_runtime.adapters.fake import FakeAdapter
-from sami_runtime.adapters.gymnasium_adapter import GymnasiumAdapter, SignalSource
+from sami_runtime.adapters.gymnasium_adapter import GymnasiumAdapter
 from sami_runtime.adapters.panda import PandaAdapter
 
 __all__ = [
@@ -15,6 +15,5 @@ __all__ = [
     "GymnasiumAdapter",
     "Observation",
     "PandaAdapter",
-    "SignalSource",
     "require_compatible",
 ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -11,24 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sami_runtime.adapters.base import Executed, Observation, require_action
-from sami_runtime.adapters.scene import MujocoScene, Scene
+from sami_runtime.adapters.mujoco_scene import MujocoScene
+from sami_runtime.adapters.scene import Scene
 from sami_runtime.clock import Clock, MonotonicClock
 from sami_runtime.errors import AdapterError
-from sami_runtime.signals import Signal
+from sami_runtime.signals import Signal, SignalSource
 
 if TYPE_CHECKING:
     import gymnasium
-
-
-@dataclass(frozen=True)
-class SignalSource:
-    """Where a signal lies in an environment's observation."""
-
-    signal: Signal
-    key: str | None = None
-    """The entry of a Dict observation; None for a Box observation."""
-    start: int = 0
-    """Index of the signal's first number there."""
 
 
 class GymnasiumAdapter:

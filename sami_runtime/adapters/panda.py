@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sami_runtime.adapters.gymnasium_adapter import GymnasiumAdapter, SignalSource
+from sami_runtime.adapters.gymnasium_adapter import GymnasiumAdapter
 from sami_runtime.clock import Clock
 from sami_runtime.model.contract import DataSheet, Quantity
-from sami_runtime.signals import Moves, Signal
+from sami_runtime.signals import Moves, Signal, SignalSource
 
 if TYPE_CHECKING:
     import gymnasium

@@ -73,7 +73,7 @@ def read_agent(path: str | Path) -> SavedAgent:
         if missing := sorted(set(PARTS) - set(file.namelist())):
             raise SamiError(
                 f"it lacks {', '.join(missing)}. Agents of earlier versions are pickles, which are never loaded: "
-                "export such a run by the version that trained it, and start from its model file by --init"
+                "export such a run by the version that trained it, and start from the exported weights by --init"
             )
         document, policy, moments = (file.read(name) for name in PARTS)
     facts = json.loads(document)

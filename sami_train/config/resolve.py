@@ -10,7 +10,7 @@ from sami_runtime.files import toml_value
 from sami_train.config.methods import METHODS, method
 from sami_train.config.preset import Follows, load_preset
 from sami_train.config.schema import ENV, FORMER_KEYS, METHOD, ConfigError, NetworkConfig, TrainConfig, defaults, keys
-from sami_train.config.weights import WeightsHeader, flat_signals, load_weights, sha256_of, unlike, weights_file
+from sami_train.config.weights import WeightsHeader, flat_signals, read_weights, sha256_of, unlike, weights_file
 from sami_train.envs.catalog import environment
 from sami_train.envs.spec import EnvironmentSpec
 
@@ -109,7 +109,7 @@ def fine_tuned(chosen: Mapping[str, Any], overrides: Mapping[str, Any], spec: En
         SamiError: they cannot be read.
     """
     file = weights_file(str(overrides["init.source"]))
-    weights = load_weights(file)
+    weights = read_weights(file)
     _require_fit(weights.header, str(overrides["method"]), spec, str(file))
     network = NetworkConfig(**weights.header.network).model_dump(mode="json")
     for key, value in overrides.items():

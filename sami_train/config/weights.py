@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
 import safetensors
 import safetensors.numpy
 from numpy.typing import NDArray
@@ -17,11 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from sami_runtime.distribution import shipped_models
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.model.artifact import read_artifact
-from sami_train.envs.catalog import environment
 from sami_train.envs.spec import EnvironmentSpec
-
-if TYPE_CHECKING:
-    import onnx
 
 WEIGHTS_FILE = "weights.safetensors"
 """What run folders and checkpoints call theirs."""
@@ -32,12 +27,6 @@ DTYPES = ("F16", "F32", "F64", "I8", "I16", "I32", "I64", "U8", "U16", "U32", "U
 """Types of tensors, as safetensors calls them, that NumPy has."""
 MOST_AXES, LONGEST_AXIS = 8, 2**31
 """Limits of a tensor's shape, well within NumPy's; tensors of a policy have at most three axes."""
-GRAPH_PREFIX = "policy."
-"""What a graph's names of the policy's tensors begin with."""
-UNLEARNED = "present."
-"""What the names of tensors begin with that follow from the layout of observations."""
-GATES = (0, 2, 3, 1)
-"""Where ONNX's LSTM, whose gates are i, o, f, c, has those of torch's, which are i, f, c, o."""
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -134,12 +123,15 @@ def sha256_of(path: Path) -> str:
 def weights_file(named: str) -> Path:
     """Return the file that a text names: a run's, a checkpoint's, or itself.
 
-    A shipped model's is the file beside it, NAME.safetensors; where there is none, the model file itself.
+    A model file's is NAME.safetensors beside it, which `sami export` writes; a shipped model's likewise.
 
     Raises:
-        SamiError: nothing is there, or a folder without weights.
+        ArtifactError, ContractError: it is a model file, and no valid one.
+        SamiError: nothing is there, a folder without weights, or a model file beside which its weights do not lie.
     """
     path = Path(named)
+    if path.suffix == ".onnx" and path.is_file():
+        return _beside(path)
     if path.is_file():
         return path
     if path.is_dir():
@@ -156,16 +148,20 @@ def weights_file(named: str) -> Path:
         )
     shipped = shipped_models()
     if named in shipped:
-        beside = shipped[named].with_suffix(".safetensors")
-        return beside if beside.is_file() else shipped[named]
+        return _beside(shipped[named])
     if path.name == named and not path.suffix:
         raise UnknownName("model", named, list(shipped), "Or give a run folder, a checkpoint, or a file of weights.")
     raise SamiError(f"there is no {path}; --init takes a run, a checkpoint, a file of weights, or a model's name.")
 
 
-def load_weights(path: Path) -> Weights:
-    """Read weights from a file of weights or from a model file."""
-    return weights_of_model(path) if path.suffix == ".onnx" else read_weights(path)
+def _beside(model: Path) -> Path:
+    """Return the weights that lie beside a model file, once they are those of its graph."""
+    path, graph = model.with_suffix(".safetensors"), read_artifact(model).graph_sha256
+    if not path.is_file():
+        raise SamiError(f"{model} has no {path.name} beside it, from which training goes on; sami export writes both.")
+    if read_weights(path).header.model != graph:
+        raise SamiError(f"{path} holds the weights of another model than {model.name}; export both again.")
+    return path
 
 
 def flat_signals(spec: EnvironmentSpec) -> dict[str, int]:
@@ -185,74 +181,3 @@ def unlike(observation: Mapping[str, int], actions: int, spec: EnvironmentSpec) 
     if actions != spec.action.size:
         differences.append(f"{actions} actions instead of {spec.action.size}")
     return ", ".join(differences)
-
-
-def weights_of_model(path: Path) -> Weights:
-    """Return the weights of an exported policy, as a file of weights has them.
-
-    The graph answers with the mean of the actor's distribution, so its deviation is not in it; nor are critics,
-    temperature, and the number of observations behind the normalisation, for which the run's steps are taken.
-
-    Raises:
-        ArtifactError, ContractError: it is no valid model file.
-        SamiError: it does not tell how it was trained, or its graph is not of this package's making.
-    """
-    import onnx  # only this needs it
-
-    artifact = read_artifact(path)
-    contract, training = artifact.contract, artifact.contract.training
-    config = training.get("config")
-    if not isinstance(config, dict) or not {"env", "method", "network"} <= config.keys():
-        raise SamiError(f"{path} does not tell the configuration that it was trained with; give a run by --init.")
-    arrays = _arrays(onnx.load_from_string(artifact.model_bytes).graph)
-    needed = {f"features.{name}" for name in ("projection", "mean", "scale")} | {"actor.mean.weight"}
-    if missing := sorted(needed - arrays.keys()):
-        raise SamiError(f"the graph of {path} has no {', '.join(missing)}; only what sami export wrote can be read.")
-    steps = int(training.get("steps", 0))
-    mean, deviation = (arrays[f"features.{name}"].astype(np.float64) for name in ("mean", "scale"))
-    arrays["features.running_mean"], arrays["features.count"] = mean, np.array(float(max(1, steps)))
-    arrays["features.running_m2"] = deviation**-2.0 * max(1, steps)
-    spec = environment(str(config["env"]))
-    observation = {signal.name: signal.size for signal in contract.observation}
-    if difference := unlike(observation, contract.action.size, spec):
-        raise SamiError(f"{path} has other signals than its environment {spec.name!r} has today: {difference}.")
-    header = WeightsHeader(
-        env=config["env"],
-        method=config["method"],
-        observation=flat_signals(spec),
-        actions=contract.action.size,
-        network=config["network"],
-        steps=steps,
-        model=artifact.graph_sha256,
-    )
-    return Weights(header, arrays)
-
-
-def _arrays(graph: onnx.GraphProto) -> Arrays:
-    """Return the policy's tensors by their names there."""
-    from onnx import numpy_helper
-
-    stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
-    arrays = {n.removeprefix(GRAPH_PREFIX): array for n, array in stored.items() if n.startswith(GRAPH_PREFIX)}
-    arrays = {name: array for name, array in arrays.items() if not name.startswith(UNLEARNED)}
-    maker = {output: node for node in graph.node for output in node.output}
-    for node in graph.node:
-        if node.op_type == "LSTM":
-            arrays |= {f"encoder.lstm.{name}": array for name, array in _lstm(*(stored[n] for n in node.input[1:4]))}
-        if node.op_type != "Add":
-            continue
-        # A linear layer on sequences is a product and a sum; the transposed weight has lost its name.
-        for bias, product in (node.input, reversed(node.input)):
-            before = maker.get(product)
-            if bias.startswith(GRAPH_PREFIX) and before is not None and before.op_type == "MatMul":
-                name = bias.removeprefix(GRAPH_PREFIX).removesuffix("bias") + "weight"
-                arrays[name] = np.ascontiguousarray(stored[before.input[1]].T)
-    return arrays
-
-
-def _lstm(inputs: NDArray[Any], hidden: NDArray[Any], biases: NDArray[Any]) -> Iterator[tuple[str, NDArray[Any]]]:
-    """Yield torch's tensors of ONNX's: W (1, 4 H, in), R (1, 4 H, H), both biases (1, 8 H)."""
-    arrays = (inputs[0], hidden[0], *np.split(biases[0], 2))
-    for name, array in zip(("weight_ih", "weight_hh", "bias_ih", "bias_hh"), arrays, strict=True):
-        gates = np.split(array, 4)
-        yield f"{name}_l0", np.concatenate([gates[gate] for gate in GATES])

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from sami_runtime.adapters.gymnasium_adapter import SignalSource
 from sami_runtime.errors import SamiError
-from sami_runtime.signals import Signal
+from sami_runtime.signals import Signal, SignalSource
 
 UNIT = "1"
 """Of what nobody gave a unit."""

@@ -12,8 +12,6 @@ import numpy as np
 from gymnasium.envs.registration import load_env_creator
 from gymnasium.utils import RecordConstructorArgs
 
-from sami_runtime.adapters.gymnasium_adapter import GymnasiumAdapter
-from sami_runtime.clock import Clock
 from sami_runtime.distribution import install_hint
 from sami_runtime.errors import AdapterError
 from sami_runtime.gap.gap import Gap
@@ -129,11 +127,6 @@ def make_batch(spec: EnvironmentSpec, rows: int, threads: int) -> Batch:
         creator: Any = load_env_creator(spec.batch_entry_point)
     batch: Batch = creator(rows=rows, episode_steps=spec.episode_steps, threads=threads, **spec.arguments)
     return batch
-
-
-def make_adapter(spec: EnvironmentSpec, env: Any, clock: Clock | None = None) -> GymnasiumAdapter:
-    """Make what a policy drives, around an environment that `make` made; `clock` stamps its observations."""
-    return GymnasiumAdapter(env, spec.layout.sources, spec.action, clock)
 
 
 @contextmanager

@@ -12,9 +12,8 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
-from sami_runtime.adapters.gymnasium_adapter import SignalSource
 from sami_runtime.errors import SamiError
-from sami_runtime.signals import Signal
+from sami_runtime.signals import Signal, SignalSource
 from sami_train.envs.layout import UNIT, Layout, keys_in_order, signal
 from sami_train.envs.measure import RETURN, SUCCESS, Goal, Measure, measure
 

@@ -23,7 +23,8 @@ from sami_runtime.model.response import probe
 from sami_runtime.model.seen import Response, Responses, Seen, Spread, rounded
 from sami_runtime.signals import Signal
 from sami_train import seeds
-from sami_train.envs.make import make, make_adapter
+from sami_train.envs.adapter import make_adapter
+from sami_train.envs.make import make
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.evaluation.model_policy import SessionPolicy

@@ -19,7 +19,7 @@ from sami_runtime.errors import SamiError, UnknownName
 from sami_train.agent.context_sac import TARGETS, ContextSAC
 from sami_train.config.resolve import from_dict
 from sami_train.config.schema import ConfigError, TrainConfig
-from sami_train.config.weights import load_weights, sha256_of, weights_file
+from sami_train.config.weights import read_weights, sha256_of, weights_file
 from sami_train.envs.catalog import by_name, environment
 from sami_train.envs.make import make
 from sami_train.episodes.episode import Episode
@@ -272,7 +272,7 @@ def start_from(agent: ContextSAC, config: TrainConfig) -> None:
         RunError: the file has changed since the configuration was resolved, or does not fit the networks.
     """
     path = weights_file(config.init.source)
-    weights = load_weights(path)
+    weights = read_weights(path)
     if (digest := sha256_of(path)) != config.init.sha256:
         raise RunError(
             f"{path} has the SHA-256 {digest[:12]}..., and init.sha256 is {config.init.sha256[:12]}...: it has changed "

@@ -12,8 +12,9 @@ from sami_runtime.loop.excitation import Excitation
 from sami_runtime.run import Run
 from sami_runtime.safety.limits import Limits
 from sami_runtime.session.session import Session
+from sami_train.envs.adapter import make_adapter
 from sami_train.envs.catalog import environment
-from sami_train.envs.make import make, make_adapter
+from sami_train.envs.make import make
 from tests.sami_runtime.conftest import contract_of, model_of, sign
 
 JOINTS = ("base", "shoulder", "elbow")

@@ -18,7 +18,8 @@ from sami_runtime.adoption.log import read_log
 from sami_runtime.adoption.recipe import Recipe
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.session.session import Session
-from sami_train.envs.make import make, make_adapter
+from sami_train.envs.adapter import make_adapter
+from sami_train.envs.make import make
 from sami_train.studies.play.env import play_environment
 from tests.making.wheels import unpacked
 

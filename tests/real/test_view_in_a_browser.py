@@ -14,8 +14,9 @@ from sami_runtime.recording.view import write_page
 pytest.importorskip("mcap")
 
 from sami_runtime import Recorder, Run, Session, read_recording, shipped_models
+from sami_train.envs.adapter import make_adapter
 from sami_train.envs.catalog import environment
-from sami_train.envs.make import make, make_adapter
+from sami_train.envs.make import make
 from tests.making.browser import LOCAL, Browser, needs_chromium
 
 ROOT = Path(__file__).parents[2]

@@ -79,7 +79,8 @@ class TestGymnasium(InStep):
         catalog = pytest.importorskip("sami_train.envs.catalog")
         make = pytest.importorskip("sami_train.envs.make")
         spec = catalog.environment("half-cheetah")
-        return make.make_adapter(spec, make.make(spec), clock)
+        adapter = pytest.importorskip("sami_train.envs.adapter")
+        return adapter.make_adapter(spec, make.make(spec), clock)
 
 
 def results(folder, text):

@@ -14,7 +14,8 @@ from sami_runtime.clock import ManualClock
 from sami_runtime.errors import SamiError
 from sami_runtime.model.contract import Contract
 from sami_runtime.recording.reader import Recording, read_recording, values_of
-from sami_train.envs.make import make, make_adapter
+from sami_train.envs.adapter import make_adapter
+from sami_train.envs.make import make
 from sami_train.envs.spec import EnvironmentSpec
 
 if TYPE_CHECKING:

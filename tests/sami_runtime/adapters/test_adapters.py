@@ -11,13 +11,12 @@ from sami_runtime.adapters import (
     Gapped,
     GymnasiumAdapter,
     PandaAdapter,
-    SignalSource,
 )
 from sami_runtime.adapters.panda import PANDA_ACTION, PANDA_EPISODE_STEPS, PANDA_OBSERVATION, PANDA_RATE_HZ
 from sami_runtime.clock import ManualClock
 from sami_runtime.errors import AdapterError
 from sami_runtime.gap.profile import GapProfile
-from sami_runtime.signals import Signal
+from sami_runtime.signals import Signal, SignalSource
 
 
 def box(size, bound=10.0):

@@ -12,11 +12,13 @@ from mcap.reader import make_reader
 
 from sami_runtime import FakeAdapter, Run, Session, read_recording, shipped_models
 from sami_runtime.adapters.around import DryRun
-from sami_runtime.adapters.scene import MujocoScene, scene_of
+from sami_runtime.adapters.mujoco_scene import MujocoScene
+from sami_runtime.adapters.scene import scene_of
 from sami_runtime.recording.scene_topics import scene_schemas
 from sami_runtime.recording.view import read_poses, require_scene, run_of
+from sami_train.envs.adapter import make_adapter
 from sami_train.envs.catalog import environment
-from sami_train.envs.make import make, make_adapter
+from sami_train.envs.make import make
 
 STEPS = 5
 XML = """<mujoco><worldbody><geom name="floor" type="plane" size="0 0 1"/>

@@ -1,7 +1,9 @@
 """Weights of a policy: what a model file holds comes back whole, and what does not fit is refused by name."""
 
 import json
+import shutil
 import struct
+from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
@@ -16,7 +18,7 @@ from sami_runtime.session.session import Session
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.resolve import resolve
 from sami_train.config.schema import ConfigError
-from sami_train.config.weights import WEIGHTS_FILE, read_weights, weights_file, weights_of_model, write_weights
+from sami_train.config.weights import WEIGHTS_FILE, read_weights, weights_file, write_weights
 from sami_train.envs.catalog import environment
 from sami_train.envs.make import make
 from sami_train.episodes.numpy_policy import NumpyPolicy
@@ -24,6 +26,7 @@ from sami_train.export.export import compose_model
 from sami_train.export.model_file import write
 from sami_train.runs.folder import RunError
 from sami_train.runs.train import start_from
+from tests.making.graph_weights import graph_weights
 
 SPEC = environment("panda")
 
@@ -52,17 +55,25 @@ def test_what_starts_from_a_model_file_acts_as_the_file_does():
 
 def test_each_shipped_model_has_its_weights_beside_it():
     for name, path in shipped_models().items():
-        weights, now = read_weights(weights_file(name)), weights_of_model(path)
-        assert weights_file(name) == path.with_suffix(".safetensors")
+        weights, now = read_weights(weights_file(name)), graph_weights(path)
+        assert weights_file(name) == weights_file(str(path)) == path.with_suffix(".safetensors")
         assert path.with_suffix(".safetensors").stat().st_size < 10e6
         assert weights.header.model == read_artifact(path).graph_sha256
         if "critic.q1.0.weight" in weights.arrays:  # of the training itself; a graph has critics no more
-            of_graph = [key for key in now.arrays if not key.startswith("features.")]
-            assert all(np.allclose(weights.arrays[key], now.arrays[key], rtol=1e-4, atol=1e-5) for key in of_graph)
+            of_graph = [key for key in now if not key.startswith("features.")]
+            assert all(np.allclose(weights.arrays[key], now[key], rtol=1e-4, atol=1e-5) for key in of_graph)
             continue
-        assert weights.header == now.header
-        assert weights.arrays.keys() == now.arrays.keys()
-        assert all(np.allclose(weights.arrays[key], now.arrays[key], rtol=1e-6) for key in now.arrays)  # numpy rounds
+        assert weights.arrays.keys() == now.keys()
+        assert all(np.allclose(weights.arrays[key], now[key], rtol=1e-6) for key in now)  # numpy rounds
+
+
+def test_a_model_file_without_its_own_weights_beside_it_starts_nothing(tmp_path):
+    model = Path(shutil.copy(shipped_models()["panda-satesac"], tmp_path))
+    with pytest.raises(SamiError, match=r"no panda-satesac\.safetensors beside it"):
+        weights_file(str(model))
+    shutil.copy(weights_file("panda-sac"), model.with_suffix(".safetensors"))
+    with pytest.raises(SamiError, match="the weights of another model than panda-satesac"):
+        weights_file(str(model))
 
 
 def test_every_tensor_of_an_encoder_and_an_actor_comes_back_from_the_graph(tmp_path):
@@ -70,7 +81,7 @@ def test_every_tensor_of_an_encoder_and_an_actor_comes_back_from_the_graph(tmp_p
     agent = agent_of(method="pearl", **small)
     agent.policy.features.update(np.random.default_rng(0).normal(0.1, 0.3, (500, 25)).astype(np.float32))
     write(compose_model(agent, tmp_path / "pearl.onnx", {"config": agent.config.to_dict(), "steps": 500}, None))
-    result, policy = weights_of_model(tmp_path / "pearl.onnx").arrays, agent.policy.state_dict()
+    result, policy = graph_weights(tmp_path / "pearl.onnx"), agent.policy.state_dict()
     lost = {"critic", "critic_target", "momentum_encoder", "log_temperature"}
     expected = {name for name in policy if name.split(".")[0] not in lost and "log_std" not in name}
     assert result.keys() == expected
@@ -81,10 +92,10 @@ def test_every_tensor_of_an_encoder_and_an_actor_comes_back_from_the_graph(tmp_p
 
 
 def test_an_actor_without_a_deviation_begins_with_the_target_entropy():
-    actor = agent_of(
-        **{"init.source": str(shipped_models()["panda-satesac"]), "learning.target_entropy": -3.0}
-    ).policy.actor
-    normal = torch.distributions.Normal(0.0, actor(torch.zeros(1, 31))[1].exp())
+    source = {"env": "hopper", "init.source": "hopper-satesac", "learning.target_entropy": -3.0}
+    actor = agent_of(**source).policy.actor
+    inputs = torch.zeros(1, next(actor.parameters()).shape[1])
+    normal = torch.distributions.Normal(0.0, actor(inputs)[1].exp())
     assert normal.entropy().sum().item() == pytest.approx(-3.0, abs=1e-5)
 
 
@@ -103,8 +114,8 @@ def test_a_run_takes_the_networks_of_its_weights_and_changes_what_suits_a_fresh_
     assert config.learning.critic_rate == pytest.approx(0.1 * fresh.learning.critic_rate)
     assert (config.exploration.warmup_by_policy, config.exploration.warmup_steps) == (True, 2_000)
     assert config.init.critic_updates == 0, "critics came along"
-    anew = resolve("fast-cpu", {"init.source": str(shipped_models()["panda-satesac"])})
-    assert anew.learning.critic_rate == fresh.learning.critic_rate, "critics begin anew, and all else waits for them"
+    hopper, anew = (resolve("fast-cpu", {"env": "hopper", **init}) for init in ({}, {"init.source": "hopper-satesac"}))
+    assert anew.learning.critic_rate == hopper.learning.critic_rate, "critics begin anew, and all else waits for them"
     assert (anew.init.critic_updates > 0, anew.init.keep_encoder, anew.init.anchor > 0) == (True, True, True)
     assert (config.init.keep_encoder, config.init.anchor) == (False, 0.0)
     assert config.learning.initial_temperature == pytest.approx(fresh.learning.initial_temperature), "of the file"

@@ -12,8 +12,9 @@ from sami_runtime.gap.profile import GapProfile
 from sami_runtime.safety.limits import AGE_PERIODS
 from sami_train.config.resolve import resolve
 from sami_train.envs import ENVIRONMENTS, environment
+from sami_train.envs.adapter import make_adapter
 from sami_train.envs.layout import flatten
-from sami_train.envs.make import make, make_adapter
+from sami_train.envs.make import make
 from sami_train.episodes.rollout import Rollout
 from sami_train.runs import train
 from sami_train.runs.folder import RunFolder

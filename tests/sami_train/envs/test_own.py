@@ -13,9 +13,10 @@ from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.gap.profile import GapProfile
 from sami_train.envs import EnvironmentSpec, Goal, Range, environment, signal
 from sami_train.envs import catalog as catalog_module
+from sami_train.envs.adapter import make_adapter
 from sami_train.envs.catalog import spec_of
 from sami_train.envs.layout import flat_size, flatten
-from sami_train.envs.make import make, make_adapter
+from sami_train.envs.make import make
 from sami_train.envs.tasks import TaskError
 from tests.making import own
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from sami_runtime.adapters.panda import PANDA_ACTION, PANDA_OBSERVATION, PANDA_SHEET
+from sami_train.envs.adapter import make_adapter
 from sami_train.envs.catalog import environment
-from sami_train.envs.make import make, make_adapter
+from sami_train.envs.make import make
 
 pytest.importorskip("panda_gym")
 

@@ -8,7 +8,7 @@ from sami_runtime.model.artifact import read_artifact
 from sami_runtime.session.session import Session
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.resolve import resolve
-from sami_train.config.weights import weights_of_model
+from sami_train.config.weights import write_weights
 from sami_train.envs.catalog import environment
 from sami_train.envs.make import make
 from sami_train.export.export import compose_model
@@ -16,6 +16,7 @@ from sami_train.export.graph import TorchSession
 from sami_train.export.model_file import write
 from sami_train.runs.train import start_from
 from sami_train.studies.contexts.changed_episodes import PolicyHead
+from tests.making.graph_weights import graph_weights
 
 SPEC = environment("panda")
 KEYS = {"network.net_arch": [32, 32], "seed": 3, "behind_gap.estimate": 1.0}
@@ -91,7 +92,7 @@ def test_the_action_follows_from_context_and_estimate(model):
 
 
 def test_the_weights_of_the_file_are_the_agents(agent, model):
-    result, ours = weights_of_model(model).arrays, agent.policy.state_dict()
+    result, ours = graph_weights(model), agent.policy.state_dict()
     assert set(result) <= set(ours)
     for name in ("weight", "bias"):
         np.testing.assert_array_equal(result[f"encoder.correction.{name}"], ours[f"encoder.correction.{name}"].numpy())
@@ -101,8 +102,8 @@ def test_a_policy_that_estimated_nothing_can_learn_to(tmp_path):
     plain = ContextSAC(
         "ContextPolicy", make(SPEC), resolve("fast-cpu", KEYS | {"behind_gap.estimate": 0.0}), device="cpu"
     )
-    write(compose_model(plain, tmp_path / "plain.onnx", {"method": "SaTESAC", "config": plain.config.to_dict()}, None))
-    keys = {**KEYS, "init.source": str(tmp_path / "plain.onnx")}
+    write_weights(tmp_path / "plain.safetensors", plain.weights())
+    keys = {**KEYS, "init.source": str(tmp_path / "plain.safetensors")}
     tuned = ContextSAC("ContextPolicy", make(SPEC), resolve("fast-cpu", keys), device="cpu")
     start_from(tuned, tuned.config)
     assert torch.equal(tuned.policy.encoder.lstm.weight_ih_l0, plain.policy.encoder.lstm.weight_ih_l0)

@@ -11,8 +11,9 @@ from sami_runtime.model.artifact import read_artifact
 from sami_runtime.model.atlas import Atlas
 from sami_runtime.model.contract import Context
 from sami_runtime.session.session import Session
+from sami_train.envs.adapter import make_adapter
 from sami_train.envs.catalog import environment
-from sami_train.envs.make import make, make_adapter
+from sami_train.envs.make import make
 from sami_train.envs.measure import RETURN, SUCCESS
 from sami_train.envs.panda.tasks import PANDA_TASKS
 from sami_train.envs.tasks import TaskError

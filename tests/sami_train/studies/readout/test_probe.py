@@ -9,7 +9,6 @@ from sami_runtime.errors import ContractError, SamiError
 from sami_runtime.model.artifact import graph_sha256
 from sami_runtime.model.contract import CONTEXT, Contract
 from sami_runtime.model.probe import LEAST_R2, PROBE
-from sami_train.config.weights import weights_of_model
 from sami_train.envs.catalog import environment
 from sami_train.envs.task_numbers import FeatureScale
 from sami_train.envs.tasks import Crippled
@@ -19,6 +18,7 @@ from sami_train.studies.contexts.changed_episodes import PolicyHead
 from sami_train.studies.readout.attach import measure_probe
 from sami_train.studies.readout.fit import RATE, answers, fit, unseen_tasks, varying
 from tests.making.attached import attach_lookahead, attach_probe
+from tests.making.graph_weights import graph_weights
 from tests.sami_train.export.test_export import make_agent
 from tests.sami_train.studies.lookahead.test_attach import made
 
@@ -208,7 +208,7 @@ def test_what_else_reads_the_graph_reads_it_as_before(plain, with_probe):
     head = PolicyHead(read_artifact(with_probe))
     golden = read_artifact(with_probe).contract.golden_steps()
     assert np.abs(head(golden.observation, golden.answers[CONTEXT]) - golden.answers["action"]).max() < 1e-5
-    ours, theirs = weights_of_model(with_probe).arrays, weights_of_model(plain).arrays
+    ours, theirs = graph_weights(with_probe), graph_weights(plain)
     assert ours.keys() == theirs.keys()
     assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
 
