@@ -35,6 +35,10 @@ REGISTERED = tuple(f"sami_train.envs.{robot}." for robot in ("go2", "mjcf", "muj
 SENTENCES = {
     *("told", "found", "own", "said", "each", "given", "going", "asked", "stands", "kept"),
     *("began", "took", "gave", "drove", "driven"),
+    *("has", "had", "was", "does", "came", "gone", "wrote", "stood", "slept", "won", "tells", "tell", "asks", "ask"),
+    *("wants", "want", "wishes", "wish", "lies", "lacks", "lacking", "listens", "takes", "arrives", "responds"),
+    *("accepts", "agree", "agrees", "differs", "differ", "happened", "happens", "believed", "mentions", "attend"),
+    *("untold", "unsaid", "untaken", "torn", "tried", "swept", "spent", "follows"),
 }
 """Bare verbs and pronouns, which name nothing: no identifier is one of them, private ones, tests and scripts
 included."""

@@ -139,7 +139,7 @@ def privileged(folder: Path, context: str) -> Callable[[int], Walk]:
     from sami_train.studies.teacher.teacher import load_teacher
 
     teacher, code = load_teacher(folder), Go2Robot().code
-    nominal = code.tell([NOMINAL])[0]
+    nominal = code.encode([NOMINAL])[0]
 
     def act(observation: np.ndarray, batch: Go2Batch, step: int, keep: int) -> np.ndarray:
         known = batch.privileged()

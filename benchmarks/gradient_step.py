@@ -110,7 +110,7 @@ def shares(profiled: profile) -> dict[str, float]:
         kind = next((part for part, names in PARTS.items() if any(name in event.key for name in names)), None)
         result[kind or "everything else"] += event.self_cpu_time_total
     total = sum(result.values())
-    return {part: spent / total for part, spent in result.items()}
+    return {part: duration / total for part, duration in result.items()}
 
 
 def report(result: dict[str, Any]) -> str:

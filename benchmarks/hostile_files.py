@@ -112,7 +112,7 @@ def _resident() -> int:
         return int(file.read().split()[1]) * resource.getpagesize()
 
 
-def run(numbers: range, tell, of: str = "models") -> None:
+def run(numbers: range, on_result, of: str = "models") -> None:
     """Try files in processes, a new one where one ends, and tell of each: number, kind, outcome, bytes in memory."""
     context, kind = mp.get_context("spawn"), source(of)[1]
     at = numbers.start
@@ -123,15 +123,15 @@ def run(numbers: range, tell, of: str = "models") -> None:
         theirs.close()
         try:
             while ours.poll(HANG_S) and (report := ours.recv()) is not None:
-                tell(*report)
+                on_result(*report)
                 at = report[0] + numbers.step
             if at >= numbers.stop:
                 break
             process.kill()
-            tell(at, kind(at), "FOUND: a hang", 0)
+            on_result(at, kind(at), "FOUND: a hang", 0)
         except EOFError:
             process.join()
-            tell(at, kind(at), f"ended its process ({process.exitcode})", 0)
+            on_result(at, kind(at), f"ended its process ({process.exitcode})", 0)
         finally:
             process.kill()
             process.join()
@@ -150,7 +150,7 @@ def main() -> None:
     counts: dict[str, Counter] = {kind: Counter() for kind in source(arguments.of)[2]}
     results, memory, lock, start = [], [], threading.Lock(), time.perf_counter()
 
-    def tell(number, kind, outcome, resident):
+    def on_result(number, kind, outcome, resident):
         with lock:
             counts[kind][outcome] += 1
             memory.append(resident)
@@ -160,7 +160,7 @@ def main() -> None:
 
     last = arguments.first + arguments.count
     shares = [range(arguments.first + job, last, arguments.jobs) for job in range(arguments.jobs)]
-    threads = [threading.Thread(target=run, args=(share, tell, arguments.of)) for share in shares]
+    threads = [threading.Thread(target=run, args=(share, on_result, arguments.of)) for share in shares]
     for thread in threads:
         thread.start()
     for thread in threads:

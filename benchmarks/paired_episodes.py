@@ -25,10 +25,10 @@ def outcomes(files: list[str]) -> dict[tuple[str, int], bool]:
     return {(json.dumps(row["task"], sort_keys=True), row["seed"]): bool(row["success"]) for row in rows}
 
 
-def sign_test(won: int, lost: int) -> float:
+def sign_test(wins: int, losses: int) -> float:
     """Return the two-sided p of so many wins and losses, if both were as likely."""
-    count = won + lost
-    tail = sum(math.comb(count, k) for k in range(min(won, lost) + 1)) / 2**count
+    count = wins + losses
+    tail = sum(math.comb(count, k) for k in range(min(wins, losses) + 1)) / 2**count
     return min(1.0, 2.0 * tail)
 
 
@@ -55,13 +55,13 @@ def main() -> None:
     for files in groups:
         ours = outcomes(files)
         seeds = sorted({seed for _, seed in ours})
-        means = [np.mean([won for (_, seed), won in ours.items() if seed == item]) for item in seeds]
+        means = [np.mean([success for (_, seed), success in ours.items() if seed == item]) for item in seeds]
         low, high = interval_over_starts(np.array(means), (0.0, 1.0)) or (math.nan, math.nan)
         text = f"{Path(files[0]).stem}: {sum(ours.values())} of {len(ours)} [{low:.2f}, {high:.2f}]"
         if files is not groups[0]:
             both = [episode for episode in ours if episode in first]
-            won, lost = (sum(a[e] and not b[e] for e in both) for a, b in ((ours, first), (first, ours)))
-            text += f"; of {len(both)} that both had {won} won, {lost} lost, p = {sign_test(won, lost):.2g}"
+            wins, losses = (sum(a[e] and not b[e] for e in both) for a, b in ((ours, first), (first, ours)))
+            text += f"; of {len(both)} that both had {wins} won, {losses} lost, p = {sign_test(wins, losses):.2g}"
             by_start = [sum(ours[e] - first[e] for e in both if e[1] == seed) for seed in seeds]
             text += f", by start {flip_test(by_start):.2g}"
         print(text)

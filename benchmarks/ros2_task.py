@@ -124,8 +124,8 @@ def echo():
 
 def rounds(arguments):
     """Return the times of round trips."""
-    node, came = open_node("cyclonedds", DOMAIN, MonotonicClock()), threading.Event()
-    node.subscribe("/joint_states", JointMessage, Qos(), lambda message, _: came.set())
+    node, arrival = open_node("cyclonedds", DOMAIN, MonotonicClock()), threading.Event()
+    node.subscribe("/joint_states", JointMessage, Qos(), lambda message, _: arrival.set())
     command = node.publisher("/commands", Numbers, Qos())
     priority = [] if arguments.priority is None else ["--priority", str(arguments.priority)]
     other = subprocess.Popen([sys.executable, __file__, "--echo", *priority])
@@ -135,10 +135,10 @@ def rounds(arguments):
         time.sleep(0.5)
         durations, lost = [], 0
         for number in range(arguments.rounds):
-            came.clear()
+            arrival.clear()
             start = time.perf_counter()
             command.send(Numbers(np.full(7, float(number))))
-            if came.wait(1.0):
+            if arrival.wait(1.0):
                 durations.append(1e6 * (time.perf_counter() - start))
             else:
                 lost += 1

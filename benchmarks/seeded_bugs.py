@@ -48,13 +48,13 @@ class SeededBug:
 
 def _bugs(policy: Policy, rng: np.random.Generator) -> list[SeededBug]:
     """Return one bug of each kind that the policy can have."""
-    has = {name for name, _, _ in policy.terms}
+    term_names = {name for name, _, _ in policy.terms}
     scales = {name: scale for name, _, scale in policy.terms}
     size = len(policy.joints)
     bugs: list[SeededBug] = []
 
     def add(kind: str, answers: dict[str, str], change: Change) -> None:
-        answers = {term: name for term, name in answers.items() if term in has}
+        answers = {term: name for term, name in answers.items() if term in term_names}
         if answers:
             bugs.append(SeededBug(kind, answers, change))
 
@@ -130,18 +130,18 @@ def _bugs(policy: Policy, rng: np.random.Generator) -> list[SeededBug]:
     if policy.default.any():
         add("default pose missing", {POSITIONS: "default pose"}, setter(POSITIONS, lambda v, *_: v + policy.default))
     add("offset of some joints", {POSITIONS: "offset"}, setter(POSITIONS, lambda v, *_: v + shift))
-    if velocity in has:
+    if velocity in term_names:
         add("one step late", {velocity: "lag"}, late(velocity))
     add("last action late", {"last_action": "lag"}, setter("last_action", earlier))
     add("last action applied, not raw", {"last_action": "last action"}, setter("last_action", applied))
     add("last action never set", {"last_action": "ignored"}, setter("last_action", lambda v, *_: 0 * v))
     add("velocities by difference", {VELOCITIES: "difference"}, setter(VELOCITIES, difference))
-    if "command" in has:
+    if "command" in term_names:
         add("command in another order", {"command": "permutation"}, setter("command", lambda v, *_: v[[1, 0, 2]]))
-    command = "command" if "command" in has else "command_lin_vel"
+    command = "command" if "command" in term_names else "command_lin_vel"
     add("command ignored", {command: "ignored"}, setter(command, lambda v, *_: 0 * v))
     if policy.history > 1:
-        stacked = dict.fromkeys(has, "history order")
+        stacked = dict.fromkeys(term_names, "history order")
         bugs.append(SeededBug("history newest first", stacked, lambda *_: None, newest_first=True))
     return bugs
 

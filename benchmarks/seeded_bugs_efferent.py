@@ -100,11 +100,11 @@ def main() -> None:
     right: Counter[str] = Counter()
     blamed: Counter[str] = Counter()
     total: Counter[str] = Counter()
-    alarms = clean = untaken = 0
+    alarms = clean = skipped = 0
     for case in index["cases"]:
         recipe = index["recipes"][case["policy"]]
         if any("history" in signal for signal in recipe["signals"]):
-            untaken += 1
+            skipped += 1
             continue
         hints = judge(recipe, options.logs / case["log"], options.tolerance)
         if case["kind"] is None:
@@ -123,7 +123,7 @@ def main() -> None:
         print(f"{kind:34}{right[kind]:>5}{blamed[kind]:>8}{total[kind]:>4}")
     print(f"named {right.total()}, exactly the right terms blamed {blamed.total()} of {total.total()}")
     print(f"false alarms {alarms} of {clean}")
-    print(f"not taken: {untaken} logs, of a policy whose history has the oldest value first")
+    print(f"not taken: {skipped} logs, of a policy whose history has the oldest value first")
 
 
 if __name__ == "__main__":

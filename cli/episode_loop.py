@@ -194,7 +194,7 @@ def run_episodes(plan: Plan) -> None:
         raise SamiError("--priority is for a loop that sleeps between its ticks; add --real-time.")
     clock = MonotonicClock(AWAKE_S) if plan.paced else ManualClock()
     wanted = True if plan.steering and values.keys is None else values.keys
-    listens = keyboard.listens(wanted, plan.paced and not JSON.get())
+    uses_keys = keyboard.uses_keys(wanted, plan.paced and not JSON.get())
     film = Film(plan.film, contract.rate_hz, commanded=target.tracks is not None) if plan.film else None
     with ExitStack() as closing:
         closing.enter_context(fatal_signals_raise())  # also while the adapter is made and closed
@@ -210,7 +210,7 @@ def run_episodes(plan: Plan) -> None:
         closing.callback(adapter.close)
         feed.scene = scene_of(adapter)
         steering = plan.steering or getattr(adapter, "steering", None)
-        person = keyboard.attend(closing, contract, limits, steering) if listens else None
+        person = keyboard.listen(closing, contract, limits, steering) if uses_keys else None
         pilot: Any = person
         if plan.excite:
             pilot = keyboard.excitation(person, contract, limits, real, robot.loop_hz if robot else None, values.seed)
@@ -256,7 +256,7 @@ def run_episodes(plan: Plan) -> None:
                 log(step)
             if not JSON.get():
                 line(step)
-            if film is not None and film.wants(step):
+            if film is not None and film.is_due(step):
                 film.add(adapter.render(), step, sum(rewards))
 
         def ended(report: EpisodeReport) -> None:

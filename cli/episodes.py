@@ -118,8 +118,8 @@ def line(row: Mapping[str, Any], world: Target, report: EpisodeReport, hopeless:
     if row["telemetry"]["phase"] is not None:
         sparks = f"{_known(row['telemetry'])}  {sparks}"
     if world.success:
-        won = {True: "yes", False: "no", None: "-"}[row["success"]] + _mark(row, world.features, hopeless)
-        outcome = f"{won:<7}"
+        success = {True: "yes", False: "no", None: "-"}[row["success"]] + _mark(row, world.features, hopeless)
+        outcome = f"{success:<7}"
         outcome += f"  {row['tracking_error']:<8.2f}" if "tracking_error" in row else ""
     else:
         earned = "-" if row["return"] is None else f"{row['return']:.1f}"
@@ -144,8 +144,8 @@ def probed(features: Mapping[str, Mapping[str, float]]) -> str:
 def successes(rows: Sequence[Row]) -> str:
     """Return how many episodes of a robot succeeded, where anybody told; else nothing."""
     judged = [row["success"] for row in rows if row["success"] is not None]
-    untold = f"; of {len(rows) - len(judged)} nobody told" if len(judged) < len(rows) else ""
-    return f"{sum(judged)} of {len(judged)} episodes succeeded{untold}" if judged else ""
+    unjudged = f"; of {len(rows) - len(judged)} nobody told" if len(judged) < len(rows) else ""
+    return f"{sum(judged)} of {len(judged)} episodes succeeded{unjudged}" if judged else ""
 
 
 def summary(rows: list[Row], world: Target, hopeless: Sequence[Mapping[str, Any]]) -> None:

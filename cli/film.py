@@ -34,7 +34,7 @@ class Film:
         self.frames: list[Image] = []
         self._largest = 1e-6
 
-    def wants(self, record: StepRecord) -> bool:
+    def is_due(self, record: StepRecord) -> bool:
         """Whether this step is one to film; none before anything was executed."""
         return bool(record.info) and record.step % self._every == 0 and record.step < SECONDS * self._rate
 
@@ -51,15 +51,15 @@ class Film:
         values = values if isinstance(values, Mapping) else {}
         task = "   ".join(f"{name} {shown(value)}" for name, value in values.items())
         skill = str(record.info.get("skill", f"return {ret:.0f}")).replace("_and_", " & ")
-        won, note = bool(number_in(record.info, "is_success")), "   (hidden from the policy)"
+        success, note = bool(number_in(record.info, "is_success")), "   (hidden from the policy)"
         if self._commanded:
-            won, note, skill = False, "", f"error {number_in(record.info, 'tracking_error') or 0.0:.2f}"
+            success, note, skill = False, "", f"error {number_in(record.info, 'tracking_error') or 0.0:.2f}"
         draw.rectangle((0, 0, frame.width, 22), fill=(20, 20, 24))
         draw.text((8, 5), task + note, fill=(235, 235, 235))
         draw.text(
             (frame.width - 120, 5),
-            "reached the goal" if won else skill,
-            fill=(120, 230, 140) if won else (240, 200, 90),
+            "reached the goal" if success else skill,
+            fill=(120, 230, 140) if success else (240, 200, 90),
         )
         base = frame.height - 34
         self._largest = max([self._largest, *map(abs, record.context.tolist())])
@@ -69,7 +69,7 @@ class Film:
             draw.rectangle((left, base - max(height, 0.0), left + BAR, base - min(height, 0.0)), fill=(80, 160, 240))
         if len(record.context):
             draw.text((10, frame.height - 60 - 12), "context", fill=(120, 120, 130))
-        self.frames += [frame] * (HOLD if won else 1)
+        self.frames += [frame] * (HOLD if success else 1)
 
     def save(self) -> None:
         """Write the GIF, if there are frames."""

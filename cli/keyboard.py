@@ -66,7 +66,7 @@ class Terminal:
     def __init__(self) -> None:
         self._input = sys.stdin.fileno()
         self._before: Any = None
-        self._bytes, self._came = b"", 0.0
+        self._bytes, self._read_time = b"", 0.0
 
     @staticmethod
     def there() -> bool:
@@ -105,8 +105,8 @@ class Terminal:
                 read = b""
             if not read:
                 break
-            self._bytes, self._came = self._bytes + read, time.monotonic()
-        keys, self._bytes = split(self._bytes, time.monotonic() - self._came > ESCAPE_S)
+            self._bytes, self._read_time = self._bytes + read, time.monotonic()
+        keys, self._bytes = split(self._bytes, time.monotonic() - self._read_time > ESCAPE_S)
         return keys
 
     def _take(self, *_: object) -> None:
@@ -265,7 +265,7 @@ class Keyboard:
             command[at] = min(max(command[at] + direction * MOVE_SHARE * span, self._low[at]), self._high[at])
 
 
-def listens(keys: bool | None, usual: bool) -> bool:
+def uses_keys(keys: bool | None, usual: bool) -> bool:
     """Return whether a run listens to keys: if it is told to, else where that is usual and somebody may press them."""
     from sami_runtime.errors import SamiError
 
@@ -277,7 +277,7 @@ def listens(keys: bool | None, usual: bool) -> bool:
     return usual and there if keys is None else keys
 
 
-def attend(closing: ExitStack, contract: Contract, limits: Limits | None, steering: Steering | None = None) -> Keyboard:
+def listen(closing: ExitStack, contract: Contract, limits: Limits | None, steering: Steering | None = None) -> Keyboard:
     """Take the terminal's keys until `closing` closes, and say what they do."""
     from sami_runtime.safety.limits import Limits
 

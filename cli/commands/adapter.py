@@ -95,7 +95,7 @@ def check_adapter(
     settings = None if adapter_config is None else read_document(adapter_config, "settings")
     robot = load_adapter(adapter, clock, contract, settings)
 
-    def tell(verdict: Verdict) -> None:
+    def show(verdict: Verdict) -> None:
         word = "BROKEN" if verdict.fault else "NOT PROVEN" if verdict.unproven else "ok"
         print_text(f"{word:<8}{'  ' * (len(word) > 7)}{verdict.law}")
         for line in (part for text in (verdict.fault, verdict.unproven) if text for part in text.split("; ")):
@@ -105,7 +105,7 @@ def check_adapter(
 
     if excite and allowed.rest is not None and contract.seen and contract.seen.responses:
         print_text("This MOVES the robot:", *(f"  {line}" for line in plan(contract, allowed)), error=JSON.get())
-    verdicts = check(robot, contract, clock, allowed, TICKS, write, excite, on_verdict=None if JSON.get() else tell)
+    verdicts = check(robot, contract, clock, allowed, TICKS, write, excite, on_verdict=None if JSON.get() else show)
     broken, unproven = (
         sum(bool(part) for part in parts) for parts in zip(*((v.fault, v.unproven) for v in verdicts), strict=True)
     )

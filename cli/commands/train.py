@@ -138,7 +138,7 @@ def _show(resolved: Resolved) -> None:
         config = resolved.config
         document = {
             "config": config.to_dict(),
-            "follows": [follow._asdict() for follow in resolved.follows],
+            "follows": [follow._asdict() for follow in resolved.derivations],
             "updates": config.updates_after(config.steps),
         }
         print(json.dumps(document, indent=2))
@@ -158,7 +158,7 @@ def _configuration_table(resolved: Resolved) -> Table:
     table.add_column("key", no_wrap=True)
     table.add_column("value", overflow="fold")
     table.add_column("because of", overflow="fold")
-    reasons = {follow.key: follow.why for follow in resolved.follows}
+    reasons = {follow.key: follow.why for follow in resolved.derivations}
     section = ""
     for key, value in resolved.config.by_key().items():
         if section != (section := key.rpartition(".")[0]):
@@ -169,7 +169,7 @@ def _configuration_table(resolved: Resolved) -> Table:
 
 def _in_words(resolved: Resolved) -> str:
     """Return what was asked of the environment, and what the run would do."""
-    from sami_train.config.preset import tell
+    from sami_train.config.preset import describe_conditions
     from sami_train.envs.catalog import environment
 
     config, spec = resolved.config, environment(resolved.config.env)
@@ -178,7 +178,7 @@ def _in_words(resolved: Resolved) -> str:
     truth = config.learning.buffer_episodes * longest * spec.true_size * 4 if config.behind_gap.keeps_truth else 0
     note = f" The true state takes up to {truth / 1e6:,.0f} MB of the buffer's memory." if truth else ""
     return (
-        f"{config.env} has {tell(spec)}.\n"
+        f"{config.env} has {describe_conditions(spec)}.\n"
         f"{config.steps:,} environment steps: {warmup:,} of warm-up, then {updates:,} updates with "
         f"{updates * config.learning.steps_per_draw:,} gradient steps of actor and critics.{note} Nothing was started."
     )

@@ -70,7 +70,7 @@ class Go2:
         damped = not kp.any()
         if damped != self.damped:
             self.damped = damped
-            tell(event="damped" if damped else "driven", at=time.monotonic())
+            print_facts(event="damped" if damped else "driven", at=time.monotonic())
         self._drive(np.array([motor.q for motor in motors]), kp, np.array([motor.kd for motor in motors]))
 
     def change(self, facts: dict) -> None:
@@ -85,7 +85,7 @@ class Go2:
         if self.mode:
             self._drive(LYING, np.full(12, 40.0), np.full(12, 3.0))
             self.mode = ""
-            tell(event="released", at=time.monotonic())
+            print_facts(event="released", at=time.monotonic())
 
     def step(self) -> LowState_:
         """Return what the sensors measure after a step."""
@@ -110,7 +110,7 @@ class Go2:
         mujoco.mju_quat2Mat(turn, self.data.qpos[3:7])
         axes = turn.reshape(3, 3)
         velocity = axes.T @ self.data.qvel[:3]
-        tell(
+        print_facts(
             time=round(self.data.time, 3),
             height=round(float(self.data.qpos[2]), 4),
             up=round(float(axes[2, 2]), 4),
@@ -130,7 +130,7 @@ class Go2:
         self.model.actuator_biasprm[:, 1], self.model.actuator_biasprm[:, 2] = -kp, -kd
 
 
-def tell(**facts: object) -> None:
+def print_facts(**facts: object) -> None:
     """Print a line."""
     print(json.dumps(facts), flush=True)
 
@@ -175,7 +175,7 @@ def main() -> None:
     changes: list[dict] = []
     commands.Init(waiting.append)
     sys.stdout = out
-    tell(event="listening", at=time.monotonic())
+    print_facts(event="listening", at=time.monotonic())
     threading.Thread(target=listen, args=(changes,), daemon=True).start()
     due = time.monotonic()
     reports = 0.0

@@ -132,10 +132,10 @@ class GymnasiumAdapter:
         entries = getattr(space, "spaces", None)
         if source.key is not None:
             if not isinstance(entries, dict) or source.key not in entries:
-                has = ", ".join(entries) if isinstance(entries, dict) else "no entries"
+                keys = ", ".join(entries) if isinstance(entries, dict) else "no entries"
                 raise AdapterError(
                     f"signal {source.signal.name!r} lies in {source.key!r}; the environment observes "
-                    f"{has}. Correct the key of its SignalSource."
+                    f"{keys}. Correct the key of its SignalSource."
                 )
             space = entries[source.key]
         shape, end = getattr(space, "shape", None), source.start + source.signal.size

@@ -428,9 +428,9 @@ def _torques(responses: ProbedNetwork, joints: Mapping[str, ModelJoint]) -> Iter
         else np.array([joints[n].effort if n in joints else np.inf for n in names])
     )
     if action.kp is None or not np.isfinite(effort).any():
-        lacking = "gains (action.kp)" if action.kp is None else "torque limits"
+        missing = "gains (action.kp)" if action.kp is None else "torque limits"
         advice = "Give action.kp and action.effort, or --robot."
-        yield PolicyFinding("torques", "unclear", f"{lacking} are not known", {}, "", advice)
+        yield PolicyFinding("torques", "unclear", f"{missing} are not known", {}, "", advice)
         return
     gain = row(action.kp, size) * np.abs(row(action.scale, size))
     usual = gain * np.quantile(np.abs(responses.outputs), 0.9, axis=0) / effort

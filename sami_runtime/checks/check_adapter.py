@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from sami_runtime.adapters.base import Adapter
 from sami_runtime.checks import laws
-from sami_runtime.checks.judge_response import responds
+from sami_runtime.checks.judge_response import response_fault
 from sami_runtime.checks.laws import Law, Trial, accustomed
 from sami_runtime.clock import Clock
 from sami_runtime.errors import AdapterError, SamiError
@@ -79,7 +79,7 @@ def check_adapter(
         )
     trial, verdicts = Trial(adapter, contract, clock, limits, ticks, write), []
 
-    def tell(verdict: Verdict) -> None:
+    def report(verdict: Verdict) -> None:
         verdicts.append(verdict)
         if on_verdict:
             on_verdict(verdict)
@@ -92,7 +92,7 @@ def check_adapter(
             fault = str(error)
         except (Exception, SystemExit) as error:  # a driver that leaves the process is broken, too
             fault = f"{type(error).__name__}: {error}"
-        tell(Verdict(law.sentence, fault, note or "", trial.unproven))
+        report(Verdict(law.sentence, fault, note or "", trial.unproven))
         return not fault
 
     def body() -> None:
@@ -103,7 +103,7 @@ def check_adapter(
     try:
         stopped_after(adapter, body)
     except AdapterError as error:  # that it could not be stopped: all else is a verdict already
-        tell(Verdict("is stopped at the end", str(error)))
+        report(Verdict("is stopped at the end", str(error)))
     finally:
         judge(CLOSING)
     return verdicts
@@ -134,7 +134,7 @@ SEEING = (Law("gives numbers like those of training: same frame, same units", ac
 """Laws that nobody can judge where the model file does not tell what training saw."""
 WRITING = (Law("returns the applied action, within the action's bounds", laws.reports_executed),)
 """Laws that nobody can judge who writes nothing."""
-MOVING = (Law("responds to each element of the action as in simulation: the same way, about as far", responds),)
+MOVING = (Law("responds to each element of the action as in simulation: the same way, about as far", response_fault),)
 """Laws that nobody can judge who moves nothing."""
 STOPPING = Law("stops in the middle of an episode, and twice", laws.stops)
 CLOSING = Law("closes, and twice", laws.closes)

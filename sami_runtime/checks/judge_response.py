@@ -76,7 +76,7 @@ def plan(contract: Contract, limits: Limits) -> list[str]:
     return lines
 
 
-def responds(trial: Trial) -> str | None:
+def response_fault(trial: Trial) -> str | None:
     """Move the robot, refuse one that answers otherwise than in simulation, and note what stays unproven in the trial.
 
     Raises:

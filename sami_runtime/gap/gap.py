@@ -201,9 +201,9 @@ class UnderWay(Generic[T]):
         self._newest = first
         self._sent: list[tuple[int, T]] = []
 
-    def send(self, message: T, arrives: int) -> None:
+    def send(self, message: T, tick: int) -> None:
         """Send a message that arrives at a tick."""
-        self._sent.append((arrives, message))
+        self._sent.append((tick, message))
 
     def read(self, now: int) -> T:
         """Return the newest message that has arrived until this tick."""

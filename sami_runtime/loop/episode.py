@@ -200,12 +200,12 @@ class RunningEpisode:
     def turn(self) -> None:
         """One tick: read, step, gate, write, record."""
         start_time, laps = self.clock.now(), [time.perf_counter()]
-        asks, passed, step = self.due and not self.wanted.pause, self._passed(), self._step(self.pace.tick)
+        policy_due, passed, step = self.due and not self.wanted.pause, self._passed(), self._step(self.pace.tick)
         # In every period, also where a step takes several: whether the sensors live is a matter of real seconds.
         looks = self._in_period(self.pace.tick) > self.turned and not self.wanted.pause
         observation = require_observation(self.adapter.read(), self.adapter) if looks else None
         laps.append(time.perf_counter())
-        outcome, reason, passed = self._ask(observation, start_time, passed)
+        outcome, reason, passed = self._ask_policy(observation, start_time, passed)
         observation = None if outcome is Outcome.STANDING else observation
         stepped = outcome in STEPPED
         laps.append(time.perf_counter())
@@ -224,9 +224,9 @@ class RunningEpisode:
             self.standing = np.array(sent.action, np.float32)
             self.done, self.info = sent.done, sent.info
         self.turned = self._in_period(self.pace.tick)
-        if asks and step == self.counted:
+        if policy_due and step == self.counted:
             self.contexts[-1] = self.context
-        elif asks:
+        elif policy_due:
             self.contexts.append(self.context)
             self.counted = step
         if self.due:
@@ -267,7 +267,7 @@ class RunningEpisode:
         ended = self.ended or (Ending.WORLD if self.done else Ending.STEPS)
         return EpisodeReport(len(self.contexts), self.done, self.info, contexts, self.counts, ended)
 
-    def _ask(self, observation: Observation | None, start_time: float, passed: int) -> tuple[Outcome, str, int]:
+    def _ask_policy(self, observation: Observation | None, start_time: float, passed: int) -> tuple[Outcome, str, int]:
         """Ask the policy for its action, where it is due and may act. Unless it acted, its state is as it was.
 
         Args:

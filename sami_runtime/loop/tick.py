@@ -258,7 +258,7 @@ class LoopReport:
 
     def __str__(self) -> str:
         """Return a table, as `sami run` prints it at the end."""
-        outcomes = ", ".join(f"{self.outcomes[outcome]} {outcome.value}" for outcome in Outcome if self._tells(outcome))
+        outcomes = ", ".join(f"{self.outcomes[kind]} {kind.value}" for kind in Outcome if self._is_reported(kind))
         lines = [f"{self.ticks} ticks: {outcomes}; {self.overruns} overruns, {self.missed} missed"]
         if self.swaps:
             lines[0] += f", {self.swaps} swaps of the model"
@@ -272,5 +272,5 @@ class LoopReport:
             lines.append(f"{name:>10}" + "".join(f"{1e6 * value:>10.1f}" for value in row))
         return "\n".join(lines)
 
-    def _tells(self, outcome: Outcome) -> bool:
+    def _is_reported(self, outcome: Outcome) -> bool:
         return outcome in ALWAYS_TOLD or self.outcomes[outcome] > 0

@@ -111,13 +111,13 @@ class Feed:
         except Exception:
             self.dropped += 1
             return
-        self._tell(message)
+        self._send(message)
 
     def ended(self, report: EpisodeReport) -> None:
         """Tell what came of the episode whose ticks were told last."""
-        self._tell({"came": [self._episode, report.ended.value, report.success]})
+        self._send({"came": [self._episode, report.ended.value, report.success]})
 
-    def _tell(self, message: dict[str, Any]) -> None:
+    def _send(self, message: dict[str, Any]) -> None:
         try:
             self._socket.send(json.dumps(message, allow_nan=False).encode())
         except (OSError, ValueError, TypeError):  # full, or nobody there any more; or JSON has no such value
@@ -174,7 +174,7 @@ class LiveHistory:
     def __init__(self) -> None:
         self.first = b""
         self._ticks: list[bytes] = []
-        self._gone = self._bytes = 0
+        self._dropped_count = self._bytes = 0
         self.over = False
         self._changed = threading.Condition()
 
@@ -188,10 +188,10 @@ class LiveHistory:
                 else:
                     self.first = data
                 if self._bytes > MOST_BYTES:
-                    gone = max(1, len(self._ticks) // 10)
-                    self._bytes -= sum(map(_size, self._ticks[:gone]))
-                    del self._ticks[:gone]
-                    self._gone += gone
+                    count = max(1, len(self._ticks) // 10)
+                    self._bytes -= sum(map(_size, self._ticks[:count]))
+                    del self._ticks[:count]
+                    self._dropped_count += count
                 self._changed.notify_all()
         with self._changed:
             self.over = True
@@ -200,10 +200,10 @@ class LiveHistory:
     def after(self, ticks_sent: int, timeout_s: float) -> tuple[list[bytes], int]:
         """Return the messages after so many, and how many have been seen with them; none if nothing came in time."""
         with self._changed:
-            self._changed.wait_for(lambda: self.over or self._gone + len(self._ticks) > ticks_sent, timeout_s)
-            start = max(0, ticks_sent - self._gone)
+            self._changed.wait_for(lambda: self.over or self._dropped_count + len(self._ticks) > ticks_sent, timeout_s)
+            start = max(0, ticks_sent - self._dropped_count)
             ticks = self._ticks[start : start + BATCH]
-            return ticks, self._gone + start + len(ticks)
+            return ticks, self._dropped_count + start + len(ticks)
 
 
 def _size(data: bytes) -> int:

@@ -104,7 +104,7 @@ class Recording:
             if (swapped := step.record.swapped)
         )
         episodes = len({step.episode for step in self.steps})
-        judged = [came.success for came in self.episodes.values() if came.success is not None]
+        judged = [episode.success for episode in self.episodes.values() if episode.success is not None]
         return (
             f"{self.path}: {episodes} episodes, {len(self.steps)} ticks of {model['name']} "
             f"({model['weights_sha256'][:12]}){swaps}"
@@ -141,9 +141,9 @@ def read_recording(path: str | Path) -> Recording:
                         if about.get("version") not in READABLE:
                             break
                     elif isinstance(record, mcap.Metadata) and record.name.startswith(EPISODE):
-                        came = {name: _json(value) for name, value in record.metadata.items()}
-                        episodes[whole_number(came["episode"])] = RecordedEpisode(
-                            Ending(came["ended"]), came["success"]
+                        fields = {name: _json(value) for name, value in record.metadata.items()}
+                        episodes[whole_number(fields["episode"])] = RecordedEpisode(
+                            Ending(fields["ended"]), fields["success"]
                         )
                     elif isinstance(record, mcap.Channel):
                         topics[record.id] = record.topic

@@ -119,7 +119,7 @@ class Recorder:
             self._chunks.end_chunk()
             self._chunk_at = time.monotonic()
 
-    def conclude(self, came: RecordedEpisode) -> None:
+    def conclude(self, episode: RecordedEpisode) -> None:
         """Write the outcome of the episode whose ticks were written last; called again, the last one counts.
 
         Raises:
@@ -129,10 +129,10 @@ class Recorder:
             return  # an episode without a tick is not in the file
         self._require_writable()
         now = time.time_ns()
-        text = {True: ", success", False: ", no success", None: ""}[came.success]
-        ended = Event("INFO", f"episode {self._episode} ended: {came.ended.value}{text}")
+        text = {True: ", success", False: ", no success", None: ""}[episode.success]
+        ended = Event("INFO", f"episode {self._episode} ended: {episode.ended.value}{text}")
         self._topics.log(ended, self._log_time(self._time), now)
-        outcome = {"episode": self._episode, "ended": came.ended.value, "success": came.success}
+        outcome = {"episode": self._episode, "ended": episode.ended.value, "success": episode.success}
         self._chunks.add_metadata(
             f"{EPISODE}.{self._episode}", {name: json.dumps(value) for name, value in outcome.items()}
         )

@@ -155,9 +155,9 @@ class RobotFile(RunKeys):
         path = Path(path)
         document = read_document(path, "robot settings")
         if type(document.get("version")) is not int or document["version"] != VERSION:
-            has = f"has version {document['version']!r}" if "version" in document else "has no version"
+            problem = f"has version {document['version']!r}" if "version" in document else "has no version"
             raise SamiError(
-                f"{path} {has}; this sami reads version {VERSION}. Begin the file with: version = {VERSION}"
+                f"{path} {problem}; this sami reads version {VERSION}. Begin the file with: version = {VERSION}"
             )
         values = {key: _beside(path.parent, key, value) for key, value in document.items()}
         if isinstance(limits := values.get("limits"), str):

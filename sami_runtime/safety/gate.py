@@ -41,7 +41,7 @@ class Controller(Protocol):
         """
 
 
-def ask(controller: Controller, observation: Observation | None, now: float, signal: Signal) -> Array:
+def fallback_action(controller: Controller, observation: Observation | None, now: float, signal: Signal) -> Array:
     """Return what a controller wants, (A,): a copy.
 
     Raises:
@@ -347,7 +347,7 @@ class SafetyGate:
             self.trip(f"the limits made {ruling.action.tolist()} of an action, which is not finite")
             self.require_armed()
         # Whatever the adapter does with it: the next step goes from what it was handed.
-        elapsed = self._episode.limiter.wrote(ruling.action, ruling.time)
+        elapsed = self._episode.limiter.record_write(ruling.action, ruling.time)
         self._episode.written = ruling.action
         sent = require_executed(self.adapter.write(ruling.action.copy()), self.adapter)
         executed = np.array(sent.action, np.float32)
@@ -398,7 +398,7 @@ class SafetyGate:
     def _fall_back(self, fallback: Controller, reason: str, now: float) -> Ruling:
         """Let the fallback act; where it fails, trip."""
         try:
-            wanted = ask(fallback, self._episode.observation, now, self._action)
+            wanted = fallback_action(fallback, self._episode.observation, now, self._action)
         except SamiError as error:
             return self._stop(f"{error}; it had taken over because of {reason.rstrip('.')}", now)
         return self._drive(wanted, now)._replace(fallback=True)

@@ -358,7 +358,7 @@ class Limiter:
             return self._step(written, (), now)
         return self._step(*self._cut_to_workspace(written, self._elapsed(now)), now)
 
-    def wrote(self, action: Array, now: float) -> float:
+    def record_write(self, action: Array, now: float) -> float:
         """Learn what is written (A,), from where the next step goes; return the time [s] since the write before."""
         elapsed = self._elapsed(now)
         if self._accelerates:

@@ -410,10 +410,10 @@ class Limits(BaseModel):
         if limit is None:
             return
         if contract.atlas is None or (limit.steps is None and contract.recovery is None):
-            lacks = "atlas to detect changes by" if contract.atlas is None else "bound on the time it takes"
+            missing = "atlas to detect changes by" if contract.atlas is None else "bound on the time it takes"
             make = "sami atlas" if contract.atlas is None else "sami atlas MODEL --set changes=400, or give steps"
             raise SamiError(
-                f"the limits set time_to_adapt, but {contract.name!r} has no {lacks}. Make one with {make}; or leave "
+                f"the limits set time_to_adapt, but {contract.name!r} has no {missing}. Make one with {make}; or leave "
                 "time_to_adapt out."
             )
         if limit.gentle < 1.0 and self.rate is None:

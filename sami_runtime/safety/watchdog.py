@@ -58,17 +58,17 @@ def clock_of(moment: int) -> str:
     return time.strftime("%H:%M:%S", time.localtime(at)) + f".{int(1e3 * (at % 1.0)):03d}"
 
 
-def why_fired(instructed: bool, gone: bool, stopping: bool, within_s: float, stop_s: float) -> str:
+def why_fired(instructed: bool, loop_ended: bool, stopping: bool, within_s: float, stop_s: float) -> str:
     """Return why a watchdog fired, for both processes.
 
     Args:
         instructed: Whether somebody asked for the stop.
-        gone: Whether the loop's process had ended.
+        loop_ended: Whether the loop's process had ended.
         stopping: Whether the robot's own `stop()` was under way.
         within_s: Longest time [s] between two beats.
         stop_s: Longest time [s] of the robot's own `stop()`.
     """
-    if gone:
+    if loop_ended:
         return "lost the loop's process"
     if instructed:
         return "was told to"
@@ -289,8 +289,8 @@ class Watchdog:
         due, fired, seen = numbers[DUE], numbers[FIRED], numbers[SEEN]
         if fired:
             why = why_fired(self._stop_is_requested, False, numbers[STOPPING] != 0, self.within_s, self.stop_s)
-            came = "which worked" if numbers[STOPPED] else "which has not come back"
-            return f"at {clock_of(fired)} the watchdog {why} and stopped the robot by {self.name}, {came}"
+            result = "which worked" if numbers[STOPPED] else "which has not come back"
+            return f"at {clock_of(fired)} the watchdog {why} and stopped the robot by {self.name}, {result}"
         if 0 < due < moment:
             return f"a beat for the watchdog came {1e-9 * (moment - due):.3g} s later than {self.within_s:g} s"
         if moment - seen > self._within:

@@ -193,19 +193,19 @@ class Watcher:
         """Look until the loop's process says that this is enough, or is gone."""
         while not self._quit:
             self._numbers[SEEN] = moment = now()
-            due, gone = self._numbers[DUE], self._gone()
-            if due and (gone or moment >= due):
+            due, loop_ended = self._numbers[DUE], self._loop_ended()
+            if due and (loop_ended or moment >= due):
                 self._fire(moment)
-            elif gone:
+            elif loop_ended:
                 return
             else:
                 self._wait(min(self._pause_ms, (due - moment) / 1e6) if due else self._pause_ms)
 
     def _fire(self, moment: int) -> None:
         """Stop the robot, and keep it stopped: a command that hung until now may still reach it."""
-        instructed, gone, stopping = self._numbers[DUE] == TOLD, self._gone(), self._numbers[STOPPING] != 0
+        instructed, loop_ended, stopping = self._numbers[DUE] == TOLD, self._loop_ended(), self._numbers[STOPPING] != 0
         self._numbers[FIRED] = moment  # first, so that a loop that goes on meanwhile writes nothing more
-        why = why_fired(instructed, gone, stopping, self._within_s, self._stop_s)
+        why = why_fired(instructed, loop_ended, stopping, self._within_s, self._stop_s)
         self._output.put(f"sami: {clock_of(moment)} the watchdog {why}, and stops the robot by {self._name}.\n")
         after_death, failed = 0, False
         while self._numbers[DUE] and self._numbers[FIRED] and after_death < REPEATS:
@@ -217,12 +217,12 @@ class Watcher:
                 if not failed:
                     self._output.put(f"sami: the emergency stop failed: {type(error).__name__}: {error}\n")
                 failed = True
-            after_death += self._gone()
+            after_death += self._loop_ended()
             self._wait(min(self._pause_ms, 1e3 * REPEAT_S))
-        if self._gone():
+        if self._loop_ended():
             self._quit = True
 
-    def _gone(self) -> bool:
+    def _loop_ended(self) -> bool:
         return os.getppid() != self._loop_process
 
     def _wait(self, milliseconds: float) -> None:

@@ -89,7 +89,7 @@ class Contrast:
         contexts, corrections, _ = policy.momentum_encoder.heads(*policy.sequence_input(sequences))
         arrays = sequences.observations, sequences.true_observations, sequences.recent_actions, sequences.actions
         observations, true, recent, actions = (torch.from_numpy(array).to(policy.device) for array in arrays)
-        state = policy.critic_state(policy.features(policy.believed(observations, corrections)), true, contexts, recent)
+        state = policy.critic_state(policy.features(policy.estimate(observations, corrections)), true, contexts, recent)
         done = torch.from_numpy(np.arange(actions.shape[1]) < sequences.lengths[:, None]).to(policy.device)  # (B, L)
         q1, q2 = policy.critic_target(torch.cat([state[:, :-1], actions], -1))
         return ((torch.minimum(q1, q2) * done).sum(1) / done.sum(1)).cpu().numpy()

@@ -195,8 +195,8 @@ class Learner:
         rows, steps, policy = batch.rows, batch.steps, self.policy
         known = None if inference.corrections is None else inference.corrections.detach()
         now, later = (None, None) if known is None else (known[rows, steps], known[rows, steps + 1])
-        features = policy.features(policy.believed(batch.observations, now))  # (N, F)
-        next_features = policy.features(policy.believed(batch.next_observations, later))  # (N, F)
+        features = policy.features(policy.estimate(batch.observations, now))  # (N, F)
+        next_features = policy.features(policy.estimate(batch.next_observations, later))  # (N, F)
         contexts, following = inference.contexts[rows, steps], target_contexts[rows, steps + 1]
         return _Seen(
             torch.cat([features, contexts], -1),

@@ -118,7 +118,7 @@ class ContextPolicy(BasePolicy):
         (mean, _), context, estimated, state = self._advance(observation, previous_action, state)
         return torch.tanh(mean), *((context,) if self.context_size else ()), *estimated, *state
 
-    def believed(self, observations: Tensor, corrections: Tensor | None) -> Tensor:
+    def estimate(self, observations: Tensor, corrections: Tensor | None) -> Tensor:
         """Return what the actor acts on: what arrived (..., D), corrected (..., E) where it estimates the present."""
         if self.present is None or corrections is None:
             return observations
@@ -132,14 +132,14 @@ class ContextPolicy(BasePolicy):
         arrays = (observations, sequences.true_observations[..., : observations.shape[-1]], sequences.lengths)
         return self.present.loss(self.features, corrections, *(torch.from_numpy(a).to(self.device) for a in arrays))
 
-    def critic_state(self, believed: Tensor, true: Tensor, contexts: Tensor, recent_actions: Tensor) -> Tensor:
+    def critic_state(self, actor_features: Tensor, true: Tensor, contexts: Tensor, recent_actions: Tensor) -> Tensor:
         """Return what the critics read beside the action: features, contexts (..., C), recent actions (..., K A).
 
         The features are of what the actor believes (..., F), or of the true flat observation, the first D numbers of
         the true state (..., D + P); then those of its privileged numbers follow the actions.
         """
         size = len(self.features.projection)
-        features = self.features(true[..., :size]) if self.true_critic else believed
+        features = self.features(true[..., :size]) if self.true_critic else actor_features
         known = [self.privileged(true[..., size:])] if self.privileged else []
         return torch.cat([features, contexts, recent_actions, *known], -1)
 

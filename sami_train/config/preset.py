@@ -40,7 +40,7 @@ CONDITIONS = {
 """By the name that presets use."""
 
 
-def tell(spec: EnvironmentSpec, *names: str) -> str:
+def describe_conditions(spec: EnvironmentSpec, *names: str) -> str:
     """Say some conditions of an environment, e.g. `a goal, 50 steps an episode`; without names, all that hold."""
     chosen = names or [name for name, condition in CONDITIONS.items() if condition.holds(spec)]
     return ", ".join(CONDITIONS[name].wording.format(episode_steps=f"{spec.episode_steps:,}") for name in chosen)
@@ -74,16 +74,16 @@ def load_preset(
     table = tomllib.loads(_PRESETS.joinpath(f"{name}.toml").read_text(encoding="utf-8"))
     parts = table.pop("part", [])
     values = dict(_by_key(table))
-    follows: dict[str, Follows] = {}
+    derivations: dict[str, Follows] = {}
 
     def take(changes: Mapping[str, Any], why: str) -> None:
         values.update(changes)
-        follows.update({key: Follows(key, value, why) for key, value in changes.items()})
+        derivations.update({key: Follows(key, value, why) for key, value in changes.items()})
 
     for part in parts:
         when, why = part.pop("when"), part.pop("why")
         if all(CONDITIONS[condition].holds(spec) for condition in when):
-            take(dict(_by_key(part)), f"{tell(spec, *when)}: {why}")
+            take(dict(_by_key(part)), f"{describe_conditions(spec, *when)}: {why}")
     own_preset = spec.hyperparameters.get(name, {})
     take(own_preset, f"what {spec.name} asks for")
     if episode_steps is None:
@@ -93,7 +93,7 @@ def load_preset(
     for key, value, why in worked_out:
         if key not in own_preset:
             take({key: value}, why)
-    return values, [follow for key, follow in follows.items() if key in values]
+    return values, [follow for key, follow in derivations.items() if key in values]
 
 
 def _worked_out(

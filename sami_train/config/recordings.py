@@ -135,8 +135,8 @@ def _episode(
         np.concatenate([np.ravel(values[signal.name]) for signal in spec.signals]) for values in by_name
     ]
     success = succeeded or bool(ended and ticks[-1].info.get("is_success", False))
-    won = success and goal is not None
-    terminated = bool(ended and (won or ticks[-1].info.get("terminated", False)))
+    at_goal = success and goal is not None
+    terminated = bool(ended and (at_goal or ticks[-1].info.get("terminated", False)))
     steps = len(ticks) if terminated else len(ticks) - 1
     following = np.concatenate([observations[1:], observations[-1:]])
     if goal is not None:

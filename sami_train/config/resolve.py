@@ -30,7 +30,7 @@ class Resolved(NamedTuple):
     """A configuration, and what in it is not the same for every environment."""
 
     config: TrainConfig
-    follows: tuple[Follows, ...]
+    derivations: tuple[Follows, ...]
     """In the order of the configuration's keys."""
 
 
@@ -51,10 +51,10 @@ def explain(preset: str, overrides: Mapping[str, Any] | None = None) -> Resolved
     shorter = overrides.get("collection.episode_steps")
     shorter = shorter if isinstance(shorter, int) and shorter >= 0 else None  # what else it may be is refused below
     spec = environment(str(overrides.get("env", ENV)))
-    chosen, follows = load_preset(preset, spec, shorter)
+    chosen, derivations = load_preset(preset, spec, shorter)
     if overrides.get("init.source"):
-        follows += fine_tuned(chosen, {"method": METHOD, **overrides}, spec)
-        chosen |= {follow.key: follow.value for follow in follows}
+        derivations += fine_tuned(chosen, {"method": METHOD, **overrides}, spec)
+        chosen |= {follow.key: follow.value for follow in derivations}
     values: dict[str, Any] = {}
     for key, value in {**chosen, "preset": preset, **overrides}.items():
         section, _, name = key.rpartition(".")
@@ -63,7 +63,7 @@ def explain(preset: str, overrides: Mapping[str, Any] | None = None) -> Resolved
         (values[section] if section else values)[name] = value
     config = from_dict(values)
     _require_updates(config)
-    held, reasons = config.by_key(), {follow.key: follow.why for follow in follows}
+    held, reasons = config.by_key(), {follow.key: follow.why for follow in derivations}
     else_held = {**defaults(), **chosen, "preset": preset}
     reasons |= {key: "given" for key, value in overrides.items() if value != else_held.get(key)}
     return Resolved(config, tuple(Follows(key, held[key], reasons[key]) for key in keys() if key in reasons))

@@ -99,7 +99,7 @@ class TaskCode:
         """How many numbers tell a task, C."""
         return sum(len(feature.parts) if isinstance(feature, Crippled) else 1 for feature in self.features)
 
-    def tell(self, tasks: Sequence[Task]) -> np.ndarray:
+    def encode(self, tasks: Sequence[Task]) -> np.ndarray:
         """Return the numbers (n, C) of n tasks: -1 to 1 between the training tasks' extremes, beyond them further out.
 
         A feature that training never varied is told by how far it is from its value there.

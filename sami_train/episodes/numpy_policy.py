@@ -212,7 +212,7 @@ class NumpyPolicy:
                     f"this policy is told the task of each of its {self.rows} episodes, and was given {len(tasks)}. "
                     "Give reset() the tasks, as a rollout does."
                 )
-            self.state = (self._task_input.tell(tasks),)
+            self.state = (self._task_input.encode(tasks),)
 
     def _begin(self) -> None:
         self.state = self._encoder.start(self.rows)

@@ -174,8 +174,8 @@ def _among(task: Task) -> int:
 
 
 def _result(spec: EnvironmentSpec, task_set: str, task: Task, episodes: Sequence[Episode]) -> TaskResult:
-    def share(happened: Iterable[bool]) -> float:
-        return float(np.mean(list(happened)))
+    def share(outcomes: Iterable[bool]) -> float:
+        return float(np.mean(list(outcomes)))
 
     goal, starts = spec.goal, [episode.observations[0] for episode in episodes]
     at_goal = (goal is not None and bool(goal.reached(start[goal.achieved], start[goal.desired])) for start in starts)

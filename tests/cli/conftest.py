@@ -114,10 +114,10 @@ def rehearsed_once(monkeypatch):
     rehearse = admission.rehearse
 
     def once(artifact, provider="cpu", *limits):
-        tried = hashlib.sha256(artifact.model_bytes).digest(), provider
-        if tried not in REHEARSED:
+        key = hashlib.sha256(artifact.model_bytes).digest(), provider
+        if key not in REHEARSED:
             rehearse(artifact, provider, *limits)
-            REHEARSED.add(tried)
+            REHEARSED.add(key)
 
     monkeypatch.setattr(admission, "rehearse", once)
 

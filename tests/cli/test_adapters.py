@@ -111,7 +111,7 @@ def test_what_a_robot_says_of_success_is_told(sami):
     done = sami(*robot, "--record", "r.mcap")
     assert "2 of 2 episodes succeeded" in done.out
     assert "    1  yes " in done.out
-    assert [tuple(came) for came in read_recording("r.mcap").episodes.values()] == [("world", True)] * 2
+    assert [tuple(episode) for episode in read_recording("r.mcap").episodes.values()] == [("world", True)] * 2
     rows = [json.loads(row) for row in sami(*robot, "--json").out.splitlines()]
     assert [(row["success"], row["ended"]) for row in rows] == [(True, "world")] * 2
     sys.modules.pop("judge", None)

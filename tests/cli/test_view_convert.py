@@ -81,7 +81,7 @@ def live():
             os.kill(process.pid, signal.SIGKILL)
 
 
-def ask(address, method="GET", host=None, data=None):
+def fetch(address, method="GET", host=None, data=None):
     """The status of an answer, and the answer."""
     request = urllib.request.Request(address, method=method, headers={"Host": host} if host else {}, data=data)
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -94,11 +94,11 @@ def ask(address, method="GET", host=None, data=None):
 
 
 def test_a_run_is_served_to_who_knows_the_address_and_to_nobody_else(live):
-    assert ask(live)[0] == 200
+    assert fetch(live)[0] == 200
     server, token = re.fullmatch(r"(http://127\.0\.0\.1:\d+/)([\w-]{22})/", live).groups()
     for address in (server, f"{server}events", f"{server}{token[:-1]}/", live + "other", f"{server}{'x' * 22}/events"):
-        assert ask(address)[0] == 404, address
-    assert ask(live, host="example.org")[0] == 404, "a page elsewhere that calls this machine by another name"
+        assert fetch(address)[0] == 404, address
+    assert fetch(live, host="example.org")[0] == 404, "a page elsewhere that calls this machine by another name"
     port = int(server.split(":")[2].strip("/"))
     mine = socket.gethostbyname(socket.gethostname())
     if mine != "127.0.0.1":
@@ -108,8 +108,8 @@ def test_a_run_is_served_to_who_knows_the_address_and_to_nobody_else(live):
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
 def test_nothing_can_be_commanded(live, method):
-    assert ask(live, method, data=b"stop")[0] == 501
-    assert ask(live + "events", method, data=b"stop")[0] == 501
+    assert fetch(live, method, data=b"stop")[0] == 501
+    assert fetch(live + "events", method, data=b"stop")[0] == 501
 
 
 def test_events_tell_what_the_run_is_and_every_tick_from_the_first(live):

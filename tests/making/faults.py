@@ -115,7 +115,7 @@ class FaultyArm:
         if fault == "writes into the action":
             action[:] = 99.0
         self._last_action = action
-        self.observer.tell(sent)
+        self.observer.report_executed(sent)
         self._answer[:] = sent
         return Executed(self._answer, done=fault == "ends the episode")
 

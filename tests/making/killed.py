@@ -179,7 +179,7 @@ class Fork:
         os.kill(self.child, signal.SIGTERM)
 
 
-def swept(folder):
+def sweep_seeds(folder):
     """Sweep two seeds in a folder, or go on with it."""
     axes = {key: (value,) for key, value in TINY.items()} | {"seed": (0, 1), "steps": (1200,)}
     sweep = Sweep.begin(folder, Grid(axes), 4)

@@ -71,7 +71,7 @@ class Observer:
             self._object(objection)
         self.written, self.at = values, now
 
-    def tell(self, executed):
+    def report_executed(self, executed):
         """The robot tells what it executed, where that is something."""
         self.last_executed = np.array(executed, np.float32)
 

@@ -38,10 +38,10 @@ class ByHand:
         if record.stepped:
             self.session.step({name: self.arm.values[name] for name in SIGNALS})
         if self.observer.last_executed is not None:
-            self.tell(self.observer.last_executed)
+            self.report_executed(self.observer.last_executed)
         return self.session.digest
 
-    def tell(self, executed):
+    def report_executed(self, executed):
         self.session.executed(executed)
 
 

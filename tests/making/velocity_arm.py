@@ -61,7 +61,7 @@ class ArmAdapter:
 
     def read(self):
         """Where it is; modulo its bounds, because nothing holds it back."""
-        position, now = json.loads(self.ask(b"read"))
+        position, now = json.loads(self.query(b"read"))
         values = {"position": np.float32([(x + 1) % 2 - 1 for x in position]), "goal": np.float32([0.5])}
         return Observation(values, now)
 
@@ -78,14 +78,14 @@ class ArmAdapter:
         """Gives the line back."""
         self._line.close()
 
-    def ask(self, question):
+    def query(self, question):
         """What it answers."""
         self._line.send(question)
         return self._line.recv(1 << 20)
 
     def commands(self):
         """(time [s], velocity) of everything that it was told."""
-        return json.loads(self.ask(b"log"))
+        return json.loads(self.query(b"log"))
 
 
 @contextmanager
@@ -100,7 +100,7 @@ def velocity_arm(contract):
         try:
             yield port, witness
         finally:
-            witness.ask(b"read")
+            witness.query(b"read")
             witness._line.send(b"end")
             witness.close()
             process.wait(10)

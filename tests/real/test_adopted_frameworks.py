@@ -64,7 +64,7 @@ def trained(python, tmp_path):
     return train
 
 
-def agree(artifact, walk, tolerance=2e-5):
+def check_walk(artifact, walk, tolerance=2e-5):
     """Step the file beside the framework's closed loop of 500 steps; the largest difference of an action."""
     session = Session(artifact)
     walk = dict(np.load(walk))
@@ -85,7 +85,7 @@ def test_a_policy_of_rsl_rl_in_isaac_labs_run_folder_acts_as_rsl_rl_does(trained
     folder = trained(kind)
     described = {"params/env.yaml": frameworks.ENV, "params/agent.yaml": frameworks.AGENT}
     frameworks.written(folder, described | {"params/IO_descriptors.yaml": frameworks.DESCRIPTORS})
-    agree(adopt(folder, None, folder / "adopted.onnx"), folder / "walk.npz")
+    check_walk(adopt(folder, None, folder / "adopted.onnx"), folder / "walk.npz")
 
 
 @pytest.mark.parametrize("kind", ["ppo", "sac", "tqc", "recurrent_ppo", "skrl", "skrl_separate"])
@@ -93,9 +93,9 @@ def test_a_checkpoint_acts_as_its_framework_does(trained, kind):
     folder = trained(kind)
     (folder / "my.json").write_text(json.dumps(UNSAVED))
     policy = folder / ("policy.pt" if "skrl" in kind else "policy.zip")
-    agree(adopt(policy, folder / "my.json", folder / "adopted.onnx"), folder / "walk.npz")
+    check_walk(adopt(policy, folder / "my.json", folder / "adopted.onnx"), folder / "walk.npz")
 
 
 def test_a_policy_of_leapp_acts_as_its_torch_code_does(trained):
     folder = trained("leapp")
-    agree(adopt(folder / "Reach", None, folder / "adopted.onnx"), folder / "walk.npz")
+    check_walk(adopt(folder / "Reach", None, folder / "adopted.onnx"), folder / "walk.npz")

@@ -10,7 +10,7 @@ import pytest
 from sami_cli.app import main
 
 from sami_train.runs.folder import RunFolder
-from tests.making.killed import EXAMPLES, TINY, forked, require_whole, same, swept
+from tests.making.killed import EXAMPLES, TINY, forked, require_whole, same, sweep_seeds
 
 OPTIONS = [word for key, value in TINY.items() if "." in key for word in ("--set", f"{key}={value}")]
 MINE = ["--env", TINY["env"]]
@@ -107,16 +107,16 @@ def test_a_recording(disk, tmp_path):
 def test_a_sweep(disk, tmp_path):
     path, sized = disk
     whole, out = tmp_path / "whole", path / "sweep"
-    assert forked(lambda: swept(whole), tmp_path)[0] == 0
+    assert forked(lambda: sweep_seeds(whole), tmp_path)[0] == 0
     sized("6m")
-    assert forked(lambda: swept(out), tmp_path)[0] == 1  # with the state of each cell
+    assert forked(lambda: sweep_seeds(out), tmp_path)[0] == 1  # with the state of each cell
     cells = sorted(out.glob("pendulum*"))
     assert len(cells) == 2
     for cell in cells:
         require_whole(cell)
     assert not (out / "runs.jsonl").exists()
     sized("100m")
-    assert forked(lambda: swept(out), tmp_path)[0] == 0
+    assert forked(lambda: sweep_seeds(out), tmp_path)[0] == 0
     for cell in cells:
         assert same(cell, whole / cell.name)
     assert not list(out.rglob("*.unfinished*"))

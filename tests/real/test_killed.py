@@ -13,7 +13,7 @@ import pytest
 
 from sami_train.files import read_json
 from sami_train.runs.folder import RunError, RunFolder
-from tests.making.killed import EXAMPLES, forked, go_on, require_whole, same, swept
+from tests.making.killed import EXAMPLES, forked, go_on, require_whole, same, sweep_seeds
 
 KILLS = 10
 
@@ -116,7 +116,7 @@ def test_a_run_for_whose_checkpoints_there_is_no_room_says_so_and_goes_on_once_t
 
 def test_a_sweep_ends_with_the_same_cells_and_the_same_study(tmp_path, capsys):
     whole, out = tmp_path / "whole", tmp_path / "sweep"
-    status, moments = forked(lambda: swept(whole), tmp_path)
+    status, moments = forked(lambda: sweep_seeds(whole), tmp_path)
     assert status == 0
 
     def check():
@@ -125,7 +125,7 @@ def test_a_sweep_ends_with_the_same_cells_and_the_same_study(tmp_path, capsys):
         for path in (*out.glob("*.json"), *out.glob("logs/*/*.json")):
             assert read_json(path)
 
-    ends = kill_often(lambda: swept(out), tmp_path, moments, check, lambda: shutil.rmtree(out))
+    ends = kill_often(lambda: sweep_seeds(out), tmp_path, moments, check, lambda: shutil.rmtree(out))
     cells = sorted(whole.glob("pendulum*"))
     assert len(cells) == 2
     for cell in cells:

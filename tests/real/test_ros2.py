@@ -197,10 +197,10 @@ def test_it_refuses_to_begin_with_a_list_of_all_that_does_not_match_and_sends_no
     assert "its frame is 'camera', and 'world' was expected" in report
     assert "/goal does not come: its publisher has geometry_msgs/msg/PoseStamped" in report
     assert "nobody hears /elsewhere/commands" in report
-    lacks = {"of": "joints", "joints": ["panda_finger_joint3"]}
+    finger_source = {"of": "joints", "joints": ["panda_finger_joint3"]}
     with (
         pytest.raises(AdapterError, match="it lacks panda_finger_joint3; it has panda_finger_joint1"),
-        robot.adapter(clock, heard_s=1.0, signals__gripper_width=lacks),
+        robot.adapter(clock, heard_s=1.0, signals__gripper_width=finger_source),
     ):
         pass
     with robot.adapter(clock):
@@ -235,11 +235,11 @@ def test_a_second_publisher_of_a_topic_is_refused_before_anything_moves_and_not_
             adapter.reset(1)
             adapter.stop()
             joints = stranger.publisher("/joint_states", JointMessage, Qos())
-            lies = JointMessage(time.time(), tuple(f"panda_joint{n}" for n in range(1, 8)), np.ones(7), np.ones(7))
+            forgery = JointMessage(time.time(), tuple(f"panda_joint{n}" for n in range(1, 8)), np.ones(7), np.ones(7))
             end = time.monotonic() + PATIENCE_S
             while len(adapter._node.publishers("/joint_states")) < 2 and time.monotonic() < end:
                 time.sleep(0.02)
-            joints.send(lies)
+            joints.send(forgery)
             while not adapter._node.faults and time.monotonic() < end:
                 time.sleep(0.02)
             assert "/joint_states: 1 messages of another publisher were dropped" in adapter.read().note

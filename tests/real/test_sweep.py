@@ -90,7 +90,7 @@ def wait_for(process, what):
 
 
 @pytest.fixture(scope="module")
-def swept(tmp_path_factory):
+def finished_sweep(tmp_path_factory):
     """A sweep of two cells, one of which could not begin."""
     out = tmp_path_factory.mktemp("swept") / "sweep"
     taken = out / "panda-satesac-0" / "thesis.txt"
@@ -101,9 +101,9 @@ def swept(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(swept, tmp_path_factory):
+def uninterrupted(finished_sweep, tmp_path_factory):
     """What `sami train` and `sami eval` make of the command that the run folder of a cell names."""
-    words = json.loads((swept[0] / "panda-tesac-0" / "run.json").read_text())["command"]
+    words = json.loads((finished_sweep[0] / "panda-tesac-0" / "run.json").read_text())["command"]
     run = tmp_path_factory.mktemp("uninterrupted") / "run"
     words[words.index("--out") + 1] = str(run)
     with pytest.MonkeyPatch.context() as patch:
@@ -115,8 +115,8 @@ def uninterrupted(swept, tmp_path_factory):
     return run
 
 
-def test_a_cell_that_fails_is_named_with_its_reason_and_does_not_stop_the_others(swept):
-    out, ended = swept
+def test_a_cell_that_fails_is_named_with_its_reason_and_does_not_stop_the_others(finished_sweep):
+    out, ended = finished_sweep
     result = cells(ended)
     assert ended.code == 1
     assert result["panda-tesac-0"]["state"] == "done"
@@ -131,16 +131,16 @@ def test_a_cell_that_fails_is_named_with_its_reason_and_does_not_stop_the_others
     assert (out / "panda-satesac-0" / "thesis.txt").read_text() == "not to be lost"
 
 
-def test_a_cell_is_what_sami_train_and_sami_eval_make(swept, uninterrupted):
-    run = swept[0] / "panda-tesac-0"
+def test_a_cell_is_what_sami_train_and_sami_eval_make(finished_sweep, uninterrupted):
+    run = finished_sweep[0] / "panda-tesac-0"
     assert same_agents(run, uninterrupted)
     assert json.loads((run / "evaluation.json").read_text()) == json.loads(
         (uninterrupted / "evaluation.json").read_text()
     )
 
 
-def test_what_is_done_is_not_done_again_and_values_may_be_added(sami, swept, tmp_path, contents):
-    out = shutil.copytree(swept[0], tmp_path / "sweep")
+def test_what_is_done_is_not_done_again_and_values_may_be_added(sami, finished_sweep, tmp_path, contents):
+    out = shutil.copytree(finished_sweep[0], tmp_path / "sweep")
     shutil.rmtree(out / "panda-satesac-0")
     before = contents(out)
     done = sami("sweep", "--out", out, "--method", "satesac,tesac", "--seed", "0,1", *OPTIONS, "--dry-run", "--json")
@@ -156,9 +156,9 @@ def test_what_is_done_is_not_done_again_and_values_may_be_added(sami, swept, tmp
     assert contents(out) == before
 
 
-def test_a_sweep_of_done_cells_starts_no_job(sami, swept, tmp_path, contents):
+def test_a_sweep_of_done_cells_starts_no_job(sami, finished_sweep, tmp_path, contents):
     out = tmp_path / "sweep"
-    shutil.copytree(swept[0] / "panda-tesac-0", out / "panda-tesac-0")
+    shutil.copytree(finished_sweep[0] / "panda-tesac-0", out / "panda-tesac-0")
     before = contents(out)
     done = sami("sweep", "--out", out, "--method", "tesac", *OPTIONS)
     assert (done.code, done.err) == (0, "")
@@ -168,14 +168,14 @@ def test_a_sweep_of_done_cells_starts_no_job(sami, swept, tmp_path, contents):
     assert {path: contents(out)[path] for path in before} == before
 
 
-def test_two_sweeps_do_not_run_in_one_folder(sami, swept):
+def test_two_sweeps_do_not_run_in_one_folder(sami, finished_sweep):
     from sami_train.studies.sweep.sweep import Sweep
 
-    with Sweep.open(swept[0]).locked():
-        done = sami("sweep", "--out", swept[0])
+    with Sweep.open(finished_sweep[0]).locked():
+        done = sami("sweep", "--out", finished_sweep[0])
     assert done.code == 1
     by = f"process {os.getpid()} on {platform.node()}"
-    assert done.err == f"sami: another sweep runs in {swept[0]}, {by}; wait for it to end, or stop it.\n"
+    assert done.err == f"sami: another sweep runs in {finished_sweep[0]}, {by}; wait for it to end, or stop it.\n"
 
 
 @pytest.mark.parametrize(
@@ -187,16 +187,16 @@ def test_two_sweeps_do_not_run_in_one_folder(sami, swept):
         ("--set learning.discount=0.9", "learning.discount is not set in the sweep that is there, and now is;"),
     ],
 )
-def test_a_contradicting_sweep_is_refused_with_what_differs(sami, swept, contents, changed, message):
-    before = contents(swept[0])
-    done = sami("sweep", "--out", swept[0], "--method", "tesac,satesac", *OPTIONS, *changed.split())
+def test_a_contradicting_sweep_is_refused_with_what_differs(sami, finished_sweep, contents, changed, message):
+    before = contents(finished_sweep[0])
+    done = sami("sweep", "--out", finished_sweep[0], "--method", "tesac,satesac", *OPTIONS, *changed.split())
     assert done.code == 1
     assert message in done.err
-    assert contents(swept[0]) == before
+    assert contents(finished_sweep[0]) == before
 
 
-def test_a_run_with_other_settings_in_a_cells_place_is_refused(sami, swept, tmp_path):
-    shutil.copytree(swept[0] / "panda-tesac-0", tmp_path / "panda-tesac-0")
+def test_a_run_with_other_settings_in_a_cells_place_is_refused(sami, finished_sweep, tmp_path):
+    shutil.copytree(finished_sweep[0] / "panda-tesac-0", tmp_path / "panda-tesac-0")
     done = sami("sweep", "--out", tmp_path, "--method", "tesac", "--steps", 700, *OPTIONS[2:])
     assert done.code == 1
     assert "holds a run with steps = 600, and the sweep's has 700" in done.err

@@ -5,9 +5,9 @@ import os
 import re
 import signal
 
-from tests.real.test_sweep import OPTIONS, cells, end, same_agents, sweeping, swept, uninterrupted, wait_for
+from tests.real.test_sweep import OPTIONS, cells, end, finished_sweep, same_agents, sweeping, uninterrupted, wait_for
 
-__all__ = ["swept", "uninterrupted"]  # fixtures
+__all__ = ["finished_sweep", "uninterrupted"]  # fixtures
 
 
 def test_a_sweep_cut_in_every_way_trains_what_an_uninterrupted_one_does(tmp_path, uninterrupted):

@@ -33,13 +33,13 @@ def hold_for(files, hostile):
     """No error of another kind, no process that ends, no hang, no file that is opened."""
     total, kinds, results = Counter(), Counter(), []
 
-    def tell(number, kind, outcome, resident):
+    def on_result(number, kind, outcome, resident):
         total[outcome] += 1
         kinds[kind] += 1
         if outcome.startswith(("FOUND", "ended", "took")):
             results.append((number, kind, outcome))
 
-    hostile.run(range(files), tell)
+    hostile.run(range(files), on_result)
     assert results == []
     assert set(kinds) == set(MUTATIONS)
     assert sum(total.values()) == files

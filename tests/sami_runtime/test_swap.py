@@ -66,13 +66,13 @@ def swapping(run, model, at=20, **options):
     """An `on_step` that has another thread swap the model from a tick on, and gives it time; and what came of it."""
     outcome = SimpleNamespace(swapped=None, error=None, records=[])
 
-    def ask():
+    def request():
         try:
             outcome.swapped = run.swap(model, **{"when": "now", **options})
         except SamiError as error:
             outcome.error = error
 
-    outcome.thread = threading.Thread(target=ask)
+    outcome.thread = threading.Thread(target=request)
 
     def watch(record):
         outcome.records.append(record)

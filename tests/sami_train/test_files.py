@@ -60,9 +60,9 @@ def test_an_error_leaves_what_was_there_and_nothing_beside_it(tmp_path, name, er
 def test_what_a_killed_process_left_beside_does_not_get_in(tmp_path):
     killed = subprocess.Popen([sys.executable, "-c", ""])
     killed.wait()
-    torn = tmp_path / f"600.{platform.node()}-{killed.pid}.unfinished"
-    torn.mkdir()
-    (torn / "torn").touch()
+    leftover = tmp_path / f"600.{platform.node()}-{killed.pid}.unfinished"
+    leftover.mkdir()
+    (leftover / "torn").touch()
     (tmp_path / f"agent.zip.{platform.node()}-{killed.pid}.unfinished").write_text("torn")
     with unfinished(tmp_path / "600") as beside:
         beside.mkdir()

@@ -58,7 +58,7 @@ def fit_gap(
         result = {
             "gap": fitted.profile.to_dict(),
             "found": estimates,
-            "untold": fitted.untold,
+            "untold": fitted.unidentified,
             "held_out": fitted.checks,
         }
         result["notes"] = fitted.notes
@@ -79,7 +79,7 @@ def fit_gap(
     for line in (*summary_lines(fitted), *fitted.notes):
         print_text(line)
     print_text("not told:")
-    for sentence in fitted.untold:
+    for sentence in fitted.unidentified:
         print_text(f"- {sentence}")
     if out is not None:
         print_text(f"wrote {out}")

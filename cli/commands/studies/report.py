@@ -51,7 +51,7 @@ def report(
 
     from sami_runtime.errors import UnknownName
     from sami_train.machine import usable_cores
-    from sami_train.studies.report.parts import PARTS, Wishes
+    from sami_train.studies.report.parts import PARTS, ReportPlan
     from sami_train.studies.report.write import check_out, write_report
 
     settings = set_values(SETTINGS, set_)
@@ -63,7 +63,7 @@ def report(
     subjects = _subjects(what, env)
     spec = subjects[0].spec
     change, films = settings.get("change"), settings.get("films")
-    wishes = Wishes(
+    plan = ReportPlan(
         episodes=settings.get("episodes"),
         change=change,
         films=None if films is None else [_task(text, spec) for text in films.split(";")],
@@ -80,14 +80,14 @@ def report(
     with Progress(*columns, console=console, disable=JSON.get() or not console.is_terminal, transient=True) as bar:
         shown: dict[str, Any] = {}
 
-        def tell(part: str, done: int, count: int) -> None:
+        def progress(part: str, done: int, count: int) -> None:
             if done == 0 or part not in shown:
                 if not console.is_terminal and not JSON.get() and part not in shown:
                     console.print(part, highlight=False)
                 shown[part] = bar.add_task(part, total=count)
             bar.advance(shown[part], done)
 
-        summary = write_report(subjects, wishes, out, ["sami", *sys.argv[1:]], tell, _cost)
+        summary = write_report(subjects, plan, out, ["sami", *sys.argv[1:]], progress, _cost)
     if JSON.get():
         print(json.dumps(summary, indent=2))
         return

@@ -88,7 +88,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return document
 
 
-def mentions(path: Path, *marks: bytes) -> bool:
+def has_marks(path: Path, *marks: bytes) -> bool:
     """Whether the beginning of a file has all of some marks; False where it cannot be read."""
     try:
         if not path.is_file():

@@ -137,7 +137,7 @@ class Network:
     def _weight(self, weights: Mapping[str, Array], name: str, shape: tuple[int, ...]) -> Array:
         weight = weights.get(name)
         sizes = weight.shape if isinstance(weight, np.ndarray) else ()
-        if len(sizes) != len(shape) or any(want not in (-1, size) for want, size in zip(shape, sizes, strict=True)):
+        if len(sizes) != len(shape) or any(dim not in (-1, size) for dim, size in zip(shape, sizes, strict=True)):
             shown = "is missing" if weight is None else f"has shape {list(sizes)}"
             raise ArtifactError(
                 f"{self._source}: {name} {shown}; expected {[n if n > 0 else 'any' for n in shape]}. "

@@ -12,7 +12,7 @@ from pathlib import Path
 from sami_runtime.adoption.readers.documents import (
     Document,
     Draft,
-    mentions,
+    has_marks,
     policy_beside,
     put_slices,
     read_network,
@@ -37,7 +37,7 @@ CODE = FieldSource(kind="table", where="rl_sar's ComputeObservation")
 
 def recognizes(path: Path) -> bool:
     """Whether a folder, or the one of a file, has a `config.yaml` with rl_sar's keys."""
-    return mentions(_folder(path) / "config.yaml", b"observations_history", b"rl_kp")
+    return has_marks(_folder(path) / "config.yaml", b"observations_history", b"rl_kp")
 
 
 def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:

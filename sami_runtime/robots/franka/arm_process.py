@@ -80,7 +80,7 @@ class ArmProcess:
         state = self._robot.read_once()
         if state.robot_mode == self._franka.RobotMode.Idle:
             self._set_up()
-        self._tell(state)
+        self._send_state(state)
         return {"mode": state.robot_mode.name, "errors": str(state.last_motion_errors), "positions": list(state.q)}
 
     def run(self) -> None:
@@ -99,7 +99,7 @@ class ArmProcess:
 
     def _rest(self) -> None:
         """Read the resting arm, until there is something to do."""
-        self._tell(self._robot.read_once())
+        self._send_state(self._robot.read_once())
         select.select([source for source in (self._link, self._bell) if source is not None], [], [], IDLE_S)
         self._listen()
 
@@ -121,7 +121,7 @@ class ArmProcess:
             if generator is None:
                 generator, cycles, begun = JointGenerator(self._settings.motion.limits, state.q_d), 1, self._cycles
             else:
-                missed = generator.agree(state.q_d, state.dq_d, state.ddq_d)
+                missed = generator.synchronise(state.q_d, state.dq_d, state.ddq_d)
                 cycles = max(1, round(1e3 * passed))
                 self._lost += max(missed, cycles - 1)
                 self._worst = max(self._worst, at - last)
@@ -143,7 +143,7 @@ class ArmProcess:
             if done:
                 break
             if self._cycles % TELL_EVERY < cycles:
-                self._tell(state)
+                self._send_state(state)
         self._wanted, self._phase = None, ArmPhase.IDLE
         del control
         if why:
@@ -216,7 +216,7 @@ class ArmProcess:
             self._set_up()
         self._phase, self._wanted = ArmPhase.IDLE, None
 
-    def _tell(self, state: Any) -> None:
+    def _send_state(self, state: Any) -> None:
         state_now = ArmState(
             self._phase,
             now(),

@@ -115,7 +115,7 @@ class JointGenerator:
         """Return whether the robot says that it was commanded to be where this is."""
         return float(abs(self.positions - np.asarray(positions)).max()) < SAME_RAD
 
-    def agree(self, positions: ArrayLike, velocities: ArrayLike, accelerations: ArrayLike) -> int:
+    def synchronise(self, positions: ArrayLike, velocities: ArrayLike, accelerations: ArrayLike) -> int:
         """Go on from where the robot says that it was commanded to be; return how many commands it did not get.
 
         For each of those it went on by itself with the acceleration that it had, and so does this.

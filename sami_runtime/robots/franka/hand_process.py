@@ -57,7 +57,7 @@ class HandProcess:
     def facts(self) -> dict[str, Any]:
         """Return what is known of it; nothing moves."""
         state = self._hand.read_once()
-        self._tell(state.width)
+        self._send_state(state.width)
         return {"width": state.width, "max_width": state.max_width}
 
     def run(self) -> None:
@@ -65,7 +65,7 @@ class HandProcess:
         while not self._quit:
             try:
                 width = self._hand.read_once().width
-                self._tell(width)
+                self._send_state(width)
                 self._listen()
                 if self._wanted is not None and not self._broken:
                     self._go(width, self._wanted)
@@ -98,9 +98,9 @@ class HandProcess:
     def _tell_command(self, width: float, target: float) -> None:
         self._commands += 1
         speed = self._settings.speed if target > width else -self._settings.speed
-        self._tell(width, speed, target)
+        self._send_state(width, speed, target)
 
-    def _tell(self, width: float, speed: float = 0.0, target: float = 0.0) -> None:
+    def _send_state(self, width: float, speed: float = 0.0, target: float = 0.0) -> None:
         state_now = HandState(now(), width, speed, target if speed else width, self._held is not None, self._commands)
         with suppress(OSError):
             self._link.send(pack_hand(state_now))

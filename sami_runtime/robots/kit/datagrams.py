@@ -107,7 +107,7 @@ class Datagrams:
                     message, sender = self._socket.recvfrom(LARGEST)
                     self._take(message, sender, self._clock.now())
 
-    def _take(self, message: bytes, sender: tuple[Any, ...], came: float) -> None:
+    def _take(self, message: bytes, sender: tuple[Any, ...], receipt_time: float) -> None:
         """Have a message heard; count one that is dropped."""
         if sender != self._peer:
             self._strange += 1
@@ -119,7 +119,7 @@ class Datagrams:
             heard = json.loads(message)
             if not isinstance(heard, dict):
                 raise TypeError(f"it is {type(heard).__name__}, no object")
-            self._hear(heard, came)
+            self._hear(heard, receipt_time)
         except Exception as error:  # whatever a message causes, the next one is heard
             self._bad += 1
             self._why_bad = (

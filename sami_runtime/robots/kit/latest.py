@@ -115,10 +115,10 @@ class Latest:
         return taken[0]
 
     def _missing_message(self) -> str:
-        came = ", ".join(name for name in self.signals if name not in self.missing) or "nothing"
+        present = ", ".join(name for name in self.signals if name not in self.missing) or "nothing"
         note = self._note()
         early = f"; {self._early} readings came that were measured before the reset" if self._early else ""
         return (
-            f"{', '.join(self.missing)} never came, in the {self.wait_s:g} s that were waited; {came} did{early}. "
+            f"{', '.join(self.missing)} never came, in the {self.wait_s:g} s that were waited; {present} did{early}. "
             f"Is the sensor on, and are its stamps times of the loop's clock (ClockSync)?{note and ' ' + note + '.'}"
         )

@@ -166,9 +166,9 @@ class LeRobotAdapter:
         robot, kind = self.robot, self.settings.type
         # connect() of a plugin may leave out `calibrate`, and calibrate by itself: a person would have to move the arm.
         robot.calibrate = self._require_calibrated
-        accepts = "calibrate" in inspect.signature(robot.connect).parameters
+        has_calibrate = "calibrate" in inspect.signature(robot.connect).parameters
         try:
-            if accepts:
+            if has_calibrate:
                 robot.connect(calibrate=False)
             else:
                 robot.connect()

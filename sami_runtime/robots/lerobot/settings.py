@@ -37,8 +37,8 @@ class LeRobotSource(RobotTable):
     def _one_source(self) -> Self:
         kinds = [name for name in ("keys", "velocity_of", "constant") if getattr(self, name) is not None]
         if len(kinds) != 1:
-            has = " and ".join(kinds) or "none of them"
-            raise ValueError(f"needs exactly one of keys, velocity_of and constant, and has {has}")
+            fields = " and ".join(kinds) or "none of them"
+            raise ValueError(f"needs exactly one of keys, velocity_of and constant, and has {fields}")
         if self.keys is not None and self.unit is None:
             raise ValueError("needs the unit of the robot's numbers beside keys, such as unit = 'deg'")
         if self.keys is None and (useless := self.model_fields_set & {"unit", "factor", "offset"}):

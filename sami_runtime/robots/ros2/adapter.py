@@ -104,7 +104,7 @@ class Ros2Adapter:
                     "in turn" if heard_topic.standing else "first",
                 )
             deadline = time.monotonic() + settings.heard_s
-            refuse([*self._unsaid(deadline), *self._doubled(), *unheard(self._node, sent, deadline)], "sent")
+            refuse([*self._silent_topics(deadline), *self._doubled(), *unheard(self._node, sent, deadline)], "sent")
             refuse(self._away() if settings.kinematics and not settings.kinematics.move_home else [], "sent")
             arm_watchdog(settings, self._last)
         except BaseException:
@@ -233,7 +233,7 @@ class Ros2Adapter:
     def _publish(self, topic: str, message: Message) -> None:
         self._publishers[topic].send(message)
 
-    def _unsaid(self, deadline: float) -> list[str]:
+    def _silent_topics(self, deadline: float) -> list[str]:
         """Return the topics of which nothing could be used in time, and why."""
         while (silent := [heeded for heeded in self.sources.topics.values() if not heeded.taken]) and (
             time.monotonic() < deadline

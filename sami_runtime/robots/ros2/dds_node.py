@@ -81,7 +81,7 @@ class Subscription:
         self.writer, self.bad, self.strange, self.why = None, 0, 0, ""
 
     @property
-    def gone(self) -> bool:
+    def writer_gone(self) -> bool:
         """Whether the writer that was heard is no longer there."""
         return self.writer is not None and self.writer not in self.reader.get_matched_publications()
 
@@ -93,7 +93,7 @@ class Subscription:
             faults.append(f"{self.topic}: {self.bad} messages that could not be read were dropped, lastly {self.why}")
         if self.strange:
             faults.append(f"{self.topic}: {self.strange} messages of another publisher were dropped")
-        if self.whose == "first" and self.gone:
+        if self.whose == "first" and self.writer_gone:
             faults.append(f"{self.topic}: the publisher that was heard is gone (liveliness lost)")
         return faults
 
@@ -115,7 +115,7 @@ class Subscription:
     def _of_writer(self, handle: int) -> bool:
         if self.whose == "all":
             return True
-        if self.writer is None or (self.whose == "in turn" and self.writer != handle and self.gone):
+        if self.writer is None or (self.whose == "in turn" and self.writer != handle and self.writer_gone):
             self.writer = handle
         self.strange += handle != self.writer
         return handle == self.writer

@@ -84,9 +84,9 @@ class RclpyNode:
         """Have a function hear each message of a topic."""
 
         def heard(message: Any) -> None:
-            came = self._clock.now()
+            receipt_time = self._clock.now()
             try:
-                hear(kind.of(message), came)
+                hear(kind.of(message), receipt_time)
             except Exception as error:  # whatever a message causes, the next one is heard
                 number = self._bad.get(topic, (0, ""))[0] + 1
                 self._bad[topic] = number, f"a {kind.ros}: {type(error).__name__}: {str(error)[:200]}"

@@ -102,11 +102,11 @@ class MotorLink:
     def hold(self, setpoint: Setpoint, within_s: float) -> None:
         """Have the motors go to a set-point, at once; they are damped if no other comes in time [s]."""
         self.expired = False
-        self._ask(setpoint.message(), within_s)
+        self._request(setpoint.message(), within_s)
 
     def damp(self) -> None:
         """Have the motors brake, at once and from any thread, until something else is asked for; also after close."""
-        self._ask(self._damping, float("inf"))
+        self._request(self._damping, float("inf"))
 
     def damp_once(self) -> None:
         """Send one command that damps the motors, and repeat none: a watchdog calls again as long as needed."""
@@ -153,7 +153,7 @@ class MotorLink:
                 thread.join()
         self._delete()
 
-    def _ask(self, message: bytes, within_s: float) -> None:
+    def _request(self, message: bytes, within_s: float) -> None:
         self._command_until = message, time.monotonic() + within_s
         self._write(message)
         self._news.set()

@@ -103,4 +103,4 @@ class Go2Batch(Rows):
 
     def _set_task(self, i: int, task: Task) -> None:
         super()._set_task(i, task)
-        self._codes[i] = self.robot.code.tell([task])[0]
+        self._codes[i] = self.robot.code.encode([task])[0]

@@ -63,7 +63,7 @@ class Episodes:
 
     def set_task(self, row: int, task: Task) -> None:
         """Take in the task of a robot."""
-        self._codes[row] = self._code.tell([task])[0]
+        self._codes[row] = self._code.encode([task])[0]
 
     def begin(self, rows: Sequence[int] | np.ndarray, rngs: Sequence[np.random.Generator]) -> tuple[Numbers, Numbers]:
         """Begin episodes of some robots, each by its generator: return their positions (k, nq), velocities (k, nv)."""

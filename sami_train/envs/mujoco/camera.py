@@ -172,8 +172,8 @@ def _opengl(size: tuple[int, int]) -> Any:
 def _view(model: mujoco.MjModel) -> mujoco.MjvCamera:
     view = mujoco.MjvCamera()
     if model.ncam:
-        follows = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_CAMERA, CAMERA)
-        view.type, view.fixedcamid = mujoco.mjtCamera.mjCAMERA_FIXED, max(0, follows)
+        camera = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_CAMERA, CAMERA)
+        view.type, view.fixedcamid = mujoco.mjtCamera.mjCAMERA_FIXED, max(0, camera)
     else:
         mujoco.mjv_defaultFreeCamera(model, view)
     return view

@@ -249,10 +249,10 @@ def _labelled(runs: Sequence[EvaluatedRun], keys: Sequence[str]) -> list[str]:
         return list(keys)
     presets = {run.config["preset"] for run in runs}
 
-    def follows(key: str) -> bool:
+    def depends_on_preset(key: str) -> bool:
         return all(len({run.config[key] for run in runs if run.config["preset"] == p}) == 1 for p in presets)
 
-    return ["preset", *(key for key in keys if not follows(key))]
+    return ["preset", *(key for key in keys if not depends_on_preset(key))]
 
 
 def _order(values: tuple[Any, ...]) -> list[tuple[bool, float, str]]:

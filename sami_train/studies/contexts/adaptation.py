@@ -60,8 +60,8 @@ class Delay(NamedTuple):
     @classmethod
     def of(cls, delays: Sequence[int | None]) -> Delay:
         """Of one delay an episode; None where it never happened."""
-        happened = [delay for delay in delays if delay is not None]
-        return cls(len(happened) / len(delays), float(np.median(happened)) if happened else None)
+        finite = [delay for delay in delays if delay is not None]
+        return cls(len(finite) / len(delays), float(np.median(finite)) if finite else None)
 
 
 @dataclass(frozen=True)

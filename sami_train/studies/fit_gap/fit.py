@@ -72,7 +72,7 @@ class FittedGap:
 
     profile: GapProfile
     estimates: tuple[FittedNumber, ...]
-    untold: tuple[str, ...]
+    unidentified: tuple[str, ...]
     """What it does not tell, a sentence each."""
     notes: tuple[str, ...]
     """What it tells and no profile holds, a sentence each."""
@@ -109,9 +109,9 @@ def fit_gap(log: Log, reference: Sequence[Trace]) -> FittedGap:
     for one in numbers:
         span = _span(one)
         profile[one.key] = span if not one.signal else {**profile.get(one.key, {}), one.signal: span}
-    untold, notes = tuple(_untold(log, arrived, senses)), tuple(_notes(log, response))
+    unidentified, notes = tuple(_unidentified(log, arrived, senses)), tuple(_notes(log, response))
     checks = _checks(log, motion_answers, misfits)
-    return FittedGap(GapProfile.of(profile), tuple(numbers), untold, notes, checks, log.names, len(log.traces))
+    return FittedGap(GapProfile.of(profile), tuple(numbers), unidentified, notes, checks, log.names, len(log.traces))
 
 
 class _Sense(NamedTuple):
@@ -207,7 +207,7 @@ def _sensed(log: Log, reference: Sequence[Trace], name: str) -> _Sense:
     return _Sense(numbers, noise is not None, "", True)
 
 
-def _untold(log: Log, arrived: Sequence[_Arrived], senses: Mapping[str, _Sense]) -> Iterator[str]:
+def _unidentified(log: Log, arrived: Sequence[_Arrived], senses: Mapping[str, _Sense]) -> Iterator[str]:
     """Yield what the log does not tell, a sentence each."""
     yield "whether stamps tell when a sensor measured: what is late before its stamp counts as a latency of commands"
     yield "stuck sensors, the drift of clocks, errors of gain, noise that grows with the value"
@@ -336,7 +336,7 @@ def document_of(fitted: FittedGap) -> str:
                 lines.append(f"# {one.signal or one.key}: {middle} {one.unit} ({low} to {high}), by {one.by}")
         lines += [f"{key} = {_toml(value)}", ""]
     lines.append("# What the log does not tell, and what is left out here:")
-    lines += [f"# - {sentence}" for sentence in fitted.untold]
+    lines += [f"# - {sentence}" for sentence in fitted.unidentified]
     return "\n".join(lines) + "\n"
 
 

@@ -195,12 +195,12 @@ def fit_arrival(episodes: list[Arrivals]) -> Arrival:
     latencies = np.zeros((len(observed), len(jitters), len(LOSSES)))
     for number, one in enumerate(observed):
         least = float(np.flatnonzero(one.read).min())
-        tried = np.arange(max(0.0, least - spread - 1.0), least + 0.5, STEP)
-        table = np.stack([_likelihood(one, latency, jitters) for latency in tried])  # (latencies, jitters, losses)
+        candidates = np.arange(max(0.0, least - spread - 1.0), least + 0.5, STEP)
+        table = np.stack([_likelihood(one, latency, jitters) for latency in candidates])  # (latencies, jitters, losses)
         best = table.max(axis=0)
         # Several latencies explain whole periods alike; the middle one of them stands for all.
         equal = table >= best - 1e-9
-        latencies[number] = (equal * tried[:, None, None]).sum(axis=0) / equal.sum(axis=0)
+        latencies[number] = (equal * candidates[:, None, None]).sum(axis=0) / equal.sum(axis=0)
         likelihood += best
     # The least jitter that is likely: below a period it can hardly be told from a latency.
     least = int(np.argmax(likelihood.max(axis=1) >= likelihood.max() - DROP))
@@ -230,6 +230,6 @@ def _likelihood(one: Arrivals, latency: float, jitters: np.ndarray) -> np.ndarra
     with np.errstate(divide="ignore", invalid="ignore"):
         read = np.where(one.read > 0, one.read * np.log(chance), 0.0).sum(axis=1)[:, None]
         received = one.read.sum() * np.log1p(-LOSSES)[None]
-        gone = LOSSES[None, :, None] + (1.0 - LOSSES)[None, :, None] * later[:, None, :]
-        missing = np.where(one.missing > 0, one.missing * np.log(gone), 0.0).sum(axis=2)
+        absence = LOSSES[None, :, None] + (1.0 - LOSSES)[None, :, None] * later[:, None, :]
+        missing = np.where(one.missing > 0, one.missing * np.log(absence), 0.0).sum(axis=2)
     return np.nan_to_num(read + received + missing, nan=-np.inf, neginf=-np.inf)

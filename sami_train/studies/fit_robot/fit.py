@@ -285,16 +285,16 @@ def _replay(
     body: RobotBody, held: RecordedWindows, problem: _Problem, nominal: Array, written: Array
 ) -> dict[str, tuple[HeldOutError, HeldOutError]]:
     """Return the errors of the nominal and of the fitted model in windows that were held out, by unit."""
-    tried = []
+    squared_errors = []
     for values in (nominal, written):
         one = _Problem(body, held, problem.parameters)
         one.noise = problem.noise
-        tried.append(np.square(one.errors(values)).mean(axis=1))
+        squared_errors.append(np.square(one.errors(values)).mean(axis=1))
     draws = np.random.default_rng(0).integers(len(held), size=(1000, len(held)))
     units = np.array([one.unit for one in problem.parameters if one.field == "bias"])
     errors: dict[str, tuple[HeldOutError, HeldOutError]] = {}
     for unit in dict.fromkeys(units.tolist()):
-        by_window = [squares[:, units == unit].mean(axis=1) for squares in tried]
+        by_window = [squares[:, units == unit].mean(axis=1) for squares in squared_errors]
         first, second = (
             HeldOutError(low, float(np.sqrt(of.mean())), high)
             for of in by_window

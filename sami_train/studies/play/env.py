@@ -122,9 +122,9 @@ class PlayEnv(Filmed, gym.Env[np.ndarray, np.ndarray]):
 
     def _command(self) -> None:
         """Take the command of the period that begins."""
-        stood = not any(self.state.command.values())
+        idle = not any(self.state.command.values())
         self.state.command = dict(self._task if self.source is None else self.source.at(self._time))
-        if stood:
+        if idle:
             self.state.clock_s = 0.0
 
     def _observe(self) -> np.ndarray:

@@ -208,7 +208,7 @@ def _gains(model: mujoco.MjModel, joints: Sequence[int], recipe: Recipe, path: P
     action, count = recipe.action, len(joints)
     kp, kd = (np.array(row(gains or 0.0, count), float) for gains in (action.kp, action.kd))
     effort = np.array(row(action.effort, count), float) if action.effort else np.full(count, np.inf)
-    lacking = []
+    missing = []
     for at, joint in enumerate(joints):
         drives = (model.actuator_trntype == mujoco.mjtTrn.mjTRN_JOINT) & (model.actuator_trnid[:, 0] == joint)
         for motor in np.flatnonzero(drives):
@@ -224,10 +224,10 @@ def _gains(model: mujoco.MjModel, joints: Sequence[int], recipe: Recipe, path: P
             if not action.kp and servo:
                 kp[at], kd[at] = stiffness, damping
         if kp[at] <= 0.0:
-            lacking.append(model.joint(joint).name)
-    if lacking:
+            missing.append(model.joint(joint).name)
+    if missing:
         raise SamiError(
-            f"nothing says the gains of {', '.join(lacking)}: the policy's file has no kp, and {path} has no position "
+            f"nothing says the gains of {', '.join(missing)}: the policy's file has no kp, and {path} has no position "
             "actuators there. Adopt the policy with kp and kd in [action]."
         )
     return kp, kd, effort

@@ -317,5 +317,5 @@ def _explained(errors: Wide, places: Wide, weights: Wide) -> float:
     """Return R2, of several columns their mean; a column that never differs does not count."""
     spread = np.average((places - np.average(places, axis=0, weights=weights)) ** 2, axis=0, weights=weights)
     left = np.average(errors**2, axis=0, weights=weights)
-    differs = spread > 1e-12
-    return float(np.mean(1.0 - left[differs] / spread[differs])) if differs.any() else 0.0
+    varying = spread > 1e-12
+    return float(np.mean(1.0 - left[varying] / spread[varying])) if varying.any() else 0.0

@@ -70,14 +70,14 @@ CHANGED = 20
 LONG = 200
 """Steps of an episode above which a change has half as many."""
 
-Tell = Callable[[str, int, int], None]
+Progress = Callable[[str, int, int], None]
 """Told of a part's progress: its name, how many are done since it was told last, and how many there are."""
 Cost = Callable[[Path], Mapping[str, Any]]
 """Measures what a step of a model file costs, as plain values."""
 
 
 @dataclass(frozen=True)
-class Wishes:
+class ReportPlan:
     """What a report shall hold."""
 
     episodes: int | None = None
@@ -121,21 +121,21 @@ class Parts:
     """What each part took."""
 
 
-def measure_parts(subject: Subject, wishes: Wishes, folder: Path, cost: Cost | None, tell: Tell) -> Parts:
+def measure_parts(subject: Subject, plan: ReportPlan, folder: Path, cost: Cost | None, progress: Progress) -> Parts:
     """Measure a subject, or read what was kept of the same measurement.
 
     Args:
         subject: a model, or a run.
-        wishes: what is measured.
+        plan: what is measured.
         folder: where parts are kept, and films lie.
         cost: measures a step; None leaves it out.
-        tell: told of the progress.
+        progress: called with the progress.
 
     Raises:
         SamiError: something that was asked for cannot be measured.
     """
-    parts = Parts(subject, missing={name: f"left out by without={name}" for name in sorted(wishes.without)})
-    parts.robustness = find_robustness([*wishes.results, *subject.shipped_robustness], subject)
+    parts = Parts(subject, missing={name: f"left out by without={name}" for name in sorted(plan.without)})
+    parts.robustness = find_robustness([*plan.results, *subject.shipped_robustness], subject)
     source = subject.source()
     if source is None:
         for name in PARTS:
@@ -143,7 +143,7 @@ def measure_parts(subject: Subject, wishes: Wishes, folder: Path, cost: Cost | N
         return parts
     if cost is None or subject.model is None:
         parts.missing.setdefault("cost", "only a model file is timed")
-    of = _Measurement(parts, wishes, Kept(folder / "parts"), source, cost, tell)
+    of = _Measurement(parts, plan, Kept(folder / "parts"), source, cost, progress)
     for name, measure in zip(PARTS, (of.episodes, of.maps, of.change, of.films, of.cost), strict=True):
         if name not in parts.missing:
             begun = time.perf_counter()
@@ -156,20 +156,20 @@ class _Measurement:
     """Measures the parts of a subject, a method each."""
 
     def __init__(
-        self, parts: Parts, wishes: Wishes, store: Kept, source: Source, timed: Cost | None, tell: Tell
+        self, parts: Parts, plan: ReportPlan, store: Kept, source: Source, timed: Cost | None, progress: Progress
     ) -> None:
-        self.parts, self.wishes, self.store, self.source, self.timed = parts, wishes, store, source, timed
-        self.tell = tell
+        self.parts, self.plan, self.store, self.source, self.timed = parts, plan, store, source, timed
+        self.progress = progress
         self.subject, self.spec = parts.subject, parts.subject.spec
         self.key = {"weights": self.subject.weights, "env": self.spec.name}
 
     def episodes(self) -> None:
-        episodes = self.wishes.episodes_of(self.subject)
+        episodes = self.plan.episodes_of(self.subject)
         scheduled = schedule(self.spec, episodes, SEED)
         on_round = self._progress("playing episodes", len(scheduled))
 
         def make() -> list[dict[str, Any]]:
-            processes = self.wishes.processes
+            processes = self.plan.processes
             played = play_episodes(self.source, self.spec, scheduled, processes=processes, on_round=on_round)
             return [episode.to_dict() for episode in played]
 
@@ -212,14 +212,14 @@ class _Measurement:
         try:
             spec.require_changes()
         except SamiError as error:
-            if self.wishes.change is not None:
+            if self.plan.change is not None:
                 raise
             missing["change"] = str(error)
             return
-        if self.wishes.change is None:
+        if self.plan.change is None:
             change = usual_change(spec, [len(episode.contexts) for episode in self.parts.played])
         else:
-            change = DynamicsChange.parse(self.wishes.change, spec.tasks, spec.episode_steps)
+            change = DynamicsChange.parse(self.plan.change, spec.tasks, spec.episode_steps)
         starts = CHANGED // 2 if spec.episode_steps > LONG else CHANGED
         on_round = self._progress("changing the dynamics", starts)
         key = {**self.key, "change": str(change), "starts": starts}
@@ -228,7 +228,7 @@ class _Measurement:
         )
 
     def films(self) -> None:
-        tasks = self.wishes.films
+        tasks = self.plan.films
         if tasks is None:
             tasks = usual_tasks(self.spec, self.subject.evaluation)
         on_round = self._progress("filming", len(tasks))
@@ -256,8 +256,8 @@ class _Measurement:
 
     def _progress(self, what: str, count: int) -> OnRound:
         """Tell that a part begins; return what is called with how many are done since it was called last."""
-        self.tell(what, 0, count)
-        return lambda done: self.tell(what, done, count)
+        self.progress(what, 0, count)
+        return lambda done: self.progress(what, done, count)
 
 
 def find_robustness(places: Sequence[Path], subject: Subject) -> list[RobustnessPoint]:

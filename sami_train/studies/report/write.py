@@ -22,7 +22,7 @@ from sami_train.runs.folder import RunError, git_state, versions
 from sami_train.studies.charts.chart import page_variables
 from sami_train.studies.compare.comparison import MethodComparison
 from sami_train.studies.compare.groups import ComparisonError, read_runs
-from sami_train.studies.report.parts import Cost, Parts, Tell, Wishes, measure_parts
+from sami_train.studies.report.parts import Cost, Parts, Progress, ReportPlan, measure_parts
 from sami_train.studies.report.sections import Section, Tile, sections, tiles
 from sami_train.studies.report.subject import Subject, require_alike
 
@@ -96,20 +96,20 @@ def check_out(out: Path, force: bool) -> None:
 
 def write_report(
     subjects: Sequence[Subject],
-    wishes: Wishes,
+    plan: ReportPlan,
     out: Path,
     command: Sequence[str],
-    tell: Tell,
+    progress: Progress,
     cost: Cost | None = None,
 ) -> dict[str, Any]:
     """Measure what is missing, and write the report.
 
     Args:
         subjects: what it is about, of one environment.
-        wishes: what it holds.
+        plan: what it holds.
         out: the folder, see `check_out`.
         command: the words that made it, for the record.
-        tell: told of the progress.
+        progress: called with the progress.
         cost: measures a step; None leaves it out.
 
     Returns:
@@ -121,15 +121,15 @@ def write_report(
     begun = time.perf_counter()
     require_alike(subjects)
     out.mkdir(parents=True, exist_ok=True)
-    parts = [measure_parts(subject, wishes, out / subject.name, cost, tell) for subject in subjects]
+    parts = [measure_parts(subject, plan, out / subject.name, cost, progress) for subject in subjects]
     page_sections = sections(parts, _comparison(subjects))
     blocks = [block for section in page_sections for block in section.blocks]
     count, written = sum(len(block.figures) for block in blocks), list[Path]()
-    tell("drawing", 0, count)
+    progress("drawing", 0, count)
     for block in blocks:
         for figure in block.figures:
             written += figure.write(out / block.folder)
-            tell("drawing", 1, count)
+            progress("drawing", 1, count)
     films = [out / one.subject.name / film[key] for one in parts for film in one.films for key in ("film", "still")]
     beside = [path.relative_to(out).as_posix() for path in (*written, *films)]
     seconds = time.perf_counter() - begun
@@ -177,7 +177,7 @@ def _head(parts: Sequence[Parts], command: Sequence[str], files: Sequence[str], 
             "at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "commit": f"{git['commit']}{', with local changes' if git['dirty'] else ''}" if git else "",
             "versions": ", ".join(f"{name} {number}" for name, number in used.items()),
-            "took": f"{seconds:.0f} s; " + ", ".join(f"{name} {spent:.1f} s" for name, spent in spent_by_part.items()),
+            "took": f"{seconds:.0f} s; " + ", ".join(f"{name} {cost:.1f} s" for name, cost in spent_by_part.items()),
         },
         files=files,
     )

@@ -120,8 +120,8 @@ class Grid:
                 raise GridError(f"{key} is {there} in the sweep that is there, and now {here}; {_SAME}")
             missing = [value for value in self.axes[key] if value not in wider.axes[key]]
             if missing:
-                had, wanted = (",".join(map(_readable, grid.axes[key])) for grid in (self, wider))
-                raise GridError(f"{key} is {had} in the sweep that is there, and now {wanted}; {_SAME}")
+                before, after = (",".join(map(_readable, grid.axes[key])) for grid in (self, wider))
+                raise GridError(f"{key} is {before} in the sweep that is there, and now {after}; {_SAME}")
         axes = {key: (*old, *(v for v in wider.axes[key] if v not in old)) for key, old in self.axes.items()}
         return Grid(axes, self.unnamed)
 

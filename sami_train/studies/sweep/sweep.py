@@ -200,9 +200,9 @@ class Sweep:
                         if row.state == "waiting":
                             waiting.append(row)
                     else:
-                        was = row.state
+                        previous = row.state
                         self._look(row, look.state)
-                        if look.reason or was == "pending":
+                        if look.reason or previous == "pending":
                             row.reason = look.reason
                 on_change()
                 if running:  # reading the files of a thousand cells takes a second: mostly, it sleeps

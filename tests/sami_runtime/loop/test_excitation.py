@@ -61,24 +61,24 @@ def test_limits_shape_what_is_written(path, arm):
 class Person:
     """Says the same at every tick."""
 
-    def __init__(self, wants):
-        self.wants, self.resets = wants, 0
+    def __init__(self, reply):
+        self.reply, self.resets = reply, 0
 
     def reset(self):
         self.resets += 1
 
     def request(self, standing):
-        return self.wants
+        return self.reply
 
 
 @pytest.mark.parametrize(
-    "wants", [Request(pause=True), Request(end=Ending.STOP), Request(command=np.zeros(2, np.float32))]
+    "reply", [Request(pause=True), Request(end=Ending.STOP), Request(command=np.zeros(2, np.float32))]
 )
-def test_a_person_comes_first(contract, wants):
-    person = Person(wants)
+def test_a_person_comes_first(contract, reply):
+    person = Person(reply)
     pilot = Excitation(contract, Limits(rest=0.0), person=person)
-    assert pilot.request(None) is wants
-    person.wants = Request()
+    assert pilot.request(None) is reply
+    person.reply = Request()
     assert pilot.request(None).command is not None
     assert person.resets == 1
 

@@ -40,7 +40,7 @@ run_episode(session, robot, max_steps=400, clock=MonotonicClock(), gate=gate, on
 def ticks(make, policy):
     """Starts a loop on an arm, lets something happen to it, and tells how it ended and what the arm was told."""
 
-    def drive(happens, pause="", hang=0.0, loop_hz=25.0):
+    def drive(event, pause="", hang=0.0, loop_hz=25.0):
         path = make.write(policy)
         with velocity_arm(make.contract_of(policy)) as (port, witness):
             arguments = [str(path), str(port), str(pause), str(hang), str(loop_hz)]
@@ -53,12 +53,12 @@ def ticks(make, policy):
             )
             try:
                 assert loop.stdout.readline() == "acting\n", loop.stderr.read()
-                happened = happens(loop)
+                result = event(loop)
                 _, errors = loop.communicate(timeout=60)
             finally:
                 loop.kill()
                 loop.wait()
-            return errors, witness.commands(), happened
+            return errors, witness.commands(), result
 
     return drive
 

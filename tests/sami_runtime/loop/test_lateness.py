@@ -67,10 +67,10 @@ def test_with_a_forward_model_that_is_right_it_acts_late_as_it_would_undelayed(p
 def test_the_commands_own_delay_counts_too(path, plain):
     gap = {"latency_s": PERIOD, "action_latency_s": 2 * PERIOD}
     _, report = ticks(path, gap, command_delay_s=2 * PERIOD)
-    _, untold = ticks(path, gap)
+    _, undeclared = ticks(path, gap)
     # From rest the fake goes where it went undelayed, two periods later.
     _, undelayed = ticks(plain)
-    assert np.abs(report[2:] - undelayed[:-2]).max() < np.abs(untold[2:] - undelayed[:-2]).max()
+    assert np.abs(report[2:] - undelayed[:-2]).max() < np.abs(undeclared[2:] - undelayed[:-2]).max()
     assert report[0] == 0.0  # what is written reaches it two periods later
 
 

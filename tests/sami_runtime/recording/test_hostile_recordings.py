@@ -118,13 +118,13 @@ def test_one_that_is_nested_deeply_or_says_a_key_twice_is_refused(recorded, tmp_
 
 
 @pytest.mark.parametrize("kind", ["zstd", "lz4"])
-@pytest.mark.parametrize("lies", [False, True])
-def test_a_chunk_that_unpacks_to_gigabytes_is_refused_before_it_fills_the_memory(tmp_path, kind, lies):
+@pytest.mark.parametrize("false_size", [False, True])
+def test_a_chunk_that_unpacks_to_gigabytes_is_refused_before_it_fills_the_memory(tmp_path, kind, false_size):
     """50 kB took 3 GB and 8 s before they were refused."""
     large = bytes(256 * 1024 * 1024)
     data = zstandard.compress(large) if kind == "zstd" else lz4.frame.compress(large)
     builder, path = RecordBuilder(), tmp_path / "bomb.mcap"
-    Chunk(kind, data, 0, 0, zlib.crc32(large), 10 if lies else len(large)).write(builder)
+    Chunk(kind, data, 0, 0, zlib.crc32(large), 10 if false_size else len(large)).write(builder)
     path.write_bytes(MAGIC + builder.end())
     del large
     assert path.stat().st_size < 2_000_000

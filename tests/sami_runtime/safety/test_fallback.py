@@ -15,17 +15,17 @@ from tests.making.gates import PERIOD, action, drive, seen
 class Retreat:
     """Wants the same at every tick, and remembers what it was asked."""
 
-    def __init__(self, wants=(-0.5, 0.5)):
-        self.wants, self.questions, self.resets = wants, [], 0
+    def __init__(self, target=(-0.5, 0.5)):
+        self.target, self.questions, self.resets = target, [], 0
 
     def reset(self):
         self.resets += 1
 
     def act(self, observation, now):
         self.questions.append((observation.time, now))
-        if isinstance(self.wants, Exception):
-            raise self.wants
-        return np.float32(self.wants) if self.wants is not None else None
+        if isinstance(self.target, Exception):
+            raise self.target
+        return np.float32(self.target) if self.target is not None else None
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_between_two_ticks_of_the_policy_the_fallbacks_action_stands(guarded):
 
 
 @pytest.mark.parametrize(
-    ("wants", "message"),
+    ("target", "message"),
     [
         ((np.nan, 0.0), r"what the fallback Retreat wants is \[nan  0\.\], expected 2 finite numbers \[N\] \(fx, fy\)"),
         ((0.0, 0.0, 0.0), r"what the fallback Retreat wants is \[0\. 0\. 0\.\], expected 2 finite numbers .*"),
@@ -97,8 +97,8 @@ def test_between_two_ticks_of_the_policy_the_fallbacks_action_stands(guarded):
         (OSError("no bus"), "the fallback Retreat failed: OSError: no bus"),
     ],
 )
-def test_a_fallback_that_fails_stops_the_robot(guarded, wants, message):
-    armed = guarded(Retreat(wants), hold_ticks=0, stop_after=9)
+def test_a_fallback_that_fails_stops_the_robot(guarded, target, message):
+    armed = guarded(Retreat(target), hold_ticks=0, stop_after=9)
     writes = armed.adapter.writes
     assert held(armed, 1) == [None]
     assert armed.adapter.writes == writes

@@ -17,7 +17,7 @@ pytest.importorskip("cryptography")
 
 
 @pytest.fixture
-def tried(monkeypatch):
+def rehearsals(monkeypatch):
     """What was rehearsed."""
     results = []
     monkeypatch.setattr(module, "rehearse", lambda artifact, provider: results.append(artifact.path))
@@ -29,14 +29,14 @@ def keys(tmp_path):
     return new_key(tmp_path / "ada.key", "Ada")
 
 
-def test_a_file_of_the_expected_hash_is_let_in_and_no_other(make, path, tried):
+def test_a_file_of_the_expected_hash_is_let_in_and_no_other(make, path, rehearsals):
     expected = Admission(sha256=hashlib.sha256(path.read_bytes()).hexdigest().upper())
     assert expected.load(path).contract.name == "tiny"
     other = make.write(make.memoryless())
     with pytest.raises(ArtifactError, match=r"has SHA-256 [0-9a-f]{64}, expected [0-9a-f]{64}\. It is another file"):
         expected.load(other)
     assert expected.another.load(other).contract.name == "reflex"
-    assert tried == [path, other]
+    assert rehearsals == [path, other]
 
 
 @pytest.mark.parametrize("digest", ["", "abc", "g" * 64, "0" * 63])
@@ -45,28 +45,28 @@ def test_what_is_no_hash_is_refused_and_not_taken_for_any_file(digest):
         Admission(sha256=digest)
 
 
-def test_only_files_of_trusted_people_are_let_in(path, keys, tmp_path, tried):
+def test_only_files_of_trusted_people_are_let_in(path, keys, tmp_path, rehearsals):
     trusting = Admission(trusted=keys)
     with pytest.raises(ArtifactError, match="is not signed"):
         trusting.load(path)
-    assert tried == [], "before anything of it is run, in whatever process"
+    assert rehearsals == [], "before anything of it is run, in whatever process"
     sign(path, path.read_bytes(), tmp_path / "ada.key")
     trusting.load(path)
 
 
-def test_the_bytes_of_shipped_models_are_not_tried_and_a_shipped_name_with_other_bytes_is(tmp_path, tried):
+def test_the_bytes_of_shipped_models_are_not_tried_and_a_shipped_name_with_other_bytes_is(tmp_path, rehearsals):
     shipped = shipped_models()["panda-satesac"]
     Admission().admit(shipped)
     copy = tmp_path / "panda-satesac.onnx"
     copy.write_bytes(shipped.read_bytes())
     Admission().admit(copy)
-    assert tried == []
+    assert rehearsals == []
     copy.write_bytes(shipped.read_bytes() + b"\x72\x00")  # an empty entry of metadata
     Admission().admit(copy)
-    assert tried == [copy]
+    assert rehearsals == [copy]
 
 
-def test_a_link_that_is_turned_while_a_file_is_read_hides_nothing(path, tmp_path, tried, monkeypatch):
+def test_a_link_that_is_turned_while_a_file_is_read_hides_nothing(path, tmp_path, rehearsals, monkeypatch):
     shipped, link = shipped_models()["panda-satesac"], tmp_path / "link.onnx"
     link.symlink_to(path)
 
@@ -78,10 +78,10 @@ def test_a_link_that_is_turned_while_a_file_is_read_hides_nothing(path, tmp_path
 
     monkeypatch.setattr("sami_runtime.session.admission.read_bytes", read_and_turn)
     artifact = Admission().admit(link)
-    assert (tried, artifact.model_bytes) == ([link], path.read_bytes())
+    assert (rehearsals, artifact.model_bytes) == ([link], path.read_bytes())
 
 
-def test_a_file_that_is_swapped_in_is_let_in_by_the_same_rules(make, path, keys, arm, tmp_path, tried):
+def test_a_file_that_is_swapped_in_is_let_in_by_the_same_rules(make, path, keys, arm, tmp_path, rehearsals):
     sign(path, path.read_bytes(), tmp_path / "ada.key")
     admission = Admission(trusted=keys)
     newer = make.write(make.recurrent(seed=1))
@@ -90,7 +90,7 @@ def test_a_file_that_is_swapped_in_is_let_in_by_the_same_rules(make, path, keys,
             run.swap(newer)
         sign(newer, newer.read_bytes(), tmp_path / "ada.key")
         run.swap(newer)
-    assert tried == [path, newer]
+    assert rehearsals == [path, newer]
 
 
 def test_verify_checks_what_is_asked_for(make, policy, keys, tmp_path, monkeypatch):

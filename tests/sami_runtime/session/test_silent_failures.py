@@ -130,8 +130,8 @@ def test_a_clipped_action_is_told_as_unclipped(make, session, arm):
     policy, records = make.recurrent(), []
     run_episode(session, arm(limit=0.1), seed=0, on_step=records.append)
     seen = {name: np.array([r.observation.values[name] for r in records]) for name in ("position", "goal")}
-    believed, _ = policy.reference(seen)  # as if every action had been executed as it was proposed
-    assert np.abs(believed - [r.action for r in records]).max() > 1e-3
+    unclipped, _ = policy.reference(seen)  # as if every action had been executed as it was proposed
+    assert np.abs(unclipped - [r.action for r in records]).max() > 1e-3
 
 
 def test_a_failed_step_advances_the_state(session, arm, monkeypatch):

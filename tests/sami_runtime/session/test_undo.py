@@ -67,13 +67,13 @@ def test_without_a_last_step_there_is_nothing_to_take_back(path, seen, between):
     session = Session.load(path)
     if between != "nothing":
         session.step(at(seen, 0))
-        does = {
+        actions = {
             "undo": session.undo,
             "reset": session.reset,
             "restore": lambda: session.restore(session.state),
             "no rows": lambda: session.reset([]),
         }
-        does[between]()
+        actions[between]()
     before = bits(session)
     with pytest.raises(SamiError, match=rf"undo\(\) at tick {session.tick}: there is no step to take back"):
         session.undo()

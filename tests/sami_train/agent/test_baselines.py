@@ -92,9 +92,9 @@ def test_a_history_forgets_what_is_older_than_its_steps_and_nothing_that_is_not(
     for what in (0, 1):
         changed = [observations.copy(), executed.copy()]
         changed[what][3] = 0.9
-        differs = np.abs(acts("history", *changed) - usual).max(1) > 1e-6
+        affected = np.abs(acts("history", *changed) - usual).max(1) > 1e-6
         # Of k steps the newest is now: it sees observations 0 to k - 1 steps old, and actions 1 to k steps old.
-        assert np.flatnonzero(differs).tolist() == list(range(3 + what, 3 + what + STEPS))
+        assert np.flatnonzero(affected).tolist() == list(range(3 + what, 3 + what + STEPS))
 
 
 def test_before_the_first_step_of_an_episode_a_history_is_zero(episode):
@@ -107,14 +107,14 @@ def test_before_the_first_step_of_an_episode_a_history_is_zero(episode):
 
 
 def test_a_task_is_told_by_where_it_lies_among_the_training_tasks_and_by_its_silent_parts():
-    report = CODE.tell([{"mass": 1.0}, {"mass": 4.0, "crippled": [2, 0]}, {"mass": 9.0, "crippled": []}])
+    report = CODE.encode([{"mass": 1.0}, {"mass": 4.0, "crippled": [2, 0]}, {"mass": 9.0, "crippled": []}])
     # Between 1 and 5 kg: 1 is -1, 4 is (4 - 3) / 2, and 9, which training never saw, (9 - 3) / 2.
     assert report.tolist() == [[-1, 0, 0, 0], [0.5, 1, 0, 1], [3, 0, 0, 0]]
     assert CODE.size == report.shape[1] == 4
     same = TaskCode.of([MASS], [{"mass": 2.0}])
-    assert same.tell([{"mass": 2.0}, {"mass": 2.5}]).tolist() == [[0.0], [0.5]]
+    assert same.encode([{"mass": 2.0}, {"mass": 2.5}]).tolist() == [[0.0], [0.5]]
     with pytest.raises(TaskError, match="mass is None"):
-        CODE.tell([{"crippled": [1]}])
+        CODE.encode([{"crippled": [1]}])
 
 
 def test_the_oracles_action_changes_with_the_task_and_with_nothing_that_was_done():
@@ -124,7 +124,7 @@ def test_the_oracles_action_changes_with_the_task_and_with_nothing_that_was_done
     first, context = policy.step(observation)
     assert np.abs(first[0] - first[1]).max() > 1e-3
     assert np.abs(first[0] - first[2]).max() > 1e-3
-    assert context.tolist() == CODE.tell([{"mass": 1.0}, {"mass": 5.0}, {"mass": 1.0, "crippled": [0]}]).tolist()
+    assert context.tolist() == CODE.encode([{"mass": 1.0}, {"mass": 5.0}, {"mass": 1.0, "crippled": [0]}]).tolist()
     assert np.array_equal(policy.step(observation)[0], first)
     with pytest.raises(SamiError, match=r"task of each of its 3 episodes, and was given 0\. Give reset\(\) the tasks"):
         policy.reset()
@@ -133,7 +133,7 @@ def test_the_oracles_action_changes_with_the_task_and_with_nothing_that_was_done
 def test_the_oracle_in_numpy_is_the_oracle_in_torch():
     policy = make_policy("told", CODE)
     tasks = [{"mass": 1.0}, {"mass": 4.0, "crippled": [1]}]
-    fast, state = NumpyPolicy(policy.numpy_weights(), 2), (CODE.tell(tasks), np.zeros((2, ACTIONS), np.float32))
+    fast, state = NumpyPolicy(policy.numpy_weights(), 2), (CODE.encode(tasks), np.zeros((2, ACTIONS), np.float32))
     fast.reset(tasks)
     for observation in np.random.default_rng(0).normal(size=(20, 2, FEATURES)).astype(np.float32):
         expected, state = policy.predict(observation, state, deterministic=True)
@@ -168,7 +168,7 @@ def test_the_buffer_remembers_which_task_an_oracle_was_told(window):
     windows = buffer.windows(np.arange(len(buffer)), np.random.default_rng(0))
     (report,) = buffer.sequences(windows).state
     tasks = [{"sign": -1.0}, {"sign": 1.0}]
-    assert np.array_equal(report, code.tell([tasks[index] for index in buffer.tasks[: len(buffer)]]))
+    assert np.array_equal(report, code.encode([tasks[index] for index in buffer.tasks[: len(buffer)]]))
     assert sorted(set(report.ravel().tolist())) == [-1.0, 1.0]
 
 
@@ -247,7 +247,7 @@ def test_the_code_of_an_environment_that_we_know_follows_from_its_training_set_a
     config = resolve("fast-cpu", {"env": "crippled-ant", "method": "oracle"})
     code = TaskCode.of(spec.tasks.features, config.training_tasks())
     sizes = [len(feature.parts) if isinstance(feature, Crippled) else 1 for feature in spec.tasks.features]
-    report = code.tell([task for tasks in spec.tasks.sets.values() for task in tasks])
+    report = code.encode([task for tasks in spec.tasks.sets.values() for task in tasks])
     assert report.shape == (sum(map(len, spec.tasks.sets.values())), sum(sizes))
     assert np.isfinite(report).all()
 
@@ -266,7 +266,7 @@ def test_an_oracle_is_told_what_an_environment_of_ones_own_draws(draws, tmp_path
     report = trained.buffer.states[0][: len(trained.buffer), 0]
     assert len(np.unique(report[:, 0])) == (draws or len(trained.buffer))
     if draws:
-        assert np.array_equal(report[:draws], trained.policy.task_input.tell(config.training_tasks()))
+        assert np.array_equal(report[:draws], trained.policy.task_input.encode(config.training_tasks()))
     trained.save(tmp_path / "agent.zip")
     assert ContextSAC.load(tmp_path / "agent.zip", device="cpu").policy.task_input == trained.policy.task_input
 

@@ -113,12 +113,12 @@ def test_episodes_that_may_end_early_get_more_places_in_the_buffer(like):
 
 
 def test_what_an_environment_asks_for_wins_over_what_follows_and_loses_against_what_is_given(monkeypatch):
-    asks = {"learning.buffer_episodes": 700, "learning.discount": 0.5, "learning.window": 16}
-    spec = dataclasses.replace(ENVIRONMENTS["hopper"], name="mine", hyperparameters={"fast-cpu": asks})
+    values = {"learning.buffer_episodes": 700, "learning.discount": 0.5, "learning.window": 16}
+    spec = dataclasses.replace(ENVIRONMENTS["hopper"], name="mine", hyperparameters={"fast-cpu": values})
     monkeypatch.setitem(ENVIRONMENTS, "mine", spec)
-    config, follows = explain("fast-cpu", {"env": "mine", "learning.window": 64})
+    config, derivations = explain("fast-cpu", {"env": "mine", "learning.window": 64})
     assert (config.learning.buffer_episodes, config.learning.discount, config.learning.window) == (700, 0.5, 64)
-    assert {(f.key, f.why) for f in follows} >= {
+    assert {(f.key, f.why) for f in derivations} >= {
         ("learning.buffer_episodes", "what mine asks for"),
         ("learning.window", "given"),
     }
@@ -126,31 +126,31 @@ def test_what_an_environment_asks_for_wins_over_what_follows_and_loses_against_w
 
 
 def test_every_value_that_is_not_every_environments_has_its_reason():
-    reasons = {(env, f.key): f for env in ("panda", "walker") for f in explain("fast-cpu", {"env": env}).follows}
+    reasons = {(env, f.key): f for env in ("panda", "walker") for f in explain("fast-cpu", {"env": env}).derivations}
     assert reasons["panda", "learning.hindsight"].value == 0.8
     assert reasons["panda", "learning.hindsight"].why.startswith("a goal: ")
     assert reasons["walker", "learning.window"].why.startswith("2,000 steps an episode: ")
     assert reasons["walker", "learning.target_entropy"].why == "-1 for each number of an action, of which there are 6"
     assert reasons["walker", "learning.buffer_episodes"].why == "1,000,000 transitions, 300 steps an episode"
     panda, walker = (resolve("fast-cpu", {"env": env}).by_key() for env in ("panda", "walker"))
-    differ = {key for key in keys() if panda[key] != walker[key]}
+    differences = {key for key in keys() if panda[key] != walker[key]}
     report = {key for _, key in reasons}
-    assert differ <= report
+    assert differences <= report
     assert not [f for f in reasons.values() if f.key.startswith("follows.")]
 
 
 def test_only_what_changes_something_counts_as_given():
     table = {"env": "walker", "seed": 0, "method": "satesac", "learning.discount": 0.97, "learning.window": 32}
-    follows = explain("fast-cpu", table).follows
-    assert {f.key for f in follows if f.why == "given"} == {"env", "method", "learning.discount"}
+    derivations = explain("fast-cpu", table).derivations
+    assert {f.key for f in derivations if f.why == "given"} == {"env", "method", "learning.discount"}
 
 
 def test_an_environment_asks_for_nothing_that_a_configuration_does_not_have():
     for spec in ENVIRONMENTS.values():
         assert set(spec.hyperparameters) <= set(presets())
         for name in presets():
-            values, follows = load_preset(name, spec)
-            assert set(values) | {f.key for f in follows} <= set(keys())
+            values, derivations = load_preset(name, spec)
+            assert set(values) | {f.key for f in derivations} <= set(keys())
 
 
 @pytest.mark.parametrize(

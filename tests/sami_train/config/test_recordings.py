@@ -36,13 +36,13 @@ def tick(step, place=FAR, outcome=Outcome.ACTED, missed=0, **info):
 def recorded(tmp_path):
     session = Session.load(shipped_models()["panda-satesac"])
 
-    def write(*episodes, came=None, name="r.mcap"):
+    def write(*episodes, conclusion=None, name="r.mcap"):
         with Recorder(tmp_path / name, session) as recorder:
             for ticks in episodes:
                 for item in ticks:
                     recorder(item)
-                if came is not None:
-                    recorder.conclude(came)
+                if conclusion is not None:
+                    recorder.conclude(conclusion)
         return tmp_path / name
 
     return write
@@ -72,8 +72,8 @@ def test_a_success_ends_an_episode_with_all_its_actions(recorded):
 
 
 def test_what_a_person_said_of_an_episode_counts(recorded):
-    came = RecordedEpisode(Ending.SUCCESS, True)
-    (episode,) = episodes(recorded([tick(step) for step in range(3)], came=came))
+    conclusion = RecordedEpisode(Ending.SUCCESS, True)
+    (episode,) = episodes(recorded([tick(step) for step in range(3)], conclusion=conclusion))
     assert (episode.success, episode.rewards.tolist()) == (True, [-1, -1, 0])
 
 

@@ -112,8 +112,8 @@ def test_hindsight_goals_come_from_the_true_state_and_are_judged_by_it_where_the
     step_of_goal = np.linalg.norm(goals[:, :2], axis=1) / 0.03
     np.testing.assert_allclose(step_of_goal, np.round(step_of_goal), atol=1e-4)
     assert step_of_goal.max() == pytest.approx(20 - late)
-    came = np.maximum(batch.steps + 1 - late, 0)
-    reached = np.abs(step_of_goal - came) * 0.03 < GOAL.threshold
+    progress = np.maximum(batch.steps + 1 - late, 0)
+    reached = np.abs(step_of_goal - progress) * 0.03 < GOAL.threshold
     np.testing.assert_array_equal(batch.rewards, np.where(reached, 0.0, -1.0))
     np.testing.assert_array_equal(batch.terminated, reached)
     assert reached.any()

@@ -117,10 +117,10 @@ def test_a_cube_that_fell_is_a_lost_episode_and_no_goal():
 
 
 def test_failing_early_never_ranks_above_trying_until_the_end():
-    lost = make_episode(5, success=False, terminated=True)
-    tried = make_episode(50, success=False, terminated=False)
-    won = make_episode(49, success=True)
-    buffer = filled(lost, tried, won)
+    failure = make_episode(5, success=False, terminated=True)
+    timeout = make_episode(50, success=False, terminated=False)
+    success = make_episode(49, success=True)
+    buffer = filled(failure, timeout, success)
     assert buffer.returns[2] > buffer.returns[1] >= buffer.returns[0]
 
 

@@ -32,7 +32,7 @@ class Walk:
     def signals(self):
         return {s.name: self.random.normal(size=s.size).astype(np.float32) for s in self.contract.observation}
 
-    def agrees(self, formula, steps=50):
+    def check(self, formula, steps=50):
         """Whether the file acts as `formula(signals, last action)` does, which returns (observation, targets of)."""
         last = np.zeros(4, np.float32)
         for _ in range(steps):
@@ -64,7 +64,7 @@ def isaac_formula(signals, last):
 def test_a_run_of_isaac_lab_with_io_descriptors_is_adopted_without_a_contract(tmp_path):
     folder = frameworks.isaaclab(tmp_path / "run", described=True)
     artifact = adopt(folder, None, tmp_path / "out.onnx")
-    assert Walk(artifact, frameworks.ISAAC_SIZE).agrees(isaac_formula)
+    assert Walk(artifact, frameworks.ISAAC_SIZE).check(isaac_formula)
     recipe = Recipe.of(artifact)
     assert (recipe.name, recipe.rate_hz, recipe.decimation, recipe.episode_steps) == ("quadruped_flat", 50.0, 4, 1000)
     assert recipe.action.elements == tuple(JOINTS)
@@ -81,7 +81,7 @@ def test_a_run_of_isaac_lab_without_the_joints_order_is_refused_until_a_person_g
         adopt(folder, None, tmp_path / "out.onnx")
     contract = contract_of(tmp_path, action={"elements": JOINTS})
     artifact = adopt(folder / "exported" / "policy.onnx", contract, tmp_path / "out.onnx")
-    assert Walk(artifact, frameworks.ISAAC_SIZE).agrees(isaac_formula)
+    assert Walk(artifact, frameworks.ISAAC_SIZE).check(isaac_formula)
 
 
 def test_another_order_of_joints_permutes_what_isaac_lab_gives_by_patterns(tmp_path):
@@ -107,7 +107,7 @@ def test_histories_of_isaac_lab_are_stacked_per_term_oldest_first(tmp_path):
             terms += [before[start:stop], flat[start:stop]]
         return np.concatenate(terms), targets
 
-    assert Walk(artifact, 2 * frameworks.ISAAC_SIZE).agrees(formula)
+    assert Walk(artifact, 2 * frameworks.ISAAC_SIZE).check(formula)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_a_run_of_unitree_rl_lab_names_joints_by_their_motors_and_reorders_the_g
         observation = [before[0], rotation, signals["command"], before[1], angles, last]
         return np.concatenate(observation), lambda raw: pose + raw * [0.25, 0.25, 0.5, 0.5]
 
-    assert Walk(artifact, 21).agrees(formula)
+    assert Walk(artifact, 21).check(formula)
 
 
 def test_a_run_of_unitree_rl_lab_names_joints_as_env_yaml_names_the_motors(tmp_path):
@@ -219,7 +219,7 @@ def test_a_policy_of_rl_sar_is_adopted_with_its_joints_in_the_policys_order(tmp_
     recipe = Recipe.of(artifact)
     assert recipe.action.elements == tuple(JOINTS), "joint_mapping takes base.yaml's order to the policy's"
     assert recipe.action.kp == (20.0, 21.0, 22.0, 23.0)
-    assert Walk(artifact, 21).agrees(sar_formula)
+    assert Walk(artifact, 21).check(sar_formula)
 
 
 @pytest.mark.parametrize(("order", "first"), [("[2, 1, 0]", "oldest"), ("[0, 1, 2]", "newest")])
@@ -234,7 +234,7 @@ def test_rl_sar_stacks_whole_frames_and_begins_with_zeros(tmp_path, order, first
         stack = frames[-3:] if first == "oldest" else frames[-3:][::-1]
         return np.concatenate(stack), targets
 
-    assert Walk(artifact, 63).agrees(formula)
+    assert Walk(artifact, 63).check(formula)
 
 
 @pytest.mark.parametrize(
@@ -285,7 +285,7 @@ def test_unitree_rl_gyms_simulation_is_asked_for_the_joints_and_its_robot_has_th
         ]
         return np.concatenate(observation), lambda raw: pose + raw * 0.25
 
-    assert Walk(artifact, 23).agrees(formula)
+    assert Walk(artifact, 23).check(formula)
 
 
 def test_a_yaml_in_unitree_rl_gyms_checkout_has_its_policy_where_policy_path_says(tmp_path):

@@ -43,7 +43,7 @@ def wild(seed, limits, lost=0.0, blocked=False):
                 speed = speed + arm.accelerations * CYCLE_S
                 at = at + speed * CYCLE_S
                 path.append(at)
-            arm.agree(at.astype(np.float32), speed, arm.accelerations)
+            arm.synchronise(at.astype(np.float32), speed, arm.accelerations)
         path.append(arm.step())
     return np.array(path)
 

@@ -22,9 +22,9 @@ def test_whatever_is_asked_the_hand_ends_within_its_workspace_and_the_arms_reach
     ends = []
     for _ in range(50):
         place = rng.uniform([-0.1, -0.1, 0.1], [0.1, 0.1, 0.3])
-        wish = rng.uniform(-0.05, 0.05, 3)
+        shift = rng.uniform(-0.05, 0.05, 3)
         for _ in range(200):
-            place = place + adapter.allowed(wish, place, BASE, SETTINGS, PERIOD)
+            place = place + adapter.allowed(shift, place, BASE, SETTINGS, PERIOD)
             assert far(place) <= room.reach + 1e-3  # along the edge, a step is a tangent
         assert (place >= np.array(room.low) - 1e-9).all()
         assert (place <= np.array(room.high) + 1e-9).all()

@@ -32,15 +32,15 @@ def here():
 
 
 def test_messages_go_both_ways_and_are_stamped_when_they_come(there, here):
-    came, heard = [], threading.Event()
+    inbox, event = [], threading.Event()
     clock = MonotonicClock()
-    link = Datagrams(here, there.getsockname(), lambda *item: (came.append(item), heard.set()), clock)
+    link = Datagrams(here, there.getsockname(), lambda *item: (inbox.append(item), event.set()), clock)
     link.send(velocities=[0.5])
     assert there.recv(100) == b'{"velocities": [0.5]}'
     sent = clock.now()
     there.sendto(b'{"time": 3.0}', here)
-    assert heard.wait(10.0)
-    (message, received), now = came[0], clock.now()
+    assert event.wait(10.0)
+    (message, received), now = inbox[0], clock.now()
     assert message == {"time": 3.0}
     assert sent <= received <= now
     assert (link.dropped, link.fault) == (0, "")
@@ -59,20 +59,20 @@ def after(link, messages):
 
 
 def test_a_message_that_cannot_be_taken_is_dropped_and_counted_and_the_next_one_is_heard(there, here):
-    came, heard, clock = [], threading.Event(), ManualClock(5.0)
+    inbox, event, clock = [], threading.Event(), ManualClock(5.0)
     latest = Latest([POSITION], clock, note=lambda: link.fault)
 
     def hear(text, received):
         latest.put(received, position=[float(text["position"]), 0.0])
-        came.append(text)
-        heard.set()
+        inbox.append(text)
+        event.set()
 
     link = Datagrams(here, there.getsockname(), hear, clock)
     for message in BAD:
         there.sendto(message, here)
     there.sendto(b'{"position": 2}', here)
-    assert heard.wait(10.0)
-    assert came == [{"position": 2}]
+    assert event.wait(10.0)
+    assert inbox == [{"position": 2}]
     assert link.dropped == len(BAD)
     text = rf"8 messages of \('127.0.0.1', {there.getsockname()[1]}\) dropped, lastly because of ValueError: could not"
     assert re.match(text, link.fault)
@@ -83,8 +83,8 @@ def test_a_message_that_cannot_be_taken_is_dropped_and_counted_and_the_next_one_
 
 
 def test_only_the_peer_is_heard(there, here):
-    came, heard = [], threading.Event()
-    link = Datagrams(here, there.getsockname(), lambda message, _: (came.append(message), heard.set()), ManualClock())
+    inbox, event = [], threading.Event()
+    link = Datagrams(here, there.getsockname(), lambda message, _: (inbox.append(message), event.set()), ManualClock())
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
         stranger.bind(("127.0.0.1", 0))
         stranger.sendto(b'{"position": 1}', here)
@@ -92,8 +92,8 @@ def test_only_the_peer_is_heard(there, here):
         after(link, 2)
         port = stranger.getsockname()[1]
     there.sendto(b'{"position": 2}', here)
-    assert heard.wait(10.0)
-    assert came == [{"position": 2}]
+    assert event.wait(10.0)
+    assert inbox == [{"position": 2}]
     assert re.match(rf"2 messages dropped of another sender than .*, lastly 127.0.0.1:{port}", link.fault)
     link.close()
 
@@ -101,7 +101,7 @@ def test_only_the_peer_is_heard(there, here):
 def test_why_nothing_new_came_is_part_of_the_reason_for_which_the_gate_holds(there, here, gate):
     clock = ManualClock(5.0)
     latest = Latest([POSITION], clock, 0.01, note=lambda: link.fault)
-    link = Datagrams(here, there.getsockname(), lambda message, came: latest.put(came, **message), clock)
+    link = Datagrams(here, there.getsockname(), lambda message, stamp: latest.put(stamp, **message), clock)
     there.sendto(b"\xff", here)
     after(link, 1)
     with pytest.raises(AdapterError, match=r"position never came.*1 messages of .* dropped"):

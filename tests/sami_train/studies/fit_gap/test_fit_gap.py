@@ -189,10 +189,10 @@ def test_what_is_not_known_is_said_and_not_guessed(fitted):
     gap = {"bias": {"position": 0.012}}
     nothing = fitted(gap)
     assert nothing.profile == GapProfile()
-    assert "bias of position and goal: no true value at rest is known (the limits' [known])" in nothing.untold
+    assert "bias of position and goal: no true value at rest is known (the limits' [known])" in nothing.unidentified
     half = fitted(gap, known={"position.x": HOME[0]})
     assert half.profile == GapProfile()
-    assert any("position.x is off by 0.012" in report for report in half.untold)
+    assert any("position.x is off by 0.012" in report for report in half.unidentified)
 
 
 def test_without_rest_noise_is_said_to_be_unknown(fitted):
@@ -205,7 +205,7 @@ def test_without_rest_noise_is_said_to_be_unknown(fitted):
     fit = fitted({"noise": {"position": 0.004}, "action_latency_s": PERIOD}, pilot=pilot)
     assert fit.profile.action_latency_s == pytest.approx(PERIOD)
     assert ("noise", "position") not in spans(fit)
-    assert "noise of position and goal: nothing rested for a few readings" in fit.untold
+    assert "noise of position and goal: nothing rested for a few readings" in fit.unidentified
 
 
 def test_a_log_that_excites_nothing_is_refused_and_told_which_motion_would_tell(fitted):

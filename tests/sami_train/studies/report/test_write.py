@@ -15,7 +15,7 @@ from sami_runtime.errors import SamiError
 from sami_train.envs.catalog import environment
 from sami_train.studies.charts.chart import Chart, Panel
 from sami_train.studies.compare import estimates
-from sami_train.studies.report.parts import PARTS, Wishes, find_robustness
+from sami_train.studies.report.parts import PARTS, ReportPlan, find_robustness
 from sami_train.studies.report.subject import Subject, require_alike, together
 from sami_train.studies.report.write import Head, check_out, render, write_report
 from sami_train.studies.sweep.study import find_runs
@@ -40,7 +40,7 @@ def nothing(part, done, count):
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     out = tmp_path_factory.mktemp("report")
-    return out, write_report(runs("results/models:panda-satesac"), Wishes(), out, COMMAND, nothing)
+    return out, write_report(runs("results/models:panda-satesac"), ReportPlan(), out, COMMAND, nothing)
 
 
 def test_the_page_asks_the_network_for_nothing_and_runs_nothing(made):
@@ -84,7 +84,7 @@ def test_several_runs_are_compared_over_seeds(tmp_path, monkeypatch):
     monkeypatch.setattr(estimates, "REPLICATES", 50)
     several = runs("results/panda-100k:panda-*tesac-*")
     assert len(several) > 3
-    summary = write_report(several, Wishes(), tmp_path, COMMAND, nothing)
+    summary = write_report(several, ReportPlan(), tmp_path, COMMAND, nothing)
     page = (tmp_path / "report.html").read_text()
     assert "Compared over seeds" in page
     assert "IQM" in page
