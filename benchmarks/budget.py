@@ -38,7 +38,7 @@ SENTENCES = {
     *("has", "had", "was", "does", "came", "gone", "wrote", "stood", "slept", "won", "tells", "tell", "asks", "ask"),
     *("wants", "want", "wishes", "wish", "lies", "lacks", "lacking", "listens", "takes", "arrives", "responds"),
     *("accepts", "agree", "agrees", "differs", "differ", "happened", "happens", "believed", "mentions", "attend"),
-    *("untold", "unsaid", "untaken", "torn", "tried", "swept", "spent", "follows"),
+    *("untold", "unsaid", "untaken", "torn", "tried", "swept", "spent", "follows", "begins", "begun", "heard"),
 }
 """Bare verbs and pronouns, which name nothing: no identifier is one of them, private ones, tests and scripts
 included."""

@@ -61,7 +61,7 @@ def measure(name: str, seed: int, noise: float, episodes: int) -> dict[str, Any]
         nominal = nominal_robot(name, folder)
         hidden = draw_hidden(joints, seed, times=0.5 if name == "go2" else 1.0)
         recording = recorded(hide(nominal, hidden), folder / "run.mcap", episodes, noise=noise, seed=seed)
-        log, begun = read_log([recording]), time.process_time()
+        log, start = read_log([recording]), time.process_time()
         fitted = fit_robot(RobotBody(nominal, log.contract), log)
     true = hidden.numbers()
     rows = []
@@ -71,7 +71,7 @@ def measure(name: str, seed: int, noise: float, episodes: int) -> dict[str, Any]
     [(nominal_error, ours)] = fitted.replay.values()
     return {
         "seed": seed,
-        "cpu_s": round(time.process_time() - begun, 1),
+        "cpu_s": round(time.process_time() - start, 1),
         "windows": fitted.windows,
         "replay_rad": {"nominal": nominal_error.value, "fitted": ours.value},
         "parameters": rows,
@@ -202,9 +202,9 @@ def reach(robots: int, seeds: int, steps: int, out: Path) -> None:
         envs = {"nominal": [nominal], "fitted": fitted, "robot": hidden, "ranges": [drawn]}
         for seed, kind in itertools.product(range(seeds), envs):
             for number, env in enumerate(envs[kind]):
-                begun = time.process_time()
+                start = time.process_time()
                 policy = trained(env, seed, steps, Path(made) / f"{kind}-{number}-{seed}")
-                head["cpu_s"][f"{kind} {number} {seed}"] = round(time.process_time() - begun, 1)
+                head["cpu_s"][f"{kind} {number} {seed}"] = round(time.process_time() - start, 1)
                 for on in range(robots) if len(envs[kind]) == 1 else [number]:
                     away = [round(metres, 5) for metres in distances(policy, hidden[on])]
                     lines.append({"trained": kind, "robot": on, "seed": seed, "distance_m": away})

@@ -47,7 +47,7 @@ def episodes(run, robot, task, seeds, steps):
             robot.recover()
             run.gate.rearm()
         after = robot.arm
-        row |= {"cycles": after.cycles - before.cycles, "lost": after.lost - before.lost, "worst_s": after.worst_s}
+        row |= {"cycles": after.cycles - before.cycles, "lost": after.misses - before.misses, "worst_s": after.worst_s}
         row["seconds"] = round(time.monotonic() - start, 2)
         print(json.dumps(row), flush=True)
         yield row
@@ -58,7 +58,7 @@ def summary(rows, slower):
     tasks = {}
     for row in rows:
         tasks.setdefault(json.dumps(row["task"]), []).append(row["success"])
-    cycles, lost = sum(row["cycles"] for row in rows), sum(row["lost"] for row in rows)
+    cycles, misses = sum(row["cycles"] for row in rows), sum(row["lost"] for row in rows)
     return {
         "success": float(np.mean([row["success"] for row in rows])),
         "success_in_150_periods": float(np.mean([row["success"] and row["steps"] * slower <= 150 for row in rows])),
@@ -66,7 +66,7 @@ def summary(rows, slower):
         "stopped": sum("stopped" in row for row in rows),
         "steps_of_successes": float(np.mean([row["steps"] for row in rows if row["success"]] or [0])),
         "cycles": cycles,
-        "lost": lost,
+        "lost": misses,
         "worst_ms": 1e3 * max(row["worst_s"] for row in rows),
         "load": os.getloadavg()[0],
     }

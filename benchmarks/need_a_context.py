@@ -297,9 +297,9 @@ def short_table() -> list[str]:
         document = measured[name]
         losses = losses_of(document)
         scores = " / ".join(shown(loss.live, document) for loss in losses.values())
-        lost = " / ".join(str(loss).replace(" %", "") for loss in losses.values())
+        percent = " / ".join(str(loss).replace(" %", "") for loss in losses.values())
         needed = f"little: SAC scores {without()}" if name == PANDA else verdict(losses)
-        cells = [f"[{title}](models/{name}.md), {document['measure']}", scores, lost, needed]
+        cells = [f"[{title}](models/{name}.md), {document['measure']}", scores, percent, needed]
         lines.append(f"| {' | '.join(cells)} |")
     live, constant, _ = (" / ".join(f"{share:.2f}" for share in shares) for shares in _go2_falls())
     return [*lines, f"| [Go2](models/go2-student.md), falls | {live} | falls {constant} | {_go2_cells()[-1]} |"]
@@ -321,11 +321,11 @@ def _go2_cells() -> list[str]:
     """Return the row of the Go2, of which a student without memory was trained: shares of falls."""
     live, constant, memoryless = _go2_falls()
     score = " / ".join(f"{share:.2f}" for share in live) + " of the walks end in a fall (seed 8,000,009)"
-    lost = [f"{one:.2f} instead of {other:.2f} fall" for one, other in zip(constant, live, strict=True)]
+    falls = [f"{one:.2f} instead of {other:.2f} fall" for one, other in zip(constant, live, strict=True)]
     others = " / ".join(f"{share:.2f}" for share in memoryless)
     helps = any(high < 1.0 for _, _, high in _go2_ratios().values())
     judged = "it helps" if helps else "not shown"
-    return [score, *lost, f"a student without memory, one seed: {others}", f"{judged}: without memory {others}"]
+    return [score, *falls, f"a student without memory, one seed: {others}", f"{judged}: without memory {others}"]
 
 
 def _go2_ratios() -> dict[str, tuple[float, float, float]]:
@@ -475,9 +475,9 @@ def _interval(interval: Any, digits: int = 3) -> str:
 def card_line(document: Mapping[str, Any]) -> str:
     """Return what a card says of its model's context."""
     losses = losses_of(document)
-    lost = ", ".join(f"{loss} on {name} tasks" for name, loss in losses.items())
+    percent = ", ".join(f"{loss} on {name} tasks" for name, loss in losses.items())
     text = (
-        f"{SENTENCE}with the mean context instead of its own, the policy loses {lost} (95 % over starts, "
+        f"{SENTENCE}with the mean context instead of its own, the policy loses {percent} (95 % over starts, "
         f"{document['episodes']} episodes, final seed; `python benchmarks/need_a_context.py table`)."
     )
     judged = verdict(losses)

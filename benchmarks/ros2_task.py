@@ -133,7 +133,7 @@ def rounds(arguments):
         while not (node.subscribers("/commands") and node.publishers("/joint_states")):
             time.sleep(0.05)
         time.sleep(0.5)
-        durations, lost = [], 0
+        durations, timeouts = [], 0
         for number in range(arguments.rounds):
             arrival.clear()
             start = time.perf_counter()
@@ -141,14 +141,14 @@ def rounds(arguments):
             if arrival.wait(1.0):
                 durations.append(1e6 * (time.perf_counter() - start))
             else:
-                lost += 1
+                timeouts += 1
             time.sleep(0.002)
     finally:
         other.kill()
         other.wait()
         node.close()
     shares = {f"p{share:g}_us": round(float(np.percentile(durations, share))) for share in (0, 50, 99, 100)}
-    return {"rounds": arguments.rounds, "lost": lost, **shares, "load": os.getloadavg()[0]}
+    return {"rounds": arguments.rounds, "lost": timeouts, **shares, "load": os.getloadavg()[0]}
 
 
 def main():

@@ -50,12 +50,12 @@ def allocated(session):
     blocks = sys.getallocatedblocks() - before
     tracemalloc.start()
     play(100)
-    begun, _ = tracemalloc.get_traced_memory()
+    start, _ = tracemalloc.get_traced_memory()
     tracemalloc.reset_peak()
     play(STEADY)
     ended, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    return blocks, ended - begun, peak - begun
+    return blocks, ended - start, peak - start
 
 
 def main():

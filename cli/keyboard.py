@@ -131,7 +131,7 @@ def split(pressed: bytes, late: bool) -> tuple[list[str], bytes]:
             keys += [ARROWS[sequence[1]]] if sequence[1] in ARROWS else []
             at = sequence.end()
             continue
-        if (begun := BEGUN.match(pressed, at)) and begun.end() == len(pressed) and not late:
+        if (prefix := BEGUN.match(pressed, at)) and prefix.end() == len(pressed) and not late:
             return keys, pressed[at:]
         byte = pressed[at : at + 1]
         named = {b"\x1b": "escape", b"\r": "enter", b"\n": "enter"}

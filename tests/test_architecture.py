@@ -351,14 +351,14 @@ def test_no_file_names_a_place_of_one_machine():
 
 def test_nothing_else_starts_a_python():
     """Neither `-m` nor `-c` is safe by itself: both put the current folder first."""
-    begins = {"sami_runtime/child.py"}
+    starters = {"sami_runtime/child.py"}
     again = {"cli/app.py"}  # the same command anew, as its user wrote it
     named = {"sami_runtime/realtime.py", "sami_runtime/distribution.py"}  # in what a person reads
     files = [path for folder in ("sami_runtime", "sami_train", "cli") for path in (ROOT / folder).rglob("*.py")]
     result = {
         str(path.relative_to(ROOT)) for path in files if re.search(r"\bsys\.executable\b", path.read_text("utf-8"))
     }
-    assert result == begins | again | named
+    assert result == starters | again | named
     spawning = [path for path in files if "get_context(" in path.read_text("utf-8")]
     for path in spawning:
         assert "one_thread()" in ast.unparse(ast.parse(path.read_text("utf-8"))), path

@@ -42,8 +42,8 @@ class TimeIsUpError(Exception):
 def play(task: Task, actor: Actor, contexts: Sequence[Physics], is_told: bool) -> list[float]:
     """Return the return of one episode in each of some physics, played side by side from fixed starts."""
     envs = [HiddenPhysics(task, is_told) for _ in contexts]
-    begun = [env.reset(seed=STARTS + k, options={"physics": contexts[k]})[0] for k, env in enumerate(envs)]
-    observations, returns = np.stack(begun), np.zeros(len(envs))
+    resets = [env.reset(seed=STARTS + k, options={"physics": contexts[k]})[0] for k, env in enumerate(envs)]
+    observations, returns = np.stack(resets), np.zeros(len(envs))
     actor.reset(len(envs))
     running = set(range(len(envs)))
     while running:

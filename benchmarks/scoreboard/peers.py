@@ -99,12 +99,12 @@ class StableBaselines:
     def __init__(self, model: Any, normalise: Any = None, frames: int = 1) -> None:
         self.model, self.normalise, self.frames = model, normalise, frames
         self._state: Any = None
-        self._begins = np.zeros(0, bool)
+        self._first_steps = np.zeros(0, bool)
         self._stacked: np.ndarray | None = None
 
     def reset(self, count: int) -> None:
         """Begin n episodes."""
-        self._state, self._begins, self._stacked = None, np.ones(count, bool), None
+        self._state, self._first_steps, self._stacked = None, np.ones(count, bool), None
 
     def act(self, observations: np.ndarray) -> np.ndarray:
         """Return actions (n, A) for observations (n, D)."""
@@ -116,8 +116,8 @@ class StableBaselines:
                 self._stacked = np.zeros((len(observations), self.frames * size), np.float32)
             self._stacked = np.concatenate([self._stacked[:, size:], observations], axis=1)
             observations = self._stacked
-        actions, self._state = self.model.predict(observations, self._state, self._begins, deterministic=True)
-        self._begins = np.zeros(len(observations), bool)
+        actions, self._state = self.model.predict(observations, self._state, self._first_steps, deterministic=True)
+        self._first_steps = np.zeros(len(observations), bool)
         return np.asarray(actions)
 
 

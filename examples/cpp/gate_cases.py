@@ -323,7 +323,7 @@ def rows(case: Case) -> Iterator[list[object]]:
             gate.rearm()
             yield ["rearm"]
         else:
-            yield ["begin", int(_begins(gate))]
+            yield ["begin", int(_can_begin(gate))]
 
 
 def _drive(gate: SafetyGate, step: Tick, contract: Contract) -> list[object]:
@@ -354,7 +354,7 @@ def _written(gate: SafetyGate, ruling: Ruling, reason: str) -> list[object]:
     return [kind, ";".join(ruling.limited_by), *_pair(written), *_pair(executed), int(gate.tripped is not None)]
 
 
-def _begins(gate: SafetyGate) -> bool:
+def _can_begin(gate: SafetyGate) -> bool:
     try:
         gate.begin(PERIOD)
     except SafetyStop:

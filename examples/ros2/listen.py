@@ -15,12 +15,12 @@ from sami_runtime.robots.ros2.settings import Qos
 LEVELS = ("ok", "WARN", "ERROR")
 
 if __name__ == "__main__":
-    heard: queue.SimpleQueue[Diagnostics] = queue.SimpleQueue()
+    inbox: queue.SimpleQueue[Diagnostics] = queue.SimpleQueue()
     node = open_node("auto", None, MonotonicClock())
-    node.subscribe("/diagnostics", Diagnostics, Qos(depth=10), lambda message, _: heard.put(message))
+    node.subscribe("/diagnostics", Diagnostics, Qos(depth=10), lambda message, _: inbox.put(message))
     with suppress(KeyboardInterrupt):
         while True:
-            for status in heard.get().statuses:
+            for status in inbox.get().statuses:
                 values = "; ".join(f"{key} {value}" for key, value in status.values.items())
                 print(f"{LEVELS[status.level]:<6}{status.name}: {status.message} ({values})", flush=True)
     node.close()

@@ -199,7 +199,7 @@ class Gapped(Around):
             return self.sent(action)
         # What is not a number would stay in the actuator for ever.
         wanted = require_action(action, self.action)
-        if not self.gap.begun:
+        if not self.gap.in_episode:
             raise AdapterError("the episode has not begun; an action cannot be executed. Call reset() first.")
         sent = np.clip(wanted, self._low, self._high)
         behind = self.sent(self.gap.actuate(sent))

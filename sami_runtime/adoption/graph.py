@@ -134,7 +134,7 @@ class _RecipeNodes:
         self.recipe, self.layout, self._make_node = recipe, layout, make_node
         self.constants: dict[str, Any] = {}
         self._nodes: list[Any] = []
-        self._begun = ""
+        self._in_episode = ""
 
     def before(self) -> list[Any]:
         """Return what computes the network's inputs."""
@@ -142,7 +142,7 @@ class _RecipeNodes:
         recipe = self.recipe
         names = [state.name for state in states_of(recipe, self.layout)]
         if BEGUN in names:
-            self._begun = self._with("Greater", state_input(BEGUN), np.full(1, 0.5, np.float32), "recipe.begun")
+            self._in_episode = self._with("Greater", state_input(BEGUN), np.full(1, 0.5, np.float32), "recipe.begun")
             self._with("Max", state_input(BEGUN), np.ones(1, np.float32), state_output(BEGUN))
         for at, (name, terms) in enumerate(recipe.inputs.items()):
             parts = [self._term(term_name, term) for term_name, term in terms]
@@ -186,7 +186,7 @@ class _RecipeNodes:
             value = self._with("Sub", PREVIOUS_ACTION, row(target.default, actions), "recipe.applied.shifted")
             value = self._with("Div", value, row(target.scale, actions), "recipe.applied")
             self.constants["recipe.applied.nothing"] = np.zeros((1, actions), np.float32)
-            value = self._node("Where", [self._begun, value, "recipe.applied.nothing"], "recipe.applied.begun")
+            value = self._node("Where", [self._in_episode, value, "recipe.applied.nothing"], "recipe.applied.begun")
         value = self._with("Mul", value, row(term.scale, size), f"recipe.{name}")
         return self._stacked(name, value, size, term.history) if term.history else value
 
@@ -196,7 +196,7 @@ class _RecipeNodes:
         past, count = state_input(state), history.steps - 1
         if history.start == "repeat":
             repeated = self._node("Concat", [value] * count, f"{at}.repeated", axis=1)
-            past = self._node("Where", [self._begun, past, repeated], at)
+            past = self._node("Where", [self._in_episode, past, repeated], at)
         oldest_first = history.first == "oldest"
         stacked = self._node("Concat", [past, value] if oldest_first else [value, past], f"{at}.stacked", axis=1)
         start = size if oldest_first else 0

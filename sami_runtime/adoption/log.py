@@ -107,8 +107,8 @@ def _order(names: tuple[str, ...], joints: tuple[str, ...], path: Path) -> list[
 
 def _steps(episode: NDArray[np.generic]) -> NDArray[np.int64]:
     index = np.arange(len(episode))
-    begins = np.concatenate([[True], episode[1:] != episode[:-1]])
-    return np.asarray(index - np.maximum.accumulate(np.where(begins, index, 0)))
+    is_first = np.concatenate([[True], episode[1:] != episode[:-1]])
+    return np.asarray(index - np.maximum.accumulate(np.where(is_first, index, 0)))
 
 
 def _read_recording(path: Path) -> PolicyLog:

@@ -56,19 +56,19 @@ class PolicyNetwork:
         self._entries = {name: makers[PREFIX + name].input[0] for name in self.recipe.inputs}
         self._pairs = {state_input(pair.name): state_output(pair.name) for pair in self.recipe.state}
         outputs = [PREFIX + self.recipe.output, *self._pairs.values()]
-        begins = {*self._entries.values(), *self._pairs}
+        inputs = {*self._entries.values(), *self._pairs}
         needed: set[int] = set()
         waiting = list(outputs)
         while waiting:
             name = waiting.pop()
-            if name in begins or name not in makers or id(makers[name]) in needed:
+            if name in inputs or name not in makers or id(makers[name]) in needed:
                 continue
             needed.add(id(makers[name]))
             waiting += makers[name].input
         cut = onnx.helper.make_graph(
             [node for node in graph.node if id(node) in needed],
             "network",
-            [onnx.helper.make_tensor_value_info(name, FLOAT, None) for name in begins],
+            [onnx.helper.make_tensor_value_info(name, FLOAT, None) for name in inputs],
             [onnx.helper.make_tensor_value_info(name, FLOAT, None) for name in outputs],
             graph.initializer,
         )

@@ -236,8 +236,8 @@ def _plain(artifact: Artifact, provider: str, seen: Mapping[str, Array]) -> Cand
     memory: dict[str, Array] = {}
 
     def reset() -> None:
-        begun = StepInputs(contract, 1).inputs | EpisodeMemory(contract, 1).inputs
-        memory.update({name: value.copy() for name, value in begun.items()})
+        initial = StepInputs(contract, 1).inputs | EpisodeMemory(contract, 1).inputs
+        memory.update({name: value.copy() for name, value in initial.items()})
 
     def step(i: int) -> Array:
         outputs = onnx.run(names, {**memory, **feeds[i]})

@@ -303,7 +303,7 @@ def _excite(trial: Trial, judge: Judge, element: int) -> tuple[bool | None, Matr
             samples.append(_sample(trial, element, FIRST * size)[0])
             if judge.verdict(element, np.stack(samples)) is False:
                 return False, np.stack(samples)
-    sizes, begun, dead = _sizes(size, room), first, False
+    sizes, base, dead = _sizes(size, room), first, False
     for by in sizes:
         samples, verdict, last = [], None, by == sizes[-1]
         if not last and dead:
@@ -317,12 +317,12 @@ def _excite(trial: Trial, judge: Judge, element: int) -> tuple[bool | None, Matr
                 verdict = None
                 break
         mean = np.mean(samples, axis=0)
-        if verdict is False and by != sizes[0] and not judge.off(element, begun, mean):
+        if verdict is False and by != sizes[0] and not judge.off(element, base, mean):
             # As far as in simulation it went well, so it was a stop or a limit that ended the larger one.
             verdict = None
         if verdict is not None:
             break
-        begun = mean if by == sizes[0] else begun
+        base = mean if by == sizes[0] else base
     return verdict, np.stack(samples)
 
 
@@ -351,7 +351,7 @@ def _sample(trial: Trial, element: int, size: float) -> tuple[Matrix, float]:
             hand = _Hand(trial, seed=trial.pairs)
             room = _room(trial.contract, trial.limits, hand.rest, element)
             if room < LEAST_EXECUTED * size:
-                return np.zeros(len(hand.begun)), room
+                return np.zeros(len(hand.start)), room
             by = float(np.clip(by, -room, room))
             try:
                 answers.append(probe(hand.act, hand.rest, element, by, moves.ticks, moves.settle))
@@ -378,7 +378,7 @@ class _Hand:
         trial.adapter.reset(seed)
         self._pace = Pace(trial.clock, period)
         self._now, values = self._read()
-        self.begun, self.rest = self._now, trial.still(values)
+        self.start, self.rest = self._now, trial.still(values)
 
     def act(self, action: Array) -> tuple[Array, Matrix]:
         """Write an action (A,), and return what was executed (A,) and the observation (D,) a tick later.

@@ -33,7 +33,7 @@ class Trial:
     limits: Limits
     ticks: int
     write: bool
-    begun: float = 0.0
+    start_s: float = 0.0
     """When the episode was asked for [s], by the loop's clock."""
     ready: float = 0.0
     """When `reset` was done with it [s]."""
@@ -59,15 +59,15 @@ class Trial:
         assert self.contract.seen.responses is not None
         return self.contract.seen.responses
 
-    def still(self, begun: Mapping[str, NDArray[Any]] | None = None) -> Array:
+    def still(self, first_values: Mapping[str, NDArray[Any]] | None = None) -> Array:
         """Return what moves nothing (A,), as it was when the episode began; a robot that gives way is not followed.
 
         Args:
-            begun: The first values of the episode; those of the first episode if None.
+            first_values: The first values of the episode; those of the first episode if None.
         """
         rest = self.limits.rest
         if isinstance(rest, str):
-            return np.array((begun or self.seen[0].values)[rest], np.float32).reshape(-1)
+            return np.array((first_values or self.seen[0].values)[rest], np.float32).reshape(-1)
         return by_element(rest, self.contract.action, 0.0).astype(np.float32)
 
 
@@ -102,7 +102,7 @@ def runs(trial: Trial) -> None:
     period = 1.0 / trial.contract.rate_hz
     gate = SafetyGate(trial.adapter, trial.contract, trial.limits)  # what is written, it writes, here as elsewhere
     gate.begin(period)
-    trial.begun = trial.clock.now()
+    trial.start_s = trial.clock.now()
     trial.adapter.reset(0)
     trial.ready = trial.clock.now()
     pace = Pace(trial.clock, period)
@@ -150,10 +150,10 @@ def bounded(trial: Trial) -> None:
 def begins_anew(trial: Trial) -> None:
     """Refuse a first observation from before the episode."""
     stamp = trial.seen[0].time  # a single signal that is old is what the law of stamps finds
-    if stamp < trial.begun - FUTURE_S or stamp < trial.ready - RESET_S:
+    if stamp < trial.start_s - FUTURE_S or stamp < trial.ready - RESET_S:
         raise AdapterError(
             f"the first observation of the episode was measured {trial.ready - stamp:.3g} s before reset() was done, "
-            f"which took {trial.ready - trial.begun:.3g} s: it tells of what was before. Throw away in reset() what "
+            f"which took {trial.ready - trial.start_s:.3g} s: it tells of what was before. Throw away in reset() what "
             "was measured until its end, and wait in the first read() for what comes after it"
         )
 

@@ -245,9 +245,9 @@ class SensorLine(Generic[T]):
         if self._messages is None:
             self._messages = UnderWay(message)
             return message
-        lost = self._dropout and self._loss_stream.random() < self._dropout
+        dropped = self._dropout and self._loss_stream.random() < self._dropout
         late = self._latency + (self._jitter * self._jitter_stream.random() if self._jitter else 0.0)
-        if not lost:
+        if not dropped:
             self._messages.send(message, tick + whole_periods(late))
         return self._messages.read(tick)
 
@@ -341,7 +341,7 @@ class Gap:
         self._signals, self._action_size, self._elements = tuple(signals), action_size, tuple(elements)
         self.on_actions = profile.on_actions
         """Whether anything lies between an action and what the world gets."""
-        self.begun = False
+        self.in_episode = False
         """Whether an episode has."""
         self.late: dict[str, int] = {}
         """By signal: how many periods ago what arrived last of it was sensed."""
@@ -372,7 +372,7 @@ class Gap:
         self._sent = np.zeros(self._action_size)
         self.on_actions = self.profile.on_actions
         self._tick = 0
-        self.begun = True
+        self.in_episode = True
 
     def change(self, profile: GapProfile) -> None:
         """Go on as another profile has it, in the middle of an episode: what is late, lost, or follows late.

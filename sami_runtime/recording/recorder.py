@@ -164,11 +164,11 @@ class Recorder:
         """What went wrong in writing; None where nothing did."""
         return self._chunks.error
 
-    def _log_time(self, at: float, begins: bool = False) -> int:
+    def _log_time(self, at: float, is_first: bool = False) -> int:
         """Return a time of the loop's clock, laid on the machine's when the recording began; it never goes back."""
         if self._sequence <= 0:
             self._offset_ns = time.time_ns() - round(1e9 * at)
-        elif begins:  # a loop without a clock counts each episode from 0; one that stands still repeats a time
+        elif is_first:  # a loop without a clock counts each episode from 0; one that stands still repeats a time
             self._offset_ns += max(0, round(1e9 * (self._time + self._period - at)))
         self._time = at
         return self._offset_ns + round(1e9 * at)

@@ -69,10 +69,10 @@ class SceneTopics:
         self._made = {name: schemas.message(name) for name in MESSAGES}
         self._frames = [f"link {number}: {name}" for number, name in enumerate(scene.links)]
 
-    def add(self, begins: bool, log_time: int, publish_time: int) -> None:
+    def add(self, is_first: bool, log_time: int, publish_time: int) -> None:
         """Add where the links are now; where an episode begins also what they look like."""
         stamp = stamp_of(log_time)
-        if begins:
+        if is_first:
             entities = [self._entity(number, stamp) for number in range(len(self._frames))]
             update = self._made["foxglove.SceneUpdate"](entities=[entity for entity in entities if entity is not None])
             self._file.add(self._update, update.SerializeToString(), log_time, publish_time)

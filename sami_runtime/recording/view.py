@@ -42,7 +42,7 @@ class RunRows:
         """Texts by their number; the list only grows."""
         self._known = {"": 0}
         self._events = Events()
-        self._begun: float | None = None
+        self._start: float | None = None
         self._last, self._offset, self._period = 0.0, 0.0, 1.0 / contract.rate_hz
         self._task: Mapping[str, Any] | None = None
         self._signals = signals_of(contract)
@@ -84,12 +84,12 @@ class RunRows:
 
         A loop without a clock counts each from 0, and a clock that stands still between them gives two ticks one time.
         """
-        if self._begun is None:
-            self._begun = self._last = record.time
+        if self._start is None:
+            self._start = self._last = record.time
         elif record.step == 0:
             self._offset += max(0.0, self._last + self._period - record.time)
         self._last = record.time
-        return round(record.time + self._offset - self._begun, 6)
+        return round(record.time + self._offset - self._start, 6)
 
     def _word(self, text: str) -> int:
         if text not in self._known:

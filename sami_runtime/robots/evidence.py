@@ -66,7 +66,7 @@ class EvidenceLog:
         self._previous, self._number, self._episode = FIRST, 0, -1
         self._counted_at = self._time = 0.0
         self._counts: Counter[str] = Counter()
-        self._begun: dict[str, float] = {}
+        self._last_seen: dict[str, float] = {}
         """When each kind of intervention was seen last [s]."""
         self._driver = "policy"
         self.explanations: Mapping[str, str] = {}
@@ -85,7 +85,7 @@ class EvidenceLog:
         self._time = record.time
         if record.step == 0:
             self._episode += 1
-            self._counted_at, self._begun = record.time, {}
+            self._counted_at, self._last_seen = record.time, {}
             self._write("episode", {"episode": self._episode})
         driver = "person" if record.outcome is Outcome.PILOTED else "policy"
         if driver != self._driver and record.outcome is not Outcome.PAUSED:
@@ -97,11 +97,11 @@ class EvidenceLog:
         self._counts["ticks"] += 1
         for kind in interventions(record):
             self._counts[kind] += 1
-            if record.time - self._begun.get(kind, -SUMMARY_S) >= SUMMARY_S:
+            if record.time - self._last_seen.get(kind, -SUMMARY_S) >= SUMMARY_S:
                 reason = self.explanations.get(kind, record.reason)
                 detail = {"reason": reason} if reason else {}
                 self._write("intervention", {"step": record.step, "what": kind, **detail})
-            self._begun[kind] = record.time
+            self._last_seen[kind] = record.time
         if record.executed is None and record.limited_by:
             self._write("trip", {"step": record.step, "reason": record.reason})
         if record.time - self._counted_at >= SUMMARY_S:

@@ -336,7 +336,7 @@ class HandoverSequence:
         clock, gate = loop.clock, loop.gate
         start_time = due = clock.now()
         longest = pose.keys.seconds if pose else 0.0
-        begun = False
+        moving = False
         while True:
             observation = require_observation(loop.adapter.read(), loop.adapter)
             now = clock.now()
@@ -346,10 +346,10 @@ class HandoverSequence:
                 fault = ""
             fault = fault or _not_finite(loop.session.contract, observation)
             if pose is not None:
-                if not begun and not fault:
+                if not moving and not fault:
                     pose.begin(now, observation, loop.standing, loop.slower)
-                    start_time, begun = now, True
-                if fault or not begun:
+                    start_time, moving = now, True
+                if fault or not moving:
                     ruling = gate.hold(f"{self.stage}: {fault}", now)
                 else:
                     ruling = gate.command(pose.action(observation, now), now)

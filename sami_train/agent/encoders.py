@@ -137,19 +137,19 @@ class GaussianEncoder(_Encoder):
         """Return mean and variance (B, T, C) after each step, and the state after the last; arguments as `forward`."""
         if state is None:
             state = tuple(x.new_zeros(len(x), *shape) for shape in self.state.values())
-        precision, weighted, previous, begun = state
+        precision, weighted, previous, has_past = state
         features = x[..., : self.features]
         before = torch.cat([previous.unsqueeze(1), features[:, :-1]], 1)
         # Not `chunk`: its graph would divide sizes, and files that divide whole numbers are refused.
         moments, size = self.factor(torch.cat([before, x], -1)), self.size
         mean, spread = moments[..., :size], moments[..., size:]
         # The first observation of an episode ends no transition.
-        present = torch.cat([begun.unsqueeze(1), torch.ones_like(x[:, 1:, :1])], 1)
+        present = torch.cat([has_past.unsqueeze(1), torch.ones_like(x[:, 1:, :1])], 1)
         factor_precision = present / (F.softplus(spread) + SMALLEST_VARIANCE)
         precision = precision.unsqueeze(1) + _running_sum(factor_precision)
         weighted = weighted.unsqueeze(1) + _running_sum(factor_precision * mean)
         variance = 1.0 / (1.0 + precision)  # 1: the prior's precision
-        after = (precision[:, -1], weighted[:, -1], features[:, -1], torch.ones_like(begun))
+        after = (precision[:, -1], weighted[:, -1], features[:, -1], torch.ones_like(has_past))
         return weighted * variance, variance, after
 
     def forward(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:

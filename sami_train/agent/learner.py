@@ -30,7 +30,7 @@ class _Batch(NamedTuple):
     actions: Tensor
     rewards: Tensor
     terminated: Tensor
-    lost: Tensor
+    failure: Tensor
     true_observations: Tensor
     next_true_observations: Tensor
     recent_actions: Tensor
@@ -223,7 +223,7 @@ class Learner:
             return target
         lowest = -1.0 / (1.0 - cfg.discount)
         # Nothing that follows a lost episode can reach the goal: -1 for ever.
-        return torch.where(batch.lost, lowest, target.clamp(lowest, 0.0))
+        return torch.where(batch.failure, lowest, target.clamp(lowest, 0.0))
 
     def _update_critics_and_encoder(
         self,

@@ -184,14 +184,14 @@ class TaskReadout(nn.Module):
         """What tells the training tasks apart, (K, M)."""
         return self.get_buffer("told")
 
-    def loss(self, contexts: Tensor, tasks: Tensor, begins: Tensor, lengths: Tensor) -> Tensor:
+    def loss(self, contexts: Tensor, tasks: Tensor, first_steps: Tensor, lengths: Tensor) -> Tensor:
         """Return the mean square error over windows (B, L + 1, C), in variances: 1 for contexts that carry nothing.
 
         Training tasks, first and last step that count are of each window, (B,); other tasks, as of recordings, do not.
         """
         steps = torch.arange(contexts.shape[1], device=contexts.device)
         known = ((tasks >= 0) & (tasks < len(self.task_inputs)))[:, None]
-        counts = (steps >= begins[:, None]) & (steps <= lengths[:, None]) & known  # (B, L + 1)
+        counts = (steps >= first_steps[:, None]) & (steps <= lengths[:, None]) & known  # (B, L + 1)
         truth = self.task_inputs[tasks.clamp(0, len(self.task_inputs) - 1)][:, None]  # (B, 1, M)
         errors = ((self.readout(contexts) - truth) ** 2).mean(-1)
         return (errors * counts).sum() / counts.sum().clamp(min=1)

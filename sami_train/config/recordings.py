@@ -141,13 +141,13 @@ def _episode(
     following = np.concatenate([observations[1:], observations[-1:]])
     if goal is not None:
         reached = goal.reached(following[:, goal.achieved], following[:, goal.desired])[: len(ticks) - 1]
-        lost = np.zeros_like(reached)
+        fallen = np.zeros_like(reached)
         if goal.lowest is not None:
-            lost = following[: len(reached), goal.achieved][:, 2] < goal.lowest
+            fallen = following[: len(reached), goal.achieved][:, 2] < goal.lowest
         if not all_rewarded:
             rewards = [*np.where(reached, 0.0, -1.0), 0.0 if success else -1.0]
         # The training's episodes would have ended here.
-        for ends, good in ((reached, True), (lost & end_on_fall, False)):
+        for ends, good in ((reached, True), (fallen & end_on_fall, False)):
             first = int(np.argmax(ends)) + 1
             if ends.any() and first <= steps - terminated:
                 steps, terminated, success = first, True, good

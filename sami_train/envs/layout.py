@@ -152,6 +152,6 @@ class Layout:
     @cached_property
     def _indices(self) -> dict[str, list[int]]:
         """Columns of each signal in the flat vector."""
-        begins = dict(zip(self._part_sizes, np.cumsum([0, *self._part_sizes.values()]).tolist(), strict=False))
-        starts = {source.signal.name: begins[source.key] + source.start for source in self.sources}
+        offsets = dict(zip(self._part_sizes, np.cumsum([0, *self._part_sizes.values()]).tolist(), strict=False))
+        starts = {source.signal.name: offsets[source.key] + source.start for source in self.sources}
         return {signal.name: [starts[signal.name] + i for i in range(signal.size)] for signal in self.signals}

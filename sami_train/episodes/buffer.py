@@ -99,7 +99,7 @@ class TransitionBatch(NamedTuple):
     """(N,)"""
     terminated: np.ndarray
     """(N,) bool: no value after this step. Never true for a time-out."""
-    lost: np.ndarray
+    failure: np.ndarray
     """(N,) bool: terminated by a failure from which the goal can never be reached."""
     true_observations: np.ndarray
     next_true_observations: np.ndarray
@@ -185,8 +185,8 @@ class EpisodeBuffer:
         self.success[slot], self.tasks[slot] = episode.success, episode.task_index
         # A lost episode counts as if its last reward had gone on until the time limit: ending early by
         # failing must not rank above trying until the end.
-        lost = self.goal is not None and episode.terminated and not episode.success
-        self.returns[slot] = episode.ret + (float(episode.rewards[-1]) * (self.horizon - n) if lost else 0.0)
+        failure = self.goal is not None and episode.terminated and not episode.success
+        self.returns[slot] = episode.ret + (float(episode.rewards[-1]) * (self.horizon - n) if failure else 0.0)
         if not episode.terminated:  # one that was cut off, as recordings are, counts as if it had gone on as it went
             self.returns[slot] *= self.horizon / n
         for stored, states in zip(self.states, episode.states, strict=True):
@@ -283,7 +283,7 @@ class EpisodeBuffer:
         last = steps == self.lengths[slots] - 1
         rewards = self.rewards[slots, steps]
         terminated = last & self.terminated[slots]
-        lost = terminated & ~self.success[slots] if self.goal is not None else np.zeros_like(last)
+        failure = terminated & ~self.success[slots] if self.goal is not None else np.zeros_like(last)
         keep = np.ones(len(flat), bool)
 
         if hindsight > 0:
@@ -305,14 +305,14 @@ class EpisodeBuffer:
             already = goal.reached(judged[:, goal.achieved], new_goal)
             reached = goal.reached(judged_following[:, goal.achieved], new_goal)
             rewards = np.where(relabel, np.where(reached, 0.0, -1.0), rewards).astype(np.float32)
-            terminated = np.where(relabel, reached | lost, terminated)
+            terminated = np.where(relabel, reached | failure, terminated)
             keep = ~(relabel & already)
             if not keep.any():
                 return self.transitions(windows, count, 0.0, rng)
 
         recent, next_recent = self._recent_actions(slots, steps), self._recent_actions(slots, steps + 1)
         actions = self.actions[slots, steps]
-        columns = (rows, within, observations, following, actions, rewards, terminated, lost)
+        columns = (rows, within, observations, following, actions, rewards, terminated, failure)
         chosen = np.flatnonzero(keep)[:count]
         return TransitionBatch(*(part[chosen] for part in (*columns, true, true_following, recent, next_recent)))
 

@@ -167,7 +167,7 @@ class Processes:
         self._arrived: queue.Queue[Sequence[Episode] | _Failure] = queue.Queue(QUEUE_ROUNDS * max(1, collectors))
         self._processes: list[Any] = []
         self._readers: list[threading.Thread] = []
-        self._heard: dict[str, float] = {}
+        self._last_report: dict[str, float] = {}
         # Without stable-baselines3's Monitor, which a spec cannot make again.
         wrappers = tuple(wrapper for wrapper in spec.additional_wrappers if wrapper.name != "Monitor")
         spec = dataclasses.replace(spec, additional_wrappers=wrappers)
@@ -178,7 +178,7 @@ class Processes:
                 indices = range(next_index + i * envs, 2**62, envs * collectors)
                 arguments = (what, indices, self._weights, self._steps, self._stop, theirs)
                 name = f"collector-{i}"
-                self._heard[name] = time.monotonic()
+                self._last_report[name] = time.monotonic()
                 self._processes.append(context.Process(target=_collect, name=name, daemon=True, args=arguments))
                 self._processes[-1].start()
                 theirs.close()  # so that the pipe ends with the process
@@ -234,7 +234,7 @@ class Processes:
             while True:
                 arrived = pipe.recv()
                 while not self._stop.value:
-                    self._heard[name] = time.monotonic()
+                    self._last_report[name] = time.monotonic()
                     try:
                         self._arrived.put(arrived, timeout=0.5)
                         break
@@ -249,8 +249,8 @@ class Processes:
                     f"{process.name} died with exit code {process.exitcode}; was it killed for memory? "
                     "Go on with --resume."
                 )
-            if time.monotonic() - self._heard[process.name] > self.patience_s:
-                self._heard[process.name] = math.inf  # once
+            if time.monotonic() - self._last_report[process.name] > self.patience_s:
+                self._last_report[process.name] = math.inf  # once
                 message = f"{process.name} brought nothing for {self.patience_s:g} s: it is stopped, or hangs."
                 print(message, file=sys.stderr)
 

@@ -99,12 +99,12 @@ class _Gaussians:
         return tuple(np.zeros((rows, n), np.float32) for n in (size, size, self._features, 1))
 
     def step(self, features: np.ndarray, action: np.ndarray, state: State) -> tuple[np.ndarray, State]:
-        precision, weighted, previous, begun = state
+        precision, weighted, previous, has_past = state
         x = _mlp(np.concatenate([previous, features, action], axis=1), self._layers)
         mean, spread = np.split(x, 2, axis=1)
-        factor = begun / (np.logaddexp(0.0, spread) + np.float32(SMALLEST_VARIANCE))
+        factor = has_past / (np.logaddexp(0.0, spread) + np.float32(SMALLEST_VARIANCE))
         precision, weighted = precision + factor, weighted + factor * mean
-        return weighted / (1.0 + precision), (precision, weighted, features, np.ones_like(begun))
+        return weighted / (1.0 + precision), (precision, weighted, features, np.ones_like(has_past))
 
 
 class _Nothing:

@@ -145,10 +145,10 @@ def resume(
     if run.newest_checkpoint() is None and not run.agent.is_file():
         raise RunError(f"{out} has no checkpoint to resume from; train again with a new --out.")
     engine = environment(config.env).engine
-    if (begun := run.facts().get("engine", engine)) != engine:
+    if (original := run.facts().get("engine", engine)) != engine:
         raise RunError(
-            f"{out} was trained in the engine {begun}, and {config.env} runs in {engine} here; go on with it where "
-            f"{begun} is installed, or train again with a new --out."
+            f"{out} was trained in the engine {original}, and {config.env} runs in {engine} here; go on with it where "
+            f"{original} is installed, or train again with a new --out."
         )
     if steps is not None:
         config = from_dict(config.to_dict() | {"steps": steps})
@@ -279,25 +279,25 @@ def start_from(agent: ContextSAC, config: TrainConfig) -> None:
             "since. Start again with --init."
         )
     policy, tensors = agent.policy, {name: torch.from_numpy(np.array(a)) for name, a in weights.arrays.items()}
-    begun = policy.state_dict()
+    initial = policy.state_dict()
     for target, source in TARGETS.items():
-        for name in begun:
+        for name in initial:
             if name.startswith(f"{target}."):
                 copied = source + name.removeprefix(target)
-                tensors.setdefault(name, tensors.get(copied, begun[copied]))
-    tensors["log_temperature"] = begun["log_temperature"]
-    for name in begun.keys() - tensors.keys():
+                tensors.setdefault(name, tensors.get(copied, initial[copied]))
+    tensors["log_temperature"] = initial["log_temperature"]
+    for name in initial.keys() - tensors.keys():
         if name.startswith("actor.log_std."):
             entropy = config.learning.target_entropy / policy.action_size
             value = entropy - NORMAL_ENTROPY if name.endswith("bias") else 0.0
-            tensors[name] = torch.full_like(begun[name], value)
+            tensors[name] = torch.full_like(initial[name], value)
         elif name.startswith(("critic.", "encoder.correction.", "momentum_encoder.correction.")):
-            tensors[name] = begun[name]  # a head that has learned nothing yet takes what arrived for the present
+            tensors[name] = initial[name]  # a head that has learned nothing yet takes what arrived for the present
     for name in CRITICS_INPUTS & tensors.keys():
-        tensors[name] = _with_recent_actions(tensors[name], begun[name].shape[1], policy.action_size)
-    wrong = sorted(name for name in begun.keys() | tensors.keys() if _shape(begun, name) != _shape(tensors, name))
-    if wrong or not torch.equal(tensors["features.projection"].cpu(), begun["features.projection"].cpu()):
-        of = ", ".join(f"{name} {_shape(tensors, name)} instead of {_shape(begun, name)}" for name in wrong[:3])
+        tensors[name] = _with_recent_actions(tensors[name], initial[name].shape[1], policy.action_size)
+    wrong = sorted(name for name in initial.keys() | tensors.keys() if _shape(initial, name) != _shape(tensors, name))
+    if wrong or not torch.equal(tensors["features.projection"].cpu(), initial["features.projection"].cpu()):
+        of = ", ".join(f"{name} {_shape(tensors, name)} instead of {_shape(initial, name)}" for name in wrong[:3])
         raise RunError(
             f"{path} does not fit the networks of this run: {of or 'the observation is laid out otherwise'}. Leave the "
             "keys of network. out, and take an environment with the same goal."

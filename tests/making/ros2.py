@@ -65,21 +65,21 @@ class Ear:
     """
 
     def __init__(self, domain, topic, kind):
-        self.heard, self._news = [], threading.Event()
+        self.messages, self._news = [], threading.Event()
         self._node = open_node("cyclonedds", domain, MonotonicClock())
         self._node.subscribe(topic, kind, Qos(reliability="best_effort", depth=100), self._hear)
 
     def _hear(self, message, _):
-        self.heard.append(message)
+        self.messages.append(message)
         self._news.set()
 
     def until(self, wanted, seconds):
         """Whether a message comes in time of which that holds."""
-        end, at = time.monotonic() + seconds, len(self.heard)
+        end, at = time.monotonic() + seconds, len(self.messages)
         while time.monotonic() < end:
             self._news.wait(0.05)
             self._news.clear()
-            if any(wanted(message) for message in self.heard[at:]):
+            if any(wanted(message) for message in self.messages[at:]):
                 return True
         return False
 

@@ -107,9 +107,9 @@ def test_the_hand_reaches_points_in_space_and_few_packets_are_lost(robot, sessio
         adapter.stop()
         arm = adapter.arm
     with capsys.disabled():
-        print(f"\noff by {np.round(off, 4)} m; {arm.lost} of {arm.cycles} cycles lost, longest {arm.worst_s:.4f} s")
+        print(f"\noff by {np.round(off, 4)} m; {arm.misses} of {arm.cycles} cycles lost, longest {arm.worst_s:.4f} s")
     assert max(off) < 0.01
-    assert arm.lost < 0.03 * arm.cycles
+    assert arm.misses < 0.03 * arm.cycles
 
 
 def test_a_policy_that_stalls_ends_in_a_stop_with_its_reason(robot, session):
@@ -223,7 +223,7 @@ def test_packets_that_are_lost_end_in_a_stop_and_a_robot_that_is_gone_too(sessio
             with pytest.raises(SafetyStop, match=r"packets are lost, and the arm was stopped"):
                 hamper(adapter, pid)
             assert rests(adapter)
-            assert adapter.arm.lost > 10
+            assert adapter.arm.misses > 10
             adapter.recover()
             adapter.reset(0)
             robot.process.kill()
@@ -249,5 +249,5 @@ def test_it_does_the_whole_task(robot, session, capsys):
                     adapter.recover()
                     run.gate.rearm()
         with capsys.disabled():
-            print(f"\n(success, steps): {rows}; {adapter.arm.lost} of {adapter.arm.cycles} cycles lost")
+            print(f"\n(success, steps): {rows}; {adapter.arm.misses} of {adapter.arm.cycles} cycles lost")
     assert sum(success for success, _ in rows) >= 1

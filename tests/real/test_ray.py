@@ -55,12 +55,12 @@ def test_an_evaluation_that_is_spread_on_ray_is_what_it_is_on_this_machine(tmp_p
 
 def test_the_cell_of_a_node_that_is_lost_goes_on_elsewhere(tmp_path, cluster):
     out, lock = tmp_path / "sweep", tmp_path / "sweep" / "logs" / CELL / "lock"
-    lost = cluster.add_node(num_cpus=1)
+    node = cluster.add_node(num_cpus=1)
     with sweeping("--out", out, *ENDLESS, "--set", "checkpoint_every=400", "--on", f"ray:{cluster.address}") as sweep:
         wait_for(sweep, lambda: learns(out) and checkpoints(out))
         first = lock.read_text()
         cluster.add_node(num_cpus=1)
-        cluster.remove_node(lost, allow_graceful=False)
+        cluster.remove_node(node, allow_graceful=False)
         wait_for(sweep, lambda: lock.read_text() not in ("", first))
         reached = learns(out)
         wait_for(sweep, lambda: learns(out) > reached)

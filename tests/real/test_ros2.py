@@ -107,8 +107,8 @@ def test_the_policy_brings_cubes_to_their_goals_and_those_who_watch_hear_how(
             reports.append(run.episode(seed=number))
         assert joints.until(at_rest, PATIENCE_S), "the last command stands, and is to rest"
         time.sleep(0.2)
-        assert commands.heard[-1].data.tolist() == [0.0] * 7
-    reported = [{status.name: status for status in message.statuses} for message in diagnostics.heard]
+        assert commands.messages[-1].data.tolist() == [0.0] * 7
+    reported = [{status.name: status for status in message.statuses} for message in diagnostics.messages]
     with capsys.disabled():
         print(
             f"\n{[(report.success, report.steps) for report in reports]}, {len(reported)} diagnoses heard\n{run.total}"
@@ -163,16 +163,16 @@ def test_a_dry_run_sends_nothing_and_tells_what_would_be_sent(robot, session, cl
     with robot.adapter(clock) as adapter:
         adapter.reset(0)
     time.sleep(0.5)
-    at = len(commands.heard)
+    at = len(commands.messages)
     with (
         robot.adapter(clock, kinematics__move_home=False) as adapter,
         Run(session, adapter, clock, limits=limits, dry_run=True) as run,
     ):
         run.episode(seed=0, max_steps=15)
     time.sleep(0.3)
-    assert all((message.data == 0.0).all() for message in commands.heard[at:]), "but for rest"
+    assert all((message.data == 0.0).all() for message in commands.messages[at:]), "but for rest"
     *_, report = (
-        status for message in diagnostics.heard for status in message.statuses if status.name == "sami: command"
+        status for message in diagnostics.messages for status in message.statuses if status.name == "sami: command"
     )
     assert report.message == "would be sent"
     assert max(map(abs, map(float, report.values[COMMANDS].split(",")))) > 0.0
@@ -206,7 +206,7 @@ def test_it_refuses_to_begin_with_a_list_of_all_that_does_not_match_and_sends_no
     with robot.adapter(clock):
         pass
     time.sleep(0.3)
-    assert commands.heard == [], "not even rest: somebody else may be driving"
+    assert commands.messages == [], "not even rest: somebody else may be driving"
 
 
 def test_a_robot_that_falls_silent_ends_in_a_stop_that_says_so(robot, session, clock, limits, ears):
@@ -243,12 +243,12 @@ def test_a_second_publisher_of_a_topic_is_refused_before_anything_moves_and_not_
             while not adapter._node.faults and time.monotonic() < end:
                 time.sleep(0.02)
             assert "/joint_states: 1 messages of another publisher were dropped" in adapter.read().note
-            commands.heard.clear()
+            commands.messages.clear()
             with pytest.raises(AdapterError, match=r"/joint_states has 2 publishers, \S+ and \S+, and the robot"):
                 adapter.reset(2)
             with pytest.raises(AdapterError, match="/joint_states has 2 publishers"), robot.adapter(clock):
                 pass
-            assert commands.heard == []
+            assert commands.messages == []
     finally:
         stranger.close()
 
@@ -270,10 +270,10 @@ def test_the_arm_of_a_loop_that_was_killed_rests_only_by_a_watchdog(robot, ears,
     if within:
         assert joints.until(at_rest, PATIENCE_S)
         time.sleep(0.3)
-        assert at_rest(joints.heard[-1]), "and stays so"
+        assert at_rest(joints.messages[-1]), "and stays so"
     else:
         time.sleep(0.5)
-        assert moving(joints.heard[-1]), "its controller goes on with the last velocities"
+        assert moving(joints.messages[-1]), "its controller goes on with the last velocities"
 
 
 def test_a_peer_of_another_make_is_heard_and_obeys(tmp_path):

@@ -68,10 +68,10 @@ def stable_baselines3(kind, folder):
         env.save(folder / "vecnormalize.pkl")
     memory = None
 
-    def act(state, begins):
+    def act(state, is_first):
         nonlocal memory
         seen = env.normalize_obs(state) if kind == "ppo" else state
-        action, memory = model.predict(seen, memory, np.array([begins]), deterministic=True)
+        action, memory = model.predict(seen, memory, np.array([is_first]), deterministic=True)
         return action
 
     walk(folder, act)
@@ -115,7 +115,7 @@ def skrl(kind, folder):
     agent.load(str(folder / "run" / "checkpoints" / "agent_200.pt"))
     (folder / "run" / "checkpoints" / "agent_200.pt").rename(folder / "policy.pt")
 
-    def act(state, begins):
+    def act(state, is_first):
         with torch.no_grad():
             outputs = agent.act(torch.as_tensor(state)[None], None, timestep=0, timesteps=0)[-1]
         return outputs["mean_actions"].numpy()

@@ -14,20 +14,20 @@ BOTH = signal.SIGUSR1, signal.SIGUSR2
 @pytest.fixture
 def earlier():
     """What hears both signals before and after."""
-    heard = []
-    before = {number: signal.signal(number, lambda number, frame: heard.append(number)) for number in BOTH}
-    yield heard
+    numbers = []
+    before = {number: signal.signal(number, lambda number, frame: numbers.append(number)) for number in BOTH}
+    yield numbers
     for number, handler in before.items():
         signal.signal(number, handler)
 
 
 def test_signals_are_heard_within_and_by_the_earlier_handler_afterwards(earlier):
-    heard = []
-    with on_signals(lambda number, frame: heard.append(number), *BOTH):
+    numbers = []
+    with on_signals(lambda number, frame: numbers.append(number), *BOTH):
         for number in BOTH:
             signal.raise_signal(number)
     signal.raise_signal(signal.SIGUSR1)
-    assert heard == list(BOTH)
+    assert numbers == list(BOTH)
     assert earlier == [signal.SIGUSR1]
 
 

@@ -182,7 +182,7 @@ def _signals(contract: Contract) -> str:
 def _constants(contract: Contract, state: dict[str, int], scratch: int) -> list[str]:
     """Return the members of the model."""
     sizes = [signal.size for signal in contract.observation]
-    begins = [sum(sizes[:count]) for count in range(len(sizes) + 1)]
+    offsets = [sum(sizes[:count]) for count in range(len(sizes) + 1)]
     ahead, atlas = contract.lookahead, contract.atlas
     aging = [ahead is not None and signal.name in ahead.changing for signal in contract.observation]
     names = [*state]
@@ -219,7 +219,7 @@ def _constants(contract: Contract, state: dict[str, int], scratch: int) -> list[
         *(f"static constexpr int {name} = {value};" for name, value in counts.items()),
         *(f"static constexpr double {name} = {value!r};" for name, value in numbers.items()),
         f"static constexpr bool kLearned = {_truth(contract.training.get('updates') != 0)};",
-        f"static constexpr std::array<int, kSignals + 1> kSignalBegin{{{', '.join(map(str, begins))}}};",
+        f"static constexpr std::array<int, kSignals + 1> kSignalBegin{{{', '.join(map(str, offsets))}}};",
         f"static constexpr std::array<bool, kSignals> kAging{{{', '.join(map(_truth, aging))}}};",
         _texts("kSignalNames", [signal.name for signal in contract.observation]),
         _texts("kElementNames", elements_of(contract.observation)),

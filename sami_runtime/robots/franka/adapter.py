@@ -166,7 +166,7 @@ class FrankaAdapter:
             AdapterError: Arm or hand told nothing new, or a signal never came.
         """
         arm, hand = self._connected()
-        self._wait(lambda: self._heard(arm, hand), HEARD_S, "the robot told nothing new")
+        self._wait(lambda: self._update(arm, hand), HEARD_S, "the robot told nothing new")
         seen = self._latest.observation()
         self._seen = dict(seen.values)
         return seen
@@ -241,7 +241,7 @@ class FrankaAdapter:
         there = float(abs(arm.state.positions - self._home).max()) < 0.02
         return arm.state.phase is ArmPhase.GOING and arm.state.arrived and there and hand.state.speed == 0.0
 
-    def _heard(self, arm: Beside[ArmState], hand: Beside[HandState]) -> bool:
+    def _update(self, arm: Beside[ArmState], hand: Beside[HandState]) -> bool:
         """Take what the robot told; return whether it did since the reset."""
         arm_state, offset = arm.state, self.clock.now() - now()
         place = self._base @ self._ik.pose(arm_state.positions)

@@ -66,9 +66,9 @@ class ArmProcess:
         self._link.setblocking(False)
         self._bell: socket.socket | None = bell
         bell.setblocking(False)
-        self._phase, self._heard, self._quit = ArmPhase.IDLE, 0.0, False
+        self._phase, self._message_time, self._quit = ArmPhase.IDLE, 0.0, False
         self._wanted: tuple[bytes, tuple[float, ...]] | None = None
-        self._rate, self._cycles, self._lost, self._worst = 1.0, 0, 0, 0.0
+        self._rate, self._cycles, self._lost_cycles, self._worst = 1.0, 0, 0, 0.0
         self._arrived = False
         self._robot: Any = None
 
@@ -107,7 +107,7 @@ class ArmProcess:
         """Move as told, until the arm rests."""
         control = self._robot.start_joint_position_control(self._franka.ControllerMode.JointImpedance)
         generator: JointGenerator | None = None
-        begun, last, bad, why = self._cycles, time.perf_counter(), 0, ""
+        start, last, bad, why = self._cycles, time.perf_counter(), 0, ""
         while True:
             state, duration = control.readOnce()
             passed = duration.to_sec()
@@ -119,23 +119,23 @@ class ArmProcess:
                     passed += duration.to_sec()
             at = time.perf_counter()
             if generator is None:
-                generator, cycles, begun = JointGenerator(self._settings.motion.limits, state.q_d), 1, self._cycles
+                generator, cycles, start = JointGenerator(self._settings.motion.limits, state.q_d), 1, self._cycles
             else:
                 missed = generator.synchronise(state.q_d, state.dq_d, state.ddq_d)
                 cycles = max(1, round(1e3 * passed))
-                self._lost += max(missed, cycles - 1)
+                self._lost_cycles += max(missed, cycles - 1)
                 self._worst = max(self._worst, at - last)
             last = at
             self._cycles += cycles
             self._listen()
-            if self._cycles - begun > SETTLED:
+            if self._cycles - start > SETTLED:
                 self._rate = state.control_command_success_rate
                 bad = bad + 1 if self._rate < self._settings.least_success else 0
             why = why or self._reason(generator, bad)
             self._steer(generator, stop=bool(why))
             generator.leash(state.q)
             # The first command is where the robot is: it measures speeds from there.
-            positions = generator.positions if self._cycles == begun + 1 else generator.step()
+            positions = generator.positions if self._cycles == start + 1 else generator.step()
             command = self._franka.JointPositions(positions.tolist())
             command.motion_finished = done = self._phase is ArmPhase.STOPPING and generator.at_rest
             control.writeOnce(command)
@@ -151,7 +151,7 @@ class ArmProcess:
 
     def _reason(self, generator: JointGenerator, bad: int) -> str:
         """Return why the arm has to be stopped; empty while it need not."""
-        silent = now() - self._heard
+        silent = now() - self._message_time
         if silent > self._settings.stale_s and self._phase is ArmPhase.FOLLOWING and not generator.at_rest:
             return (
                 f"no command came for {silent:.3g} s, allowed are {self._settings.stale_s:g} s (stale_s): the policy "
@@ -183,7 +183,7 @@ class ArmProcess:
         with suppress(BlockingIOError):
             while True:
                 message = self._link.recv(256)
-                kind, self._heard = message[:1], now()
+                kind, self._message_time = message[:1], now()
                 if kind in (b"", QUIT):  # the loop's process is gone, or wants no more
                     self._wanted, self._quit = None, True
                     break
@@ -225,7 +225,7 @@ class ArmProcess:
             self._arrived,
             self._rate,
             self._cycles,
-            self._lost,
+            self._lost_cycles,
             self._worst,
         )
         with suppress(OSError):  # the loop hears nothing now, or never again

@@ -53,7 +53,7 @@ class ArmState(NamedTuple):
     """Share of the last 100 commands that reached the robot in time, as it says."""
     cycles: int
     """Of its control [1 ms], since the process began."""
-    lost: int
+    misses: int
     """Of those, how many passed without a command."""
     worst_s: float
     """Longest time between two states [s]."""

@@ -116,10 +116,10 @@ class Datagrams:
             )
             return
         try:
-            heard = json.loads(message)
-            if not isinstance(heard, dict):
-                raise TypeError(f"it is {type(heard).__name__}, no object")
-            self._hear(heard, receipt_time)
+            payload = json.loads(message)
+            if not isinstance(payload, dict):
+                raise TypeError(f"it is {type(payload).__name__}, no object")
+            self._hear(payload, receipt_time)
         except Exception as error:  # whatever a message causes, the next one is heard
             self._bad += 1
             self._why_bad = (

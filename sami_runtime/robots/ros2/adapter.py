@@ -81,7 +81,7 @@ class Ros2Adapter:
         self._seen: Mapping[str, NDArray[np.float32]] = {}
         self._sent: dict[str, Message] = {}
         self._task = settings.task
-        self._open, self._begun = True, False
+        self._open, self._in_episode = True, False
         self._node = open_node(settings.backend, settings.domain, clock)
         self.sources.dropped = lambda: self._node.faults
         try:
@@ -129,7 +129,7 @@ class Ros2Adapter:
         self._require_open()
         refuse(self._doubled(), "sent")
         self._node.reset()
-        self._begun = True
+        self._in_episode = True
         if self._hand and self.settings.kinematics:
             if self.settings.kinematics.move_home:
                 self.home()
@@ -173,7 +173,7 @@ class Ros2Adapter:
     def write(self, action: NDArray[np.float32]) -> Executed:
         """Send what an action comes to."""
         self._require_open()
-        wanted, self._begun = self._wanted(action), True
+        wanted, self._in_episode = self._wanted(action), True
         for topic, message in wanted.messages.items():
             self._publish(topic, message)
         self._sent = wanted.messages
@@ -192,7 +192,7 @@ class Ros2Adapter:
             return
         self.emergency_stop()
         self._publishers[self.settings.command.topic].flush(FLUSH_S)
-        self._begun = False
+        self._in_episode = False
         if diagnostics := self.settings.diagnostics:
             with suppress(AdapterError):
                 self._publish(diagnostics.topic, stopped(self.contract, time.time()))
@@ -219,7 +219,7 @@ class Ros2Adapter:
     def close(self) -> None:
         """Bring to rest what was driven, and leave; also twice."""
         if self._open:
-            if self._begun:
+            if self._in_episode:
                 self.stop()
             self._open = False
             self._node.close()

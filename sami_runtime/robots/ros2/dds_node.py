@@ -143,9 +143,9 @@ class DdsNode:
                 f"domain {domain} cannot be entered: {error}. Is CYCLONEDDS_URI right, and a network there?"
             ) from error
         self._published = BuiltinDataReader(self._participant, BuiltinTopicDcpsPublication)
-        self._heard = BuiltinDataReader(self._participant, BuiltinTopicDcpsSubscription)
+        self._readers = BuiltinDataReader(self._participant, BuiltinTopicDcpsSubscription)
         self._waits = WaitSet(self._participant)
-        self._topics_heard: list[Subscription] = []
+        self._inputs: list[Subscription] = []
         self._writers: list[DataWriter[Any]] = []
         self._topics: dict[str, Topic[Any]] = {}
         self._lock, self._open = threading.Lock(), True
@@ -155,12 +155,12 @@ class DdsNode:
     @property
     def faults(self) -> tuple[str, ...]:
         """What was dropped since the last reset, and which publishers are gone."""
-        return tuple(fault for heard in self._topics_heard for fault in heard.faults)
+        return tuple(fault for topic in self._inputs for fault in topic.faults)
 
     def reset(self) -> None:
         """Forget what was dropped, and hear of each topic whichever publisher comes first from now on."""
-        for heard in self._topics_heard:
-            heard.reset()
+        for topic in self._inputs:
+            topic.reset()
 
     def publisher(self, topic: str, kind: type[Any], qos: Qos) -> Publisher:
         """Return what publishes a topic."""
@@ -173,7 +173,7 @@ class DdsNode:
         reader = DataReader(self._participant, self._topic(topic, kind), _policies(qos, kind))
         condition = ReadCondition(reader, NEW)
         with self._lock:
-            self._topics_heard.append(Subscription(topic, reader, condition, kind, hear, whose))
+            self._inputs.append(Subscription(topic, reader, condition, kind, hear, whose))
             self._waits.attach(condition)
 
     def publishers(self, topic: str) -> list[Peer]:
@@ -182,7 +182,7 @@ class DdsNode:
 
     def subscribers(self, topic: str) -> list[Peer]:
         """Return who hears it."""
-        return self._peers(self._heard, topic)
+        return self._peers(self._readers, topic)
 
     def close(self) -> None:
         """Leave; also twice."""
@@ -195,10 +195,10 @@ class DdsNode:
         # others go on seeing this node. Deleting one twice does nothing. The participant goes last: it owns the rest.
         self._waits.__del__()
         self._waits.attached = []
-        heard = [entity for topic in self._topics_heard for entity in (topic.condition, topic.reader)]
-        for entity in (*self._writers, *heard, self._published, self._heard, *self._topics.values(), self._participant):
-            entity.__del__()
-        self._topics_heard, self._writers, self._topics = [], [], {}
+        pairs = [part for topic in self._inputs for part in (topic.condition, topic.reader)]
+        for part in (*self._writers, *pairs, self._published, self._readers, *self._topics.values(), self._participant):
+            part.__del__()
+        self._inputs, self._writers, self._topics = [], [], {}
 
     def _topic(self, name: str, kind: type[Any]) -> Topic[Any]:
         if name not in self._topics:
@@ -217,9 +217,9 @@ class DdsNode:
     def _listen(self) -> None:
         while self._open:
             with self._lock:
-                all_heard = list(self._topics_heard)
-            for heard in all_heard:
-                heard.take(self._clock.now)
+                inputs = list(self._inputs)
+            for topic in inputs:
+                topic.take(self._clock.now)
             self._waits.wait(WAKE_NS)
 
 

@@ -36,7 +36,7 @@ def diagnose(
         sent: Whether it was.
         stamp: When this is said [s], by the system's clock.
     """
-    statuses = (_gate(record, contract), _policy(record), _sent(commands, sent), _heard(topics))
+    statuses = (_gate(record, contract), _policy(record), _sent(commands, sent), _topics(topics))
     return Diagnostics(stamp, statuses, contract.name)
 
 
@@ -80,7 +80,7 @@ def _sent(commands: Mapping[str, Message], sent: bool) -> Status:
     return Status(OK, "sami: command", message, values)
 
 
-def _heard(topics: Mapping[str, Heeded]) -> Status:
+def _topics(topics: Mapping[str, Heeded]) -> Status:
     faults: Sequence[str] = [topic.fault for topic in topics.values() if topic.fault]
     values = {}
     for topic in topics.values():

@@ -83,7 +83,7 @@ class RclpyNode:
     def subscribe(self, topic: str, kind: type[Any], qos: Qos, hear: Hear, whose: Whose = "all") -> None:
         """Have a function hear each message of a topic."""
 
-        def heard(message: Any) -> None:
+        def receive(message: Any) -> None:
             receipt_time = self._clock.now()
             try:
                 hear(kind.of(message), receipt_time)
@@ -91,7 +91,7 @@ class RclpyNode:
                 number = self._bad.get(topic, (0, ""))[0] + 1
                 self._bad[topic] = number, f"a {kind.ros}: {type(error).__name__}: {str(error)[:200]}"
 
-        self._node.create_subscription(RosTypes()(kind.ros), topic, heard, profile(qos))
+        self._node.create_subscription(RosTypes()(kind.ros), topic, receive, profile(qos))
 
     def publishers(self, topic: str) -> list[Peer]:
         """Return who publishes a topic, as far as is known by now."""

@@ -213,13 +213,13 @@ class UnitreeAdapter:
             AdapterError: It reports nothing, or does not hear commands.
         """
         deadline = time.monotonic() + self.settings.heard_s
-        while not (self._link.reading and self._link.heard) and time.monotonic() < deadline:
+        while not (self._link.reading and self._link.has_listener) and time.monotonic() < deadline:
             time.sleep(POLL_S)
         faults = []
         if not self._link.reading:
             why = self._link.fault or "nothing came"
             faults.append(f"no rt/lowstate that can be used came in {self.settings.heard_s:g} s: {why}")
-        if not self._link.heard:
+        if not self._link.has_listener:
             faults.append(f"nobody heard rt/lowcmd in {self.settings.heard_s:g} s")
         if faults:
             where = self.settings.network or "the interface of CYCLONEDDS_URI"

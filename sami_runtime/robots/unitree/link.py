@@ -95,7 +95,7 @@ class MotorLink:
         return f"{self.bad} messages that could not be read were dropped, lastly {self.why}" if self.bad else ""
 
     @property
-    def heard(self) -> bool:
+    def has_listener(self) -> bool:
         """Whether a robot hears the commands."""
         return bool(self._writer.get_matched_subscriptions())
 

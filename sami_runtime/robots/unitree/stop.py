@@ -52,7 +52,7 @@ class EmergencyDamping:
         # It hears nothing: a thread without the watchdog's priority could hold Python's lock when it has to fire.
         link = MotorLink(document["domain"], document["network"], document["hz"], document["damp_kd"], None)
         end = time.monotonic() + document["heard_s"]
-        while not link.heard:
+        while not link.has_listener:
             if time.monotonic() > end:
                 link.close()
                 raise AdapterError(f"nobody heard rt/lowcmd in {document['heard_s']:g} s.")

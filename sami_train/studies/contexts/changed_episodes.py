@@ -272,11 +272,11 @@ class ChangedEpisodes:
         for n, one in enumerate(changes):
             if one.gaps is not None:
                 envs[n] = GappedEnv(envs[n], self._spec, one.gaps[0])
-        begun = [
+        resets = [
             env.reset(seed=seed, options={"task": dict(one.before)})[0]
             for env, one, seed in zip(envs, changes, seeds, strict=True)
         ]
-        observation = np.stack([flatten(first) for first in begun])
+        observation = np.stack([flatten(first) for first in resets])
         self._session.reset()
         rows, replaced = [_ChangingRow() for _ in envs], np.zeros((self.rows, self.contract.context_size), np.float32)
         if variant is Variant.CONSTANT:

@@ -179,8 +179,8 @@ def arrivals(trace: Trace, name: str) -> Arrivals:
     for tick, sent in zip(trace.ticks, trace.sent[name], strict=True):
         if sent <= newest:
             continue
-        for lost in range(newest + 1, sent):
-            missing[min(MOST - 1, tick - lost)] += 1
+        for absent in range(newest + 1, sent):
+            missing[min(MOST - 1, tick - absent)] += 1
         read[min(MOST - 1, tick - sent)] += 1
         newest = sent
     return Arrivals(read, missing)

@@ -146,9 +146,9 @@ def measure_parts(subject: Subject, plan: ReportPlan, folder: Path, cost: Cost |
     of = _Measurement(parts, plan, Kept(folder / "parts"), source, cost, progress)
     for name, measure in zip(PARTS, (of.episodes, of.maps, of.change, of.films, of.cost), strict=True):
         if name not in parts.missing:
-            begun = time.perf_counter()
+            start = time.perf_counter()
             measure()
-            parts.seconds[name] = round(time.perf_counter() - begun, 2)
+            parts.seconds[name] = round(time.perf_counter() - start, 2)
     return parts
 
 

@@ -118,7 +118,7 @@ def write_report(
     Raises:
         SamiError: the subjects are of different environments, or something that was asked for cannot be measured.
     """
-    begun = time.perf_counter()
+    start = time.perf_counter()
     require_alike(subjects)
     out.mkdir(parents=True, exist_ok=True)
     parts = [measure_parts(subject, plan, out / subject.name, cost, progress) for subject in subjects]
@@ -132,14 +132,14 @@ def write_report(
             progress("drawing", 1, count)
     films = [out / one.subject.name / film[key] for one in parts for film in one.films for key in ("film", "still")]
     beside = [path.relative_to(out).as_posix() for path in (*written, *films)]
-    seconds = time.perf_counter() - begun
+    seconds = time.perf_counter() - start
     page = render(_head(parts, command, beside, seconds), page_sections, out)
     with unfinished(out / PAGE) as path:
         path.write_text(page, encoding="utf-8")
     summary = {
         "report": (out / PAGE).as_posix(),
         "bytes": (out / PAGE).stat().st_size,
-        "seconds": round(time.perf_counter() - begun, 1),
+        "seconds": round(time.perf_counter() - start, 1),
         "command": list(command),
         "subjects": [_summary(one) for one in parts],
         "files": beside,

@@ -168,8 +168,8 @@ def test_without_a_seed_the_stream_of_the_last_one_goes_on():
 
 
 def test_one_kind_of_error_does_not_change_the_luck_of_another():
-    lost = seen(gap_of(dropout=0.5))[1]
-    assert lost.tolist() == seen(gap_of(dropout=0.5, noise=1.0, bias=[0, 1]))[1].tolist()
+    readings = seen(gap_of(dropout=0.5))[1]
+    assert readings.tolist() == seen(gap_of(dropout=0.5, noise=1.0, bias=[0, 1]))[1].tolist()
 
 
 def test_lag_converges_to_the_command_as_a_first_order_system():

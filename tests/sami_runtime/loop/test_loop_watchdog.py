@@ -11,37 +11,37 @@ STOPPED = ["stopping", "stop", "end"]
 @pytest.fixture
 def watched(arm):
     """An arm and a watchdog, which share a list of what happened; `watchdog.reason` is what the latter finds wrong."""
-    heard = []
+    calls = []
 
     class Arm(arm):
         def write(self, action):
-            heard.append("write")
+            calls.append("write")
             return super().write(action)
 
         def stop(self):
-            heard.append("stop")
+            calls.append("stop")
             super().stop()
 
     class FakeWatchdog:
         name, stop_s, fired, reason = "fake:stop", 2.0, False, None
 
         def __getattr__(self, name):
-            return lambda *_: heard.append(name)
+            return lambda *_: calls.append(name)
 
         def fault(self):
             return self.reason
 
-    return Arm(), FakeWatchdog(), heard
+    return Arm(), FakeWatchdog(), calls
 
 
 def test_each_write_follows_a_beat_and_the_watch_ends_once_the_robot_has_stopped(make, watched):
-    robot, watchdog, heard = watched
+    robot, watchdog, calls = watched
     run_episode(Session.load(make.write(make.recurrent())), robot, max_steps=3, watchdog=watchdog)
-    assert heard == ["rearm", "begin", *["beat", "write"] * 3, *STOPPED]
+    assert calls == ["rearm", "begin", *["beat", "write"] * 3, *STOPPED]
 
 
 def test_what_the_watchdog_finds_latches_the_gate_and_stops_the_robot(make, watched):
-    robot, watchdog, heard = watched
+    robot, watchdog, calls = watched
     session = Session.load(make.write(make.recurrent()))
     gate = SafetyGate(robot, session.contract)
 
@@ -51,8 +51,8 @@ def test_what_the_watchdog_finds_latches_the_gate_and_stops_the_robot(make, watc
     with pytest.raises(SafetyStop, match="the watchdog saw smoke"):
         run_episode(session, robot, watchdog=watchdog, gate=gate, on_step=fail)
     assert gate.tripped == "the watchdog saw smoke"
-    assert heard[-3:] == STOPPED
-    assert heard.count("write") == 3
+    assert calls[-3:] == STOPPED
+    assert calls.count("write") == 3
 
 
 def test_the_watchdog_of_the_package_is_one_for_a_loop():

@@ -301,11 +301,11 @@ def test_a_signal_that_ends_the_process_stops_the_robot_first(make, name):
 
 
 def test_signals_that_the_program_handles_are_left_to_it(arm):
-    heard = []
-    before = signal.signal(signal.SIGTERM, lambda number, _: heard.append(number))
+    signals = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: signals.append(number))
     try:
         stopped_after(arm(), lambda: os.kill(os.getpid(), signal.SIGTERM))
-        assert heard == [signal.SIGTERM]
+        assert signals == [signal.SIGTERM]
     finally:
         signal.signal(signal.SIGTERM, before)
 

@@ -48,8 +48,8 @@ def test_every_intervention_hand_over_and_stop_is_in_the_log(log):
     assert dict(check.counts) == {
         **{"ticks": 200, "rate dx": 2, "bounds dy": 1, "held": 20, "age": 21, "piloted": 10, "stop": 1}
     }
-    begun = [(line["step"], line["what"]) for line in check.of_kind("intervention")]
-    assert begun[:4] == [(30, "rate dx"), (30, "bounds dy"), (100, "held"), (100, "age")]
+    interventions = [(line["step"], line["what"]) for line in check.of_kind("intervention")]
+    assert interventions[:4] == [(30, "rate dx"), (30, "bounds dy"), (100, "held"), (100, "age")]
     assert [(line["step"], line["to"]) for line in check.of_kind("hand-over")] == [(150, "person"), (160, "policy")]
     assert [line["reason"] for line in check.of_kind("trip")] == ["age: the last action is too old"]
     assert check.lines[0]["model"] == FACTS["model"]

@@ -177,11 +177,11 @@ def test_dt_is_assumed_constant(session, arm):
 
 def test_a_detached_loop_dies_silently(session, arm):
     """There is no thread to die: what goes wrong in a tick is raised out of that tick."""
-    threads, begun = threading.active_count(), []
+    threads, counts = threading.active_count(), []
     adapter = arm(raise_at_reads=[3])
     with pytest.raises(AdapterError, match="read 3 fails"):
-        run_episode(session, adapter, on_step=lambda record: begun.append(threading.active_count()))
-    assert begun == [threads] * 3
+        run_episode(session, adapter, on_step=lambda record: counts.append(threading.active_count()))
+    assert counts == [threads] * 3
     assert adapter.stops == 1
 
 

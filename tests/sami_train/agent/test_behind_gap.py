@@ -102,14 +102,14 @@ def test_off_nothing_of_the_truth_is_kept_or_learned(plain):
 def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(tmp_path, env):
     switches = {**ALL, "true_goals": env == "panda", "full_from": 260}
     whole = trained(GAP, env, **switches)
-    begun = agent(GAP, env, **switches)
-    begun.learn(begun.config.steps, Stop())
-    begun.save(tmp_path / "agent.zip")
-    begun.make_buffer().save(tmp_path / "buffer.npz")
-    resumed = ContextSAC.load(tmp_path / "agent.zip", env=make_env(begun.config), device="cpu")
+    original = agent(GAP, env, **switches)
+    original.learn(original.config.steps, Stop())
+    original.save(tmp_path / "agent.zip")
+    original.make_buffer().save(tmp_path / "buffer.npz")
+    resumed = ContextSAC.load(tmp_path / "agent.zip", env=make_env(original.config), device="cpu")
     resumed.make_buffer().restore(tmp_path / "buffer.npz")
     assert resumed.num_timesteps < whole.num_timesteps
-    resumed.learn(begun.config.steps - resumed.num_timesteps, reset_num_timesteps=False)
+    resumed.learn(original.config.steps - resumed.num_timesteps, reset_num_timesteps=False)
     assert differing(resumed, whole) == set()
     np.testing.assert_array_equal(resumed.buffer.true_observations, whole.buffer.true_observations)
     assert not np.array_equal(whole.buffer.true_observations, whole.buffer.observations)

@@ -86,8 +86,8 @@ def test_reaching_the_goal_ends_an_episode_as_in_training_whatever_the_robot_did
 
 def test_a_lost_cube_ends_an_episode_where_training_ends_it(recorded):
     path = recorded([tick(0), tick(1), tick(2, (0.9, 0.0, -0.3)), tick(3, (0.9, 0.0, -0.4))])
-    (lost,) = episodes(path)
-    assert (len(lost), lost.terminated, lost.success) == (2, True, False)
+    (episode,) = episodes(path)
+    assert (len(episode), episode.terminated, episode.success) == (2, True, False)
     (on,) = episodes(path, end_on_fall=False)
     assert (len(on), on.terminated) == (3, False)
 

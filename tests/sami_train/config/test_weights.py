@@ -82,8 +82,8 @@ def test_every_tensor_of_an_encoder_and_an_actor_comes_back_from_the_graph(tmp_p
     agent.policy.features.update(np.random.default_rng(0).normal(0.1, 0.3, (500, 25)).astype(np.float32))
     write(compose_model(agent, tmp_path / "pearl.onnx", {"config": agent.config.to_dict(), "steps": 500}, None))
     result, policy = graph_weights(tmp_path / "pearl.onnx"), agent.policy.state_dict()
-    lost = {"critic", "critic_target", "momentum_encoder", "log_temperature"}
-    expected = {name for name in policy if name.split(".")[0] not in lost and "log_std" not in name}
+    dropped = {"critic", "critic_target", "momentum_encoder", "log_temperature"}
+    expected = {name for name in policy if name.split(".")[0] not in dropped and "log_std" not in name}
     assert result.keys() == expected
     normalized = agent.policy.layout.normalized  # the graph holds no statistics of the other columns
     for name, array in result.items():

@@ -110,7 +110,7 @@ def test_a_cube_that_fell_is_a_lost_episode_and_no_goal():
     buffer = filled(episode)
     batch = buffer.transitions(buffer.windows(np.array([0]), RNG(0)), 500, 0.5, RNG(0))
     last = batch.steps == 9
-    assert np.array_equal(batch.lost, last)
+    assert np.array_equal(batch.failure, last)
     assert batch.terminated[last].all()
     # the only later place of the last step is below the table, so it keeps its own goal
     assert (batch.observations[last][:, GOAL.desired.start] == 9).all()

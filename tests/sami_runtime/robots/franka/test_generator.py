@@ -20,7 +20,7 @@ ROUNDING = 1e-3
 """Of differences of three times a thousandth [rad/s3], relative."""
 
 
-def wild(seed, limits, lost=0.0, blocked=False):
+def wild(seed, limits, loss_rate=0.0, blocked=False):
     """Positions (T, 7) of an arm that is told velocities, positions and rest at random, of any size."""
     rng = np.random.default_rng(seed)
     arm = JointGenerator(limits, rng.uniform(LOW + limits.margin, HIGH - limits.margin))
@@ -37,7 +37,7 @@ def wild(seed, limits, lost=0.0, blocked=False):
                 arm.follow(size * rng.normal(size=7))
         if blocked:
             arm.leash(arm.positions + rng.normal(0.0, 0.02, 7))
-        if rng.random() < lost:  # the robot goes on by itself for some cycles
+        if rng.random() < loss_rate:  # the robot goes on by itself for some cycles
             speed, at = arm.velocities, arm.positions
             for _ in range(rng.integers(1, 10)):
                 speed = speed + arm.accelerations * CYCLE_S
@@ -77,7 +77,7 @@ def test_no_joint_comes_near_its_end_or_faster_towards_it_than_the_robot_allows(
 def test_lost_packets_break_no_limit_of_the_robot(seed):
     """The robot goes on at the acceleration that it had; from there the next command goes on, by a jerk or two."""
     limits = JointLimits(0.6, 6.0, 1500.0)
-    path = wild(seed, limits, lost=0.05)
+    path = wild(seed, limits, loss_rate=0.05)
     jerks = np.diff(path, n=3, axis=0) / CYCLE_S**3
     assert abs(np.diff(path, n=2, axis=0)).max() / CYCLE_S**2 < 10.0
     assert abs(jerks).max() < 5000.0

@@ -28,23 +28,23 @@ def loaded(path):
 
 
 @pytest.fixture(params=sorted(MODELS))
-def begun(request, tmp_path):
+def module_of_arm(request, tmp_path):
     """(contract, module of the skeleton) of each model that is shipped."""
     contract = read_artifact(MODELS[request.param]).contract
     write_skeleton(contract, tmp_path / "my_arm.py", request.param)
     return contract, loaded(tmp_path / "my_arm.py")
 
 
-def test_it_declares_the_contracts_signals_to_the_last_bound(begun):
-    contract, module = begun
+def test_it_declares_the_contracts_signals_to_the_last_bound(module_of_arm):
+    contract, module = module_of_arm
     assert module.MyArm.observation == contract.observation
     assert module.MyArm.action == contract.action
     numbers = {} if contract.sheet is None else {name: number.values for name, number in contract.sheet.numbers.items()}
     assert numbers == module.NUMBERS
 
 
-def test_it_keeps_the_laws_that_need_no_robot_and_names_what_remains(begun):
-    contract, module = begun
+def test_it_keeps_the_laws_that_need_no_robot_and_names_what_remains(module_of_arm):
+    contract, module = module_of_arm
     clock = ManualClock()
     verdicts = check_adapter(module.make(clock, contract), contract, clock, ticks=2)
     broken = [verdict.fault for verdict in verdicts if verdict.fault]
@@ -55,8 +55,8 @@ def test_it_keeps_the_laws_that_need_no_robot_and_names_what_remains(begun):
         assert name in broken[0]
 
 
-def test_it_is_driven_once_nothing_remains(begun):
-    contract, module = begun
+def test_it_is_driven_once_nothing_remains(module_of_arm):
+    contract, module = module_of_arm
     robot = module.make(ManualClock(), contract)
     with pytest.raises(AdapterError, match="is a skeleton"):
         robot.reset()
@@ -86,7 +86,7 @@ def test_it_tells_frame_home_and_units_to_whoever_reads_it():
         assert report in together
 
 
-def test_it_is_as_tidy_as_our_own_sources(begun, tmp_path):
+def test_it_is_as_tidy_as_our_own_sources(module_of_arm, tmp_path):
     path = tmp_path / "my_arm.py"
     assert max(map(len, path.read_text(encoding="utf-8").splitlines())) <= 120
     ruff = Path(sys.executable).with_name("ruff")

@@ -52,8 +52,8 @@ def test_what_is_said_comes_back(message):
 
     types = IdlTypes()
     carried = message.to(types)
-    heard = type(message).of(type(carried).deserialize(carried.serialize(use_version_2=False)))
-    assert alike(message, heard)
+    received = type(message).of(type(carried).deserialize(carried.serialize(use_version_2=False)))
+    assert alike(message, received)
 
 
 UNKNOWN_TO_0_10 = {12, 13}

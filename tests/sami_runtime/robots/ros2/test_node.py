@@ -121,20 +121,20 @@ def published(node, hearer):
 
 def test_of_two_publishers_the_first_is_heard_until_the_reset_and_the_others_messages_are_counted(nodes):
     hearer, first, second = nodes
-    heard = []
+    names = []
     hearer.subscribe(
-        "/joints", JointMessage, Qos(depth=100), lambda message, _: heard.append(message.names[0]), "first"
+        "/joints", JointMessage, Qos(depth=100), lambda message, _: names.append(message.names[0]), "first"
     )
     one = published(first, hearer)
     one.send(named("one"))
-    until(lambda: heard)
+    until(lambda: names)
     other = published(second, hearer)
     assert doubled("/joints", KIND, Qos(), hearer.publishers("/joints"))
     for _ in range(3):
         other.send(named("other"))
     until(lambda: "/joints: 3 messages of another publisher were dropped" in hearer.faults)
     one.send(named("one"))
-    until(lambda: heard == ["one", "one"])
+    until(lambda: names == ["one", "one"])
     first.close()
     until(lambda: any("publisher that was heard is gone (liveliness lost)" in fault for fault in hearer.faults))
     other.send(named("other"))
@@ -142,7 +142,7 @@ def test_of_two_publishers_the_first_is_heard_until_the_reset_and_the_others_mes
     hearer.reset()
     assert hearer.faults == ()
     other.send(named("other"))
-    until(lambda: heard == ["one", "one", "other"])
+    until(lambda: names == ["one", "one", "other"])
 
 
 def test_a_node_that_closes_is_gone_at_once_also_while_somebody_holds_its_parts(nodes):
@@ -161,42 +161,42 @@ def test_a_node_that_closes_is_gone_at_once_also_while_somebody_holds_its_parts(
 
 def test_a_controller_hears_all(nodes):
     hearer, *others = nodes
-    heard = set()
-    hearer.subscribe("/joints", JointMessage, Qos(depth=100), lambda message, _: heard.add(message.names[0]))
+    names = set()
+    hearer.subscribe("/joints", JointMessage, Qos(depth=100), lambda message, _: names.add(message.names[0]))
     for number, other in enumerate(others):
         published(other, hearer).send(named(str(number)))
-    until(lambda: heard == {"0", "1"})
+    until(lambda: names == {"0", "1"})
     assert hearer.faults == ()
 
 
 def test_a_goal_that_is_said_once_may_come_from_the_next_publisher(nodes):
     hearer, first, second = nodes
-    heard = []
+    names = []
     hearer.subscribe(
-        "/joints", JointMessage, Qos(depth=100), lambda message, _: heard.append(message.names[0]), "in turn"
+        "/joints", JointMessage, Qos(depth=100), lambda message, _: names.append(message.names[0]), "in turn"
     )
     published(first, hearer).send(named("one"))
-    until(lambda: heard)
+    until(lambda: names)
     first.close()
     until(lambda: not hearer.publishers("/joints"))
     published(second, hearer).send(named("other"))
-    until(lambda: heard == ["one", "other"])
+    until(lambda: names == ["one", "other"])
     assert hearer.faults == ()
 
 
 def test_a_message_that_cannot_be_read_is_dropped_and_counted_and_spoils_no_other(nodes, monkeypatch):
     hearer, first, _ = nodes
-    heard = []
+    names = []
 
     def hear(message, _):
-        heard.append(message.names[0])
+        names.append(message.names[0])
         if message.names[0] == "odd":
             raise ValueError("odd")
 
     hearer.subscribe("/joints", JointMessage, Qos(depth=100), hear)
     publisher = published(first, hearer)
     publisher.send(named("one"))
-    until(lambda: heard)
+    until(lambda: names)
     with monkeypatch.context() as patch:  # a name that is no UTF-8, as a sender in C may write it
         kind = type(named("bad").to(importlib.import_module("sami_runtime.robots.ros2.dds_node").TYPES))
         serialize = kind.serialize
@@ -205,7 +205,7 @@ def test_a_message_that_cannot_be_read_is_dropped_and_counted_and_spoils_no_othe
             publisher.send(named("bad"))
     publisher.send(named("odd"))
     publisher.send(named("two"))
-    until(lambda: heard == ["one", "odd", "two"])
+    until(lambda: names == ["one", "odd", "two"])
     (fault,) = hearer.faults
     assert fault.startswith("/joints: 3 messages that could not be read were dropped, lastly a sensor_msgs/msg/JointSt")
     hearer.reset()

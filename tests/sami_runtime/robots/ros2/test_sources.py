@@ -35,7 +35,7 @@ def clock():
     return MonotonicClock()
 
 
-def heard(clock, **changed):
+def make_sources(clock, **changed):
     """Sources of three joints, a camera that is turned and a goal; the machines keep one time."""
     topics = {
         "joints": {"topic": "/joint_states", "type": "sensor_msgs/msg/JointState"},
@@ -77,7 +77,7 @@ def full(sources, clock):
 
 
 def test_joints_are_found_by_their_names_whatever_their_order(clock):
-    sources = heard(clock)
+    sources = make_sources(clock)
     wanted = full(sources, clock).values["angles"]
     assert wanted == pytest.approx([3.0, -1.0, 0.002]), "in the signal's order and units"
     sources.hear("joints", joints("xcba", [9.0, 3.0, 2.0, 1.0]), clock.now())
@@ -85,11 +85,11 @@ def test_joints_are_found_by_their_names_whatever_their_order(clock):
 
 
 def test_a_pose_is_told_in_the_policys_frame(clock):
-    assert full(heard(clock), clock).values["cube"] == pytest.approx([1.0 - 0.2, 0.1, 0.3])
+    assert full(make_sources(clock), clock).values["cube"] == pytest.approx([1.0 - 0.2, 0.1, 0.3])
 
 
 def test_a_velocity_is_the_slope_over_stamps_and_not_over_arrivals(clock):
-    sources, now = heard(clock), time.time()
+    sources, now = make_sources(clock), time.time()
     for step in range(3):
         sources.hear("camera", pose([0.1 * step, 0.0, 0.0], now - 0.3 + 0.1 * step), clock.now())
     sources.hear("joints", joints(), clock.now())
@@ -98,7 +98,7 @@ def test_a_velocity_is_the_slope_over_stamps_and_not_over_arrivals(clock):
 
 
 def test_the_gate_sees_how_old_a_measurement_is_and_not_when_its_message_came(clock):
-    sources = heard(clock, camera__delay_s=0.1)
+    sources = make_sources(clock, camera__delay_s=0.1)
     sources.hear("joints", joints(stamp=time.time() - 0.5), clock.now())
     sources.hear("camera", pose([0.0, 0.0, 0.0], time.time() - 0.2), clock.now())
     sources.hear("goal", pose([0.0, 0.5, 0.0], time.time() - 100.0, "table"), clock.now())
@@ -109,7 +109,7 @@ def test_the_gate_sees_how_old_a_measurement_is_and_not_when_its_message_came(cl
 
 
 def test_another_clocks_stamps_become_ours(clock):
-    sources = heard(clock, joints__clock="theirs")
+    sources = make_sources(clock, joints__clock="theirs")
     for step in range(20):
         sources.hear("joints", joints(stamp=5000.0 + 0.01 * step), 100.0 + 0.01 * step)
     sources.hear("joints", joints(stamp=5000.2), 100.7)
@@ -119,7 +119,7 @@ def test_another_clocks_stamps_become_ours(clock):
 
 
 def test_a_goal_stands_until_another_one_is_said_or_the_world_is_told_to_begin_anew(clock):
-    sources = heard(clock)
+    sources = make_sources(clock)
     full(sources, clock)
     sources.reset(False)
     assert set(sources.latest.missing) == {"angles", "cube", "cube_speed"}
@@ -143,7 +143,7 @@ def test_a_goal_stands_until_another_one_is_said_or_the_world_is_told_to_begin_a
     ],
 )
 def test_a_message_that_cannot_be_used_is_refused_and_told(clock, topic, message, why):
-    sources = heard(clock)
+    sources = make_sources(clock)
     before = full(sources, clock)
     sources.hear(topic, message(), clock.now())
     after = sources.latest.observation()
@@ -159,7 +159,7 @@ def test_a_message_that_cannot_be_used_is_refused_and_told(clock, topic, message
 
 
 def test_a_clock_that_is_told_to_be_another_one_may_be_ahead(clock):
-    sources = heard(clock, joints__clock="theirs")
+    sources = make_sources(clock, joints__clock="theirs")
     sources.hear("joints", joints(stamp=time.time() + 1000.0), clock.now())
     assert sources.faults == []
 

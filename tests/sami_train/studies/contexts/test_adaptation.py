@@ -114,7 +114,7 @@ def test_pandas_dynamics_change_in_the_middle_of_an_episode():
     physics, bodies = env.sim.physics_client, env.sim._bodies_idx
     cube = bodies["object"]
     physics.resetBaseVelocity(cube, [0.0, 1.0, 0.0], [0.0, 0.0, 0.0])
-    lost = []
+    slowdowns = []
     for friction, mass in ((0.1, 5.0), (1.0, 10.0)):
         env.set_dynamics({"mass": mass, "friction": friction})
         assert physics.getDynamicsInfo(cube, -1)[0] == mass
@@ -123,9 +123,9 @@ def test_pandas_dynamics_change_in_the_middle_of_an_episode():
         before = physics.getBaseVelocity(cube)[0][1]
         for _ in range(8):
             physics.stepSimulation()
-        lost.append(before - physics.getBaseVelocity(cube)[0][1])
+        slowdowns.append(before - physics.getBaseVelocity(cube)[0][1])
     # Ten times the friction slows ten times as much, at once, whatever the mass.
-    assert lost[1] / lost[0] == pytest.approx(10.0, rel=0.2)
+    assert slowdowns[1] / slowdowns[0] == pytest.approx(10.0, rel=0.2)
     with pytest.raises(TaskError, match="mass is -1; it must be a number greater than 0 kg"):
         env.set_dynamics({"mass": -1, "friction": 0.5})
     assert physics.getDynamicsInfo(bodies["table"], -1)[1] == 1.0
