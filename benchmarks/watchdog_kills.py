@@ -164,11 +164,11 @@ def fail(kind: str, robot: Witness, within_s: float, draw: random.Random, port: 
         "FAIL_AT": str(draw.randrange(5, 20)),
         "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), str(ROOT), os.environ.get("PYTHONPATH", "")]),
     }
-    driven = {"version": 1, "adapter": "watchdog_kills:make", "model": "panda-satesac", "steps": 10_000}
+    robot_keys = {"version": 1, "adapter": "watchdog_kills:make", "model": "panda-satesac", "steps": 10_000}
     command = [sys.executable, "-c", MAIN, "drive", "robot.json", "--json"]
     options: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "robot.json").write_text(json.dumps({**driven, "watchdog_s": within_s}))
+        Path(folder, "robot.json").write_text(json.dumps({**robot_keys, "watchdog_s": within_s}))
         with subprocess.Popen(command, cwd=folder, env=environment, **options) as loop:
             try:
                 return _watch(kind, robot, loop, lines_of(loop.stderr), draw)  # type: ignore[arg-type]
