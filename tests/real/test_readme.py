@@ -81,8 +81,8 @@ def installed(wheel):
             folder = made[python, extras] = Path(tempfile.mkdtemp(prefix="sami-readme-"))
             subprocess.run([python, "-m", "venv", folder], check=True)
             pip = [folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-            wanted = f"sami-rl[{extras}] @ {wheel.as_uri()}"
-            subprocess.run([*pip, "-c", ROOT / "constraints.txt", wanted], check=True)
+            requirement = f"sami-rl[{extras}] @ {wheel.as_uri()}"
+            subprocess.run([*pip, "-c", ROOT / "constraints.txt", requirement], check=True)
         return made[python, extras]
 
     yield environment

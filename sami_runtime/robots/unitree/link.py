@@ -179,12 +179,12 @@ class MotorLink:
     def _listen(self) -> None:
         while self._open:
             try:
-                taken = self._reader.take(1, self._condition)
-                if not taken:
+                samples = self._reader.take(1, self._condition)
+                if not samples:
                     self._waits.wait(WAKE_NS)
-                elif isinstance(taken[0], Go2Reading):
-                    self.reading = taken[0]
-                    self._hear(taken[0])  # type: ignore[misc]  # this thread runs only where somebody hears
+                elif isinstance(samples[0], Go2Reading):
+                    self.reading = samples[0]
+                    self._hear(samples[0])  # type: ignore[misc]  # this thread runs only where somebody hears
             except Exception as error:  # whatever a message causes, the next one is heard
                 self.bad, self.why = self.bad + 1, f"{error}"
 

@@ -70,11 +70,11 @@ class RobotDouble:
         body = memory[:77] + memory[80:81] + bytes(2) + memory[84:1176]
         return Sent(b"\x00\x01\x00\x00" + bytes(body) + crc_of(bytes(memory[:1176])).to_bytes(4, "little"))
 
-    def until(self, wanted):
+    def until(self, condition):
         end = time.monotonic() + 10.0
-        while not wanted() and time.monotonic() < end:
+        while not condition() and time.monotonic() < end:
             time.sleep(0.005)
-        assert wanted()
+        assert condition()
 
 
 class Sent(idl.LowState):
