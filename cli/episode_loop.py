@@ -203,8 +203,8 @@ def run_episodes(plan: Plan) -> None:
         facts: dict[str, Any] = {"env": target.name, "seed": values.seed}
         facts |= {"engine": target.engine} if target.engine else {}
         facts |= {"excited": True} if plan.excite else {}
-        made = {"simulator": not real, "dry_run": plan.dry_run, "gap": bool(values.gap)}
-        feed = closing.enter_context(watching(plan.live, session, contract.name, facts | made))
+        setup = {"simulator": not real, "dry_run": plan.dry_run, "gap": bool(values.gap)}
+        feed = closing.enter_context(watching(plan.live, session, contract.name, facts | setup))
         closing.enter_context(realtime.real_time(values.priority, values.lock_memory))
         adapter: Any = target.make(clock, contract)
         closing.callback(adapter.close)

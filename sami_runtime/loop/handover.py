@@ -71,7 +71,7 @@ class Handover:
                 return None
             session, future = self._successor
             self._successor = self._waiting = None
-            made = self.session.tick
+            steps = self.session.tick
             try:
                 session.restore(self.session.state)
             except SamiError as error:  # the session is the caller's, who may have closed or changed it
@@ -80,7 +80,7 @@ class Handover:
             self.session = session
             if telemetry:
                 telemetry.change_contract(self.session.contract)
-            self._swapped = swapped_to(self.session, made)
+            self._swapped = swapped_to(self.session, steps)
             future.set_result(self._swapped)
             return session
         finally:
@@ -133,10 +133,10 @@ class Handover:
         return future.result()
 
 
-def swapped_to(session: Session, made: int = 0) -> Swapped:
+def swapped_to(session: Session, steps: int = 0) -> Swapped:
     """Say which model a session runs, and how many steps of the episode had been made when it took over."""
     artifact = session.artifact
-    return Swapped(str(artifact.path), artifact.graph_sha256, session.contract, fed=made)
+    return Swapped(str(artifact.path), artifact.graph_sha256, session.contract, fed=steps)
 
 
 def require_swap(session: Session, driving: Session, adapter: Adapter, limits: Limits) -> None:

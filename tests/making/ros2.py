@@ -108,9 +108,9 @@ class SimulatedRobot:
         report = document(domain=self.domain, backend="cyclonedds", **changed)
         with (
             real_time(min(highest_priority(), 50) or None),
-            closing(make(clock or MonotonicClock(), session.contract, report)) as made,
+            closing(make(clock or MonotonicClock(), session.contract, report)) as instance,
         ):
-            yield made
+            yield instance
 
     def published(self):
         """What it printed next."""

@@ -94,9 +94,9 @@ def nodes(monkeypatch):
     pytest.importorskip("cyclonedds")
     monkeypatch.setenv("CYCLONEDDS_URI", LOOPBACK)
     domain = 110 + os.getpid() % 70
-    made = [open_node("cyclonedds", domain, MonotonicClock()) for _ in range(3)]
-    yield made
-    for item in made:
+    participants = [open_node("cyclonedds", domain, MonotonicClock()) for _ in range(3)]
+    yield participants
+    for item in participants:
         item.close()
 
 
