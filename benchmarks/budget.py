@@ -39,6 +39,7 @@ SENTENCES = {
     *("wants", "want", "wishes", "wish", "lies", "lacks", "lacking", "listens", "takes", "arrives", "responds"),
     *("accepts", "agree", "agrees", "differs", "differ", "happened", "happens", "believed", "mentions", "attend"),
     *("untold", "unsaid", "untaken", "torn", "tried", "swept", "spent", "follows", "begins", "begun", "heard"),
+    *("taken", "wanted", "made"),
 }
 """Bare verbs and pronouns, which name nothing: no identifier is one of them, private ones, tests and scripts
 included."""

@@ -56,8 +56,8 @@ def nominal_robot(name: str, folder: Path) -> Path:
 def measure(name: str, seed: int, noise: float, episodes: int) -> dict[str, Any]:
     """Return what was hidden and what was found, for one draw."""
     joints = MOTORS if name == "go2" else JOINTS
-    with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
+    with tempfile.TemporaryDirectory() as directory:
+        folder = Path(directory)
         nominal = nominal_robot(name, folder)
         hidden = draw_hidden(joints, seed, times=0.5 if name == "go2" else 1.0)
         recording = recorded(hide(nominal, hidden), folder / "run.mcap", episodes, noise=noise, seed=seed)
@@ -193,8 +193,8 @@ def reach(robots: int, seeds: int, steps: int, out: Path) -> None:
     """Train and judge every policy, and write each number when it is there."""
     head: dict[str, Any] = {"steps": steps, "cpu_s": {}}
     lines: list[dict[str, Any]] = []
-    with tempfile.TemporaryDirectory() as made:
-        nominal = reaching_arm(Path(made))
+    with tempfile.TemporaryDirectory() as directory:
+        nominal = reaching_arm(Path(directory))
         drawn, hidden, fitted = drawn_arm(nominal), [], []
         for robot in range(robots):
             hidden.append(hide(nominal, draw_hidden(JOINTS, robot), f"hidden-{robot}"))
@@ -203,7 +203,7 @@ def reach(robots: int, seeds: int, steps: int, out: Path) -> None:
         for seed, kind in itertools.product(range(seeds), envs):
             for number, env in enumerate(envs[kind]):
                 start = time.process_time()
-                policy = trained(env, seed, steps, Path(made) / f"{kind}-{number}-{seed}")
+                policy = trained(env, seed, steps, Path(directory) / f"{kind}-{number}-{seed}")
                 head["cpu_s"][f"{kind} {number} {seed}"] = round(time.process_time() - start, 1)
                 for on in range(robots) if len(envs[kind]) == 1 else [number]:
                     away = [round(metres, 5) for metres in distances(policy, hidden[on])]

@@ -74,15 +74,15 @@ def pictures(walked: Walked, row: int, steps: range) -> list[np.ndarray]:
     env.model.geom_rgba[env.model.geom("payload").id, 3] = 0.0
     dead = SETS["dies"][row % len(SETS["dies"])]["crippled"][0]
     of_motor = env.model.geom_bodyid == env.model.body(MOTORS[dead]).id
-    taken = []
+    images = []
     for step in steps:
         env.data.qpos[:] = walked.qpos[min(step, walked.fell[row] + FALLING, GO2.episode_steps - 1), row]
         mujoco.mj_forward(env.model, env.data)
         if step >= DIES:
             env.model.geom_rgba[of_motor] = 0.9, 0.1, 0.1, 1.0
-        taken.append(camera.take().copy())
+        images.append(camera.take().copy())
     camera.close()
-    return taken
+    return images
 
 
 def frame(
@@ -122,12 +122,12 @@ def main() -> None:
     print(f"filmed: episode {row}, motor {motor}, left falls after {left.fell[row] / GO2.rate_hz:.2f} s")
     last = min(max(DIES + AFTER, int(left.fell[row]) + 2 * FALLING), GO2.episode_steps)
     steps = range(DIES - BEFORE, last, EVERY)
-    taken = [pictures(walked, row, steps) for walked in (left, right)]
+    images = [pictures(walked, row, steps) for walked in (left, right)]
     frames = []
     for k, step in enumerate(steps):
         forward, sideways, turn = left.commands[step, row]
         command = f"{forward:+.1f}, {sideways:+.1f} m/s, {turn:+.1f} rad/s"
-        both, fell = [of_robot[k] for of_robot in taken], [int(left.fell[row]), int(right.fell[row])]
+        both, fell = [of_robot[k] for of_robot in images], [int(left.fell[row]), int(right.fell[row])]
         frames.append(frame(both, options.titles, fell, step, motor, command))
     durations = [round(1000 * EVERY / GO2.rate_hz)] * len(frames)
     durations[-1] += round(1000 * HOLD_S)

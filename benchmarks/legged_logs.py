@@ -338,8 +338,8 @@ def drive(
         if policy.dance:
             feed[inputs[1]] = np.array([[step]], np.float32)
         raw = np.clip(session.run(outputs[:1], feed)[0][0], -100, 100)
-        wanted = policy.default + policy.action_scale * raw
-        target = target + np.clip(wanted - target, -rate_limit / RATE_HZ, rate_limit / RATE_HZ)
+        goal = policy.default + policy.action_scale * raw
+        target = target + np.clip(goal - target, -rate_limit / RATE_HZ, rate_limit / RATE_HZ)
         rows.append({**row, "obs": observation, "actions": raw.copy(), "targets": target.copy()})
         logged.append({**rows[-1], **(other if noisy else {})})
         phase = np.fmod(phase + 2 * np.pi / RATE_HZ + np.pi, 2 * np.pi) - np.pi
@@ -378,12 +378,12 @@ def _joint_name(model: Any, name: str) -> str:
 
 
 def _reference(session: Any, inputs: list[str], outputs: list[str]) -> Callable[[int], dict[str, np.ndarray]]:
-    wanted = ["joint_pos", "joint_vel", "ref_pos_xyz", "ref_quat_xyzw"]
+    names = ["joint_pos", "joint_vel", "ref_pos_xyz", "ref_quat_xyzw"]
     size = session.get_inputs()[0].shape[1]
 
     def at(step: int) -> dict[str, np.ndarray]:
         feed = {inputs[0]: np.zeros((1, size), np.float32), inputs[1]: np.array([[step]], np.float32)}
-        q, dq, position, quaternion = (value[0] for value in session.run(wanted, feed))
+        q, dq, position, quaternion = (value[0] for value in session.run(names, feed))
         return {"motion": np.concatenate([q, dq]), "z": position[2], "quat": quaternion[[3, 0, 1, 2]]}
 
     return at

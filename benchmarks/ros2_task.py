@@ -61,7 +61,7 @@ def episodes(run, robot, task, seeds, steps):
 
 def counts(robot):
     """Return how many messages of each topic were taken."""
-    return {name: topic.taken for name, topic in robot.sources.topics.items()}
+    return {name: topic.accepted for name, topic in robot.sources.topics.items()}
 
 
 def summary(rows):

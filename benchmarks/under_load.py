@@ -99,8 +99,8 @@ def turn(session: Session, rate_hz: float, setting: Setting, priority: int, repo
     limits = Limits(stop_after=10**9, max_age_s=math.inf, deadline_s=math.inf)
     gate = SafetyGate(robot, session.contract, limits)
     steps = round(rate_hz * TURN_S)
-    taken = real_time(priority if setting.priority else None, setting.lock_memory)
-    with busy_cores((os.cpu_count() or 1) if setting.busy else 0), taken:
+    scheduling = real_time(priority if setting.priority else None, setting.lock_memory)
+    with busy_cores((os.cpu_count() or 1) if setting.busy else 0), scheduling:
         run_episode(session, robot, max_steps=steps, clock=clock, gate=gate, on_step=report.add, prewarm_s=PREWARM_S)
 
 

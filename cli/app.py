@@ -63,8 +63,8 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(flag: bool) -> None:
+    if flag:
         from sami_runtime.distribution import installed_version
 
         print_text(f"sami {installed_version('sami') or 'of a checkout that is not installed'}")

@@ -141,10 +141,10 @@ class WatchedModel:
             return ""
         self._seen = stamp
         try:
-            taken = run.swap(self._path)
+            swap = run.swap(self._path)
         except SamiError as error:
             return f"{self._path} has changed and is not taken; the model that drove goes on: {error}"
-        return f"{self._path} has changed: the next episode is driven by weights {taken.weights_sha256[:12]}"
+        return f"{self._path} has changed: the next episode is driven by weights {swap.weights_sha256[:12]}"
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
@@ -191,8 +191,8 @@ def run_episodes(plan: Plan) -> None:
     if values.priority and not plan.paced:
         raise SamiError("priority is for a loop that sleeps between its ticks; add --real-time.")
     clock = MonotonicClock(AWAKE_S) if plan.paced else ManualClock()
-    wanted = True if plan.steering and values.keys is None else values.keys
-    uses_keys = keyboard.uses_keys(wanted, plan.paced and not JSON.get())
+    keys = True if plan.steering and values.keys is None else values.keys
+    uses_keys = keyboard.uses_keys(keys, plan.paced and not JSON.get())
     film = Film(plan.film, contract.rate_hz, commanded=target.tracks is not None) if plan.film else None
     with ExitStack() as closing:
         closing.enter_context(fatal_signals_raise())  # also while the adapter is made and closed
@@ -201,8 +201,8 @@ def run_episodes(plan: Plan) -> None:
         facts: dict[str, Any] = {"env": target.name, "seed": values.seed}
         facts |= {"engine": target.engine} if target.engine else {}
         facts |= {"excited": True} if plan.excite else {}
-        made = {"simulator": not real, "dry_run": plan.dry_run, "gap": bool(values.gap)}
-        feed = closing.enter_context(watching(plan.live, session, contract.name, facts | made))
+        setup = {"simulator": not real, "dry_run": plan.dry_run, "gap": bool(values.gap)}
+        feed = closing.enter_context(watching(plan.live, session, contract.name, facts | setup))
         closing.enter_context(realtime.real_time(values.priority, values.lock_memory))
         adapter: Any = target.make(clock, contract)
         closing.callback(adapter.close)
@@ -283,9 +283,9 @@ def _drive(
     if not JSON.get():
         print_text(episodes.header(target, run.telemetry))
     rows = list[episodes.Row]()
-    number, wanted, running = 0, values.episodes or (1 if target.real else EPISODES), True
+    number, total, running = 0, values.episodes or (1 if target.real else EPISODES), True
     pause_s = 0.0 if values.pause_s is None and not (person and target.real) else values.pause_s
-    while running and number < wanted:
+    while running and number < total:
         skills: Counter[str] = Counter()
         rewards: list[float] = []
         if watched and (note := watched.take_over(run)):
@@ -305,7 +305,7 @@ def _drive(
         clear()
         if not JSON.get():
             print_text(episodes.line(row, target, report, hopeless))
-        judged, running = keyboard.between(run, report, person, pause_s, last=number + 1 == wanted)
+        judged, running = keyboard.between(run, report, person, pause_s, last=number + 1 == total)
         ended(judged)
         if judged is not report:
             row |= {"ended": judged.ended.value, "success": judged.success}

@@ -225,11 +225,11 @@ class LiveLine:
         self, telemetry: Telemetry, file: TextIO | None = None, status: Callable[[], str] = lambda: ""
     ) -> None:
         self._telemetry, self._file, self._status = telemetry, file or sys.stdout, status
-        self._wanted, self._drawn, self._shown = self._file.isatty(), 0.0, False
+        self._live, self._drawn, self._shown = self._file.isatty(), 0.0, False
 
     def __call__(self, record: StepRecord) -> None:
         """Draws the line, if the last time is long enough ago."""
-        if self._wanted and (now := time.monotonic()) - self._drawn >= EVERY_S:
+        if self._live and (now := time.monotonic()) - self._drawn >= EVERY_S:
             self._drawn, self._shown = now, True
             known = probed(self._telemetry.probed)
             text = "  ".join(

@@ -208,7 +208,7 @@ class Keyboard:
         if self._end:
             return Request(end=Ending(self._end))
         if self._drives and not self._paused:
-            return Request(command=self._wanted(standing))
+            return Request(command=self._action_by_keys(standing))
         return Request(pause=self._paused)
 
     def between(self, wait_s: float | None) -> Ending | None:
@@ -245,7 +245,7 @@ class Keyboard:
         elif self._steering is not None:
             self._steering.press(key)
 
-    def _wanted(self, standing: Array | None) -> Array | None:
+    def _action_by_keys(self, standing: Array | None) -> Array | None:
         """Return the person's action, (A,); None where it is a position, and there is none to go out from."""
         if self._moves:
             if self._command is None and standing is not None:

@@ -38,10 +38,10 @@ def text_console(error: bool = False) -> Console:
     """Return a rich console for standard output or standard error, as wide as `print_text` prints."""
     from rich.console import Console
 
-    made = Console(stderr=error)
-    if not made.is_terminal:
-        made.width = _columns()
-    return made
+    console = Console(stderr=error)
+    if not console.is_terminal:
+        console.width = _columns()
+    return console
 
 
 def print_text(*lines: object, error: bool = False) -> None:

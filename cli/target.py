@@ -166,11 +166,11 @@ def _make(
     from sami_runtime.errors import SamiError
     from sami_runtime.factories import call_factory
 
-    made = call_factory(name, factory, clock, shown="clock", **keywords)
-    missing = [part for part in parts if getattr(made, part, None) is None]
+    result = call_factory(name, factory, clock, shown="clock", **keywords)
+    missing = [part for part in parts if getattr(result, part, None) is None]
     if missing:
         raise SamiError(
-            f"{name}(clock) made a {type(made).__name__}, which lacks {', '.join(missing)}. {what.capitalize()} has "
+            f"{name}(clock) made a {type(result).__name__}, which lacks {', '.join(missing)}. {what.capitalize()} has "
             f"{', '.join(parts)}; see docs/how-to/write-an-adapter.md."
         )
-    return made
+    return result

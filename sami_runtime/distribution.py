@@ -29,14 +29,14 @@ def installed_version(package: str) -> str | None:
 
 def install_hint(*extras: str) -> str:
     """Return the shell command that installs extras (`"cpu"`, `"panda"`) of this installation, from this folder."""
-    wanted = f"[{','.join(extras)}]" if extras else ""
+    suffix = f"[{','.join(extras)}]" if extras else ""
     if in_checkout():
         folder = Path() if ROOT.samefile(".") else ROOT
         constraints = folder / "constraints.txt"  # which a source distribution lacks
         pinned = f"-c {shlex.quote(str(constraints))} " if constraints.is_file() else ""
-        return f"{pip()} install {pinned}-e {shlex.quote(f'{folder}{wanted}')}"
+        return f"{pip()} install {pinned}-e {shlex.quote(f'{folder}{suffix}')}"
     origin = _origin()
-    return f"{pip()} install {shlex.quote(f'{DISTRIBUTION}{wanted}' + (f' @ {origin}' if origin else ''))}"
+    return f"{pip()} install {shlex.quote(f'{DISTRIBUTION}{suffix}' + (f' @ {origin}' if origin else ''))}"
 
 
 def upgrade_hint() -> str:

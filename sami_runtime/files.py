@@ -155,9 +155,9 @@ def unfinished(path: Path, replaces: bool = True) -> Iterator[Path]:
         with writing(path):
             yield beside
             # On the disk before it gets its name, so that a crash leaves the old file or the new one.
-            for made in beside.rglob("*") if beside.is_dir() else (beside,):
-                if made.is_file():
-                    with made.open("rb") as file:
+            for entry in beside.rglob("*") if beside.is_dir() else (beside,):
+                if entry.is_file():
+                    with entry.open("rb") as file:
                         os.fsync(file.fileno())
             if replaces:
                 _put_in_place(beside, path, aside)
@@ -206,27 +206,27 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _put_in_place(made: Path, path: Path, aside: Path) -> None:
+def _put_in_place(source: Path, path: Path, aside: Path) -> None:
     """Rename what was made. A folder that holds something cannot be replaced, and half removed it would look whole."""
-    if made.is_dir() and path.exists():
+    if source.is_dir() and path.exists():
         path.replace(aside)
     try:
-        made.replace(path)
+        source.replace(path)
     except OSError:
         if aside.exists():
             aside.replace(path)
         raise
 
 
-def _put_new(made: Path, path: Path) -> None:
+def _put_new(source: Path, path: Path) -> None:
     """Name what was made, unless the name is taken."""
-    if not made.is_dir():
+    if not source.is_dir():
         with suppress(OSError):  # the name is taken, or the file system has no links
-            os.link(made, path)  # unlike a rename, it never replaces a file
+            os.link(source, path)  # unlike a rename, it never replaces a file
             return
     if os.path.lexists(path):
         raise SamiError(f"{path} exists; it appeared while it was written, and stays. Choose another name.")
-    made.rename(path)
+    source.rename(path)
 
 
 def _lives(process: str) -> bool:

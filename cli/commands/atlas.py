@@ -85,12 +85,12 @@ def atlas(
     training, episodes = len(known_tasks(contract.training, spec)), settings.get("episodes", 60)
     require_enough(episodes, training)
     with progress("measuring contexts", episodes * training) as advance:
-        made = measure(model, spec, episodes, settings.get("window"), on_round=advance)
-    attach(model, made)
+        fit = measure(model, spec, episodes, settings.get("window"), on_round=advance)
+    attach(model, fit)
     print_text(
-        f"{model} has an atlas now: {len(made.tasks)} tasks, window {made.window}, from step {made.step} "
-        f"on; {made.episodes} episodes fitted, {made.held_out} held out; alarm beyond {made.threshold:.2f} standard "
-        f"deviations, calibrated for false alarms in {made.false_alarm_rate:.0%} of episodes (--check measures)"
+        f"{model} has an atlas now: {len(fit.tasks)} tasks, window {fit.window}, from step {fit.step} "
+        f"on; {fit.episodes} episodes fitted, {fit.held_out} held out; alarm beyond {fit.threshold:.2f} standard "
+        f"deviations, calibrated for false alarms in {fit.false_alarm_rate:.0%} of episodes (--check measures)"
     )
 
 

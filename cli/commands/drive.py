@@ -254,8 +254,8 @@ def _host(file: RobotFile, closing: ExitStack) -> tuple[None, str]:
     from sami_runtime import realtime
 
     closing.enter_context(realtime.real_time(file.priority, file.lock_memory))
-    taken = [f"priority {file.priority}"] if file.priority else []
-    return None, ", ".join([*taken, *(["memory locked"] if file.lock_memory else [])])
+    notes = [f"priority {file.priority}"] if file.priority else []
+    return None, ", ".join([*notes, *(["memory locked"] if file.lock_memory else [])])
 
 
 def _watchdog(file: RobotFile, session: Session, closing: ExitStack) -> tuple[Watchdog | None, str]:

@@ -54,9 +54,9 @@ class OwnArm:
         return observation
 
     def write(self, action):
-        wanted = self.reach * action[:3]
-        wanted[2] = max(wanted[2], -self.seen["ee_position"][2])  # not below the table
-        motion = self.ik.move(self.joints, self.base.inverse.vectors(wanted), self.period)
+        shift = self.reach * action[:3]
+        shift[2] = max(shift[2], -self.seen["ee_position"][2])  # not below the table
+        motion = self.ik.move(self.joints, self.base.inverse.vectors(shift), self.period)
         width = self.gripper.command(self.seen["gripper_width"][0] + 0.2 * action[3])
         self.link.send(velocities=motion.velocities.tolist(), gripper=width)
         sent = np.append(self.base.vectors(motion.displacement) / self.reach, action[3])

@@ -64,7 +64,7 @@ class Arm:
         self.told_at, (panda, engine) = self.now, (self.bodies["panda"], self.engine)
         angles = [state[0] for state in engine.getJointStates(panda, [*range(7), 9, 10])]
         load = engine.calculateInverseDynamics(panda, angles, [0.0] * 9, [0.0] * 9)
-        sagging = [wanted - torque / STIFF for wanted, torque in zip(velocities, load, strict=False)]
+        sagging = [velocity - torque / STIFF for velocity, torque in zip(velocities, load, strict=False)]
         engine.setJointMotorControlArray(
             panda, range(7), engine.VELOCITY_CONTROL, targetVelocities=sagging, forces=FORCES
         )

@@ -198,9 +198,9 @@ class Gapped(Around):
         if not self.gap.on_actions:
             return self.sent(action)
         # What is not a number would stay in the actuator for ever.
-        wanted = require_action(action, self.action)
+        command = require_action(action, self.action)
         if not self.gap.in_episode:
             raise AdapterError("the episode has not begun; an action cannot be executed. Call reset() first.")
-        sent = np.clip(wanted, self._low, self._high)
+        sent = np.clip(command, self._low, self._high)
         behind = self.sent(self.gap.actuate(sent))
         return Executed(sent, behind.done, {**behind.info, "actuated": behind.action.tolist()})

@@ -173,13 +173,13 @@ def require_action(action: NDArray[np.float32], signal: Signal) -> NDArray[np.fl
     Raises:
         AdapterError: It has another size, or a number is not finite.
     """
-    wanted = np.array(action, np.float32)
-    if wanted.shape != (signal.size,) or not np.isfinite(wanted).all():
+    values = np.array(action, np.float32)
+    if values.shape != (signal.size,) or not np.isfinite(values).all():
         raise AdapterError(
-            f"action {wanted.tolist()} is not {signal.size} finite numbers [{signal.unit}] "
+            f"action {values.tolist()} is not {signal.size} finite numbers [{signal.unit}] "
             f"({', '.join(signal.elements)}). Check the policy that produced it."
         )
-    return wanted
+    return values
 
 
 def require_executed(returned: object, adapter: Adapter) -> Executed:
@@ -207,13 +207,13 @@ def _require_kind(call: str, valid: str, returned: Any, kind: Any, of: str = "")
 
 
 def differences(
-    kind: str, wanted: Signal, offered: Signal, whose: str, fields: Sequence[str] = ("size", "unit", "elements")
+    kind: str, expected: Signal, offered: Signal, whose: str, fields: Sequence[str] = ("size", "unit", "elements")
 ) -> list[str]:
     """Return how a signal differs from another one, whose it is in words, a phrase for each field."""
     return [
-        f"{kind} {wanted.name!r} has {field} {_shown(ours)}, {whose} has {_shown(theirs)}"
+        f"{kind} {expected.name!r} has {field} {_shown(ours)}, {whose} has {_shown(theirs)}"
         for field in fields
-        if (ours := getattr(wanted, field)) != (theirs := getattr(offered, field))
+        if (ours := getattr(expected, field)) != (theirs := getattr(offered, field))
     ]
 
 

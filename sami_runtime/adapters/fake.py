@@ -103,9 +103,9 @@ class FakeAdapter:
         write, self.writes = self.writes, self.writes + 1
         if write in self.raise_at_writes:
             raise AdapterError(f"FakeAdapter: write {write} fails, as scripted by raise_at_writes.")
-        wanted = require_action(action, self.action)
-        self.written.append(wanted)
-        force = np.clip(wanted, -self._limit, self._limit)
+        command = require_action(action, self.action)
+        self.written.append(command)
+        force = np.clip(command, -self._limit, self._limit)
         self._velocity = self._velocity + force / self.mass * self.period
         self._position = self._position + self._velocity * self.period
         self._steps = (self._steps or 0) + 1

@@ -86,8 +86,8 @@ class GymnasiumAdapter:
         if self._values is None or self._done:
             state = "is over" if self._done else "has not begun"
             raise AdapterError(f"the episode {state}; an action cannot be executed. Call reset() first.")
-        wanted = require_action(action, self.action)
-        sent = np.clip(wanted, self._low, self._high).astype(np.float32)
+        command = require_action(action, self.action)
+        sent = np.clip(command, self._low, self._high).astype(np.float32)
         observation, reward, terminated, truncated, info = self.env.step(sent.copy())
         self._done = bool(terminated or truncated)
         self._keep(observation)

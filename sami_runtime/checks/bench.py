@@ -99,12 +99,12 @@ def largest_difference(candidates: Sequence[Candidate], steps: int = 100) -> flo
     actions = []
     for candidate in candidates:
         candidate.reset()
-        taken = []
+        sequence = []
         for i in range(steps):
             if candidate.feed:
                 candidate.feed(i)
-            taken.append(candidate.step(i).copy())
-        actions.append(taken)
+            sequence.append(candidate.step(i).copy())
+        actions.append(sequence)
     return float(np.ptp(np.array(actions, np.float64), axis=0).max())
 
 
@@ -136,10 +136,10 @@ def summarise(times: Mapping[str, NDArray[np.float64]]) -> dict[str, CandidateTi
     """Percentiles of what `measure` found."""
     summaries: dict[str, CandidateTiming] = {}
     reference = float(np.median(next(iter(times.values()))))
-    for name, taken in times.items():
-        p50, p99, p99_9 = np.percentile(taken, (50, 99, 99.9)).tolist()
-        p99_9 = p99_9 if len(taken) >= 1000 else None
-        summaries[name] = CandidateTiming(len(taken), p50, p99, p99_9, float(taken.max()), p50 / reference)
+    for name, durations in times.items():
+        p50, p99, p99_9 = np.percentile(durations, (50, 99, 99.9)).tolist()
+        p99_9 = p99_9 if len(durations) >= 1000 else None
+        summaries[name] = CandidateTiming(len(durations), p50, p99, p99_9, float(durations.max()), p50 / reference)
     return summaries
 
 
@@ -180,7 +180,7 @@ def _turn(candidate: Candidate, steps: int, rate_hz: float | None) -> NDArray[np
     period = 0.0 if rate_hz is None else 1 / rate_hz
     early = min(PREWARM_BEFORE, period / 2) if prewarm else 0.0
     asleep, awake = MonotonicClock(), MonotonicClock(awake_s=early)
-    taken = np.empty(steps)
+    durations = np.empty(steps)
     candidate.reset()
     deadline = time.perf_counter()
     for i in range(steps):
@@ -195,8 +195,8 @@ def _turn(candidate: Candidate, steps: int, rate_hz: float | None) -> NDArray[np
                 awake.sleep_until(deadline)
         start = time.perf_counter_ns()
         step(number)
-        taken[i] = time.perf_counter_ns() - start
-    return taken
+        durations[i] = time.perf_counter_ns() - start
+    return durations
 
 
 def _bound(artifact: Artifact, seen: Mapping[str, Array]) -> Candidate:

@@ -267,7 +267,7 @@ class Actuator:
         """Begin an episode, at rest."""
         self._commands: UnderWay[Float64] = UnderWay(np.zeros(self._size))
         self._reached = np.zeros(self._size)
-        self._made, self._until = np.zeros(self._size), np.zeros(self._size)
+        self._output, self._until = np.zeros(self._size), np.zeros(self._size)
         self._writes = 0
         self.change(draw)
 
@@ -290,10 +290,10 @@ class Actuator:
         self._reached = arrived + self._left * (self._reached - arrived)
         aim = np.clip(self._pace * self._reached, -self._limit, self._limit)
         free = self._writes >= self._until
-        self._made = np.where(free, aim, self._made)
+        self._output = np.where(free, aim, self._output)
         self._until = np.where(free & (abs(aim) >= self._limit), self._writes + self._commit, self._until)
         self._writes += 1
-        return self._made.astype(np.result_type(command, np.float32))
+        return self._output.astype(np.result_type(command, np.float32))
 
 
 class Gap:

@@ -154,7 +154,7 @@ class RunningEpisode:
         self.contexts: list[Array] = []
         self.proposed: Array | None = None
         self.standing: Array | None = None
-        self.wanted: Request = NOTHING
+        self.request: Request = NOTHING
         self.ended: Ending | None = None
         self.done, self.info = False, {}  # type: bool, Mapping[str, Any]
         self.due, self.missed = True, 0
@@ -193,16 +193,16 @@ class RunningEpisode:
             self.missed = self.pace.wait(self.prewarm_s, self.session.prewarm if warm else None)
         self.due = self._due(self.pace.tick)
         if self.pilot:
-            self.wanted = self.pilot.request(self.standing)
-            self.ended = self.wanted.end
+            self.request = self.pilot.request(self.standing)
+            self.ended = self.request.end
         return not (over and self.due) and self.ended is None
 
     def turn(self) -> None:
         """One tick: read, step, gate, write, record."""
         start_time, laps = self.clock.now(), [time.perf_counter()]
-        policy_due, passed, step = self.due and not self.wanted.pause, self._passed(), self._step(self.pace.tick)
+        policy_due, passed, step = self.due and not self.request.pause, self._passed(), self._step(self.pace.tick)
         # In every period, also where a step takes several: whether the sensors live is a matter of real seconds.
-        looks = self._in_period(self.pace.tick) > self.turned and not self.wanted.pause
+        looks = self._in_period(self.pace.tick) > self.turned and not self.request.pause
         observation = require_observation(self.adapter.read(), self.adapter) if looks else None
         laps.append(time.perf_counter())
         outcome, reason, passed = self._ask_policy(observation, start_time, passed)
@@ -231,7 +231,7 @@ class RunningEpisode:
             self.counted = step
         if self.due:
             self.answered = step if stepped or self.slower == 1 else step - 1  # asked again in the next period
-        elif outcome is not Outcome.STANDING and not self.wanted.pause:
+        elif outcome is not Outcome.STANDING and not self.request.pause:
             self.answered = self.counted = step - 1  # what interrupted a step ends it
         if self.telemetry and stepped:  # after the write, which waits for nobody who only looks on
             self.gate.heed(self.telemetry.update(self.context, self.extra))
@@ -288,7 +288,7 @@ class RunningEpisode:
 
     def _answer(self, observation: Observation | None, start_time: float) -> tuple[Outcome, str]:
         if observation is None:
-            return Outcome.PAUSED if self.wanted.pause else Outcome.STANDING, ""
+            return Outcome.PAUSED if self.request.pause else Outcome.STANDING, ""
         fault = self.gate.fault(observation, self.clock.now() if self.enforced else None)
         if not (self.due or fault):
             return Outcome.STANDING, ""
@@ -313,14 +313,14 @@ class RunningEpisode:
             allowed = f"allowed are {self.deadline:.3g} s (deadline_s)"
             return Outcome.LATE, f"late: reading and the answer took {elapsed:.3g} s, {allowed}"
         self.context, self.extra = answer.context, answer.extra
-        return Outcome.ACTED if self.wanted.command is None else Outcome.PILOTED, ""
+        return Outcome.ACTED if self.request.command is None else Outcome.PILOTED, ""
 
     def _rule(self, outcome: Outcome, reason: str) -> Ruling:
         now, ticks = self.clock.now(), self._in_period(self.pace.tick) - self.turned
         if outcome is Outcome.ACTED and self.proposed is not None:
             return self.gate.propose(self.proposed, now, ticks)
-        if outcome is Outcome.PILOTED and self.wanted.command is not None:
-            return self.gate.command(self.wanted.command, now)
+        if outcome is Outcome.PILOTED and self.request.command is not None:
+            return self.gate.command(self.request.command, now)
         if outcome is Outcome.PAUSED:
             return self.gate.rest(now)
         if outcome is Outcome.STANDING:

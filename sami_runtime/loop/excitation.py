@@ -69,9 +69,9 @@ class Excitation:
 
     def request(self, standing: Array | None) -> Request:
         """Return the next motion, unless a person wants something else."""
-        wanted = self._person.request(standing) if self._person else Request()
-        if wanted.pause or wanted.end is not None or wanted.command is not None:
-            return wanted
+        request = self._person.request(standing) if self._person else Request()
+        if request.pause or request.end is not None or request.command is not None:
+            return request
         tick, self._requests = self._requests // self._every, self._requests + 1
         sides = np.array([pattern[tick % len(pattern)] for pattern in self._patterns])
         return Request(command=(self._rest + self._far * sides).astype(np.float32))

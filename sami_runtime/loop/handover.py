@@ -54,8 +54,8 @@ class Handover:
         with self._lock:
             self._loop = None
             if self._successor is not None:
-                self._waiting, taken = self._successor
-                taken.set_result(swapped_to(self._waiting))
+                self._waiting, future = self._successor
+                future.set_result(swapped_to(self._waiting))
                 self._successor = None
 
     def take(self, telemetry: Telemetry | None) -> Session | None:
@@ -69,19 +69,19 @@ class Handover:
         try:
             if self._successor is None:
                 return None
-            session, taken = self._successor
+            session, future = self._successor
             self._successor = self._waiting = None
-            made = self.session.tick
+            steps = self.session.tick
             try:
                 session.restore(self.session.state)
             except SamiError as error:  # the session is the caller's, who may have closed or changed it
-                taken.set_exception(error)
+                future.set_exception(error)
                 return None
             self.session = session
             if telemetry:
                 telemetry.change_contract(self.session.contract)
-            self._swapped = swapped_to(self.session, made)
-            taken.set_result(self._swapped)
+            self._swapped = swapped_to(self.session, steps)
+            future.set_result(self._swapped)
             return session
         finally:
             self._lock.release()
@@ -117,26 +117,26 @@ class Handover:
             if self.session is not driving:
                 raise SamiError(f"{driving.contract.name!r}, which was to be replaced, drives no more. Try again.")
             _require_same_state(session, driving)
-            taken = Future[Swapped]()
-            self._successor = successor = (session, taken)
+            future = Future[Swapped]()
+            self._successor = successor = (session, future)
         try:
-            wait([taken], timeout_s)
+            wait([future], timeout_s)
         finally:
             with self._lock:
                 if self._successor is successor:
                     self._successor = None
-        if not taken.done():
+        if not future.done():
             raise SamiError(
                 f"the loop did not take {session.contract.name!r} over within {timeout_s:g} s; the model that "
                 'drove still drives. Try again, or with when="episode".'
             )
-        return taken.result()
+        return future.result()
 
 
-def swapped_to(session: Session, made: int = 0) -> Swapped:
+def swapped_to(session: Session, steps: int = 0) -> Swapped:
     """Say which model a session runs, and how many steps of the episode had been made when it took over."""
     artifact = session.artifact
-    return Swapped(str(artifact.path), artifact.graph_sha256, session.contract, fed=made)
+    return Swapped(str(artifact.path), artifact.graph_sha256, session.contract, fed=steps)
 
 
 def require_swap(session: Session, driving: Session, adapter: Adapter, limits: Limits) -> None:

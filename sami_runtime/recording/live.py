@@ -156,9 +156,9 @@ class Nobody:
 
 
 @contextlib.contextmanager
-def watching(wanted: bool, session: Session, name: str, about: dict[str, Any]) -> Iterator[Feed | Nobody]:
+def watching(enabled: bool, session: Session, name: str, about: dict[str, Any]) -> Iterator[Feed | Nobody]:
     """Let a run be watched, and say where; see `Feed`. To be entered before a process takes a real-time priority."""
-    if not wanted:
+    if not enabled:
         yield Nobody()
         return
     with Feed(session.contract, about, name) as feed:

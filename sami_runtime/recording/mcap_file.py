@@ -78,7 +78,7 @@ class ChunkedFile:
         self._packer = mcap.zstandard.ZstdCompressor(level=1)
         self.error: BaseException | None = None
         """What went wrong, of whatever kind; nothing is written after that."""
-        self._handed = self._taken = self._indexed = 0
+        self._handed = self._processed = self._indexed = 0
         self._declared, self._channels = b"", 0
         self._indexes, self._metadata_indexes = bytearray(), bytearray()
         self._chunks = self._metadata = self._sequence = 0
@@ -133,7 +133,7 @@ class ChunkedFile:
         """Have what was added written."""
         if self._places:
             self._handed += len(self._part)
-            if self.error is None and self._handed - self._taken > MOST_WAITING_BYTES:
+            if self.error is None and self._handed - self._processed > MOST_WAITING_BYTES:
                 self.error = OSError(errno.ETIMEDOUT, "the disk is too slow: too many ticks wait for it")
             if self.error is None:
                 self._waiting.put((bytes(self._part), self._places, self._from, self._to))
@@ -167,7 +167,7 @@ class ChunkedFile:
             try:
                 if isinstance(job, tuple):
                     self._write(self._chunk(*job))
-                    self._taken += len(job[0])
+                    self._processed += len(job[0])
                 else:
                     self._write(b"" if job is None else self._metadata_bytes(job), whole=last)
             except BaseException as error:

@@ -66,7 +66,7 @@ class SceneTopics:
             file.channel(topic, name, ("protobuf", "protobuf"), schemas.described(name), {})
             for topic, name in ((TRANSFORMS, "foxglove.FrameTransforms"), (UPDATE, "foxglove.SceneUpdate"))
         )
-        self._made = {name: schemas.message(name) for name in MESSAGES}
+        self._type = {name: schemas.message(name) for name in MESSAGES}
         self._frames = [f"link {number}: {name}" for number, name in enumerate(scene.links)]
 
     def add(self, is_first: bool, log_time: int, publish_time: int) -> None:
@@ -74,9 +74,9 @@ class SceneTopics:
         stamp = stamp_of(log_time)
         if is_first:
             entities = [self._entity(number, stamp) for number in range(len(self._frames))]
-            update = self._made["foxglove.SceneUpdate"](entities=[entity for entity in entities if entity is not None])
+            update = self._type["foxglove.SceneUpdate"](entities=[entity for entity in entities if entity is not None])
             self._file.add(self._update, update.SerializeToString(), log_time, publish_time)
-        make = self._made["foxglove.FrameTransform"]
+        make = self._type["foxglove.FrameTransform"]
         transforms = [
             make(
                 timestamp=stamp,
@@ -87,7 +87,7 @@ class SceneTopics:
             )
             for frame, pose in zip(self._frames, self._scene.poses().tolist(), strict=True)
         ]
-        message = self._made["foxglove.FrameTransforms"](transforms=transforms)
+        message = self._type["foxglove.FrameTransforms"](transforms=transforms)
         self._file.add(self._transforms, message.SerializeToString(), log_time, publish_time)
 
     def _entity(self, link: int, stamp: Any) -> Any:
@@ -99,7 +99,7 @@ class SceneTopics:
         if not any(parts.values()):
             return None
         frame = self._frames[link]
-        return self._made["foxglove.SceneEntity"](timestamp=stamp, frame_id=frame, id=frame, frame_locked=True, **parts)
+        return self._type["foxglove.SceneEntity"](timestamp=stamp, frame_id=frame, id=frame, frame_locked=True, **parts)
 
 
 def plain_scene(scene: Scene) -> dict[str, Any]:

@@ -239,7 +239,7 @@ class Topics:
     def __init__(self, file: ChunkedFile, contract: Contract) -> None:
         self.contract = contract
         self._file, self._schemas = file, Schemas()
-        self._made = {name: self._schemas.message(name) for name in FOXGLOVE}
+        self._type = {name: self._schemas.message(name) for name in FOXGLOVE}
         self._rows, observation, parts = dict[str, _Row](), dict[str, str](), {"observation": "sami.Observation"}
         for name, signal in signals_of(contract).items():
             topic = TOPICS.get(name, "/" + name.replace(".", "/", 1))
@@ -290,11 +290,11 @@ class Topics:
     def log(self, event: Event, log_time: int, publish_time: int) -> None:
         """Add a line to `/log`."""
         level, name = LEVELS.index(event.level), self.contract.name
-        line = self._made["foxglove.Log"](timestamp=stamp_of(log_time), level=level, message=event.text, name=name)
+        line = self._type["foxglove.Log"](timestamp=stamp_of(log_time), level=level, message=event.text, name=name)
         self._file.add(self._log, line.SerializeToString(), log_time, publish_time)
 
     def _placed(self, measured: Mapping[str, Any], stamp: Any) -> Iterator[tuple[str, bytes]]:
-        make = self._made
+        make = self._type
         for name, (position, turned) in self._poses.items():
             if position.name not in measured or (turned and turned.name not in measured):
                 continue
@@ -309,12 +309,12 @@ class Topics:
         if rate and rate.name in measured:
             columns["velocity"] = measured[rate.name]
         rows = {name: np.asarray(value, np.float64).ravel().tolist() for name, value in columns.items()}
-        joint = self._made["foxglove.JointState"]
+        joint = self._type["foxglove.JointState"]
         joints = [
             joint(name=element, **{name: row[at] for name, row in rows.items()})
             for at, element in enumerate(angle.elements)
         ]
-        data: bytes = self._made["foxglove.JointStates"](timestamp=stamp, joints=joints).SerializeToString()
+        data: bytes = self._type["foxglove.JointStates"](timestamp=stamp, joints=joints).SerializeToString()
         return data
 
     def _channel(self, topic: str, name: str, about: Mapping[str, str] | None = None) -> int:

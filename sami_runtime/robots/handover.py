@@ -172,16 +172,16 @@ class PoseDrive:
         target, later = self._where(now), self._where(now + self._period)
         rest = Rest(self._limits, self._action)
         rest.learn(observation)
-        wanted = rest.require().astype(np.float64)
+        command = rest.require().astype(np.float64)
         if self._targets:
-            wanted[self._at] = (later - self._zero) / self._unit
+            command[self._at] = (later - self._zero) / self._unit
         else:
             step = later - target + GAIN * (target - self._positions(observation))
-            wanted[self._at] = step * self._slower / self._unit - self._zero
+            command[self._at] = step * self._slower / self._unit - self._zero
         self._ticks += 1
         if self._before is not None and self._ticks < BLEND:
-            wanted = self._before + self._ticks / BLEND * (wanted - self._before)
-        return wanted.astype(np.float32)
+            command = self._before + self._ticks / BLEND * (command - self._before)
+        return command.astype(np.float32)
 
     def fault(self, observation: Observation) -> str:
         """Return what has not arrived; empty if all has."""

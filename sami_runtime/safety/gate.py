@@ -276,11 +276,11 @@ class SafetyGate:
         Raises:
             SamiError: It is not a finite action of the model's. Nothing was changed.
         """
-        wanted = require_action(action, self._action, "a person's command")
+        values = require_action(action, self._action, "a person's command")
         if stop := self._pause(now):
             return stop
         self._episode.held = 0
-        return self._drive(wanted, now)
+        return self._drive(values, now)
 
     def rest(self, now: float) -> Ruling:
         """Rule on a tick at which a person wants the robot to rest; such ticks do not count towards `stop_after`.
@@ -398,10 +398,10 @@ class SafetyGate:
     def _fall_back(self, fallback: Controller, reason: str, now: float) -> Ruling:
         """Let the fallback act; where it fails, trip."""
         try:
-            wanted = fallback_action(fallback, self._episode.observation, now, self._action)
+            action = fallback_action(fallback, self._episode.observation, now, self._action)
         except SamiError as error:
             return self._stop(f"{error}; it had taken over because of {reason.rstrip('.')}", now)
-        return self._drive(wanted, now)._replace(fallback=True)
+        return self._drive(action, now)._replace(fallback=True)
 
     def _drive(self, action: Array, now: float) -> Ruling:
         """Rule on an action (A,) of another one than the policy."""

@@ -76,9 +76,9 @@ class Workspace:
         down, up = np.maximum(at - self._range[:, 0], 0.0), np.maximum(self._range[:, 1] - at, 0.0)
         ahead = np.where(self._scale > 0, up, down) / np.abs(self._scale)
         behind = np.where(self._scale > 0, down, up) / np.abs(self._scale)
-        wanted = action[self._movers].astype(np.float64)
-        allowed = wanted.clip(-self._slow(behind), self._slow(ahead))
-        if (allowed == wanted).all():
+        target = action[self._movers].astype(np.float64)
+        allowed = target.clip(-self._slow(behind), self._slow(ahead))
+        if (allowed == target).all():
             return action
         cut = action.copy()
         cut[self._movers] = allowed

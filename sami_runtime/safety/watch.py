@@ -257,9 +257,9 @@ class ObservationRules:
     ) -> None:
         ranges, jumps = limits.inside, limits.jump
         bounds = {signal.name: signal_bounds(signal, provided, limits) for signal in contract.observation}
-        wanted = {name.partition(".")[0] for name in (*ranges, *jumps)}
+        names = {name.partition(".")[0] for name in (*ranges, *jumps)}
         spreads = contract.seen.signals if contract.seen is not None and "ranges" in guards else {}
-        signals = [s for s in contract.observation if s.name in wanted or bounds[s.name] or s.name in spreads]
+        signals = [s for s in contract.observation if s.name in names or bounds[s.name] or s.name in spreads]
         self._names = [signal.name for signal in signals]
         self._float32 = [FLOAT32] * len(signals)
         elements = [(s, element) for s in signals for element in s.elements]

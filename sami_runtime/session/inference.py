@@ -201,15 +201,15 @@ def full_name(provider: str) -> str:
     """
     available = import_onnxruntime().get_available_providers()
     short = {name.removesuffix("ExecutionProvider").lower(): name for name in available}
-    wanted = provider.removesuffix("ExecutionProvider").lower()
-    if wanted not in short:
+    key = provider.removesuffix("ExecutionProvider").lower()
+    if key not in short:
         hint = (
             f"cuda comes with the other build of onnxruntime: {pip()} uninstall onnxruntime, then "
             f"{install_hint('gpu')}. "
             "`sami doctor` shows what is there."
         )
         raise UnknownName("execution provider", provider, short, hint)
-    return short[wanted]
+    return short[key]
 
 
 def load_libraries(onnxruntime: ModuleType) -> str:

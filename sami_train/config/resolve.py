@@ -114,8 +114,8 @@ def fine_tuned(chosen: Mapping[str, Any], overrides: Mapping[str, Any], spec: En
     network = NetworkConfig(**weights.header.network).model_dump(mode="json")
     for key, value in overrides.items():
         table, _, name = key.partition(".")
-        wanted = list(value) if isinstance(value, tuple) else value
-        if table == "network" and name in network and network[name] != wanted:
+        plain = list(value) if isinstance(value, tuple) else value
+        if table == "network" and name in network and network[name] != plain:
             raise ConfigError(f"{key} is {value!r}, and {file} has {network[name]!r}: leave it out.")
     has_critics = any(name.startswith("critic.") for name in weights.arrays)
     changes = [Follows(f"network.{name}", value, "of the weights") for name, value in network.items()]
@@ -124,7 +124,7 @@ def fine_tuned(chosen: Mapping[str, Any], overrides: Mapping[str, Any], spec: En
     return [*changes, Follows("init.sha256", sha256_of(file), f"of {file.name}")]
 
 
-def _require_fit(header: WeightsHeader, wanted: str, spec: EnvironmentSpec, file: str) -> None:
+def _require_fit(header: WeightsHeader, chosen: str, spec: EnvironmentSpec, file: str) -> None:
     if difference := unlike(header.observation, header.actions, spec):
         raise ConfigError(
             f"{file} is of environment {header.env!r} and has other signals than {spec.name!r}: {difference}. "
@@ -133,10 +133,10 @@ def _require_fit(header: WeightsHeader, wanted: str, spec: EnvironmentSpec, file
     if list(header.observation) != list(flat_signals(spec)):
         raise ConfigError(f"{file} has the signals of {spec.name!r} in another order: {', '.join(header.observation)}.")
     kind = method(header.method).encoder
-    if method(wanted).encoder != kind:
+    if method(chosen).encoder != kind:
         alike = ", ".join(name for name, candidate in METHODS.items() if candidate.encoder == kind)
         raise ConfigError(
-            f"{file} was trained by {header.method}, and {wanted} has another kind of encoder; go on with: {alike}."
+            f"{file} was trained by {header.method}, and {chosen} has another kind of encoder; go on with: {alike}."
         )
 
 

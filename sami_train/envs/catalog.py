@@ -85,9 +85,9 @@ def spec_of(env: Any) -> EnvironmentSpec | None:
     carried = getattr(env.unwrapped, "environment", None)
     if isinstance(carried, EnvironmentSpec):
         return carried
-    made = env.spec
-    for spec in () if made is None else (*ENVIRONMENTS.values(), *_of_users.values()):
-        if made.id == spec.id and all(made.kwargs.get(key) == value for key, value in spec.arguments.items()):
+    entry = env.spec
+    for spec in () if entry is None else (*ENVIRONMENTS.values(), *_of_users.values()):
+        if entry.id == spec.id and all(entry.kwargs.get(key) == value for key, value in spec.arguments.items()):
             return spec
     return None
 

@@ -110,7 +110,7 @@ def pieces(spec: EnvironmentSpec, task_sets: Sequence[str], gaps: Gaps, seed: in
 def measure_pieces(
     source: Source,
     spec: EnvironmentSpec,
-    wanted: Sequence[Piece],
+    pieces: Sequence[Piece],
     episodes: int,
     store: KeptResults,
     cores: int = 1,
@@ -123,9 +123,9 @@ def measure_pieces(
             for result in results:
                 on_task(result)
 
-    for piece in wanted:
+    for piece in pieces:
         report(store.results_of(piece) or ())
-    left = [piece for piece in wanted if store.results_of(piece) is None]
+    left = [piece for piece in pieces if store.results_of(piece) is None]
     measure = _measure_tasks if spec.measure.per == "task" else _measure_sets
     for piece, results in measure(source, spec, left, episodes, cores):
         store.add(piece, results)

@@ -82,16 +82,16 @@ class TaskResult:
         else:
             values["returns"] = tuple(row["returns"])
         values["metrics"] = {name: tuple(map(float, of)) for name, of in row.get("metrics", {}).items()}
-        made = cls(**values, ret=row.get("ret"))
-        numbers = [made.steps, made.success, made.solved_at_start, made.ret or 0.0, *made.shares.values()]
-        numbers += [*made.skills.values(), *made.returns]
-        if not (isinstance(made.task_set, str) and isinstance(made.task, Mapping) and type(made.episodes) is int):
+        result = cls(**values, ret=row.get("ret"))
+        numbers = [result.steps, result.success, result.solved_at_start, result.ret or 0.0, *result.shares.values()]
+        numbers += [*result.skills.values(), *result.returns]
+        if not (isinstance(result.task_set, str) and isinstance(result.task, Mapping) and type(result.episodes) is int):
             raise TypeError(
-                f"a task: it has {made.episodes!r:.40} episodes in {made.task!r:.40} of {made.task_set!r:.40}"
+                f"a task: it has {result.episodes!r:.40} episodes in {result.task!r:.40} of {result.task_set!r:.40}"
             )
         if not all(type(number) is float or (type(number) is int and abs(number) < 2**63) for number in numbers):
             raise TypeError("numbers: something else stands where they should")
-        return made
+        return result
 
 
 OnTask = Callable[[TaskResult], None]

@@ -153,11 +153,11 @@ def _lasting(
         if len(steps) == length:
             return [steps]
         shorter.append(steps)
-    taken: list[list[Row]] = []
+    pieces: list[list[Row]] = []
     for steps in sorted(shorter, key=len, reverse=True):
-        if left := length - sum(map(len, taken)):
-            taken.append(steps[:left])
-    return taken
+        if left := length - sum(map(len, pieces)):
+            pieces.append(steps[:left])
+    return pieces
 
 
 def _steps(env: Any, session: TorchSession, length: int, rng: np.random.Generator, seed: int) -> list[Row]:

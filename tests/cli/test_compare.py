@@ -18,7 +18,7 @@ from tests.making.made_runs import made_run
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def study(tmp_path_factory):
     """Two methods, two seeds, two values of a key, in a folder as a sweep makes it, and a report of it beside it."""
     folder = tmp_path_factory.mktemp("compare")
     for seed in range(2):
@@ -35,20 +35,20 @@ def made(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def reported(made):
+def reported(study):
     """What a report's command printed, and its folder."""
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as printed:
         patch.setattr(estimates, "REPLICATES", 50)
-        patch.chdir(made)
+        patch.chdir(study)
         assert call(patch, "compare", "sweep", "--by", "contrast.trajectories", "--out", "report") == 0
-    return printed.getvalue(), made / "report"
+    return printed.getvalue(), study / "report"
 
 
 @pytest.fixture
-def sweep(made, tmp_path, monkeypatch):
+def sweep(study, tmp_path, monkeypatch):
     """The folder of the sweep in the current one, for a test to change."""
     monkeypatch.setattr(estimates, "REPLICATES", 50)
-    shutil.copytree(made / "sweep", tmp_path / "here" / "sweep")
+    shutil.copytree(study / "sweep", tmp_path / "here" / "sweep")
 
 
 def test_it_prints_a_table_for_each_set_and_one_for_what_sance_brings(sami, sweep, monkeypatch):

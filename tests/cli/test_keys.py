@@ -100,9 +100,9 @@ class AtTerminal:
 @pytest.fixture
 def terminal():
     """Makes them; nothing of a test that failed is left running."""
-    made = []
-    yield lambda *arguments: made.append(AtTerminal(*arguments)) or made[-1]
-    for at in made:
+    terminals = []
+    yield lambda *arguments: terminals.append(AtTerminal(*arguments)) or terminals[-1]
+    for at in terminals:
         at.process.kill()
         at.process.wait()
         os.close(at.person)

@@ -16,9 +16,9 @@ from tests.making.stander import mjcf, stander
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    made = tmp_path_factory.mktemp("adopted")
-    stander(made)
-    return made
+    path = tmp_path_factory.mktemp("adopted")
+    stander(path)
+    return path
 
 
 @pytest.fixture

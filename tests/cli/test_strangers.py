@@ -30,7 +30,7 @@ def named_in(path, env):
     path.write_text(path.read_text().replace('"panda"', json.dumps(env)))
 
 
-def made(folder, env):
+def make_files(folder, env):
     """Files of every kind that name an environment."""
     contract = read_artifact(SHIPPED).contract
     text = contract.dumps()
@@ -70,7 +70,7 @@ def strange(request, tmp_path_factory):
     (folder / "robot.toml").write_text('reward = "stranger:REWARD"\n' + described)
     (folder / "my_robot.xml").write_text(EXAMPLE.with_suffix(".xml").read_text())
     env = "stranger:ENV" if request.param == "module" else str(folder / "robot.toml")
-    return made(folder, env), env, marker
+    return make_files(folder, env), env, marker
 
 
 KEPT = ("--out", "out", "--force")

@@ -35,10 +35,10 @@ def arm(monkeypatch):
     monkeypatch.setattr(importlib.import_module("so101_sim"), "time", SimpleNamespace(monotonic=lambda: now[0]))
     settings = LeRobotSettings.of(read_document(EXAMPLE / "so101.toml", "robots")["settings"])
     contract = SimpleNamespace(observation=SO101.signals, action=SO101.action)
-    made = LeRobotAdapter(MonotonicClock(), contract, settings, robot_of(settings))
-    made.now = now
-    yield made
-    made.close()
+    adapter = LeRobotAdapter(MonotonicClock(), contract, settings, robot_of(settings))
+    adapter.now = now
+    yield adapter
+    adapter.close()
     forget_double()
 
 

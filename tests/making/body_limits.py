@@ -178,9 +178,9 @@ def drive(name, commands, seed):
         if not left:
             left = int(rng.choice(HOLDS))
             wild = rng.uniform(-1.0, 1.0, len(spread))
-            wanted = 2.0 * body.velocity * wild if name == "own arm" else middle + spread * wild
+            command = 2.0 * body.velocity * wild if name == "own arm" else middle + spread * wild
         left -= 1
-        ruling = body.limit(wanted, robot.positions, robot.velocities, robot.period)
+        ruling = body.limit(command, robot.positions, robot.velocities, robot.period)
         limited += bool(ruling.limited_by)
         for _ in robot.steps(ruling.command):
             positions, velocities = robot.positions, robot.velocities

@@ -51,9 +51,9 @@ class SimulatedRobot:
         session = session or Session.load(shipped_models()["panda-satesac"])
         with (
             real_time(min(highest_priority(), 50) or None),
-            closing(make(MonotonicClock(), session.contract, self.settings(**changed))) as made,
+            closing(make(MonotonicClock(), session.contract, self.settings(**changed))) as instance,
         ):
-            yield made
+            yield instance
 
     def close(self):
         self.process.kill()

@@ -31,9 +31,9 @@ def made_run(path, method="satesac", seed=0, success=0.9, steps=STEPS, episodes=
     run.update(state="finished", steps=steps, updates=steps // 16, seconds=600.0, git={"commit": "c" * 40})
     rows = [{"step": steps * i // 10, "rollout/success": 0.1 * i} for i in range(1, 11)]
     run.metrics.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    made = success if callable(success) else lambda task_set, task: success
+    score_of = success if callable(success) else lambda task_set, task: success
     results = [
-        TaskResult(name, dict(task), episodes, 20.0, made(name, task), floor, shares={"lifted": 0.5})
+        TaskResult(name, dict(task), episodes, 20.0, score_of(name, task), floor, shares={"lifted": 0.5})
         for name, tasks in PANDA_TASKS.sets.items()
         for task in tasks
     ]
@@ -48,7 +48,7 @@ def made_return_run(path, env="hopper", method="satesac", seed=0, ret=None, step
         ret: from (task set, number of the episode) to its return.
         path, env, method, seed, steps, episodes: as there; episodes per set.
     """
-    made = ret or (lambda task_set, episode: 1000.0 + episode)
+    return_of = ret or (lambda task_set, episode: 1000.0 + episode)
     config = resolve("fast-cpu", {"env": env, "method": method, "seed": seed})
     run = RunFolder.create(path, config, ["sami", "train", "--env", env, "--out", path.name])
     run.update(state="finished", steps=steps, updates=steps // 16, seconds=600.0, git={"commit": "c" * 40})
@@ -61,7 +61,7 @@ def made_return_run(path, env="hopper", method="satesac", seed=0, ret=None, step
     for name, tasks in environment(env).tasks.sets.items():
         turns = in_turn(len(tasks), episodes, 0)
         for index, task in enumerate(tasks):
-            ours = tuple(made(name, k) for k in range(episodes) if turns[k] == index)
+            ours = tuple(return_of(name, k) for k in range(episodes) if turns[k] == index)
             if ours:
                 mean = sum(ours) / len(ours)
                 results.append(TaskResult(name, dict(task), len(ours), 1000.0, ret=mean, returns=ours))

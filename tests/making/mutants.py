@@ -175,8 +175,8 @@ def declared(model, draw):
 def huge(model, draw):
     """The graph makes something large of something small."""
     side = int(10 ** draw.uniform(1, 6))
-    made = _pick(["Expand", "ConstantOfShape", "Tile", "Conv"], draw)
-    if made == "Conv":
+    operator = _pick(["Expand", "ConstantOfShape", "Tile", "Conv"], draw)
+    if operator == "Conv":
         model.graph.initializer.append(numpy_helper.from_array(np.ones((1, 1, 3), np.float32), "small"))
         numbers = _pick([{"pads": [side, side]}, {"dilations": [side], "pads": [side, side]}], draw)
         odd = _pick(
@@ -185,7 +185,7 @@ def huge(model, draw):
         large = helper.make_node("Conv", ["small", "small"], ["large"], **numbers | odd)
     else:
         model.graph.initializer.append(numpy_helper.from_array(np.array([side, side], np.int64), "side"))
-        large = helper.make_node(made, ["side"] if made[0] == "C" else ["scale2", "side"], ["large"])
+        large = helper.make_node(operator, ["side"] if operator[0] == "C" else ["scale2", "side"], ["large"])
     model.graph.node.insert(0, large)
     model.graph.initializer.append(numpy_helper.from_array(np.ones((1, 1), np.float32), "scale2"))
     model.graph.node.insert(1, helper.make_node("ReduceSum", ["large"], ["total"], keepdims=0))

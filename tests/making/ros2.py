@@ -73,13 +73,13 @@ class Ear:
         self.messages.append(message)
         self._news.set()
 
-    def until(self, wanted, seconds):
+    def until(self, condition, seconds):
         """Whether a message comes in time of which that holds."""
         end, at = time.monotonic() + seconds, len(self.messages)
         while time.monotonic() < end:
             self._news.wait(0.05)
             self._news.clear()
-            if any(wanted(message) for message in self.messages[at:]):
+            if any(condition(message) for message in self.messages[at:]):
                 return True
         return False
 
@@ -108,9 +108,9 @@ class SimulatedRobot:
         report = document(domain=self.domain, backend="cyclonedds", **changed)
         with (
             real_time(min(highest_priority(), 50) or None),
-            closing(make(clock or MonotonicClock(), session.contract, report)) as made,
+            closing(make(clock or MonotonicClock(), session.contract, report)) as instance,
         ):
-            yield made
+            yield instance
 
     def published(self):
         """What it printed next."""

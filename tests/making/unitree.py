@@ -66,7 +66,7 @@ class SimulatedGo2:
         threading.Thread(target=self._listen, daemon=True).start()
         self.until(lambda message: message.get("event") == "listening")
 
-    def until(self, wanted, seconds=60.0):
+    def until(self, condition, seconds=60.0):
         """The first thing said that is wanted; the test fails if it does not come in time."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
@@ -74,7 +74,7 @@ class SimulatedGo2:
                 message = self.lines.get(timeout=left)
             except queue.Empty:
                 break
-            if wanted(message):
+            if condition(message):
                 return message
         raise AssertionError(f"the robot did not say in {seconds} s what was waited for")
 

@@ -50,11 +50,11 @@ def robot(tmp_path):
                 assert time.monotonic() < end, f"the robot heard no {word}"
                 time.sleep(0.01)
 
-    made = Robot()
-    yield made
-    if made.process:
-        made.process.kill()
-        made.process.wait()
+    instance = Robot()
+    yield instance
+    if instance.process:
+        instance.process.kill()
+        instance.process.wait()
 
 
 def start(cpp_build, *options):

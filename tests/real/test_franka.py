@@ -38,9 +38,9 @@ RESTS_S = 1.0
 
 @pytest.fixture(scope="module")
 def robot():
-    made = SimulatedRobot(2)
-    yield made
-    made.close()
+    instance = SimulatedRobot(2)
+    yield instance
+    instance.close()
 
 
 @pytest.fixture(scope="module")

@@ -77,8 +77,8 @@ def ticks(session, adapter, robot, folder, stage, pull, moving=("up", "policy"),
                 except (SafetyStop, AdapterError) as stop:
                     error = stop
         lines = check_log(path).of_kind("hand-over")
-        wanted = STAGES if stage is None else STAGES[: stage + 1]
-        if passed[: len(wanted)] == wanted and not (stage is None and error):
+        stages = STAGES if stage is None else STAGES[: stage + 1]
+        if passed[: len(stages)] == stages and not (stage is None and error):
             break
         time.sleep(0.3)
         recover()

@@ -60,9 +60,11 @@ def robot(speed):
 def arm(robot, speed, monkeypatch):
     monkeypatch.syspath_prepend(str(OWN))
     clock, session = SlowClock(speed), Session.load(shipped_models()["panda-satesac"])
-    made = importlib.import_module("arm").OwnArm(clock, session.contract, read_document(OWN / "arm.toml", "settings"))
-    yield made, session, clock
-    made.close()
+    instance = importlib.import_module("arm").OwnArm(
+        clock, session.contract, read_document(OWN / "arm.toml", "settings")
+    )
+    yield instance, session, clock
+    instance.close()
 
 
 def episodes(adapter, robot, run):

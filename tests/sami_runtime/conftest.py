@@ -301,7 +301,7 @@ def path(make, policy):
 def gate(make):
     """Makes a gate with limits for the fake, or another adapter, and begins an episode."""
 
-    def made(adapter=None, period=PERIOD, **limits):
+    def new_gate(adapter=None, period=PERIOD, **limits):
         if adapter is None:
             adapter = FakeAdapter(axes=2, limit=100.0)
             adapter.reset()
@@ -309,4 +309,4 @@ def gate(make):
         result.begin(period)
         return result
 
-    return made
+    return new_gate

@@ -26,15 +26,15 @@ NAMES = (
 @pytest.fixture
 def hostile(tmp_path, monkeypatch):
     """The current folder, where this process is said to find its modules first; which of them were run elsewhere."""
-    folder, taken = tmp_path / "download", tmp_path / "taken"
+    folder, log = tmp_path / "download", tmp_path / "taken"
     folder.mkdir()
     for name in NAMES:
-        (folder / f"{name}.py").write_text(f"open({str(taken)!r}, 'a').write({name + ' '!r})")
+        (folder / f"{name}.py").write_text(f"open({str(log)!r}, 'a').write({name + ' '!r})")
     monkeypatch.chdir(folder)
     monkeypatch.delenv("PYTHONPATH", raising=False)
     path = ["", ".", str(folder), *sys.path]
     monkeypatch.setattr(child, "sys", SimpleNamespace(executable=sys.executable, path=path))
-    return lambda: taken.read_text() if taken.exists() else ""
+    return lambda: log.read_text() if log.exists() else ""
 
 
 def test_a_rehearsal_runs_no_module_of_the_current_folder(hostile, path):

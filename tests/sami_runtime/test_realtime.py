@@ -115,8 +115,8 @@ def test_a_limit_of_the_login_is_enough_up_to_its_number():
     prefix = unprivileged("--rtprio=30:30", "--memlock=unlimited:unlimited")
     if subprocess.run([*prefix[:3], "true"], capture_output=True).returncode != 0:
         pytest.skip("this user cannot give itself a limit")
-    taken, _, refused, _ = call("attempt(30, True); attempt(31, True)", *prefix)
-    assert taken == "1 30 True"
+    accepted, _, refused, _ = call("attempt(30, True); attempt(31, True)", *prefix)
+    assert accepted == "1 30 True"
     assert "the priority 31 is not allowed: this process may take at most 30" in refused
 
 

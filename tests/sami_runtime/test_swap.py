@@ -87,14 +87,14 @@ def swapping(run, model, at=20, **options):
 
 def by_hand(path, records, begin=0):
     """Digest and answer of a session that is fed what was done, from a step of the policy on."""
-    session, made = Session.load(path), 0
+    session, steps = Session.load(path), 0
     for record in records:
-        if made >= begin:
+        if steps >= begin:
             answer = follow(session, record)
             yield session.digest, answer
         else:
             yield None, None
-        made += record.stepped
+        steps += record.stepped
 
 
 @pytest.mark.parametrize("loop_hz", [25.0, 75.0])

@@ -34,7 +34,7 @@ def test_the_observer_finds_a_gate_that_is_broken(paths, monkeypatch, owner, met
     monkeypatch.setattr(owner, method, broken)
     if owner is Session:  # the one that is fed by hand is not broken
         monkeypatch.setattr(
-            "tests.making.ticks_with_faults.ByHand.tell", lambda hand, message: rest(hand.session, message)
+            "tests.making.ticks_with_faults.ByHand.report_executed", lambda hand, message: rest(hand.session, message)
         )
     counts = drive(paths, 800, seed=0)
     assert finding in str(counts["violations"] + counts["difference"])

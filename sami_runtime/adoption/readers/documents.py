@@ -318,11 +318,11 @@ def read_network(draft: Draft, path: Path) -> tuple[bytes, int, int]:
         draft.put(f"state.{state}.input", name, source)
         draft.put(f"state.{state}.output", output, source)
     sizes = []
-    for kind, tensors, taken in (
+    for kind, tensors, used_names in (
         ("input", scan.inputs, {*pairs}),
         ("output", scan.outputs, {output for _, output in pairs.values()}),
     ):
-        rest = [tensor for tensor in tensors if tensor.name not in taken]
+        rest = [tensor for tensor in tensors if tensor.name not in used_names]
         if len(rest) != 1 or len(rest[0].shape) != 2 or not isinstance(rest[0].shape[1], int):
             raise ArtifactError(
                 f"{path} has the {kind}s {_shown(scan, kind)}; expected one of shape [batch, size]"

@@ -109,9 +109,9 @@ def _to_mark(stack: list[Any]) -> list[Any]:
 def _pop(stack: list[Any], count: int) -> list[Any]:
     if len(stack) < count or _Mark in stack[-count:]:
         raise ValueError("an element is missing")
-    taken = stack[-count:]
+    items = stack[-count:]
     del stack[-count:]
-    return taken
+    return items
 
 
 def _named(pairs: Iterable[Any]) -> dict[str, Any]:

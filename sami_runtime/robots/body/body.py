@@ -235,9 +235,9 @@ class BodyLimits:
         Raises:
             SamiError: A number is not finite, or the robot begins too close to something. Nothing has been allowed.
         """
-        wanted, at = np.asarray(command, np.float64), np.asarray(positions, np.float64)
+        target, at = np.asarray(command, np.float64), np.asarray(positions, np.float64)
         speeds = np.zeros(len(at)) if velocities is None else np.asarray(velocities, np.float64)
-        self._require_numbers(wanted, at, speeds, period)
+        self._require_numbers(target, at, speeds, period)
         if self._is_first and self._collision and (near := self._collision.geometry.clearance(at)).pair[0]:
             raise SamiError(
                 f"the robot begins with {near.pair[0]} {near.distance:.3g} m from {near.pair[1]}, within its margin. "
@@ -249,15 +249,15 @@ class BodyLimits:
         reference = self._reference
         if reference is None:
             reference = at if self._drive.targets else np.zeros(self.size)
-        ruling = self._ruled(wanted, BodyState(at, speeds, reference, period), jacobian)
+        ruling = self._ruled(target, BodyState(at, speeds, reference, period), jacobian)
         self._reference, self._is_first = ruling.command, False
         return ruling
 
-    def _ruled(self, wanted: Array, state: BodyState, jacobian: Array | None) -> BodyRuling:
+    def _ruled(self, target: Array, state: BodyState, jacobian: Array | None) -> BodyRuling:
         hand = None if jacobian is None else by_hand(jacobian)
         names, reasons, thens = list[str](), list[Reason](), list[Then]()
         intervals = []
-        allowed = wanted
+        allowed = target
         for rule, of_joint in self._joint_rules:
             low, high = rule.interval(state, self._drive)  # type: ignore[arg-type]  # torque: of soft targets only
             intervals.append((low, high))

@@ -136,8 +136,8 @@ class BodyGate(SafetyGate):
         else:
             elapsed += self._age + max(0.0, now - self._learned_at)
         self._ruled_at = now
-        wanted = self._offset + self._scale * ruling.action[self._at].astype(np.float64)
-        judged = self.body.limit(wanted, positions, speeds, elapsed)
+        target = self._offset + self._scale * ruling.action[self._at].astype(np.float64)
+        judged = self.body.limit(target, positions, speeds, elapsed)
         for name, reason in zip(judged.limited_by, judged.reasons, strict=True):
             if name not in self._limiting:
                 self.explanations[name] = str(reason)

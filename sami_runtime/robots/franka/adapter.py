@@ -184,9 +184,9 @@ class FrankaAdapter:
         change = float(np.clip(width + 0.2 * action[3], 0.0, 0.08)) - width
         pace = self.settings.hand.arm_waits if moves(change, fingers, self.settings.hand.least_change) else 1.0
         at, base = place.translation, self._base.translation
-        wanted = pace * allowed(self._reach * action[:3], at, base, self.settings, self._period)
+        step = pace * allowed(self._reach * action[:3], at, base, self.settings, self._period)
         ahead = TURN_S / self._period
-        motion = self._ik.move(arm_state.positions, self._base.inverse.vectors(ahead * wanted), TURN_S)
+        motion = self._ik.move(arm_state.positions, self._base.inverse.vectors(ahead * step), TURN_S)
         arm.send(pack_joints(FOLLOW_JOINTS, motion.velocities))
         hand.send(pack_width(width + change))
         sent = np.append(self._base.vectors(motion.displacement) / (ahead * self._reach), action[3])
@@ -290,7 +290,7 @@ class FrankaAdapter:
 
 
 def allowed(
-    wanted: NDArray[np.float64],
+    step: NDArray[np.float64],
     place: NDArray[np.float64],
     base: NDArray[np.float64],
     settings: FrankaSettings,
@@ -299,20 +299,20 @@ def allowed(
     """Return a displacement (3,) [m] within a period, no faster than allowed, and slower before an edge.
 
     Args:
-        wanted: (3,) [m].
+        step: (3,) [m].
         place: (3,) where the hand is [m].
         base: (3,) where the arm stands [m].
         settings: Of the robot.
         period: [s].
     """
     known, share = settings.workspace, period / WALL_S
-    wanted = np.clip(wanted, (np.array(known.low) - place) * share, (np.array(known.high) - place) * share)
+    step = np.clip(step, (np.array(known.low) - place) * share, (np.array(known.high) - place) * share)
     way = (place - base)[:2]
     far = float(np.linalg.norm(way))
-    outward, room = float(wanted[:2] @ way) / far, (known.reach - far) * share
-    wanted[:2] -= max(0.0, outward - room) * way / far
-    speed = float(np.linalg.norm(wanted)) / period
-    return np.asarray(wanted * min(1.0, settings.motion.hand_speed / max(speed, 1e-9)))
+    outward, room = float(step[:2] @ way) / far, (known.reach - far) * share
+    step[:2] -= max(0.0, outward - room) * way / far
+    speed = float(np.linalg.norm(step)) / period
+    return np.asarray(step * min(1.0, settings.motion.hand_speed / max(speed, 1e-9)))
 
 
 def moves(change: float, fingers: HandState, least: float) -> bool:

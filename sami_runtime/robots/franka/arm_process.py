@@ -67,7 +67,7 @@ class ArmProcess:
         self._bell: socket.socket | None = bell
         bell.setblocking(False)
         self._phase, self._message_time, self._quit = ArmPhase.IDLE, 0.0, False
-        self._wanted: tuple[bytes, tuple[float, ...]] | None = None
+        self._command: tuple[bytes, tuple[float, ...]] | None = None
         self._rate, self._cycles, self._lost_cycles, self._worst = 1.0, 0, 0, 0.0
         self._arrived = False
         self._robot: Any = None
@@ -90,7 +90,7 @@ class ArmProcess:
         gc.disable()  # a collection takes milliseconds
         while not self._quit:
             try:
-                if self._wanted is not None:
+                if self._command is not None:
                     self._move()
                 else:
                     self._rest()
@@ -144,7 +144,7 @@ class ArmProcess:
                 break
             if self._cycles % TELL_EVERY < cycles:
                 self._send_state(state)
-        self._wanted, self._phase = None, ArmPhase.IDLE
+        self._command, self._phase = None, ArmPhase.IDLE
         del control
         if why:
             self._fail(why)
@@ -166,11 +166,11 @@ class ArmProcess:
 
     def _steer(self, generator: JointGenerator, stop: bool) -> None:
         """Tell the generator what is wanted now."""
-        if stop or self._wanted is None or self._quit:
+        if stop or self._command is None or self._quit:
             self._phase = ArmPhase.STOPPING
             generator.halt()
             return
-        kind, values = self._wanted
+        kind, values = self._command
         if kind == GO:
             self._phase = ArmPhase.GOING
             generator.go(values, self._settings.motion.home_speed)
@@ -185,36 +185,36 @@ class ArmProcess:
                 message = self._link.recv(256)
                 kind, self._message_time = message[:1], now()
                 if kind in (b"", QUIT):  # the loop's process is gone, or wants no more
-                    self._wanted, self._quit = None, True
+                    self._command, self._quit = None, True
                     break
                 if kind == STOP:
-                    self._wanted = None
+                    self._command = None
                 elif kind == RECOVER:
                     self._recover()
                 elif kind in (FOLLOW, GO) and self._phase is not ArmPhase.FAULT:
-                    self._wanted = (kind, unpack_joints(message))
+                    self._command = (kind, unpack_joints(message))
         with suppress(BlockingIOError):
             while self._bell is not None:
                 if self._bell.recv(16):
-                    self._wanted = None
+                    self._command = None
                 else:  # nobody holds the other end: no watchdog, or none any more
                     self._bell.close()
                     self._bell = None
 
     def _set_up(self) -> None:
         """Set what the robot's own controller is to do; a robot in a fault refuses that."""
-        wanted = self._settings.compliance
+        limits = self._settings.compliance
         self._robot.set_collision_behavior(
-            list(wanted.lower_torque), list(wanted.upper_torque), list(wanted.lower_force), list(wanted.upper_force)
+            list(limits.lower_torque), list(limits.upper_torque), list(limits.lower_force), list(limits.upper_force)
         )
-        self._robot.set_joint_impedance(list(wanted.joint_impedance))
+        self._robot.set_joint_impedance(list(limits.joint_impedance))
 
     def _recover(self) -> None:
         """Leave a fault; only ever because somebody asked for it."""
         if self._robot.read_once().robot_mode == self._franka.RobotMode.Reflex:
             self._robot.automatic_error_recovery()
             self._set_up()
-        self._phase, self._wanted = ArmPhase.IDLE, None
+        self._phase, self._command = ArmPhase.IDLE, None
 
     def _send_state(self, state: Any) -> None:
         state_now = ArmState(
@@ -233,7 +233,7 @@ class ArmProcess:
 
     def _fail(self, why: str) -> None:
         """Stay still, and say why."""
-        self._phase, self._wanted, self._rate = ArmPhase.FAULT, None, 1.0
+        self._phase, self._command, self._rate = ArmPhase.FAULT, None, 1.0
         with suppress(OSError):
             self._link.send(FAULT + why.encode()[:4000])
 

@@ -67,14 +67,14 @@ class JointGenerator:
         self._low, self._high = np.array(LOW), np.array(HIGH)
         self._offset, self._braking = np.array(OFFSET), 2.0 * np.array(BRAKING)
         self._leap = limits.jerk * CYCLE_S
-        self._wanted: Array = np.zeros(7)
+        self._command: Array = np.zeros(7)
         self._goal: Array | None = None
         self._share = 1.0
         self._slack, self._taut = np.ones(7), np.zeros(7)
 
     def follow(self, velocities: ArrayLike) -> None:
         """Go on with these velocities (7,) [rad/s], or as fast as is allowed."""
-        self._wanted, self._goal = np.array(velocities, np.float64), None
+        self._command, self._goal = np.array(velocities, np.float64), None
 
     def go(self, positions: ArrayLike, share: float = 1.0) -> None:
         """Go to these positions (7,) [rad], at a share of the highest speeds, and rest there."""
@@ -149,14 +149,14 @@ class JointGenerator:
     def _target(self) -> Array:
         """Return the velocities (7,) that are wanted, and allowed where the joints are."""
         if self._goal is None:
-            wanted = self._wanted
+            target = self._command
         else:
             left = self._goal - self.positions
-            wanted = np.sign(left) * np.minimum(self._braked(abs(left)), self._share * self.fastest)
-        wanted = np.where(wanted * self._taut > 0.0, wanted * self._slack, wanted)
+            target = np.sign(left) * np.minimum(self._braked(abs(left)), self._share * self.fastest)
+        target = np.where(target * self._taut > 0.0, target * self._slack, target)
         up = np.minimum(self._braked(self.high - self.positions), self._robots(self._high - self.positions))
         down = np.minimum(self._braked(self.positions - self.low), self._robots(self.positions - self._low))
-        allowed: Array = np.clip(wanted, -np.minimum(self.fastest, down), np.minimum(self.fastest, up))
+        allowed: Array = np.clip(target, -np.minimum(self.fastest, down), np.minimum(self.fastest, up))
         return allowed
 
     def _braked(self, left: Array) -> Array:

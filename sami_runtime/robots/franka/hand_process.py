@@ -50,7 +50,7 @@ class HandProcess:
         self._link, self._settings = link, settings.hand
         self._link.setblocking(False)
         self._hand = self._franka.Gripper(settings.robot)
-        self._wanted: float | None = None
+        self._target: float | None = None
         self._held: float | None = None
         self._commands, self._quit, self._broken = 0, False, False
 
@@ -67,33 +67,33 @@ class HandProcess:
                 width = self._hand.read_once().width
                 self._send_state(width)
                 self._listen()
-                if self._wanted is not None and not self._broken:
-                    self._go(width, self._wanted)
+                if self._target is not None and not self._broken:
+                    self._go(width, self._target)
             except Exception as error:
                 self._broken = True
                 self._quit = isinstance(error, self._franka.NetworkException)
                 with suppress(OSError):
                     self._link.send(FAULT + f"the hand failed: {str(error).strip()}".encode()[:4000])
 
-    def _go(self, width: float, wanted: float) -> None:
+    def _go(self, width: float, target: float) -> None:
         """Move the fingers, where that is worth it."""
         known = self._settings
         if self._held is not None and abs(width - self._held) > known.least_change:
             self._held = None  # it slipped, or somebody took it
-        if wanted > width + known.least_change:
-            self._tell_command(width, wanted)
+        if target > width + known.least_change:
+            self._tell_command(width, target)
             self._held = None
-            self._hand.move(wanted, known.speed)
-        elif wanted < width - known.least_change and self._held is None:
+            self._hand.move(target, known.speed)
+        elif target < width - known.least_change and self._held is None:
             # A grasp closes until something is between the fingers, and then holds it; a move would not.
-            if wanted <= 0.5 * width:
+            if target <= 0.5 * width:
                 self._tell_command(width, 0.0)
-                self._hand.grasp(wanted, known.speed, known.force, ANY_WIDTH, ANY_WIDTH)
+                self._hand.grasp(target, known.speed, known.force, ANY_WIDTH, ANY_WIDTH)
                 stopped = self._hand.read_once().width
                 self._held = stopped if stopped > EMPTY else None
             else:
-                self._tell_command(width, wanted)
-                self._hand.move(wanted, known.speed)
+                self._tell_command(width, target)
+                self._hand.move(target, known.speed)
 
     def _tell_command(self, width: float, target: float) -> None:
         self._commands += 1
@@ -114,9 +114,9 @@ class HandProcess:
                     self._quit = True
                     break
                 if kind == FOLLOW:
-                    self._wanted = unpack_width(message)
+                    self._target = unpack_width(message)
                 elif kind == STOP:
-                    self._wanted = None  # it keeps what it holds
+                    self._target = None  # it keeps what it holds
                 elif kind == RECOVER:
                     self._broken = False
 

@@ -134,8 +134,8 @@ class FrankaSettings(AdapterSettings):
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Self:
         """Return the settings of a document; see `AdapterSettings.of`."""
-        made = super().of(document)
-        for name, box in (("workspace", made.workspace), ("goal", made.goal)):
+        settings = super().of(document)
+        for name, box in (("workspace", settings.workspace), ("goal", settings.goal)):
             if not (np.array(box.low) <= np.array(box.high)).all():
                 raise AdapterError(f"{name}.low is {box.low}, above {name}.high {box.high}; exchange them.")
-        return made
+        return settings

@@ -125,19 +125,17 @@ class DifferentialIK:
         """
         if not period > 0.0:
             raise AdapterError(f"a displacement within {period} s has no velocity; give a period above 0 s.")
-        wanted = numbers(displacement, (3,), "a displacement")
+        shift = numbers(displacement, (3,), "a displacement")
         with self._alone:
             self._update(positions)
-            target = Frame.of(
-                self._pose().translation + wanted, rotation=self._turned if rotation is None else rotation
-            )
+            target = Frame.of(self._pose().translation + shift, rotation=self._turned if rotation is None else rotation)
             self._towards.set_target(self._se3(target.matrix))
-            solution = self._solved(period, wanted)[self._dof]
+            solution = self._solved(period, shift)[self._dof]
             # All joints slow down as one, so that the hand's way becomes shorter, and does not bend.
             velocities = solution / max(1.0, float((abs(solution) / self.speed).max()))
             return Motion(velocities, self._moved(velocities) * period)
 
-    def _solved(self, period: float, wanted: Array) -> Array:
+    def _solved(self, period: float, shift: Array) -> Array:
         try:
             solution: Array = self._solve_ik(
                 self._configuration,
@@ -151,7 +149,7 @@ class DifferentialIK:
         except Exception as error:  # mink's, of several kinds, and those of the solver below it
             positions = self._configuration.q[self._at]
             raise AdapterError(
-                f"no joint velocities within the limits move the hand by {shown(wanted)} m from the joints' positions "
+                f"no joint velocities within the limits move the hand by {shown(shift)} m from the joints' positions "
                 f"{shown(positions)}: {error}. Move the arm away from its ends."
             ) from error
         return solution

@@ -43,9 +43,9 @@ class Differentiator:
 
         A thing that turns by more than half a turn from reading to reading is taken to turn the other way.
         """
-        made = cls(window_s)
-        made._between = lambda before, now: rotation_vector(now @ before.T)
-        return made
+        result = cls(window_s)
+        result._between = lambda before, now: rotation_vector(now @ before.T)
+        return result
 
     def reset(self) -> None:
         """Forget all readings: what comes next has not moved from there."""

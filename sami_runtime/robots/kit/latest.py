@@ -57,12 +57,12 @@ class Latest:
         """
         if not math.isfinite(measured):
             raise AdapterError(f"{', '.join(values)} is stamped {measured}; stamps are finite seconds.")
-        taken = {name: self._taken(name, value) for name, value in values.items()}
+        arrays = {name: self._array(name, value) for name, value in values.items()}
         with self._news:
             if measured < self._since:
                 self._early += 1
                 return
-            for name, value in taken.items():
+            for name, value in arrays.items():
                 if measured >= self._times.get(name, -math.inf):
                     self._values[name], self._times[name] = value, measured
             self._news.notify_all()
@@ -73,10 +73,10 @@ class Latest:
         Raises:
             UnknownName, SignalError: As of `put`.
         """
-        taken = {name: self._taken(name, value) for name, value in values.items()}
+        arrays = {name: self._array(name, value) for name, value in values.items()}
         with self._news:
-            self._values |= taken
-            self._constant |= taken.keys()
+            self._values |= arrays
+            self._constant |= arrays.keys()
             self._news.notify_all()
 
     def reset(self) -> None:
@@ -107,12 +107,12 @@ class Latest:
             values = {name: self._values[name].copy() for name in self.signals}
             return Observation(values, oldest, times, note=self._note())
 
-    def _taken(self, name: str, value: Any) -> NDArray[np.float32]:
+    def _array(self, name: str, value: Any) -> NDArray[np.float32]:
         if name not in self.signals:
             raise UnknownName("signal", name, self.signals, "The adapter's observation does not have it.")
-        taken = np.empty((1, self.signals[name].size), np.float32)
-        fill(taken, value, self.signals[name], "observation")
-        return taken[0]
+        row = np.empty((1, self.signals[name].size), np.float32)
+        fill(row, value, self.signals[name], "observation")
+        return row[0]
 
     def _missing_message(self) -> str:
         present = ", ".join(name for name in self.signals if name not in self.missing) or "nothing"

@@ -65,7 +65,7 @@ def picked(values: Mapping[str, Any], keys: tuple[str, ...], call: str) -> Array
 
 def faults_of_mapping(settings: LeRobotSettings, contract: Contract, robot: Any) -> list[str]:
     """Return why a robot cannot be driven as these settings say, a sentence each; the robot need not be connected."""
-    observed, taken = robot.observation_features, robot.action_features
+    observed, actions = robot.observation_features, robot.action_features
     motors = _motor_units(robot)
     signals = {signal.name: signal for signal in contract.observation}
     faults = [
@@ -78,7 +78,7 @@ def faults_of_mapping(settings: LeRobotSettings, contract: Contract, robot: Any)
             faults.append(f"settings.observation lacks {name!r}, which the model reads")
         else:
             faults += _faults_of_source(settings, signal, signals, observed, motors)
-    return faults + _faults_of_action(settings.action, contract.action, observed, taken, motors)
+    return faults + _faults_of_action(settings.action, contract.action, observed, actions, motors)
 
 
 def _faults_of_source(
@@ -110,10 +110,10 @@ def _faults_of_action(
     action: LeRobotAction,
     signal: Signal,
     observed: Mapping[str, Any],
-    taken: Mapping[str, Any],
+    actions: Mapping[str, Any],
     motors: Mapping[str, str],
 ) -> list[str]:
-    faults = _faults_of_keys("action.keys", action.keys, signal, taken, "takes")
+    faults = _faults_of_keys("action.keys", action.keys, signal, actions, "takes")
     faults += _faults_of_units("action", action, signal, motors, True)
     faults += _faults_of_keys_held("action.mode is 'relative'", action.keys, observed, action.mode == "relative")
     if isinstance(action.standing, tuple):
@@ -122,11 +122,11 @@ def _faults_of_action(
     held = tuple(key for key, value in action.others.items() if value == HOLD)
     faults += _faults_of_keys_held("action.others says 'hold'", held, observed, True)
     for key in action.others:
-        if key not in taken:
+        if key not in actions:
             faults.append(f"action.others has {key!r}, which the robot does not take")
         elif key in action.keys:
             faults.append(f"{key!r} is both in action.keys and in action.others")
-    if missing := [key for key in taken if key not in (*action.keys, *action.others)]:
+    if missing := [key for key in actions if key not in (*action.keys, *action.others)]:
         faults.append(
             f"the robot also takes {', '.join(missing)}: put each into action.others, with a number or 'hold'"
         )

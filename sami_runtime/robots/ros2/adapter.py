@@ -21,7 +21,7 @@ from sami_runtime.robots.ros2.command import (
     Commander,
     Elements,
     Hand,
-    Wanted,
+    RobotCommand,
     arm_watchdog,
     faults_of_command,
     standing,
@@ -173,10 +173,10 @@ class Ros2Adapter:
     def write(self, action: NDArray[np.float32]) -> Executed:
         """Send what an action comes to."""
         self._require_open()
-        wanted, self._in_episode = self._wanted(action), True
-        for topic, message in wanted.messages.items():
+        command, self._in_episode = self._command_of(action), True
+        for topic, message in command.messages.items():
             self._publish(topic, message)
-        self._sent = wanted.messages
+        self._sent = command.messages
         info: dict[str, Any] = {}
         if faults := self.sources.faults:
             info["refused"] = faults
@@ -184,7 +184,7 @@ class Ros2Adapter:
         if (success := self.settings.success) and self._seen:
             off = np.linalg.norm(self._seen[success.achieved] - self._seen[success.desired])
             info["is_success"] = done = bool(off < success.within_m)
-        return Executed(wanted.executed, done, info)
+        return Executed(command.executed, done, info)
 
     def stop(self) -> None:
         """Send what brings all to rest, and wait until the controller has it; the gripper keeps what it holds."""
@@ -209,7 +209,7 @@ class Ros2Adapter:
             return
         commands, sent = self._sent, bool(self._sent)
         if not sent and record.executed is not None and self._seen:  # a dry run
-            commands = self._wanted(record.executed).messages
+            commands = self._command_of(record.executed).messages
         self._sent = {}
         with suppress(AdapterError):  # those who look on do not end a run
             self._publish(
@@ -224,7 +224,7 @@ class Ros2Adapter:
             self._open = False
             self._node.close()
 
-    def _wanted(self, action: NDArray[np.float32]) -> Wanted:
+    def _command_of(self, action: NDArray[np.float32]) -> RobotCommand:
         if self._hand and not self._seen:
             raise AdapterError("nothing was read yet, so nobody knows how wide the gripper is. Call read() first.")
         width = float(self._seen["gripper_width"][0]) if self._hand else 0.0
@@ -235,7 +235,7 @@ class Ros2Adapter:
 
     def _silent_topics(self, deadline: float) -> list[str]:
         """Return the topics of which nothing could be used in time, and why."""
-        while (silent := [heeded for heeded in self.sources.topics.values() if not heeded.taken]) and (
+        while (silent := [heeded for heeded in self.sources.topics.values() if not heeded.accepted]) and (
             time.monotonic() < deadline
         ):
             time.sleep(POLL_S)

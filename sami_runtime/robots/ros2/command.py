@@ -32,7 +32,7 @@ KIND = "ros2"
 """What the adapter and its emergency stop in a watchdog's process are called to each other."""
 
 
-class Wanted(NamedTuple):
+class RobotCommand(NamedTuple):
     """What an action comes to."""
 
     messages: dict[str, Message]
@@ -44,7 +44,7 @@ class Wanted(NamedTuple):
 class Commander(Protocol):
     """Makes commands of actions."""
 
-    def of(self, action: NDArray[np.float32], joints: Joints | None, width: float) -> Wanted:
+    def of(self, action: NDArray[np.float32], joints: Joints | None, width: float) -> RobotCommand:
         """Return what an action (A,) comes to, by where the joints are now and how wide the gripper is [m]."""
 
 
@@ -54,10 +54,10 @@ class Elements:
     def __init__(self, settings: RosSettings, period: float) -> None:
         self._command, self._period = settings.command, period
 
-    def of(self, action: NDArray[np.float32], joints: Joints | None, width: float) -> Wanted:
+    def of(self, action: NDArray[np.float32], joints: Joints | None, width: float) -> RobotCommand:
         """Return what an action comes to."""
         numbers = np.asarray(self._command.factor) * action.astype(np.float64)
-        return Wanted({self._command.topic: _message(self._command, numbers, self._period)}, action)
+        return RobotCommand({self._command.topic: _message(self._command, numbers, self._period)}, action)
 
 
 class Hand:
@@ -78,17 +78,17 @@ class Hand:
         names = settings.command.joints or ik.joints
         self._order = [ik.joints.index(name) for name in names]
 
-    def of(self, action: NDArray[np.float32], joints: Joints | None, width: float) -> Wanted:
+    def of(self, action: NDArray[np.float32], joints: Joints | None, width: float) -> RobotCommand:
         """Return what an action comes to."""
         assert joints is not None
-        wanted = self._reach * action[:3]
+        shift = self._reach * action[:3]
         height = self._base.points(self._ik.pose(joints.positions).translation)[2]
-        wanted[2] = max(wanted[2], -height)  # not below the table
-        motion = self._ik.move(joints.positions, self._base.inverse.vectors(wanted), self._period)
+        shift[2] = max(shift[2], -height)  # not below the table
+        motion = self._ik.move(joints.positions, self._base.inverse.vectors(shift), self._period)
         messages = self.motion_messages(joints, motion.velocities, width + WIDTH_M * float(action[3]))
         sent = np.append(self._base.vectors(motion.displacement) / self._reach, action[3])
         sent = np.where(abs(sent - action) < 0.01, action, np.clip(sent, -1.0, 1.0))
-        return Wanted(messages, sent.astype(np.float32))
+        return RobotCommand(messages, sent.astype(np.float32))
 
     def motion_messages(self, joints: Joints, velocities: Array, width: float) -> dict[str, Message]:
         """Return what has the joints go on with velocities (J,) [rad/s], and the gripper to a width [m]."""

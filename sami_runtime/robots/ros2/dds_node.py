@@ -101,11 +101,11 @@ class Subscription:
         """Have all that came heard, each by itself, so that one that cannot be read spoils no other."""
         for _ in range(MANY):
             try:
-                taken = self.reader.take(1, self.condition)
-                if not taken:
+                samples = self.reader.take(1, self.condition)
+                if not samples:
                     return
-                if taken[0].sample_info.valid_data and self._of_writer(taken[0].sample_info.publication_handle):
-                    self.hear(self.kind.of(taken[0]), now())
+                if samples[0].sample_info.valid_data and self._of_writer(samples[0].sample_info.publication_handle):
+                    self.hear(self.kind.of(samples[0]), now())
             except DDSException as error:
                 self.bad, self.why = self.bad + 1, f"{error}"
                 return

@@ -85,7 +85,7 @@ def _topics(topics: Mapping[str, Heeded]) -> Status:
     values = {}
     for topic in topics.values():
         stepped = f", its clock stepped {topic.steps} times" if topic.steps else ""
-        values[topic.settings.topic] = f"{topic.taken} taken, {topic.refused} refused{stepped}"
+        values[topic.settings.topic] = f"{topic.accepted} taken, {topic.refused} refused{stepped}"
     return Status(WARN if faults else OK, "sami: topics", "; ".join(faults) or "heard", values)
 
 

@@ -115,14 +115,14 @@ def _other_kind(kind: str, peer: Peer) -> str:
     return "" if peer.kind == kind else f"has {peer.kind}, and not {kind}"
 
 
-def _less(offered: Qos, wanted: Qos, verb: str = "offers") -> str:
+def _less(offered: Qos, requested: Qos, verb: str = "offers") -> str:
     """Return what of quality of service is offered below what is wanted, as the one tells of itself."""
-    if (offered.reliability, wanted.reliability) == ("best_effort", "reliable"):
+    if (offered.reliability, requested.reliability) == ("best_effort", "reliable"):
         return f"{verb} reliability {'reliable' if verb == 'wants' else 'best_effort'}"
-    if (offered.durability, wanted.durability) == ("volatile", "transient_local"):
+    if (offered.durability, requested.durability) == ("volatile", "transient_local"):
         return f"{verb} durability {'transient_local' if verb == 'wants' else 'volatile'}"
     promised = float("inf") if offered.deadline_s is None else offered.deadline_s
-    if wanted.deadline_s is not None and promised > wanted.deadline_s:
-        shown = wanted.deadline_s if verb == "wants" else offered.deadline_s
+    if requested.deadline_s is not None and promised > requested.deadline_s:
+        shown = requested.deadline_s if verb == "wants" else offered.deadline_s
         return f"{verb} {'no deadline' if shown is None else f'a deadline of {shown:g} s'}"
     return ""

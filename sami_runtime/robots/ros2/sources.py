@@ -44,7 +44,7 @@ class Heeded:
     moves: Differentiator
     turns: Differentiator
     signals: list[tuple[Signal, RosSource]] = field(default_factory=list)
-    taken: int = 0
+    accepted: int = 0
     refused: int = 0
     why: str = ""
     """The last one was refused; empty where one was taken since."""
@@ -116,7 +116,7 @@ class Sources:
             except SamiError as error:
                 topic.refused, topic.why = topic.refused + 1, str(error).rstrip(".")
             else:
-                topic.taken, topic.why = topic.taken + 1, ""
+                topic.accepted, topic.why = topic.accepted + 1, ""
 
     def reset(self, forget: bool) -> None:
         """Forget what was measured before now, and, where somebody says it anew, also what stood."""

@@ -118,12 +118,12 @@ class MotorLink:
         Raises:
             AdapterError: It does not answer in time [s].
         """
-        made = [
+        topics = [
             Topic(self._participant, f"rt/api/{service}/{way}", kind)
             for way, kind in (("request", ServiceRequest), ("response", ServiceResponse))
         ]
-        writer: DataWriter[Any] = DataWriter(self._participant, made[0])
-        reader: DataReader[Any] = DataReader(self._participant, made[1])
+        writer: DataWriter[Any] = DataWriter(self._participant, topics[0])
+        reader: DataReader[Any] = DataReader(self._participant, topics[1])
         deadline, number, due = time.monotonic() + within_s, time.monotonic_ns(), 0.0
         sent: set[int] = set()
         try:
@@ -138,7 +138,7 @@ class MotorLink:
                         return response.header.status.code, response.data
                 time.sleep(POLL_S)
         finally:
-            for entity in (writer, reader, *made):
+            for entity in (writer, reader, *topics):
                 entity.__del__()
         raise AdapterError(f"the robot's service {service} does not answer within {within_s:g} s.")
 
@@ -179,12 +179,12 @@ class MotorLink:
     def _listen(self) -> None:
         while self._open:
             try:
-                taken = self._reader.take(1, self._condition)
-                if not taken:
+                samples = self._reader.take(1, self._condition)
+                if not samples:
                     self._waits.wait(WAKE_NS)
-                elif isinstance(taken[0], Go2Reading):
-                    self.reading = taken[0]
-                    self._hear(taken[0])  # type: ignore[misc]  # this thread runs only where somebody hears
+                elif isinstance(samples[0], Go2Reading):
+                    self.reading = samples[0]
+                    self._hear(samples[0])  # type: ignore[misc]  # this thread runs only where somebody hears
             except Exception as error:  # whatever a message causes, the next one is heard
                 self.bad, self.why = self.bad + 1, f"{error}"
 

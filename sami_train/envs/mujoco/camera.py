@@ -154,9 +154,9 @@ def _opengl(size: tuple[int, int]) -> Any:
     Raises:
         SamiError: none works; says why each does not.
     """
-    wanted = os.environ.get("MUJOCO_GL", "").lower()
+    choice = os.environ.get("MUJOCO_GL", "").lower()
     shown = bool(os.environ.get("DISPLAY")) or sys.platform != "linux"
-    kinds = [wanted] if wanted in ("egl", "osmesa", "glfw", "cgl") else ["egl", "osmesa", *(["glfw"] if shown else [])]
+    kinds = [choice] if choice in ("egl", "osmesa", "glfw", "cgl") else ["egl", "osmesa", *(["glfw"] if shown else [])]
     reasons = []
     for kind in kinds:
         try:

@@ -314,17 +314,17 @@ def write_report(comparison: MethodComparison, out: Path, command: Sequence[str]
         The files written.
     """
     with TemporaryDirectory() as name:
-        made = Path(name)
-        plots = draw(comparison, made)
-        _write_results(comparison, made / "results.csv")
-        (made / "report.md").write_text(_markdown(comparison, plots, command), encoding="utf-8")
+        folder = Path(name)
+        plots = draw(comparison, folder)
+        _write_results(comparison, folder / "results.csv")
+        (folder / "report.md").write_text(_markdown(comparison, plots, command), encoding="utf-8")
         out.mkdir(parents=True, exist_ok=True)
         for plot in PLOTS:
             (out / plot.name).unlink(missing_ok=True)
         order = ["report.md", "results.csv", *(plot.name for plot in plots)]
         for file in order:
             with unfinished(out / file) as beside:
-                shutil.copy(made / file, beside)
+                shutil.copy(folder / file, beside)
         return [out / file for file in order]
 
 

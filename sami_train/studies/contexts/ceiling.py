@@ -123,9 +123,9 @@ def _converge(
     assert estimator is not None
     contrast = Contrast(policy, estimator, config)
     optimizer = torch.optim.Adam(policy.encoder.parameters(), lr=RATE)
-    rng, since_best, made = np.random.default_rng(0), 0, 0
+    rng, since_best, count = np.random.default_rng(0), 0, 0
     best, bounds, log_k = (-np.inf, np.nan), list[float](), list[float]()
-    while made < most_losses and (since_best < PATIENCE or best[0] <= NOTHING):  # many learn nothing for long, then all
+    while count < most_losses and (since_best < PATIENCE or best[0] <= NOTHING):  # many learn nothing long, then all
         bounds.clear()
         for _ in range(LOOK_EVERY):
             loss = contrast.loss(train, rng)
@@ -137,15 +137,15 @@ def _converge(
             soft_update(policy.momentum_encoder, policy.encoder, agent.config.learning.momentum_rate)
             bounds.append(float(loss.bound))
             log_k.append(loss.log_k)
-        made += LOOK_EVERY
+        count += LOOK_EVERY
         if on_look is not None:
             on_look(LOOK_EVERY)
         if not bounds:
-            return None, None, None, made
+            return None, None, None, count
         since_best += 1
         if np.mean(bounds) > best[0] + LEAST_GAIN:
             best, since_best = (float(np.mean(bounds)), _mean_bound(contrast, held_out)), 0
-    return best[0], None if np.isnan(best[1]) else best[1], float(np.mean(log_k)), made
+    return best[0], None if np.isnan(best[1]) else best[1], float(np.mean(log_k)), count
 
 
 def _fresh_policy(agent: ContextSAC, contender: Method) -> ContextPolicy:

@@ -130,10 +130,10 @@ class RobotBody:
         Args:
             speeds: How fast each joint moved, (n,) [rad/s, m/s].
         """
-        model, made = self.model, list[Parameter]()
+        model, result = self.model, list[Parameter]()
 
         def add(field: Field, of: str, nominal: float, scale: float) -> None:
-            made.append(Parameter(field, of, UNITS[field][slide], nominal, 0.0, np.inf, max(scale, nominal, 1e-9)))
+            result.append(Parameter(field, of, UNITS[field][slide], nominal, 0.0, np.inf, max(scale, nominal, 1e-9)))
 
         for number, name in enumerate(self.joints):
             slide = int(model.jnt_type[number]) == SLIDE
@@ -141,12 +141,12 @@ class RobotBody:
             add("armature", name, float(model.dof_armature[number]), inertia)
             add("damping", name, float(np.ravel(model.dof_damping[number])[0]), inertia / WINDOW_S)
             add("frictionloss", name, float(model.dof_frictionloss[number]), inertia / WINDOW_S * float(speeds[number]))
-            made.append(Parameter("bias", name, UNITS["bias"][slide], 0.0, -1.0, 1.0, (0.3, 0.1)[slide]))
-        made += [Parameter("strength", name, "1", 1.0, 0.01, 100.0, 1.0) for name in self.actuators]
-        made.append(Parameter("delay", "", "s", self._delay, 0.0, MOST_DELAY_S, 0.05))
-        self._dynamics = Dynamics(model, {one.key: one.feature for one in made if one.field not in ("bias", "delay")})
-        self._parameters = tuple(made)
-        return made
+            result.append(Parameter("bias", name, UNITS["bias"][slide], 0.0, -1.0, 1.0, (0.3, 0.1)[slide]))
+        result += [Parameter("strength", name, "1", 1.0, 0.01, 100.0, 1.0) for name in self.actuators]
+        result.append(Parameter("delay", "", "s", self._delay, 0.0, MOST_DELAY_S, 0.05))
+        self._dynamics = Dynamics(model, {one.key: one.feature for one in result if one.field not in ("bias", "delay")})
+        self._parameters = tuple(result)
+        return result
 
     def simulate(self, windows: RecordedWindows, values: Array, starts: Array) -> Array:
         """Return what the joints do, (W, L + 1, 2 n): their positions and velocities at each tick.

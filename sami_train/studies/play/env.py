@@ -142,8 +142,8 @@ class PlayEnv(Filmed, gym.Env[np.ndarray, np.ndarray]):
     def _info(self) -> dict[str, Any]:
         command = self.state.command
         tracked = [at for at, name in enumerate(COMMAND) if name in self.elements]
-        wanted = np.array([command.get(name, 0.0) for name in COMMAND])
-        error = float(np.linalg.norm((self._smoothed - wanted)[tracked]))
+        target = np.array([command.get(name, 0.0) for name in COMMAND])
+        error = float(np.linalg.norm((self._smoothed - target)[tracked]))
         return {"task": dict(command), "tracking_error": error, "is_success": self._upright()}
 
     def _upright(self) -> bool:

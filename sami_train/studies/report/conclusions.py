@@ -84,7 +84,7 @@ def _learning(one: Parts) -> str:
 
 def _context(one: Parts) -> str:
     identified = {one.label: one.knn > one.knn_chance_high for one in one.separabilities}
-    yes, no = ([name for name, known in identified.items() if known is wanted] for wanted in (True, False))
+    yes, no = ([name for name, known in identified.items() if known is value] for value in (True, False))
     phrases = [f"identifies {_listed(yes)}"] * bool(yes) + [f"does not identify {_listed(no)}"] * bool(no)
     return f"the context {', and '.join(phrases)}" if phrases else ""
 

@@ -53,9 +53,9 @@ class Kept:
                     return document["part"]
             except (SamiError, KeyError, TypeError):
                 pass  # damaged: made anew
-        made = make()
+        value = make()
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_json(path, {"key": known, "part": made})
+        write_json(path, {"key": known, "part": value})
         return read_json(path)["part"]  # as it will be read: tuples have become lists
 
 

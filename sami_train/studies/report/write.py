@@ -37,7 +37,7 @@ class Head:
     """By subject."""
     facts: Mapping[str, Mapping[str, Any]]
     """How each subject came to be."""
-    made: Mapping[str, str]
+    provenance: Mapping[str, str]
     """How this page came to be."""
     files: Sequence[str]
     """What lies beside it."""
@@ -172,7 +172,7 @@ def _head(parts: Sequence[Parts], command: Sequence[str], files: Sequence[str], 
         subtitle=f"{' and '.join(dict.fromkeys(one.subject.method for one in parts))} on {first.spec.name}{listed}",
         tiles={one.subject.name: tiles(one) for one in parts} if len(parts) <= 6 else {},
         facts={one.subject.name: one.subject.training() for one in parts},
-        made={
+        provenance={
             "command": shlex.join(command),
             "at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "commit": f"{git['commit']}{', with local changes' if git['dirty'] else ''}" if git else "",

@@ -132,8 +132,8 @@ class Local:
         if not self.gpus:
             return LocalJob(logs, variables)
         self._running = [(gpu, job) for gpu, job in self._running if not job.look().over]
-        taken = Counter(gpu for gpu, _ in self._running)
-        gpu = min(self.gpus, key=taken.__getitem__)
+        loads = Counter(gpu for gpu, _ in self._running)
+        gpu = min(self.gpus, key=loads.__getitem__)
         job = LocalJob(logs, {**variables, VISIBLE_GPUS: gpu})
         self._running.append((gpu, job))
         return job

@@ -118,7 +118,7 @@ def describe_job(cell: Cell, folder: Path, logs: Path, episodes: int) -> None:
     write_json(logs / CELL, {**described, "folder": str(folder.absolute()), "episodes": episodes})
 
 
-def describe_part(logs: Path, policy: Mapping[str, str], env: str, episodes: int, wanted: Sequence[Piece]) -> None:
+def describe_part(logs: Path, policy: Mapping[str, str], env: str, episodes: int, subset: Sequence[Piece]) -> None:
     """Write down what a part of a measurement is.
 
     Args:
@@ -126,7 +126,7 @@ def describe_part(logs: Path, policy: Mapping[str, str], env: str, episodes: int
         policy: `{"model": FILE}` or `{"run": FOLDER}`.
         env: name of the environment.
         episodes: as `evaluate` takes it.
-        wanted: the pieces.
+        subset: the pieces.
     """
     logs.mkdir(parents=True)
     pieces = [
@@ -136,7 +136,7 @@ def describe_part(logs: Path, policy: Mapping[str, str], env: str, episodes: int
             "task": None if piece.task is None else dict(piece.task),
             "seed": piece.seed,
         }
-        for piece in wanted
+        for piece in subset
     ]
     where = {kind: str(Path(path).absolute()) for kind, path in policy.items()}
     write_json(logs / PART, {"policy": where, "env": env, "episodes": episodes, "pieces": pieces})
@@ -237,12 +237,12 @@ def _measure_part(logs: Path) -> bool:
     part: dict[str, Any] = read_json(logs / PART)
     policy, spec = part["policy"], environment(part["env"])
     source = Path(policy["model"]) if "model" in policy else _weights(RunFolder.open(Path(policy["run"])))[0]
-    wanted = [
+    pieces = [
         Piece(None if row["gap"] is None else GapProfile.of(row["gap"]), row["task_set"], row["task"], row["seed"])
         for row in part["pieces"]
     ]
     store = KeptResults(logs / PART, source, spec, part["episodes"])
-    measure_pieces(source, spec, wanted, part["episodes"], store)
+    measure_pieces(source, spec, pieces, part["episodes"], store)
     return True
 
 

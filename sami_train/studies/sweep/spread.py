@@ -63,10 +63,10 @@ def spread(
     spec = environment(env)
     store = KeptResults(keep, source, spec, episodes)
     folder = keep.with_name(f"{keep.stem}.parts")
-    wanted = pieces(spec, task_sets, gaps, seed)
+    all_pieces = pieces(spec, task_sets, gaps, seed)
 
     def missing() -> list[Piece]:
-        return [piece for piece in wanted if store.results_of(piece) is None]
+        return [piece for piece in all_pieces if store.results_of(piece) is None]
 
     def gather() -> None:
         for part in sorted(folder.glob("*-*")):
@@ -75,7 +75,7 @@ def spread(
                     on_task(result)
 
     if on_task is not None:
-        for piece in wanted:
+        for piece in all_pieces:
             for result in store.results_of(piece) or ():
                 on_task(result)
     gather()
@@ -117,7 +117,7 @@ def spread(
             "measured is kept: the same command goes on."
         )
     if left := missing():
-        raise SweepError(f"all parts ended, and {len(left)} of {len(wanted)} pieces are missing; see {folder}.")
+        raise SweepError(f"all parts ended, and {len(left)} of {len(all_pieces)} pieces are missing; see {folder}.")
     shutil.rmtree(folder, ignore_errors=True)
 
 

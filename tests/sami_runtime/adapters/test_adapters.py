@@ -99,9 +99,9 @@ MAKERS = {
 
 @pytest.fixture(params=MAKERS.values(), ids=MAKERS.keys())
 def adapter(request):
-    made = request.param()
-    yield made
-    made.close()
+    instance = request.param()
+    yield instance
+    instance.close()
 
 
 def test_signals_are_readable_before_reset(adapter):
@@ -262,9 +262,9 @@ def test_an_observation_is_stamped_when_it_was_made_and_not_when_it_was_read():
     clock = ManualClock(start=3.0)
     for adapter in (line_adapter(clock), FakeAdapter(clock=clock)):
         adapter.reset()
-        made = clock.now()
+        stamp = clock.now()
         clock.advance(2.0)
-        assert adapter.read().time == made
+        assert adapter.read().time == stamp
 
 
 def test_what_was_read_can_be_written_into():

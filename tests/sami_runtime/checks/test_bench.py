@@ -48,7 +48,7 @@ def test_candidates_take_turns_and_the_first_steps_of_a_turn_are_not_counted():
     assert len(resets) >= 4
     assert all({"a", "b"} == set(resets[i : i + 2]) for i in range(0, len(resets), 2))
     assert [name for name, what in calls if what == 249] == resets
-    assert {name: len(taken) for name, taken in times.items()} == dict.fromkeys("ab", len(resets) // 2 * 240)
+    assert {name: len(durations) for name, durations in times.items()} == dict.fromkeys("ab", len(resets) // 2 * 240)
     paced = bench.measure([scripted("a", calls)], seconds=0.1, rate_hz=100)
     assert len(paced["a"]) == 10 - 3
 

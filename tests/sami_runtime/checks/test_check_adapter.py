@@ -20,10 +20,10 @@ def contract(make):
 def check(contract):
     """Verdicts on an adapter that is made with the clock of the check."""
 
-    def verdicts(made, clock=None, **options):
+    def verdicts(factory, clock=None, **options):
         clock = clock or ManualClock()
         options = {"ticks": 5, "write": True, "limits": Limits(rest=0.0)} | options
-        return check_adapter(made(clock), contract, clock, **options)
+        return check_adapter(factory(clock), contract, clock, **options)
 
     return verdicts
 
@@ -35,11 +35,11 @@ def broken(verdicts):
 def test_a_good_adapter_keeps_every_law_and_is_stopped_and_closed_twice(check, arm):
     robots = []
 
-    def made(clock):
+    def factory(clock):
         robots.append(arm(clock=clock))
         return robots[0]
 
-    verdicts = check(made)
+    verdicts = check(factory)
     assert broken(verdicts) == {}
     assert [v.law for v in verdicts] == [law.sentence for law in (*FOUNDATIONS, *READING, *WRITING, STOPPING, CLOSING)]
     assert (robots[0].resets, robots[0].reads, robots[0].closes) == (1, 5, 2)
@@ -58,11 +58,11 @@ def test_without_writing_nothing_is_ever_written(check, arm):
             self._measured = self.clock.now()
             return super().read()
 
-    def made(clock):
+    def factory(clock):
         robots.append(Sensing(clock=clock))
         return robots[0]
 
-    verdicts = check(made, write=False)
+    verdicts = check(factory, write=False)
     assert broken(verdicts) == {}
     assert {law.sentence for law in WRITING}.isdisjoint(verdict.law for verdict in verdicts)
     assert robots[0].written == []
@@ -287,6 +287,6 @@ def test_a_robot_that_gives_way_is_not_followed_and_a_bound_that_is_reached_is_n
 
 def test_an_episode_that_the_world_ends_is_not_written_to_any_more(check, arm):
     robots = []
-    made = check(lambda clock: robots.append(arm(clock=clock, episode_steps=3)) or robots[0])
-    assert broken(made) == {}
+    results = check(lambda clock: robots.append(arm(clock=clock, episode_steps=3)) or robots[0])
+    assert broken(results) == {}
     assert robots[0].writes == 3

@@ -25,9 +25,9 @@ def contract():
 
 @pytest.fixture(scope="module")
 def env():
-    made = gymnasium.make("sami/PandaSkill-v0", max_episode_steps=10_000)
-    yield made
-    made.unwrapped.close()
+    instance = gymnasium.make("sami/PandaSkill-v0", max_episode_steps=10_000)
+    yield instance
+    instance.unwrapped.close()
 
 
 class Wrong(PandaAdapter):

@@ -54,9 +54,9 @@ def test_a_limit_is_the_most_of_an_element_to_either_side():
 def test_an_element_at_its_limit_goes_on_for_as_long_as_it_has_to_and_then_obeys():
     hand = np.float32([0.05, 1.0, -1.0, -1.0, 0.0, -1.0, 1.0, 1.0, 0.02])
     commands = np.stack([hand, hand], axis=1)
-    made = made_of(commands, action_limit={"hand": 0.1}, action_commit_s={"hand": 3 * PERIOD})
-    np.testing.assert_allclose(made[:, 1], [0.05, 0.1, 0.1, 0.1, 0.0, -0.1, -0.1, -0.1, 0.02], rtol=1e-6)
-    np.testing.assert_array_equal(made[:, 0], hand)
+    actions = made_of(commands, action_limit={"hand": 0.1}, action_commit_s={"hand": 3 * PERIOD})
+    np.testing.assert_allclose(actions[:, 1], [0.05, 0.1, 0.1, 0.1, 0.0, -0.1, -0.1, -0.1, 0.02], rtol=1e-6)
+    np.testing.assert_array_equal(actions[:, 0], hand)
 
 
 def test_a_smaller_gap_is_nearer_to_none():

@@ -13,7 +13,7 @@ class Scripted:
     """Wants something at some ticks of the loop."""
 
     def __init__(self, **ticks):
-        self.script = {int(tick.removeprefix("at")): wanted for tick, wanted in ticks.items()}
+        self.script = {int(tick.removeprefix("at")): request for tick, request in ticks.items()}
         self.standing, self.resets, self.tick = [], 0, -1
 
     def reset(self):

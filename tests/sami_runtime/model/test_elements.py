@@ -48,7 +48,7 @@ I = np.array([1], np.int64)  # noqa: E741
 
 
 @pytest.mark.parametrize(
-    "made",
+    "nodes",
     [
         [helper.make_node("Shape", ["action"], ["w"])],
         [helper.make_node("Size", ["action"], ["w"])],
@@ -64,15 +64,15 @@ I = np.array([1], np.int64)  # noqa: E741
     ],
 )
 @pytest.mark.parametrize("operator", ["Div", "ReduceMean"])
-def test_whole_numbers_are_followed_through_every_operator_that_makes_them(make, policy, made, operator):
+def test_whole_numbers_are_followed_through_every_operator_that_makes_them(make, policy, nodes, operator):
     division = helper.make_node(operator, ["w", "i"] if operator == "Div" else ["w"], ["boom"])
-    edit = adding(*made, division, i=I, ii=np.array([1, 2], np.int64))
+    edit = adding(*nodes, division, i=I, ii=np.array([1, 2], np.int64))
     with pytest.raises(ArtifactError, match=f"{operator} of 'w'"):
         read_artifact(make.write(policy, edit=edit))
 
 
 def test_floats_are_divided_as_ever(make, policy):
-    made = [
+    nodes = [
         helper.make_node("Constant", [], ["two"], value_float=2.0),
         helper.make_node("ConstantOfShape", ["i"], ["nought"]),
         helper.make_node("Cast", ["i"], ["whole"], to=TensorProto.FLOAT),
@@ -80,7 +80,7 @@ def test_floats_are_divided_as_ever(make, policy):
         helper.make_node("Div", ["whole", "nought"], ["infinite"]),
         helper.make_node("ReduceMean", ["half"], ["mean"]),
     ]
-    Session(read_artifact(make.write(policy, edit=adding(*made, i=I)))).step(
+    Session(read_artifact(make.write(policy, edit=adding(*nodes, i=I)))).step(
         {name: value[0] for name, value in make.observations(1).items()}
     )
 

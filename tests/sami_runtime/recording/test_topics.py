@@ -20,13 +20,13 @@ def topics(make, tmp_path):
     """Makes the topics of a contract that observes these signals."""
     plain = make.contract_of(make.recurrent())
 
-    def made(*signals, moves=None):
+    def topics_of(*signals, moves=None):
         changed = {"observation": signals}
         if moves:
             changed["action"] = signal("speeds", "rad/s", moves)
         return Topics(Silent(), plain.model_copy(update=changed))
 
-    return made
+    return topics_of
 
 
 class Silent(ChunkedFile):
@@ -45,8 +45,8 @@ ARM = ("shoulder", "elbow")
 
 @pytest.mark.parametrize("name", ["x", "y", "z", "roll", "pitch", "yaw", "w"])
 def test_a_joint_may_be_called_as_an_axis_is(topics, name):
-    made = topics(signal("angles", "rad", (*ARM, name)), signal("speeds", "rad/s", (*ARM, name)))
-    assert [joint.name for joint in made._joints] == ["angles", "speeds"]
+    result = topics(signal("angles", "rad", (*ARM, name)), signal("speeds", "rad/s", (*ARM, name)))
+    assert [joint.name for joint in result._joints] == ["angles", "speeds"]
 
 
 def test_joints_that_are_all_called_as_axes_are_known_by_their_name_or_by_the_action(topics):
@@ -61,8 +61,8 @@ def test_an_orientation_is_no_joint(topics, elements):
 
 
 def test_the_joints_that_are_measured_come_before_those_that_are_wanted(topics):
-    made = topics(signal("wanted", "rad", ("a", "b")), signal("angles", "rad", ARM), signal("speeds", "rad/s", ARM))
-    assert made._joints[0].name == "angles"
+    result = topics(signal("wanted", "rad", ("a", "b")), signal("angles", "rad", ARM), signal("speeds", "rad/s", ARM))
+    assert result._joints[0].name == "angles"
 
 
 @pytest.mark.parametrize("name", ["cube_position", "position", "desired_goal", "target", "hand_pose"])

@@ -94,10 +94,10 @@ def run_of(session, declared=None, limits=None, body=None, listen=None, **change
 
     sequence.listen = hear
     unguarded = ("ranges", "ood", "frozen")
-    made = {"limits": allowed, "unguarded": unguarded, "sequence": sequence, "enforce_timing": True, **changes}
+    options = {"limits": allowed, "unguarded": unguarded, "sequence": sequence, "enforce_timing": True, **changes}
     if body:
-        made["gate"] = partial(BodyGate, settings=body)
-    return Run(session, hand, clock, **made), hand, changed
+        options["gate"] = partial(BodyGate, settings=body)
+    return Run(session, hand, clock, **options), hand, changed
 
 
 def test_a_way_begins_and_ends_at_rest_and_never_goes_back():

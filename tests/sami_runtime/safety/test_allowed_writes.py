@@ -45,7 +45,7 @@ def test_no_write_is_beyond_the_rate_where_float32_is_coarse():
     [
         (Rate, "limit", lambda _, step, move: step * 1.001),
         (Limiter, "_elapsed", lambda *_: PERIOD),
-        (Limiter, "wrote", lambda *_: PERIOD),
+        (Limiter, "record_write", lambda *_: PERIOD),
     ],
 )
 def test_the_model_of_allowed_writes_finds_a_gate_that_is_broken(monkeypatch, owner, method, broken):

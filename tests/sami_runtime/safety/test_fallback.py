@@ -32,14 +32,14 @@ class Retreat:
 def guarded(gate, make):
     """Makes a gate with a fallback, in an episode in which the policy has acted once."""
 
-    def made(fallback, **limits):
+    def new_gate(fallback, **limits):
         armed = SafetyGate(gate().adapter, make.contract_of(make.recurrent()), Limits(**limits), fallback)
         armed.begin(PERIOD)
         armed.fault(seen([0, 0], 0.0), 0.0)
         drive(armed, [(0.2, 0.2)], [0.0])
         return armed
 
-    return made
+    return new_gate
 
 
 def held(armed, ticks, first=1):

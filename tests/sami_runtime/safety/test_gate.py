@@ -54,9 +54,9 @@ def test_an_adapter_that_says_it_executed_nonsense_is_not_believed(contract):
         adapter = Liar(axes=2)
         adapter.reset()
         adapter.answer = message
-        made = SafetyGate(adapter, contract)
+        gate = SafetyGate(adapter, contract)
         with pytest.raises(error, match="executed"):
-            made.write(made.propose(action(0, 0), 0.0))
+            gate.write(gate.propose(action(0, 0), 0.0))
 
 
 # --- no new action

@@ -19,10 +19,10 @@ LIMITS = {
 
 @pytest.fixture
 def boxed(gate):
-    def made(**limits):
+    def new_gate(**limits):
         return gate(**{**LIMITS, **limits})
 
-    return made
+    return new_gate
 
 
 def step(gate, position, proposed, now):

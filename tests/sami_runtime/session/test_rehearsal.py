@@ -13,7 +13,7 @@ from sami_runtime.session.admission import rehearse
 CHILD = "import sys; sys.stdin.buffer.read(); "
 
 
-def growing(side, made="Expand"):
+def growing(side, operator="Expand"):
     """An edit: 1.3 kB of file that become a matrix of side x side, and its product with itself."""
 
     def edit(model):
@@ -23,7 +23,7 @@ def growing(side, made="Expand"):
         model.graph.initializer.append(one)
         model.graph.node.extend(
             [
-                helper.make_node(made, ["one_by_one", "shape"], ["large"]),
+                helper.make_node(operator, ["one_by_one", "shape"], ["large"]),
                 helper.make_node("MatMul", ["large", "large"], ["product"]),
                 helper.make_node("ReduceSum", ["product"], ["total"], keepdims=0),
                 helper.make_node("Mul", ["total", "nought"], ["nothing"]),

@@ -23,8 +23,8 @@ STILL = np.zeros(12, np.float32)
 
 @pytest.fixture(scope="module")
 def env():
-    with make(GO2, tasks={}) as made:
-        yield made
+    with make(GO2, tasks={}) as instance:
+        yield instance
 
 
 def begin(env, seed=0, **task):

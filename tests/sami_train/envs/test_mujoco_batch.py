@@ -195,11 +195,11 @@ def test_gymnasiums_vector_environment_restarts_rows_and_tells_how_they_ended():
     assert info["task"]["crippled"].tolist() == [task["crippled"] for task in tasks]
     for t, action in enumerate(actions_for(same, 4)):
         observations, rewards, terminated, truncated, info = envs.step(action)
-        wanted, wanted_rewards = same.step(action)
+        expected, expected_rewards = same.step(action)
         assert not terminated.any()
         assert truncated.all() == truncated.any() == (t == 3)
-        np.testing.assert_array_equal(rewards, wanted_rewards)
-        np.testing.assert_array_equal(np.stack(info["final_obs"]) if t == 3 else observations, wanted)
+        np.testing.assert_array_equal(rewards, expected_rewards)
+        np.testing.assert_array_equal(np.stack(info["final_obs"]) if t == 3 else observations, expected)
     assert [info["final_info"]["task"]["mass"][row] for row in range(3)] == [task["mass"] for task in tasks]
     np.testing.assert_array_equal(observations, same.reset())
     assert info["task"]["mass"].tolist() == [task["mass"] for task in same.current_tasks]

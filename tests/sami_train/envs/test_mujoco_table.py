@@ -56,9 +56,9 @@ def test_the_sets_are_the_papers_every_combination_once(name):
     space = ENVIRONMENTS[name].tasks
     for i, task_set in enumerate(("training", "moderate", "extreme")):
         results = [(task["mass"], task["damping"], tuple(task.get("crippled", ()))) for task in space.resolve(task_set)]
-        wanted = set(itertools.product(scales[i], scales[i], parts[i] if parts else NOBODY))
-        assert len(results) == len(wanted)
-        assert set(results) == wanted
+        expected = set(itertools.product(scales[i], scales[i], parts[i] if parts else NOBODY))
+        assert len(results) == len(expected)
+        assert set(results) == expected
         assert all(("crippled" in task) == (parts is not None) for task in space.resolve(task_set))
 
 

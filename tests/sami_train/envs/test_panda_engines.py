@@ -34,9 +34,9 @@ where it is large, and why."""
 
 @pytest.fixture(scope="module")
 def env():
-    made = make(environment("panda-mujoco"))
-    yield made
-    made.close()
+    instance = make(environment("panda-mujoco"))
+    yield instance
+    instance.close()
 
 
 @pytest.mark.parametrize("response", RESPONSES, ids=lambda response: response.name)
@@ -58,12 +58,12 @@ def test_what_was_measured_in_mujoco_is_what_it_does(env):
 @pytest.mark.parametrize("name", ["panda", "panda-mujoco"])
 def test_a_scripted_lift_works_in_both(name):
     lift = next(response for response in RESPONSES if response.name == "lift, 1 kg, friction 1")
-    made = make(environment(name))
-    cube = lift.measure(made)["cube z [m]"]
+    instance = make(environment(name))
+    cube = lift.measure(instance)["cube z [m]"]
     assert cube[4] == pytest.approx(0.0, abs=1e-3)
     assert cube[-1] > 0.08
-    assert made.unwrapped.skill() == "pick_and_place"
-    made.close()
+    assert instance.unwrapped.skill() == "pick_and_place"
+    instance.close()
 
 
 def test_an_episode_in_both_is_that_of_the_engine_that_was_drawn():
@@ -84,17 +84,17 @@ def test_an_episode_in_both_is_that_of_the_engine_that_was_drawn():
     assert drawn == set(ENGINES)
     assert both.reset(options={"engine": "mujoco", "task": {"mass": 5.0, "friction": 1.0}})[1]["engine"] == "mujoco"
     assert both.unwrapped.now.model.body("cube").mass == 5.0
-    for made in (both, *engines.values()):
-        made.close()
+    for instance in (both, *engines.values()):
+        instance.close()
 
 
 @pytest.mark.parametrize("name", ["panda", "panda-mujoco", "panda-both"])
 def test_what_was_made_is_found_again(name):
     if name == "panda-both":
         pytest.importorskip("panda_gym")
-    made = make(environment(name))
-    assert spec_of(made) is environment(name)
-    made.close()
+    instance = make(environment(name))
+    assert spec_of(instance) is environment(name)
+    instance.close()
 
 
 def test_the_policy_that_pybullet_trained_works_in_mujoco():

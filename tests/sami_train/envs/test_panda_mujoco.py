@@ -27,17 +27,17 @@ MIDDLE = {"mass": 1.0, "friction": 1.0}
 
 @pytest.fixture(scope="module")
 def env():
-    made = make(SPEC)
-    yield made
-    made.close()
+    instance = make(SPEC)
+    yield instance
+    instance.close()
 
 
 @pytest.fixture(scope="module")
 def bullet():
     pytest.importorskip("panda_gym")
-    made = make(BULLET)
-    yield made
-    made.close()
+    instance = make(BULLET)
+    yield instance
+    instance.close()
 
 
 def physics_of(bullet):

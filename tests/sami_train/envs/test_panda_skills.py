@@ -17,9 +17,9 @@ MASSES = (1.0, 5.0, 10.0)
 
 @pytest.fixture(scope="module")
 def env():
-    made = gym.make("sami/PandaSkill-v0").unwrapped
-    yield made
-    made.close()
+    instance = gym.make("sami/PandaSkill-v0").unwrapped
+    yield instance
+    instance.close()
 
 
 class Arm:

@@ -29,8 +29,8 @@ TIP = (-0.0079, -0.000218121, -0.0981274)
 
 @pytest.fixture(scope="module")
 def env():
-    with make(SO101, tasks={}) as made:
-        yield made
+    with make(SO101, tasks={}) as instance:
+        yield instance
 
 
 def begin(env, seed=0, **task):

@@ -222,9 +222,9 @@ def test_a_checkpoint_is_evaluated_and_exported_like_a_run_and_not_trained_on(fi
     assert early.num_timesteps < agent.num_timesteps
     assert middle.config() == RunFolder.open(folder).config()
     out = tmp_path / "early.onnx"
-    made = export_run(middle, out, atlas_episodes=0, seen_episodes=0, card=False)
-    assert made.contract.training["steps"] == early.num_timesteps
-    assert made.contract.training["minutes"] <= RunFolder.open(folder).facts()["seconds"] / 60 + 0.05
+    artifact = export_run(middle, out, atlas_episodes=0, seen_episodes=0, card=False)
+    assert artifact.contract.training["steps"] == early.num_timesteps
+    assert artifact.contract.training["minutes"] <= RunFolder.open(folder).facts()["seconds"] / 60 + 0.05
     record = RunRecord.of_folder(middle.path)
     assert record.evaluation is None
     assert (

@@ -44,14 +44,14 @@ def test_an_arm_stops_when_its_bell_rings_and_goes_on_where_nobody_holds_it(pair
     loop, link = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with loop, link:
         arm = ArmProcess(link, FrankaSettings.of(read_document(ARM, "settings")), bell)
-        wanted = arm._wanted = (FOLLOW, 7 * (0.1,))
+        command = arm._command = (FOLLOW, 7 * (0.1,))
         arm._listen()
-        assert arm._wanted == wanted
+        assert arm._command == command
         ring.send(b"!")
         arm._listen()
-        assert arm._wanted is None
-        arm._wanted = wanted
+        assert arm._command is None
+        arm._command = command
         ring.close()
         arm._listen()
         arm._listen()
-        assert arm._wanted == wanted
+        assert arm._command == command

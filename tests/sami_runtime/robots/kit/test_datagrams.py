@@ -18,10 +18,10 @@ POSITION = Signal(name="position", size=2, unit="m", elements=("x", "y"), low=FR
 
 @pytest.fixture
 def there():
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as made:
-        made.bind(("127.0.0.1", 0))
-        made.settimeout(10.0)
-        yield made
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer:
+        peer.bind(("127.0.0.1", 0))
+        peer.settimeout(10.0)
+        yield peer
 
 
 @pytest.fixture

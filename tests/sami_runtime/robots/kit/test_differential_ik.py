@@ -113,13 +113,13 @@ def test_what_is_told_to_come_of_it_is_what_comes_of_it(panda):
 def test_a_displacement_that_is_too_fast_is_shortened_and_not_bent(panda):
     """A hand that goes along the table must not go down because a joint is slow."""
     ways = np.concatenate([np.diag([1.0, 1.0, -1.0]), np.random.default_rng(9).normal(size=(20, 3))])
-    for wanted in 0.15 * ways / np.linalg.norm(ways, axis=1, keepdims=True):
-        motion = panda.move(panda.home, wanted, 0.04)
+    for shift in 0.15 * ways / np.linalg.norm(ways, axis=1, keepdims=True):
+        motion = panda.move(panda.home, shift, 0.04)
         assert (abs(motion.velocities) <= panda.speed * (1 + 1e-9)).all()
         assert np.isclose(abs(motion.velocities), panda.speed).any()
-        share = motion.displacement @ wanted / (wanted @ wanted)
+        share = motion.displacement @ shift / (shift @ shift)
         assert 0.1 < share < 1.0
-        np.testing.assert_allclose(motion.displacement, share * wanted, atol=2e-3)
+        np.testing.assert_allclose(motion.displacement, share * shift, atol=2e-3)
 
 
 def test_at_a_joints_end_the_hand_only_goes_back(arm):
@@ -133,9 +133,9 @@ def test_joints_that_are_no_part_of_the_arm_stand_still(urdf, arm):
     """The pad hangs at a finger that could do a part of the way, and is where the hand is."""
     padded = DifferentialIK(urdf, "pad", JOINTS, HOME)
     np.testing.assert_allclose(padded.pose(HOME).translation, where(*HOME), atol=1e-9)
-    for wanted in ([0.0, 0.01, 0.0], [-0.01, 0.003, 0.0]):
+    for shift in ([0.0, 0.01, 0.0], [-0.01, 0.003, 0.0]):
         np.testing.assert_allclose(
-            padded.move(HOME, wanted, 0.04).velocities, arm.move(HOME, wanted, 0.04).velocities, atol=1e-6
+            padded.move(HOME, shift, 0.04).velocities, arm.move(HOME, shift, 0.04).velocities, atol=1e-6
         )
 
 

@@ -12,10 +12,10 @@ rng = np.random.default_rng(7)
 
 @pytest.mark.parametrize("window_s", [0.0, 0.2])
 def test_a_steady_motion_has_its_velocity_however_uneven_the_stamps(window_s):
-    velocity, wanted = Differentiator(window_s), np.array([0.3, -1.2, 0.0])
+    velocity, expected = Differentiator(window_s), np.array([0.3, -1.2, 0.0])
     for time in np.cumsum(rng.uniform(0.005, 0.06, 100)):
-        result = velocity(wanted * time + 5.0, time)
-    np.testing.assert_allclose(result, wanted, atol=1e-9)
+        result = velocity(expected * time + 5.0, time)
+    np.testing.assert_allclose(result, expected, atol=1e-9)
 
 
 def test_a_window_is_right_for_the_middle_of_it_and_calmer():

@@ -22,9 +22,9 @@ SIGNALS = (signal("cube", 3), signal("hand", 3), signal("goal", 1))
 
 @pytest.fixture
 def latest():
-    made = Latest(SIGNALS, ManualClock(10.0), wait_s=0.05)
-    made.always(goal=[7.0])
-    return made
+    instance = Latest(SIGNALS, ManualClock(10.0), wait_s=0.05)
+    instance.always(goal=[7.0])
+    return instance
 
 
 def test_each_signal_keeps_its_newest_reading_and_its_stamp(latest):

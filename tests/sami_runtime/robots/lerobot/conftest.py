@@ -22,12 +22,12 @@ def clock():
 @pytest.fixture
 def adapter(make, clock):
     """Makes the adapter of settings, for the servo or another contract, and closes it in the end."""
-    made = []
+    adapters = []
 
     def of(settings, **changes):
-        made.append(make_adapter(clock, make.contract_of(Servo(), **(SERVO | changes)), settings))
-        return made[-1]
+        adapters.append(make_adapter(clock, make.contract_of(Servo(), **(SERVO | changes)), settings))
+        return adapters[-1]
 
     yield of
-    for one in made:
+    for one in adapters:
         one.close()

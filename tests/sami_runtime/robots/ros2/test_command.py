@@ -46,18 +46,18 @@ def sent(ik, base, contract, action, width=0.0, **changed):
 
 
 def test_the_joints_move_the_hand_as_far_as_in_simulation(ik, base, contract):
-    wanted = sent(ik, base, contract, [0.5, -0.5, 0.5, 0.0])
-    velocities = wanted.messages[ARM].data
+    command = sent(ik, base, contract, [0.5, -0.5, 0.5, 0.0])
+    velocities = command.messages[ARM].data
     moved = base.vectors(ik.velocity(ik.home, velocities)) / contract.rate_hz
     reach = np.array(contract.sheet.numbers["reached_displacement"].values)
     assert moved == pytest.approx(reach * [0.5, -0.5, 0.5], abs=1e-3)
-    assert wanted.executed.tolist() == [0.5, -0.5, 0.5, 0.0]
+    assert command.executed.tolist() == [0.5, -0.5, 0.5, 0.0]
 
 
 def test_nothing_moves_at_rest(ik, base, contract):
-    wanted = sent(ik, base, contract, [0.0] * 4, width=0.04)
-    assert abs(wanted.messages[ARM].data).max() < 1e-3
-    assert wanted.messages[GRIPPER].data == pytest.approx([0.02]), "each finger goes half"
+    command = sent(ik, base, contract, [0.0] * 4, width=0.04)
+    assert abs(command.messages[ARM].data).max() < 1e-3
+    assert command.messages[GRIPPER].data == pytest.approx([0.02]), "each finger goes half"
 
 
 def test_the_order_and_the_units_are_the_controllers(ik, base, contract):
@@ -87,17 +87,17 @@ def test_the_hand_is_not_sent_below_the_table(ik, base, contract):
     height = base.points(ik.pose(low).translation)[2]
     assert 0.0 < height < 0.03, "less than it would sink in a period"
     commander = Hand(settings(), contract, ik, base)
-    wanted = commander.of(np.float32([0.0, 0.0, -1.0, 0.0]), Joints(0.0, low, np.zeros(7)), 0.0)
-    fell = base.vectors(ik.velocity(low, wanted.messages[ARM].data))[2] / contract.rate_hz
+    command = commander.of(np.float32([0.0, 0.0, -1.0, 0.0]), Joints(0.0, low, np.zeros(7)), 0.0)
+    fell = base.vectors(ik.velocity(low, command.messages[ARM].data))[2] / contract.rate_hz
     assert height + fell > -2e-3
 
 
 def test_elements_are_sent_as_they_are_in_the_controllers_units(contract):
     known = settings(command__action="elements", command__factor=[1.0, 2.0, 3.0, -4.0], command__standing=[0, 0, 0, 1])
-    wanted = Elements(known, 0.04).of(np.float32([1.0, 1.0, -1.0, 0.5]), None, 0.0)
-    assert isinstance(wanted.messages[ARM], Numbers)
-    assert wanted.messages[ARM].data.tolist() == [1.0, 2.0, -3.0, -2.0]
-    assert wanted.executed.tolist() == [1.0, 1.0, -1.0, 0.5]
+    command = Elements(known, 0.04).of(np.float32([1.0, 1.0, -1.0, 0.5]), None, 0.0)
+    assert isinstance(command.messages[ARM], Numbers)
+    assert command.messages[ARM].data.tolist() == [1.0, 2.0, -3.0, -2.0]
+    assert command.executed.tolist() == [1.0, 1.0, -1.0, 0.5]
     assert standing(known, contract).data.tolist() == [0.0, 0.0, 0.0, 1.0]
 
 

@@ -19,7 +19,7 @@ KIND = "sensor_msgs/msg/JointState"
 
 
 @pytest.mark.parametrize(
-    ("wanted", "publishers", "why"),
+    ("qos", "publishers", "why"),
     [
         ({}, [], "nobody publishes /joints (sensor_msgs/msg/JointState)"),
         ({}, [Peer(KIND, Qos())], "/joints is published, and nothing came"),
@@ -33,8 +33,8 @@ KIND = "sensor_msgs/msg/JointState"
         ({}, [Peer("a/msg/B", Qos()), Peer(KIND, Qos())], "and nothing came"),
     ],
 )
-def test_why_nothing_comes(wanted, publishers, why):
-    assert why in why_silent("/joints", KIND, Qos(**wanted), publishers)
+def test_why_nothing_comes(qos, publishers, why):
+    assert why in why_silent("/joints", KIND, Qos(**qos), publishers)
 
 
 @pytest.mark.parametrize(
@@ -94,9 +94,9 @@ def nodes(monkeypatch):
     pytest.importorskip("cyclonedds")
     monkeypatch.setenv("CYCLONEDDS_URI", LOOPBACK)
     domain = 110 + os.getpid() % 70
-    made = [open_node("cyclonedds", domain, MonotonicClock()) for _ in range(3)]
-    yield made
-    for item in made:
+    participants = [open_node("cyclonedds", domain, MonotonicClock()) for _ in range(3)]
+    yield participants
+    for item in participants:
         item.close()
 
 

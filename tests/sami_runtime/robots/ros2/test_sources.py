@@ -78,10 +78,10 @@ def full(sources, clock):
 
 def test_joints_are_found_by_their_names_whatever_their_order(clock):
     sources = make_sources(clock)
-    wanted = full(sources, clock).values["angles"]
-    assert wanted == pytest.approx([3.0, -1.0, 0.002]), "in the signal's order and units"
+    expected = full(sources, clock).values["angles"]
+    assert expected == pytest.approx([3.0, -1.0, 0.002]), "in the signal's order and units"
     sources.hear("joints", joints("xcba", [9.0, 3.0, 2.0, 1.0]), clock.now())
-    assert sources.latest.observation().values["angles"] == pytest.approx(wanted)
+    assert sources.latest.observation().values["angles"] == pytest.approx(expected)
 
 
 def test_a_pose_is_told_in_the_policys_frame(clock):

@@ -38,11 +38,11 @@ class RobotDouble:
         topics |= {
             f"api/motion_switcher/{way}": getattr(idl, f"Service{way.title()}") for way in ("request", "response")
         }
-        made = {name: Topic(participant, f"rt/{name}", kind) for name, kind in topics.items()}
-        self.states = DataWriter(participant, made["lowstate"])
-        self.answers = DataWriter(participant, made["api/motion_switcher/response"])
-        self.commands = DataReader(participant, made["lowcmd"])
-        self.requests = DataReader(participant, made["api/motion_switcher/request"])
+        by_name = {name: Topic(participant, f"rt/{name}", kind) for name, kind in topics.items()}
+        self.states = DataWriter(participant, by_name["lowstate"])
+        self.answers = DataWriter(participant, by_name["api/motion_switcher/response"])
+        self.commands = DataReader(participant, by_name["lowcmd"])
+        self.requests = DataReader(participant, by_name["api/motion_switcher/request"])
         self.angles, self.kp, self.kd, self.count = np.tile([0.0, 1.3, -2.6], 4), 0.0, 0.0, 0
         self.mode, self.quaternion, self.open = "", [1.0, 0.0, 0.0, 0.0], True
         self.thread = threading.Thread(target=self.run, daemon=True)
@@ -70,11 +70,11 @@ class RobotDouble:
         body = memory[:77] + memory[80:81] + bytes(2) + memory[84:1176]
         return Sent(b"\x00\x01\x00\x00" + bytes(body) + crc_of(bytes(memory[:1176])).to_bytes(4, "little"))
 
-    def until(self, wanted):
+    def until(self, condition):
         end = time.monotonic() + 10.0
-        while not wanted() and time.monotonic() < end:
+        while not condition() and time.monotonic() < end:
             time.sleep(0.005)
-        assert wanted()
+        assert condition()
 
 
 class Sent(idl.LowState):
@@ -91,10 +91,10 @@ class Sent(idl.LowState):
 def robot():
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CYCLONEDDS_URI", LOOPBACK)
-        made = RobotDouble()
-        yield made
-        made.open = False
-        made.thread.join()
+        double = RobotDouble()
+        yield double
+        double.open = False
+        double.thread.join()
 
 
 def connect(**changed):

@@ -27,14 +27,14 @@ def mapping(*signals, action=None, **changed):
 
 
 def test_signals_come_from_what_the_robot_measures_in_the_models_order_of_joints():
-    made = mapping(*STATE[:4], signal("dof_pos", "rad", LEFT_FIRST), signal("dof_vel", "rad/s", JOINTS))
-    seen = made.observed(READING)
+    result = mapping(*STATE[:4], signal("dof_pos", "rad", LEFT_FIRST), signal("dof_vel", "rad/s", JOINTS))
+    seen = result.observed(READING)
     assert seen["angular_velocity"].tolist() == [0.1, 0.2, 0.3]
     assert seen["gravity"].tolist() == [0.0, 0.0, -1.0]
     assert seen["dof_pos"].tolist()[:4] == [5.0, 3.0, 0.0, 1.0]
     assert seen["dof_vel"].tolist() == [-float(at) for at in range(12)]
-    assert made.commands == {"commanded_velocity": ["forward", "left"], "commanded_yaw_rate": ["turn"]}
-    assert made.last_action is None
+    assert result.commands == {"commanded_velocity": ["forward", "left"], "commanded_yaw_rate": ["turn"]}
+    assert result.last_action is None
 
 
 def test_an_action_is_an_angle_or_is_scaled_about_the_stance_and_goes_to_the_right_motor():
@@ -53,17 +53,17 @@ def test_an_action_is_an_angle_or_is_scaled_about_the_stance_and_goes_to_the_rig
 def test_what_the_settings_leave_out_is_read_from_the_model_file():
     go2 = pytest.importorskip("sami_train.envs.go2.entry").GO2
     contract = contract_of(*go2.layout.signals, action=go2.action).model_copy(update={"sheet": go2.sheet})
-    made = Go2Mapping(UnitreeSettings.of({}), contract)
-    assert made.stand.tolist() == [0.0, 0.8, -1.5] * 4
-    setpoint = made.setpoint(np.float32([1.0] * 12))
+    result = Go2Mapping(UnitreeSettings.of({}), contract)
+    assert result.stand.tolist() == [0.0, 0.8, -1.5] * 4
+    setpoint = result.setpoint(np.float32([1.0] * 12))
     assert setpoint.positions[:3] == pytest.approx([0.6, 2.0, -0.83776]), "the calf ends there, in training, too"
     assert (setpoint.kp[0], setpoint.kd[0]) == (20.0, 0.5)
-    assert made.last_action == "last_action"
+    assert result.last_action == "last_action"
     adopted = {"recipe": {"action": {"default": [0.1] * 12, "kp": 30.0, "kd": 1.0}, "signals": []}}
     contract = contract_of(*STATE, action=signal("targets", "rad", JOINTS))
-    made = Go2Mapping(UnitreeSettings.of({}), contract.model_copy(update={"training": {"adopted": adopted}}))
-    assert made.stand.tolist() == [0.1] * 12
-    assert made.setpoint(np.zeros(12, np.float32)).kp[0] == 30.0
+    result = Go2Mapping(UnitreeSettings.of({}), contract.model_copy(update={"training": {"adopted": adopted}}))
+    assert result.stand.tolist() == [0.1] * 12
+    assert result.setpoint(np.zeros(12, np.float32)).kp[0] == 30.0
 
 
 def test_all_that_does_not_match_is_listed():
@@ -85,8 +85,8 @@ def test_joints_that_a_go2_does_not_have_are_refused_unless_they_are_declared():
     with pytest.raises(AdapterError, match="no joint for front_right_hip") as refused:
         mapping(action=signal("targets", "1", names))
     assert "Declare the names that differ in settings.joints: front_right_hip" in str(refused.value)
-    made = mapping(action=signal("targets", "1", names), joints={"front_right_hip": "FR_hip"})
-    assert made.setpoint(np.float32([1.0] + [0.0] * 11)).positions[0] == 0.25
+    result = mapping(action=signal("targets", "1", names), joints={"front_right_hip": "FR_hip"})
+    assert result.setpoint(np.float32([1.0] + [0.0] * 11)).positions[0] == 0.25
 
 
 @pytest.mark.parametrize(

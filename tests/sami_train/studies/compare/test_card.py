@@ -43,13 +43,13 @@ def test_few_tasks_are_listed_one_by_one(tmp_path):
 def test_a_run_that_was_given_more_steps_is_repeated_by_all_its_commands(tmp_path):
     longer = [{"from": 400000, "to": 500000}, {"from": 500000, "to": 600000}]
     text, _ = card("hopper-satesac", tmp_path, extended=longer)
-    made = text.split("```")[1].strip().splitlines()
-    assert made[1:3] == [
+    commands = text.split("```")[1].strip().splitlines()
+    assert commands[1:3] == [
         "sami train --resume runs/hopper-satesac --steps 500000  # after 400,000 steps",
         "sami train --resume runs/hopper-satesac --steps 600000  # after 500,000 steps",
     ]
-    assert made[0].startswith("sami train --quiet --env hopper")
-    assert made[3].startswith("sami eval --run runs/hopper-satesac")
+    assert commands[0].startswith("sami train --quiet --env hopper")
+    assert commands[3].startswith("sami eval --run runs/hopper-satesac")
 
 
 def test_a_card_names_the_parts_that_no_training_task_let_obey(tmp_path):

@@ -76,13 +76,13 @@ def test_windows_that_were_held_out_are_replayed_to_the_noise(fitted):
 def test_the_model_that_is_written_is_the_hidden_one(fitted, arm):
     folder = arm[0].parent
     (folder / "fitted.xml").write_text(fitted_model(*fitted, folder))
-    made, true = (mujoco.MjModel.from_xml_path(str(folder / f"{name}.xml")) for name in ("fitted", "hidden"))
+    model, true = (mujoco.MjModel.from_xml_path(str(folder / f"{name}.xml")) for name in ("fitted", "hidden"))
     for field in ("dof_armature", "dof_frictionloss", "actuator_gainprm", "actuator_biasprm", "actuator_forcerange"):
-        assert getattr(made, field) == pytest.approx(getattr(true, field), rel=0.1), field
-    assert np.ravel(made.dof_damping) == pytest.approx(np.ravel(true.dof_damping), rel=0.1)
-    assert made.qpos0[1:] == pytest.approx(true.qpos0[1:], abs=0.005)
-    assert made.actuator_delay == pytest.approx(true.actuator_delay, rel=0.1)
-    assert (made.actuator_history[:, 0] * made.opt.timestep > made.actuator_delay).all()
+        assert getattr(model, field) == pytest.approx(getattr(true, field), rel=0.1), field
+    assert np.ravel(model.dof_damping) == pytest.approx(np.ravel(true.dof_damping), rel=0.1)
+    assert model.qpos0[1:] == pytest.approx(true.qpos0[1:], abs=0.005)
+    assert model.actuator_delay == pytest.approx(true.actuator_delay, rel=0.1)
+    assert (model.actuator_history[:, 0] * model.opt.timestep > model.actuator_delay).all()
 
 
 def test_the_file_for_training_keeps_the_robots_own_tasks_and_draws_from_the_intervals(fitted, arm):

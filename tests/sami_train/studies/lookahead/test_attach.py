@@ -27,7 +27,7 @@ SPEC = environment("panda")
 STEPS = 3
 
 
-def made(seed=0, steps=STEPS, context=6):
+def make_fit(seed=0, steps=STEPS, context=6):
     """A forward model of no world: weights at random."""
     rng, inputs = np.random.default_rng(seed), 25 + 4 + 4 + context
     shapes = (inputs, 16), (16, 16), (16, 25)
@@ -40,7 +40,7 @@ def made(seed=0, steps=STEPS, context=6):
 @pytest.fixture(scope="module")
 def ahead(plain, tmp_path_factory):
     path = tmp_path_factory.mktemp("ahead") / "tiny.onnx"
-    attach_lookahead(plain, path, STEPS, made(), "nothing")
+    attach_lookahead(plain, path, STEPS, make_fit(), "nothing")
     return path
 
 
@@ -65,7 +65,7 @@ def test_at_age_0_it_is_the_file_without_it_to_the_bit(plain, ahead):
 
 def test_at_any_age_it_is_the_forward_model_before_the_policy(plain, ahead):
     session, rng = Session.load(ahead), np.random.default_rng(1)
-    reference = Reference(Session.load(plain), session.contract, made().model)
+    reference = Reference(Session.load(plain), session.contract, make_fit().model)
     for seen in observations(60, seed=2):
         ages = rng.uniform(0, STEPS, len(SPEC.signals))
         held = int(rng.integers(3))
@@ -109,8 +109,8 @@ def test_a_forward_model_that_was_tampered_with_fails_the_golden_steps(ahead, tm
 
 
 def test_it_can_be_fitted_anew_and_look_further(plain, ahead, tmp_path):
-    contract = attach_lookahead(ahead, tmp_path / "new.onnx", 5, made(seed=7, steps=5), "something else")
-    direct = attach_lookahead(plain, tmp_path / "direct.onnx", 5, made(seed=7, steps=5), "something else")
+    contract = attach_lookahead(ahead, tmp_path / "new.onnx", 5, make_fit(seed=7, steps=5), "something else")
+    direct = attach_lookahead(plain, tmp_path / "direct.onnx", 5, make_fit(seed=7, steps=5), "something else")
     assert contract == direct
     assert (tmp_path / "new.onnx").read_bytes() == (tmp_path / "direct.onnx").read_bytes()
 
@@ -130,14 +130,14 @@ def test_a_file_that_is_not_what_it_says_is_not_given_one(plain, tmp_path):
     digest = graph_sha256(model.SerializeToString())
     write(compose(tmp_path / "bad.onnx", model, contract.model_copy(update={"weights_sha256": digest})))
     with pytest.raises(CheckFailed, match="FAILED  golden replay"):
-        attach_lookahead(tmp_path / "bad.onnx", tmp_path / "out.onnx", STEPS, made(), "nothing")
+        attach_lookahead(tmp_path / "bad.onnx", tmp_path / "out.onnx", STEPS, make_fit(), "nothing")
     assert not (tmp_path / "out.onnx").exists()
 
 
 @pytest.mark.parametrize("steps", [0, 17])
 def test_it_looks_1_to_16_periods_ahead(plain, tmp_path, steps):
     with pytest.raises(SamiError, match=f"--lookahead is {steps}; a file looks 1 to 16 periods ahead"):
-        attach_lookahead(plain, tmp_path / "out.onnx", steps, made(), "nothing")
+        attach_lookahead(plain, tmp_path / "out.onnx", steps, make_fit(), "nothing")
 
 
 def test_the_policy_behind_it_keeps_its_weights(plain, ahead):
@@ -156,7 +156,7 @@ def test_its_policy_can_be_cut_from_its_encoder(plain, ahead):
 def test_a_policy_without_a_context_looks_ahead_too(tmp_path):
     agent = make_agent("sac")
     write(compose_model(agent, tmp_path / "sac.onnx", {"method": "SAC"}, None))
-    contract = attach_lookahead(tmp_path / "sac.onnx", tmp_path / "ahead.onnx", STEPS, made(context=0), "nothing")
+    contract = attach_lookahead(tmp_path / "sac.onnx", tmp_path / "ahead.onnx", STEPS, make_fit(context=0), "nothing")
     assert [tensor.name for tensor in contract.state] == ["past_actions"]
 
 

@@ -20,7 +20,7 @@ from sami_train.studies.readout.fit import RATE, answers, fit, unseen_tasks, var
 from tests.making.attached import attach_lookahead, attach_probe
 from tests.making.graph_weights import graph_weights
 from tests.sami_train.export.test_export import make_agent
-from tests.sami_train.studies.lookahead.test_attach import made
+from tests.sami_train.studies.lookahead.test_attach import make_fit
 
 PANDA, CHEETAH = environment("panda"), environment("crippled-half-cheetah")
 NOISE = 0.3
@@ -194,8 +194,8 @@ def test_a_contract_whose_outputs_are_not_its_probes_is_refused(with_probe):
 
 def test_it_goes_with_a_forward_model_in_either_order(with_probe, plain, fitted, tmp_path):
     ahead, behind = tmp_path / "ahead.onnx", tmp_path / "behind.onnx"
-    attach_lookahead(with_probe, ahead, 3, made(), "nothing")
-    attach_lookahead(plain, behind, 3, made(), "nothing")
+    attach_lookahead(with_probe, ahead, 3, make_fit(), "nothing")
+    attach_lookahead(plain, behind, 3, make_fit(), "nothing")
     attach_probe(behind, behind, fitted)
     one, other = Session.load(ahead), Session.load(behind)
     for k, seen in enumerate(observations(20)):

@@ -6,17 +6,17 @@ from sami_train.studies.report.parts import Kept
 
 
 def test_a_part_is_made_once_for_each_key(tmp_path):
-    made = []
+    calls = []
 
     def make():
-        made.append(len(made))
-        return {"number": len(made)}
+        calls.append(len(calls))
+        return {"number": len(calls)}
 
     store = Kept(tmp_path / "parts")
     assert store.part("maps", {"weights": "a"}, make) == {"number": 1}
     assert Kept(tmp_path / "parts").part("maps", {"weights": "a"}, make) == {"number": 1}
     assert store.part("maps", {"weights": "b"}, make) == {"number": 2}
-    assert made == [0, 1]
+    assert calls == [0, 1]
 
 
 def test_a_damaged_part_is_made_anew(tmp_path):

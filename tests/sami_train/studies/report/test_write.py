@@ -38,13 +38,13 @@ def nothing(part, done, count):
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def written_report(tmp_path_factory):
     out = tmp_path_factory.mktemp("report")
     return out, write_report(runs("results/models:panda-satesac"), ReportPlan(), out, COMMAND, nothing)
 
 
-def test_the_page_asks_the_network_for_nothing_and_runs_nothing(made):
-    page = (made[0] / "report.html").read_text()
+def test_the_page_asks_the_network_for_nothing_and_runs_nothing(written_report):
+    page = (written_report[0] / "report.html").read_text()
     assert "default-src 'none'; style-src" in page
     assert "<script" not in page
     assert re.findall(r"(?:src|href|srcset)=[\"'](?!data:|#)", page) == []
@@ -52,8 +52,8 @@ def test_the_page_asks_the_network_for_nothing_and_runs_nothing(made):
     assert "url(" not in page.replace("url(#", "")
 
 
-def test_every_chart_has_a_name_and_no_identifier_of_its_own(made):
-    page = (made[0] / "report.html").read_text()
+def test_every_chart_has_a_name_and_no_identifier_of_its_own(written_report):
+    page = (written_report[0] / "report.html").read_text()
     pictures = re.findall(r"<svg .*?</svg>", page, flags=re.DOTALL)
     assert len(pictures) == 4
     assert all(re.match(r'<svg viewBox="[\d. ]+" role="img" aria-label="\w[^"]+">', picture) for picture in pictures)
@@ -63,8 +63,8 @@ def test_every_chart_has_a_name_and_no_identifier_of_its_own(made):
     assert {"--ink", "--faint", "--line", "--chart-0"} <= used
 
 
-def test_a_run_of_numbers_tells_what_they_tell_and_names_what_is_missing(made):
-    out, summary = made
+def test_a_run_of_numbers_tells_what_they_tell_and_names_what_is_missing(written_report):
+    out, summary = written_report
     (report,) = summary["subjects"]
     assert set(report["missing"]) == set(PARTS)
     assert "give a model file or a run folder" in report["missing"]["films"]
@@ -91,8 +91,8 @@ def test_several_runs_are_compared_over_seeds(tmp_path, monkeypatch):
     assert "scores.png" in summary["files"]
 
 
-def test_a_section_says_in_one_sentence_what_it_comes_to(made):
-    page = (made[0] / "report.html").read_text()
+def test_a_section_says_in_one_sentence_what_it_comes_to(written_report):
+    page = (written_report[0] / "report.html").read_text()
     sentences = re.findall(r'<p class="conclusion">(.*?)</p>', page)
     assert sentences == [
         "Success is 0.99 in training, 0.96 in moderate and 0.58 in extreme tasks.",
