@@ -40,6 +40,8 @@ SENTENCES = {
     *("accepts", "agree", "agrees", "differs", "differ", "happened", "happens", "believed", "mentions", "attend"),
     *("untold", "unsaid", "untaken", "torn", "tried", "swept", "spent", "follows", "begins", "begun", "heard"),
     *("taken", "wanted", "made"),
+    *("whose", "its", "itself", "this", "those", "which", "who", "another", "some"),
+    *("everything", "anything", "everyone", "nobody", "ones"),
 }
 """Bare verbs and pronouns, which name nothing: no identifier is one of them, private ones, tests and scripts
 included."""

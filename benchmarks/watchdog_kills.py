@@ -217,10 +217,10 @@ def table(outcomes: list[Outcome], allowed_s: float) -> str:
     """Return the times by kind of failure."""
     lines = [f"{'':>10} {'n':>4} {'p50':>8} {'max':>8}  ms from the failure to rest; stopped by"]
     for kind in (*dict.fromkeys(outcome.kind for outcome in outcomes), "all"):
-        those = [outcome for outcome in outcomes if kind in (outcome.kind, "all")]
-        times = [1e3 * outcome.late_s for outcome in those]
-        by = ", ".join(sorted({outcome.by for outcome in those}))
-        lines.append(f"{kind:>10} {len(those):>4} {statistics.median(times):>8.1f} {max(times):>8.1f}  {by}")
+        of_kind = [outcome for outcome in outcomes if kind in (outcome.kind, "all")]
+        times = [1e3 * outcome.late_s for outcome in of_kind]
+        by = ", ".join(sorted({outcome.by for outcome in of_kind}))
+        lines.append(f"{kind:>10} {len(of_kind):>4} {statistics.median(times):>8.1f} {max(times):>8.1f}  {by}")
     late = sum(outcome.late_s > allowed_s for outcome in outcomes)
     faults = [f"{outcome.kind}: {fault}" for outcome in outcomes for fault in outcome.faults]
     lines.append(f"later than {1e3 * allowed_s:.0f} ms: {late} of {len(outcomes)}; other faults: {faults or 'none'}")

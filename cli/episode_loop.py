@@ -186,7 +186,7 @@ def run_episodes(plan: Plan) -> None:
         raise SamiError("shadow_tolerance says what is alike in a second model; name that one by shadow.")
     follower = None
     if values.shadow:
-        second = admission.another.load(named_file(values.shadow), values.provider)
+        second = admission.without_hash.load(named_file(values.shadow), values.provider)
         follower = Shadow(second, contract, values.shadow_tolerance)
     if values.priority and not plan.paced:
         raise SamiError("priority is for a loop that sleeps between its ticks; add --real-time.")

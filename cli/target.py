@@ -144,19 +144,19 @@ def _keywords(
     except (TypeError, ValueError):  # it takes nothing, or does not tell
         declared = []
     parameters = {arg.name: arg for arg in declared if arg.kind in (arg.POSITIONAL_OR_KEYWORD, arg.KEYWORD_ONLY)}
-    anything = any(arg.kind is arg.VAR_KEYWORD for arg in declared)
+    takes_any = any(arg.kind is arg.VAR_KEYWORD for arg in declared)
     if config is None and "config" in parameters and parameters["config"].default is inspect.Parameter.empty:
         raise SamiError(
             f"{name} takes settings (config), and none were given. Give them by settings in the robot's file, or with "
             "--adapter-config."
         )
-    if config is not None and not ("config" in parameters or anything or shared):
+    if config is not None and not ("config" in parameters or takes_any or shared):
         raise SamiError(
             f"{name} takes no settings, and some were given. Declare them, as in make(clock, config), or leave out "
             "settings in the robot's file, or --adapter-config."
         )
     keywords = {"contract": contract, "config": config}
-    return {key: value for key, value in keywords.items() if value is not None and (key in parameters or anything)}
+    return {key: value for key, value in keywords.items() if value is not None and (key in parameters or takes_any)}
 
 
 def _make(

@@ -31,13 +31,13 @@ def only_named(names: Iterable[str]) -> Iterator[None]:
         _named = before
 
 
-def require_named(name: str, kind: str, who: str = "a file") -> None:
+def require_named(name: str, kind: str, source: str = "a file") -> None:
     """Raise SamiError where only a file names some code and no user did; see `only_named`."""
     if _named is None or name in _named:
         return
     option = f"--env {shlex.quote(name)}" if name.isprintable() else "--env and that name"
     raise SamiError(
-        f"{who} names the {kind} {name!r}, which is code, and code that only a file names is not imported. Add "
+        f"{source} names the {kind} {name!r}, which is code, and code that only a file names is not imported. Add "
         f"{option} if you trust it; a model also runs in another environment with the same signals, named by --env."
     )
 

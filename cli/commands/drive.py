@@ -183,7 +183,7 @@ def _model(file: RobotFile) -> tuple[Session, str]:
     session = admission.load(path, file.provider)
     digest = admission.require_expected(path, path.read_bytes())
     if file.shadow is not None:
-        admission.another.load(named_file(file.shadow), file.provider)
+        admission.without_hash.load(named_file(file.shadow), file.provider)
     known = "as expected" if file.expect_sha256 else "of any hash: expect_sha256 is not set"
     return session, f"{session.contract.name}, SHA-256 {digest}, {known}"
 

@@ -129,7 +129,7 @@ class Scene(MujocoFrankaSim):
         self._camera = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._camera.bind(camera)
         self._camera.setblocking(False)
-        self._who: Any = None
+        self._sender: Any = None
         self._every, self._late_s, self._steps = round(1000 / images_hz), late_s, 0
         self._images: deque[tuple[float, bytes]] = deque()
         self._task, self._target = task, ARM_INITIAL_Q.copy()
@@ -188,14 +188,14 @@ class Scene(MujocoFrankaSim):
         self._steps += 1
         if self._steps % 4 == 0:
             self._listen()
-        if self._who is not None and self._steps % self._every == 0:
+        if self._sender is not None and self._steps % self._every == 0:
             self._images.append((time.monotonic() + self._late_s, self._image()))
         while self._images and self._images[0][0] <= time.monotonic():
-            self._camera.sendto(self._images.popleft()[1], self._who)
+            self._camera.sendto(self._images.popleft()[1], self._sender)
 
     def _listen(self) -> None:
         try:
-            message, self._who = self._camera.recvfrom(4096)
+            message, self._sender = self._camera.recvfrom(4096)
         except BlockingIOError:
             return
         document = json.loads(message)

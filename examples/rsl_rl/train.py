@@ -36,13 +36,13 @@ class Reach:
         self.last, self.goal = torch.zeros(num_envs, 2), torch.zeros(num_envs, 2)
         self._begin(torch.ones(num_envs, dtype=torch.bool))
 
-    def _begin(self, which):
-        count = int(which.sum())
+    def _begin(self, rows):
+        count = int(rows.sum())
         drawn = self.pose + (torch.rand(count, 2) * 2 - 1) * torch.tensor([1.0, 0.8])
-        self.goal[which] = self._hand(drawn)
-        self.angles[which] = self.pose + 0.1 * torch.randn(count, 2)
-        self.velocities[which] = 0.0
-        self.last[which] = 0.0
+        self.goal[rows] = self._hand(drawn)
+        self.angles[rows] = self.pose + 0.1 * torch.randn(count, 2)
+        self.velocities[rows] = 0.0
+        self.last[rows] = 0.0
 
     @staticmethod
     def _hand(angles):

@@ -207,11 +207,11 @@ def _require_kind(call: str, valid: str, returned: Any, kind: Any, of: str = "")
 
 
 def differences(
-    kind: str, expected: Signal, offered: Signal, whose: str, fields: Sequence[str] = ("size", "unit", "elements")
+    kind: str, expected: Signal, offered: Signal, holder: str, fields: Sequence[str] = ("size", "unit", "elements")
 ) -> list[str]:
     """Return how a signal differs from another one, whose it is in words, a phrase for each field."""
     return [
-        f"{kind} {expected.name!r} has {field} {_shown(ours)}, {whose} has {_shown(theirs)}"
+        f"{kind} {expected.name!r} has {field} {_shown(ours)}, {holder} has {_shown(theirs)}"
         for field in fields
         if (ours := getattr(expected, field)) != (theirs := getattr(offered, field))
     ]

@@ -160,16 +160,16 @@ def _unclipped(term: LoggedTerm, table: Mapping[str, Source]) -> tuple[LoggedTer
     often = np.asarray(clipped[term.rows].mean(0) > 0.2 if len(term.rows) else clipped.all(0))
     if not clipped.any() or often.all():
         return term, table
-    some = ~often
+    rarely_clipped = ~often
     unclipped = replace(
         term,
-        elements=tuple(term.elements[i] for i in np.flatnonzero(some)),
-        rows=term.rows[~clipped[term.rows][:, some].any(1)],
-        fed=term.fed[:, some],
-        offset=term.offset[some],
-        scale=term.scale[some],
+        elements=tuple(term.elements[i] for i in np.flatnonzero(rarely_clipped)),
+        rows=term.rows[~clipped[term.rows][:, rarely_clipped].any(1)],
+        fed=term.fed[:, rarely_clipped],
+        offset=term.offset[rarely_clipped],
+        scale=term.scale[rarely_clipped],
     )
-    return unclipped, {name: (raw[:, some], bug) for name, (raw, bug) in table.items()}
+    return unclipped, {name: (raw[:, rarely_clipped], bug) for name, (raw, bug) in table.items()}
 
 
 def _noise_alone(term: LoggedTerm, right: Array) -> bool:

@@ -359,8 +359,8 @@ class Gap:
         """
         if seed is not None or self._root is None:
             # The last number tells an episode among several from one alone: trailing zeros would count for nothing.
-            which = () if among is None else (among, 1)
-            self._root = np.random.SeedSequence(None if seed is None else (STREAM, seed, *which))
+            branch = () if among is None else (among, 1)
+            self._root = np.random.SeedSequence(None if seed is None else (STREAM, seed, *branch))
         draw = Draw(self.profile, self._where, self._root, size, self._elements)
         for sensor in self._sensors:
             sensor.begin(draw)

@@ -188,9 +188,9 @@ def _differences(new: Contract, old: Contract) -> list[str]:
         ("action", (new.action,), (old.action,)),
         ("output", new.extra_outputs, old.extra_outputs),
     ):
-        mine, its = ({signal.name: signal for signal in signals} for signals in (ours, theirs))
-        faults += [f"{kind} {name!r} is only in the new model" for name in mine if name not in its]
-        faults += [f"{kind} {name!r} is missing in the new model" for name in its if name not in mine]
-        for name in mine.keys() & its.keys():
-            faults += differences(kind, mine[name], its[name], "the other's", FIELDS)
+        after, before = ({signal.name: signal for signal in signals} for signals in (ours, theirs))
+        faults += [f"{kind} {name!r} is only in the new model" for name in after if name not in before]
+        faults += [f"{kind} {name!r} is missing in the new model" for name in before if name not in after]
+        for name in after.keys() & before.keys():
+            faults += differences(kind, after[name], before[name], "the other's", FIELDS)
     return faults

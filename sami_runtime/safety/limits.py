@@ -387,9 +387,9 @@ class Limits(BaseModel):
         for name in self.workspace:
             movers = [element for element, moves in moved.items() if moves.element == name]
             if len(movers) != 1:
-                which = " and ".join(movers) or "none"
+                named = " and ".join(movers) or "none"
                 raise SamiError(
-                    f"workspace.{name} limits the one element of the action that moves it, and {which} is said to. "
+                    f"workspace.{name} limits the one element of the action that moves it, and {named} is said to. "
                     f"Say which one does, and how far, such as: [moves] {contract.action.elements[0]} = "
                     f'{{ element = "{name}", scale = 0.05 }}.'
                 )

@@ -51,7 +51,7 @@ class Admission:
             )
 
     @property
-    def another(self) -> Admission:
+    def without_hash(self) -> Admission:
         """For another file beside this one: that of any hash, else as this one."""
         return replace(self, sha256=None)
 

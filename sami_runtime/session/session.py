@@ -77,7 +77,7 @@ class Session:
         self._inputs = StepInputs(self.contract, batch, between)
         inputs = self._inputs.inputs
         self._looks_ahead = self.contract.lookahead is not None
-        self._everyone = np.ones(batch, np.bool_)  # never written into
+        self._all_rows = np.ones(batch, np.bool_)  # never written into
         self._applied = np.zeros((batch, self.contract.action.size), np.float32)
         # A step reads one memory and writes the other. Which of them counts changes in one assignment, so that neither
         # an error nor an interruption leaves half a step.
@@ -133,7 +133,7 @@ class Session:
         Raises:
             SamiError: A row is not in the batch.
         """
-        mask = self._everyone if rows is None else row_mask(rows, self.batch)
+        mask = self._all_rows if rows is None else row_mask(rows, self.batch)
         memory, spare = self._memories[self._now], self._memories[1 - self._now]
         self._undoable = False
         spare.take(memory)
@@ -180,7 +180,7 @@ class Session:
             for name, value in answer.outputs.items():
                 elements = answers[name].elements if name in answers else ()
                 require_finite(value, name, elements, f"{self._where} output", _UNCHANGED)
-        answer.acted = self._everyone
+        answer.acted = self._all_rows
         self._now = 1 - self._now
         self.tick += 1
         self._undoable = True

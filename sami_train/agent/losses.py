@@ -45,8 +45,8 @@ def k_sample_bound(positive: Tensor, negative: Tensor, hardness: float = 0.0) ->
     """
     if hardness:
         negative = negative + (hardness * negative.detach()).log_softmax(1) + math.log(negative.shape[1])
-    everything = torch.cat([positive.unsqueeze(1), negative], 1)  # (N, K)
-    return positive - everything.logsumexp(1) + math.log(everything.shape[1])
+    similarities = torch.cat([positive.unsqueeze(1), negative], 1)  # (N, K)
+    return positive - similarities.logsumexp(1) + math.log(similarities.shape[1])
 
 
 def soft_weight(queries: Tensor, negatives: Tensor) -> Tensor:

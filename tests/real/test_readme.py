@@ -56,15 +56,15 @@ def pythons(block):
 
     Whoever installed torch for this Python chose a build; another Python could bring gigabytes for GPUs.
     """
-    this = os.path.realpath(sys.executable)
+    running = os.path.realpath(sys.executable)
     if "train" in block.extras:
-        return [this]
+        return [running]
     other = subprocess.run(["sh", ROOT / "tests" / "find_python.sh", *OTHERS], stdout=subprocess.PIPE, text=True)
-    return [this, other.stdout.strip() or None]
+    return [running, other.stdout.strip() or None]
 
 
 CASES = [
-    pytest.param(python, block, id=f"{number}-{block.kind}-{block.extras}-{'other' if at else 'this'} python")
+    pytest.param(python, block, id=f"{number}-{block.kind}-{block.extras}-{'other' if at else 'running'} python")
     for number, block in enumerate(blocks(), 1)
     if block.kind in EXECUTED
     for at, python in enumerate(pythons(block))

@@ -64,6 +64,6 @@ def test_the_machines_clock_sleeps_until_the_deadline_and_not_for_one_that_passe
 def test_time_passes_while_the_machine_is_suspended(monkeypatch):
     clock, gettime, suspended_s = MonotonicClock(), time.clock_gettime, 0.0
     assert clock.now() == pytest.approx(time.perf_counter(), abs=0.1)  # what adapters stamp with
-    monkeypatch.setattr(time, "clock_gettime", lambda which: gettime(which) + suspended_s)
+    monkeypatch.setattr(time, "clock_gettime", lambda clock_id: gettime(clock_id) + suspended_s)
     before, suspended_s = clock.now(), 3.0
     assert clock.now() - before == pytest.approx(3.0, abs=0.5)

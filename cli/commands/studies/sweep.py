@@ -72,43 +72,43 @@ def sweep(
 
     own_code = options_of_grid == {"env"} and (out / "sweep.json").is_file()  # --env lets it be imported
     if own_code or not options_of_grid:
-        this = Sweep.open(out)
+        grid = Sweep.open(out)
     else:
         options = {"env": env, "method": method, "seed": seed, "steps": steps}
-        this = Sweep.begin(out, _grid(options, override or []), episodes)
+        grid = Sweep.begin(out, _grid(options, override or []), episodes)
     live = text_console(error=JSON.get())
     if not dry_run:
         if place.is_cluster:
-            this.cluster |= place.settings
-        engine = _engine(this, place)
-        with _Display(this, engine.jobs, live) as display:
-            ended = this.run(engine, display.update)
+            grid.cluster |= place.settings
+        engine = _engine(grid, place)
+        with _Display(grid, engine.jobs, live) as display:
+            ended = grid.run(engine, display.update)
     if JSON.get():
-        print(json.dumps(_summary(this), indent=2))
+        print(json.dumps(_summary(grid), indent=2))
     elif dry_run or not live.is_terminal:
-        live.print(_table(this))
+        live.print(_table(grid))
     if dry_run:
         if not JSON.get():
-            print_text(f"{len(this.rows)} cells, {this.count('done')} of them done")
+            print_text(f"{len(grid.rows)} cells, {grid.count('done')} of them done")
         return
     where = {"slurm": " --on slurm", "ray": f" --on ray:{place.address}"}.get(place.kind, "")
-    sources = by_name(*(row.cell.config.env for row in this.rows))
-    again = f"sami sweep --out {this.path}{where}{sources}"
-    for row in this.rows:
+    sources = by_name(*(row.cell.config.env for row in grid.rows))
+    again = f"sami sweep --out {grid.path}{where}{sources}"
+    for row in grid.rows:
         if row.state == "failed":
             print_text(f"{row.cell.name} failed: {row.reason}", f"  log: {row.log}", error=JSON.get())
     if not ended:
-        still = this.count("running", "evaluating")
+        still = grid.count("running", "evaluating")
         left = f"; {still} jobs have not stopped yet and go on to their next checkpoint" if still else ""
-        counts = f"{this.count('done')} of {len(this.rows)} cells done"
+        counts = f"{grid.count('done')} of {len(grid.rows)} cells done"
         print_text(f"stopped with {counts}{left}. Go on with:", f"  {again}", error=JSON.get())
         raise typer.Exit(130)
-    if this.count("done") < len(this.rows):
+    if grid.count("done") < len(grid.rows):
         print_text("Try those that are not done again with:", f"  {again}", error=JSON.get())
         raise typer.Exit(1)
     print_text(
-        f"all {len(this.rows)} cells are trained and evaluated in {this.path}; their results, a line each, are in "
-        f"{this.study.name} there",
+        f"all {len(grid.rows)} cells are trained and evaluated in {grid.path}; their results, a line each, are in "
+        f"{grid.study.name} there",
         error=JSON.get(),
     )
 

@@ -192,8 +192,8 @@ class BodyLimits:
                 self._points.append(PointSpeed(name, place, point.most, point.then))
             shapes = settings.collision
             if shapes or settings.boxes:
-                itself, margin = (shapes.self, shapes.margin) if shapes else (False, 0.01)
-                self.geometry.watch(settings.boxes, itself, margin, shapes.ignore if shapes else ())
+                inner, margin = (shapes.self, shapes.margin) if shapes else (False, 0.01)
+                self.geometry.watch(settings.boxes, inner, margin, shapes.ignore if shapes else ())
                 self._collision = Collision(
                     self.geometry, margin, self.acceleration, shapes.then if shapes else "scale"
                 )

@@ -166,7 +166,7 @@ class Geometry:
             raise UnknownName("body or site", name, [*filter(None, places)], f"{self.path} does not have it.")
         return places[name]
 
-    def watch(self, boxes: dict[str, BoxKeys], itself: bool, margin: float, ignore: Sequence[tuple[str, str]]) -> None:
+    def watch(self, boxes: dict[str, BoxKeys], inner: bool, margin: float, ignore: Sequence[tuple[str, str]]) -> None:
         """Compare shapes from now on.
 
         Shapes that collide in the file count; where none does, all of the robot's do. Bodies that are joined, and those
@@ -185,7 +185,7 @@ class Geometry:
         for geom in spec.geoms:
             geom.contype = geom.conaffinity = 0
         for geom in colliding or shapes:
-            geom.contype, geom.conaffinity, geom.margin, geom.gap = ROBOT, BOX | (ROBOT if itself else 0), apiece, 0.0
+            geom.contype, geom.conaffinity, geom.margin, geom.gap = ROBOT, BOX | (ROBOT if inner else 0), apiece, 0.0
         if not shapes:
             raise SamiError(f"{self.path} has no shapes that could collide; its meshes may lie elsewhere. Add some.")
         for pair in list(spec.pairs):

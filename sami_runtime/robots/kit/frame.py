@@ -114,11 +114,11 @@ class Frame:
                 f"{a.size // 3} of their points and {b.size // 3} of ours were given; a frame is fitted to 3 pairs or "
                 "more, each (3,) [m]."
             )
-        for whose, points in (("their", a), ("our", b)):
+        for cloud, points in (("their", a), ("our", b)):
             spread = np.linalg.svd(points - points.mean(axis=0), compute_uv=False)
             if spread[1] <= max(COLLINEAR * spread[0], 1e-12):
                 raise AdapterError(
-                    f"{whose} {len(points)} points lie on a line: they spread over {spread[0]:.3g} m along it, and "
+                    f"{cloud} {len(points)} points lie on a line: they spread over {spread[0]:.3g} m along it, and "
                     f"{spread[1]:.2g} m across, so nothing tells the turn about it. Add a point beside the line."
                 )
         proper, mirrored = _align(a, b, mirror=False), _align(a, b, mirror=True)

@@ -21,7 +21,7 @@ from sami_runtime.clock import Clock
 from sami_runtime.errors import AdapterError
 from sami_runtime.robots.ros2.idl import HASHES, IdlTypes
 from sami_runtime.robots.ros2.messages import Message
-from sami_runtime.robots.ros2.node import Hear, Peer, Publisher, Whose
+from sami_runtime.robots.ros2.node import Hear, Peer, Publisher, Publishers
 from sami_runtime.robots.ros2.settings import Qos
 
 WAKE_NS = 100_000_000
@@ -68,7 +68,7 @@ class Subscription:
     condition: ReadCondition
     kind: type[Any]
     hear: Hear
-    whose: Whose
+    publishers: Publishers
     writer: int | None = None
     """The one that is heard; None until a message comes."""
     bad: int = 0
@@ -93,7 +93,7 @@ class Subscription:
             faults.append(f"{self.topic}: {self.bad} messages that could not be read were dropped, lastly {self.why}")
         if self.strange:
             faults.append(f"{self.topic}: {self.strange} messages of another publisher were dropped")
-        if self.whose == "first" and self.writer_gone:
+        if self.publishers == "first" and self.writer_gone:
             faults.append(f"{self.topic}: the publisher that was heard is gone (liveliness lost)")
         return faults
 
@@ -113,9 +113,9 @@ class Subscription:
                 self.bad, self.why = self.bad + 1, f"a {self.kind.ros}: {type(error).__name__}: {str(error)[:200]}"
 
     def _of_writer(self, handle: int) -> bool:
-        if self.whose == "all":
+        if self.publishers == "all":
             return True
-        if self.writer is None or (self.whose == "in turn" and self.writer != handle and self.writer_gone):
+        if self.writer is None or (self.publishers == "in turn" and self.writer != handle and self.writer_gone):
             self.writer = handle
         self.strange += handle != self.writer
         return handle == self.writer
@@ -168,12 +168,12 @@ class DdsNode:
         self._writers.append(writer)
         return DdsPublisher(writer)
 
-    def subscribe(self, topic: str, kind: type[Any], qos: Qos, hear: Hear, whose: Whose = "all") -> None:
+    def subscribe(self, topic: str, kind: type[Any], qos: Qos, hear: Hear, publishers: Publishers = "all") -> None:
         """Have a function hear each message of a topic."""
         reader = DataReader(self._participant, self._topic(topic, kind), _policies(qos, kind))
         condition = ReadCondition(reader, NEW)
         with self._lock:
-            self._inputs.append(Subscription(topic, reader, condition, kind, hear, whose))
+            self._inputs.append(Subscription(topic, reader, condition, kind, hear, publishers))
             self._waits.attach(condition)
 
     def publishers(self, topic: str) -> list[Peer]:

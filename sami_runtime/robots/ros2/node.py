@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 from sami_runtime.robots.ros2.messages import Message
 from sami_runtime.robots.ros2.settings import Qos
 
-Whose = Literal["all", "first", "in turn"]
+Publishers = Literal["all", "first", "in turn"]
 """Which publishers of a topic are heard."""
 Hear = Callable[[Any, float], None]
 """Takes a message (one of `messages`), and when it came [s] by the loop's clock; from a thread of the node's."""
@@ -45,7 +45,7 @@ class Node(Protocol):
     def publisher(self, topic: str, kind: type[Any], qos: Qos) -> Publisher:
         """Return what publishes a topic."""
 
-    def subscribe(self, topic: str, kind: type[Any], qos: Qos, hear: Hear, whose: Whose = "all") -> None:
+    def subscribe(self, topic: str, kind: type[Any], qos: Qos, hear: Hear, publishers: Publishers = "all") -> None:
         """Have a function hear each message of a topic.
 
         Args:
@@ -53,8 +53,8 @@ class Node(Protocol):
             kind: One of `messages`.
             qos: What is asked for.
             hear: Called with each message, from a thread of the node's. What it raises drops the message.
-            whose: Which publishers are heard: all; the one that comes first, until the reset; or that one until it is
-                gone and then the next, as of a goal that is said once.
+            publishers: Which are heard: all; the one that comes first, until the reset; or that one until it is gone
+                and then the next, as of a goal that is said once.
         """
 
     def publishers(self, topic: str) -> list[Peer]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from sami_runtime.clock import Clock
 from sami_runtime.robots.ros2.messages import Message
-from sami_runtime.robots.ros2.node import Hear, Peer, Publisher, Whose
+from sami_runtime.robots.ros2.node import Hear, Peer, Publisher, Publishers
 from sami_runtime.robots.ros2.settings import Qos
 
 
@@ -80,7 +80,7 @@ class RclpyNode:
         """Return what publishes a topic."""
         return RclpyPublisher(self._node.create_publisher(RosTypes()(kind.ros), topic, profile(qos)))
 
-    def subscribe(self, topic: str, kind: type[Any], qos: Qos, hear: Hear, whose: Whose = "all") -> None:
+    def subscribe(self, topic: str, kind: type[Any], qos: Qos, hear: Hear, publishers: Publishers = "all") -> None:
         """Have a function hear each message of a topic."""
 
         def receive(message: Any) -> None:

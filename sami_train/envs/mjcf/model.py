@@ -60,11 +60,11 @@ def element(model: mujoco.MjModel, kind: Kind, name: str, where: str) -> int:
     return number
 
 
-def elements(model: mujoco.MjModel, kind: Kind, some: Iterable[str], where: str) -> list[int]:
+def elements(model: mujoco.MjModel, kind: Kind, names: Iterable[str], where: str) -> list[int]:
     """Return the numbers of those named, of all of them for `"all"`; raises as `element`."""
-    if some == "all":
+    if names == "all":
         return list(range(getattr(model, _COUNT[kind])))
-    return [element(model, kind, name, where) for name in some]
+    return [element(model, kind, name, where) for name in names]
 
 
 def joint_name(model: mujoco.MjModel, joint: int) -> str:

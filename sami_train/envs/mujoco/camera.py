@@ -130,8 +130,8 @@ class Offscreen:
         """Render an image (H, W, 3) uint8."""
         self._gl.make_current()
         option, nothing = mujoco.MjvOption(), mujoco.MjvPerturb()
-        everything = mujoco.mjtCatBit.mjCAT_ALL
-        mujoco.mjv_updateScene(self._model, self._data, option, nothing, self._view, everything, self._scene)
+        categories = mujoco.mjtCatBit.mjCAT_ALL
+        mujoco.mjv_updateScene(self._model, self._data, option, nothing, self._view, categories, self._scene)
         self._arrange()
         mujoco.mjr_render(self._rect, self._scene, self._context)
         image = np.empty((self._rect.height, self._rect.width, 3), np.uint8)

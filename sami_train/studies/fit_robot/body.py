@@ -260,5 +260,5 @@ def _elements(contract: Contract) -> list[str]:
     return [f"{signal.name}.{element}" for signal in contract.observation for element in signal.elements]
 
 
-def _listed(some: Sequence[str], most: int = 12) -> str:
-    return ", ".join(some[:most]) + (f" and {len(some) - most} more" if len(some) > most else "") or "none"
+def _listed(names: Sequence[str], most: int = 12) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "") or "none"

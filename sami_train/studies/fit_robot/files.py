@@ -49,8 +49,8 @@ def fitted_model(body: RobotBody, fitted: FittedRobot, folder: Path) -> str:
             numbers = np.array(getattr(joint, field), float)  # a damping may be a polynomial
             numbers.flat[0] = value
             setattr(joint, field, numbers if numbers.ndim else value)
-    for folder_of, some in (("meshdir", (*spec.meshes, *spec.hfields)), ("texturedir", spec.textures)):
-        if any(getattr(asset, "file", "") for asset in some):
+    for folder_of, assets in (("meshdir", (*spec.meshes, *spec.hfields)), ("texturedir", spec.textures)):
+        if any(getattr(asset, "file", "") for asset in assets):
             place = body.xml.parent / getattr(spec, folder_of)
             setattr(spec, folder_of, os.path.relpath(place.resolve(), folder.resolve()))
     spec.modelfiledir = str(folder)

@@ -62,9 +62,9 @@ def vector_env(spec: EnvironmentSpec, rows: int, seed: int) -> BatchVecEnv:
 
 def nominal_task(spec: EnvironmentSpec) -> Task:
     """Return the task in which nothing is changed; a feature that has no such value has a training task's."""
-    [some, *_], features = spec.tasks.sets["training"], spec.tasks.features
+    [first, *_], features = spec.tasks.sets["training"], spec.tasks.features
     bare = {feature.name for feature in features if isinstance(feature, Feature) and feature.default is None}
-    return spec.tasks.check({name: some[name] for name in bare})
+    return spec.tasks.check({name: first[name] for name in bare})
 
 
 def push_some(batch: TrainingBatch, rng: np.random.Generator) -> None:

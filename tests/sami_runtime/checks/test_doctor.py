@@ -89,16 +89,16 @@ def test_limits_are_those_of_this_user(machine):
         return {finding.name: finding.status for finding in doctor.limits(root)}
 
     limits = {resource.RLIMIT_RTPRIO: 0, resource.RLIMIT_MEMLOCK: 65536}
-    before = {which: resource.getrlimit(which) for which in limits}
+    before = {limit: resource.getrlimit(limit) for limit in limits}
     try:
-        for which, soft in limits.items():
-            resource.setrlimit(which, (soft, before[which][1]))
+        for limit, soft in limits.items():
+            resource.setrlimit(limit, (soft, before[limit][1]))
         assert result("0000000000000000") == {"real-time priority": "warn", "locked memory": "warn"}
         assert result("0000000000800000") == {"real-time priority": "ok", "locked memory": "warn"}
         assert result("0000000000804000") == {"real-time priority": "ok", "locked memory": "ok"}
     finally:
-        for which, values in before.items():
-            resource.setrlimit(which, values)
+        for limit, values in before.items():
+            resource.setrlimit(limit, values)
 
 
 @pytest.mark.parametrize(

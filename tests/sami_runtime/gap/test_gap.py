@@ -116,7 +116,7 @@ def test_a_fast_clock_stamps_ahead_by_its_rate_and_offset():
     np.testing.assert_allclose(stamps, 1.01 * np.arange(60) + 2.0)
 
 
-def everything():
+def draws():
     return gap_of(
         latency_s=[0.0, 0.1],
         jitter_s=[0.0, 0.1],
@@ -132,7 +132,7 @@ def everything():
 
 
 def test_the_same_seed_gives_the_same_stream_and_another_seed_another():
-    one, other = everything(), everything()
+    one, other = draws(), draws()
     first = seen(one, 3)
     seen(other, 8)
     again = seen(other, 3)  # whatever was run before
@@ -160,7 +160,7 @@ def test_a_seed_means_the_same_gap_in_every_version():
 
 
 def test_without_a_seed_the_stream_of_the_last_one_goes_on():
-    one, other = everything(), everything()
+    one, other = draws(), draws()
     streams = [[seen(gap, seed)[0] for seed in (3, None, None)] for gap in (one, other)]
     for a, b in zip(*streams, strict=True):
         assert a.tobytes() == b.tobytes()

@@ -115,9 +115,9 @@ def test_a_recorder_needs_nothing_but_the_records(session, arm, path, tmp_path):
 
 
 def test_a_record_that_nobody_read_or_stepped_is_kept_as_that(session, path):
-    nobody = StepRecord(0, Outcome.HELD, None, None, None, np.zeros(2, np.float32), {}, SectionTimes(0, 0, 0, 0))
+    held_tick = StepRecord(0, Outcome.HELD, None, None, None, np.zeros(2, np.float32), {}, SectionTimes(0, 0, 0, 0))
     with Recorder(path, session) as recorder:
-        recorder(nobody)
+        recorder(held_tick)
     (step,) = read_recording(path).steps
     assert (step.record.telemetry, step.record.state) == (None, "")
 

@@ -63,7 +63,7 @@ def plain():
 
 
 @pytest.fixture(scope="module")
-def everything():
+def full():
     return trained(**ALL)
 
 
@@ -115,8 +115,8 @@ def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(tmp_path, env):
     assert not np.array_equal(whole.buffer.true_observations, whole.buffer.observations)
 
 
-def test_what_collectors_step_acts_on_the_estimate_as_torch_does(everything):
-    policy = everything.policy
+def test_what_collectors_step_acts_on_the_estimate_as_torch_does(full):
+    policy = full.policy
     with torch.no_grad():
         policy.encoder.correction.weight.normal_(0.0, 0.5)
     collector, rows = NumpyPolicy(policy.numpy_weights(), 1), np.random.default_rng(0).normal(0.1, 0.3, (20, 25))
@@ -131,13 +131,13 @@ def test_what_collectors_step_acts_on_the_estimate_as_torch_does(everything):
     assert not np.allclose(policy.predict(rows[0].astype(np.float32), None, deterministic=True)[0], acted[0])
 
 
-def test_the_goal_is_given_and_never_estimated(everything):
-    goal = everything.environment.goal.desired
-    assert not set(everything.policy.present.numbers.tolist()) & set(range(goal.start, goal.stop))
+def test_the_goal_is_given_and_never_estimated(full):
+    goal = full.environment.goal.desired
+    assert not set(full.policy.present.numbers.tolist()) & set(range(goal.start, goal.stop))
 
 
-def test_critics_read_the_truth_and_the_actor_never_does(everything):
-    policy, goal_free = everything.policy, torch.zeros(1, 25)
+def test_critics_read_the_truth_and_the_actor_never_does(full):
+    policy, goal_free = full.policy, torch.zeros(1, 25)
     read = [
         policy.critic_state(goal_free, true, torch.zeros(1, 6), torch.zeros(1, 8)) for true in torch.eye(25)[:2, None]
     ]

@@ -48,8 +48,8 @@ def test_positives_are_of_one_task_and_nothing_stands_on_both_sides(strategy):
         good, bad = draw(strategy, buffer, seed=seed)
         assert len(set(buffer.tasks[good])) == 1
         assert len(good) == len(bad) == 6
-        everything = [*good, *bad]
-        assert len(set(everything)) == len(everything)
+        ranked = [*good, *bad]
+        assert len(set(ranked)) == len(ranked)
         seen.add(int(buffer.tasks[good[0]]))
     assert seen == {0, 3, 5}
 

@@ -51,10 +51,10 @@ def test_windows_from_stored_states_give_the_contexts_of_whole_episodes(policy, 
     contexts, _ = policy.encoder(x, state)
     for row, (episode, start, length, _) in enumerate(zip(*windows, strict=True)):
         actions = np.concatenate([np.zeros((1, 1), np.float32), buffer.actions[episode]])
-        everything = torch.cat(
+        inputs = torch.cat(
             [policy.features(torch.as_tensor(buffer.observations[episode])), torch.as_tensor(actions)], -1
         )
-        whole, _ = policy.encoder(everything.unsqueeze(0))
+        whole, _ = policy.encoder(inputs.unsqueeze(0))
         expected = whole[0, start : start + length + 1]
         assert torch.allclose(contexts[row, : length + 1], expected, atol=1e-5)
 

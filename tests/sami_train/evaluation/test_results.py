@@ -8,10 +8,10 @@ import math
 import pytest
 from rich.console import Console
 from sami_cli.commands.eval import evaluation_table
+from sami_train.evaluation.results import Evaluation, TaskResult
 
 from sami_runtime.errors import SamiError
 from sami_train.envs.panda.tasks import PANDA_TASKS
-from sami_train.evaluation.results import Evaluation, TaskResult
 from sami_train.studies.compare.comparison import MethodComparison
 from sami_train.studies.compare.groups import read_runs
 from sami_train.studies.compare.tables import as_data, standings_table, write_report
@@ -26,9 +26,9 @@ def evaluated(*floors):
 
 
 def test_above_the_floor_is_undefined_where_every_episode_starts_at_its_goal():
-    some = evaluated(1.0, 0.5)
-    assert math.isnan(some.results[0].above_floor)
-    assert some.above_floor("training") == 1.0
+    first = evaluated(1.0, 0.5)
+    assert math.isnan(first.results[0].above_floor)
+    assert first.above_floor("training") == 1.0
     assert math.isnan(evaluated(1.0, 1.0).above_floor("training"))
 
 
@@ -41,8 +41,8 @@ def test_what_is_undefined_is_null_in_a_file_and_comes_back():
 
 
 def test_outcomes_are_columns_of_a_file_and_come_back():
-    some = evaluated(0.5)
-    lifted = dataclasses.replace(some, results=(dataclasses.replace(some.results[0], shares={"lifted": 0.25}),))
+    first = evaluated(0.5)
+    lifted = dataclasses.replace(first, results=(dataclasses.replace(first.results[0], shares={"lifted": 0.25}),))
     plain = lifted.to_dict()
     assert list(plain["tasks"][0]) == [
         *("task_set", "task", "episodes", "success", "solved_at_start", "lifted", "steps", "ret", "above_floor")

@@ -93,12 +93,12 @@ def test_a_sample_of_a_large_set_is_not_its_beginning():
 
 
 def test_threads_change_nothing_and_more_episodes_go_on_with_the_same_ones(weights):
-    some = evaluate(weights, ENV, ["training"], 100, cores=1)
-    assert evaluate(weights, ENV, ["training"], 100, cores=2) == some
+    first = evaluate(weights, ENV, ["training"], 100, cores=1)
+    assert evaluate(weights, ENV, ["training"], 100, cores=2) == first
     more = evaluate(weights, ENV, ["training"], 120)
-    assert len(some.returns("training")) == 100
+    assert len(first.returns("training")) == 100
     assert len(more.returns("training")) == 120
-    for fewer, longer in zip(some.results, more.results, strict=True):
+    for fewer, longer in zip(first.results, more.results, strict=True):
         assert longer.task == fewer.task
         assert longer.returns[: fewer.episodes] == fewer.returns
 

@@ -32,10 +32,10 @@ def test_evaluations_of_before_skills_were_kept_tell_of_lifted_cubes_alone():
 
 
 def test_skills_come_back_from_a_file_and_older_files_have_none():
-    for some in (measured(0.2, 0.8, 0.0), measured()):
-        plain = some.to_dict()
-        assert Evaluation.from_dict(json.loads(json.dumps(plain))) == some
-        assert ("skills" in plain["tasks"][0]) == bool(some.results[0].skills)
+    for evaluation in (measured(0.2, 0.8, 0.0), measured()):
+        plain = evaluation.to_dict()
+        assert Evaluation.from_dict(json.loads(json.dumps(plain))) == evaluation
+        assert ("skills" in plain["tasks"][0]) == bool(evaluation.results[0].skills)
 
 
 def test_the_paper_tells_of_methods_that_are_here():
