@@ -4,7 +4,7 @@
 
 The robot is that of examples/udp_robot.py, a hand under velocity control in a process of its own, here without its own
 deadman: it goes on as it was told last. It is the witness: it says when it came to rest, by what, and what it was
-told afterwards. The loop is `sami run --adapter ... --watchdog S` with the shipped policy at 25 Hz. Ways to fail:
+told afterwards. The loop is `sami drive` with `watchdog_s = S`, with the shipped policy at 25 Hz. Ways to fail:
 
     killed       SIGKILL, at any moment
     stopped      SIGSTOP, at any moment; SIGCONT half a second later must not make it move again
@@ -33,6 +33,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -161,17 +162,18 @@ def fail(kind: str, robot: Witness, within_s: float, draw: random.Random, port: 
         "UDP_ROBOT_PORT": str(port),
         "FAIL_BY": kind,
         "FAIL_AT": str(draw.randrange(5, 20)),
-        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), str(ROOT), os.environ.get("PYTHONPATH", "")]),
     }
-    model = ROOT / "models" / "panda-satesac.onnx"
-    command = [sys.executable, "-c", MAIN, "run", "--adapter", "watchdog_kills:make", "--model", str(model)]
-    command += ["--watchdog", str(within_s), "--steps", "10000", "--json"]
+    robot_keys = {"version": 1, "adapter": "watchdog_kills:make", "model": "panda-satesac", "steps": 10_000}
+    command = [sys.executable, "-c", MAIN, "drive", "robot.json", "--json"]
     options: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, cwd=Path(__file__).parent, env=environment, **options) as loop:
-        try:
-            return _watch(kind, robot, loop, lines_of(loop.stderr), draw)  # type: ignore[arg-type]
-        finally:
-            loop.kill()
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "robot.json").write_text(json.dumps({**robot_keys, "watchdog_s": within_s}))
+        with subprocess.Popen(command, cwd=folder, env=environment, **options) as loop:
+            try:
+                return _watch(kind, robot, loop, lines_of(loop.stderr), draw)  # type: ignore[arg-type]
+            finally:
+                loop.kill()
 
 
 def _watch(

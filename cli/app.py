@@ -89,71 +89,8 @@ def options(
     JSON.set(json)
 
 
-OLD_OPTIONS: dict[str, dict[str, str]] = {
-    "run": {
-        **{f"--{feature}": f"--fix {feature}={{}}" for feature in ("mass", "friction", "damping")},
-        "--cripple": "--fix crippled={}",
-        "--gif": "--render {}",
-        "--dry-run": "--set dry_run=true",
-        "--excite": "--set excite=true",
-        "--lock-memory": "--set lock_memory=true",
-        "--watch-model": "--set watch_model=true",
-        "--keys": "--set keys=true",
-        "--no-keys": "--set keys=false",
-        "--pause": "--set pause_s={}",
-        "--command-delay": "--set command_delay_s={}",
-        "--watchdog": "--set watchdog_s={}",
-        "--adapter-config": "--set settings={}",
-        "--limits": "--set limits={}",
-        **{
-            f"--{key.replace('_', '-')}": f"--set {key}={{}}"
-            for key in (
-                *("steps", "shadow", "shadow_tolerance", "provider", "expect_sha256", "trusted", "priority"),
-                *("adapter", "emergency_stop", "loop_hz", "slower", "unguarded", "fallback"),
-            )
-        },
-    },
-    "drive": {
-        "--keys": "--set keys=true",
-        "--no-keys": "--set keys=false",
-        "--pause": "--set pause_s={}",
-        **{f"--{key}": f"--set {key}={{}}" for key in ("model", "steps", "shadow", "episodes")},
-    },
-    "train": {
-        "--device": "--set device={}",
-        "--deterministic": "--set collection.collectors=0",
-        "--recordings": "--set collection.recordings={}",
-    },
-    "sweep": {"--deterministic": "--set collection.collectors=0", "--resume": "--out {}"},
-    "play": {"--gap": "--set gap={}"},
-    "robustness": {"--kinds": "--gap {}"},
-    "check-adapter": {"--probe": "--excite"},
-}
-"""Spellings of before, which work for one more version, and what they mean now; `{}` is the value."""
-
-
 class Command(TyperCommand):
     """A command that imports no code which only a file names: an environment of a user's own is named by `--env`."""
-
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
-        """Read the words after the command's name, old spellings among them."""
-        read: list[str] = []
-        words = iter(args)
-        for word in words:
-            name, has_value, value = word.partition("=")
-            option, _, argument = OLD_OPTIONS.get(self.name or "", {}).get(name, "").partition(" ")
-            if not option:
-                read.append(word)
-                continue
-            if "{}" in argument:
-                argument = argument.format(value if has_value else next(words, ""))
-            read += [option, argument] if argument else [option]
-            if self.name != "run":  # `sami run --adapter` warns by itself
-                meaning = " ".join(read[-2:] if argument else read[-1:])
-                print_text(
-                    f"warning: {name} is deprecated, and the next version does not have it: {meaning}", error=True
-                )
-        return super().parse_args(ctx, read)
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override] # typer.Context is the one of typer's click
         """Run the command."""

@@ -52,8 +52,6 @@ class Plan:
     live: bool = False
     """Whether a browser shows it."""
     film: Path | None = None
-    notice: str = ""
-    """Printed as a warning when the run begins."""
     steering: Steering | None = None
     """What a person's keys change: the command that the robot follows."""
 
@@ -191,7 +189,7 @@ def run_episodes(plan: Plan) -> None:
         second = admission.another.load(named_file(values.shadow), values.provider)
         follower = Shadow(second, contract, values.shadow_tolerance)
     if values.priority and not plan.paced:
-        raise SamiError("--priority is for a loop that sleeps between its ticks; add --real-time.")
+        raise SamiError("priority is for a loop that sleeps between its ticks; add --real-time.")
     clock = MonotonicClock(AWAKE_S) if plan.paced else ManualClock()
     keys = True if plan.steering and values.keys is None else values.keys
     uses_keys = keyboard.uses_keys(keys, plan.paced and not JSON.get())
@@ -236,8 +234,6 @@ def run_episodes(plan: Plan) -> None:
                 admission=admission,
                 **options,
             )
-        if plan.notice:
-            print_text(f"warning: {plan.notice}", error=True)
         if not JSON.get():
             closing.callback(lambda: print_text(*episodes.ending(run, film, record)))
         log = closing.enter_context(evidence_log(robot, session)) if robot and robot.evidence else None

@@ -99,7 +99,7 @@ def film_of(render: str | None, dry_run: bool) -> tuple[str | None, Callable[[Pa
     if render != "gif" and Path(render).suffix != ".gif":
         raise UnknownName("renderer", render, ["gif", "human"], "Or name the file of a film, NAME.gif.")
     if dry_run:
-        raise SamiError("--dry-run moves nothing that could be filmed; leave out --render gif.")
+        raise SamiError("dry_run=true moves nothing that could be filmed; leave out --render gif.")
     return "rgb_array", lambda model: _writable(Path(f"{model.stem}.gif" if render == "gif" else render))
 
 

@@ -272,7 +272,7 @@ def uses_keys(keys: bool | None, usual: bool) -> bool:
     there = Terminal.there()
     if keys and not there:
         raise SamiError(
-            "--keys needs a terminal as standard input, in the foreground. Run it there, or leave the option out."
+            "keys=true needs a terminal as standard input, in the foreground. Run it there, or leave the key out."
         )
     return usual and there if keys is None else keys
 

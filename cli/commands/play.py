@@ -62,6 +62,4 @@ def play(
     target = simulator(spec, "training", first, mode, source)
     steering = source if isinstance(source, Steering) else None
     paced = isinstance(source, Steering | Gamepad) or browse or mode == "human"
-    run_episodes(
-        Plan(target, model, keys, paced, keys.dry_run, keys.excite, browse, film and film(model), "", steering)
-    )
+    run_episodes(Plan(target, model, keys, paced, keys.dry_run, keys.excite, browse, film and film(model), steering))

@@ -12,11 +12,6 @@ from ..options import ModelEnvironment, OptionalModel, run_values
 if TYPE_CHECKING:
     from ..episode_loop import Plan
 
-MOVED = (
-    "sami run --adapter is deprecated, and the next version does not have it: write its options into a robot.toml and "
-    "drive by `sami drive robot.toml`; see docs/reference/robot-file.md."
-)
-
 
 def run(
     env: ModelEnvironment = None,
@@ -74,23 +69,14 @@ def run(
     values = run_values(set_)
     options = {"gap": gap, "record": record and str(record), "episodes": episodes, "seed": seed}
     values |= {name: value for name, value in options.items() if value is not None}
-    if "adapter" in values:
-        for option, value in {"env": env, "tasks": tasks, "fix": fix and " ".join(fix), "render": render}.items():
-            if value is not None:
-                raise SamiError(
-                    f"--{option} {value} is for simulators; --adapter drives a robot. Leave one of them out."
-                )
-        plan = _of_robot(values, model, browse)
-    else:
-        for key in values.keys() & (RobotFile.model_fields.keys() - SimulatorKeys.model_fields.keys()):
-            value = ",".join(values[key]) if key == "unguarded" else values[key]
-            raise SamiError(f"{key}={value} is for robots, which `sami drive robot.toml` drives; leave it out.")
-        keys = SimulatorKeys.of(values, "--set")
-        plan = _of_simulator(keys, model, env, tasks or "all", fix or [], render, real_time, browse)
-    run_episodes(plan)
+    for key in values.keys() & (RobotFile.model_fields.keys() - SimulatorKeys.model_fields.keys()):
+        value = ",".join(values[key]) if key == "unguarded" else values[key]
+        raise SamiError(f"{key}={value} is for robots, which `sami drive robot.toml` drives; leave it out.")
+    keys = SimulatorKeys.of(values, "--set")
+    run_episodes(_plan(keys, model, env, tasks or "all", fix or [], render, real_time, browse))
 
 
-def _of_simulator(
+def _plan(
     values: Any,
     model: Path | None,
     env: str | None,
@@ -112,19 +98,3 @@ def _of_simulator(
     paced = real_time or mode == "human"
     path = film and film(model)
     return Plan(world, model, values, paced, values.dry_run, values.excite, live, film=path)
-
-
-def _of_robot(values: dict[str, Any], model: Path | None, live: bool) -> Plan:
-    """Return what drives a robot by options, as the versions before `sami drive` did."""
-    from sami_runtime.errors import SamiError
-    from sami_runtime.robots.robot_file import RobotFile
-
-    from .. import target
-    from ..episode_loop import Plan
-
-    if model is None:
-        raise SamiError(f"which model is to drive {values['adapter']}? Name its file with --model.")
-    dry_run, excite = values.pop("dry_run", False), values.pop("excite", False)
-    file = RobotFile.of({**values, "version": 1, "model": str(model)}, "the options")
-    world = target.robot(file.adapter, file.settings)
-    return Plan(world, model, file, True, dry_run, excite, live, notice=MOVED)

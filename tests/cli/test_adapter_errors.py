@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.making.still_robot import driving
+
 pytestmark = pytest.mark.usefixtures("my_robot")
 
 RAISES = """
@@ -30,7 +32,7 @@ def make(clock):
 def run_wrong(sami, trained, text):
     Path("wrong.py").write_text(text)
     try:
-        return sami("run", "--adapter", "wrong:make", "--model", trained.model, "--steps", 2)
+        return sami(*driving("wrong:make", trained.model, steps=2))
     finally:
         sys.modules.pop("wrong", None)
 

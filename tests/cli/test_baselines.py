@@ -24,7 +24,7 @@ def memoryless(tmp_path_factory):
 
 def test_a_memoryless_file_is_run_recorded_replayed_and_verified(sami, memoryless):
     ran = sami(
-        "run", "--model", memoryless, "--episodes", 2, "--steps", 5, "--record", "run.mcap", "--tasks", "training"
+        "run", "--model", memoryless, "--episodes", 2, "--set", "steps=5", "--record", "run.mcap", "--tasks", "training"
     )
     assert ran.code == 0, ran.err
     assert "context" not in ran.out
@@ -37,7 +37,7 @@ def test_a_memoryless_file_is_run_recorded_replayed_and_verified(sami, memoryles
 
 
 def test_its_episodes_have_no_phase_and_nothing_to_adapt(sami, memoryless):
-    done = sami("run", "--model", memoryless, "--episodes", 1, "--steps", 5, "--json")
+    done = sami("run", "--model", memoryless, "--episodes", 1, "--set", "steps=5", "--json")
     row = json.loads(done.out.splitlines()[0])
     assert row["context"] == []
     assert {row["telemetry"][name] for name in ("phase", "adapted_at", "nearest", "score", "alarm_at")} == {None}

@@ -155,7 +155,7 @@ def test_verify_passes_what_export_wrote(sami, trained):
 
 
 def test_run_really_runs_the_task_that_was_asked_for(sami, trained):
-    arguments = ("run", "--model", trained.model, "--mass", 10, "--friction", 0.1, "--episodes", 2)
+    arguments = ("run", "--model", trained.model, "--fix", "mass=10", "--fix", "friction=0.1", "--episodes", 2)
     done = sami(*arguments, "--json")
     assert (done.code, done.err) == (0, "")
     rows = [json.loads(line) for line in done.out.splitlines()]
@@ -185,7 +185,7 @@ def test_render_gif_writes_a_film(sami, rewritten):
     from PIL import Image
 
     model = rewritten(lambda contract: contract.update(episode_steps=6))
-    done = sami("run", "--model", model, "--episodes", 1, "--seed", 3, "--render", "gif", "--gif", "film.gif")
+    done = sami("run", "--model", model, "--episodes", 1, "--seed", 3, "--render", "film.gif")
     assert (done.code, done.out.splitlines()[-1]) == (0, "wrote film.gif")
     with Image.open("film.gif") as film:
         assert (film.format, film.n_frames) == ("GIF", 6)

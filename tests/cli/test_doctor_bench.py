@@ -102,10 +102,10 @@ def test_verify_says_which_provider_it_checked(sami, trained):
 
 
 def test_run_steps_the_model_with_the_provider_that_is_named_and_replay_with_that_of_the_recording(sami, trained):
-    options = ("run", "--model", trained.model, "--episodes", 1, "--steps", 3)
+    options = ("run", "--model", trained.model, "--episodes", 1, "--set", "steps=3")
     refused = "unknown execution provider 'cdua'"
-    assert refused in sami(*options, "--provider", "cdua").err
-    assert sami(*options, "--provider", "CPUExecutionProvider", "--record", "run.mcap").code == 0
+    assert refused in sami(*options, "--set", "provider=cdua").err
+    assert sami(*options, "--set", "provider=CPUExecutionProvider", "--record", "run.mcap").code == 0
     assert sami("replay", "run.mcap").code == 0
     for recorded in (["CPUExecutionProvider"], ["CDUAExecutionProvider"], []):
         session = _session_as_recorded(trained.model, recorded)

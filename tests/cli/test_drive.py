@@ -5,7 +5,6 @@ import json
 from pathlib import Path
 
 import pytest
-from sami_cli.commands.run import MOVED
 
 from sami_runtime.distribution import shipped_models
 from sami_runtime.errors import UnknownName
@@ -210,15 +209,6 @@ def test_a_check_warns_of_what_is_missing_and_does_not_judge_what_needs_a_reset(
     assert (refused.code, "--check reads once and begins no episode, so --dry-run has" in refused.err) == (1, True)
 
 
-def test_options_of_a_robot_still_drive_it_and_name_the_file_instead(sami):
-    Path("limits.toml").write_text("rest = 0.0")
-    robot = ("run", "--adapter", "my_robot:make", "--model", "panda-satesac", "--limits", "limits.toml")
-    done = sami(*robot, "--steps", 2, "--unguarded", "frozen, ood")
-    assert (done.code, done.errors) == (0, "")
-    assert done.err.splitlines()[-1] == f"warning: {MOVED}"
-    assert len(Path("written.txt").read_text().splitlines()) == 2
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -237,11 +227,8 @@ def test_keys_of_a_run_are_refused_by_name(sami, options, message):
 
 def test_a_simulator_takes_keys_and_features_by_name(sami):
     same = [
-        sami("run", "--env", "panda", "--episodes", 1, "--steps", 2, "--json", *options)
-        for options in (
-            ("--set", "seed=4", "--set", "dry_run=true", "--fix", "mass=3"),
-            ("--seed", 4, "--dry-run", "--mass", 3),
-        )
+        sami("run", "--env", "panda", "--episodes", 1, "--set", "steps=2", "--json", "--fix", "mass=3", *options)
+        for options in (("--set", "seed=4"), ("--seed", 4))
     ]
     first, second = (json.loads(done.out) for done in same)
     assert (first["mass"], first["context"], first["steps"]) == (second["mass"], second["context"], second["steps"])

@@ -27,7 +27,7 @@ def lines(done):
 
 
 def test_run_behind_a_gap_is_repeated_by_its_seed(sami, trained, gap):
-    options = ("run", "--model", trained.model, "--episodes", 2, "--steps", 8, "--json")
+    options = ("run", "--model", trained.model, "--episodes", 2, "--set", "steps=8", "--json")
     first, again, other = (sami(*options, "--gap", gap, "--seed", seed) for seed in (3, 3, 4))
     assert lines(first) == lines(again) != lines(other)
     assert lines(first) != lines(sami(*options, "--seed", 3))
@@ -35,7 +35,9 @@ def test_run_behind_a_gap_is_repeated_by_its_seed(sami, trained, gap):
 
 
 def test_a_recording_tells_the_gap_and_replays(sami, trained, gap):
-    done = sami("run", "--model", trained.model, "--episodes", 1, "--steps", 8, "--gap", gap, "--record", "run.mcap")
+    done = sami(
+        "run", "--model", trained.model, "--episodes", 1, "--set", "steps=8", "--gap", gap, "--record", "run.mcap"
+    )
     assert done.code == 0
     replayed = sami("replay", "run.mcap", "--json")
     assert replayed.code == 0
@@ -148,7 +150,7 @@ def recorded(sami, trained, tmp_path):
     """A recording of an excited Panda behind a gap, in the folder where `sami` is called."""
     behind = tmp_path / "behind.toml"
     behind.write_text("latency_s = 0.04\naction_latency_s = 0.08\nnoise = { cube_position = 0.003 }\n")
-    options = ("--excite", "--episodes", 4, "--gap", behind, "--record", "run.mcap", "--json")
+    options = ("--set", "excite=true", "--episodes", 4, "--gap", behind, "--record", "run.mcap", "--json")
     done = sami("run", "--model", trained.model, *options)
     assert done.code == 0, done.err
     return "run.mcap"
@@ -182,7 +184,7 @@ def test_a_recording_of_a_robot_that_rests_is_refused(sami, trained, tmp_path):
 
 def test_a_known_value_zeroes_a_bias_in_each_episode(sami, trained, tmp_path):
     (tmp_path / "bias.toml").write_text("bias = { ee_position = [-0.02, 0.02] }")
-    options = ("--episodes", 2, "--steps", 4, "--gap", tmp_path / "bias.toml", "--json")
+    options = ("--episodes", 2, "--set", "steps=4", "--gap", tmp_path / "bias.toml", "--json")
     report = lines(
         sami("run", "--model", trained.model, "--set", f"limits={ROOT / 'examples' / 'zeroed.toml'}", *options)
     )

@@ -1,4 +1,4 @@
-"""A person at a real terminal beside `sami run`: keys, what they do to a robot, and the terminal given back."""
+"""A person at a real terminal beside `sami drive`: keys, what they do to a robot, and the terminal given back."""
 
 import json
 import os
@@ -18,6 +18,7 @@ from sami_cli.keyboard import split
 from sami_runtime.loop.pilot import Ending
 from sami_runtime.recording.reader import read_recording
 from tests.making.stander import stander
+from tests.making.still_robot import driving
 
 ROBOT = """
 import numpy as np
@@ -50,8 +51,7 @@ class Still:
 
 make = Still
 """
-MODEL = "panda-satesac"
-RUN = ("run", "--adapter", "still:make", "--limits", "limits.toml", "--record", "r.mcap")
+RECORDED = {"limits": "limits.toml", "record": "r.mcap"}
 UP, RIGHT, LEFT = "\x1b[A", "\x1b[C", "\x1bOD"
 
 
@@ -128,7 +128,7 @@ def executed(episode, outcome):
 
 
 def test_pause_take_over_hand_back_and_success(terminal):
-    at = terminal(*RUN, "--model", MODEL, "--steps", 400)
+    at = terminal(*driving("still:make", steps=400, **RECORDED))
     at.wait_for(r"keys: p pause or go on, space take over or hand back \(1-4 choose of dx dy dz\s+gripper, ↑ ↓ push\)")
     at.wait_for("step +[1-9]")
     assert not at.cooked()
@@ -160,7 +160,7 @@ def test_pause_take_over_hand_back_and_success(terminal):
 
 
 def test_an_episode_is_repeated_judged_afterwards_and_the_next_one_waits_for_enter(terminal):
-    at = terminal(*RUN, "--model", MODEL, "--steps", 12, "--episodes", 3)
+    at = terminal(*driving("still:make", steps=12, episodes=3, **RECORDED))
     at.wait_for("step +[1-9]")
     at.press(LEFT)
     at.wait_for("Enter begins the next episode")
@@ -178,8 +178,8 @@ def test_an_episode_is_repeated_judged_afterwards_and_the_next_one_waits_for_ent
 
 
 def test_rows_for_programs_hold_what_a_person_said(terminal):
-    options = ("--steps", 8, "--episodes", 2, "--json", "--keys", "--pause", 0.5, "--record", "r.mcap")
-    at = terminal("run", "--adapter", "still:make", "--model", MODEL, *options)
+    keys = {"steps": 8, "episodes": 2, "keys": True, "pause_s": 0.5, "record": "r.mcap"}
+    at = terminal(*driving("still:make", **keys), "--json")
     at.wait_for(r"keys: no pause and no take-over, because the limits have no rest, s or →\s+success")
     at.wait_for("in 0.5 s, or at Enter, begins the next episode")
     at.press("s")
@@ -194,7 +194,7 @@ def test_rows_for_programs_hold_what_a_person_said(terminal):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])
 def test_a_signal_gives_the_terminal_back(terminal, number):
-    at = terminal(*RUN, "--model", MODEL, "--steps", 1000)
+    at = terminal(*driving("still:make", steps=1000, **RECORDED))
     at.wait_for("step +[1-9]")
     assert not at.cooked()
     at.process.send_signal(number)
@@ -207,13 +207,13 @@ def test_an_error_gives_the_terminal_back(terminal):
         "    def write(self, action):\n", "    def write(self, action):\n        raise OSError('bus off')\n"
     )
     Path("still.py").write_text(text)
-    at = terminal(*RUN, "--model", MODEL)
+    at = terminal(*driving("still:make", **RECORDED))
     at.wait_for("bus off")
     assert at.end() == 1
 
 
 def test_without_a_terminal_or_for_programs_there_are_no_keys(terminal):
-    at = terminal("run", "--adapter", "still:make", "--model", MODEL, "--steps", 40, "--json")
+    at = terminal(*driving("still:make", steps=40), "--json")
     at.wait_for("reset with seed")
     assert at.cooked()
     assert "keys:" not in at.wait_for('"ended": "steps"')
@@ -221,10 +221,10 @@ def test_without_a_terminal_or_for_programs_there_are_no_keys(terminal):
 
 
 def test_keys_that_nobody_can_press_are_refused():
-    command = [sys.executable, "-c", "from sami_cli.app import main; main()", *RUN, "--model", MODEL, "--keys"]
+    command = [sys.executable, "-c", "from sami_cli.app import main; main()", "run", "--set", "keys=true"]
     done = subprocess.run([*map(str, command)], stdin=subprocess.DEVNULL, capture_output=True, text=True)
     assert done.returncode == 1
-    assert "--keys needs a terminal as standard input, in the foreground." in done.stderr
+    assert "keys=true needs a terminal as standard input, in the foreground." in done.stderr
 
 
 def test_what_a_terminal_sends_is_split_into_keys():

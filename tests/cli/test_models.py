@@ -49,7 +49,7 @@ def test_as_json_each_tells_all_of_it(sami):
 def test_an_environment_is_run_with_its_shipped_model_whatever_lies_in_the_folder(sami):
     Path("models").mkdir()
     Path("models/panda-satesac.onnx").write_text("another")
-    done = sami("run", "--env", "panda", "--episodes", 1, "--steps", 3, "--json")
+    done = sami("run", "--env", "panda", "--episodes", 1, "--set", "steps=3", "--json")
     assert (done.code, done.err) == (0, "")
     assert json.loads(done.out)["steps"] == 3
 
@@ -59,7 +59,7 @@ def test_an_environment_is_run_with_its_shipped_model_whatever_lies_in_the_folde
     [
         ("inspect",),
         ("verify",),
-        ("run", "--episodes", 1, "--steps", 2, "--model"),
+        ("run", "--episodes", 1, "--set", "steps=2", "--model"),
         ("eval", "--tasks", "training", "--episodes", 1, "--on", 1, "--json", "--model"),
     ],
 )
@@ -83,26 +83,26 @@ def test_a_name_that_nothing_has_lists_those_that_are_shipped(sami):
 
 def test_run_marks_the_tasks_that_the_models_own_evaluation_left_at_the_floor(sami):
     for task in HOPELESS:
-        chosen = ("--mass", task["mass"], "--friction", task["friction"])
-        done = sami("run", *chosen, "--episodes", 1, "--steps", 2, "--seed", 3)
+        chosen = ("--fix", f"mass={task['mass']}", "--fix", f"friction={task['friction']}")
+        done = sami("run", *chosen, "--episodes", 1, "--set", "steps=2", "--seed", 3)
         marked = "*: in this task the model's own evaluation is hardly better than doing nothing."
         assert done.out.index(marked) > done.out.index("0.00*"), "below the table"
         episode, total = done.out.splitlines()[3], next(x for x in done.out.splitlines() if "0.00*" in x)
         assert "no*" in episode.split()
         assert total.replace("│", " ").split()[:2] == [f"{task['mass']:g}", f"{task['friction']:g}"]
-    hard = sami("run", "--mass", 30, "--friction", 1, "--episodes", 1, "--steps", 2, "--seed", 3).out
+    hard = sami("run", "--fix", "mass=30", "--fix", "friction=1", "--episodes", 1, "--set", "steps=2", "--seed", 3).out
     assert "no" in hard.splitlines()[3].split()
     assert "*" not in hard, "nothing is explained that is not shown"
 
 
 def test_a_model_that_was_not_evaluated_marks_nothing(sami, rewritten):
     model = rewritten(lambda contract: contract.pop("evaluation"))
-    done = sami("run", "--model", model, "--mass", 30, "--friction", 5, "--episodes", 1, "--steps", 2)
+    done = sami("run", "--model", model, "--fix", "mass=30", "--fix", "friction=5", "--episodes", 1, "--set", "steps=2")
     assert done.code == 0
     assert "*" not in done.out
 
 
 def test_a_robot_without_goals_has_no_floor(sami):
-    done = sami("run", "--model", "hopper-satesac", "--episodes", 1, "--steps", 2)
+    done = sami("run", "--model", "hopper-satesac", "--episodes", 1, "--set", "steps=2")
     assert done.code == 0
     assert "*" not in done.out

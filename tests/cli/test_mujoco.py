@@ -58,9 +58,9 @@ def rows(done):
 @pytest.mark.parametrize("env", MODEL_OF)
 def test_run_steps_the_task_that_was_asked_for(sami, models, env):
     crippled = env.startswith("crippled-")
-    arguments = ("--mass", 1.5, "--damping", 0.5, *(("--cripple", "1") if crippled else ()))
+    arguments = ("--fix", "mass=1.5", "--fix", "damping=0.5", *(("--fix", "crippled=1") if crippled else ()))
     model = models / f"{MODEL_OF[env]}.onnx"
-    arguments = ("run", "--env", env, "--model", model, "--episodes", 2, "--steps", 15, *arguments, "--json")
+    arguments = ("run", "--env", env, "--model", model, "--episodes", 2, "--set", "steps=15", *arguments, "--json")
     result = rows(sami(*arguments))
     task = {"mass": 1.5, "damping": 0.5, **({"crippled": [1]} if crippled else {})}
     for number, row in enumerate(result):
@@ -70,14 +70,14 @@ def test_run_steps_the_task_that_was_asked_for(sami, models, env):
     assert result[0]["return"] != result[1]["return"]
     assert [row["return"] for row in rows(sami(*arguments))] == [row["return"] for row in result]
     drawn = rows(
-        sami("run", "--env", env, "--model", model, "--tasks", "extreme", "--episodes", 1, "--steps", 3, "--json")
+        sami("run", "--env", env, "--model", model, "--tasks", "extreme", "--episodes", 1, "--set", "steps=3", "--json")
     )
     assert {name: drawn[0][name] for name in task} in ENVIRONMENTS[env].tasks.sets["extreme"]
 
 
 def test_run_without_json_is_a_table_with_returns(sami, models):
-    arguments = ("--env", "crippled-half-cheetah", "--model", models / "half-cheetah.onnx", "--cripple", "4,0")
-    done = sami("run", *arguments, "--mass", 1, "--damping", 2, "--episodes", 2, "--steps", 80)
+    arguments = ("--env", "crippled-half-cheetah", "--model", models / "half-cheetah.onnx", "--fix", "crippled=4,0")
+    done = sami("run", *arguments, "--fix", "mass=1", "--fix", "damping=2", "--episodes", 2, "--set", "steps=80")
     assert done.code == 0
     lines = done.out.splitlines()
     assert lines[0].split() == ["mass", "damping", "crippled", "steps", "return", "context", "moves"]
@@ -94,8 +94,17 @@ def test_a_film_of_a_robot_needs_no_display_and_keeps_its_time(sami, models, mon
     from PIL import Image
 
     monkeypatch.delenv("DISPLAY", raising=False)
-    arguments = ("--env", "crippled-hopper", "--model", models / "hopper.onnx", "--cripple", "none", "--episodes", 1)
-    done = sami("run", *arguments, "--steps", 26, "--gif", "film.gif")
+    arguments = (
+        "--env",
+        "crippled-hopper",
+        "--model",
+        models / "hopper.onnx",
+        "--fix",
+        "crippled=none",
+        "--episodes",
+        1,
+    )
+    done = sami("run", *arguments, "--set", "steps=26", "--render", "film.gif")
     assert done.code == 0, done.err
     with Image.open("film.gif") as film:  # 125 Hz: every fifth step
         assert film.n_frames == 6
@@ -110,17 +119,23 @@ def test_a_film_of_a_robot_needs_no_display_and_keeps_its_time(sami, models, mon
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--mass", "-1"), "mass is -1.0; it must be a number greater than 0"),
-        (("--mass", "0"), "mass is 0.0; it must be a number greater than 0"),
-        (("--damping", "-0.1"), "damping is -0.1; it must be a number at least 0"),
-        (("--damping", "nan"), "damping is nan; it must be a number at least 0"),
-        (("--cripple", "3"), "crippled is [3]; it must be a list of at most 1 different joints of: 0 (thigh_joint), 1"),
-        (("--cripple", "0,1"), "crippled is [0, 1]; it must be a list of at most 1"),
-        (("--cripple", "foot"), "crippled is 'foot'; it must be a list of at most 1"),
-        (("--friction", "1"), "unknown environmental feature 'friction'. Valid: crippled, damping, mass."),
+        (("--fix", "mass=-1"), "mass is -1.0; it must be a number greater than 0"),
+        (("--fix", "mass=0"), "mass is 0.0; it must be a number greater than 0"),
+        (("--fix", "damping=-0.1"), "damping is -0.1; it must be a number at least 0"),
+        (("--fix", "damping=nan"), "damping is nan; it must be a number at least 0"),
+        (
+            ("--fix", "crippled=3"),
+            "crippled is [3]; it must be a list of at most 1 different joints of: 0 (thigh",
+        ),
+        (("--fix", "crippled=0,1"), "crippled is [0, 1]; it must be a list of at most 1"),
+        (("--fix", "crippled=foot"), "crippled is 'foot'; it must be a list of at most 1"),
+        (("--fix", "friction=1"), "unknown environmental feature 'friction'. Valid: crippled, damping, mass."),
         (("--tasks", "easy"), "unknown task set 'easy'"),
-        (("--env", "hopper", "--cripple", "0"), "environments whose names begin with crippled-."),
-        (("--env", "panda", "--damping", "1"), "was trained in hopper, and --env panda does not have the signals that"),
+        (("--env", "hopper", "--fix", "crippled=0"), "environments whose names begin with crippled-."),
+        (
+            ("--env", "panda", "--fix", "damping=1"),
+            "was trained in hopper, and --env panda does not have the signals",
+        ),
         (("--env", "walker"), "observation 'joint_angles' has size 3, the adapter's has 6"),
         (("--env", "hoper"), "unknown environment 'hoper'. Did you mean 'hopper'?"),
     ],
@@ -184,7 +199,7 @@ def test_a_model_is_measured_in_its_own_environment_if_none_is_named(sami, model
         done = sami(*words, *options)
         assert (done.code, done.err) == (0, "")
         assert json.loads(done.out)["env"] == "hopper"
-    [row] = rows(sami("run", "--model", model, "--episodes", 1, "--steps", 3, "--json"))
+    [row] = rows(sami("run", "--model", model, "--episodes", 1, "--set", "steps=3", "--json"))
     assert {"mass", "damping"} < row.keys()
     refused = sami("robustness", model, "--env", "panda", *kinds, *options)
     assert refused.code == 1

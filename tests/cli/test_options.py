@@ -1,8 +1,8 @@
-"""Options that commands share: where jobs run, keys of `--set`, and spellings of before."""
+"""Options that commands share: where jobs run, and keys of `--set`."""
 
 import pytest
 import typer
-from sami_cli.app import OLD_OPTIONS, TEXT_ONLY, app
+from sami_cli.app import TEXT_ONLY, app
 from sami_cli.measuring import JobPlace, cluster_of, place_of
 from typer.main import get_command
 
@@ -73,19 +73,3 @@ def test_json_may_stand_anywhere_and_is_refused_where_a_command_prints_text_only
         assert ("--json" in command.epilog) == (name not in TEXT_ONLY)
     refused = sami("convert", "run.mcap", "run.csv", "--json")
     assert (refused.code, "sami convert prints text only" in refused.err) == (2, True)
-
-
-def test_a_spelling_of_before_means_what_it_meant_and_says_what_to_write(sami):
-    done = sami("robustness", MODEL, "--kinds", "latensy")
-    assert "warning: --kinds is deprecated, and the next version does not have it: --gap latensy\n" in done.err
-    assert "unknown kind of gap 'latensy'. Did you mean 'latency'?" in done.err
-    done = sami("run", "--env", "panda", "--mass=x", "--no-keys")
-    assert (done.code, "mass is 'x'" in done.err) == (1, True)
-    assert {meaning.split()[0] for old in OLD_OPTIONS.values() for meaning in old.values()} <= {
-        "--set",
-        "--fix",
-        "--render",
-        "--gap",
-        "--excite",
-        "--out",
-    }

@@ -39,7 +39,7 @@ REFUSES = {
     "out/robustness.json": ["robustness", "model.onnx", "--out", "out"],
     "out/adaptation.png": ["adapt", "--model", "model.onnx", "--change", "mass=1:10,friction=0.1@5", "--out", "out"],
     "out/report.md": ["compare", "run", "--out", "out"],
-    "film.gif": ["run", "--model", "model.onnx", "--render", "gif", "--gif", "film.gif"],
+    "film.gif": ["run", "--model", "model.onnx", "--render", "film.gif"],
 }
 """Commands that compute for long, and refuse before they begin."""
 NEVER_REPLACED = {"set", "own.key", "own.pub", "film.gif"}

@@ -53,7 +53,6 @@ def test_it_runs_where_it_was_trained(sami, pendulum):
     assert [(row["length"], row["steps"]) for row in rows] == [(0.75, 40)] * 2
     assert "'lenght'. Did you mean 'length'?" in sami("run", "--model", pendulum.model, *HERE, "--fix", "lenght=1").err
     assert "--fix length is not NAME=VALUE" in sami("run", "--model", pendulum.model, *HERE, "--fix", "length").err
-    assert "--fix length=1 is for simulators" in sami("run", "--adapter", "a:b", "--fix", "length=1").err
 
 
 def test_its_dynamics_change_within_an_episode(sami, pendulum):
@@ -147,7 +146,7 @@ def test_a_model_whose_environment_is_not_here_says_to_name_one(sami, tmp_path, 
     refused = sami("run", "--model", model)
     assert "was trained in elsewhere, which is not found here" in refused.err
     assert "or name an environment with the same signals with --env" in refused.err
-    assert sami("run", "--model", model, *HERE, "--episodes", 1, "--steps", 2).code == 0
+    assert sami("run", "--model", model, *HERE, "--episodes", 1, "--set", "steps=2").code == 0
 
 
 def test_a_module_in_the_folder_that_one_is_in_is_enough(sami):

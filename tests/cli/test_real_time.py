@@ -1,5 +1,6 @@
-"""`sami run --priority --lock-memory`: taken while a robot is driven, and refused with the way to be allowed."""
+"""Real-time priority and locked memory: taken while a robot is driven, and refused with the way to be allowed."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -38,12 +39,14 @@ def tell(when):
 
 @pytest.fixture
 def run(tmp_path):
-    """Call `sami run` in a process of its own, in the folder of an arm that tells how it is driven."""
+    """Drive an arm that tells how it is driven, in a process of its own and in the arm's folder."""
     (tmp_path / "arm.py").write_text(ARM)
+    robot = {"version": 1, "adapter": "arm:Arm", "model": str(MODEL), "steps": 5}
+    (tmp_path / "robot.json").write_text(json.dumps(robot))
     main = "import sys; sys.path.insert(0, '.'); from sami_cli.app import main; main()"
 
-    def call(*options, prefix=()):
-        command = [*prefix, sys.executable, "-c", main, "run", "--model", MODEL, *options]
+    def call(*options, prefix=(), words=("drive", "robot.json")):
+        command = [*prefix, sys.executable, "-c", main, *words, *options]
         return subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=120, cwd=tmp_path)
 
     return call
@@ -52,25 +55,25 @@ def run(tmp_path):
 def test_a_robot_is_driven_with_priority_and_locked_memory(run):
     if highest_priority() < 50 or lockable_bytes() is not None:
         pytest.skip("this user may take no real-time priority, or lock no memory")
-    done = run("--adapter", "arm:Arm", "--steps", 5, "--priority", 50, "--lock-memory")
+    done = run("--set", "priority=50", "--set", "lock_memory=true")
     assert (done.returncode, done.stderr.splitlines()[-1]) == (0, "reset FIFO 50 True")
-    done = run("--adapter", "arm:Arm", "--steps", 5)
+    done = run()
     assert (done.returncode, done.stderr.splitlines()[-1]) == (0, "reset other 0 False")
 
 
 @pytest.mark.parametrize(
-    ("option", "words"),
+    ("key", "words"),
     [
-        (("--priority", 50), "sami: the priority 50 is not allowed: this process may take at most 0 (RLIMIT_RTPRIO). "),
-        (("--lock-memory",), "sami: memory cannot be locked: this process may lock 65536 bytes (RLIMIT_MEMLOCK)"),
+        ("priority=50", "sami: the priority 50 is not allowed: this process may take at most 0 (RLIMIT_RTPRIO). "),
+        ("lock_memory=true", "sami: memory cannot be locked: this process may lock 65536 bytes (RLIMIT_MEMLOCK)"),
     ],
 )
-def test_without_permission_nothing_is_driven_and_the_way_to_get_it_is_told(run, option, words):
+def test_without_permission_nothing_is_driven_and_the_way_to_get_it_is_told(run, key, words):
     if shutil.which("prlimit") is None or shutil.which("setpriv") is None:
         pytest.skip("prlimit and setpriv (util-linux) are not installed")
     drop = ["setpriv", "--bounding-set", "-sys_nice,-ipc_lock"] if os.geteuid() == 0 else []
     prefix = ["prlimit", "--rtprio=0:0", "--memlock=65536:65536", *drop]
-    done = run("--adapter", "arm:Arm", "--steps", 5, *option, prefix=prefix)
+    done = run("--set", key, prefix=prefix)
     assert (done.returncode, "reset" in done.stderr) == (1, False)
     assert done.stderr.startswith(words)
     assert "/etc/security/limits.d/" in done.stderr
@@ -78,12 +81,12 @@ def test_without_permission_nothing_is_driven_and_the_way_to_get_it_is_told(run,
 
 
 def test_a_priority_is_for_a_loop_that_sleeps(run):
-    done = run("--env", "panda", "--priority", 50)
+    done = run("--set", "priority=50", words=("run", "--env", "panda"))
     assert (done.returncode, done.stdout) == (1, "")
-    assert "--priority is for a loop that sleeps between its ticks; add --real-time." in done.stderr
+    assert "priority is for a loop that sleeps between its ticks; add --real-time." in done.stderr
 
 
 def test_a_priority_beyond_the_highest_is_refused(run):
-    refused = run("--adapter", "arm:Arm", "--priority", 100)
+    refused = run("--set", "priority=100")
     assert refused.returncode == 1
     assert "less than or equal to 99, and it is 100" in refused.stderr

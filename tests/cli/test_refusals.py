@@ -69,7 +69,7 @@ def test_wrong_usage_exits_with_2(sami, arguments):
         ("export --run RUN --out x.txt", "x.txt does not end in .onnx; a model file is NAME.onnx."),
         ("inspect .", ". is a directory, expected a model file. Give the path of its .onnx file."),
         ("run --model nothing.onnx", "nothing.onnx does not exist."),
-        ("run --model MODEL --shadow-tolerance 0.1", "shadow_tolerance says what is alike in a second model"),
+        ("run --model MODEL --set shadow_tolerance=0.1", "shadow_tolerance says what is alike in a second model"),
         (
             "run --model MODEL --render no/a.gif",
             "cannot write no/a.gif; --render takes NAME.gif in a folder that exists",
@@ -93,9 +93,9 @@ def test_wrong_usage_exits_with_2(sami, arguments):
             "unknown renderer 'giff'. Did you mean 'gif'? Valid: gif, human.",
         ),
         ("run --model MODEL --tasks extrem", "unknown task set 'extrem'. Did you mean 'extreme'? Valid: "),
-        ("run --model MODEL --mass -1", "mass is -1.0; it must be a number greater than 0 kg."),
-        ("run --model MODEL --mass nan", "mass is nan; it must be a number greater than 0 kg."),
-        ("run --model MODEL --friction -0.1", "friction is -0.1; it must be a number at least 0"),
+        ("run --model MODEL --fix mass=-1", "mass is -1.0; it must be a number greater than 0 kg."),
+        ("run --model MODEL --fix mass=nan", "mass is nan; it must be a number greater than 0 kg."),
+        ("run --model MODEL --fix friction=-0.1", "friction is -0.1; it must be a number at least 0"),
     ],
 )
 def test_a_refusal_is_one_message_and_leaves_nothing_behind(sami, trained, contents, tmp_path, arguments, message):
@@ -242,7 +242,7 @@ def test_debug_raises_the_error(sami):
         ("train --set learning.discount=1 --out new", "learning.discount is 1.0; "),
         ("train --set device=gpu --out new", "unknown device 'gpu'"),
         ("eval --model MODEL --tasks ,", "no task set was given"),
-        ("run --model MODEL --episodes 1 --render gif --gif nowhere/film.gif", "nowhere"),
+        ("run --model MODEL --episodes 1 --render nowhere/film.gif", "nowhere"),
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_is_done(

@@ -67,7 +67,7 @@ def test_what_the_command_does_a_run_does_in_python(rows, trained):
     Path("gap.toml").write_text("noise = 0.01\nlatency_s = 0.04\nactuator_lag_s = 0.05\n")
     Path("limits.toml").write_text("rest = 0.0\nrate = 10.0\n")
     reported = rows(
-        "--record", "run.mcap", "--seed", 4, "--gap", "gap.toml", "--set", "limits=limits.toml", "--steps", 12
+        "--record", "run.mcap", "--seed", 4, "--gap", "gap.toml", "--set", "limits=limits.toml", "--set", "steps=12"
     )
     session, clock = Session.load(trained.model), ManualClock()
     options = {"gap": GapProfile.load("gap.toml"), "limits": Limits.load("limits.toml"), "simulator": True}
@@ -91,7 +91,7 @@ def test_what_the_command_does_a_run_does_in_python(rows, trained):
 
 def test_recording_and_shadowing_change_nothing_of_a_run(rows, other):
     unlike = ("infer_us", "shadow")
-    plain, watched = rows(), rows("--record", "run.mcap", "--shadow", other)
+    plain, watched = rows(), rows("--record", "run.mcap", "--set", f"shadow={other}")
     assert [{k: v for k, v in row.items() if k not in unlike} for row in watched] == [
         {k: v for k, v in row.items() if k not in unlike} for row in plain
     ]
@@ -129,7 +129,7 @@ def test_a_run_that_was_cut_off_is_replayed_and_said_to_be(sami, rows):
 
 
 def test_a_row_tells_of_the_shadow_in_its_own_episode(rows, trained, other):
-    report = rows("--shadow", other)
+    report = rows("--set", f"shadow={other}")
     assert [row["shadow"]["steps"] for row in report] == [row["steps"] for row in report]
     assert [row["shadow"]["first"]["episode"] for row in report] == [0, 1]
 
@@ -155,18 +155,18 @@ def test_a_terminal_that_lacks_a_bar_does_not_end_a_run(trained, tmp_path):
 
 
 def test_a_shadow_tells_where_it_would_have_acted_otherwise(sami, trained, rows, other):
-    alike = rows("--shadow", trained.model)[-1]
+    alike = rows("--set", f"shadow={trained.model}")[-1]
     assert alike["shadow"] == {
         **{"steps": alike["shadow"]["steps"], "differing": 0, "failed": 0, "first": None},
         **{"largest": {}, "failures": {}},
     }
-    unlike = rows("--shadow", other)[-1]["shadow"]
+    unlike = rows("--set", f"shadow={other}")[-1]["shadow"]
     assert unlike["differing"] > 0
     assert unlike["first"]["name"].startswith("action d")
     assert all(item["size"] > 0 for item in unlike["largest"].values())
     size = max(item["size"] for item in unlike["largest"].values())
-    assert rows("--shadow", other, "--shadow-tolerance", size)[-1]["shadow"]["differing"] == 0
-    shown = sami("run", "--model", trained.model, "--episodes", 1, "--shadow", other)
+    assert rows("--set", f"shadow={other}", "--set", f"shadow_tolerance={size}")[-1]["shadow"]["differing"] == 0
+    shown = sami("run", "--model", trained.model, "--episodes", 1, "--set", f"shadow={other}")
     assert "ticks differ\nfirst at episode 0, step 0: action d" in shown.out
 
 
@@ -194,7 +194,7 @@ def test_the_limits_that_the_documentation_shows_fit_the_panda_policy(tmp_path):
 
 
 def test_a_dry_run_writes_nothing(rows):
-    [first, _] = rows("--dry-run", "--record", "run.mcap", "--mass", 1)
+    [first, _] = rows("--set", "dry_run=true", "--record", "run.mcap", "--fix", "mass=1")
     assert (first["steps"], first["success"], first["mass"], first["skill"]) == (50, None, None, "none")
     episode = [step.record for step in read_recording("run.mcap").steps if step.episode == 0]
     assert {record.observation.values["cube_position"].tobytes() for record in episode} == {
@@ -224,13 +224,13 @@ def test_the_end_of_a_run_tells_times_by_section(sami, trained):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("run --model MODEL --limits no.toml", "no.toml cannot be read: "),
-        ("run --model MODEL --limits bad.toml", "unknown limit 'rat'. Did you mean 'rate'?"),
-        ("run --model MODEL --limits unfit.toml", "unknown element of the action 'dw'."),
+        ("run --model MODEL --set limits=no.toml", "no.toml cannot be read: "),
+        ("run --model MODEL --set limits=bad.toml", "unknown limit 'rat'. Did you mean 'rate'?"),
+        ("run --model MODEL --set limits=unfit.toml", "unknown element of the action 'dw'."),
         ("run --model MODEL --record run.txt", "cannot record to run.txt; a recording is NAME.mcap."),
         ("run --model MODEL --record taken.mcap", "taken.mcap exists; a recording never replaces one."),
-        ("run --model MODEL --dry-run --gif film.gif", "--dry-run moves nothing that could be filmed"),
-        ("run --model MODEL --shadow nothing.onnx", "nothing.onnx does not exist."),
+        ("run --model MODEL --set dry_run=true --render film.gif", "dry_run=true moves nothing that could be filmed"),
+        ("run --model MODEL --set shadow=nothing.onnx", "nothing.onnx does not exist."),
         ("replay nothing.mcap", "nothing.mcap cannot be read: No such file"),
         ("replay taken.mcap", "taken.mcap is damaged, or no recording of sami run: "),
     ],
@@ -283,7 +283,19 @@ def test_a_model_file_that_changes_on_disk_drives_the_next_episode(sami, trained
         reset(adapter, seed)
 
     monkeypatch.setattr(GymnasiumAdapter, "reset", deploy)
-    done = sami("run", "--model", model, "--episodes", 4, "--steps", 5, "--watch-model", "--record", "run.mcap")
+    done = sami(
+        "run",
+        "--model",
+        model,
+        "--episodes",
+        4,
+        "--set",
+        "steps=5",
+        "--set",
+        "watch_model=true",
+        "--record",
+        "run.mcap",
+    )
     assert done.code == 0
     recording = read_recording("run.mcap")
     assert [(step.episode, step.record.step) for step in recording.steps if step.record.swapped] == [(2, 0)]

@@ -39,7 +39,7 @@ def make_files(folder, env):
     assert Contract.parse(text, "text").training["env"] == env
     write(compose(folder / "model.onnx", onnx.load(SHIPPED), Contract.parse(text, "text")))
     with pytest.MonkeyPatch.context() as patch:
-        options = ("--env", "panda", "--episodes", 1, "--steps", 30, "--seed", 0, "--json")
+        options = ("--env", "panda", "--episodes", 1, "--set", "steps=30", "--seed", 0, "--json")
         assert call(patch, "run", "--model", folder / "model.onnx", *options, "--record", folder / "run.mcap") == 0
     weights = read_weights(weights_file("panda-satesac"))
     header = weights.header.model_copy(update={"env": env})
@@ -75,7 +75,7 @@ def strange(request, tmp_path_factory):
 
 KEPT = ("--out", "out", "--force")
 ASKING = {
-    "train": [("--init", "model.onnx", "-q"), ("--init", WEIGHTS_FILE, "-q"), ("--resume", "run", "-q")],
+    "train": [("--init", WEIGHTS_FILE, "-q"), ("--resume", "run", "-q")],
     "sweep": [("--out", "sweep", "--dry-run")],
     "distil": [("--teacher", "teacher", "--out", "student")],
     "eval": [("--model", "model.onnx", "--episodes", 1), ("--run", "run")],
@@ -108,9 +108,9 @@ NEVER = {
     "verify-log": [("points.json",)],
     "fit-robot": [("my_robot.xml", "run.mcap"), ("robot.toml", "run.mcap")],
     "run": [
-        ("--model", "model.onnx", "--trusted", "keys.pub"),
-        ("--model", "model.onnx", "--expect-sha256", "0" * 64),
-        ("--model", "panda-satesac", "--shadow", "model.onnx", "--episodes", 1, "--steps", 2),
+        ("--model", "model.onnx", "--set", "trusted=keys.pub"),
+        ("--model", "model.onnx", "--set", f"expect_sha256={'0' * 64}"),
+        ("--model", "panda-satesac", "--set", "shadow=model.onnx", "--episodes", 1, "--set", "steps=2"),
     ],
     "new-adapter": [("out.py", "--model", "model.onnx", "--force")],
     "drive": [("drive.toml", "--check"), ("drive.toml",)],
@@ -167,10 +167,10 @@ def test_no_other_command_imports_it(command, here):
         assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("rule", [("--trusted", "ada.pub"), ("--expect-sha256", "0" * 64)])
+@pytest.mark.parametrize("rule", ["trusted=ada.pub", f"expect_sha256={'0' * 64}"])
 def test_a_model_that_is_refused_has_nothing_imported_even_where_the_user_names_it(rule, here, strange):
     Path("ada.pub").write_text(f"{'a' * 64} Ada\n")
-    code, err, ran = here("run", "--model", "model.onnx", *rule, "--env", strange[1])
+    code, err, ran = here("run", "--model", "model.onnx", "--set", rule, "--env", strange[1])
     assert (code, ran) == (1, False), err
     assert " is signed by " in err or "is not signed" in err or "expected 000" in err
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.making.still_robot import driving
+
 pytest.importorskip("cryptography")
 
 SHIPPED = Path(__file__).parents[2] / "models" / "panda-satesac.onnx"
@@ -29,15 +31,15 @@ def test_a_robot_is_told_whose_files_it_runs(sami, model, tmp_path):
     done = sami("verify", model, *trusted)
     assert done.code == 4
     assert "is not what was signed by Ada" in done.out
-    done = sami("run", "--model", model, "--adapter", "nowhere:arm", *trusted)
+    done = sami(*driving("nowhere:arm", model, trusted=str(trusted[1])))
     assert done.code == 1
-    assert "is not what was signed by Ada" in done.err or "nowhere" in done.err
+    assert "is not what was signed by Ada" in done.err
 
 
 def test_only_the_file_that_is_expected_is_let_in(sami, model):
     digest = hashlib.sha256(model.read_bytes()).hexdigest()
     assert sami("verify", model, "--expect-sha256", digest).code == 0
-    done = sami("run", "--model", model, "--episodes", "1", "--expect-sha256", "0" * 64)
+    done = sami("run", "--model", model, "--episodes", "1", "--set", f"expect_sha256={'0' * 64}")
     assert done.code == 1
     assert f"policy.onnx has SHA-256 {digest}, expected {'0' * 64}" in done.err
 

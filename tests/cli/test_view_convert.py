@@ -73,7 +73,7 @@ def test_convert_writes_a_table(sami):
 def live():
     """The address of a run that goes on until the tests are done."""
     command = [sys.executable, "-c", "from sami_cli.app import main; main()", "run", "--model", str(MODEL)]
-    command += ["--env", "panda", "--episodes", "999", "--real-time", "--live", "--no-keys", "--json"]
+    command += ["--env", "panda", "--episodes", "999", "--real-time", "--live", "--json"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         try:
             yield next(line for line in process.stderr if "watch it at " in line).split()[-1]

@@ -99,7 +99,8 @@ def test_a_recording_cannot_command_the_page(browser, recorded, tmp_path):
 def test_a_run_is_shown_while_it_happens_and_nothing_else_is_asked(browser, tmp_path):
     command = [sys.executable, "-c", "from sami_cli.app import main; main()"]
     command += [*("run", "--model", str(ROOT / "models/panda-satesac.onnx"), "--env", "panda"), "--real-time", "--live"]
-    with subprocess.Popen([*command, "--no-keys", "--episodes", "99"], stderr=subprocess.PIPE, text=True) as process:
+    command += ["--set", "keys=false", "--episodes", "99"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
             address = next(line for line in process.stderr if "watch it at " in line).split()[-1]
             browser.open(address)

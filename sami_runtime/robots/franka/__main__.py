@@ -41,7 +41,7 @@ def main() -> int:
     parser.add_argument(
         "what", choices=("state", "recover"), help="recover: leave a reflex, once you have seen its cause"
     )
-    parser.add_argument("settings", type=Path, help="the file of --adapter-config")
+    parser.add_argument("settings", type=Path, help="the file that settings names in robot.toml")
     arguments = parser.parse_args()
     try:
         require_libraries()
