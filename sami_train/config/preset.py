@@ -46,7 +46,7 @@ def describe_conditions(spec: EnvironmentSpec, *names: str) -> str:
     return ", ".join(CONDITIONS[name].wording.format(episode_steps=f"{spec.episode_steps:,}") for name in chosen)
 
 
-class Follows(NamedTuple):
+class Derivation(NamedTuple):
     """A value that is not the same everywhere, and why it is this one."""
 
     key: str
@@ -63,7 +63,7 @@ def presets() -> list[str]:
 
 def load_preset(
     name: str, spec: EnvironmentSpec, episode_steps: int | None = None
-) -> tuple[dict[str, Any], list[Follows]]:
+) -> tuple[dict[str, Any], list[Derivation]]:
     """Return the values of a preset for an environment by dotted key, and those that follow from the environment.
 
     How many episodes a buffer holds follows from `episode_steps`, a `CollectionConfig.episode_steps` if it is not to be
@@ -74,11 +74,11 @@ def load_preset(
     table = tomllib.loads(_PRESETS.joinpath(f"{name}.toml").read_text(encoding="utf-8"))
     parts = table.pop("part", [])
     values = dict(_by_key(table))
-    derivations: dict[str, Follows] = {}
+    derivations: dict[str, Derivation] = {}
 
     def take(changes: Mapping[str, Any], why: str) -> None:
         values.update(changes)
-        derivations.update({key: Follows(key, value, why) for key, value in changes.items()})
+        derivations.update({key: Derivation(key, value, why) for key, value in changes.items()})
 
     for part in parts:
         when, why = part.pop("when"), part.pop("why")
@@ -98,7 +98,7 @@ def load_preset(
 
 def _worked_out(
     inputs: Mapping[str, Any], spec: EnvironmentSpec, learned_steps: int, compared: int
-) -> Iterator[Follows]:
+) -> Iterator[Derivation]:
     """Work out what follows from numbers of an environment, by the preset's `follows`.
 
     Episodes are learned from for `learned_steps` and judged for the spec's; a loss compares so many trajectories.
@@ -109,13 +109,13 @@ def _worked_out(
     tasks = len(spec.tasks.sets["training"])
     if tasks > 1 and episodes < tasks * compared:
         episodes, why = tasks * compared, f"{compared} trajectories of each of {tasks} tasks, for a contrast to compare"
-    yield Follows("learning.buffer_episodes", episodes, why)
+    yield Derivation("learning.buffer_episodes", episodes, why)
     why = f"{entropy:g} for each number of an action, of which there are {spec.action.size}"
-    yield Follows("learning.target_entropy", entropy * spec.action.size, why)
+    yield Derivation("learning.target_entropy", entropy * spec.action.size, why)
     if share := inputs.get("follows.foresight"):
         steps = min(max(share * spec.episode_steps, _FORESIGHT[0]), _FORESIGHT[1])
         why = f"looks {steps:g} steps ahead: {share:g} of an episode, from {_FORESIGHT[0]} to {_FORESIGHT[1]}"
-        yield Follows("learning.discount", round(1.0 - 1.0 / steps, 4), why)
+        yield Derivation("learning.discount", round(1.0 - 1.0 / steps, 4), why)
 
 
 def _by_key(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

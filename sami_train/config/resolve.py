@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from sami_runtime.errors import UnknownName
 from sami_runtime.files import toml_value
 from sami_train.config.methods import METHODS, method
-from sami_train.config.preset import Follows, load_preset
+from sami_train.config.preset import Derivation, load_preset
 from sami_train.config.schema import ENV, FORMER_KEYS, METHOD, ConfigError, NetworkConfig, TrainConfig, defaults, keys
 from sami_train.config.weights import WeightsHeader, flat_signals, read_weights, sha256_of, unlike, weights_file
 from sami_train.envs.catalog import environment
@@ -30,7 +30,7 @@ class Resolved(NamedTuple):
     """A configuration, and what in it is not the same for every environment."""
 
     config: TrainConfig
-    derivations: tuple[Follows, ...]
+    derivations: tuple[Derivation, ...]
     """In the order of the configuration's keys."""
 
 
@@ -66,7 +66,7 @@ def explain(preset: str, overrides: Mapping[str, Any] | None = None) -> Resolved
     held, reasons = config.by_key(), {follow.key: follow.why for follow in derivations}
     else_held = {**defaults(), **chosen, "preset": preset}
     reasons |= {key: "given" for key, value in overrides.items() if value != else_held.get(key)}
-    return Resolved(config, tuple(Follows(key, held[key], reasons[key]) for key in keys() if key in reasons))
+    return Resolved(config, tuple(Derivation(key, held[key], reasons[key]) for key in keys() if key in reasons))
 
 
 def from_dict(values: Mapping[str, Any]) -> TrainConfig:
@@ -94,7 +94,7 @@ def parse_override(text: str) -> tuple[str, Any]:
     return key.strip(), toml_value(raw)
 
 
-def fine_tuned(chosen: Mapping[str, Any], overrides: Mapping[str, Any], spec: EnvironmentSpec) -> list[Follows]:
+def fine_tuned(chosen: Mapping[str, Any], overrides: Mapping[str, Any], spec: EnvironmentSpec) -> list[Derivation]:
     """Return what changes in a preset's values for a run that starts from weights.
 
     Networks are those of the weights. The warm-up acts with the policy, which it need not find out about at random, and
@@ -118,10 +118,10 @@ def fine_tuned(chosen: Mapping[str, Any], overrides: Mapping[str, Any], spec: En
         if table == "network" and name in network and network[name] != plain:
             raise ConfigError(f"{key} is {value!r}, and {file} has {network[name]!r}: leave it out.")
     has_critics = any(name.startswith("critic.") for name in weights.arrays)
-    changes = [Follows(f"network.{name}", value, "of the weights") for name, value in network.items()]
+    changes = [Derivation(f"network.{name}", value, "of the weights") for name, value in network.items()]
     changes += _learning(chosen, weights.header.temperature, has_critics)
     changes += _exploration(chosen, overrides.get("steps", chosen["steps"]))
-    return [*changes, Follows("init.sha256", sha256_of(file), f"of {file.name}")]
+    return [*changes, Derivation("init.sha256", sha256_of(file), f"of {file.name}")]
 
 
 def _require_fit(header: WeightsHeader, chosen: str, spec: EnvironmentSpec, file: str) -> None:
@@ -140,26 +140,26 @@ def _require_fit(header: WeightsHeader, chosen: str, spec: EnvironmentSpec, file
         )
 
 
-def _learning(chosen: Mapping[str, Any], temperature: float | None, has_critics: bool) -> Iterator[Follows]:
+def _learning(chosen: Mapping[str, Any], temperature: float | None, has_critics: bool) -> Iterator[Derivation]:
     trained = ["actor_rate", "encoder_rate", "temperature_rate", *(["critic_rate"] if has_critics else [])]
     for name in trained:
         key = f"learning.{name}"
-        yield Follows(key, chosen[key] * FINE_TUNING_RATE, f"{FINE_TUNING_RATE:g} of the preset's, as runs end")
+        yield Derivation(key, chosen[key] * FINE_TUNING_RATE, f"{FINE_TUNING_RATE:g} of the preset's, as runs end")
     start, lowest = chosen["learning.initial_temperature"] * COOLING, chosen["learning.minimum_temperature"]
     why = "of the weights" if temperature else f"{COOLING:g} of the preset's: the weights tell none"
-    yield Follows("learning.initial_temperature", max(temperature or start, lowest), why)
+    yield Derivation("learning.initial_temperature", max(temperature or start, lowest), why)
     if not has_critics:
         why = "the weights have no critics: they begin anew"
-        yield Follows("init.critic_updates", CRITIC_UPDATES, why)
-        yield Follows("init.keep_encoder", True, why)
-        yield Follows("init.anchor", ANCHOR, why)
+        yield Derivation("init.critic_updates", CRITIC_UPDATES, why)
+        yield Derivation("init.keep_encoder", True, why)
+        yield Derivation("init.anchor", ANCHOR, why)
 
 
-def _exploration(chosen: Mapping[str, Any], steps: Any) -> Iterator[Follows]:
+def _exploration(chosen: Mapping[str, Any], steps: Any) -> Iterator[Derivation]:
     most = int(steps * WARMUP_SHARE) if isinstance(steps, int | float) else 0  # what else it may be is refused later
     known = "the policy was trained before"
     warmup = min(chosen["exploration.warmup_steps"], most)
-    yield Follows("exploration.warmup_by_policy", True, known)
-    yield Follows("exploration.warmup_steps", warmup, f"at most {WARMUP_SHARE:g} of the run")
-    yield Follows("exploration.reach_episodes", 0.0, known)
-    yield Follows("exploration.greedy_from", 1, known)
+    yield Derivation("exploration.warmup_by_policy", True, known)
+    yield Derivation("exploration.warmup_steps", warmup, f"at most {WARMUP_SHARE:g} of the run")
+    yield Derivation("exploration.reach_episodes", 0.0, known)
+    yield Derivation("exploration.greedy_from", 1, known)
