@@ -8,10 +8,10 @@ import math
 import pytest
 from rich.console import Console
 from sami_cli.commands.eval import evaluation_table
-from sami_train.evaluation.results import Evaluation, TaskResult
 
 from sami_runtime.errors import SamiError
 from sami_train.envs.panda.tasks import PANDA_TASKS
+from sami_train.evaluation.results import Evaluation, TaskResult
 from sami_train.studies.compare.comparison import MethodComparison
 from sami_train.studies.compare.groups import read_runs
 from sami_train.studies.compare.tables import as_data, standings_table, write_report
