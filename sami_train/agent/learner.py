@@ -25,6 +25,7 @@ class _Batch(NamedTuple):
 
     rows: Tensor
     steps: Tensor
+    spans: Tensor
     observations: Tensor
     next_observations: Tensor
     actions: Tensor
@@ -45,9 +46,9 @@ class _Seen(NamedTuple):
     critic_state: Tensor
     """s_t, as the critics read it, with gradient where the encoder learns."""
     next_state: Tensor
-    """s_t+1, as the actor reads it."""
+    """s_t+k, k steps later, as the actor reads it."""
     target_next_state: Tensor
-    """s_t+1, as the critics read it, with the context that the momentum encoder infers."""
+    """s_t+k, as the critics read it, with the context that the momentum encoder infers."""
 
 
 _Auxiliary = tuple[Tensor, dict[str, Tensor]]
@@ -63,6 +64,9 @@ class Learner:
         self.policy, self.contrast, self.dynamics = policy, contrast, dynamics
         self.learning, self.init, self.behind = config.learning, config.init, config.behind_gap
         learning = self.learning
+        powers = learning.discount ** torch.arange(learning.return_steps + 1, dtype=torch.float64, device=policy.device)
+        self._discounts, self._weights = powers.float(), (powers.cumsum(0) - powers).float()
+        """gamma^k, and 1 + gamma + ... of k steps, by k."""
         self.first_actor: Actor | None = None
         """What the actor is anchored to, see `InitConfig.anchor`; None where nothing is."""
         self.device = policy.device
@@ -138,7 +142,8 @@ class Learner:
             inference = inference.detached()
         auxiliary = self._auxiliary(buffer, windows, sequences, inference)
         for _ in range(cfg.steps_per_draw):
-            transitions = buffer.transitions(windows, cfg.batch_transitions or None, cfg.hindsight, rng)
+            drawn = (cfg.batch_transitions or None, cfg.hindsight, rng, cfg.return_steps, cfg.discount)
+            transitions = buffer.transitions(windows, *drawn)
             batch = _Batch(*(torch.from_numpy(array).to(self.device) for array in transitions))
             contrastive = self.contrast.loss(buffer, rng) if self.contrast is not None and shared else None
             scalars |= self._step(batch, inference, target_contexts, contrastive, auxiliary, only_critics)
@@ -193,23 +198,25 @@ class Learner:
     def _seen(self, batch: _Batch, inference: Inference, target_contexts: Tensor) -> _Seen:
         """Join the features of each state with the context inferred there, c_t = psi(tau_0:t) (section 3)."""
         rows, steps, policy = batch.rows, batch.steps, self.policy
+        ahead = steps + batch.spans
         known = None if inference.corrections is None else inference.corrections.detach()
-        now, later = (None, None) if known is None else (known[rows, steps], known[rows, steps + 1])
+        now, later = (None, None) if known is None else (known[rows, steps], known[rows, ahead])
         features = policy.features(policy.estimate(batch.observations, now))  # (N, F)
         next_features = policy.features(policy.estimate(batch.next_observations, later))  # (N, F)
-        contexts, following = inference.contexts[rows, steps], target_contexts[rows, steps + 1]
+        contexts, following = inference.contexts[rows, steps], target_contexts[rows, ahead]
         return _Seen(
             torch.cat([features, contexts], -1),
             policy.critic_state(features, batch.true_observations, contexts, batch.recent_actions),
-            torch.cat([next_features, inference.contexts[rows, steps + 1].detach()], -1),
+            torch.cat([next_features, inference.contexts[rows, ahead].detach()], -1),
             policy.critic_state(next_features, batch.next_true_observations, following, batch.next_recent_actions),
         )
 
     @torch.no_grad()
     def _target(self, batch: _Batch, seen: _Seen, temperature: Tensor) -> Tensor:
-        """Return r + gamma (min Q*(s', c*, a') - temperature * log pi(a' | s', c)), with a' of pi: (N,).
+        """Return r + gamma^k (min Q*(s', c*, a') - temperature * log pi(a' | s', c)), with a' of pi: (N,).
 
-        SAC's soft policy evaluation (appendix, "Base algorithm"); c* is inferred by the momentum encoder psi*.
+        SAC's soft policy evaluation (appendix, "Base algorithm"), k steps ahead; c* is inferred by the momentum encoder
+        psi*. Entropy on the way is left out, as is the correction for actions of older policies.
         """
         cfg = self.learning
         with self._autocast():
@@ -217,8 +224,8 @@ class Learner:
             q1, q2 = self.policy.critic_target(torch.cat([seen.target_next_state, next_actions], -1))
         alive = 1.0 - batch.terminated.float()
         following = torch.minimum(q1, q2) - temperature * next_log_prob
-        rewards = (batch.rewards - cfg.reward_offset) * cfg.reward_scale
-        target = rewards + alive * cfg.discount * following
+        rewards = (batch.rewards - cfg.reward_offset * self._weights[batch.spans]) * cfg.reward_scale
+        target = rewards + alive * self._discounts[batch.spans] * following
         if not cfg.clip_targets:
             return target
         lowest = -1.0 / (1.0 - cfg.discount)

@@ -106,6 +106,8 @@ class LearningConfig(Settings):
     thousands."""
     hindsight: Share
     """Probability of a hindsight goal."""
+    return_steps: Count = 1
+    """Steps n of a return before the critics' estimate takes over: r_t + ... + gamma^n Q(s_t+n)."""
     clip_targets: bool
     """Keep target values in what a reward of -1 or 0 a step can give, [-1 / (1 - discount), 0]."""
     train_every: Count

@@ -89,16 +89,18 @@ class TransitionBatch(NamedTuple):
     rows: np.ndarray
     """(N,) window in the sequence batch."""
     steps: np.ndarray
-    """(N,) step t of the window; the successor is t + 1."""
+    """(N,) step t of the window."""
+    spans: np.ndarray
+    """(N,) steps k to the successor: n, or fewer where the window ends or a hindsight goal is reached before."""
     observations: np.ndarray
     """(N, D), as `next_observations`, `true_observations` and `next_true_observations`; see `SequenceBatch`."""
     next_observations: np.ndarray
     actions: np.ndarray
     """(N, A)"""
     rewards: np.ndarray
-    """(N,)"""
+    """(N,): r_t + gamma r_t+1 + ... of the k steps."""
     terminated: np.ndarray
-    """(N,) bool: no value after this step. Never true for a time-out."""
+    """(N,) bool: no value after the successor. Never true for a time-out."""
     failure: np.ndarray
     """(N,) bool: terminated by a failure from which the goal can never be reached."""
     true_observations: np.ndarray
@@ -250,7 +252,13 @@ class EpisodeBuffer:
         return rng.integers(len(self), size=episodes)
 
     def transitions(
-        self, windows: Windows, count: int | None, hindsight: float, rng: np.random.Generator
+        self,
+        windows: Windows,
+        count: int | None,
+        hindsight: float,
+        rng: np.random.Generator,
+        return_steps: int = 1,
+        discount: float = 1.0,
     ) -> TransitionBatch:
         """Draw transitions of these windows, past their burn-in, some with a hindsight goal.
 
@@ -260,6 +268,8 @@ class EpisodeBuffer:
             hindsight: probability that a transition's goal becomes a place where its own episode took the cube
                 later. Reward and termination follow the new goal.
             rng: source of randomness.
+            return_steps: n, the most steps from a state to its successor.
+            discount: of each reward on the way against the one before it.
 
         Returns:
             At most N transitions: those that begin where their new goal is already reached teach nothing and
@@ -276,15 +286,12 @@ class EpisodeBuffer:
         within = flat - (ends[rows] - lengths[rows]) + windows.burn_in[rows]
         slots, steps = windows.episodes[rows], windows.starts[rows] + within
 
-        observations, following = self.observations[slots, steps], self.observations[slots, steps + 1]
-        true, true_following = observations, following
-        if self.behind.keeps_truth:
-            true, true_following = self.true_observations[slots, steps], self.true_observations[slots, steps + 1]
-        last = steps == self.lengths[slots] - 1
-        rewards = self.rewards[slots, steps]
-        terminated = last & self.terminated[slots]
-        failure = terminated & ~self.success[slots] if self.goal is not None else np.zeros_like(last)
+        ahead = np.arange(return_steps)
+        spans = np.minimum(return_steps, windows.starts[rows] + windows.lengths[rows] - steps)
+        path = np.minimum(steps[:, None] + ahead, self.horizon - 1)  # (N, n) steps that a return counts
+        rewards = self.rewards[slots[:, None], path]
         keep = np.ones(len(flat), bool)
+        relabel, reached = np.zeros((2, len(flat)), bool)
 
         if hindsight > 0:
             goal = self.goal
@@ -292,27 +299,37 @@ class EpisodeBuffer:
                 raise ReplayError("hindsight needs an environment with goals; set learning.hindsight to 0.")
             later = steps + 1 + (rng.random(len(flat)) * (self.lengths[slots] - steps)).astype(np.int64)
             # What a goal is judged by: the world, or what was seen of it.
-            judged, judged_following = (true, true_following) if self.behind.true_goals else (observations, following)
-            seen = self.true_observations if self.behind.true_goals else self.observations
-            new_goal = seen[slots, later][:, goal.achieved].copy()
+            judged = self.true_observations if self.behind.true_goals else self.observations
+            new_goal = judged[slots, later][:, goal.achieved].copy()
             relabel = rng.random(len(flat)) < hindsight
             if goal.lowest is not None:
                 relabel &= new_goal[:, 2] > goal.lowest
             if goal.height is not None:
                 new_goal[:, 2] = goal.height
-            for stream in (observations, following, true, true_following):
-                stream[relabel, goal.desired] = new_goal[relabel]
-            already = goal.reached(judged[:, goal.achieved], new_goal)
-            reached = goal.reached(judged_following[:, goal.achieved], new_goal)
-            rewards = np.where(relabel, np.where(reached, 0.0, -1.0), rewards).astype(np.float32)
-            terminated = np.where(relabel, reached | failure, terminated)
-            keep = ~(relabel & already)
+            keep = ~(relabel & goal.reached(judged[slots, steps][:, goal.achieved], new_goal))
             if not keep.any():
-                return self.transitions(windows, count, 0.0, rng)
+                return self.transitions(windows, count, 0.0, rng, return_steps, discount)
+            there = goal.reached(judged[slots[:, None], path + 1][..., goal.achieved], new_goal[:, None])  # (N, n)
+            rewards = np.where(relabel[:, None], np.where(there, 0.0, -1.0), rewards)
+            there &= ahead < spans[:, None]
+            reached = relabel & there.any(1)
+            spans = np.where(reached, there.argmax(1) + 1, spans)  # a return ends where its new goal is reached
 
-        recent, next_recent = self._recent_actions(slots, steps), self._recent_actions(slots, steps + 1)
+        following_steps = steps + spans
+        observations, following = self.observations[slots, steps], self.observations[slots, following_steps]
+        true, true_following = observations, following
+        if self.behind.keeps_truth:
+            true, true_following = self.true_observations[slots, steps], self.true_observations[slots, following_steps]
+        if self.goal is not None and hindsight > 0:
+            for stream in (observations, following, true, true_following):
+                stream[relabel, self.goal.desired] = new_goal[relabel]
+        terminated = (following_steps == self.lengths[slots]) & self.terminated[slots]
+        failure = terminated & ~self.success[slots] if self.goal is not None else np.zeros_like(terminated)
+        terminated = np.where(relabel, reached | failure, terminated)
+        returns = (rewards * (ahead < spans[:, None]) * discount**ahead).sum(1).astype(np.float32)
+        recent, next_recent = self._recent_actions(slots, steps), self._recent_actions(slots, following_steps)
         actions = self.actions[slots, steps]
-        columns = (rows, within, observations, following, actions, rewards, terminated, failure)
+        columns = (rows, within, spans, observations, following, actions, returns, terminated, failure)
         chosen = np.flatnonzero(keep)[:count]
         return TransitionBatch(*(part[chosen] for part in (*columns, true, true_following, recent, next_recent)))
 

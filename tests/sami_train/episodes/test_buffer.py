@@ -97,6 +97,33 @@ def test_hindsight_leaves_out_transitions_that_begin_at_their_new_goal():
         assert (batch.observations[:, GOAL.desired.start] == 9).all()
 
 
+def test_a_return_of_several_steps_is_the_sum_that_a_loop_over_them_gives_and_ends_at_its_goal():
+    ends = [(12, True, True), (20, False, False), (5, False, True), (50, False, False)]
+    episodes = [make_episode(n, success=s, terminated=t, seed=n, goal_at=(9, 9, 0)) for n, s, t in ends]
+    buffer, discount, steps = filled(*episodes), 0.9, 4
+    batch = buffer.transitions(buffer.windows(np.arange(4), RNG(0)), 2000, 0.7, RNG(1), steps, discount)
+    relabelled = 0
+    for row, step, span, observation, following, value, over, failure in zip(
+        *(batch.rows, batch.steps, batch.spans, batch.observations, batch.next_observations, batch.rewards),
+        *(batch.terminated, batch.failure),
+        strict=True,
+    ):
+        episode, goal = episodes[row], observation[GOAL.desired]
+        is_own = np.array_equal(goal, episode.observations[0, GOAL.desired])
+        relabelled += not is_own
+        expected, k, ended = 0.0, 0, False
+        while k < steps and step + k < len(episode) and not ended:
+            arrived = bool(GOAL.reached(episode.observations[step + k + 1, GOAL.achieved], goal))
+            expected += discount**k * (episode.rewards[step + k] if is_own else -1.0 + arrived)
+            k += 1
+            ended = (arrived and not is_own) or (step + k == len(episode) and episode.terminated)
+        assert (span, over) == (k, ended)
+        assert value == pytest.approx(expected, abs=1e-6)
+        assert np.array_equal(following[7:10], episode.observations[step + k, 7:10])
+        assert failure == (step + k == len(episode) and episode.terminated and not episode.success)
+    assert 500 < relabelled < 1500
+
+
 def test_hindsight_does_not_change_what_is_stored():
     buffer = filled(make_episode(20))
     before = buffer.observations.copy()
