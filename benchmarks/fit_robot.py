@@ -68,12 +68,12 @@ def measure(name: str, seed: int, noise: float, episodes: int) -> dict[str, Any]
     for one in fitted.parameters:
         numbers = (true[one.parameter.field, one.parameter.of], one.value, one.low, one.high)
         rows.append([one.parameter.field, one.parameter.of, *(float(f"{n:.5g}") for n in numbers), one.verdict])
-    [(nominal_error, ours)] = fitted.replay.values()
+    [(nominal_error, error)] = fitted.replay.values()
     return {
         "seed": seed,
         "cpu_s": round(time.process_time() - start, 1),
         "windows": fitted.windows,
-        "replay_rad": {"nominal": nominal_error.value, "fitted": ours.value},
+        "replay_rad": {"nominal": nominal_error.value, "fitted": error.value},
         "parameters": rows,
     }
 
@@ -181,9 +181,9 @@ def distances(policy: Teacher, robot: Path, episodes: int = 50) -> list[float]:
     inputs = policy.policy.observation_space
     assert isinstance(inputs, spaces.Dict)
     # The actor reads nothing privileged, of which other environments have other numbers.
-    nothing = np.zeros((episodes, *(inputs["privileged"].shape or ())), np.float32)
+    no_input = np.zeros((episodes, *(inputs["privileged"].shape or ())), np.float32)
     for _ in range(spec.episode_steps):
-        observations, _ = batch.step(policy.act(observations, nothing))
+        observations, _ = batch.step(policy.act(observations, no_input))
         away.append(np.linalg.norm(batch.privileged()[:, :3] - targets, axis=1))
     means: list[float] = np.mean(away[len(away) // 2 :], axis=0).tolist()
     return means

@@ -203,10 +203,10 @@ def measure(options: argparse.Namespace) -> None:
         options.out.write_text(json.dumps(document) + "\n", encoding="utf-8")
 
 
-def ratio_interval(falls: np.ndarray, others: np.ndarray) -> tuple[float, float]:
+def ratio_interval(falls: np.ndarray, baseline: np.ndarray) -> tuple[float, float]:
     """Return the 95 % interval of the ratio of two counts of falls in the same episodes, by a bootstrap of pairs."""
     drawn = np.random.default_rng(0).integers(len(falls), size=(REPLICATES, len(falls)))
-    sums, of_others = falls[drawn].sum(axis=1), others[drawn].sum(axis=1)
+    sums, of_others = falls[drawn].sum(axis=1), baseline[drawn].sum(axis=1)
     low, high = np.percentile(sums / np.maximum(of_others, 0.5), [2.5, 97.5])
     return float(low), float(high)
 
@@ -228,9 +228,9 @@ def table(options: argparse.Namespace) -> None:
             cells = [_cell(metric, np.array(document["sets"][name][metric])) for name in sets]
             print(f"| {document['policy']} | {' | '.join(cells)} |")
         print()
-    first, *others = documents
+    first, *policies = documents
     print(f"| falls of {first['policy']}, as a share of those of | {' | '.join(sets)} |\n|---|{'---|' * len(sets)}")
-    for document in others:
+    for document in policies:
         cells = []
         for name in sets:
             falls, of_other = (np.array(one["sets"][name]["falls"]) for one in (first, document))

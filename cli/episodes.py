@@ -163,11 +163,11 @@ def summary(rows: list[Row], world: Target, hopeless: Sequence[Mapping[str, Any]
         groups.setdefault(tuple(_value(row, name) for name in features), []).append(row)
     for key, same in groups.items():
         mark = _mark(same[0], features, hopeless)
-        counted, outcome, *others = _means(same, world)
-        table.add_row(*key, counted, outcome + (mark or " " * marked), *others)
+        counted, outcome, *means = _means(same, world)
+        table.add_row(*key, counted, outcome + (mark or " " * marked), *means)
     table.add_section()
-    counted, outcome, *others = _means(rows, world)
-    table.add_row("all", *[""] * (len(features) - 1), counted, outcome + " " * marked, *others, style="bold")
+    counted, outcome, *means = _means(rows, world)
+    table.add_row("all", *[""] * (len(features) - 1), counted, outcome + " " * marked, *means, style="bold")
     text_console().print(table)
     if marked:
         print_text("*: in this task the model's own evaluation is hardly better than doing nothing.")

@@ -181,8 +181,8 @@ def forward(trial: Trial) -> None:
                 raise AdapterError(f"read {tick + 1} {stamped} {other:.6g} s, before read {tick} at {one:.6g} s")
         if len(stamps) > 1 and stamps[0] == stamps[-1]:
             hint = "; a simulator stands still unless something is written, so check it with writes"
-            what = "observations" if trial.seen[-1].times is None else f"readings of {name}"
-            raise AdapterError(f"all {len(stamps)} {what} are stamped {stamps[0]:.6g} s{'' if trial.write else hint}")
+            kind = "observations" if trial.seen[-1].times is None else f"readings of {name}"
+            raise AdapterError(f"all {len(stamps)} {kind} are stamped {stamps[0]:.6g} s{'' if trial.write else hint}")
 
 
 def keeps_buffers(trial: Trial) -> None:

@@ -80,9 +80,9 @@ def same_agents(one, other):
     return all(torch.equal(tensor, expected[name]) for name, tensor in here.policy.state_dict().items())
 
 
-def wait_for(process, what):
+def wait_for(process, condition):
     deadline = time.monotonic() + PATIENCE
-    while not (result := what()):
+    while not (result := condition()):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.05)

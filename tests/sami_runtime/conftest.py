@@ -235,9 +235,9 @@ class Arm(FakeAdapter):
         super().__init__(axes=2, clock=clock, **script)
         goal = {"name": "goal", "size": 1, "elements": ("x",), "low": (None,), "high": (None,)}
         # Nothing holds the mass back, so that it says itself that it leaves the bounds of the policies.
-        position, *others = self.observation
+        position, *signals = self.observation
         position = position.model_copy(update={"low": (-1e6,) * 2, "high": (1e6,) * 2})
-        self.observation = (position, *others, position.model_copy(update=goal))
+        self.observation = (position, *signals, position.model_copy(update=goal))
         self.clock, self.reading, self.writing = clock, iter(reading), iter(writing)
         self.goals, self.stale_at_reads = dict(goals), stale_at_reads
         self.written_at = []

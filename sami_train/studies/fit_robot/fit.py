@@ -112,8 +112,8 @@ def _judged(parameter: Parameter, value: float, deviation: float, sigmas: float)
     low, high = max(parameter.low, value - reach), min(parameter.high, value + reach)
     narrow, wide = CLOSE.get(parameter.field, (0.0, 0.0))
     verdict: Verdict = "not identifiable"
-    nothing = parameter.low == 0.0 and high <= NEGLIGIBLE * parameter.scale
-    if reach <= max(IDENTIFIED * abs(value), narrow) or nothing:
+    negligible = parameter.low == 0.0 and high <= NEGLIGIBLE * parameter.scale
+    if reach <= max(IDENTIFIED * abs(value), narrow) or negligible:
         verdict = "identified"
     elif reach <= max(ROUGH * abs(value), wide):
         verdict = "rough"

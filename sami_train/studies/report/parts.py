@@ -254,10 +254,10 @@ class _Measurement:
         self.parts.cost = self.store.part("cost", self.key, lambda: dict(measure(model)))
         on_round(1)
 
-    def _progress(self, what: str, count: int) -> OnRound:
+    def _progress(self, part: str, count: int) -> OnRound:
         """Tell that a part begins; return what is called with how many are done since it was called last."""
-        self.progress(what, 0, count)
-        return lambda done: self.progress(what, done, count)
+        self.progress(part, 0, count)
+        return lambda done: self.progress(part, done, count)
 
 
 def find_robustness(places: Sequence[Path], subject: Subject) -> list[RobustnessPoint]:

@@ -93,8 +93,8 @@ def tiles(parts: Parts) -> list[Tile]:
     if evaluation is not None:
         show = evaluation.measure.show
         for name in evaluation.sets:
-            theirs = reported(evaluation.env, subject.method, name)
-            note = f"95 %: {_shown_interval(evaluation, name)}" + (f" · paper {show(theirs.mean)}" if theirs else "")
+            paper = reported(evaluation.env, subject.method, name)
+            note = f"95 %: {_shown_interval(evaluation, name)}" + (f" · paper {show(paper.mean)}" if paper else "")
             numbers.append(Tile(f"{evaluation.measure.name}, {name}", show(evaluation.score(name)), note))
     best = max(parts.separabilities, key=lambda one: one.knn - one.knn_chance_high, default=None)
     if best is not None and best.knn > best.knn_chance_high:
@@ -150,11 +150,11 @@ def _score_table(parts: Sequence[Parts]) -> Table:
             evaluation = evaluations.get(subject.name)
             if evaluation is None or task_set not in evaluation.sets:
                 continue
-            theirs = reported(evaluation.env, subject.method, task_set)
+            paper = reported(evaluation.env, subject.method, task_set)
             row = [task_set, subject.name, measure.show(evaluation.score(task_set))]
             row += [_shown_interval(evaluation, task_set)]
             row += [measure.show(evaluation.above_floor(task_set))] if is_success else []
-            row += [measure.show(theirs.mean) if theirs else "-", subject.method]
+            row += [measure.show(paper.mean) if paper else "-", subject.method]
             row += ["-" if subject.seed is None else str(subject.seed)]
             row += ["-" if subject.steps is None else f"{subject.steps:,}"]
             rows.append(tuple(row))

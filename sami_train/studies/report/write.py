@@ -89,8 +89,8 @@ def check_out(out: Path, force: bool) -> None:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
     if out.exists() and not out.is_dir():
         raise SamiError(f"{out} is a file; --out names a folder.")
-    ours = (out / SUMMARY).is_file() or any(out.glob("*/parts"))
-    if out.is_dir() and any(out.iterdir()) and not ours and not force:
+    report = (out / SUMMARY).is_file() or any(out.glob("*/parts"))
+    if out.is_dir() and any(out.iterdir()) and not report and not force:
         raise SamiError(f"{out} holds something that is no report; choose another --out, or take it with --force.")
 
 
@@ -188,11 +188,11 @@ def _summary(one: Parts) -> dict[str, Any]:
     scores = {}
     for name in [] if evaluation is None else evaluation.sets:
         assert evaluation is not None
-        theirs = reported(evaluation.env, subject.method, name)
+        paper = reported(evaluation.env, subject.method, name)
         scores[name] = {
             "score": evaluation.score(name),
             "interval": interval_of(evaluation, name),
-            "paper": theirs and theirs.mean,
+            "paper": paper and paper.mean,
         }
     return {
         "name": subject.name,

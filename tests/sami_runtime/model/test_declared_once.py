@@ -187,9 +187,9 @@ def test_one_more_input_is_one_line_in_the_contract_and_the_code_that_gives_it(a
         """Its action is that of the tiny policy, times the age."""
 
         def nodes(self):
-            *others, last = super().nodes()
+            *nodes, last = super().nodes()
             last.output[0] = "young"
-            return [*others, last, onnx_tools[1].make_node("Mul", ["young", "age"], ["action"])]
+            return [*nodes, last, onnx_tools[1].make_node("Mul", ["young", "age"], ["action"])]
 
     class Stamped(arm):
         """Gives the age that a loop would compute."""

@@ -53,8 +53,8 @@ def trained(*arguments, **switches):
 
 def differing(one, other):
     """Names of the tensors that differ in anything; those that only one has are none of them."""
-    ours, theirs = one.policy.state_dict(), other.policy.state_dict()
-    return {name for name in ours.keys() & theirs.keys() if not torch.equal(ours[name], theirs[name])}
+    first, second = one.policy.state_dict(), other.policy.state_dict()
+    return {name for name in first.keys() & second.keys() if not torch.equal(first[name], second[name])}
 
 
 @pytest.fixture(scope="module")

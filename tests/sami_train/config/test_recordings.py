@@ -107,9 +107,9 @@ def test_an_episode_is_cut_where_the_policy_did_not_see_what_happened(recorded, 
 
 def test_an_episode_is_cut_where_ticks_were_missed_and_at_numbers_that_are_none(recorded):
     missed = [tick(step, missed=2 if step == 3 else 0) for step in range(6)]
-    nothing = [tick(step) for step in range(6)]
-    nothing[2].observation.values["ee_velocity"][1] = np.nan
-    result = episodes(recorded(missed, nothing))
+    faulty = [tick(step) for step in range(6)]
+    faulty[2].observation.values["ee_velocity"][1] = np.nan
+    result = episodes(recorded(missed, faulty))
     assert [widths(item) for item in result] == [[0, 1, 2], [3, 4, 5], [3, 4, 5]]
 
 

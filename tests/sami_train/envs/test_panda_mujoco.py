@@ -154,8 +154,8 @@ def test_inverse_kinematics_are_bullets_within_a_third_of_a_millimetre(bullet):
         solved = physics.calculateInverseKinematics(arm, 11, target.tolist(), [1.0, 0.0, 0.0, 0.0])
         joints.append(now), requests.append(target), results.append(solved[:7])
         bullet.unwrapped.step(action)
-    ours = chain.forward(chain.reach(np.array(joints), np.array(requests)))[0]
-    np.testing.assert_allclose(ours, chain.forward(np.array(results))[0], atol=3e-4)
+    hands = chain.forward(chain.reach(np.array(joints), np.array(requests)))[0]
+    np.testing.assert_allclose(hands, chain.forward(np.array(results))[0], atol=3e-4)
 
 
 def test_eulers_angles_are_bullets(bullet):
@@ -164,8 +164,8 @@ def test_eulers_angles_are_bullets(bullet):
     quaternions /= np.linalg.norm(quaternions, axis=1, keepdims=True)
     upright = np.array([[1.0, 0.0, 1.0, 0.0], [1.0, 0.0, -1.0, 0.0], [0.5, 0.5, 0.5, -0.5]]) / np.sqrt([[2], [2], [1]])
     every = np.concatenate((quaternions, upright))
-    theirs = [physics.getEulerFromQuaternion([x, y, z, w]) for w, x, y, z in every]
-    np.testing.assert_allclose(euler_of(every), theirs, atol=1e-6)
+    expected = [physics.getEulerFromQuaternion([x, y, z, w]) for w, x, y, z in every]
+    np.testing.assert_allclose(euler_of(every), expected, atol=1e-6)
 
 
 def test_a_turned_vector_is_where_its_rotation_puts_it():

@@ -143,9 +143,9 @@ def test_tables_show_the_mean_over_seeds_the_floor_and_the_paper(tmp_path):
 
 
 def test_pairs_are_those_of_the_paper_with_their_difference_and_p(tmp_path):
-    for seed, (ours, theirs) in enumerate(((0.60, 0.55), (0.58, 0.56), (0.65, 0.57))):
-        made_run(tmp_path / f"a{seed}", "satesac", seed, success=ours)
-        made_run(tmp_path / f"b{seed}", "tesac", seed, success=theirs)
+    for seed, (success, baseline) in enumerate(((0.60, 0.55), (0.58, 0.56), (0.65, 0.57))):
+        made_run(tmp_path / f"a{seed}", "satesac", seed, success=success)
+        made_run(tmp_path / f"b{seed}", "tesac", seed, success=baseline)
         made_run(tmp_path / f"c{seed}", "pearl", seed, success=0.3)
     comparison = compared(tmp_path)
     table = contests_table(comparison)
@@ -156,22 +156,22 @@ def test_pairs_are_those_of_the_paper_with_their_difference_and_p(tmp_path):
     assert table.rows[2][7] == "0.00131"
     assert "3 seeds: p < 0.05 needs a mean difference of 2.48 times its deviation" in table.notes[1]
     assert "smallest p 0.25" in table.notes[1]
-    others = {(contest.x.label, contest.y.label) for contest in comparison.other_contests}
-    assert others == {("TESAC", "PEARL"), ("SaTESAC", "PEARL")}
+    further = {(contest.x.label, contest.y.label) for contest in comparison.other_contests}
+    assert further == {("TESAC", "PEARL"), ("SaTESAC", "PEARL")}
     assert all(contest.improvement.value == 1.0 for contest in comparison.other_contests)
 
 
 def test_a_ranking_is_held_against_its_placebos_and_all_tests_are_corrected_together(tmp_path):
-    for seed, (ours, chance) in enumerate(((0.60, 0.55), (0.58, 0.56), (0.65, 0.57))):
-        made_run(tmp_path / f"a{seed}", "satesac", seed, success=ours)
+    for seed, (value, chance) in enumerate(((0.60, 0.55), (0.58, 0.56), (0.65, 0.57))):
+        made_run(tmp_path / f"a{seed}", "satesac", seed, success=value)
         made_run(tmp_path / f"b{seed}", "satesac", seed, success=chance, contrast__ranking="shuffled")
         made_run(tmp_path / f"c{seed}", "satesac", seed, success=chance, contrast__ranking="recency")
         made_run(tmp_path / f"d{seed}", "tesac", seed, success=chance)
     comparison = compared(tmp_path)
     table = contests_table(comparison)
-    ours = "SaTESAC ranking=return"
+    value = "SaTESAC ranking=return"
     assert [row[0] for row in table.rows[-6::3]] == [
-        f"{ours} - SaTESAC ranking={name}" for name in ("recency", "shuffled")
+        f"{value} - SaTESAC ranking={name}" for name in ("recency", "shuffled")
     ]
     assert len(table.rows) == 3 * (3 + 2)
     pairs = [(pair["x"], pair["y"], pair["task_set"]) for pair in as_data(comparison)["contests"]]

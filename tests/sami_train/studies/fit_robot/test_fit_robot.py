@@ -67,10 +67,10 @@ def test_a_bias_that_no_torque_depends_on_is_not_identifiable_and_stays_0(fitted
 
 
 def test_windows_that_were_held_out_are_replayed_to_the_noise(fitted):
-    [(nominal, ours)] = fitted[1].replay.values()
+    [(nominal, error)] = fitted[1].replay.values()
     assert nominal.low > 0.01
-    assert ours.low <= ours.value <= ours.high
-    assert ours.value == pytest.approx(NOISE, rel=0.1)
+    assert error.low <= error.value <= error.high
+    assert error.value == pytest.approx(NOISE, rel=0.1)
 
 
 def test_the_model_that_is_written_is_the_hidden_one(fitted, arm):

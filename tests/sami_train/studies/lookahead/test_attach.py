@@ -50,15 +50,15 @@ def observations(steps, seed=0):
 
 
 def test_at_age_0_it_is_the_file_without_it_to_the_bit(plain, ahead):
-    ours, theirs = Session.load(ahead), Session.load(plain)
+    session, reference = Session.load(ahead), Session.load(plain)
     for step, seen in enumerate(observations(60)):
         if step == 30:
-            ours.reset()
-            theirs.reset()
-        one, other = ours.step(seen), theirs.step(seen)
+            session.reset()
+            reference.reset()
+        one, other = session.step(seen), reference.step(seen)
         assert one.action.tobytes() == other.action.tobytes()
         assert one.context.tobytes() == other.context.tobytes()
-        for item in (ours, theirs):
+        for item in (session, reference):
             item.executed(np.clip(one.action, -0.5, 0.5))
             item.elapse(step % 3 == 0)
 
@@ -202,5 +202,5 @@ def test_an_evaluation_tells_what_a_gap_made_late_and_holds_what_is_older(ahead)
 
 def test_a_gap_without_latency_changes_no_result(plain, ahead):
     gap = GapProfile(noise={"cube_position": 0.01})
-    ours, theirs = (evaluate(path, HERE, ["training"], episodes=1, gap=gap) for path in (ahead, plain))
-    assert ours.results == theirs.results
+    evaluation, reference = (evaluate(path, HERE, ["training"], episodes=1, gap=gap) for path in (ahead, plain))
+    assert evaluation.results == reference.results

@@ -59,8 +59,8 @@ def test_it_predicts_what_actions_do_over_one_period_and_more(fitted):
 def test_a_goal_stays_to_the_bit(fitted):
     assert fitted.errors["goal"].standing == (0.0, 0.0, 0.0)
     row = world(1)[0].observations[:1]
-    nothing = np.zeros((1, 2), np.float32)
-    ahead = fitted.model.ahead(row, np.full((1, 5), 3.0), [nothing + 0.7] * 4, np.zeros((1, 1), np.float32))
+    zeros = np.zeros((1, 2), np.float32)
+    ahead = fitted.model.ahead(row, np.full((1, 5), 3.0), [zeros + 0.7] * 4, np.zeros((1, 1), np.float32))
     assert ahead[:, 3:].tobytes() == row[:, 3:].tobytes()
     assert (ahead[:, :2] != row[:, :2]).all()
 

@@ -33,14 +33,14 @@ def model(name="panda-satesac"):
     return Subject.of_model(path, environment(name.removesuffix("-satesac")))
 
 
-def nothing(part, done, count):
+def silence(part, done, count):
     pass
 
 
 @pytest.fixture(scope="module")
 def written_report(tmp_path_factory):
     out = tmp_path_factory.mktemp("report")
-    return out, write_report(runs("results/models:panda-satesac"), ReportPlan(), out, COMMAND, nothing)
+    return out, write_report(runs("results/models:panda-satesac"), ReportPlan(), out, COMMAND, silence)
 
 
 def test_the_page_asks_the_network_for_nothing_and_runs_nothing(written_report):
@@ -84,7 +84,7 @@ def test_several_runs_are_compared_over_seeds(tmp_path, monkeypatch):
     monkeypatch.setattr(estimates, "REPLICATES", 50)
     several = runs("results/panda-100k:panda-*tesac-*")
     assert len(several) > 3
-    summary = write_report(several, ReportPlan(), tmp_path, COMMAND, nothing)
+    summary = write_report(several, ReportPlan(), tmp_path, COMMAND, silence)
     page = (tmp_path / "report.html").read_text()
     assert "Compared over seeds" in page
     assert "IQM" in page
