@@ -41,7 +41,7 @@ SENTENCES = {
     *("untold", "unsaid", "untaken", "torn", "tried", "swept", "spent", "follows", "begins", "begun", "heard"),
     *("taken", "wanted", "made"),
     *("whose", "its", "itself", "this", "those", "which", "who", "another", "some"),
-    *("everything", "anything", "everyone", "nobody", "ones", "ours", "theirs", "others", "what", "nothing"),
+    *("everything", "anything", "everyone", "nobody", "ones", "ours", "theirs", "others", "what", "nothing", "one"),
 }
 """Bare verbs and pronouns, which name nothing: no identifier is one of them, private ones, tests and scripts
 included."""

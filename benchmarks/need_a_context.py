@@ -158,7 +158,7 @@ def _successes(spec: EnvironmentSpec, make_policy: Callable[[int], Any], episode
         scores[name] = []
         for task in spec.tasks.resolve(name):
             rollout = Rollout(envs, policy, seed, tasks=(task,))
-            played = [one for first in range(0, episodes, rows) for one in rollout.round(range(first, first + rows))]
+            played = [item for first in range(0, episodes, rows) for item in rollout.round(range(first, first + rows))]
             scores[name].append([float(episode.success) for episode in played[:episodes]])
     for env in envs:
         env.close()
@@ -321,7 +321,7 @@ def _go2_cells() -> list[str]:
     """Return the row of the Go2, of which a student without memory was trained: shares of falls."""
     live, constant, memoryless = _go2_falls()
     score = " / ".join(f"{share:.2f}" for share in live) + " of the walks end in a fall (seed 8,000,009)"
-    falls = [f"{one:.2f} instead of {other:.2f} fall" for one, other in zip(constant, live, strict=True)]
+    falls = [f"{blind:.2f} instead of {other:.2f} fall" for blind, other in zip(constant, live, strict=True)]
     listed = " / ".join(f"{share:.2f}" for share in memoryless)
     helps = any(high < 1.0 for _, _, high in _go2_ratios().values())
     judged = "it helps" if helps else "not shown"
@@ -448,8 +448,8 @@ def long_table() -> list[str]:
 def _gain(run: Any, other: Any, name: str) -> str:
     """Return how much more a run solves of a set than another, with a 95 % bootstrap interval over starts."""
     policy, baseline = (
-        np.array([[int(success) for success in task.successes] for task in one.evaluation.of(name)])
-        for one in (run, other)
+        np.array([[int(success) for success in task.successes] for task in item.evaluation.of(name)])
+        for item in (run, other)
     )
     return _paired((policy - baseline).mean(axis=0))
 
@@ -518,10 +518,10 @@ def main() -> None:
     """Do what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    one = commands.add_parser("measure")
-    one.add_argument("names", nargs="+", help="shipped models")
-    one.add_argument("--out", type=Path, default=MEASURED)
-    one.add_argument("--episodes", type=int, default=50, help="in each task, or in each set, as `sami eval` counts")
+    command = commands.add_parser("measure")
+    command.add_argument("names", nargs="+", help="shipped models")
+    command.add_argument("--out", type=Path, default=MEASURED)
+    command.add_argument("--episodes", type=int, default=50, help="in each task, or in each set, as `sami eval` counts")
     commands.add_parser("table")
     commands.add_parser("cards")
     chosen = parser.parse_args()

@@ -28,7 +28,7 @@ def main() -> None:
         if record.evaluation is None or not (evaluation := Evaluation.from_dict(record.evaluation)).env:
             continue
         for name in SETS:
-            paper = [cell.mean for one in METHODS.values() if (cell := reported(evaluation.env, one.title, name))]
+            paper = [cell.mean for method in METHODS.values() if (cell := reported(evaluation.env, method.title, name))]
             if evaluation.env.startswith("panda") or not paper:
                 continue
             cells += 1

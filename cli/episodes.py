@@ -277,7 +277,7 @@ def shown(reading: Reading, probe: Probe | None = None) -> str:
         from sami_runtime.model.atlas import label
 
         alarm = "  OUT OF DISTRIBUTION" if reading.alarm else ""
-        silent = {} if probe is None else {one.name: one.r2 for one in probe.features if not one.carried}
+        silent = {} if probe is None else {item.name: item.r2 for item in probe.features if not item.carried}
         known = {name: value for name, value in reading.nearest.items() if name not in silent}
         near = [f"nearest {label(known)} at {reading.distance:.1f}"] if known else []
         near += [f"does not identify {name}, R2 {r2:.2f}" for name, r2 in silent.items()]

@@ -275,11 +275,11 @@ def arm():
 def same():
     """Whether two session states are equal to the last bit."""
 
-    def compare(one, other):
-        assert one.weights_sha256 == other.weights_sha256
-        assert one.tensors.keys() == other.tensors.keys()
-        pairs = [(one.previous_action, other.previous_action), (one.acted, other.acted)]
-        pairs += [(one.tensors[name], other.tensors[name]) for name in one.tensors]
+    def compare(first, second):
+        assert first.weights_sha256 == second.weights_sha256
+        assert first.tensors.keys() == second.tensors.keys()
+        pairs = [(first.previous_action, second.previous_action), (first.acted, second.acted)]
+        pairs += [(first.tensors[name], second.tensors[name]) for name in first.tensors]
         return all(a.tobytes() == b.tobytes() for a, b in pairs)
 
     return compare

@@ -126,7 +126,7 @@ class ClockSync:
         below = _lower_hull(self._quickest)
         # The edge above the middle is the one that lies highest on the average.
         start, end = next(
-            ((one, other) for one, other in pairwise(below) if other[0] >= middle),
+            ((point, other) for point, other in pairwise(below) if other[0] >= middle),
             (below[0], below[0]),
         )
         slope = (end[1] - start[1]) / (end[0] - start[0]) if end[0] > start[0] else 0.0

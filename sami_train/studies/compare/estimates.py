@@ -107,9 +107,9 @@ def probability_of_improvement(x: np.ndarray, y: np.ndarray) -> Interval:
     tasks = x.shape[1]
 
     def probability(*by_task: np.ndarray) -> np.ndarray:
-        one = np.stack(by_task[:tasks])[:, :, None]
+        scores = np.stack(by_task[:tasks])[:, :, None]
         other = np.stack(by_task[tasks:])[:, None, :]
-        return np.array([((one > other) + 0.5 * (one == other)).mean()])
+        return np.array([((scores > other) + 0.5 * (scores == other)).mean()])
 
     value = float(probability(*x.T, *y.T)[0])
     if min(len(x), len(y)) == 1:

@@ -260,9 +260,9 @@ def _order(values: tuple[Any, ...]) -> list[tuple[bool, float, str]]:
 
 
 def _check_seeds(group: Group) -> None:
-    for one, other in pairwise(group.runs):
-        if one.seed == other.seed:
+    for run, other in pairwise(group.runs):
+        if run.seed == other.seed:
             raise ComparisonError(
-                f"{one.address} and {other.address} are both {group.label} with seed {one.seed}; a seed counts once, "
+                f"{run.address} and {other.address} are both {group.label} with seed {run.seed}; a seed counts once, "
                 "leave one of them out."
             )

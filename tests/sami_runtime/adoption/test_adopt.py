@@ -152,8 +152,8 @@ def test_recurrent_policies_of_both_layouts_are_adopted(adopted, kind, batch_fir
     assert artifact.contract.state[0].shape == ((5,) if batch_first else (2, 5))
     assert verify(artifact).passed
     session = Session(artifact)
-    one, two = (session.step(observation_of(observations(1)[0])).action for _ in range(2))
-    assert np.abs(one - two).max() > 1e-3, "the state moves"
+    first, second = (session.step(observation_of(observations(1)[0])).action for _ in range(2))
+    assert np.abs(first - second).max() > 1e-3, "the state moves"
 
 
 def test_a_signal_may_have_an_input_of_its_own(adopted):

@@ -123,12 +123,12 @@ def test_a_step_answers_it_by_name_and_the_answer_is_the_callers(make, path, bat
 
 
 def test_a_state_brings_it_back(make, path):
-    one, other, seen = Session.load(path), Session.load(path), make.observations(1)
-    step = one.step({name: value[0] for name, value in seen.items()})
-    other.restore(one.state)
+    session, other, seen = Session.load(path), Session.load(path), make.observations(1)
+    step = session.step({name: value[0] for name, value in seen.items()})
+    other.restore(session.state)
     np.testing.assert_array_equal(other.hold().extra["estimate"], step.extra["estimate"])
     with pytest.raises(SamiError, match="the state has shapes"):
-        other.restore(dataclasses.replace(one.state, extra={}))
+        other.restore(dataclasses.replace(session.state, extra={}))
 
 
 def test_one_that_is_not_finite_is_refused_by_the_names_of_its_elements(make, policy):

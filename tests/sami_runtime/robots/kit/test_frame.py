@@ -17,10 +17,10 @@ def any_frame():
 def test_points_go_there_and_back_and_through_two_frames_as_through_one():
     points = rng.normal(size=(50, 3))
     for _ in range(20):
-        one, other = any_frame(), any_frame()
-        np.testing.assert_allclose(one.inverse.points(one.points(points)), points, atol=1e-12)
-        np.testing.assert_allclose((one @ other).points(points), one.points(other.points(points)), atol=1e-12)
-        np.testing.assert_allclose((one @ one.inverse).matrix, np.eye(4), atol=1e-12)
+        frame, other = any_frame(), any_frame()
+        np.testing.assert_allclose(frame.inverse.points(frame.points(points)), points, atol=1e-12)
+        np.testing.assert_allclose((frame @ other).points(points), frame.points(other.points(points)), atol=1e-12)
+        np.testing.assert_allclose((frame @ frame.inverse).matrix, np.eye(4), atol=1e-12)
 
 
 def test_a_vector_has_no_origin_and_a_rotation_turns_with_the_axes():

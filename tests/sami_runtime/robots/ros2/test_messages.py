@@ -32,9 +32,9 @@ SAID = [
 ]
 
 
-def alike(one, other):
+def alike(message, other):
     """Whether two messages say the same, to the nanosecond."""
-    for name, value in vars(one).items():
+    for name, value in vars(message).items():
         expected = getattr(other, name)
         if isinstance(value, np.ndarray):
             assert value.tolist() == expected.tolist(), name
@@ -42,7 +42,7 @@ def alike(one, other):
             assert expected == pytest.approx(value, abs=1e-9), name
         else:
             assert expected == value, name
-    return type(one) is type(other)
+    return type(message) is type(other)
 
 
 @pytest.mark.parametrize("message", SAID, ids=lambda item: type(item).__name__)

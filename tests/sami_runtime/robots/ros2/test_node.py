@@ -125,15 +125,15 @@ def test_of_two_publishers_the_first_is_heard_until_the_reset_and_the_others_mes
     hearer.subscribe(
         "/joints", JointMessage, Qos(depth=100), lambda message, _: names.append(message.names[0]), "first"
     )
-    one = published(first, hearer)
-    one.send(named("one"))
+    sender = published(first, hearer)
+    sender.send(named("one"))
     until(lambda: names)
     other = published(second, hearer)
     assert doubled("/joints", KIND, Qos(), hearer.publishers("/joints"))
     for _ in range(3):
         other.send(named("other"))
     until(lambda: "/joints: 3 messages of another publisher were dropped" in hearer.faults)
-    one.send(named("one"))
+    sender.send(named("one"))
     until(lambda: names == ["one", "one"])
     first.close()
     until(lambda: any("publisher that was heard is gone (liveliness lost)" in fault for fault in hearer.faults))

@@ -78,8 +78,8 @@ def test_keys_of_one_name_are_told_apart_by_their_section():
     evaluation = Evaluation("panda", ())
     record = RunRecord(Path("run"), None, {}, {}, None, [])
     runs = [
-        EvaluatedRun(record, {"method": "ccm", "seed": 0, "one.every": one, "two.every": two}, evaluation, 1)
-        for one, two in ((1, 2), (2, 1))
+        EvaluatedRun(record, {"method": "ccm", "seed": 0, "one.every": first, "two.every": second}, evaluation, 1)
+        for first, second in ((1, 2), (2, 1))
     ]
     assert [group.label for group in group_runs(runs)] == ["CCM one.every=1 two.every=2", "CCM one.every=2 two.every=1"]
 
@@ -286,10 +286,10 @@ def test_what_a_reader_must_know_is_said(tmp_path):
 
 
 def test_runs_that_were_evaluated_by_different_seeds_are_not_compared(tmp_path):
-    one, other = (made_run(tmp_path / name, seed=seed) for seed, name in enumerate("ab"))
-    notes = " ".join(note for table in tables(compared(one, other)) for note in table.notes)
+    first, second = (made_run(tmp_path / name, seed=seed) for seed, name in enumerate("ab"))
+    notes = " ".join(note for table in tables(compared(first, second)) for note in table.notes)
     assert "starts: of the development seed" in notes
-    path = RunFolder(other).evaluation
+    path = RunFolder(second).evaluation
     write_json(path, read_json(path) | {"seed": seeds.FINAL})
     with pytest.raises(ComparisonError, match=r"by the development seed, .*b by the final seed; evaluate all"):
-        read_runs([one, other])
+        read_runs([first, second])

@@ -50,8 +50,8 @@ def world():
     runner.close()
 
 
-def same(one, other):
-    return all(a.tobytes() == b.tobytes() for a, b in zip(one[:4], other[:4], strict=True)) and one[4:] == other[4:]
+def same(start, other):
+    return all(a.tobytes() == b.tobytes() for a, b in zip(start[:4], other[:4], strict=True)) and start[4:] == other[4:]
 
 
 def test_until_the_change_all_variants_are_the_same_episode_bit_for_bit(world):
@@ -101,10 +101,10 @@ def test_a_change_to_the_same_dynamics_changes_nothing(world):
     none = DynamicsChange(LIGHT, LIGHT, STEP)
     starts = world.runner.round(SEEDS, none, Variant.LIVE)
     for variant in (Variant.START, Variant.UNCHANGED):
-        for one, other in zip(starts, world.runner.round(SEEDS, none, variant, starts), strict=True):
-            assert same(one, other)
-    for one, other in zip(starts, world.runs[Variant.UNCHANGED], strict=True):
-        assert same(one, other)
+        for start, other in zip(starts, world.runner.round(SEEDS, none, variant, starts), strict=True):
+            assert same(start, other)
+    for start, other in zip(starts, world.runs[Variant.UNCHANGED], strict=True):
+        assert same(start, other)
 
 
 def test_pandas_dynamics_change_in_the_middle_of_an_episode():

@@ -85,7 +85,7 @@ def fitted(record, reference):
 
 def spans(fitted):
     """What was found, by key."""
-    return {(one.key, one.signal): one.estimate for one in fitted.estimates}
+    return {(item.key, item.signal): item.estimate for item in fitted.estimates}
 
 
 def test_without_a_gap_nothing_is_found(fitted):

@@ -55,11 +55,11 @@ def test_at_age_0_it_is_the_file_without_it_to_the_bit(plain, ahead):
         if step == 30:
             session.reset()
             reference.reset()
-        one, other = session.step(seen), reference.step(seen)
-        assert one.action.tobytes() == other.action.tobytes()
-        assert one.context.tobytes() == other.context.tobytes()
+        step_ahead, other = session.step(seen), reference.step(seen)
+        assert step_ahead.action.tobytes() == other.action.tobytes()
+        assert step_ahead.context.tobytes() == other.context.tobytes()
         for item in (session, reference):
-            item.executed(np.clip(one.action, -0.5, 0.5))
+            item.executed(np.clip(step_ahead.action, -0.5, 0.5))
             item.elapse(step % 3 == 0)
 
 
@@ -149,8 +149,8 @@ def test_the_policy_behind_it_keeps_its_weights(plain, ahead):
 def test_its_policy_can_be_cut_from_its_encoder(plain, ahead):
     seen = SPEC.layout.by_name(np.random.default_rng(0).normal(0, 0.3, (5, 25)).astype(np.float32))
     context = np.random.default_rng(1).normal(size=(5, 6)).astype(np.float32)
-    one, other = (PolicyHead(read_artifact(path))(seen, context) for path in (ahead, plain))
-    assert one.tobytes() == other.tobytes()
+    action, other = (PolicyHead(read_artifact(path))(seen, context) for path in (ahead, plain))
+    assert action.tobytes() == other.tobytes()
 
 
 def test_a_policy_without_a_context_looks_ahead_too(tmp_path):

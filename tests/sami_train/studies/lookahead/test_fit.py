@@ -78,8 +78,8 @@ def test_what_it_says_is_bounded_wherever_it_is_asked(fitted):
 
 
 def test_the_same_seed_fits_the_same():
-    one, other = (fit(world(10), SIGNALS, 1, updates=20).model for _ in range(2))
-    assert [w.tobytes() for w in one.weights] == [w.tobytes() for w in other.weights]
+    first, second = (fit(world(10), SIGNALS, 1, updates=20).model for _ in range(2))
+    assert [w.tobytes() for w in first.weights] == [w.tobytes() for w in second.weights]
 
 
 def test_it_goes_on_from_a_model_that_is_there(fitted):

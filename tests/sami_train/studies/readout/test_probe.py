@@ -131,14 +131,14 @@ def test_crippled_parts_are_told_one_by_one():
 def test_the_file_answers_what_the_readout_says_and_acts_as_before(plain, with_probe, fitted):
     session, reference, features = Session.load(with_probe), Session.load(plain), fitted.probe.features
     for seen in observations(40):
-        one, other = session.step(seen), reference.step(seen)
-        assert one.action.tobytes() == other.action.tobytes()
-        assert one.context.tobytes() == other.context.tobytes()
-        expected = answers(fitted.readout, features, one.context[None])
-        for name, value in one.extra.items():
+        step, other = session.step(seen), reference.step(seen)
+        assert step.action.tobytes() == other.action.tobytes()
+        assert step.context.tobytes() == other.context.tobytes()
+        expected = answers(fitted.readout, features, step.context[None])
+        for name, value in step.extra.items():
             assert value == pytest.approx(expected[name][0], rel=1e-5)
             assert value[1] <= value[0] <= value[2]
-    assert set(one.extra) == {"probe_mass", "probe_friction"}
+    assert set(step.extra) == {"probe_mass", "probe_friction"}
 
 
 def test_answers_stay_within_the_range_wherever_a_context_lies(fitted):
@@ -197,9 +197,9 @@ def test_it_goes_with_a_forward_model_in_either_order(with_probe, plain, fitted,
     attach_lookahead(with_probe, ahead, 3, make_fit(), "nothing")
     attach_lookahead(plain, behind, 3, make_fit(), "nothing")
     attach_probe(behind, behind, fitted)
-    one, other = Session.load(ahead), Session.load(behind)
+    session, other = Session.load(ahead), Session.load(behind)
     for k, seen in enumerate(observations(20)):
-        step, expected = one.step(seen, age=float(k % 3)), other.step(seen, age=float(k % 3))
+        step, expected = session.step(seen, age=float(k % 3)), other.step(seen, age=float(k % 3))
         for name, value in step.answers.items():
             assert value.tobytes() == expected.answers[name].tobytes()
 

@@ -102,12 +102,12 @@ def test_a_section_says_in_one_sentence_what_it_comes_to(written_report):
 
 
 def test_a_shipped_model_brings_what_the_checkout_holds_of_it(tmp_path):
-    (one,) = together([model()])
-    assert one.run is not None
-    assert one.run.metrics
-    assert len(find_robustness(one.shipped_robustness, one)) > 10
+    (subject,) = together([model()])
+    assert subject.run is not None
+    assert subject.run.metrics
+    assert len(find_robustness(subject.shipped_robustness, subject)) > 10
     elsewhere = tmp_path / "panda-satesac.onnx"
-    elsewhere.write_bytes(one.model.read_bytes())
+    elsewhere.write_bytes(subject.model.read_bytes())
     (alone,) = together([Subject.of_model(elsewhere, environment("panda"))])
     assert (alone.run, alone.shipped_robustness) == (None, [])
 
@@ -126,10 +126,10 @@ def test_a_legend_of_long_names_stays_within_its_chart():
 
 
 def test_a_model_and_its_run_are_one(tmp_path):
-    (one,) = together([model(), *runs("results/models:panda-satesac")])
-    assert one.model is not None
-    assert one.run is not None
-    assert one.training()["trained by"].startswith("sami train")
+    (subject,) = together([model(), *runs("results/models:panda-satesac")])
+    assert subject.model is not None
+    assert subject.run is not None
+    assert subject.training()["trained by"].startswith("sami train")
     other = together([model(), *runs("results/models:hopper-satesac")])
     assert len(other) == 2
 
