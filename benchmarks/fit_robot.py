@@ -65,15 +65,15 @@ def measure(name: str, seed: int, noise: float, episodes: int) -> dict[str, Any]
         fitted = fit_robot(RobotBody(nominal, log.contract), log)
     true = hidden.numbers()
     rows = []
-    for one in fitted.parameters:
-        numbers = (true[one.parameter.field, one.parameter.of], one.value, one.low, one.high)
-        rows.append([one.parameter.field, one.parameter.of, *(float(f"{n:.5g}") for n in numbers), one.verdict])
-    [(nominal_error, ours)] = fitted.replay.values()
+    for fit in fitted.parameters:
+        numbers = (true[fit.parameter.field, fit.parameter.of], fit.value, fit.low, fit.high)
+        rows.append([fit.parameter.field, fit.parameter.of, *(float(f"{n:.5g}") for n in numbers), fit.verdict])
+    [(nominal_error, error)] = fitted.replay.values()
     return {
         "seed": seed,
         "cpu_s": round(time.process_time() - start, 1),
         "windows": fitted.windows,
-        "replay_rad": {"nominal": nominal_error.value, "fitted": ours.value},
+        "replay_rad": {"nominal": nominal_error.value, "fitted": error.value},
         "parameters": rows,
     }
 
@@ -181,9 +181,9 @@ def distances(policy: Teacher, robot: Path, episodes: int = 50) -> list[float]:
     inputs = policy.policy.observation_space
     assert isinstance(inputs, spaces.Dict)
     # The actor reads nothing privileged, of which other environments have other numbers.
-    nothing = np.zeros((episodes, *(inputs["privileged"].shape or ())), np.float32)
+    no_input = np.zeros((episodes, *(inputs["privileged"].shape or ())), np.float32)
     for _ in range(spec.episode_steps):
-        observations, _ = batch.step(policy.act(observations, nothing))
+        observations, _ = batch.step(policy.act(observations, no_input))
         away.append(np.linalg.norm(batch.privileged()[:, :3] - targets, axis=1))
     means: list[float] = np.mean(away[len(away) // 2 :], axis=0).tolist()
     return means
@@ -252,12 +252,14 @@ def main() -> None:
     """Measure one robot, train policies, or print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     commands = parser.add_subparsers(dest="command", required=True)
-    one = commands.add_parser("measure")
-    one.add_argument("robot", choices=ROBOTS)
-    one.add_argument("--draws", type=int, default=10)
-    one.add_argument("--noise", type=float, default=0.0005, help="of positions [rad]; velocities have 20 times that")
-    one.add_argument("--episodes", type=int, default=9)
-    one.add_argument("--out", type=Path, required=True)
+    command = commands.add_parser("measure")
+    command.add_argument("robot", choices=ROBOTS)
+    command.add_argument("--draws", type=int, default=10)
+    command.add_argument(
+        "--noise", type=float, default=0.0005, help="of positions [rad]; velocities have 20 times that"
+    )
+    command.add_argument("--episodes", type=int, default=9)
+    command.add_argument("--out", type=Path, required=True)
     commands.add_parser("table").add_argument("files", type=Path, nargs="+")
     policies = commands.add_parser("reach")
     for name, default in (("--robots", 3), ("--seeds", 2), ("--steps", 1_000_000)):

@@ -203,10 +203,10 @@ def measure(options: argparse.Namespace) -> None:
         options.out.write_text(json.dumps(document) + "\n", encoding="utf-8")
 
 
-def ratio_interval(falls: np.ndarray, others: np.ndarray) -> tuple[float, float]:
+def ratio_interval(falls: np.ndarray, baseline: np.ndarray) -> tuple[float, float]:
     """Return the 95 % interval of the ratio of two counts of falls in the same episodes, by a bootstrap of pairs."""
     drawn = np.random.default_rng(0).integers(len(falls), size=(REPLICATES, len(falls)))
-    sums, of_others = falls[drawn].sum(axis=1), others[drawn].sum(axis=1)
+    sums, of_others = falls[drawn].sum(axis=1), baseline[drawn].sum(axis=1)
     low, high = np.percentile(sums / np.maximum(of_others, 0.5), [2.5, 97.5])
     return float(low), float(high)
 
@@ -228,12 +228,12 @@ def table(options: argparse.Namespace) -> None:
             cells = [_cell(metric, np.array(document["sets"][name][metric])) for name in sets]
             print(f"| {document['policy']} | {' | '.join(cells)} |")
         print()
-    first, *others = documents
+    first, *policies = documents
     print(f"| falls of {first['policy']}, as a share of those of | {' | '.join(sets)} |\n|---|{'---|' * len(sets)}")
-    for document in others:
+    for document in policies:
         cells = []
         for name in sets:
-            falls, of_other = (np.array(one["sets"][name]["falls"]) for one in (first, document))
+            falls, of_other = (np.array(walks["sets"][name]["falls"]) for walks in (first, document))
             low, high = ratio_interval(falls, of_other)
             few = of_other.sum() < 10
             cells.append("-" if few else f"{falls.sum() / of_other.sum():.2f} ({low:.2f}, {high:.2f})")
@@ -261,16 +261,16 @@ def main() -> None:
     """Measure or print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
-    one = commands.add_parser("measure", help="measure one policy")
-    one.add_argument("policy", type=Path, help="model file, or folder of a teacher")
-    one.add_argument("--context", choices=("live", "constant", "frozen"), default="live")
-    one.add_argument("--gains", type=float, default=1.0, help="factor of the controllers' kp and kd")
-    one.add_argument("--sets", help=f"comma-separated, of {', '.join(SETS)}; all if left out")
-    one.add_argument("--episodes", type=int, default=EPISODES, help="in each set, at least")
-    one.add_argument("--seed", type=int, default=SEED, help="of the first episode; another one to choose by")
-    one.add_argument("--name", help="what the table calls it")
-    one.add_argument("--out", type=Path, help="write JSON")
-    one.set_defaults(do=measure)
+    command = commands.add_parser("measure", help="measure one policy")
+    command.add_argument("policy", type=Path, help="model file, or folder of a teacher")
+    command.add_argument("--context", choices=("live", "constant", "frozen"), default="live")
+    command.add_argument("--gains", type=float, default=1.0, help="factor of the controllers' kp and kd")
+    command.add_argument("--sets", help=f"comma-separated, of {', '.join(SETS)}; all if left out")
+    command.add_argument("--episodes", type=int, default=EPISODES, help="in each set, at least")
+    command.add_argument("--seed", type=int, default=SEED, help="of the first episode; another one to choose by")
+    command.add_argument("--name", help="what the table calls it")
+    command.add_argument("--out", type=Path, help="write JSON")
+    command.set_defaults(do=measure)
     many = commands.add_parser("table", help="print the tables of a folder of measurements")
     many.add_argument("folder", type=Path)
     many.set_defaults(do=table)

@@ -117,12 +117,12 @@ def run(numbers: range, on_result, of: str = "models") -> None:
     context, kind = mp.get_context("spawn"), source(of)[1]
     at = numbers.start
     while at < numbers.stop:
-        ours, theirs = context.Pipe(False)
-        process = context.Process(target=work, args=(range(at, numbers.stop, numbers.step), theirs, of), daemon=True)
+        reader, writer = context.Pipe(False)
+        process = context.Process(target=work, args=(range(at, numbers.stop, numbers.step), writer, of), daemon=True)
         process.start()
-        theirs.close()
+        writer.close()
         try:
-            while ours.poll(HANG_S) and (report := ours.recv()) is not None:
+            while reader.poll(HANG_S) and (report := reader.recv()) is not None:
                 on_result(*report)
                 at = report[0] + numbers.step
             if at >= numbers.stop:

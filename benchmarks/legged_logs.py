@@ -211,8 +211,8 @@ def _holosoma(path: Path, folder: Path) -> Policy:
     sizes |= {"motion_ref_ori_b": tuple("abcdef")}
     terms = []
     for name in (DANCE if dance else LOCO).split():
-        ours = "last_action" if name == "actions" else NAMES.get(name, name)
-        terms.append((ours, sizes.get(name, XYZ), 1.0 if dance else scales.get(name, 1.0)))
+        signal = "last_action" if name == "actions" else NAMES.get(name, name)
+        terms.append((signal, sizes.get(name, XYZ), 1.0 if dance else scales.get(name, 1.0)))
     return Policy(
         path.stem.replace("_29dof", ""),
         path,

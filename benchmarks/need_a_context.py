@@ -158,7 +158,7 @@ def _successes(spec: EnvironmentSpec, make_policy: Callable[[int], Any], episode
         scores[name] = []
         for task in spec.tasks.resolve(name):
             rollout = Rollout(envs, policy, seed, tasks=(task,))
-            played = [one for first in range(0, episodes, rows) for one in rollout.round(range(first, first + rows))]
+            played = [item for first in range(0, episodes, rows) for item in rollout.round(range(first, first + rows))]
             scores[name].append([float(episode.success) for episode in played[:episodes]])
     for env in envs:
         env.close()
@@ -228,8 +228,8 @@ def loss_of(document: Mapping[str, Any], name: str) -> Loss:
     rows = np.random.default_rng(0).integers(pairs.shape[1], size=(REPLICATES, pairs.shape[1]))
     drawn = pairs[:, rows].mean(axis=2)
     low, high = np.percentile(1.0 - drawn[1] / drawn[0], [2.5, 97.5])
-    ours, theirs = pairs.mean(axis=1).tolist()
-    return Loss(ours, theirs, 1.0 - theirs / ours, float(low), float(high))
+    live_mean, constant_mean = pairs.mean(axis=1).tolist()
+    return Loss(live_mean, constant_mean, 1.0 - constant_mean / live_mean, float(low), float(high))
 
 
 def verdict(losses: Mapping[str, Loss]) -> str:
@@ -321,11 +321,11 @@ def _go2_cells() -> list[str]:
     """Return the row of the Go2, of which a student without memory was trained: shares of falls."""
     live, constant, memoryless = _go2_falls()
     score = " / ".join(f"{share:.2f}" for share in live) + " of the walks end in a fall (seed 8,000,009)"
-    falls = [f"{one:.2f} instead of {other:.2f} fall" for one, other in zip(constant, live, strict=True)]
-    others = " / ".join(f"{share:.2f}" for share in memoryless)
+    falls = [f"{blind:.2f} instead of {other:.2f} fall" for blind, other in zip(constant, live, strict=True)]
+    listed = " / ".join(f"{share:.2f}" for share in memoryless)
     helps = any(high < 1.0 for _, _, high in _go2_ratios().values())
     judged = "it helps" if helps else "not shown"
-    return [score, *falls, f"a student without memory, one seed: {others}", f"{judged}: without memory {others}"]
+    return [score, *falls, f"a student without memory, one seed: {listed}", f"{judged}: without memory {listed}"]
 
 
 def _go2_ratios() -> dict[str, tuple[float, float, float]]:
@@ -335,8 +335,8 @@ def _go2_ratios() -> dict[str, tuple[float, float, float]]:
     sets = [_go2_sets(name) for name in ("live", "memoryless")]
     ratios = {}
     for name in ("extreme", "dead"):
-        ours, theirs = (np.array(of_policy[name]["falls"]) for of_policy in sets)
-        ratios[name] = (float(ours.sum() / theirs.sum()), *ratio_interval(ours, theirs))
+        policy, baseline = (np.array(of_policy[name]["falls"]) for of_policy in sets)
+        ratios[name] = (float(policy.sum() / baseline.sum()), *ratio_interval(policy, baseline))
     return ratios
 
 
@@ -373,9 +373,9 @@ def so101_trained() -> tuple[str, str]:
         scores[name] = {of: np.mean(table, axis=0) for of, table in rows.items()}
     cells, gains = [], []
     for name, title in SO101_BASELINES.items():
-        theirs = scores[name]
-        cells.append(f"{title} {' / '.join(f'{theirs[of].mean():.3f}' for of in SETS)}")
-        gains.append(f"over {title} {' / '.join(_paired(scores['satesac'][of] - theirs[of]) for of in SETS)}")
+        baseline = scores[name]
+        cells.append(f"{title} {' / '.join(f'{baseline[of].mean():.3f}' for of in SETS)}")
+        gains.append(f"over {title} {' / '.join(_paired(scores['satesac'][of] - baseline[of]) for of in SETS)}")
     return f"one seed: {', '.join(cells)}", f"gains {', '.join(gains)}"
 
 
@@ -447,11 +447,11 @@ def long_table() -> list[str]:
 
 def _gain(run: Any, other: Any, name: str) -> str:
     """Return how much more a run solves of a set than another, with a 95 % bootstrap interval over starts."""
-    ours, theirs = (
-        np.array([[int(success) for success in task.successes] for task in one.evaluation.of(name)])
-        for one in (run, other)
+    policy, baseline = (
+        np.array([[int(success) for success in task.successes] for task in item.evaluation.of(name)])
+        for item in (run, other)
     )
-    return _paired((ours - theirs).mean(axis=0))
+    return _paired((policy - baseline).mean(axis=0))
 
 
 def without() -> str:
@@ -518,10 +518,10 @@ def main() -> None:
     """Do what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    one = commands.add_parser("measure")
-    one.add_argument("names", nargs="+", help="shipped models")
-    one.add_argument("--out", type=Path, default=MEASURED)
-    one.add_argument("--episodes", type=int, default=50, help="in each task, or in each set, as `sami eval` counts")
+    command = commands.add_parser("measure")
+    command.add_argument("names", nargs="+", help="shipped models")
+    command.add_argument("--out", type=Path, default=MEASURED)
+    command.add_argument("--episodes", type=int, default=50, help="in each task, or in each set, as `sami eval` counts")
     commands.add_parser("table")
     commands.add_parser("cards")
     chosen = parser.parse_args()

@@ -53,16 +53,16 @@ def main() -> None:
         sys.exit((__doc__ or "").strip())
     first = outcomes(groups[0])
     for files in groups:
-        ours = outcomes(files)
-        seeds = sorted({seed for _, seed in ours})
-        means = [np.mean([success for (_, seed), success in ours.items() if seed == item]) for item in seeds]
+        results = outcomes(files)
+        seeds = sorted({seed for _, seed in results})
+        means = [np.mean([success for (_, seed), success in results.items() if seed == item]) for item in seeds]
         low, high = interval_over_starts(np.array(means), (0.0, 1.0)) or (math.nan, math.nan)
-        text = f"{Path(files[0]).stem}: {sum(ours.values())} of {len(ours)} [{low:.2f}, {high:.2f}]"
+        text = f"{Path(files[0]).stem}: {sum(results.values())} of {len(results)} [{low:.2f}, {high:.2f}]"
         if files is not groups[0]:
-            both = [episode for episode in ours if episode in first]
-            wins, losses = (sum(a[e] and not b[e] for e in both) for a, b in ((ours, first), (first, ours)))
+            both = [episode for episode in results if episode in first]
+            wins, losses = (sum(a[e] and not b[e] for e in both) for a, b in ((results, first), (first, results)))
             text += f"; of {len(both)} that both had {wins} won, {losses} lost, p = {sign_test(wins, losses):.2g}"
-            by_start = [sum(ours[e] - first[e] for e in both if e[1] == seed) for seed in seeds]
+            by_start = [sum(results[e] - first[e] for e in both if e[1] == seed) for seed in seeds]
             text += f", by start {flip_test(by_start):.2g}"
         print(text)
 

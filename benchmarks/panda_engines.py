@@ -55,9 +55,9 @@ def show(measured: dict[str, Traces]) -> None:
     print("| command | number | mean difference | largest | moves by |\n|---|---|---|---|---|")
     for response in RESPONSES:
         for number in response.measures:
-            one, other = (np.array(measured[engine][response.name][number]) for engine in ENGINES)
-            apart = np.abs(one - other)
-            print(f"| {response.name} | {number} | {apart.mean():.4f} | {apart.max():.4f} | {np.ptp(one):.4f} |")
+            first, second = (np.array(measured[engine][response.name][number]) for engine in ENGINES)
+            apart = np.abs(first - second)
+            print(f"| {response.name} | {number} | {apart.mean():.4f} | {apart.max():.4f} | {np.ptp(first):.4f} |")
 
 
 def draw(measured: dict[str, Traces], path: Path) -> None:

@@ -28,16 +28,16 @@ def main() -> None:
         if record.evaluation is None or not (evaluation := Evaluation.from_dict(record.evaluation)).env:
             continue
         for name in SETS:
-            theirs = [cell.mean for one in METHODS.values() if (cell := reported(evaluation.env, one.title, name))]
-            if evaluation.env.startswith("panda") or not theirs:
+            paper = [cell.mean for method in METHODS.values() if (cell := reported(evaluation.env, method.title, name))]
+            if evaluation.env.startswith("panda") or not paper:
                 continue
             cells += 1
             ret = evaluation.ret(name) / (2.0 if evaluation.env in HALVED else 1.0)
-            better = evaluation.env not in LEFT_OUT and round(ret) >= round(max(theirs))
+            better = evaluation.env not in LEFT_OUT and round(ret) >= round(max(paper))
             above += better
             note = "left out" if evaluation.env in LEFT_OUT else "half of it" if evaluation.env in HALVED else ""
             print(
-                f"{evaluation.env:22} {name:9} {ret:10,.0f} {max(theirs):10,.0f}  {'above' if better else '-':6} {note}"
+                f"{evaluation.env:22} {name:9} {ret:10,.0f} {max(paper):10,.0f}  {'above' if better else '-':6} {note}"
             )
     print(f"at or above the paper's best in {above} of {cells} cells")
 

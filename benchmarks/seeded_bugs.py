@@ -152,9 +152,9 @@ def _inverse(row: Row) -> np.ndarray:
 
 def _other_side(name: str, joints: tuple[str, ...]) -> str:
     for a, b in (("FL", "FR"), ("RL", "RR"), ("left", "right"), ("Left", "Right")):
-        for one, other in ((a, b), (b, a)):
-            if name.replace(one, other, 1) in joints and one in name:
-                return name.replace(one, other, 1)
+        for side, opposite in ((a, b), (b, a)):
+            if name.replace(side, opposite, 1) in joints and side in name:
+                return name.replace(side, opposite, 1)
     return name
 
 

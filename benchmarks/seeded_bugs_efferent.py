@@ -77,7 +77,7 @@ def judge(recipe: dict[str, Any], path: Path, tolerance: float) -> dict[str, str
     """Return the hints of the terms that efferent fails, by our names."""
     with np.load(path) as file:
         log = {name: file[name] for name in file.files}
-    names = {**{theirs: ours for ours, theirs in TERMS.items()}}
+    names = {**{term: name for name, term in TERMS.items()}}
     with tempfile.TemporaryDirectory() as folder:
         manifest = Path(folder) / "manifest.yaml"
         manifest.write_text(yaml.safe_dump(_manifest(recipe, log)))

@@ -122,9 +122,9 @@ def random_policy(seed: int) -> PolicyReading:
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9)
     pose = [0.1, 0.8, -1.5] * 4
 
-    def signal(name: str, unit: str, elements: list[str], start: int, scale: float, **others: Any) -> dict[str, Any]:
+    def signal(name: str, unit: str, elements: list[str], start: int, scale: float, **fields: Any) -> dict[str, Any]:
         place = [start, start + len(elements)]
-        return {"name": name, "unit": unit, "elements": elements, "slice": place, "scale": scale, **others}
+        return {"name": name, "unit": unit, "elements": elements, "slice": place, "scale": scale, **fields}
 
     values = {
         "name": f"random {seed}",

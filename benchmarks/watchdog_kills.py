@@ -130,7 +130,7 @@ class Witness:
         self._lines = lines_of(robot.stdout)  # type: ignore[arg-type]
         assert self._lines.get(timeout=30).startswith("listening")
 
-    def next(self, what: str, timeout_s: float) -> dict[str, Any] | None:
+    def next(self, key: str, timeout_s: float) -> dict[str, Any] | None:
         """Return the next time that it `moves` or `rests`; None if that does not come."""
         end = time.monotonic() + timeout_s
         while (left := end - time.monotonic()) > 0:
@@ -138,7 +138,7 @@ class Witness:
                 document = json.loads(self._lines.get(timeout=left))
             except queue.Empty:
                 return None
-            if what in document:
+            if key in document:
                 return dict(document)
         return None
 

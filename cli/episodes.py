@@ -163,11 +163,11 @@ def summary(rows: list[Row], world: Target, hopeless: Sequence[Mapping[str, Any]
         groups.setdefault(tuple(_value(row, name) for name in features), []).append(row)
     for key, same in groups.items():
         mark = _mark(same[0], features, hopeless)
-        counted, outcome, *others = _means(same, world)
-        table.add_row(*key, counted, outcome + (mark or " " * marked), *others)
+        counted, outcome, *means = _means(same, world)
+        table.add_row(*key, counted, outcome + (mark or " " * marked), *means)
     table.add_section()
-    counted, outcome, *others = _means(rows, world)
-    table.add_row("all", *[""] * (len(features) - 1), counted, outcome + " " * marked, *others, style="bold")
+    counted, outcome, *means = _means(rows, world)
+    table.add_row("all", *[""] * (len(features) - 1), counted, outcome + " " * marked, *means, style="bold")
     text_console().print(table)
     if marked:
         print_text("*: in this task the model's own evaluation is hardly better than doing nothing.")
@@ -277,7 +277,7 @@ def shown(reading: Reading, probe: Probe | None = None) -> str:
         from sami_runtime.model.atlas import label
 
         alarm = "  OUT OF DISTRIBUTION" if reading.alarm else ""
-        silent = {} if probe is None else {one.name: one.r2 for one in probe.features if not one.carried}
+        silent = {} if probe is None else {item.name: item.r2 for item in probe.features if not item.carried}
         known = {name: value for name, value in reading.nearest.items() if name not in silent}
         near = [f"nearest {label(known)} at {reading.distance:.1f}"] if known else []
         near += [f"does not identify {name}, R2 {r2:.2f}" for name, r2 in silent.items()]

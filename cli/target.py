@@ -160,7 +160,7 @@ def _keywords(
 
 
 def _make(
-    name: str, what: str, factory: Callable[..., Any], clock: Clock, keywords: Settings, parts: Sequence[str]
+    name: str, kind: str, factory: Callable[..., Any], clock: Clock, keywords: Settings, parts: Sequence[str]
 ) -> Any:
     """Return what a factory makes, if it has the parts of what it should be."""
     from sami_runtime.errors import SamiError
@@ -170,7 +170,7 @@ def _make(
     missing = [part for part in parts if getattr(result, part, None) is None]
     if missing:
         raise SamiError(
-            f"{name}(clock) made a {type(result).__name__}, which lacks {', '.join(missing)}. {what.capitalize()} has "
+            f"{name}(clock) made a {type(result).__name__}, which lacks {', '.join(missing)}. {kind.capitalize()} has "
             f"{', '.join(parts)}; see docs/how-to/write-an-adapter.md."
         )
     return result

@@ -133,8 +133,8 @@ class Hand:
     def go(self, velocity: np.ndarray, why: str) -> None:
         """Take another velocity [m/s], and say so where that begins or ends a movement."""
         if velocity.any() != self.velocity.any():
-            what = "moves" if velocity.any() else "rests"
-            print(json.dumps({"time": time.monotonic(), what: why, "ignored": self.ignored}), flush=True)
+            event = "moves" if velocity.any() else "rests"
+            print(json.dumps({"time": time.monotonic(), event: why, "ignored": self.ignored}), flush=True)
         self.velocity = velocity
 
     def move(self) -> None:

@@ -29,7 +29,7 @@ def python_command(module: str, *arguments: object) -> list[str]:
         here = ""
     outside = [folder for folder in folders if os.path.realpath(folder) != here]
     # A checkout that is not installed, and in which somebody works.
-    ours = os.path.realpath(Path(__file__).parents[1])
-    if here == ours and len(outside) < len(folders):
-        outside.append(ours)
+    root = os.path.realpath(Path(__file__).parents[1])
+    if here == root and len(outside) < len(folders):
+        outside.append(root)
     return [sys.executable, "-c", BOOT, json.dumps([module, arguments]), *outside]

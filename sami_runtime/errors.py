@@ -89,8 +89,8 @@ class UnknownName(SamiError):  # noqa: N818 - named after what the user typed
         guess = f" Did you mean {near!r}?" if near else ""
         valid: Iterable[str] = self.valid
         if len(self.valid) > 40:  # keys in sections: those of the name's section, else the sections
-            within = [one for one in self.valid if one.startswith(self.name.partition(".")[0] + ".")]
-            valid = within or sorted({re.sub(r"\..*", ".*", one) for one in self.valid})
+            within = [name for name in self.valid if name.startswith(self.name.partition(".")[0] + ".")]
+            valid = within or sorted({re.sub(r"\..*", ".*", name) for name in self.valid})
         listed = ", ".join(valid) or "none"
         hint = f" {self.hint}" if self.hint else ""
         return f"unknown {self.kind} {self.name!r}.{guess} Valid: {listed}.{hint}"

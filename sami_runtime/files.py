@@ -76,18 +76,18 @@ def faults_of(error: ValidationError) -> str:
     )
 
 
-def read_document(path: Path, what: str) -> dict[str, Any]:
+def read_document(path: Path, content: str) -> dict[str, Any]:
     """Return the table that a file holds, NAME.toml or NAME.json.
 
     Args:
         path: The file.
-        what: What it should be, in the plural: `"limits"`.
+        content: What it should be, in the plural: `"limits"`.
 
     Raises:
         SamiError: The file cannot be read, or holds no table.
     """
     if path.suffix not in (".toml", ".json"):
-        raise SamiError(f"{path} is no file of {what}; they are written as NAME.toml or NAME.json.")
+        raise SamiError(f"{path} is no file of {content}; they are written as NAME.toml or NAME.json.")
     try:
         if not path.is_file() and path.exists():
             raise ValueError("it is no regular file")
@@ -98,13 +98,13 @@ def read_document(path: Path, what: str) -> dict[str, Any]:
         text = data.decode("utf-8")
     except (OSError, ValueError) as error:
         cause = error.strerror if isinstance(error, OSError) else error
-        raise SamiError(f"{path} cannot be read: {cause}. Give the path of a file of {what}.") from None
+        raise SamiError(f"{path} cannot be read: {cause}. Give the path of a file of {content}.") from None
     try:
         document = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text, object_pairs_hook=unique)
     except (ValueError, RecursionError) as error:
-        raise SamiError(f"{path} cannot be read: {error}. Write it as the documentation of {what} shows.") from None
+        raise SamiError(f"{path} cannot be read: {error}. Write it as the documentation of {content} shows.") from None
     if not isinstance(document, dict):
-        raise SamiError(f"{path} holds a {type(document).__name__}; expected a table of {what}.")
+        raise SamiError(f"{path} holds a {type(document).__name__}; expected a table of {content}.")
     return document
 
 

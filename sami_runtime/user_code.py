@@ -61,11 +61,11 @@ def load_named(name: str, kind: str, example: str) -> Any:
     return getattr(module, object_name)
 
 
-def module_of(name: str, kind: str, example: str, what: str) -> tuple[ModuleType, str]:
+def module_of(name: str, kind: str, example: str, attribute: str) -> tuple[ModuleType, str]:
     """Return the module of MODULE:NAME, and the name; arguments and errors as of `load_named`, `what` is NAME's."""
     module_name, _, object_name = name.partition(":")
     if not (module_name and object_name):
-        raise SamiError(f"the {kind} is {name!r}; write MODULE:{what}, e.g. {example}.")
+        raise SamiError(f"the {kind} is {name!r}; write MODULE:{attribute}, e.g. {example}.")
     if (folder := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, folder)
     try:

@@ -134,7 +134,7 @@ def test_the_walker_is_judged_in_the_published_contexts():
     assert {name: len(contexts) for name, contexts in sets.items()} == {"interpolation": 13, "extrapolation": 71}
     for name, contexts in sets.items():
         for context in contexts:
-            within = [one.low <= context[key] <= one.high for key, one in WALKER_HIDDEN.items()]
+            within = [span.low <= context[key] <= span.high for key, span in WALKER_HIDDEN.items()]
             assert all(within) == (name == "interpolation")
     assert {"gravity": 0.98, "actuator_strength": 2.0} in sets["extrapolation"]
 

@@ -16,7 +16,7 @@ class Method:
     title: str
     learn: Callable[[Clock, int], dict[str, Any]]
     """Trains by a clock and a seed; returns the hyperparameters."""
-    ours: bool = False
+    in_house: bool = False
     is_told: bool = False
     """Whether it observes the physics: a bound, no competitor."""
 
@@ -51,7 +51,7 @@ def _small_skrl(clock: Clock, seed: int) -> dict[str, Any]:
     return train_skrl(clock, seed, SMALL)
 
 
-def _ours(method: str) -> Callable[[Clock, int], dict[str, Any]]:
+def _agent(method: str) -> Callable[[Clock, int], dict[str, Any]]:
     def learn(clock: Clock, seed: int) -> dict[str, Any]:
         from benchmarks.scoreboard.ours import train_ours
 
@@ -61,12 +61,12 @@ def _ours(method: str) -> Callable[[Clock, int], dict[str, Any]]:
 
 
 METHODS = {
-    "sami-tesac": Method("TESAC, this project", _ours("tesac"), ours=True),
+    "sami-tesac": Method("TESAC, this project", _agent("tesac"), in_house=True),
     "sb3-sac-stacked": Method("SAC on ten frames, stable-baselines3", _stacked),
     "sb3-recurrent-ppo": Method("RecurrentPPO, sb3-contrib", _recurrent_ppo),
     "skrl-recurrent-sac": Method("recurrent SAC, skrl", _skrl),
     "sb3-sac-told": Method("SAC told the physics, stable-baselines3", _sac, is_told=True),
-    "sami-sac": Method("SAC without memory, this project", _ours("sac"), ours=True),
+    "sami-sac": Method("SAC without memory, this project", _agent("sac"), in_house=True),
     "skrl-small": Method("recurrent SAC with smaller networks, skrl", _small_skrl),
 }
 """In the order in which runs are made, seed by seed."""

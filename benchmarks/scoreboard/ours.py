@@ -44,7 +44,7 @@ def give_physics(env: Any, physics: Physics) -> None:
 
 def declared(task: Task) -> EnvironmentSpec:
     """Return a task as an environment of a user's own."""
-    training = {name: Range(one.low, one.high, log=one.log) for name, one in task.hidden.items()}
+    training = {name: Range(hidden.low, hidden.high, log=hidden.log) for name, hidden in task.hidden.items()}
     return EnvironmentSpec.from_gymnasium(
         partial(Declared, task),
         name=task.name,

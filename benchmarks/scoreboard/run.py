@@ -106,17 +106,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scoreboard", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    one = commands.add_parser("run", help="make one run")
-    one.add_argument("--task", choices=TASKS, required=True)
-    one.add_argument("--method", choices=METHODS, required=True)
-    one.add_argument("--seed", type=int, default=0)
+    single = commands.add_parser("run", help="make one run")
+    single.add_argument("--task", choices=TASKS, required=True)
+    single.add_argument("--method", choices=METHODS, required=True)
+    single.add_argument("--seed", type=int, default=0)
     every = commands.add_parser("all", help="make every run that is missing")
     every.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     every.add_argument("--seeds", type=int, default=SEEDS)
     table = commands.add_parser("table", help="print the tables of the runs that are there")
-    for command in (one, every):
+    for command in (single, every):
         command.add_argument("--minutes", type=float, default=MINUTES, help="of processor time for each run")
-    for command in (one, every, table):
+    for command in (single, every, table):
         command.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
     options: Any = parser.parse_args(arguments)
     if options.command == "run":

@@ -131,11 +131,11 @@ def _shown(middle: Middle) -> str:
 def _losses(name: str, middles: Mapping[str, Middle]) -> Iterator[str]:
     """Yield where each method of this project is below another one, and where it is above."""
     for method, (value, *_) in middles.items():
-        if not METHODS[method].ours:
+        if not METHODS[method].in_house:
             continue
-        others = {other: middle[0] for other, middle in middles.items() if not METHODS[other].ours}
-        above = [f"{other} ({score:,.0f})" for other, score in others.items() if score > value]
-        below = [f"{other} ({score:,.0f})" for other, score in others.items() if score <= value]
+        peers = {other: middle[0] for other, middle in middles.items() if not METHODS[other].in_house}
+        above = [f"{other} ({score:,.0f})" for other, score in peers.items() if score > value]
+        below = [f"{other} ({score:,.0f})" for other, score in peers.items() if score <= value]
         yield f"| {method} ({value:,.0f}) | {name} | {', '.join(above) or 'none'} | {', '.join(below) or 'none'} |"
 
 

@@ -101,7 +101,7 @@ class HiddenPhysics(gym.Wrapper):
         if seed is not None:
             self.np_random = np.random.default_rng(seed)
         physics = (options or {}).get("physics")
-        self.physics = dict(physics or {name: one.draw(self.np_random) for name, one in self.task.hidden.items()})
+        self.physics = dict(physics or {name: hidden.draw(self.np_random) for name, hidden in self.task.hidden.items()})
         self.task.apply(self.env, self.physics)
         observation, _ = self.env.reset(seed=int(self.np_random.integers(2**31)))
         self._steps = 0
@@ -217,7 +217,9 @@ def _walker_sets() -> dict[str, list[Physics]]:
         contexts += [{**WALKER_DEFAULT, name: value} for value in values]
     pairs = itertools.product(WALKER_PAIRS["gravity"], WALKER_PAIRS["actuator_strength"])
     contexts += [{"gravity": gravity, "actuator_strength": strength} for gravity, strength in pairs]
-    inside = [all(one.low <= context[name] <= one.high for name, one in WALKER_HIDDEN.items()) for context in contexts]
+    inside = [
+        all(span.low <= context[name] <= span.high for name, span in WALKER_HIDDEN.items()) for context in contexts
+    ]
     return {
         "interpolation": [context for context, is_in in zip(contexts, inside, strict=True) if is_in],
         "extrapolation": [context for context, is_in in zip(contexts, inside, strict=True) if not is_in],

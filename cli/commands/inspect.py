@@ -165,8 +165,8 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[s
     """Return the lines of a table: words on the left, then numbers on the right."""
     cells = [head, *rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    for name, *others in cells:
-        yield "  ".join([name.ljust(widths[0]), *map(str.rjust, others, widths[1:])])
+    for name, *texts in cells:
+        yield "  ".join([name.ljust(widths[0]), *map(str.rjust, texts, widths[1:])])
 
 
 def _bounds(contract: Contract) -> Iterator[tuple[str, ...]]:
@@ -208,9 +208,9 @@ def _responses(contract: Contract) -> Iterator[str]:
             for at, element in enumerate(signal.elements)
             if expected[start + at]
         ]
-        what = ", ".join(answers) or "nothing answered clearly"
+        text = ", ".join(answers) or "nothing answered clearly"
         unit = "" if contract.action.unit == "1" else f" {contract.action.unit}"
-        yield f"response to 1{unit} of {name}, moved by {size:g} for {moves.ticks} ticks: {what}"
+        yield f"response to 1{unit} of {name}, moved by {size:g} for {moves.ticks} ticks: {text}"
 
 
 def lookahead_lines(contract: Contract) -> list[str]:

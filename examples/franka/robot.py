@@ -96,15 +96,15 @@ def build_model() -> Any:
     cube = spec.worldbody.add_body(name=CUBE, pos=[0.6, 0.0, 0.02])
     cube.add_freejoint()
     cube.add_geom(name=CUBE, type=box, size=[0.02] * 3, mass=1.0, **none)
-    for one, other, slides in (
+    for geom, other, slides in (
         (CUBE, TABLE, 0.5),
         *((CUBE, finger, RADIUS["finger"]) for finger in FINGERS),
         (CUBE, HAND, RADIUS["hand"]),
         *((part, TABLE, 0.5) for part in (*FINGERS, HAND)),
     ):
         spec.add_pair(
-            name=f"{one}-{other}",
-            geomname1=one,
+            name=f"{geom}-{other}",
+            geomname1=geom,
             geomname2=other,
             condim=4,
             friction=[slides, slides, 0.002, 0.0, 0.0],

@@ -31,7 +31,7 @@ class OwnArm:
         self.link = Datagrams(config["here"], config["robot"], self.hear, clock)
 
     def hear(self, data, received):
-        measured = self.clocks[data["from"]].ours(data["time"], received)
+        measured = self.clocks[data["from"]].local_time(data["time"], received)
         if data["from"] == "camera":
             cube = self.camera @ Frame.of(data["position"], xyzw=data["xyzw"])
             self.latest.put(measured, cube_position=cube.translation, achieved_goal=cube.translation)

@@ -211,9 +211,9 @@ def differences(
 ) -> list[str]:
     """Return how a signal differs from another one, whose it is in words, a phrase for each field."""
     return [
-        f"{kind} {expected.name!r} has {field} {_shown(ours)}, {holder} has {_shown(theirs)}"
+        f"{kind} {expected.name!r} has {field} {_shown(value)}, {holder} has {_shown(offer)}"
         for field in fields
-        if (ours := getattr(expected, field)) != (theirs := getattr(offered, field))
+        if (value := getattr(expected, field)) != (offer := getattr(offered, field))
     ]
 
 

@@ -222,13 +222,13 @@ def _sources(name: str, quantity: str, term: InputTerm, raw: dict[str, Array], r
 
 def _consistent(name: str, quantity: str, raw: dict[str, Array], rate_hz: float) -> Sources:
     """Return what a recorded signal should resemble, by the other signals of the recording."""
-    others = {key: value for key, value in raw.items() if key != name}
+    arrays = {key: value for key, value in raw.items() if key != name}
     if quantity == "joint_velocities":
-        positions = [value for key, value in others.items() if re.search(QUANTITIES["joint_positions"], key)]
+        positions = [value for key, value in arrays.items() if re.search(QUANTITIES["joint_positions"], key)]
         return {"right": (difference(positions[0], rate_hz), None)} if positions else {}
     if quantity == "joint_positions":
         return {"right": (raw["targets"], None)}
-    return sources(quantity, others, rate_hz)
+    return sources(quantity, arrays, rate_hz)
 
 
 def _slots(

@@ -148,8 +148,8 @@ class OriginalPolicy:
         """Return a value with its past, and add it to the past."""
         if history is None:
             return value
-        nothing = value if history.start == "repeat" else np.zeros_like(value)
-        past = self._past.setdefault(name, [nothing] * (history.steps - 1))
+        padding = value if history.start == "repeat" else np.zeros_like(value)
+        past = self._past.setdefault(name, [padding] * (history.steps - 1))
         values = [*past, value]  # oldest first
         self._past[name] = values[1:]
         return np.concatenate(values if history.first == "oldest" else values[::-1])

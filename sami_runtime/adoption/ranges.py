@@ -56,10 +56,10 @@ def seen_in(contract: Contract, paths: Sequence[Path]) -> Seen:
 
 def _recorded(path: Path, contract: Contract) -> list[Rollout]:
     recording, names = read_recording(path), [signal.name for signal in contract.observation]
-    theirs = {signal.name: signal.size for signal in (*recording.contract.observation, recording.contract.action)}
-    ours = {signal.name: signal.size for signal in (*contract.observation, contract.action)}
-    if theirs != ours:
-        raise SamiError(f"{path} records the signals {theirs}; {contract.name!r} has {ours}. Give one of this policy.")
+    stored = {signal.name: signal.size for signal in (*recording.contract.observation, recording.contract.action)}
+    sizes = {signal.name: signal.size for signal in (*contract.observation, contract.action)}
+    if stored != sizes:
+        raise SamiError(f"{path} records the signals {stored}; {contract.name!r} has {sizes}. Give one of this policy.")
     episodes: dict[int, list[tuple[Observation, Array]]] = {}
     for number, stretch, _ in recording.stretches(are_finite):
         steps = episodes.setdefault(number, [])

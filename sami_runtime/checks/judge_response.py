@@ -232,8 +232,8 @@ class Judge:
             ratio = mean_response[at] / self.expected[other][at]
             turned = ", and with its sign flipped" if ratio < 0 else ""
             both = instead.get(other) == element
-            what = f"{name} and {names[other]} are swapped" if both else f"it moves {names[other]} instead"
-            return f"{self._diff(element, at, mean_response)}: {what}{turned}. Correct their order in write() or read()"
+            text = f"{name} and {names[other]} are swapped" if both else f"it moves {names[other]} instead"
+            return f"{self._diff(element, at, mean_response)}: {text}{turned}. Correct their order in write() or read()"
         ratios = mean_response / np.where(expected == 0, np.inf, expected)
         judged = self._sizes[element] if self._sizes[element].any() else self.signs[element]
         wrong = self.signs[element] & (
@@ -273,8 +273,8 @@ class Judge:
 
 def _unit(factor: float) -> str:
     """Return which unit is suspected of a factor, as a phrase in brackets; empty if none is."""
-    for known, what in UNITS.items():
-        for exact, phrase in ((known, what), (1 / known, " for ".join(reversed(what.split(" for "))))):
+    for known, text in UNITS.items():
+        for exact, phrase in ((known, text), (1 / known, " for ".join(reversed(text.split(" for "))))):
             if 1 / UNIT_WITHIN <= factor / exact <= UNIT_WITHIN:
                 return f" ({exact:.3g} is {phrase})"
     return ""

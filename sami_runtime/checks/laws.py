@@ -175,14 +175,14 @@ def forward(trial: Trial) -> None:
     """Refuse stamps that go back, or stand still."""
     for name in (signal.name for signal in trial.contract.observation):
         stamps = [observation.measured(name) for observation in trial.seen]
-        for tick, (one, other) in enumerate(pairwise(stamps)):
-            if other < one:
+        for tick, (stamp, following) in enumerate(pairwise(stamps)):
+            if following < stamp:
                 stamped = _stamped(trial.seen[tick + 1], name)
-                raise AdapterError(f"read {tick + 1} {stamped} {other:.6g} s, before read {tick} at {one:.6g} s")
+                raise AdapterError(f"read {tick + 1} {stamped} {following:.6g} s, before read {tick} at {stamp:.6g} s")
         if len(stamps) > 1 and stamps[0] == stamps[-1]:
             hint = "; a simulator stands still unless something is written, so check it with writes"
-            what = "observations" if trial.seen[-1].times is None else f"readings of {name}"
-            raise AdapterError(f"all {len(stamps)} {what} are stamped {stamps[0]:.6g} s{'' if trial.write else hint}")
+            kind = "observations" if trial.seen[-1].times is None else f"readings of {name}"
+            raise AdapterError(f"all {len(stamps)} {kind} are stamped {stamps[0]:.6g} s{'' if trial.write else hint}")
 
 
 def keeps_buffers(trial: Trial) -> None:

@@ -246,9 +246,9 @@ class _ModelFile:
 
     def _close(self, answers: Answers, expected: Answers) -> tuple[bool, str]:
         worst = {name: _Worst() for name in expected}
-        for name, others in expected.items():
-            for step, (value, other) in enumerate(zip(answers[name], others, strict=True)):
-                worst[name].see(name, step, value, other, _sizes(others))
+        for name, reference in expected.items():
+            for step, (value, other) in enumerate(zip(answers[name], reference, strict=True)):
+                worst[name].see(name, step, value, other, _sizes(reference))
         passed = all(difference.error <= self.tolerance for difference in worst.values())
         detail = "; ".join(map(str, worst.values()))
         return (

@@ -183,12 +183,12 @@ def _require_same_state(session: Session, driving: Session) -> None:
 def _differences(new: Contract, old: Contract) -> list[str]:
     """Each signal that one has and the other has not, or has otherwise."""
     faults = []
-    for kind, ours, theirs in (
+    for kind, new_signals, old_signals in (
         ("observation", new.observation, old.observation),
         ("action", (new.action,), (old.action,)),
         ("output", new.extra_outputs, old.extra_outputs),
     ):
-        after, before = ({signal.name: signal for signal in signals} for signals in (ours, theirs))
+        after, before = ({signal.name: signal for signal in signals} for signals in (new_signals, old_signals))
         faults += [f"{kind} {name!r} is only in the new model" for name in after if name not in before]
         faults += [f"{kind} {name!r} is missing in the new model" for name in before if name not in after]
         for name in after.keys() & before.keys():

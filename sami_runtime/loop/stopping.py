@@ -148,7 +148,7 @@ class _Signals:
     """
 
     def __init__(self) -> None:
-        self._theirs: dict[int, Any] = {}
+        self._handlers: dict[int, Any] = {}
         self._waiting: list[int] = []
         self._over = threading.Event()
 
@@ -177,9 +177,9 @@ class _Signals:
             return
         fatal = {getattr(signal, name, None) for name in FATAL}
         for number in signal.valid_signals():
-            theirs = signal.getsignal(number)
-            if theirs != self._handle and (callable(theirs) or (theirs is signal.SIG_DFL and number in fatal)):
-                self._theirs[number] = theirs
+            handler = signal.getsignal(number)
+            if handler != self._handle and (callable(handler) or (handler is signal.SIG_DFL and number in fatal)):
+                self._handlers[number] = handler
                 signal.signal(number, self._handle)
 
     def deliver(self) -> BaseException | None:
@@ -193,9 +193,9 @@ class _Signals:
         return first
 
     def _give_back(self) -> None:
-        for number, theirs in self._theirs.items():
+        for number, handler in self._handlers.items():
             if signal.getsignal(number) == self._handle:
-                signal.signal(number, theirs)
+                signal.signal(number, handler)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         outer = frame
@@ -210,9 +210,9 @@ class _Signals:
         self._obey(number, frame)
 
     def _obey(self, number: int, frame: FrameType | None) -> None:
-        theirs = self._theirs[number]
-        if callable(theirs):
-            theirs(number, frame)
+        handler = self._handlers[number]
+        if callable(handler):
+            handler(number, frame)
         else:
             _leave(number, frame)
 

@@ -139,9 +139,9 @@ class Seen(Entry):
             action: Name of the action.
         """
         observed = {name: size for name, size in sizes.items() if name != action}
-        for what, spreads, valid in (("signals", self.signals, sizes), ("begin", self.begin, observed)):
+        for field, spreads, valid in (("signals", self.signals, sizes), ("begin", self.begin, observed)):
             if (spread_sizes := {name: spread.size for name, spread in spreads.items()}) != valid:
-                raise ValueError(f"seen.{what} tells of {spread_sizes}; the contract has {valid}")
+                raise ValueError(f"seen.{field} tells of {spread_sizes}; the contract has {valid}")
         if unknown := sorted(set(self.repeats) - set(observed)):
             raise ValueError(f"seen.repeats names {', '.join(unknown)}; the observation has {', '.join(observed)}")
         if self.responses is None:

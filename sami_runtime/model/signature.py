@@ -94,17 +94,17 @@ def require_signed(model: Path, data: bytes, keys: dict[str, str]) -> str:
     return keys[key] or key[:12]
 
 
-def read_small(path: Path, what: str) -> bytes:
+def read_small(path: Path, content: str) -> bytes:
     """Return the bytes of a file that should be `what`; raise SamiError where it is too large or cannot be read."""
     try:
         if not path.is_file():
-            raise SamiError(f"{path} is no file; expected {what}.")
+            raise SamiError(f"{path} is no file; expected {content}.")
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise SamiError(f"{path} cannot be read: {error.strerror}; expected {what}.") from None
+        raise SamiError(f"{path} cannot be read: {error.strerror}; expected {content}.") from None
     if len(data) > MAX_BYTES:
-        raise SamiError(f"{path} is larger than {MAX_BYTES} bytes; expected {what}.")
+        raise SamiError(f"{path} is larger than {MAX_BYTES} bytes; expected {content}.")
     return data
 
 

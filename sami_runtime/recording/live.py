@@ -72,14 +72,14 @@ class Feed:
             raise SamiError(
                 f"a live view needs Linux, this is {sys.platform}. Record the run, and look at it by `sami view`."
             )
-        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket, peer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BYTES)
         token = secrets.token_urlsafe(16)
-        with theirs:
+        with peer:
             # A session of its own: Ctrl-C is the loop's. It ends by itself when the loop's end of the socket is closed.
             self._server = subprocess.Popen(
-                python_command(__name__, theirs.fileno()),
-                pass_fds=[theirs.fileno()],
+                python_command(__name__, peer.fileno()),
+                pass_fds=[peer.fileno()],
                 start_new_session=True,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -225,8 +225,8 @@ class Handler(BaseHTTPRequestHandler):
         port = self.connection.getsockname()[1]
         token, _, rest = self.path.lstrip("/").partition("/")
         # Another name for this machine is a page elsewhere that wants to read what is here.
-        ours = self.headers.get("Host") in (f"127.0.0.1:{port}", f"localhost:{port}")
-        if not ours or not secrets.compare_digest(token.encode(), self.token.encode()) or rest not in ("", "events"):
+        local = self.headers.get("Host") in (f"127.0.0.1:{port}", f"localhost:{port}")
+        if not local or not secrets.compare_digest(token.encode(), self.token.encode()) or rest not in ("", "events"):
             self.send_error(404)
             return
         self.send_response(200)

@@ -293,9 +293,9 @@ def require_alike(session: Session, contract: Contract) -> None:
         f"reads {signal.name!r}, which the other does not" for signal in follower.observation if signal.name not in read
     ]
     pairs = [(signal, read[signal.name]) for signal in follower.observation if signal.name in read]
-    for ours, theirs in [*pairs, (follower.action, contract.action)]:
-        if _shape(ours) != _shape(theirs):
-            faults.append(f"has {_shape(ours)} where the other has {_shape(theirs)}")
+    for signal, recorded in [*pairs, (follower.action, contract.action)]:
+        if _shape(signal) != _shape(recorded):
+            faults.append(f"has {_shape(signal)} where the other has {_shape(recorded)}")
     if follower.rate_hz != contract.rate_hz:
         faults.append(f"acts at {follower.rate_hz:g} Hz, the other at {contract.rate_hz:g} Hz")
     if session.batch != 1:

@@ -227,14 +227,14 @@ def _features(recording: Recording, stretches: list[tuple[int, list[StepRecord],
         ACTION: {"dtype": "float32", "shape": [contract.action.size], "names": list(contract.action.elements)},
     }
     records = [record for _, stretch, _ in stretches for record in stretch]
-    one = {"shape": [1], "names": None}
+    scalar = {"shape": [1], "names": None}
     if all(number_in(record.info, "reward") is not None for record in records):
-        features[REWARD] = {"dtype": "float32", **one}
-    features[DONE] = {"dtype": "bool", **one}
+        features[REWARD] = {"dtype": "float32", **scalar}
+    features[DONE] = {"dtype": "bool", **scalar}
     if all(recording.episodes.get(number, (None, None))[1] is not None for number, _, _ in stretches):
-        features[SUCCESS] = {"dtype": "bool", **one}
-    features["timestamp"] = {"dtype": "float32", **one}
-    return features | {name: {"dtype": "int64", **one} for name in COUNTED}
+        features[SUCCESS] = {"dtype": "bool", **scalar}
+    features["timestamp"] = {"dtype": "float32", **scalar}
+    return features | {name: {"dtype": "int64", **scalar} for name in COUNTED}
 
 
 def _steps(

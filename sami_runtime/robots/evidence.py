@@ -142,8 +142,8 @@ class EvidenceLog:
             return
         try:
             self._summarize()
-            what = {} if error is None else {"error": f"{type(error).__name__}: {error}"}
-            self._write("end", what)
+            fields = {} if error is None else {"error": f"{type(error).__name__}: {error}"}
+            self._write("end", fields)
             self._sync()
         finally:
             self._file.close()

@@ -57,13 +57,13 @@ def fallback_action(controller: Controller, observation: Observation | None, now
     return require_action(action, signal, f"what {name} wants")
 
 
-def require_action(value: object, signal: Signal, what: str) -> Array:
+def require_action(value: object, signal: Signal, label: str) -> Array:
     """Return a copy, (A,), of what should be an action.
 
     Args:
         value: What should be one.
         signal: The action's.
-        what: What it is, for the message.
+        label: What it is, for the message.
 
     Raises:
         SamiError: It has another shape, or is not finite; in one sentence, without its period.
@@ -74,7 +74,7 @@ def require_action(value: object, signal: Signal, what: str) -> Array:
         action = np.empty(0, np.float32)
     if action.shape != (signal.size,) or not all_finite(action):
         raise SamiError(
-            f"{what} is {value}, expected {signal.size} finite numbers [{signal.unit}] ({', '.join(signal.elements)})"
+            f"{label} is {value}, expected {signal.size} finite numbers [{signal.unit}] ({', '.join(signal.elements)})"
         )
     return action
 

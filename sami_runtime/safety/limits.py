@@ -481,9 +481,9 @@ def _require_times(limits: Limits, period: float) -> None:
         value = getattr(limits, name)
         for key, seconds in value.items() if isinstance(value, Mapping) else [("", value)]:
             if seconds is not None and periods * period * (1 + 1e-9) < seconds < math.inf:
-                what = f"{name}.{key}" if key else name
+                label = f"{name}.{key}" if key else name
                 allows = f"more than {periods} periods of the policy ({periods * period:g} s)"
-                raise SamiError(_sentence(what, seconds, "s", allows, "inf"))
+                raise SamiError(_sentence(label, seconds, "s", allows, "inf"))
 
 
 def _require_actions(limits: Limits, contract: Contract) -> None:
@@ -510,15 +510,15 @@ def _require_actions(limits: Limits, contract: Contract) -> None:
         # One number for all elements is for those that it can limit.
         if beyond and (isinstance(value, Mapping) or len(beyond) == action.size):
             element, (number, words) = next(iter(beyond.items()))
-            what = f"{name}.{element}" if isinstance(value, Mapping) else name
+            label = f"{name}.{element}" if isinstance(value, Mapping) else name
             by = {"rate": "/s", "acceleration": "/s^2"}.get(name, "")
-            raise SamiError(_sentence(what, number, action.unit + by, words, "out"))
+            raise SamiError(_sentence(label, number, action.unit + by, words, "out"))
 
 
 def _require_observations(limits: Limits, contract: Contract) -> None:
     signals = {signal.name: signal for signal in contract.observation}
-    for what, values in _observed(limits):
-        name, _, element = what.partition(".")[2].partition(".")
+    for label, values in _observed(limits):
+        name, _, element = label.partition(".")[2].partition(".")
         signal = signals[name]
         at = signal.elements.index(element)
         low, high = signal.low[at], signal.high[at]
@@ -535,7 +535,7 @@ def _require_observations(limits: Limits, contract: Contract) -> None:
             continue
         for number in values:
             if most and factor * most < abs(number) < math.inf:
-                raise SamiError(_sentence(what, number, signal.unit, words, "inf"))
+                raise SamiError(_sentence(label, number, signal.unit, words, "inf"))
 
 
 def _observed(limits: Limits) -> Iterator[tuple[str, tuple[float, ...]]]:
@@ -548,7 +548,7 @@ def _observed(limits: Limits) -> Iterator[tuple[str, tuple[float, ...]]]:
         yield f"workspace.{element}", ends
 
 
-def _sentence(what: str, number: float, unit: str, words: str, instead: str) -> str:
+def _sentence(label: str, number: float, unit: str, words: str, instead: str) -> str:
     base, _, by = unit.partition("/")
     guess = ""
     if base in UNITS:
@@ -557,6 +557,6 @@ def _sentence(what: str, number: float, unit: str, words: str, instead: str) -> 
         guess = f" In {other}{by}? Then it is {number / per:.4g} {unit}."
     out = "set inf, which limits nothing" if instead == "inf" else "leave it out"
     return (
-        f"{what} is {number:g} [{unit}], which cannot be meant: {words}, and it would never limit anything.{guess} "
+        f"{label} is {number:g} [{unit}], which cannot be meant: {words}, and it would never limit anything.{guess} "
         f"Correct it, or {out}."
     )

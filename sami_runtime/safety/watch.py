@@ -366,11 +366,11 @@ class Age:
                 return self._words(name, age, name, observation.note)
         return None
 
-    def _words(self, what: str, age: float, name: str, note: str) -> str:
+    def _words(self, label: str, age: float, name: str, note: str) -> str:
         when = f"{-age:.3g} s after" if age < 0 else f"{age:.3g} s before"
         key = "max_age_s" if self._single else f"max_age_s.{name}"
         return (
-            f"age: {what} was measured {when} now by the loop's clock, allowed are {self._longest[name]:.3g} s ({key})"
+            f"age: {label} was measured {when} now by the loop's clock, allowed are {self._longest[name]:.3g} s ({key})"
             + (note and f"; {note}")
         )
 
@@ -395,8 +395,8 @@ class Order:
         self._by_signal = {name: observation.measured(name) for name in observation.values}
         return None
 
-    def _words(self, what: str, ahead: float) -> str:
-        return f"order: {what} was measured {ahead:.3g} s before one that came earlier"
+    def _words(self, label: str, ahead: float) -> str:
+        return f"order: {label} was measured {ahead:.3g} s before one that came earlier"
 
 
 class Frozen:

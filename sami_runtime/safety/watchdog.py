@@ -154,9 +154,9 @@ class Watchdog:
         shared = os.memfd_create("sami-watchdog")  # memory without a name: gone with the last process that holds it
         os.ftruncate(shared, SIZE)
         self._numbers = shared_numbers(shared)
-        self._link, theirs = socket.socketpair()
+        self._link, peer = socket.socketpair()
         self._line, their_line = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        passed = (theirs.fileno(), their_line.fileno(), shared)
+        passed = (peer.fileno(), their_line.fileno(), shared)
         try:
             self._process = subprocess.Popen(
                 python_command(f"{__name__}_process", self.name, self.within_s, self.stop_s, os.getpid(), *passed),
@@ -165,7 +165,7 @@ class Watchdog:
                 pass_fds=passed,
                 start_new_session=True,  # keys that stop or end this process do not reach it
             )
-            theirs.close()
+            peer.close()
             their_line.close()
             self._expected = self._require_ready(self._link, self._process)
             self._waits = set(self._expected)
@@ -174,7 +174,7 @@ class Watchdog:
             self.close()
             raise
         finally:
-            theirs.close()
+            peer.close()
             their_line.close()
             os.close(shared)
         return self

@@ -54,11 +54,11 @@ class Output:
     def __init__(self) -> None:
         self._waiting: queue.Queue[bytes] = queue.Queue(CHUNKS)
         self._reads, writes = os.pipe()
-        theirs = os.dup(2)
+        original = os.dup(2)
         for descriptor in (1, 2):
             os.dup2(writes, descriptor)
         os.close(writes)
-        for target, descriptor in ((self._drain, self._reads), (self._pass_on, theirs)):
+        for target, descriptor in ((self._drain, self._reads), (self._pass_on, original)):
             threading.Thread(target=target, args=(descriptor,), name="sami-output", daemon=True).start()
 
     def put(self, text: str) -> None:

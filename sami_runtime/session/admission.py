@@ -143,9 +143,9 @@ def confined(command: list[str], data: bytes, path: str | Path, cpu_s: int, advi
         SamiError: The process was ended by a signal, took too much, or refused the file.
     """
 
-    def refused(what: str) -> ArtifactError:
-        what = f"the process in which it was loaded and stepped {what}"
-        return ArtifactError(f"{path} is refused: {what}. Do not run this file; {advice}.")
+    def refused(event: str) -> ArtifactError:
+        event = f"the process in which it was loaded and stepped {event}"
+        return ArtifactError(f"{path} is refused: {event}. Do not run this file; {advice}.")
 
     try:  # in a session of its own, so that keys that stop or end this process are answered by this one alone
         done = subprocess.run(command, input=data, capture_output=True, timeout=WALL_S, start_new_session=True)

@@ -225,9 +225,9 @@ class EpisodeMemory:
     def load(self, state: SessionState) -> None:
         """Take the numbers of a state of the same shapes."""
         self.action[...], self.context[...] = state.previous_action, state.context
-        for values, others in ((self.state, state.tensors), (self.extra, state.extra)):
+        for values, saved in ((self.state, state.tensors), (self.extra, state.extra)):
             for name, value in values.items():
-                value[...] = others[name]
+                value[...] = saved[name]
         self.acted = np.array(state.acted, np.bool_)
 
     def digest(self) -> str:
@@ -261,7 +261,7 @@ class StepInputs:
         self._targets = [(name, share[0] if batch == 1 else share) for name, share in self._shares.items()]
         # Writing into a view copies an array of exactly this type and shape, and raises for everything else.
         self._views = [(name, target.data) for name, target in self._targets] if batch == 1 else None
-        self.nothing = {name: np.zeros_like(target) for name, target in self._targets}
+        self.zeros = {name: np.zeros_like(target) for name, target in self._targets}
         """An observation of zeros."""
 
     @staticmethod

@@ -117,7 +117,7 @@ class Session:
             SamiError: onnxruntime failed.
         """
         try:
-            self._inputs.observe(self._inputs.nothing, self.tick)
+            self._inputs.observe(self._inputs.zeros, self.tick)
             self._rehearse()
             self._all_finite[self._now]()
             self._answer(self._rehearsed, 0.0)

@@ -123,14 +123,14 @@ def observed(space: spaces.Space[Any], declared: SignalNames, name: str) -> Layo
     sources: list[SignalSource] = []
     for key in parts:
         low, high = (np.ravel(end) for end in (parts[key].low, parts[key].high))
-        what = f"{name}'s observation" + ("" if key is None else f" {key!r}")
+        label = f"{name}'s observation" + ("" if key is None else f" {key!r}")
         start = 0
         for entry in by_key[key] or (signal(_name(key or "observation"), elements=len(low)),):
             end = start + entry.size
-            sources.append(SignalSource(_bounded(entry, low[start:end], high[start:end], what), key, start))
+            sources.append(SignalSource(_bounded(entry, low[start:end], high[start:end], label), key, start))
             start = end
         if start != len(low):
-            raise SamiError(f"the signals told of {what} have {start} numbers together; it has {len(low)}.")
+            raise SamiError(f"the signals told of {label} have {start} numbers together; it has {len(low)}.")
     names = [source.signal.name for source in sources]
     if twice := sorted({entry for entry in names if names.count(entry) > 1}):
         raise SamiError(f"{name} observes two signals that are called {twice[0]}; name them in signals.")
@@ -176,14 +176,14 @@ def _parts(space: spaces.Space[Any], name: str) -> dict[str | None, spaces.Box]:
     else:
         entries = {None: space}
     for key, entry in entries.items():
-        what = "its observation" if key is None else f"its entry {key!r}"
+        part = "its observation" if key is None else f"its entry {key!r}"
         if not isinstance(entry, spaces.Box):
             raise SamiError(
-                f"{name} observes {space}; a policy of SaMI reads a Box or a Dict of them, and {what} is a "
+                f"{name} observes {space}; a policy of SaMI reads a Box or a Dict of them, and {part} is a "
                 f"{type(entry).__name__}. Wrap it, e.g. in gymnasium.wrappers.FlattenObservation."
             )
         if len(entry.shape) > 2:
-            raise SamiError(f"{name}: {what} has the shape {entry.shape}; a policy of SaMI reads vectors, no pictures.")
+            raise SamiError(f"{name}: {part} has the shape {entry.shape}; a policy of SaMI reads vectors, no pictures.")
     return entries
 
 
@@ -196,10 +196,10 @@ def _name(key: str) -> str:
     return re.sub(r"^(?=\d)", "_", re.sub(r"\W+", "_", key))
 
 
-def _bounded(entry: Signal, low: np.ndarray, high: np.ndarray, what: str) -> Signal:
+def _bounded(entry: Signal, low: np.ndarray, high: np.ndarray, label: str) -> Signal:
     """Return a signal with the space's bounds where it has none of its own."""
     if len(low) < entry.size:
-        raise SamiError(f"signal {entry.name!r} reaches beyond {what}; give fewer elements.")
+        raise SamiError(f"signal {entry.name!r} reaches beyond {label}; give fewer elements.")
     if any(bound is not None for bound in (*entry.low, *entry.high)):
         return entry
     most = np.finfo(np.float32).max  # a bound that is only the end of what float32 can hold is none

@@ -49,8 +49,8 @@ class SequenceBatch(NamedTuple):
 
 def whole(episodes: np.ndarray, lengths: np.ndarray) -> Windows:
     """Take episodes from their first step to their last; arguments as `WindowPlan.draw`."""
-    nothing = np.zeros_like(lengths)
-    return Windows(episodes, nothing, lengths, nothing)
+    zeros = np.zeros_like(lengths)
+    return Windows(episodes, zeros, lengths, zeros)
 
 
 @dataclass(frozen=True)

@@ -171,18 +171,18 @@ class Processes:
         # Without stable-baselines3's Monitor, which a spec cannot make again.
         wrappers = tuple(wrapper for wrapper in spec.additional_wrappers if wrapper.name != "Monitor")
         spec = dataclasses.replace(spec, additional_wrappers=wrappers)
-        what = (spec, envs, seed, exploration, reach, state_every, behind)
+        settings = (spec, envs, seed, exploration, reach, state_every, behind)
         with one_thread():
             for i in range(collectors):
-                ours, theirs = context.Pipe(duplex=False)
+                reader, writer = context.Pipe(duplex=False)
                 indices = range(next_index + i * envs, 2**62, envs * collectors)
-                arguments = (what, indices, self._weights, self._steps, self._stop, theirs)
+                arguments = (settings, indices, self._weights, self._steps, self._stop, writer)
                 name = f"collector-{i}"
                 self._last_report[name] = time.monotonic()
                 self._processes.append(context.Process(target=_collect, name=name, daemon=True, args=arguments))
                 self._processes[-1].start()
-                theirs.close()  # so that the pipe ends with the process
-                self._readers.append(threading.Thread(target=self._read, args=(name, ours), daemon=True))
+                writer.close()  # so that the pipe ends with the process
+                self._readers.append(threading.Thread(target=self._read, args=(name, reader), daemon=True))
                 self._readers[-1].start()
 
     def updates(self, due: int) -> int:
@@ -256,7 +256,7 @@ class Processes:
 
 
 def _collect(
-    what: tuple[Any, ...],
+    settings: tuple[Any, ...],
     indices: range,
     weights: SharedWeights,
     steps: Any,
@@ -269,7 +269,7 @@ def _collect(
         signal.signal(number, signal.SIG_IGN)
     with out, suppress(BrokenPipeError):
         try:
-            spec, count, seed, exploration, reach, state_every, behind = what
+            spec, count, seed, exploration, reach, state_every, behind = settings
             version = weights.version.value
             policy = NumpyPolicy(weights.read(), count)
             envs = [gym.make(spec) for _ in range(count)]

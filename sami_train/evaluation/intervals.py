@@ -20,7 +20,7 @@ def scores_of_starts(evaluation: Evaluation, task_set: str) -> np.ndarray:
     if evaluation.measure is RETURN:
         return evaluation.returns(task_set)
     successes = [result.successes for result in evaluation.of(task_set)]
-    return np.mean(successes, axis=0) if len({len(one) for one in successes}) == 1 else np.zeros(0)
+    return np.mean(successes, axis=0) if len({len(starts) for starts in successes}) == 1 else np.zeros(0)
 
 
 def interval_over_starts(scores: np.ndarray, bounds: tuple[float, float] | None = None) -> tuple[float, float] | None:

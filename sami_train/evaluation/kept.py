@@ -65,8 +65,8 @@ class KeptResults:
         """What the file held, until it is written to: who only reads it changes nothing."""
         if beside is None:
             return
-        what = json.dumps([installed_version("sami"), _digest(source), spec.name, spec.engine, episodes])
-        self._ending = f".{hashlib.sha256(what.encode()).hexdigest()[:12]}{ENDING}"
+        identity = json.dumps([installed_version("sami"), _digest(source), spec.name, spec.engine, episodes])
+        self._ending = f".{hashlib.sha256(identity.encode()).hexdigest()[:12]}{ENDING}"
         self._read(beside)
 
     def at(self, beside: Path) -> KeptResults:

@@ -174,7 +174,7 @@ class Evaluation:
         """Mean of each metric over a set's episodes, by name; empty where the environment has none."""
         results = [result for result in self.of(task_set) if result.metrics]
         names = results[0].metrics if results else ()
-        return {name: float(np.mean([value for one in results for value in one.metrics[name]])) for name in names}
+        return {name: float(np.mean([value for result in results for value in result.metrics[name]])) for name in names}
 
     def summary(self, task_set: str) -> dict[str, float | None]:
         """Return what counts in a set: success, or the return with its deviation over episodes and standard error."""

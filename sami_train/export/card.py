@@ -105,10 +105,10 @@ def _trained_in(run: RunRecord) -> str:
 
 
 def _contrast(contrast: RealisedContrast, config: Mapping[str, Any]) -> str:
-    what = "mean over the run, averaged over many losses" if contrast.averaged else "mean over single logged losses"
+    mean = "mean over the run, averaged over many losses" if contrast.averaged else "mean over single logged losses"
     idle = contrast.bound is not None and contrast.bound < LEAST_LEARNED
     return (
-        f"Contrast: {contrast} ({what}; a constant encoder has 0). Ranked by {config['ranking']}, keys of the "
+        f"Contrast: {contrast} ({mean}; a constant encoder has 0). Ranked by {config['ranking']}, keys of the "
         f"{config.get('keys', 'momentum')}, {config['trajectories']} trajectories."
         f"{' The encoder learned from the critics, hardly from the contrast.' * idle}"
     )
@@ -156,23 +156,23 @@ def _returns(result: Evaluation, title: str) -> list[str]:
     ]
     for name in result.sets:
         cell = reported(result.env, title, name)
-        theirs = " ± ".join(map(show, cell)) if cell else ""
+        published = " ± ".join(map(show, cell)) if cell else ""
         drawn = " drawn" if name in environment(result.env).tasks.drawn else ""
         lines.append(
             f"| {name} | {len(result.of(name))}{drawn} | {show(result.ret(name))} ± {show(result.ret_error(name))} "
-            f"| {show(result.ret_std(name))} | {theirs} |"
+            f"| {show(result.ret_std(name))} | {published} |"
             + "".join(f" {result.metrics(name)[metric.name]:.{metric.digits}f} |" for metric in metrics)
         )
     lines += ["", f"| task set | task | episodes | return |{names}", "|---|---|---|---|" + "---|" * len(metrics)]
     for name in result.sets:
         rows = result.of(name)
-        for what, same in _listed(rows):
+        for tasks, same in _listed(rows):
             returns = [value for row in same for value in row.returns]
             cells = []
             for metric in metrics:
                 values = [value for row in same for value in row.metrics[metric.name]]
                 cells.append(f" {sum(values) / len(values):.{metric.digits}f} |")
-            lines.append(f"| {name} | {what} | {len(returns)} | {show(sum(returns) / len(returns))} |{''.join(cells)}")
+            lines.append(f"| {name} | {tasks} | {len(returns)} | {show(sum(returns) / len(returns))} |{''.join(cells)}")
     return [*lines, ""]
 
 
@@ -187,8 +187,8 @@ def _listed(rows: Sequence[TaskResult]) -> Iterator[tuple[str, list[TaskResult]]
             alike.setdefault(label({feature: row.task[feature]}), []).append(row)
         if len(alike) > MOST_VALUES:  # the value that most tasks have, and the others
             usual = max(alike, key=lambda value: len(alike[value]))
-            others = [row for value, same in alike.items() if value != usual for row in same]
-            alike = {usual: alike[usual], f"{feature} drawn": others}
+            drawn = [row for value, same in alike.items() if value != usual for row in same]
+            alike = {usual: alike[usual], f"{feature} drawn": drawn}
         yield from alike.items()
 
 
@@ -203,8 +203,8 @@ def _successes(result: Evaluation, title: str) -> list[str]:
         "|---|---|---|---|",
     ]
     for name in result.sets:
-        theirs = f"{paper[name]:.2f}" if name in paper else ""
-        lines.append(f"| {name} | {result.success(name):.3f} | {show(result.above_floor(name))} | {theirs} |")
+        published = f"{paper[name]:.2f}" if name in paper else ""
+        lines.append(f"| {name} | {result.success(name):.3f} | {show(result.above_floor(name))} | {published} |")
     columns = ("task set", "task", "success", "excluding trivial starts", *result.results[0].shares, "steps")
     lines += ["", f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for row in result.results:

@@ -215,8 +215,8 @@ def test_gathered_runs_compare_as_their_folders_do(sami, sweep, tmp_path):
     for group in of_folders["groups"] + of_lines["groups"]:
         group.pop("runs", None)
     assert of_lines == of_folders
-    one = json.loads(sami("compare", "kept:tesac-*", "--json", "--out", "report").out)
-    assert [(group["label"], group["seeds"]) for group in one["groups"]] == [("TESAC", [0, 1])]
+    document = json.loads(sami("compare", "kept:tesac-*", "--json", "--out", "report").out)
+    assert [(group["label"], group["seeds"]) for group in document["groups"]] == [("TESAC", [0, 1])]
     assert (tmp_path / "here" / "report" / "learning_curves.png").is_file()
 
 

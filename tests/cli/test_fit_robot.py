@@ -43,9 +43,9 @@ def test_json_has_every_parameter_with_its_interval_and_verdict(sami, recording)
     document = json.loads(done.out)
     assert (done.code, document["windows"]) == (0, {"fitted": 8, "held_out": 4})
     assert len(document["parameters"]) == 5 * 3 + 1
-    for one in document["parameters"]:
-        assert one["interval"][0] <= one["value"] <= one["interval"][1]
-        assert one["verdict"] in ("identified", "rough", "not identifiable")
+    for row in document["parameters"]:
+        assert row["interval"][0] <= row["value"] <= row["interval"][1]
+        assert row["verdict"] in ("identified", "rough", "not identifiable")
     errors = document["replay_error"]["rad"]
     assert errors["fitted"]["high"] < errors["nominal"]["low"]
     assert sorted(path.name for path in Path().glob("*fitted*")) == []

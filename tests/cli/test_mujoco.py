@@ -238,9 +238,9 @@ def test_training_a_robot_ends_in_a_card_with_returns(sami, monkeypatch):
     )
     card = Path("hopper.md").read_text()
     assert "Return, 2 episodes in each set of tasks" in card
-    for name, theirs in (("training", "1,502 ± 20"), ("moderate", "1,453 ± 39"), ("extreme", "1,447 ± 14")):
+    for name, paper in (("training", "1,502 ± 20"), ("moderate", "1,453 ± 39"), ("extreme", "1,447 ± 14")):
         ret, error, std = (RETURN.show(report[name][key]) for key in ("ret", "ret_error", "ret_std"))
-        assert f"| {name} | 2 | {ret} ± {error} | {std} | {theirs} |" in card
+        assert f"| {name} | 2 | {ret} ± {error} | {std} | {paper} |" in card
     assert "uccess" not in card.replace("rollout/success", "")
     assert f"return extreme: {report['extreme']['ret']:,.0f}" in sami("inspect", "hopper.onnx").out
     monkeypatch.setitem(ENVIRONMENTS, "hopper", dataclasses.replace(ENVIRONMENTS["hopper"], episode_steps=30))

@@ -72,9 +72,9 @@ def test_the_demo_of_make_run_puts_sami_on_the_path_before_the_next_commands(mon
     started.touch()
     monkeypatch.setattr("sys.argv", [str(started), "demo"])
     demo._print_next("panda-mujoco")
-    _, heading, first, *others = capsys.readouterr().out.splitlines()
+    _, heading, first, *lines = capsys.readouterr().out.splitlines()
     assert (heading, first) == ("Next:", "  . .venv/bin/activate")
-    assert len(others) == 3
+    assert len(lines) == 3
     monkeypatch.setattr("sys.argv", [str(tmp_path / started), "demo"])
     demo._print_next("panda-mujoco")
-    assert capsys.readouterr().out.splitlines()[2:] == others, "sami was found on the PATH"
+    assert capsys.readouterr().out.splitlines()[2:] == lines, "sami was found on the PATH"

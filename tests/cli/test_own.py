@@ -86,7 +86,7 @@ def test_every_other_command_takes_it(sami, pendulum):
 
 
 def test_evaluation_does_not_depend_on_how_many_processes_share_it(sami, pendulum):
-    one, two = (
+    alone, shared = (
         sami(
             "eval",
             "--model",
@@ -103,8 +103,8 @@ def test_evaluation_does_not_depend_on_how_many_processes_share_it(sami, pendulu
         )
         for n in (1, 2)
     )
-    assert json.loads(one.out)["tasks"] == json.loads(two.out)["tasks"]
-    assert sum(len(task["returns"]) for task in json.loads(one.out)["tasks"]) == 13
+    assert json.loads(alone.out)["tasks"] == json.loads(shared.out)["tasks"]
+    assert sum(len(task["returns"]) for task in json.loads(alone.out)["tasks"]) == 13
 
 
 def test_collectors_in_processes_make_it_again(sami):

@@ -82,9 +82,9 @@ def test_what_the_command_does_a_run_does_in_python(rows, trained):
             assert row["context"] == [round(float(number), 4) for number in report.contexts[-1]]
             assert row["telemetry"] == run.telemetry.summary()
             assert (row["outcomes"], row["limited"]) == (report.loop.outcomes, report.loop.limited)
-    one, other = read_recording("run.mcap"), read_recording("python.mcap")
-    assert one.about == other.about
-    for step, same in zip(one.steps, other.steps, strict=True):
+    first, second = read_recording("run.mcap"), read_recording("python.mcap")
+    assert first.about == second.about
+    for step, same in zip(first.steps, second.steps, strict=True):
         assert (step.episode, step.record.state) == (same.episode, same.record.state)
         assert (step.record.limited_by, step.record.info) == (same.record.limited_by, same.record.info)
 

@@ -131,13 +131,13 @@ def test_events_tell_what_the_run_is_and_every_tick_from_the_first(live):
 
 def test_the_history_of_a_live_run_is_bounded_and_who_comes_late_gets_the_newest(monkeypatch):
     monkeypatch.setattr("sami_runtime.recording.live.MOST_BYTES", 100_000)
-    history, (ours, theirs) = LiveHistory(), socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with theirs:
-        thread = threading.Thread(target=history.follow, args=(theirs,))
+    history, (feed, peer) = LiveHistory(), socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with peer:
+        thread = threading.Thread(target=history.follow, args=(peer,))
         thread.start()
-        with ours:
+        with feed:
             for tick in range(5000):
-                ours.send(f"{tick:0500}".encode())
+                feed.send(f"{tick:0500}".encode())
         thread.join()
     assert sum(map(sys.getsizeof, history._ticks)) <= 100_000
     result, seen = history.after(0, 0.0)

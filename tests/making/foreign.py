@@ -35,14 +35,14 @@ def weights_of(size, actions=2, seed=0):
     return {"w": generator.normal(0, 0.5, (size, actions)).astype(np.float32), "b": np.full(actions, 0.1, np.float32)}
 
 
-def feed_forward(size=8, actions=2, shape=None, **others):
+def feed_forward(size=8, actions=2, shape=None, **fields):
     """`obs` -> `actions` = tanh(obs w + b), as rsl_rl and stable-baselines3 export it."""
     weights = weights_of(size, actions)
     nodes = [
         helper.make_node("Gemm", ["obs", "w", "b"], ["z"]),
         helper.make_node("Tanh", ["z"], ["actions"]),
     ]
-    return model(nodes, [info("obs", shape or [1, size])], [info("actions", [1, actions])], weights, **others)
+    return model(nodes, [info("obs", shape or [1, size])], [info("actions", [1, actions])], weights, **fields)
 
 
 def recurrent(kind="LSTM", batch_first=False, size=8, hidden=5, layers=2):
@@ -140,8 +140,8 @@ def document(**changes):
     return fields | changes
 
 
-def signal(name, unit, elements, slice_, scale=1.0, **others):
-    return {"name": name, "unit": unit, "elements": elements, "slice": slice_, "scale": scale, **others}
+def signal(name, unit, elements, slice_, scale=1.0, **fields):
+    return {"name": name, "unit": unit, "elements": elements, "slice": slice_, "scale": scale, **fields}
 
 
 STATES = [{"name": name, "input": f"{name}_in", "output": f"{name}_out"} for name in ("h", "c")]

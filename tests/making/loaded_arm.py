@@ -159,9 +159,9 @@ def _times(joint, factor):
     return lambda action: action * factors
 
 
-def _swapped(one, other):
+def _swapped(first, second):
     order = [0, 1, 2]
-    order[one], order[other] = other, one
+    order[first], order[second] = second, first
     return lambda action: action[order]
 
 

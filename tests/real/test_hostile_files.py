@@ -2,7 +2,7 @@
 
 from tests.making import hostile_policies as policies
 from tests.sami_runtime import test_hostile_files as models
-from tests.sami_train.runs import test_hostile_files as others
+from tests.sami_train.runs import test_hostile_files as training_files
 
 hostile = models.hostile
 
@@ -16,6 +16,6 @@ def test_a_thousand_hostile_policies_are_refused_or_adopted_and_nothing_else(tmp
 
 
 def test_a_thousand_other_hostile_files_are_refused_or_read_and_raise_no_other_error(tmp_path):
-    for kind, outcomes in others.hold_for(1000, tmp_path / "hostile").items():
+    for kind, outcomes in training_files.hold_for(1000, tmp_path / "hostile").items():
         assert outcomes["read"] > 2, kind  # or the mutants do not reach that far
         assert outcomes["refused"] > 2 or kind in ("metrics.jsonl", "outcome.json"), kind  # bad lines are left out

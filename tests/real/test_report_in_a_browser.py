@@ -59,7 +59,7 @@ def test_nothing_is_missing(written_report):
     (reported,) = summary["subjects"]
     assert reported["missing"] == {}
     assert reported["episodes"] == 80
-    assert {one["label"] for one in reported["told"]} >= {"mass", "friction"}
+    assert {row["label"] for row in reported["told"]} >= {"mass", "friction"}
     assert reported["robustness_points"] > 10
     assert summary["bytes"] < 10_000_000
     assert all((out / file).is_file() for file in summary["files"])

@@ -68,21 +68,21 @@ def cells(ended):
     return {cell["name"]: cell for cell in json.loads(ended.out)["cells"]}
 
 
-def same_agents(one, other):
+def same_agents(first, second):
     import torch
 
     from sami_train.runs.folder import RunFolder
     from sami_train.runs.train import load_agent
 
-    here, there = (load_agent(RunFolder.open(path)) for path in (one, other))
+    here, there = (load_agent(RunFolder.open(path)) for path in (first, second))
     expected = there.policy.state_dict()
     assert here._n_updates == there._n_updates > 5
     return all(torch.equal(tensor, expected[name]) for name, tensor in here.policy.state_dict().items())
 
 
-def wait_for(process, what):
+def wait_for(process, condition):
     deadline = time.monotonic() + PATIENCE
-    while not (result := what()):
+    while not (result := condition()):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -137,19 +137,19 @@ def test_foxglove_writes_the_well_known_messages_alike(recorded):
     expected = "PoseInFrame" if recorded.contract.name == "panda-satesac" else "JointStates"
     assert well_known.keys() == {"foxglove.Log", f"foxglove.{expected}"}
     for name, schema in well_known.items():
-        theirs = getattr(messages, name.removeprefix("foxglove.")).get_schema()
-        ours, others = (fields_of(item) for item in (schema.data, theirs.data))
-        assert ours == others
+        foxglove = getattr(messages, name.removeprefix("foxglove.")).get_schema()
+        result, reference = (fields_of(item) for item in (schema.data, foxglove.data))
+        assert result == reference
     topic, make = ("/pose/cube", pose) if expected == "PoseInFrame" else ("/joints", joints)
     records = [step.record for step in recorded.steps]
     results = [(schema, message) for schema, channel, message in read if channel.topic == topic]
     assert len(results) == 30
     for (schema, message), record in zip(results, records, strict=True):
         stamp = messages.Timestamp(message.log_time // 10**9, message.log_time % 10**9)
-        theirs = make(messages, stamp, record.observation.values, recorded.contract).encode()
-        ours, others = (numbers(class_of(schema).FromString(data)) for data in (message.data, theirs))
-        assert ours.keys() == others.keys()
-        assert ours == pytest.approx(others, abs=1e-12)
+        foxglove = make(messages, stamp, record.observation.values, recorded.contract).encode()
+        result, reference = (numbers(class_of(schema).FromString(data)) for data in (message.data, foxglove))
+        assert result.keys() == reference.keys()
+        assert result == pytest.approx(reference, abs=1e-12)
 
 
 def pose(messages, stamp, seen, contract):

@@ -101,7 +101,7 @@ def test_the_robot_of_the_example_moves_no_more_after_an_emergency_stop_until_it
         time.sleep(0.3)
         for message in ('{"reset": 0}', '{"action": [1, 0, 0, 0]}', '{"stop": true}'):
             host.sendto(message.encode(), ("127.0.0.1", free_ports))
-    events = [(what, item[what], item["ignored"]) for item in said_by(robot) for what in item if what in MOVEMENT]
+    events = [(event, item[event], item["ignored"]) for item in said_by(robot) for event in item if event in MOVEMENT]
     assert events == [
         ("moves", "action", 0), ("rests", "emergency stop", 0), ("moves", "action", 1), ("rests", "stop", 1)
     ]  # fmt: skip

@@ -235,9 +235,9 @@ class Arm(FakeAdapter):
         super().__init__(axes=2, clock=clock, **script)
         goal = {"name": "goal", "size": 1, "elements": ("x",), "low": (None,), "high": (None,)}
         # Nothing holds the mass back, so that it says itself that it leaves the bounds of the policies.
-        position, *others = self.observation
+        position, *signals = self.observation
         position = position.model_copy(update={"low": (-1e6,) * 2, "high": (1e6,) * 2})
-        self.observation = (position, *others, position.model_copy(update=goal))
+        self.observation = (position, *signals, position.model_copy(update=goal))
         self.clock, self.reading, self.writing = clock, iter(reading), iter(writing)
         self.goals, self.stale_at_reads = dict(goals), stale_at_reads
         self.written_at = []
@@ -275,11 +275,11 @@ def arm():
 def same():
     """Whether two session states are equal to the last bit."""
 
-    def compare(one, other):
-        assert one.weights_sha256 == other.weights_sha256
-        assert one.tensors.keys() == other.tensors.keys()
-        pairs = [(one.previous_action, other.previous_action), (one.acted, other.acted)]
-        pairs += [(one.tensors[name], other.tensors[name]) for name in one.tensors]
+    def compare(first, second):
+        assert first.weights_sha256 == second.weights_sha256
+        assert first.tensors.keys() == second.tensors.keys()
+        pairs = [(first.previous_action, second.previous_action), (first.acted, second.acted)]
+        pairs += [(first.tensors[name], second.tensors[name]) for name in first.tensors]
         return all(a.tobytes() == b.tobytes() for a, b in pairs)
 
     return compare

@@ -79,7 +79,7 @@ def test_it_is_what_one_puts_together_by_hand(session, make, arm, tmp_path):
     limits = Limits(rest=0.0, rate=2.0)
     clock = ManualClock()
     with Run(session, arm(clock), clock, limits=limits, record=tmp_path / "run.mcap", loop_hz=50.0) as run:
-        one = run.episode(seed=3, max_steps=7)
+        episode = run.episode(seed=3, max_steps=7)
     clock, other = ManualClock(), Session.load(session.artifact.path)
     robot, telemetry = arm(clock), Telemetry(session.contract)
     gate = SafetyGate(robot, session.contract, limits)
@@ -89,7 +89,7 @@ def test_it_is_what_one_puts_together_by_hand(session, make, arm, tmp_path):
         by_hand = run_episode(
             other, robot, 3, 7, clock=clock, gate=gate, loop_hz=50.0, on_step=recorder, telemetry=telemetry
         )
-    assert one.contexts.tobytes() == by_hand.contexts.tobytes()
+    assert episode.contexts.tobytes() == by_hand.contexts.tobytes()
     assert run.telemetry.summary() == telemetry.summary()
     recordings = [read_recording(tmp_path / name) for name in ("run.mcap", "hand.mcap")]
     assert recordings[0].about == recordings[1].about
@@ -143,7 +143,7 @@ def test_an_adapter_that_watches_is_told_of_each_tick_also_through_another_one_a
     with Run(session, Thin(robot), clock, dry_run=dry_run) as run:
         run.episode(seed=0, max_steps=5, on_step=records.append)
     assert len(robot.records) == 5
-    assert all(one is other for one, other in zip(robot.records, records, strict=True))
+    assert all(record is other for record, other in zip(robot.records, records, strict=True))
     assert robot.records[-1].telemetry is not None
 
 

@@ -126,8 +126,8 @@ def test_in_the_middle_it_goes_on_with_the_state_of_the_one_that_drove_to_the_la
 
 
 def test_telemetry_goes_on_by_the_reference_of_the_new_file_as_if_it_had_always_had_it(make, arm):
-    one, other = (atlas_of(scale) for scale in (1.0, 0.1))
-    files = [make.write(make.recurrent(), name=name, atlas=atlas) for name, atlas in (("one", one), ("other", other))]
+    wide, second = (atlas_of(scale) for scale in (1.0, 0.1))
+    files = [make.write(make.recurrent(), name=name, atlas=atlas) for name, atlas in (("one", wide), ("other", second))]
     clock = ManualClock()
     with Run(Session.load(files[0]), arm(clock), clock) as run:
         looked = run.telemetry
@@ -137,7 +137,7 @@ def test_telemetry_goes_on_by_the_reference_of_the_new_file_as_if_it_had_always_
         run.episode(1)
     assert outcome.error is None
     assert looked is run.telemetry
-    assert run.gate._contract.atlas == other, "from the next episode on"
+    assert run.gate._contract.atlas == second, "from the next episode on"
     by_the_new = Telemetry(Session.load(files[1]).contract)
     for _, answer in by_hand(files[1], outcome.records):
         by_the_new.update(answer.context)

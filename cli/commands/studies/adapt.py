@@ -49,7 +49,7 @@ def adapt(
     files = findings(out, "adaptation")
     weights = read_artifact(model).contract.weights_sha256
     with progress("running changed episodes", len(changes) * episodes) as advance:
-        adaptations = [adaptation(model, spec, what, episodes, seed, advance) for what in changes]
+        adaptations = [adaptation(model, spec, change, episodes, seed, advance) for change in changes]
     document = {
         "model": model.name,
         "weights_sha256": weights,

@@ -54,7 +54,7 @@ def fit_gap(
         with output(out, FORCE.get(), inputs) as beside:
             beside.write_text(document_of(fitted), encoding="utf-8")
     if JSON.get():
-        estimates = [{**vars(one), "estimate": one.estimate._asdict()} for one in fitted.estimates]
+        estimates = [{**vars(item), "estimate": item.estimate._asdict()} for item in fitted.estimates]
         result = {
             "gap": fitted.profile.to_dict(),
             "found": estimates,
@@ -71,9 +71,9 @@ def fit_gap(
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in ("gap", "signal", "found", "95 % interval", "by"):
         table.add_column(name, no_wrap=name in ("gap", "found"), overflow="fold")
-    for one in fitted.estimates:
-        low, value, high = (f"{end:.3g}" for end in one.estimate)
-        table.add_row(one.key, one.signal, f"{value} {one.unit}", f"{low} to {high}", one.by)
+    for item in fitted.estimates:
+        low, value, high = (f"{end:.3g}" for end in item.estimate)
+        table.add_row(item.key, item.signal, f"{value} {item.unit}", f"{low} to {high}", item.by)
     console = text_console()
     console.print(table if fitted.estimates else "nothing: as far as this log tells, the robot is as the simulator")
     for line in (*summary_lines(fitted), *fitted.notes):

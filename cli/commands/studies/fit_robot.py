@@ -53,7 +53,7 @@ def fit_robot(
         print(json.dumps(_document(fitted)))
     else:
         _show(fitted, recordings)
-    if not any(one.verdict != "not identifiable" for one in fitted.parameters):
+    if not any(fit.verdict != "not identifiable" for fit in fitted.parameters):
         raise SamiError(
             "nothing is identifiable, so nothing was written. Record larger or more motions: sami drive ROBOT.toml "
             "--excite --set episodes=20 --record run.mcap"
@@ -83,14 +83,14 @@ def _show(fitted: FittedRobot, recordings: list[Path]) -> None:
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in ("of", "parameter", "nominal", "fitted", "95 % interval"):
         table.add_column(name, overflow="fold")
-    for one in fitted.parameters:
-        named = one.parameter.field + ("" if one.parameter.unit == "1" else f" [{one.parameter.unit}]")
-        value, interval = f"{one.value:.4g}", f"{one.low:.4g} to {one.high:.4g}"
-        if one.verdict == "not identifiable":
-            value, interval = "", one.verdict
-        elif one.verdict == "rough":
+    for fit in fitted.parameters:
+        named = fit.parameter.field + ("" if fit.parameter.unit == "1" else f" [{fit.parameter.unit}]")
+        value, interval = f"{fit.value:.4g}", f"{fit.low:.4g} to {fit.high:.4g}"
+        if fit.verdict == "not identifiable":
+            value, interval = "", fit.verdict
+        elif fit.verdict == "rough":
             value += " rough"
-        table.add_row(one.parameter.of or "all", escape(named), f"{one.parameter.nominal:.4g}", value, interval)
+        table.add_row(fit.parameter.of or "all", escape(named), f"{fit.parameter.nominal:.4g}", value, interval)
     text_console().print(table)
     if fitted.fixed:
         print_text(f"Not recorded, and taken for fixed: {', '.join(fitted.fixed)}.")
@@ -103,15 +103,15 @@ def _document(fitted: FittedRobot) -> dict[str, object]:
     """Return what `--json` prints."""
     rows = [
         {
-            "parameter": one.parameter.field,
-            "of": one.parameter.of,
-            "unit": one.parameter.unit,
-            "nominal": one.parameter.nominal,
-            "value": one.value,
-            "interval": [one.low, one.high],
-            "verdict": one.verdict,
+            "parameter": fit.parameter.field,
+            "of": fit.parameter.of,
+            "unit": fit.parameter.unit,
+            "nominal": fit.parameter.nominal,
+            "value": fit.value,
+            "interval": [fit.low, fit.high],
+            "verdict": fit.verdict,
         }
-        for one in fitted.parameters
+        for fit in fitted.parameters
     ]
     replay = {
         unit: {name: error._asdict() for name, error in zip(("nominal", "fitted"), errors, strict=True)}

@@ -34,7 +34,7 @@ SECONDS = 1.0
 
 
 def report(
-    what: Annotated[list[Path], typer.Argument(metavar="MODEL|RUN...", help=WHAT)],
+    paths: Annotated[list[Path], typer.Argument(metavar="MODEL|RUN...", help=WHAT)],
     out: Annotated[Path, typer.Option(help="Folder for report.html, and a PNG and a CSV of each figure.")],
     env: Annotated[str | None, typer.Option(help="Environment of models; their own if left out.")] = None,
     results: Annotated[
@@ -60,7 +60,7 @@ def report(
         if name not in PARTS:
             raise UnknownName("part", name, PARTS)
     check_out(out, FORCE.get())
-    subjects = _subjects(what, env)
+    subjects = _subjects(paths, env)
     spec = subjects[0].spec
     change, films = settings.get("change"), settings.get("films")
     plan = ReportPlan(
@@ -100,14 +100,14 @@ def report(
     )
 
 
-def _subjects(what: list[Path], env: str | None) -> list[Subject]:
+def _subjects(paths: list[Path], env: str | None) -> list[Subject]:
     """Read what was named; refuses what cannot be reported."""
     from sami_runtime.model.artifact import read_artifact
     from sami_train.studies.report.subject import Subject, require_alike, together
     from sami_train.studies.sweep.study import find_runs
 
     subjects = []
-    for path in what:
+    for path in paths:
         file = path if path.exists() or path.suffix or len(path.parts) > 1 or ":" in str(path) else model_file(path)
         if file is not None and file.suffix == ".onnx":
             subjects.append(Subject.of_model(file, environment_of(read_artifact(file).contract, env)))

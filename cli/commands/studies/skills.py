@@ -81,16 +81,16 @@ def _table(title: str, tasks: list[TaskSkills], paper: str | None) -> Table:
     from sami_runtime.model.atlas import shown
 
     names = list(tasks[0].shares)
-    first, *others = tasks[0].task
-    columns = list(dict.fromkeys(sorted(tuple(task.task[name] for name in others) for task in tasks)))
+    first, *further = tasks[0].task
+    columns = list(dict.fromkeys(sorted(tuple(task.task[name] for name in further) for task in tasks)))
     count = max(task.runs for task in tasks)
     legend = " / ".join(name.replace("_and_", " & ") for name in names)
     runs = f", {count} runs" if count > 1 else ""
     table = Table(title=f"{title}{runs}: {legend} (success), in percent of episodes", title_justify="left")
     table.add_column(first, justify="right")
     for values in columns:
-        table.add_column(", ".join(f"{n} {shown(v)}" for n, v in zip(others, values, strict=True)), justify="right")
-    by_place = {(task.task[first], tuple(task.task[name] for name in others)): task for task in tasks}
+        table.add_column(", ".join(f"{n} {shown(v)}" for n, v in zip(further, values, strict=True)), justify="right")
+    by_place = {(task.task[first], tuple(task.task[name] for name in further)): task for task in tasks}
     for value in dict.fromkeys(sorted(task.task[first] for task in tasks)):
         cells = [_cell(by_place.get((value, column))) for column in columns]
         table.add_row(shown(value), *cells)

@@ -164,8 +164,8 @@ def _activation(settings: Mapping[str, Any], default: str, path: Path) -> tuple[
 def _require_consumed(acting: Mapping[str, Array], path: Path) -> None:
     """Raise ArtifactError where the policy has acting weights that were not put into the graph."""
     known = ("lstm_actor.", "actor.latent_pi.", "mlp_extractor.policy_net.", "actor.mu.", "action_net.")
-    if others := [name for name in acting if not name.startswith(known)]:
-        listed = ", ".join(map(printable, others[:3]))
+    if unread := [name for name in acting if not name.startswith(known)]:
+        listed = ", ".join(map(printable, unread[:3]))
         raise ArtifactError(
             f"{path} has weights of another kind of policy ({listed}); policies of linear layers and an LSTM are read. "
             "Export it to ONNX instead."

@@ -202,9 +202,9 @@ class Geometry:
             )
         spec.option.disableflags |= int(getattr(self._mujoco.mjtDisableBit, "mjDSBL_MULTICCD", 0))
         names = {body.name for body in bodies} | {f"box {name}" for name in boxes}
-        for one, other in ignore:
-            pair = [name if name in names else f"box {name}" for name in (one, other)]
-            for name, word in zip(pair, (one, other), strict=True):
+        for first, second in ignore:
+            pair = [name if name in names else f"box {name}" for name in (first, second)]
+            for name, word in zip(pair, (first, second), strict=True):
                 if name not in names:
                     raise UnknownName("body or box", word, [*names], "collision.ignore names it.")
             spec.add_exclude(bodyname1=pair[0], bodyname2=pair[1])
@@ -215,19 +215,19 @@ class Geometry:
     def _design(self, bodies: list[Any]) -> None:
         """Leave out the pairs that touch at home by design, and refuse the others."""
         parents = {body.name: body.parent.name for body in bodies}
-        for one, other in {near.pair for near in self.all_near(self.home)}:
-            if "box " in one + other:
+        for a, b in {near.pair for near in self.all_near(self.home)}:
+            if "box " in a + b:
                 raise SamiError(
-                    f"the robot touches {one} with {other} at home, within its margin. Correct the box, home or margin."
+                    f"the robot touches {a} with {b} at home, within its margin. Correct the box, home or margin."
                 )
-            lines = [_line(parents, name) for name in (one, other)]
+            lines = [_line(parents, name) for name in (a, b)]
             between = min(len(set(a) ^ set(b)) for a, b in [lines])
             if between > 3:
                 raise SamiError(
-                    f"{one} touches {other} at home, and they are not neighbours. Correct home, or name the pair in "
+                    f"{a} touches {b} at home, and they are not neighbours. Correct home, or name the pair in "
                     "collision.ignore."
                 )
-            self._spec.add_exclude(bodyname1=one, bodyname2=other)
+            self._spec.add_exclude(bodyname1=a, bodyname2=b)
         self._compile()
 
     def clearance(self, positions: Array) -> Near:
@@ -285,8 +285,8 @@ class Geometry:
         self._mujoco.mj_kinematics(self._model, self._data)
 
     def _pair(self, at: int) -> tuple[str, str]:
-        one, other = (self._parts[geom] for geom in self._data.contact.geom[at].tolist())
-        return (one, other) if one < other else (other, one)
+        part, other = (self._parts[geom] for geom in self._data.contact.geom[at].tolist())
+        return (part, other) if part < other else (other, part)
 
 
 def by_hand(jacobian: Array) -> Array:

@@ -295,9 +295,9 @@ class Program:
         axes = node.attributes.get("axes")
         axes = self._constant_of(node, 1) if axes is None else axes
         reduced = sorted(int(axis) % source.ndim for axis in (range(source.ndim) if axes is None else axes))
-        others = [axis for axis in range(source.ndim) if axis not in reduced]
+        outer = [axis for axis in range(source.ndim) if axis not in reduced]
         count = math.prod(source.shape[axis] for axis in reduced)
-        pointer, name = self._pointer(source.transpose(*others, *reduced)), self._result(output)
+        pointer, name = self._pointer(source.transpose(*outer, *reduced)), self._result(output)
         mean = f" / {literal(count)}" if node.operator == "ReduceMean" else ""
         self.statements.append(
             f"for (int i = 0; i < {source.size // count}; ++i) {{\n"

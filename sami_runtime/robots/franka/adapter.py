@@ -254,7 +254,7 @@ class FrankaAdapter:
 
     def _see(self, image: dict[str, object], received: float) -> None:
         """Take an image of the camera; one that cannot be used raises, and the link drops it."""
-        measured = self._sync.ours(float(str(image["time"])), received)
+        measured = self._sync.local_time(float(str(image["time"])), received)
         cube = self._camera @ Frame.of(np.array(image["position"]), xyzw=np.array(image["xyzw"]))
         at = cube.translation
         with self._imaging:

@@ -39,9 +39,9 @@ class Beside(Generic[State]):
         self, part: str, settings: dict[str, Any], unpack: Callable[[bytes], State], bell: socket.socket | None = None
     ) -> None:
         self.part, self._unpack = part, unpack
-        self._link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._link, peer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         module = f"sami_runtime.robots.franka.{part}_process"
-        descriptors = [end.fileno() for end in (theirs, bell) if end is not None]
+        descriptors = [end.fileno() for end in (peer, bell) if end is not None]
         self._process = subprocess.Popen(
             python_command(module, settings, *descriptors),
             stdin=subprocess.DEVNULL,
@@ -49,7 +49,7 @@ class Beside(Generic[State]):
             pass_fds=descriptors,
             start_new_session=True,  # keys that stop or end this process do not reach it
         )
-        theirs.close()
+        peer.close()
         self._fault = ""
         self._state: State | None = None
         try:

@@ -84,8 +84,8 @@ _ONE = struct.Struct("<cd")
 
 def pack_arm(state: ArmState) -> bytes:
     """Return a state as a message."""
-    phase, measured, positions, velocities, *others = state
-    return _ARM.pack(STATE, phase, measured, *positions, *velocities, *others)
+    phase, measured, positions, velocities, *extras = state
+    return _ARM.pack(STATE, phase, measured, *positions, *velocities, *extras)
 
 
 def unpack_arm(message: bytes) -> ArmState:

@@ -51,10 +51,10 @@ def faults_of_contract(contract: Contract, settings: FrankaSettings) -> list[str
     )
     if outside:
         faults.append(f"the model's home pose is beyond the ends of {', '.join(outside)} of an FR3")
-    ours = PANDA_SHEET.numbers["flange_to_ee"].values[0]
-    if abs(sheet["flange_to_ee"].values[0] - ours) > OFF_M:
+    length = PANDA_SHEET.numbers["flange_to_ee"].values[0]
+    if abs(sheet["flange_to_ee"].values[0] - length) > OFF_M:
         faults.append(
-            f"the model's hand ends {sheet['flange_to_ee'].values[0]:g} m from the flange, this one {ours:g} m"
+            f"the model's hand ends {sheet['flange_to_ee'].values[0]:g} m from the flange, this one {length:g} m"
         )
     return faults
 

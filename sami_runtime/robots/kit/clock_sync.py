@@ -27,7 +27,7 @@ class ClockSync:
 
     >>> sync = ClockSync(delay_s=0.01)
     >>> for tick in range(100):
-    ...     stamp = sync.ours(theirs=5.0 + 0.1 * tick, received=100.01 + 0.1 * tick)
+    ...     stamp = sync.local_time(stamp=5.0 + 0.1 * tick, received=100.01 + 0.1 * tick)
     >>> round(stamp, 6), round(sync.offset, 6)
     (109.9, 95.0)
 
@@ -62,23 +62,23 @@ class ClockSync:
         """Our time minus theirs [s], now; NaN before the first message."""
         return self._at(self._newest) - self.delay_s if self._quickest else math.nan
 
-    def ours(self, theirs: float, received: float) -> float:
+    def local_time(self, stamp: float, received: float) -> float:
         """Return when something was measured, by our clock [s].
 
         Args:
-            theirs: Its stamp [s], by their clock.
+            stamp: Its stamp [s], by their clock.
             received: When its message came [s], by ours.
 
         Raises:
             AdapterError: A time is not finite.
         """
-        if not (math.isfinite(theirs) and math.isfinite(received)):
-            raise AdapterError(f"a message was stamped {theirs} and came at {received}; times are finite seconds.")
-        if self._stepped(theirs, received - theirs):
+        if not (math.isfinite(stamp) and math.isfinite(received)):
+            raise AdapterError(f"a message was stamped {stamp} and came at {received}; times are finite seconds.")
+        if self._stepped(stamp, received - stamp):
             self._forget()
             self.steps += 1
-        self._learn(theirs, received - theirs)
-        return min(theirs + self._at(theirs) - self.delay_s, received)
+        self._learn(stamp, received - stamp)
+        return min(stamp + self._at(stamp) - self.delay_s, received)
 
     def _forget(self) -> None:
         self._quickest: deque[Pair] = deque()
@@ -94,29 +94,29 @@ class ClockSync:
         """Height of the line at some stamp."""
         self.drift = 0.0
 
-    def _stepped(self, theirs: float, later: float) -> bool:
+    def _stepped(self, stamp: float, later: float) -> bool:
         """Whether a message comes before it can, or a row of them tells of a time that has passed."""
         if not self._quickest:
             return False
-        behind = theirs < self._newest - self.step_s
-        self._behind = self._behind + 1 if behind and theirs >= self._last else int(behind)
-        self._last = theirs
-        ahead = self._count >= ENOUGH and later < self._at(theirs) - self.step_s
+        behind = stamp < self._newest - self.step_s
+        self._behind = self._behind + 1 if behind and stamp >= self._last else int(behind)
+        self._last = stamp
+        ahead = self._count >= ENOUGH and later < self._at(stamp) - self.step_s
         return ahead or self._behind >= PATIENCE
 
-    def _learn(self, theirs: float, later: float) -> None:
+    def _learn(self, stamp: float, later: float) -> None:
         self._count += 1
-        if theirs < self._newest:
+        if stamp < self._newest:
             return  # overtaken by another one: it is late, and late ones teach nothing
-        self._newest = theirs
-        if self._quickest and theirs < self._slot + SLOT_S:
+        self._newest = stamp
+        if self._quickest and stamp < self._slot + SLOT_S:
             if later >= self._quickest[-1][1]:
                 return
-            self._quickest[-1] = theirs, later
+            self._quickest[-1] = stamp, later
         else:
-            self._slot = theirs
-            self._quickest.append((theirs, later))
-        while self._quickest[0][0] < theirs - self.memory_s:
+            self._slot = stamp
+            self._quickest.append((stamp, later))
+        while self._quickest[0][0] < stamp - self.memory_s:
             self._quickest.popleft()
         self._fit()
 
@@ -126,17 +126,17 @@ class ClockSync:
         below = _lower_hull(self._quickest)
         # The edge above the middle is the one that lies highest on the average.
         start, end = next(
-            ((one, other) for one, other in pairwise(below) if other[0] >= middle),
+            ((point, other) for point, other in pairwise(below) if other[0] >= middle),
             (below[0], below[0]),
         )
         slope = (end[1] - start[1]) / (end[0] - start[0]) if end[0] > start[0] else 0.0
         self.drift = max(-self.max_drift, min(self.max_drift, slope))
         self._foot = min((y - self.drift * (x - middle), middle) for x, y in below)
 
-    def _at(self, theirs: float) -> float:
+    def _at(self, stamp: float) -> float:
         """Return how much later than its stamp the quickest message of a moment comes [s]."""
         height, middle = self._foot
-        return height + self.drift * (theirs - middle)
+        return height + self.drift * (stamp - middle)
 
 
 def _lower_hull(points: deque[Pair]) -> list[Pair]:

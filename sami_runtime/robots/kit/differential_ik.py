@@ -94,8 +94,8 @@ class DifferentialIK:
         self._limits = [mink.ConfigurationLimit(arm)]
         self._update(self.home)
         self._turned = self._pose().rotation
-        others = sorted(set(range(arm.nv)) - set(self._dof.tolist()))
-        self._still = [mink.DofFreezingTask(arm, others)] if others else []
+        frozen = sorted(set(range(arm.nv)) - set(self._dof.tolist()))
+        self._still = [mink.DofFreezingTask(arm, frozen)] if frozen else []
 
     def pose(self, positions: ArrayLike) -> Frame:
         """Return where the hand is, in the base's frame, by the joints' positions (J,) [rad, m]."""

@@ -96,7 +96,7 @@ def nearest_rotation(matrix: Array) -> Array:
     return left @ np.diag([1.0, 1.0, np.linalg.det(left @ right)]) @ right
 
 
-def numbers(value: ArrayLike, shape: tuple[int, ...], what: str) -> Array:
+def numbers(value: ArrayLike, shape: tuple[int, ...], label: str) -> Array:
     """Return finite numbers (..., *shape).
 
     Raises:
@@ -104,9 +104,9 @@ def numbers(value: ArrayLike, shape: tuple[int, ...], what: str) -> Array:
     """
     array = np.asarray(value, np.float64)
     if array.shape[array.ndim - len(shape) :] != shape or array.ndim < len(shape):
-        raise AdapterError(f"{what} has shape {shape}, and what was given has {array.shape}.")
+        raise AdapterError(f"{label} has shape {shape}, and what was given has {array.shape}.")
     if not np.isfinite(array).all():
-        raise AdapterError(f"{what} must be finite, and what was given is {shown(array)}.")
+        raise AdapterError(f"{label} must be finite, and what was given is {shown(array)}.")
     return array
 
 

@@ -43,8 +43,8 @@ class Rename(Around):
         self.names = dict(names)
         self.observation = tuple(self._renamed(signal) for signal in inner.observation)
         self.action = self._renamed(inner.action)
-        ours = [signal.name for signal in self.observation]
-        if twice := sorted({name for name in ours if ours.count(name) > 1}):
+        renamed = [signal.name for signal in self.observation]
+        if twice := sorted({name for name in renamed if renamed.count(name) > 1}):
             raise AdapterError(f"two signals would be called {', '.join(twice)}; give each a name of its own.")
 
     def read(self) -> Observation:
@@ -59,18 +59,18 @@ class Rename(Around):
         return self.sent(action)
 
     def _by_ours(self, by_theirs: Mapping[str, T]) -> dict[str, T]:
-        return {self._ours(name): value for name, value in by_theirs.items()}
+        return {self._name(name): value for name, value in by_theirs.items()}
 
-    def _ours(self, name: str) -> str:
+    def _name(self, name: str) -> str:
         return self.names.get(name, name)
 
     def _renamed(self, signal: Signal) -> Signal:
         moves = signal.moves and {
-            element: Moves(element=f"{self._ours(name)}.{rest}", scale=moved.scale)
+            element: Moves(element=f"{self._name(name)}.{rest}", scale=moved.scale)
             for element, moved in signal.moves.items()
             for name, _, rest in [moved.element.rpartition(".")]
         }
-        return signal.model_copy(update={"name": self._ours(signal.name), "moves": moves})
+        return signal.model_copy(update={"name": self._name(signal.name), "moves": moves})
 
 
 class _Unit(NamedTuple):
@@ -110,8 +110,8 @@ class Scale(Around):
         name = self.inner.action.name
         if name not in self._units:
             return self.sent(action)
-        theirs = np.asarray(action, np.float64) / self._units[name].factor
-        sent = self.sent(theirs.astype(np.float32))
+        request = np.asarray(action, np.float64) / self._units[name].factor
+        sent = self.sent(request.astype(np.float32))
         return Executed(self._out(name, sent.action), sent.done, sent.info)
 
     def _out(self, name: str, value: ArrayLike) -> Array:

@@ -137,12 +137,12 @@ class LeRobotAdapter:
     def _send(self, goals: NDArray[np.float64]) -> object:
         """Send goals in the robot's units, with all other keys; return what the robot returns."""
         table = self.settings.action
-        others = {
+        constants = {
             key: float(picked(self._beginning, (key,), "get_observation")[0] if value == HOLD else value)
             for key, value in table.others.items()
         }
         self._moves = True
-        return self.robot.send_action(others | dict(zip(table.keys, goals.tolist(), strict=True)))
+        return self.robot.send_action(constants | dict(zip(table.keys, goals.tolist(), strict=True)))
 
     def _sent(self, returned: object, goals: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return what the robot says it sent of its goals, in its units."""

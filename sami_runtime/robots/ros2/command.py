@@ -208,7 +208,7 @@ class LastStand:
     def _unarmed(self) -> None:
         raise AdapterError("nothing was sent: no adapter has said what brings the robot to rest.")
 
-    def _nothing(self) -> None:
+    def _no_message(self) -> None:
         raise AdapterError("nothing was sent: command.standing is 'last', so the controller stays at the last command.")
 
     def _take(self, document: dict[str, Any], _: list[int]) -> None:
@@ -218,7 +218,7 @@ class LastStand:
             self._node.close()
             self._node = None
         if document["data"] is None:
-            self._send = self._nothing
+            self._send = self._no_message
             return
         self._node = open_node(document["backend"], document["domain"], MonotonicClock())
         qos = Qos(**document["qos"])

@@ -147,7 +147,7 @@ class Sources:
         if not stamp > 0.0:
             raise AdapterError(f"its stamp is {stamp:g} s: whoever sends it does not stamp it")
         if topic.settings.clock == "theirs":
-            return topic.sync.ours(stamp, received)
+            return topic.sync.local_time(stamp, received)
         measured = stamp + self.clock.now() - time.time()
         if measured > received + topic.settings.future_s:
             raise AdapterError(

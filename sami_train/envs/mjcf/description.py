@@ -192,7 +192,7 @@ class MeasuredQuantity(Settings):
         return next(key for key in KINDS if getattr(self, key) is not None)
 
     @model_validator(mode="after")
-    def _one(self) -> MeasuredQuantity:
+    def _single_kind(self) -> MeasuredQuantity:
         kinds = [key for key in KINDS if getattr(self, key) is not None]
         if len(kinds) != 1:
             raise ValueError(f"exactly one of {', '.join(KINDS)} must be given, here are {', '.join(kinds) or 'none'}")

@@ -75,9 +75,9 @@ class Window:
             )
         import mujoco.viewer  # a toolkit of windows, which images need not load
 
-        others = threading.enumerate()
+        earlier = threading.enumerate()
         self._viewer = mujoco.viewer.launch_passive(model, data, show_left_ui=False, show_right_ui=False)
-        self._threads = [thread for thread in threading.enumerate() if thread not in others]
+        self._threads = [thread for thread in threading.enumerate() if thread not in earlier]
         with self._viewer.lock():
             self._viewer.cam.type = mujoco.mjtCamera.mjCAMERA_TRACKING
             self._viewer.cam.trackbodyid = 1
@@ -129,9 +129,9 @@ class Offscreen:
     def take(self) -> np.ndarray:
         """Render an image (H, W, 3) uint8."""
         self._gl.make_current()
-        option, nothing = mujoco.MjvOption(), mujoco.MjvPerturb()
+        option, perturbation = mujoco.MjvOption(), mujoco.MjvPerturb()
         categories = mujoco.mjtCatBit.mjCAT_ALL
-        mujoco.mjv_updateScene(self._model, self._data, option, nothing, self._view, categories, self._scene)
+        mujoco.mjv_updateScene(self._model, self._data, option, perturbation, self._view, categories, self._scene)
         self._arrange()
         mujoco.mjr_render(self._rect, self._scene, self._context)
         image = np.empty((self._rect.height, self._rect.width, 3), np.uint8)

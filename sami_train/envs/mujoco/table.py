@@ -143,7 +143,7 @@ def _tasks(training: Scales, moderate: Scales, extreme: Scales) -> TaskSpace:
     return _space((training, None), (moderate, None), (extreme, None))
 
 
-def _one(*parts: int) -> Parts:
+def _singles(*parts: int) -> Parts:
     return [(part,) for part in parts]
 
 
@@ -186,8 +186,8 @@ ROWS = (
         HALF_CHEETAH,
         _GALLOP,
         _space(
-            training=(_FINE, _one(3, 4, 5)),
-            moderate=(_NEAR, _one(0, 1, 2)),
+            training=(_FINE, _singles(3, 4, 5)),
+            moderate=(_NEAR, _singles(0, 1, 2)),
             extreme=(_FAR, list(combinations(range(6), 2))),
             crippled=_CHEETAH_JOINTS,
         ),
@@ -198,8 +198,8 @@ ROWS = (
         ANT,
         _CRAWL,
         _space(
-            training=(_FINE, [*_NOTHING, *_one(0, 1, 2, 3)]),
-            moderate=(_NEAR, _one(0, 1, 2, 3)),
+            training=(_FINE, [*_NOTHING, *_singles(0, 1, 2, 3)]),
+            moderate=(_NEAR, _singles(0, 1, 2, 3)),
             # The paper prints {0,...,5} here; an ant has four legs.
             extreme=(_FAR, list(combinations(range(4), 2))),
             crippled=_ANT_LEGS,
@@ -212,7 +212,7 @@ ROWS = (
         "crippled-hopper",
         HOPPER,
         _WALK,
-        _space((_COARSE, _NOTHING), (_NEAR, _NOTHING), (_FARTHEST, _one(0, 1, 2)), _HOPPER_JOINTS),
+        _space((_COARSE, _NOTHING), (_NEAR, _NOTHING), (_FARTHEST, _singles(0, 1, 2)), _HOPPER_JOINTS),
         1000,
     ),
     Row(
@@ -221,8 +221,8 @@ ROWS = (
         _WALK,
         _space(
             training=(_COARSE, [(0, 1, 2)]),
-            moderate=(_NEAR, _one(0, 1, 2)),
-            extreme=(_FARTHEST, _one(3, 4, 5)),
+            moderate=(_NEAR, _singles(0, 1, 2)),
+            extreme=(_FARTHEST, _singles(3, 4, 5)),
             crippled=_WALKER_JOINTS,
         ),
         2000,
@@ -238,8 +238,8 @@ ROWS = (
         HALF_CHEETAH,
         _GALLOP,
         _space(
-            training=(_FINE, _one(0, 1, 2, 3)),
-            moderate=(_NEAR, _one(4, 5)),
+            training=(_FINE, _singles(0, 1, 2, 3)),
+            moderate=(_NEAR, _singles(4, 5)),
             # The paper prints {4,5} for both test sets; CaDM cripples one joint in the first and both in the second.
             extreme=(_FAR, [(4, 5)]),
             crippled=_CHEETAH_JOINTS,

@@ -152,7 +152,7 @@ def dynamics(model: mujoco.MjModel, task: Task) -> dict[str, NDArray[np.float64]
     damping, first = model.dof_damping.copy(), int(model.joint("cube").dofadr[0])
     damping[first : first + 3], damping[first + 3 : first + 6] = _DRAG * mass[cube], _DRAG * inertia[cube]
     for a, b in _PAIRS:
-        one, other = (_LATERAL[_kind(geom)] for geom in (a, b))
-        product = (task["friction"] if one is None else one) * (task["friction"] if other is None else other)
+        left, right = (_LATERAL[_kind(geom)] for geom in (a, b))
+        product = (task["friction"] if left is None else left) * (task["friction"] if right is None else right)
         friction[model.pair(f"{a}-{b}").id] = (*(min(product, MOST_FRICTION),) * 2, 0.0, 0.0, 0.0)
     return {"body_mass": mass, "body_inertia": inertia, "dof_damping": damping, "pair_friction": friction}

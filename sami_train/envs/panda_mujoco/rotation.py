@@ -36,5 +36,5 @@ def rotated(quaternions: Array, vectors: Array) -> Array:
 
 def cross(a: Array, b: Array) -> Array:
     """Return the cross product (..., 3): numpy's takes four times as long for few rows."""
-    one, other = NEXT
-    return a[..., one] * b[..., other] - a[..., other] * b[..., one]
+    second, third = NEXT
+    return a[..., second] * b[..., third] - a[..., third] * b[..., second]

@@ -115,7 +115,7 @@ class World:
         if abs(height - HALF_WIDTH) <= _HEIGHT_TOLERANCE:
             return "push"
         touching = {
-            int(other) for pair in data.contact.geom for one, other in (pair, pair[::-1]) if one == self._cube_geom
+            int(other) for pair in data.contact.geom for geom, other in (pair, pair[::-1]) if geom == self._cube_geom
         }
         in_air = height > HALF_WIDTH and self._table not in touching
         return "pick_and_place" if in_air and touching.issuperset(self._fingers) else "other"

@@ -114,14 +114,14 @@ def by_step(played: Sequence[Played], labels: Labels, measured: Sequence[Separab
     longest = _usual_longest(played)
     steps = sorted({*np.linspace(0, longest - 1, min(longest, MOST_STEPS)).round().astype(int).tolist()})
     rows: list[Row] = []
-    for one in measured:
-        chosen = np.flatnonzero(usable(labels[one.label])).tolist()
-        values = [labels[one.label][number] for number in chosen]
+    for row in measured:
+        chosen = np.flatnonzero(usable(labels[row.label])).tolist()
+        values = [labels[row.label][number] for number in chosen]
         for step in steps:
             contexts = np.stack([played[n].contexts[min(step, len(played[n].contexts) - 1)] for n in chosen])
             at = round(accuracy(contexts, values), 4)
-            rows.append({"label": one.label, "step": step, "accuracy": at, "chance": round(one.knn_chance_high, 4)})
-    colours = colours_of([one.label for one in measured])
+            rows.append({"label": row.label, "step": step, "accuracy": at, "chance": round(row.knn_chance_high, 4)})
+    colours = colours_of([row.label for row in measured])
 
     def draw(axes: Axes) -> None:
         for name, colour in colours.items():

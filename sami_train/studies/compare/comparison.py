@@ -175,9 +175,9 @@ class MethodComparison:
         for x, y in pairs:
             equal_budget = _alike([run.steps for run in (*x.runs, *y.runs)])
             for task_set in self.task_sets:
-                ours, theirs = _by_seed(x, task_set), _by_seed(y, task_set)
+                first, second = _by_seed(x, task_set), _by_seed(y, task_set)
                 improvement = probability_of_improvement(x.scores(task_set), y.scores(task_set))
-                paired, welch_p = paired_t_test(ours, theirs), welch_t_test([*ours.values()], [*theirs.values()])
+                paired, welch_p = paired_t_test(first, second), welch_t_test([*first.values()], [*second.values()])
                 contests.append(Contest(x, y, task_set, improvement, paired, welch_p, equal_budget))
         return contests
 

@@ -107,9 +107,9 @@ def probability_of_improvement(x: np.ndarray, y: np.ndarray) -> Interval:
     tasks = x.shape[1]
 
     def probability(*by_task: np.ndarray) -> np.ndarray:
-        one = np.stack(by_task[:tasks])[:, :, None]
+        scores = np.stack(by_task[:tasks])[:, :, None]
         other = np.stack(by_task[tasks:])[:, None, :]
-        return np.array([((one > other) + 0.5 * (one == other)).mean()])
+        return np.array([((scores > other) + 0.5 * (scores == other)).mean()])
 
     value = float(probability(*x.T, *y.T)[0])
     if min(len(x), len(y)) == 1:
@@ -126,15 +126,15 @@ def paired_t_test(x: Mapping[int, float], y: Mapping[int, float]) -> PairedTest:
         y: the same of the other method.
     """
     seeds = sorted(x.keys() & y.keys())
-    ours, theirs = np.array([x[s] for s in seeds]), np.array([y[s] for s in seeds])
+    first, second = np.array([x[s] for s in seeds]), np.array([y[s] for s in seeds])
     if not seeds:
         return PairedTest([], Interval(math.nan), None)
     if len(seeds) == 1:
-        return PairedTest(seeds, Interval(float(ours[0] - theirs[0])), None)
-    difference = _student(ours - theirs)
+        return PairedTest(seeds, Interval(float(first[0] - second[0])), None)
+    difference = _student(first - second)
     if difference.low == difference.high:
         return PairedTest(seeds, difference, None)
-    return PairedTest(seeds, difference, float(stats.ttest_rel(ours, theirs).pvalue))
+    return PairedTest(seeds, difference, float(stats.ttest_rel(first, second).pvalue))
 
 
 def welch_t_test(x: Sequence[float], y: Sequence[float]) -> float | None:
@@ -145,10 +145,10 @@ def welch_t_test(x: Sequence[float], y: Sequence[float]) -> float | None:
     """
     if min(len(x), len(y)) < 2:
         return None
-    ours, theirs = ((float(np.mean(side)), float(np.std(side, ddof=1)), len(side)) for side in (x, y))
-    if max(ours[1], theirs[1]) < 1e-12:
+    first, second = ((float(np.mean(side)), float(np.std(side, ddof=1)), len(side)) for side in (x, y))
+    if max(first[1], second[1]) < 1e-12:
         return None
-    return float(stats.ttest_ind_from_stats(*ours, *theirs, equal_var=False).pvalue)
+    return float(stats.ttest_ind_from_stats(*first, *second, equal_var=False).pvalue)
 
 
 def holm(p: Sequence[float | None]) -> list[float | None]:

@@ -135,14 +135,14 @@ def _check_alike(runs: Sequence[EvaluatedRun]) -> None:
                 f"{first.address} was evaluated by the {first.evaluation.seed_name}, {run.address} by the "
                 f"{run.evaluation.seed_name}; evaluate all with --final, or none."
             )
-    ours = _measured(first)
+    expected = _measured(first)
     for run in runs[1:]:
-        theirs = _measured(run)
-        if ours != theirs:
-            name = next(name for name in [*ours, *theirs] if ours.get(name) != theirs.get(name))
+        counts = _measured(run)
+        if expected != counts:
+            name = next(name for name in [*expected, *counts] if expected.get(name) != counts.get(name))
             raise ComparisonError(
-                f"evaluations differ: {first.address} measured {ours.get(name, 0)} episodes of {name}, "
-                f"{run.address} {theirs.get(name, 0)}. Evaluate them alike, e.g. "
+                f"evaluations differ: {first.address} measured {expected.get(name, 0)} episodes of {name}, "
+                f"{run.address} {counts.get(name, 0)}. Evaluate them alike, e.g. "
                 f"{run.record.how_to_evaluate(' --episodes 100')}"
             )
 
@@ -260,9 +260,9 @@ def _order(values: tuple[Any, ...]) -> list[tuple[bool, float, str]]:
 
 
 def _check_seeds(group: Group) -> None:
-    for one, other in pairwise(group.runs):
-        if one.seed == other.seed:
+    for run, other in pairwise(group.runs):
+        if run.seed == other.seed:
             raise ComparisonError(
-                f"{one.address} and {other.address} are both {group.label} with seed {one.seed}; a seed counts once, "
+                f"{run.address} and {other.address} are both {group.label} with seed {run.seed}; a seed counts once, "
                 "leave one of them out."
             )

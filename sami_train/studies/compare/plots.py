@@ -68,8 +68,8 @@ def curves_by_key(comparison: MethodComparison) -> Figure | None:
     places = {value: float(value) if numeric else float(at) for at, value in enumerate(values)}
     lines: dict[str, list[Group]] = {}
     for group in comparison.groups:
-        others = [text for shown, text in group.shown.items() if shown != key]
-        lines.setdefault(" ".join([group.method.title, *others]), []).append(group)
+        texts = [text for shown, text in group.shown.items() if shown != key]
+        lines.setdefault(" ".join([group.method.title, *texts]), []).append(group)
     figure, row = panels(len(comparison.task_sets), 11, 4.2, sharey=False)
     for axes, task_set in zip(row, comparison.task_sets, strict=True):
         standings = {s.group.label: s for s in comparison.standings if s.task_set == task_set}

@@ -59,14 +59,14 @@ def standings_table(comparison: MethodComparison, task_set: str) -> Table:
     rows = []
     for standing in standings:
         group, score = standing.group, standing.score
-        theirs = paper.reported(comparison.env, group.method.title, task_set)
+        published = paper.reported(comparison.env, group.method.title, task_set)
         row = [group.label, str(len(group.runs))]
         row += [] if equal else [span([run.steps for run in group.runs])]
         row += [measure.show(score.mean.value) + (f" ± {measure.show(score.std)}" if score.std is not None else "")]
         row += [_shown_bounds(measure, score.mean)]
         row += [measure.show(score.iqm.value) + (f" {_shown_bounds(measure, score.iqm)}" if score.iqm.bounds else "")]
         row += [number(standing.above_floor)] if measure is SUCCESS else []
-        row += [NONE if theirs is None else " ± ".join(measure.show(part, coarse=True) for part in theirs)]
+        row += [NONE if published is None else " ± ".join(measure.show(part, coarse=True) for part in published)]
         rows.append(tuple(row))
     tasks = len(comparison.runs[0].evaluation.of(task_set))
     episodes = " or ".join(map(str, comparison.episodes)) + " episodes"
@@ -88,11 +88,11 @@ def contests_table(comparison: MethodComparison) -> Table | None:
     for contest, paired_p, welch_p in zip(contests, paired, welch, strict=True):
         test, better = contest.test, contest.improvement
         difference = f"{measure.show(test.difference.value, sign=True)} {_shown_bounds(measure, test.difference)}"
-        theirs = _paper_p(comparison.env, contest)
+        published = _paper_p(comparison.env, contest)
         row = [f"{contest.x.label} - {contest.y.label}" + ("" if contest.equal_budget else " (UNEQUAL BUDGET)")]
         row += [contest.task_set, str(len(test.seeds)), difference if test.seeds else NONE]
         row += [_p(test.p, paired_p), _p(contest.welch_p, welch_p)]
-        row += [f"{number(better.value, 2)} {bounds(better, 2)}", NONE if theirs is None else f"{theirs:.3g}"]
+        row += [f"{number(better.value, 2)} {bounds(better, 2)}", NONE if published is None else f"{published:.3g}"]
         rows.append(tuple(row))
     place = "a task" if measure is SUCCESS else "an episode"
     tests = sum(contest.test.p is not None for contest in contests)
@@ -254,7 +254,7 @@ def as_data(comparison: MethodComparison) -> dict[str, Any]:
 
 
 def _result(env: str, standing: Standing) -> dict[str, Any]:
-    theirs = paper.reported(env, standing.group.method.title, standing.task_set)
+    published = paper.reported(env, standing.group.method.title, standing.task_set)
     return {
         "group": standing.group.label,
         "task_set": standing.task_set,
@@ -263,7 +263,7 @@ def _result(env: str, standing: Standing) -> dict[str, Any]:
         "mean_stratified": standing.score.mean_stratified._asdict(),
         "iqm": standing.score.iqm._asdict(),
         "above_floor": None if standing.above_floor is None else known(standing.above_floor),
-        "paper": theirs._asdict() if theirs else None,
+        "paper": published._asdict() if published else None,
     }
 
 

@@ -338,10 +338,10 @@ def _distances(
 ) -> list[dict[str, Any]]:
     rows = []
     for t in steps:
-        for name, others in others_by_name.items():
+        for name, references in others_by_name.items():
             running = [
                 float(np.linalg.norm(run.contexts[t] - other.context(t)))
-                for run, other in zip(changed, others, strict=True)
+                for run, other in zip(changed, references, strict=True)
                 if len(run.contexts) > t
             ]
             low, median, high = np.percentile(running, [25, 50, 75]).round(5).tolist()

@@ -90,7 +90,7 @@ def find_ceilings(
         SamiError: the run has no checkpoint with a buffer, a method has no contrastive loss, or a change is none of the
             contrast.
     """
-    contrasts = [(one, ranking) for one in map(_contrastive, methods) for ranking in _used(one, rankings)]
+    contrasts = [(method, ranking) for method in map(_contrastive, methods) for ranking in _used(method, rankings)]
     agent, buffer, collected = _with_buffer(run)
     config = _changed(run.config(), changes or {})
     for stage, share in STAGES.items():

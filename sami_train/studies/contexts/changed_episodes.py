@@ -269,12 +269,12 @@ class ChangedEpisodes:
         """
         changes = [change] * self.rows if isinstance(change, DynamicsChange) else change
         envs = list(self._envs)
-        for n, one in enumerate(changes):
-            if one.gaps is not None:
-                envs[n] = GappedEnv(envs[n], self._spec, one.gaps[0])
+        for n, row in enumerate(changes):
+            if row.gaps is not None:
+                envs[n] = GappedEnv(envs[n], self._spec, row.gaps[0])
         resets = [
-            env.reset(seed=seed, options={"task": dict(one.before)})[0]
-            for env, one, seed in zip(envs, changes, seeds, strict=True)
+            env.reset(seed=seed, options={"task": dict(row.before)})[0]
+            for env, row, seed in zip(envs, changes, seeds, strict=True)
         ]
         observation = np.stack([flatten(first) for first in resets])
         self._session.reset()
@@ -301,7 +301,7 @@ class ChangedEpisodes:
             actions, given_context = step.action, step.context
             for n in changing if variant is not Variant.CONSTANT else ():
                 replaced[n] = step.context[n]
-            late = np.array([[t >= one.step] for one in changes])
+            late = np.array([[t >= row.step] for row in changes])
             if late.any() and variant in (Variant.FROZEN, Variant.START, Variant.CONSTANT):
                 other = np.stack([run.context(t) for run in starts]) if variant is Variant.START else replaced
                 given_context = np.where(late, other, step.context)

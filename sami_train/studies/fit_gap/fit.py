@@ -104,11 +104,11 @@ def fit_gap(log: Log, reference: Sequence[Trace]) -> FittedGap:
         raise SamiError(f"{_named(log)} does not tell one delay of its commands from another. {_advice(log)}")
     senses = {signal.name: _sensed(log, reference, signal.name) for signal in sensed}
     arrived = _arrived(log)
-    numbers = [*_times(log, arrived, response), *(one for sense in senses.values() for one in sense.numbers)]
+    numbers = [*_times(log, arrived, response), *(item for sense in senses.values() for item in sense.numbers)]
     profile: dict[str, Any] = {"same_as": same_as} if same_as else {}
-    for one in numbers:
-        span = _span(one)
-        profile[one.key] = span if not one.signal else {**profile.get(one.key, {}), one.signal: span}
+    for item in numbers:
+        span = _span(item)
+        profile[item.key] = span if not item.signal else {**profile.get(item.key, {}), item.signal: span}
     unidentified, notes = tuple(_unidentified(log, arrived, senses)), tuple(_notes(log, response))
     checks = _checks(log, motion_answers, misfits)
     return FittedGap(GapProfile.of(profile), tuple(numbers), unidentified, notes, checks, log.names, len(log.traces))
@@ -141,7 +141,7 @@ def _times(log: Log, arrived: Sequence[_Arrived], response: ActuatorResponse) ->
         numbers.append(FittedNumber(key, "", Estimate(*ends), unit, by))
 
     # A profile has one latency for all signals: the latest tells it.
-    late = max((one.fit for one in arrived if one.fit), key=lambda fit: fit.latency[1], default=None)
+    late = max((item.fit for item in arrived if item.fit), key=lambda fit: fit.latency[1], default=None)
     if late is not None:
         low, high = late.latency
         stamps = f"the stamps of {late.messages} messages"
@@ -170,7 +170,7 @@ def _arrived(log: Log) -> list[_Arrived]:
     for names in groups.values():
         messages = [arrivals(trace, names[0]) for trace in log.traces]
         apart = spacing(log.traces, names[0])
-        regular = apart == 1.0 and any(one.read.sum() for one in messages)
+        regular = apart == 1.0 and any(item.read.sum() for item in messages)
         arrived.append(_Arrived(names, apart, fit_arrival(messages) if regular else None))
     return arrived
 
@@ -211,13 +211,13 @@ def _unidentified(log: Log, arrived: Sequence[_Arrived], senses: Mapping[str, _S
     """Yield what the log does not tell, a sentence each."""
     yield "whether stamps tell when a sensor measured: what is late before its stamp counts as a latency of commands"
     yield "stuck sensors, the drift of clocks, errors of gain, noise that grows with the value"
-    fits = [one for one in arrived if one.fit]
-    if len({one.fit.latency for one in fits if one.fit}) > 1:
-        latencies = [f"{_listed(one.names)} {one.fit.latency[1] * log.period:.3g} s" for one in fits if one.fit]
+    fits = [item for item in arrived if item.fit]
+    if len({fit.fit.latency for fit in fits if fit.fit}) > 1:
+        latencies = [f"{_listed(item.names)} {item.fit.latency[1] * log.period:.3g} s" for item in fits if item.fit]
         yield f"a latency for each signal ({'; '.join(latencies)}): the longest stands for all"
-    for one in arrived:
-        if one.spacing != 1.0:
-            yield f"how {_listed(one.names)} arrive: new ones come every {one.spacing:g} periods, or are not stamped"
+    for item in arrived:
+        if item.spacing != 1.0:
+            yield f"how {_listed(item.names)} arrive: new ones come every {item.spacing:g} periods, or are not stamped"
     if restless := [name for name, sense in senses.items() if not sense.noise_told]:
         yield f"noise of {_listed(restless)}: nothing rested for a few readings"
     if half := [sense.bias for sense in senses.values() if sense.bias]:
@@ -330,10 +330,10 @@ def document_of(fitted: FittedGap) -> str:
         "",
     ]
     for key, value in fitted.profile.to_dict().items():
-        for one in fitted.estimates:
-            if one.key == key:
-                low, middle, high = (f"{end:.3g}" for end in one.estimate)
-                lines.append(f"# {one.signal or one.key}: {middle} {one.unit} ({low} to {high}), by {one.by}")
+        for item in fitted.estimates:
+            if item.key == key:
+                low, middle, high = (f"{end:.3g}" for end in item.estimate)
+                lines.append(f"# {item.signal or item.key}: {middle} {item.unit} ({low} to {high}), by {item.by}")
         lines += [f"{key} = {_toml(value)}", ""]
     lines.append("# What the log does not tell, and what is left out here:")
     lines += [f"# - {sentence}" for sentence in fitted.unidentified]

@@ -188,15 +188,15 @@ def arrivals(trace: Trace, name: str) -> Arrivals:
 
 def fit_arrival(episodes: list[Arrivals]) -> Arrival:
     """Return the likeliest latency of each episode with the likeliest jitter and dropout of all."""
-    observed = [one for one in episodes if one.read.sum()]
-    spread = max(float(np.flatnonzero(one.read).max() - np.flatnonzero(one.read).min()) for one in observed)
+    observed = [episode for episode in episodes if episode.read.sum()]
+    spread = max(float(np.flatnonzero(episode.read).max() - np.flatnonzero(episode.read).min()) for episode in observed)
     jitters = np.arange(0.0, spread + 2.0, STEP)
     likelihood = np.zeros((len(jitters), len(LOSSES)))
     latencies = np.zeros((len(observed), len(jitters), len(LOSSES)))
-    for number, one in enumerate(observed):
-        least = float(np.flatnonzero(one.read).min())
+    for number, run in enumerate(observed):
+        least = float(np.flatnonzero(run.read).min())
         candidates = np.arange(max(0.0, least - spread - 1.0), least + 0.5, STEP)
-        table = np.stack([_likelihood(one, latency, jitters) for latency in candidates])  # (latencies, jitters, losses)
+        table = np.stack([_likelihood(run, latency, jitters) for latency in candidates])  # (latencies, jitters, losses)
         best = table.max(axis=0)
         # Several latencies explain whole periods alike; the middle one of them stands for all.
         equal = table >= best - 1e-9
@@ -214,11 +214,11 @@ def fit_arrival(episodes: list[Arrivals]) -> Arrival:
         (float(chosen.min()), float(chosen.max())),
         (float(jitter.min()), float(jitters[at[0]]), float(jitter.max())),
         (float(loss.min()), float(LOSSES[at[1]]), float(loss.max())),
-        int(sum(one.read.sum() + one.missing.sum() for one in observed)),
+        int(sum(episode.read.sum() + episode.missing.sum() for episode in observed)),
     )
 
 
-def _likelihood(one: Arrivals, latency: float, jitters: np.ndarray) -> np.ndarray:
+def _likelihood(episode: Arrivals, latency: float, jitters: np.ndarray) -> np.ndarray:
     """Return the log likelihood of an episode, (jitters, losses)."""
     edges = np.arange(MOST + 1) - 0.5
     # The share of [latency, latency + jitter) that each whole delay is the nearest of.
@@ -228,8 +228,8 @@ def _likelihood(one: Arrivals, latency: float, jitters: np.ndarray) -> np.ndarra
     chance = np.diff(below, axis=1)
     later = 1.0 - below[:, :-1]
     with np.errstate(divide="ignore", invalid="ignore"):
-        read = np.where(one.read > 0, one.read * np.log(chance), 0.0).sum(axis=1)[:, None]
-        received = one.read.sum() * np.log1p(-LOSSES)[None]
+        read = np.where(episode.read > 0, episode.read * np.log(chance), 0.0).sum(axis=1)[:, None]
+        received = episode.read.sum() * np.log1p(-LOSSES)[None]
         absence = LOSSES[None, :, None] + (1.0 - LOSSES)[None, :, None] * later[:, None, :]
-        missing = np.where(one.missing > 0, one.missing * np.log(absence), 0.0).sum(axis=2)
+        missing = np.where(episode.missing > 0, episode.missing * np.log(absence), 0.0).sum(axis=2)
     return np.nan_to_num(read + received + missing, nan=-np.inf, neginf=-np.inf)

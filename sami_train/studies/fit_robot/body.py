@@ -144,7 +144,7 @@ class RobotBody:
             result.append(Parameter("bias", name, UNITS["bias"][slide], 0.0, -1.0, 1.0, (0.3, 0.1)[slide]))
         result += [Parameter("strength", name, "1", 1.0, 0.01, 100.0, 1.0) for name in self.actuators]
         result.append(Parameter("delay", "", "s", self._delay, 0.0, MOST_DELAY_S, 0.05))
-        self._dynamics = Dynamics(model, {one.key: one.feature for one in result if one.field not in ("bias", "delay")})
+        self._dynamics = Dynamics(model, {p.key: p.feature for p in result if p.field not in ("bias", "delay")})
         self._parameters = tuple(result)
         return result
 
@@ -158,13 +158,13 @@ class RobotBody:
         """
         delay, bias, count = 0.0, np.zeros(len(self.joints)), len(self.joints)
         task = {}
-        for one, value in zip(self._parameters, values.tolist(), strict=True):
-            if one.field == "delay":
+        for parameter, value in zip(self._parameters, values.tolist(), strict=True):
+            if parameter.field == "delay":
                 delay = value
-            elif one.field == "bias":
-                bias[self.joints.index(one.of)] = value
+            elif parameter.field == "bias":
+                bias[self.joints.index(parameter.of)] = value
             else:
-                task[one.key] = value
+                task[parameter.key] = value
         self._dynamics.apply(task)
         self.model.qpos0[:], self.model.qpos_spring[:] = self._zero + bias, self._spring + bias
         begin = np.concatenate([np.zeros((len(windows), 1)), starts], axis=1)

@@ -28,24 +28,24 @@ def fitted_model(body: RobotBody, fitted: FittedRobot, folder: Path) -> str:
     A bias becomes the joint's `ref`: positions are what the encoder reads. A delay becomes the actuators' own.
     """
     spec = read_spec(body.xml)
-    for one in fitted.parameters:
-        value, field = one.value, one.parameter.field
-        if one.verdict == "not identifiable":
+    for fit in fitted.parameters:
+        value, field = fit.value, fit.parameter.field
+        if fit.verdict == "not identifiable":
             continue
         if field == "delay":
-            samples = math.ceil(_span(one)[1] / spec.option.timestep) + 2
+            samples = math.ceil(_span(fit)[1] / spec.option.timestep) + 2
             for actuator in spec.actuators:
-                actuator.delay, actuator.nsample = (value, samples) if one.high > NO_DELAY_S else (0.0, 0)
+                actuator.delay, actuator.nsample = (value, samples) if fit.high > NO_DELAY_S else (0.0, 0)
         elif field == "strength":
-            actuator = spec.actuator(one.parameter.of)
+            actuator = spec.actuator(fit.parameter.of)
             actuator.gainprm, actuator.biasprm = actuator.gainprm * value, actuator.biasprm * value
             actuator.forcerange = actuator.forcerange * value
         elif field == "bias":
-            joint = spec.joint(one.parameter.of)
+            joint = spec.joint(fit.parameter.of)
             shift = math.degrees(value) if spec.compiler.degree and joint.type == HINGE else value
             joint.ref, joint.springref = joint.ref + shift, joint.springref + shift
         else:
-            joint = spec.joint(one.parameter.of)
+            joint = spec.joint(fit.parameter.of)
             numbers = np.array(getattr(joint, field), float)  # a damping may be a polynomial
             numbers.flat[0] = value
             setattr(joint, field, numbers if numbers.ndim else value)
@@ -68,7 +68,7 @@ def training_document(body: RobotBody, fitted: FittedRobot, model: Path) -> str:
         fitted: What was fitted.
         model: The MJCF file with the fitted numbers.
     """
-    ranges = [one for one in fitted.parameters if one.parameter.field in CHANGES and one.verdict != "not identifiable"]
+    ranges = [fit for fit in fitted.parameters if fit.parameter.field in CHANGES and fit.verdict != "not identifiable"]
     lines = ["", "# What sami fit-robot found: ranges as wide as the 95 % intervals.", ""]
     if body.path.suffix == ".toml":
         text = body.path.read_text(encoding="utf-8")
@@ -80,9 +80,9 @@ def training_document(body: RobotBody, fitted: FittedRobot, model: Path) -> str:
         rate = 1.0 / (body.steps * body.model.opt.timestep)
         begin = f"model = {json.dumps(model.name)}\nrate_hz = {rate:.9g}\nepisode_steps = 200\n"
         sets = ["training"]
-    for one in ranges:
-        change, key, (low, high) = one.parameter.feature, one.parameter.key, _span(one)
-        if one.parameter.field == "delay" and high <= NO_DELAY_S:
+    for fit in ranges:
+        change, key, (low, high) = fit.parameter.feature, fit.parameter.key, _span(fit)
+        if fit.parameter.field == "delay" and high <= NO_DELAY_S:
             continue
         of = '"all"' if change.of == "all" else json.dumps(list(change.of))
         lines += [f"[features.{key}]", f'{"scales" if change.scales else "sets"} = "{change.field}"', f"of = {of}", ""]
@@ -96,8 +96,8 @@ def training_document(body: RobotBody, fitted: FittedRobot, model: Path) -> str:
     return begin.rstrip("\n") + "\n" + "\n".join(lines)
 
 
-def _span(one: FittedParameter) -> tuple[float, float]:
+def _span(fit: FittedParameter) -> tuple[float, float]:
     """Return the range that training draws from; a strength is relative to the fitted model's."""
-    least = LEAST_SPREAD * abs(one.value)
-    low, high = max(one.parameter.low, min(one.low, one.value - least)), max(one.high, one.value + least)
-    return (low / one.value, high / one.value) if one.parameter.field == "strength" else (low, high)
+    least = LEAST_SPREAD * abs(fit.value)
+    low, high = max(fit.parameter.low, min(fit.low, fit.value - least)), max(fit.high, fit.value + least)
+    return (low / fit.value, high / fit.value) if fit.parameter.field == "strength" else (low, high)

@@ -90,7 +90,7 @@ def fit_robot(body: RobotBody, log: Log) -> FittedRobot:
     moved = np.ptp(positions, axis=1).max(axis=0) / (windows.period * (positions.shape[1] - 1))
     parameters = body.parameters(np.maximum(moved, 0.1 * moved.max()))
     problem = _Problem(body, windows, parameters)
-    nominal = np.array([one.nominal for one in parameters])
+    nominal = np.array([parameter.nominal for parameter in parameters])
     values, starts = problem.first_guess(), problem.starts
     for _ in range(ROUNDS):
         values, starts = problem.fit(values, starts)
@@ -98,10 +98,10 @@ def fit_robot(body: RobotBody, log: Log) -> FittedRobot:
     deviations = problem.deviations(values, starts)
     sigmas = 1.96 + 2.6 / (len(windows) - 1)  # Student's t for a 95 % interval
     fitted = [
-        _judged(one, float(value), float(deviation), sigmas)
-        for one, value, deviation in zip(parameters, values, deviations, strict=True)
+        _judged(parameter, float(value), float(deviation), sigmas)
+        for parameter, value, deviation in zip(parameters, values, deviations, strict=True)
     ]
-    written = np.array([one.written for one in fitted])
+    written = np.array([parameter.written for parameter in fitted])
     return FittedRobot(
         tuple(fitted), _replay(body, held, problem, nominal, written), (len(windows), len(held)), tuple(body.fixed)
     )
@@ -112,8 +112,8 @@ def _judged(parameter: Parameter, value: float, deviation: float, sigmas: float)
     low, high = max(parameter.low, value - reach), min(parameter.high, value + reach)
     narrow, wide = CLOSE.get(parameter.field, (0.0, 0.0))
     verdict: Verdict = "not identifiable"
-    nothing = parameter.low == 0.0 and high <= NEGLIGIBLE * parameter.scale
-    if reach <= max(IDENTIFIED * abs(value), narrow) or nothing:
+    negligible = parameter.low == 0.0 and high <= NEGLIGIBLE * parameter.scale
+    if reach <= max(IDENTIFIED * abs(value), narrow) or negligible:
         verdict = "identified"
     elif reach <= max(ROUGH * abs(value), wide):
         verdict = "rough"
@@ -126,9 +126,9 @@ class _Problem:
     def __init__(self, body: RobotBody, windows: RecordedWindows, parameters: Sequence[Parameter]) -> None:
         self.body, self.windows, self.parameters = body, windows, parameters
         self.free = np.ones(len(parameters), bool)
-        self._scales = np.array([one.scale for one in parameters])
-        self._low, self._high = (np.array([getattr(one, end) for one in parameters]) for end in ("low", "high"))
-        self._nominal = np.array([one.nominal for one in parameters])
+        self._scales = np.array([parameter.scale for parameter in parameters])
+        self._low, self._high = (np.array([getattr(item, end) for item in parameters]) for end in ("low", "high"))
+        self._nominal = np.array([parameter.nominal for parameter in parameters])
         readings, count = windows.readings, len(body.joints)
         self.starts = np.zeros((len(windows), 2 * count))
         self.starts[:, : readings.shape[2]] = readings[:, 0]
@@ -146,7 +146,7 @@ class _Problem:
         Raises:
             SamiError: The simulation blows up.
         """
-        late = np.array([one.field == "delay" for one in self.parameters])
+        late = np.array([parameter.field == "delay" for parameter in self.parameters])
         guesses = [np.where(late, delay, self._nominal) for delay in (*DELAYS_S, self._nominal[late][0])]
         costs = [self._cost(guess, self._residuals(guess, self.starts), self.starts) for guess in guesses]
         if not np.isfinite(min(costs)):
@@ -287,11 +287,11 @@ def _replay(
     """Return the errors of the nominal and of the fitted model in windows that were held out, by unit."""
     squared_errors = []
     for values in (nominal, written):
-        one = _Problem(body, held, problem.parameters)
-        one.noise = problem.noise
-        squared_errors.append(np.square(one.errors(values)).mean(axis=1))
+        replay = _Problem(body, held, problem.parameters)
+        replay.noise = problem.noise
+        squared_errors.append(np.square(replay.errors(values)).mean(axis=1))
     draws = np.random.default_rng(0).integers(len(held), size=(1000, len(held)))
-    units = np.array([one.unit for one in problem.parameters if one.field == "bias"])
+    units = np.array([parameter.unit for parameter in problem.parameters if parameter.field == "bias"])
     errors: dict[str, tuple[HeldOutError, HeldOutError]] = {}
     for unit in dict.fromkeys(units.tolist()):
         by_window = [squares[:, units == unit].mean(axis=1) for squares in squared_errors]

@@ -201,10 +201,10 @@ class _Network(nn.Module):
     def _unfold(self, model: ForwardModel, data: _Windows) -> None:
         """Begin with a model of numbers as they are; the way back is `folded`."""
         first, *middle, last = (weight.astype(np.float64) for weight in model.weights)
-        offset, *others, out = (bias.astype(np.float64) for bias in model.biases)
+        offset, *hidden, out = (bias.astype(np.float64) for bias in model.biases)
         scale = np.where(data.scale > SMALLEST, data.scale, np.inf)
         matrices = (first * data.deviation[:, None], *middle, last / scale)
-        offsets = (offset + data.mean @ first, *others, out / scale)
+        offsets = (offset + data.mean @ first, *hidden, out / scale)
         for layer, matrix, bias in zip(self.layers, matrices, offsets, strict=True):
             layer.load_state_dict({"weight": torch.as_tensor(matrix.T), "bias": torch.as_tensor(bias)})
 

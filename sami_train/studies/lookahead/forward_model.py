@@ -256,9 +256,9 @@ def without(model: onnx.ModelProto, contract: Contract) -> onnx.ModelProto:
     refill(graph.node, [node for node in graph.node if not node.name.startswith(FRONT)])
     refill(graph.initializer, [weight for weight in graph.initializer if not weight.name.startswith(FRONT)])
     _rename_inputs(graph, {FRONT + name: name for name in contract.signal_inputs})
-    ours = {AGE, *(make(name) for name in (PAST_ACTIONS, LAST_CONTEXT) for make in (state_input, state_output))}
+    added = {AGE, *(make(name) for name in (PAST_ACTIONS, LAST_CONTEXT) for make in (state_input, state_output))}
     for values in (graph.input, graph.output):
-        refill(values, [value for value in values if value.name not in ours])
+        refill(values, [value for value in values if value.name not in added])
     return plain
 
 

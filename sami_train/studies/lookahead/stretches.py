@@ -119,11 +119,11 @@ def recorded_stretches(
 
 
 def _require_fit(recording: Recording, contract: Contract) -> None:
-    theirs, ours = ([(s.name, s.size) for s in (*c.observation, c.action)] for c in (recording.contract, contract))
-    if sorted(theirs) != sorted(ours) or recording.contract.rate_hz != contract.rate_hz:
+    stored, sizes = ([(s.name, s.size) for s in (*c.observation, c.action)] for c in (recording.contract, contract))
+    if sorted(stored) != sorted(sizes) or recording.contract.rate_hz != contract.rate_hz:
         raise SamiError(
-            f"{recording.path} was recorded with {theirs} at {recording.contract.rate_hz:g} Hz; {contract.name!r} has "
-            f"{ours} at {contract.rate_hz:g} Hz. Record with the model, or another one for the same robot."
+            f"{recording.path} was recorded with {stored} at {recording.contract.rate_hz:g} Hz; {contract.name!r} has "
+            f"{sizes} at {contract.rate_hz:g} Hz. Record with the model, or another one for the same robot."
         )
 
 
@@ -146,8 +146,8 @@ class _Timeline:
             if record.observation is not None:
                 self._lay(record.observation.values, record.age, period - later)
         self.periods = period + 1
-        nothing = np.zeros(contract.action.size, np.float32)
-        self.executed = np.stack([nothing, *_filled(executed, self.periods, nothing)])  # row t acted before period t
+        zeros = np.zeros(contract.action.size, np.float32)
+        self.executed = np.stack([zeros, *_filled(executed, self.periods, zeros)])  # row t acted before period t
         self.contexts = np.stack(_filled(contexts, self.periods, np.zeros(contract.context_size, np.float32)))
 
     def _lay(self, values: Mapping[str, Array], age: float | Mapping[str, float], period: float) -> None:

@@ -164,10 +164,10 @@ def command_space(elements: Sequence[str], settings: SceneFile) -> TaskSpace:
     features = tuple(
         Feature(name, units.get(name, ""), low=-np.inf, default=0.0 if name in COMMAND else None) for name in elements
     )
-    if not settings.commands and (others := [name for name in elements if name not in COMMAND]):
+    if not settings.commands and (unknown := [name for name in elements if name not in COMMAND]):
         raise SamiError(
-            f"the policy is commanded {', '.join(others)}, and nothing says what they are. Give them in the TOML file "
-            f"that --robot names: commands = [{{ {others[0]} = 0.5 }}]"
+            f"the policy is commanded {', '.join(unknown)}, and nothing says what they are. Give them in the TOML file "
+            f"that --robot names: commands = [{{ {unknown[0]} = 0.5 }}]"
         )
     commands = settings.commands or tuple(command for command in COMMANDS if command.keys() <= set(elements))
     space = TaskSpace(features, {"training": ({},)})

@@ -172,9 +172,9 @@ def _of_base(robot: PlayedRobot, signal: Signal, quantity: str, world: bool) -> 
     return lambda state: state.velocity(local=not world)[part]
 
 
-def _require_size(signal: Signal, size: int, what: str) -> None:
+def _require_size(signal: Signal, size: int, label: str) -> None:
     if signal.size != size:
         raise SamiError(
-            f"signal {signal.name!r} has {signal.size} numbers ({', '.join(signal.elements)}), and {what} has {size}. "
+            f"signal {signal.name!r} has {signal.size} numbers ({', '.join(signal.elements)}), and {label} has {size}. "
             "Correct the signal where the policy was adopted, or say what it is in [signals]."
         )

@@ -40,8 +40,8 @@ class Readout:
 
     def columns(self, columns: list[int]) -> Readout:
         """Return what reads some of the columns alone."""
-        (first, last), (one, other) = self.weights, self.biases
-        return Readout((first, np.ascontiguousarray(last[:, columns])), (one, other[columns]))
+        (first, last), (hidden, offset) = self.weights, self.biases
+        return Readout((first, np.ascontiguousarray(last[:, columns])), (hidden, offset[columns]))
 
 
 def widths(features: tuple[ProbedFeature, ...]) -> list[int]:
@@ -301,8 +301,8 @@ def _readout(
     (w0, b0, w1, b1) = (weights[name].double().numpy() for name in ("0.weight", "0.bias", "2.weight", "2.bias"))
     first, last = w0.T / spread[:, None], w1.T * scale
     biases = (b0 - mean @ first, b1 * scale + middle)
-    (one, other), (low, high) = ((part.astype(np.float32) for part in pair) for pair in ((first, last), biases))
-    return Readout((one, other), (low, high))
+    (hidden, out), (low, high) = ((part.astype(np.float32) for part in pair) for pair in ((first, last), biases))
+    return Readout((hidden, out), (low, high))
 
 
 def _quantile(errors: Wide, weights: Wide, episodes: int) -> float:

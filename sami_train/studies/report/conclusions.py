@@ -23,23 +23,23 @@ def conclusion(key: str, parts: Sequence[Parts]) -> str:
         key: of the section.
         parts: what was measured of each subject.
     """
-    phrases = {one.subject.name: phrase for one in parts[:MOST] if (phrase := PHRASES[key](one))}
+    phrases = {part.subject.name: phrase for part in parts[:MOST] if (phrase := PHRASES[key](part))}
     if len(parts) > 1:
         phrases = {name: f"{name}: {phrase}" for name, phrase in phrases.items()}
     text = "; ".join(phrases.values())
     return f"{text[0].upper() if len(parts) == 1 else text[0]}{text[1:]}." if text else ""
 
 
-def _scores(one: Parts) -> str:
-    evaluation = one.subject.evaluation
+def _scores(part: Parts) -> str:
+    evaluation = part.subject.evaluation
     if evaluation is None:
         return ""
     scores = [f"{evaluation.measure.show(evaluation.score(name), True)} in {name}" for name in evaluation.sets]
     return f"{evaluation.measure.name} is {_listed(scores)} tasks"
 
 
-def _tasks(one: Parts) -> str:
-    evaluation = one.subject.evaluation
+def _tasks(part: Parts) -> str:
+    evaluation = part.subject.evaluation
     if evaluation is None:
         return ""
     measure = evaluation.measure
@@ -54,9 +54,9 @@ def _tasks(one: Parts) -> str:
     return f"{solved} of {len(known)} tasks succeed in {SOLVED:.0%} of episodes or more; the hardest is {worst}"
 
 
-def _skills(one: Parts) -> str:
+def _skills(part: Parts) -> str:
     episodes: dict[str, Counter[str]] = {}
-    for episode in one.played:
+    for episode in part.played:
         if episode.skill:
             episodes.setdefault(label(episode.task), Counter())[episode.skill] += 1
     usual = Counter(counts.most_common(1)[0][0] for counts in episodes.values())
@@ -64,17 +64,17 @@ def _skills(one: Parts) -> str:
     return f"of {len(episodes)} tasks, the most frequent skill is {_listed(parts)}" if parts else ""
 
 
-def _films(one: Parts) -> str:
-    if not one.films:
+def _films(part: Parts) -> str:
+    if not part.films:
         return ""
-    if one.films[0]["success"] is None:
-        returns = [film["ret"] for film in one.films]
+    if part.films[0]["success"] is None:
+        returns = [film["ret"] for film in part.films]
         return f"the filmed episodes return {min(returns):,.0f} to {max(returns):,.0f}"
-    return f"{sum(film['success'] for film in one.films)} of {len(one.films)} filmed episodes reach the goal"
+    return f"{sum(film['success'] for film in part.films)} of {len(part.films)} filmed episodes reach the goal"
 
 
-def _learning(one: Parts) -> str:
-    run, measure = one.subject.run, one.subject.spec.measure
+def _learning(part: Parts) -> str:
+    run, measure = part.subject.run, part.subject.spec.measure
     values = [] if run is None else [row for row in run.metrics if row.get(measure.exploring) is not None]
     if not values:
         return ""
@@ -82,16 +82,16 @@ def _learning(one: Parts) -> str:
     return f"{measure.name} while exploring is {measure.show(last[measure.exploring], True)} at step {last['step']:,}"
 
 
-def _context(one: Parts) -> str:
-    identified = {one.label: one.knn > one.knn_chance_high for one in one.separabilities}
+def _context(part: Parts) -> str:
+    identified = {row.label: row.knn > row.knn_chance_high for row in part.separabilities}
     yes, no = ([name for name, known in identified.items() if known is value] for value in (True, False))
     phrases = [f"identifies {_listed(yes)}"] * bool(yes) + [f"does not identify {_listed(no)}"] * bool(no)
     return f"the context {', and '.join(phrases)}" if phrases else ""
 
 
-def _time(one: Parts) -> str:
-    rows = [] if one.change is None else [row for row in one.change["rows"] if row["step"] >= 0]
-    if one.change is None or not rows:
+def _time(part: Parts) -> str:
+    rows = [] if part.change is None else [row for row in part.change["rows"] if row["step"] >= 0]
+    if part.change is None or not rows:
         return ""
     old, new = (
         {row["step"]: row["median"] for row in rows if row["to"] == f"{dynamics} dynamics"}
@@ -99,14 +99,14 @@ def _time(one: Parts) -> str:
     )
     nearer = [step for step in old if step in new and new[step] < old[step]]
     if not nearer:
-        return f"after {one.change['change']}, the context stays nearer to that of the old dynamics"
-    return f"{nearer[0]} steps after {one.change['change']}, the context is nearer to that of the new dynamics"
+        return f"after {part.change['change']}, the context stays nearer to that of the old dynamics"
+    return f"{nearer[0]} steps after {part.change['change']}, the context is nearer to that of the new dynamics"
 
 
-def _robustness(one: Parts) -> str:
-    if len(one.robustness) < 2:
+def _robustness(part: Parts) -> str:
+    if len(part.robustness) < 2:
         return ""
-    clean, *points = one.robustness
+    clean, *points = part.robustness
     task_set, measure = clean.evaluation.sets[0], clean.evaluation.measure
     severe = {point.kind: point for point in points}.values()  # the last of a kind is its most severe
     worst = min(severe, key=lambda point: point.score(task_set)[0])
@@ -115,11 +115,11 @@ def _robustness(one: Parts) -> str:
     return f"of the gaps measured, {gap} costs most: {measure.name} in {task_set} tasks falls from {before} to {after}"
 
 
-def _cost(one: Parts) -> str:
-    if one.cost is None:
+def _cost(part: Parts) -> str:
+    if part.cost is None:
         return ""
-    line = one.cost["lines"][-1]
-    share = line["p50"] * 1e-6 * one.subject.spec.rate_hz
+    line = part.cost["lines"][-1]
+    share = line["p50"] * 1e-6 * part.subject.spec.rate_hz
     return f"a step takes {line['p50']:.0f} µs at the median, {share:.2%} of the control period"
 
 

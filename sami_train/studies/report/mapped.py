@@ -139,9 +139,9 @@ def _distances(contexts: np.ndarray) -> np.ndarray:
 
 def _nearest(distances: np.ndarray) -> np.ndarray:
     """Return the nearest others of each, (n, k)."""
-    others = distances + np.diag(np.full(len(distances), np.inf))
+    masked = distances + np.diag(np.full(len(distances), np.inf))
     k = min(NEIGHBOURS, len(distances) - 1)
-    return np.argpartition(others, k - 1, axis=1)[:, :k]
+    return np.argpartition(masked, k - 1, axis=1)[:, :k]
 
 
 def _accuracy(nearest: np.ndarray, codes: np.ndarray, count: int) -> float:

@@ -191,14 +191,14 @@ class _Measurement:
 
         def make() -> dict[str, Any]:
             labels = labels_of(self.spec, parts.mapped)
-            measured = [one for name, values in labels.items() if (one := separability(name, final, values))]
+            measured = [row for name, values in labels.items() if (row := separability(name, final, values))]
             planes = {name: points.round(5).tolist() for name, points in plane(final).items()}
-            return {"planes": planes, "told": [one.to_dict() for one in measured]}
+            return {"planes": planes, "told": [row.to_dict() for row in measured]}
 
         key = {**self.key, "episodes": len(final), "sum": round(float(final.sum()), 3)}
         maps = self.store.part("maps", key, make)
         parts.planes = {name: np.array(points) for name, points in maps["planes"].items()}
-        parts.separabilities = [Separability(**one) for one in maps["told"]]
+        parts.separabilities = [Separability(**row) for row in maps["told"]]
         on_round(1)
 
     def change(self) -> None:
@@ -254,10 +254,10 @@ class _Measurement:
         self.parts.cost = self.store.part("cost", self.key, lambda: dict(measure(model)))
         on_round(1)
 
-    def _progress(self, what: str, count: int) -> OnRound:
+    def _progress(self, part: str, count: int) -> OnRound:
         """Tell that a part begins; return what is called with how many are done since it was called last."""
-        self.progress(what, 0, count)
-        return lambda done: self.progress(what, done, count)
+        self.progress(part, 0, count)
+        return lambda done: self.progress(part, done, count)
 
 
 def find_robustness(places: Sequence[Path], subject: Subject) -> list[RobustnessPoint]:

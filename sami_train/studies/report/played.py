@@ -54,9 +54,9 @@ class Played:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Played:
         """Back from `to_dict`."""
-        others = {name: value for name, value in values.items() if name not in ("steps", "contexts")}
+        fields = {name: value for name, value in values.items() if name not in ("steps", "contexts")}
         numbers = np.frombuffer(base64.b64decode(values["contexts"]), "<f4")
-        return cls(**others, contexts=numbers.reshape(values["steps"], len(numbers) // values["steps"]))
+        return cls(**fields, contexts=numbers.reshape(values["steps"], len(numbers) // values["steps"]))
 
 
 def schedule(spec: EnvironmentSpec, episodes: int, seed: int) -> list[tuple[str, Task]]:

@@ -93,10 +93,10 @@ def tiles(parts: Parts) -> list[Tile]:
     if evaluation is not None:
         show = evaluation.measure.show
         for name in evaluation.sets:
-            theirs = reported(evaluation.env, subject.method, name)
-            note = f"95 %: {_shown_interval(evaluation, name)}" + (f" · paper {show(theirs.mean)}" if theirs else "")
+            paper = reported(evaluation.env, subject.method, name)
+            note = f"95 %: {_shown_interval(evaluation, name)}" + (f" · paper {show(paper.mean)}" if paper else "")
             numbers.append(Tile(f"{evaluation.measure.name}, {name}", show(evaluation.score(name)), note))
-    best = max(parts.separabilities, key=lambda one: one.knn - one.knn_chance_high, default=None)
+    best = max(parts.separabilities, key=lambda row: row.knn - row.knn_chance_high, default=None)
     if best is not None and best.knn > best.knn_chance_high:
         note = f"{best.knn:.2f} of neighbours agree, chance {best.knn_chance_high:.2f}"
         numbers.append(Tile("the context identifies", best.label, note))
@@ -108,12 +108,12 @@ def tiles(parts: Parts) -> list[Tile]:
 
 def _evaluations(parts: Sequence[Parts]) -> dict[str, Evaluation]:
     """Return the evaluations that there are, by the subject's name."""
-    return {one.subject.name: one.subject.evaluation for one in parts if one.subject.evaluation is not None}
+    return {part.subject.name: part.subject.evaluation for part in parts if part.subject.evaluation is not None}
 
 
 def _blocks(parts: Sequence[Parts]) -> list[tuple[Parts, SectionBlock]]:
     """Return an empty block for each subject; it is titled where there are several."""
-    return [(one, SectionBlock(one.subject.name if len(parts) > 1 else "", one.subject.name)) for one in parts]
+    return [(part, SectionBlock(part.subject.name if len(parts) > 1 else "", part.subject.name)) for part in parts]
 
 
 def _scores(parts: Sequence[Parts], comparison: MethodComparison | None) -> Section:
@@ -122,10 +122,10 @@ def _scores(parts: Sequence[Parts], comparison: MethodComparison | None) -> Sect
         block.tables.append(_score_table(parts))
         if len(evaluations) > 1:
             block.figures.append(intervals(evaluations))
-    for one in parts:
-        if one.subject.evaluation is None:
-            command = "--model MODEL" if one.subject.model else f"--run {one.subject.name}"
-            block.notes.append(f"{one.subject.name} was not evaluated: sami eval {command}.")
+    for part in parts:
+        if part.subject.evaluation is None:
+            command = "--model MODEL" if part.subject.model else f"--run {part.subject.name}"
+            block.notes.append(f"{part.subject.name} was not evaluated: sami eval {command}.")
     blocks = [block]
     if comparison is not None:
         blocks.append(SectionBlock("Compared over seeds", tables=tables(comparison), notes=comparison.cautions()))
@@ -146,15 +146,15 @@ def _score_table(parts: Sequence[Parts]) -> Table:
     measure, is_success = first.measure, first.measure is SUCCESS
     rows: list[tuple[str, ...]] = []
     for task_set in first.sets:
-        for subject in (one.subject for one in parts):
+        for subject in (part.subject for part in parts):
             evaluation = evaluations.get(subject.name)
             if evaluation is None or task_set not in evaluation.sets:
                 continue
-            theirs = reported(evaluation.env, subject.method, task_set)
+            paper = reported(evaluation.env, subject.method, task_set)
             row = [task_set, subject.name, measure.show(evaluation.score(task_set))]
             row += [_shown_interval(evaluation, task_set)]
             row += [measure.show(evaluation.above_floor(task_set))] if is_success else []
-            row += [measure.show(theirs.mean) if theirs else "-", subject.method]
+            row += [measure.show(paper.mean) if paper else "-", subject.method]
             row += ["-" if subject.seed is None else str(subject.seed)]
             row += ["-" if subject.steps is None else f"{subject.steps:,}"]
             rows.append(tuple(row))
@@ -175,15 +175,15 @@ def _outcomes(parts: Sequence[Parts]) -> Section:
 
 def _skills(parts: Sequence[Parts]) -> Section:
     blocks = []
-    for one, block in _blocks(parts):
-        if not one.subject.spec.skills:
+    for part, block in _blocks(parts):
+        if not part.subject.spec.skills:
             continue
-        if one.played:
-            block.figures.append(skills(one.subject.spec, one.played))
-            count = len(one.played) // max(1, len({str(dict(episode.task)) for episode in one.played}))
+        if part.played:
+            block.figures.append(skills(part.subject.spec, part.played))
+            count = len(part.played) // max(1, len({str(dict(episode.task)) for episode in part.played}))
             block.notes.append(f"{count} episodes in each task, played for this report.")
         else:
-            block.notes.append(f"No skills: {one.missing.get('episodes', 'no episode was played')}.")
+            block.notes.append(f"No skills: {part.missing.get('episodes', 'no episode was played')}.")
         blocks.append(block)
     lead = "One policy, several ways to solve a task: which one it takes, by what is hidden from it."
     return Section("skills", "Skills", "Skills", lead, blocks)
@@ -191,13 +191,13 @@ def _skills(parts: Sequence[Parts]) -> Section:
 
 def _films(parts: Sequence[Parts]) -> Section:
     blocks = []
-    for one, block in _blocks(parts):
-        sets = {label(task): name for name, tasks in one.subject.spec.tasks.sets.items() for task in tasks}
-        for film in one.films:
+    for part, block in _blocks(parts):
+        sets = {label(task): name for name, tasks in part.subject.spec.tasks.sets.items() for task in tasks}
+        for film in part.films:
             task_set = sets.get(film["title"], "")
             block.films.append({**film, "outcome": f"{task_set} task; {_outcome(film)}".removeprefix(" task; ")})
-        if "films" in one.missing:
-            block.notes.append(f"No films: {one.missing['films']}.")
+        if "films" in part.missing:
+            block.notes.append(f"No films: {part.missing['films']}.")
         blocks.append(block)
     lead = (
         "An episode each, of median length among those that ended as most did in that task. The policy is not told "
@@ -215,7 +215,7 @@ def _outcome(film: Mapping[str, Any]) -> str:
 
 
 def _learning(parts: Sequence[Parts]) -> Section:
-    drawn = [one.subject.run for one in parts if one.subject.run is not None and one.subject.run.metrics]
+    drawn = [part.subject.run for part in parts if part.subject.run is not None and part.subject.run.metrics]
     block = SectionBlock()
     if drawn:
         block.figures.append(learning(drawn, parts[0].subject.spec.measure))
@@ -224,7 +224,7 @@ def _learning(parts: Sequence[Parts]) -> Section:
             block.tables.append(Table("The contrast, mean over the whole run", ("run", "realised bound"), bounds))
         elif bounds:
             block.notes.append(f"Mean over the whole run: {bounds[0][1]}.")
-    models = [one.subject.name for one in parts if one.subject.run is None]
+    models = [part.subject.name for part in parts if part.subject.run is None]
     if models:
         block.notes.append(
             f"A model file holds no learning curve ({', '.join(models)}). Give its run as well: sami report "
@@ -236,14 +236,14 @@ def _learning(parts: Sequence[Parts]) -> Section:
 
 def _maps(parts: Sequence[Parts]) -> Section:
     blocks = []
-    for one, block in _blocks(parts):
-        if one.planes:
-            labels = context_charts.labels_of(one.subject.spec, one.mapped)
-            block.figures.append(context_charts.maps(one.subject.spec, one.mapped, one.planes, labels))
-            block.tables.append(_separability_table(one.separabilities))
-            block.figures.append(context_charts.by_step(one.mapped, labels, one.separabilities))
-        elif "maps" in one.missing:
-            block.notes.append(f"No maps: {one.missing['maps']}.")
+    for part, block in _blocks(parts):
+        if part.planes:
+            labels = context_charts.labels_of(part.subject.spec, part.mapped)
+            block.figures.append(context_charts.maps(part.subject.spec, part.mapped, part.planes, labels))
+            block.tables.append(_separability_table(part.separabilities))
+            block.figures.append(context_charts.by_step(part.mapped, labels, part.separabilities))
+        elif "maps" in part.missing:
+            block.notes.append(f"No maps: {part.missing['maps']}.")
         blocks.append(block)
     lead = (
         "The context of an episode's last step, by what was hidden from the policy and by what came of it. Whether "
@@ -256,17 +256,17 @@ def _separability_table(measured: Sequence[Separability]) -> Table:
     """Return what contexts tell of each label, and what chance would."""
     rows: list[tuple[str, ...]] = [
         (
-            one.label,
-            "yes" if one.knn > one.knn_chance_high else "no",
-            f"{one.knn:.2f}",
-            f"{one.knn_chance:.2f}, {one.knn_chance_high:.2f}",
-            f"{one.p:.3f}",
-            f"{one.silhouette:+.2f}",
-            f"{one.silhouette_chance_high:+.2f}",
-            str(one.values),
-            str(one.episodes),
+            row.label,
+            "yes" if row.knn > row.knn_chance_high else "no",
+            f"{row.knn:.2f}",
+            f"{row.knn_chance:.2f}, {row.knn_chance_high:.2f}",
+            f"{row.p:.3f}",
+            f"{row.silhouette:+.2f}",
+            f"{row.silhouette_chance_high:+.2f}",
+            str(row.values),
+            str(row.episodes),
         )
-        for one in measured
+        for row in measured
     ]
     columns = (
         *("label", "identified", f"{NEIGHBOURS} neighbours", "by chance: mean, 95th", "p"),
@@ -282,14 +282,14 @@ def _separability_table(measured: Sequence[Separability]) -> Table:
 
 def _over_time(parts: Sequence[Parts]) -> Section:
     blocks = []
-    for one, block in _blocks(parts):
-        if one.played and one.played[0].contexts.shape[1]:
-            figure = context_charts.over_time(one.subject.spec, one.played)
+    for part, block in _blocks(parts):
+        if part.played and part.played[0].contexts.shape[1]:
+            figure = context_charts.over_time(part.subject.spec, part.played)
             block.figures += [figure] if figure is not None and figure.rows else []
-        if one.change is not None and one.change["rows"]:
-            block.figures.append(context_charts.at_change(one.change))
-        elif "change" in one.missing:
-            block.notes.append(f"No change of the dynamics: {one.missing['change']}.")
+        if part.change is not None and part.change["rows"]:
+            block.figures.append(context_charts.at_change(part.change))
+        elif "change" in part.missing:
+            block.notes.append(f"No change of the dynamics: {part.missing['change']}.")
         blocks.append(block)
     lead = "Within an episode: how the context forms, and what it does when the world changes under it."
     return Section("time", "Over time", "Context over time", lead, blocks)
@@ -297,12 +297,12 @@ def _over_time(parts: Sequence[Parts]) -> Section:
 
 def _robustness(parts: Sequence[Parts]) -> Section:
     blocks = []
-    for one, block in _blocks(parts):
-        if one.robustness:
-            block.figures.append(robustness(one.robustness))
-        elif one.subject.model is not None:
+    for part, block in _blocks(parts):
+        if part.robustness:
+            block.figures.append(robustness(part.robustness))
+        elif part.subject.model is not None:
             block.notes.append(
-                f"No measurement of these weights was given: sami robustness {one.subject.name} --out DIR, and "
+                f"No measurement of these weights was given: sami robustness {part.subject.name} --out DIR, and "
                 "then sami report ... --results DIR."
             )
         blocks.append(block)
@@ -311,7 +311,7 @@ def _robustness(parts: Sequence[Parts]) -> Section:
 
 
 def _cost(parts: Sequence[Parts]) -> Section:
-    costs = {one.subject.name: one.cost for one in parts if one.cost is not None}
+    costs = {part.subject.name: part.cost for part in parts if part.cost is not None}
     block = SectionBlock()
     if costs:
         rows: list[tuple[str, ...]] = []

@@ -89,8 +89,8 @@ def check_out(out: Path, force: bool) -> None:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
     if out.exists() and not out.is_dir():
         raise SamiError(f"{out} is a file; --out names a folder.")
-    ours = (out / SUMMARY).is_file() or any(out.glob("*/parts"))
-    if out.is_dir() and any(out.iterdir()) and not ours and not force:
+    report = (out / SUMMARY).is_file() or any(out.glob("*/parts"))
+    if out.is_dir() and any(out.iterdir()) and not report and not force:
         raise SamiError(f"{out} holds something that is no report; choose another --out, or take it with --force.")
 
 
@@ -130,7 +130,7 @@ def write_report(
         for figure in block.figures:
             written += figure.write(out / block.folder)
             progress("drawing", 1, count)
-    films = [out / one.subject.name / film[key] for one in parts for film in one.films for key in ("film", "still")]
+    films = [out / part.subject.name / film[key] for part in parts for film in part.films for key in ("film", "still")]
     beside = [path.relative_to(out).as_posix() for path in (*written, *films)]
     seconds = time.perf_counter() - start
     page = render(_head(parts, command, beside, seconds), page_sections, out)
@@ -141,7 +141,7 @@ def write_report(
         "bytes": (out / PAGE).stat().st_size,
         "seconds": round(time.perf_counter() - start, 1),
         "command": list(command),
-        "subjects": [_summary(one) for one in parts],
+        "subjects": [_summary(part) for part in parts],
         "files": beside,
     }
     write_json(out / SUMMARY, summary)
@@ -160,18 +160,18 @@ def _comparison(subjects: Sequence[Subject]) -> MethodComparison | None:
 
 
 def _head(parts: Sequence[Parts], command: Sequence[str], files: Sequence[str], seconds: float) -> Head:
-    names = [one.subject.name for one in parts]
+    names = [part.subject.name for part in parts]
     first = parts[0].subject
     title = names[0] if len(names) == 1 else f"{len(names)} policies on {first.spec.name}"
     listed = f": {', '.join(names)}" if 1 < len(names) <= 8 else ""
     git = git_state()
     used = versions() | {name: number for name in BROUGHT if (number := installed_version(name)) is not None}
-    spent_by_part = {name: sum(one.seconds.get(name, 0.0) for one in parts) for one in parts for name in one.seconds}
+    spent_by_part = {name: sum(p.seconds.get(name, 0.0) for p in parts) for p in parts for name in p.seconds}
     return Head(
         title=title,
-        subtitle=f"{' and '.join(dict.fromkeys(one.subject.method for one in parts))} on {first.spec.name}{listed}",
-        tiles={one.subject.name: tiles(one) for one in parts} if len(parts) <= 6 else {},
-        facts={one.subject.name: one.subject.training() for one in parts},
+        subtitle=f"{' and '.join(dict.fromkeys(part.subject.method for part in parts))} on {first.spec.name}{listed}",
+        tiles={part.subject.name: tiles(part) for part in parts} if len(parts) <= 6 else {},
+        facts={part.subject.name: part.subject.training() for part in parts},
         provenance={
             "command": shlex.join(command),
             "at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -183,16 +183,16 @@ def _head(parts: Sequence[Parts], command: Sequence[str], files: Sequence[str], 
     )
 
 
-def _summary(one: Parts) -> dict[str, Any]:
-    subject, evaluation = one.subject, one.subject.evaluation
+def _summary(part: Parts) -> dict[str, Any]:
+    subject, evaluation = part.subject, part.subject.evaluation
     scores = {}
     for name in [] if evaluation is None else evaluation.sets:
         assert evaluation is not None
-        theirs = reported(evaluation.env, subject.method, name)
+        paper = reported(evaluation.env, subject.method, name)
         scores[name] = {
             "score": evaluation.score(name),
             "interval": interval_of(evaluation, name),
-            "paper": theirs and theirs.mean,
+            "paper": paper and paper.mean,
         }
     return {
         "name": subject.name,
@@ -200,12 +200,12 @@ def _summary(one: Parts) -> dict[str, Any]:
         "method": subject.method,
         "weights_sha256": subject.weights,
         "scores": scores,
-        "episodes": len(one.played),
-        "told": [separability.to_dict() for separability in one.separabilities],
-        "change": one.change and one.change["change"],
-        "films": [film["film"] for film in one.films],
-        "cost": one.cost,
-        "robustness_points": len(one.robustness),
-        "missing": one.missing,
-        "seconds": one.seconds,
+        "episodes": len(part.played),
+        "told": [separability.to_dict() for separability in part.separabilities],
+        "change": part.change and part.change["change"],
+        "films": [film["film"] for film in part.films],
+        "cost": part.cost,
+        "robustness_points": len(part.robustness),
+        "missing": part.missing,
+        "seconds": part.seconds,
     }

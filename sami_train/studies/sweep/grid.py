@@ -86,8 +86,8 @@ class Grid:
             chosen = dict(zip(order, values, strict=True))
             overrides = {key: chosen[key] for key in self.axes}
             try:
-                others = {key: value for key, value in overrides.items() if key != "preset"}
-                config = resolve(overrides.get("preset", PRESET), others)
+                changes = {key: value for key, value in overrides.items() if key != "preset"}
+                config = resolve(overrides.get("preset", PRESET), changes)
             except SamiError as error:
                 raise GridError(f"cell {self._name(overrides)}: {error}") from error
             # Named by the values that the configuration holds: 2e5 steps are 200000.

@@ -34,12 +34,12 @@ def test_behind_an_empty_gap_a_loop_is_what_it_was_to_the_last_bit(session, arm)
     clock, without = ManualClock(), []
     bare = arm(clock=clock)
     run_episode(session, bare, 0, 10, clock=clock, on_step=without.append)
-    for one, other in zip(with_gap, without, strict=True):
-        assert one.executed.tobytes() == other.executed.tobytes()
-        assert one.context.tobytes() == other.context.tobytes()
-        assert one.observation.time == other.observation.time
+    for step, other in zip(with_gap, without, strict=True):
+        assert step.executed.tobytes() == other.executed.tobytes()
+        assert step.context.tobytes() == other.context.tobytes()
+        assert step.observation.time == other.observation.time
         for name, value in other.observation.values.items():
-            assert one.observation.values[name].tobytes() == value.tobytes()
+            assert step.observation.values[name].tobytes() == value.tobytes()
     assert np.array(behind.written).tobytes() == np.array(bare.written).tobytes()
 
 

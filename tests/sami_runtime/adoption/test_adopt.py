@@ -94,8 +94,8 @@ def test_histories_of_signals_are_state_in_the_graph(adopted, first, start):
             angles = angles or [now if start == "repeat" else np.zeros_like(now)] * 2
             angles = [*angles, now][-3:]
             order = slice(None) if first == "oldest" else slice(None, None, -1)
-            others = [values[2:4] * np.float32(0.05), values[4:6]]
-            raw = answer(np.concatenate([*angles[order], *others, *actions[order]]), 16)
+            terms = [values[2:4] * np.float32(0.05), values[4:6]]
+            raw = answer(np.concatenate([*angles[order], *terms, *actions[order]]), 16)
             actions = [*actions, raw][-3:]
             np.testing.assert_allclose(session.step(observation_of(values)).action, targets(raw), atol=1e-6)
 
@@ -152,8 +152,8 @@ def test_recurrent_policies_of_both_layouts_are_adopted(adopted, kind, batch_fir
     assert artifact.contract.state[0].shape == ((5,) if batch_first else (2, 5))
     assert verify(artifact).passed
     session = Session(artifact)
-    one, two = (session.step(observation_of(observations(1)[0])).action for _ in range(2))
-    assert np.abs(one - two).max() > 1e-3, "the state moves"
+    first, second = (session.step(observation_of(observations(1)[0])).action for _ in range(2))
+    assert np.abs(first - second).max() > 1e-3, "the state moves"
 
 
 def test_a_signal_may_have_an_input_of_its_own(adopted):
@@ -178,10 +178,10 @@ def test_a_file_that_answers_otherwise_than_the_original_is_not_written(adopted,
     """Here the graph is made by a recipe that differs a little from that of the reference."""
     write = module.wrapped_model
 
-    def differing(data, recipe, *others):
+    def differing(data, recipe, *arguments):
         angles, *signals = recipe.signals
         changed = angles.model_copy(update={field: for_each(getattr(angles, field), 2) * np.float32(1 + 1e-4)})
-        return write(data, recipe.model_copy(update={"signals": (changed, *signals)}), *others)
+        return write(data, recipe.model_copy(update={"signals": (changed, *signals)}), *arguments)
 
     monkeypatch.setattr(module, "wrapped_model", differing)
     monkeypatch.setattr(module, "PARITY_STEPS", 500)  # as outside of tests

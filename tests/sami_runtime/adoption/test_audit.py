@@ -95,10 +95,10 @@ class Robot:
     def applied(self):
         return self.late((self.targets - POSE) / 0.25)
 
-    def log(self, path, noise=0.0, **others):
+    def log(self, path, noise=0.0, **arrays):
         rng = np.random.default_rng(1)
         parts = {name: value + noise * value.std() * rng.normal(size=value.shape) for name, value in self.parts.items()}
-        np.savez(path, obs=np.concatenate(list(parts.values()), 1).astype(np.float32), **self.raw, **others)
+        np.savez(path, obs=np.concatenate(list(parts.values()), 1).astype(np.float32), **self.raw, **arrays)
         return read_log(path, JOINTS)
 
 

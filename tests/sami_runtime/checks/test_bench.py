@@ -37,17 +37,17 @@ def test_all_ways_to_step_a_file_answer_the_same(make, path):
 
 
 def test_candidates_of_another_policy_are_found_out(make, path):
-    others = [bench.candidates(read_artifact(model))[0] for model in (path, make.write(make.recurrent(seed=1)))]
-    assert bench.largest_difference(others) > 0.01
+    policies = [bench.candidates(read_artifact(model))[0] for model in (path, make.write(make.recurrent(seed=1)))]
+    assert bench.largest_difference(policies) > 0.01
 
 
 def test_candidates_take_turns_and_the_first_steps_of_a_turn_are_not_counted():
     calls = []
     times = bench.measure([scripted("a", calls), scripted("b", calls)], seconds=0.02)
-    resets = [name for name, what in calls if what == "reset"]
+    resets = [name for name, event in calls if event == "reset"]
     assert len(resets) >= 4
     assert all({"a", "b"} == set(resets[i : i + 2]) for i in range(0, len(resets), 2))
-    assert [name for name, what in calls if what == 249] == resets
+    assert [name for name, event in calls if event == 249] == resets
     assert {name: len(durations) for name, durations in times.items()} == dict.fromkeys("ab", len(resets) // 2 * 240)
     paced = bench.measure([scripted("a", calls)], seconds=0.1, rate_hz=100)
     assert len(paced["a"]) == 10 - 3
@@ -59,7 +59,7 @@ def test_a_paced_step_is_fed_then_warmed_up_then_timed():
     start = time.perf_counter()
     bench.measure([candidate], seconds=0.1, rate_hz=100)
     assert time.perf_counter() - start > 0.09
-    assert [what for _, what in calls[:7]] == ["reset", "feed", "prewarm", 0, "feed", "prewarm", 1]
+    assert [event for _, event in calls[:7]] == ["reset", "feed", "prewarm", 0, "feed", "prewarm", 1]
 
 
 def test_back_to_back_nothing_is_warmed_up():

@@ -224,11 +224,11 @@ def slow(arm):
 )
 def test_each_broken_law_is_named_with_what_broke_it(check, arm, defect, law, fault):
     result = broken(check(lambda clock: defect(arm)(clock=clock)))
-    (name, other), *others = result.items()
+    (name, other), *results = result.items()
     assert name.startswith(law)
     assert fault in other
     # What only follows: a stamp of nothing but zeros is too old in the end, and who cannot stop twice is not stopped.
-    assert [other for _, other in others if "0 to 0.12" not in other and "stop() failed twice" not in other] == []
+    assert [other for _, other in results if "0 to 0.12" not in other and "stop() failed twice" not in other] == []
 
 
 def test_nothing_is_tried_after_a_law_that_the_others_build_on(check, arm):

@@ -132,12 +132,12 @@ def draws():
 
 
 def test_the_same_seed_gives_the_same_stream_and_another_seed_another():
-    one, other = draws(), draws()
-    first = seen(one, 3)
+    gap, other = draws(), draws()
+    first = seen(gap, 3)
     seen(other, 8)
     again = seen(other, 3)  # whatever was run before
     assert all(a.tobytes() == b.tobytes() for a, b in zip(first, again, strict=True))
-    assert not np.array_equal(first[0], seen(one, 4)[0])
+    assert not np.array_equal(first[0], seen(gap, 4)[0])
 
 
 def test_a_seed_means_the_same_gap_in_every_version():
@@ -160,8 +160,8 @@ def test_a_seed_means_the_same_gap_in_every_version():
 
 
 def test_without_a_seed_the_stream_of_the_last_one_goes_on():
-    one, other = draws(), draws()
-    streams = [[seen(gap, seed)[0] for seed in (3, None, None)] for gap in (one, other)]
+    twin, other = draws(), draws()
+    streams = [[seen(gap, seed)[0] for seed in (3, None, None)] for gap in (twin, other)]
     for a, b in zip(*streams, strict=True):
         assert a.tobytes() == b.tobytes()
     assert not np.array_equal(streams[0][1], streams[0][2])

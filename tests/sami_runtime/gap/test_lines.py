@@ -62,9 +62,9 @@ def test_signals_of_one_sensor_are_drawn_lost_and_late_together_and_apart_from_o
 
 def test_the_same_seed_gives_the_same_ages():
     mix = {"latency_s": {"camera": [0.0, 0.12]}, "jitter_s": {"camera": 0.08}, "dropout": 0.3}
-    one, again, other = (ages(seed, **CAMERA, **mix) for seed in (3, 3, 4))
-    assert all(np.array_equal(one[name], again[name]) for name in one)
-    assert not all(np.array_equal(one[name], other[name]) for name in one)
+    first, again, other = (ages(seed, **CAMERA, **mix) for seed in (3, 3, 4))
+    assert all(np.array_equal(first[name], again[name]) for name in first)
+    assert not all(np.array_equal(first[name], other[name]) for name in first)
 
 
 def test_a_table_by_sensor_tells_its_errors_too():

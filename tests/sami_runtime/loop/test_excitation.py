@@ -31,12 +31,12 @@ def test_it_rests_first_then_every_element_goes_to_both_sides_and_back(contract)
 
 
 def test_each_episode_has_its_own_pattern_and_a_seed_repeats_it(contract):
-    one, other = Excitation(contract, Limits(rest=0.0), seed=4), Excitation(contract, Limits(rest=0.0), seed=4)
-    for pilot in (one, other):
+    excitation, other = Excitation(contract, Limits(rest=0.0), seed=4), Excitation(contract, Limits(rest=0.0), seed=4)
+    for pilot in (excitation, other):
         pilot.reset()
-    first, again = commands(one), commands(other)
-    one.reset()
-    assert first.tobytes() == again.tobytes() != commands(one).tobytes()
+    first, again = commands(excitation), commands(other)
+    excitation.reset()
+    assert first.tobytes() == again.tobytes() != commands(excitation).tobytes()
 
 
 def test_in_a_faster_loop_a_command_stands_for_a_period_of_the_policy(contract):

@@ -75,9 +75,9 @@ def test_the_commands_own_delay_counts_too(path, plain):
 
 
 def test_in_a_simulator_without_a_gap_nothing_is_late(path, plain):
-    records, ours = ticks(path)
+    records, actions = ticks(path)
     assert {record.age for record in records} == {0.0}
-    assert ours.tobytes() == ticks(plain)[1].tobytes()
+    assert actions.tobytes() == ticks(plain)[1].tobytes()
 
 
 @pytest.mark.parametrize(("late_s", "message"), [(0.0, 0.0), (0.06, 1.5), ({"position": 0.06, "velocity": 0.0}, None)])

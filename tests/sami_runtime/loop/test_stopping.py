@@ -322,4 +322,4 @@ def test_signals_are_as_they_were_after_the_loop(arm):
     finally:
         for number, handler in outside.items():
             signal.signal(number, handler)
-    assert [one is other for one, other in zip(inside, handlers, strict=True)] == [False, False, True]
+    assert [handler is other for handler, other in zip(inside, handlers, strict=True)] == [False, False, True]

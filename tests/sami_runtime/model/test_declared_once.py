@@ -123,12 +123,12 @@ def test_a_step_answers_it_by_name_and_the_answer_is_the_callers(make, path, bat
 
 
 def test_a_state_brings_it_back(make, path):
-    one, other, seen = Session.load(path), Session.load(path), make.observations(1)
-    step = one.step({name: value[0] for name, value in seen.items()})
-    other.restore(one.state)
+    session, other, seen = Session.load(path), Session.load(path), make.observations(1)
+    step = session.step({name: value[0] for name, value in seen.items()})
+    other.restore(session.state)
     np.testing.assert_array_equal(other.hold().extra["estimate"], step.extra["estimate"])
     with pytest.raises(SamiError, match="the state has shapes"):
-        other.restore(dataclasses.replace(one.state, extra={}))
+        other.restore(dataclasses.replace(session.state, extra={}))
 
 
 def test_one_that_is_not_finite_is_refused_by_the_names_of_its_elements(make, policy):
@@ -187,9 +187,9 @@ def test_one_more_input_is_one_line_in_the_contract_and_the_code_that_gives_it(a
         """Its action is that of the tiny policy, times the age."""
 
         def nodes(self):
-            *others, last = super().nodes()
+            *nodes, last = super().nodes()
             last.output[0] = "young"
-            return [*others, last, onnx_tools[1].make_node("Mul", ["young", "age"], ["action"])]
+            return [*nodes, last, onnx_tools[1].make_node("Mul", ["young", "age"], ["action"])]
 
     class Stamped(arm):
         """Gives the age that a loop would compute."""

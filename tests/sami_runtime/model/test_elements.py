@@ -103,7 +103,7 @@ def attribute_twice(model):
     model.graph.node[0].attribute.append(helper.make_attribute("axis", 1))
 
 
-def nothing(model):
+def empty_division(model):
     model.graph.node.append(helper.make_node("Div", [], ["nothing"]))
 
 
@@ -113,7 +113,7 @@ def nothing(model):
         (again, "'raw' is made twice"),
         (two_types, "'observation.position' is declared with two types"),
         (attribute_twice, "an attribute 'axis' is given twice"),
-        (nothing, r"Div of nothing \(node 11\)"),
+        (empty_division, r"Div of nothing \(node 11\)"),
     ],
 )
 def test_a_graph_whose_types_can_be_read_in_two_ways_is_refused(make, policy, edit, message):

@@ -107,11 +107,11 @@ def test_a_recorder_needs_nothing_but_the_records(session, arm, path, tmp_path):
     assert json.loads(messages(path)[0])["telemetry"]["step"] == 0
     assert messages(path) == messages(tmp_path / "later.mcap")
     signals = [signal.name for signal in session.contract.observation]
-    for one, other in zip(messages(path), messages(tmp_path / "again.mcap"), strict=True):
-        one, other = json.loads(one), json.loads(other)
-        for message in (one, other):
+    for first, second in zip(messages(path), messages(tmp_path / "again.mcap"), strict=True):
+        first, second = json.loads(first), json.loads(second)
+        for message in (first, second):
             message["observation"] = message["observation"] and [message["observation"][name] for name in signals]
-        assert one == other
+        assert first == second
 
 
 def test_a_record_that_nobody_read_or_stepped_is_kept_as_that(session, path):

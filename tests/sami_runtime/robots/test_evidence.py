@@ -85,8 +85,8 @@ def test_each_line_that_is_changed_removed_moved_or_repeated_breaks_the_chain_th
 
 def test_a_line_that_was_sealed_anew_does_not_fit_the_next_one(log, tmp_path):
     other = write(tmp_path / "other.jsonl", [tick(step) for step in range(60)])
-    lines, others = (path.read_bytes().splitlines(keepends=True) for path in (log, other))
-    log.write_bytes(b"".join([*others[:3], *lines[3:]]))
+    lines, other_lines = (path.read_bytes().splitlines(keepends=True) for path in (log, other))
+    log.write_bytes(b"".join([*other_lines[:3], *lines[3:]]))
     assert "does not follow the line before" in check_log(log).fault
 
 

@@ -75,8 +75,8 @@ class Hand:
     def pull(self, how):
         self.cut, self.pulled_at = how, self.clock.now()
 
-    def _require_line(self, what):
-        if self.cut == what:
+    def _require_line(self, end):
+        if self.cut == end:
             raise OSError("the cable is out")
 
 

@@ -69,9 +69,9 @@ def test_an_answer_that_was_kept_never_changes(path, seen):
 def test_what_was_given_to_a_session_stays_the_callers(path, seen):
     session, other = Session.load(path), Session.load(path)
     value, sent = at(seen, 0), np.array([0.1, 0.2], np.float32)
-    for one in (session, other):
-        one.step(value)
-        one.executed(sent)
+    for item in (session, other):
+        item.step(value)
+        item.executed(sent)
     value["position"][:], sent[:] = 9.0, 9.0
     np.testing.assert_array_equal(session.step(at(seen, 1)).action, other.step(at(seen, 1)).action)
     np.testing.assert_array_equal(session.state.previous_action, other.state.previous_action)
@@ -104,8 +104,8 @@ def test_an_interruption_leaves_the_session_as_it_was(path, seen):
             return super().__getitem__(name)
 
     session, other = Session.load(path), Session.load(path)
-    for one in (session, other):
-        one.step(at(seen, 0))
+    for item in (session, other):
+        item.step(at(seen, 0))
     with pytest.raises(KeyboardInterrupt):
         session.step(Interrupted(at(seen, 1)))
     assert session.tick == 1

@@ -55,8 +55,11 @@ def test_at_age_0_it_answers_as_the_file_without_it_to_the_bit(session, plain):
             session.reset()
             bare.reset()
         observation = seen(*rng.normal(size=2))
-        ours, theirs = session.step(observation, age=0.0), bare.step(observation)
-        assert (ours.action.tobytes(), ours.context.tobytes()) == (theirs.action.tobytes(), theirs.context.tobytes())
+        answer, expected = session.step(observation, age=0.0), bare.step(observation)
+        assert (answer.action.tobytes(), answer.context.tobytes()) == (
+            expected.action.tobytes(),
+            expected.context.tobytes(),
+        )
         executed = rng.uniform(-1, 1, 1)
         for item in (session, bare):
             item.executed(executed)

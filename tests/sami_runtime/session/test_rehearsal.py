@@ -19,8 +19,8 @@ def growing(side, operator="Expand"):
     def edit(model):
         shape = numpy_helper.from_array(np.array([side, side], np.int64), "shape")
         model.graph.initializer.append(shape)
-        one = numpy_helper.from_array(np.ones((1, 1), np.float32), "one_by_one")
-        model.graph.initializer.append(one)
+        tensor = numpy_helper.from_array(np.ones((1, 1), np.float32), "one_by_one")
+        model.graph.initializer.append(tensor)
         model.graph.node.extend(
             [
                 helper.make_node(operator, ["one_by_one", "shape"], ["large"]),

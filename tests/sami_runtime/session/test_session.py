@@ -83,9 +83,9 @@ def test_reset_forgets_everything_and_is_idempotent(path, seen):
 
 
 def test_two_sessions_share_nothing(path, seen):
-    one, other = Session.load(path), Session.load(path)
+    session, other = Session.load(path), Session.load(path)
     alone = play(Session.load(path), seen)
-    play(one, seen)
+    play(session, seen)
     np.testing.assert_array_equal(play(other, seen)[0], alone[0])
 
 

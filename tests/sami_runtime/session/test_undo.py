@@ -35,7 +35,7 @@ def test_a_step_that_was_taken_back_was_never_made(path, seen, batch):
         assert bits(session) != before
         session.undo()
         assert bits(session) == before == bits(other)
-        steps = [one.step(at(seen, t, batch)) for one in (session, other)]
+        steps = [item.step(at(seen, t, batch)) for item in (session, other)]
         assert steps[0].action.tobytes() == steps[1].action.tobytes()
         assert steps[0].context.tobytes() == steps[1].context.tobytes()
         if t % 2:

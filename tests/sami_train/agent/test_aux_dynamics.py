@@ -49,8 +49,8 @@ def test_its_loss_counts_the_steps_of_known_tasks_alone():
     tasks, first_steps, lengths = torch.tensor([0, 1, -1]), torch.tensor([0, 3, 0]), torch.tensor([2, 4, 4])
     # Three steps without an error, two that are off by 2; the recording does not count.
     assert dynamics.loss(contexts, tasks, first_steps, lengths).item() == pytest.approx(2 * 4 / 5)
-    nothing = dynamics.loss(contexts, torch.tensor([-1, -1, 7]), first_steps, lengths)
-    assert nothing.item() == 0.0
+    loss = dynamics.loss(contexts, torch.tensor([-1, -1, 7]), first_steps, lengths)
+    assert loss.item() == 0.0
 
 
 @pytest.mark.parametrize(

@@ -89,12 +89,12 @@ def test_what_came_before_does_not_change_what_a_memoryless_policy_does(episode)
 def test_a_history_forgets_what_is_older_than_its_steps_and_nothing_that_is_not(episode):
     observations, executed = episode
     usual = acts("history", observations, executed)
-    for what in (0, 1):
+    for array in (0, 1):
         changed = [observations.copy(), executed.copy()]
-        changed[what][3] = 0.9
+        changed[array][3] = 0.9
         affected = np.abs(acts("history", *changed) - usual).max(1) > 1e-6
         # Of k steps the newest is now: it sees observations 0 to k - 1 steps old, and actions 1 to k steps old.
-        assert np.flatnonzero(affected).tolist() == list(range(3 + what, 3 + what + STEPS))
+        assert np.flatnonzero(affected).tolist() == list(range(3 + array, 3 + array + STEPS))
 
 
 def test_before_the_first_step_of_an_episode_a_history_is_zero(episode):

@@ -51,10 +51,10 @@ def trained(*arguments, **switches):
     return untrained.learn(untrained.config.steps)
 
 
-def differing(one, other):
+def differing(agent, other):
     """Names of the tensors that differ in anything; those that only one has are none of them."""
-    ours, theirs = one.policy.state_dict(), other.policy.state_dict()
-    return {name for name in ours.keys() & theirs.keys() if not torch.equal(ours[name], theirs[name])}
+    first, second = agent.policy.state_dict(), other.policy.state_dict()
+    return {name for name in first.keys() & second.keys() if not torch.equal(first[name], second[name])}
 
 
 @pytest.fixture(scope="module")

@@ -146,9 +146,9 @@ def test_ranking_by_value_scores_what_the_critic_thinks_of_what_was_done_and_no_
     buffer.lengths[:4] = (12, 3, 7, 1)
     values = trained.learner.contrast._values(buffer.sequences(buffer.windows(where, None)))
     for i, length in enumerate(buffer.lengths[:4]):
-        one = buffer.sequences(buffer.windows(where[i : i + 1], None))
-        contexts, _ = policy.momentum_encoder(*policy.sequence_input(one))
-        features, actions = policy.features(torch.as_tensor(one.observations)), torch.as_tensor(one.actions)
+        sequence = buffer.sequences(buffer.windows(where[i : i + 1], None))
+        contexts, _ = policy.momentum_encoder(*policy.sequence_input(sequence))
+        features, actions = policy.features(torch.as_tensor(sequence.observations)), torch.as_tensor(sequence.actions)
         inputs = torch.cat([features[0, :length], contexts[0, :length], actions[0, :length]], -1)
         with torch.no_grad():
             q1, q2 = policy.critic_target(inputs)

@@ -70,9 +70,9 @@ def test_what_a_run_logs_of_its_contrast_is_there_for_every_ranking(ranking):
 
 
 def test_steps_of_its_own_move_the_encoder_although_the_coefficient_is_zero():
-    plain, ours = (agent(contrast__coefficient=0.0, contrast__rate=rate).learn(300) for rate in (0.0, 1e-3))
+    plain, stepped = (agent(contrast__coefficient=0.0, contrast__rate=rate).learn(300) for rate in (0.0, 1e-3))
     assert plain.learner.contrast_optimizer is None
-    changed = [name for name, tensor in weights(ours).items() if not torch.equal(tensor, weights(plain)[name])]
+    changed = [name for name, tensor in weights(stepped).items() if not torch.equal(tensor, weights(plain)[name])]
     assert any(name.startswith("encoder.") for name in changed)
 
 

@@ -99,10 +99,10 @@ def test_the_order_of_transitions_does_not_matter_to_pearl_and_matters_to_the_ls
     a, b = torch.randn(FEATURES), torch.randn(FEATURES)
     observations = torch.stack([a, b, a, b, a])
     actions = torch.randn(4, ACTIONS)
-    nothing = torch.zeros(1, ACTIONS)
+    zeros = torch.zeros(1, ACTIONS)
 
     def last(encoder, order):
-        x = torch.cat([observations, torch.cat([nothing, actions[order]])], 1)
+        x = torch.cat([observations, torch.cat([zeros, actions[order]])], 1)
         return encoder(x.unsqueeze(0))[0][0, -1]
 
     for name, equal in (("gaussians", True), ("lstm", False)):

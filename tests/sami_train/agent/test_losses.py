@@ -176,8 +176,8 @@ def test_lemma_2s_order_of_infonce_and_sance_is_a_matter_of_what_differs_more_ta
             return torch.stack([angles.cos(), angles.sin()], 1)
 
         torch.manual_seed(0)
-        good, partner, low, others = at(0.0), at(0.0), at(skill_angle), at(task_angle)
-        return tuple(contrastive_loss(good, partner, bad, 0.1, soft=False).bound for bad in (others, low))
+        good, partner, low, other_task = at(0.0), at(0.0), at(skill_angle), at(task_angle)
+        return tuple(contrastive_loss(good, partner, bad, 0.1, soft=False).bound for bad in (other_task, low))
 
     infonce_bound, sance_bound = estimates(task_angle=0.2, skill_angle=1.5)
     assert infonce_bound < sance_bound  # as the lemma says

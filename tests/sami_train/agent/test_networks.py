@@ -38,9 +38,9 @@ def test_features_are_normalised_by_the_mean_and_deviation_of_all_data_seen():
     for part in np.split(data, [10, 400]):
         features.update(part)
     seen = features(torch.as_tensor(data)).numpy()
-    ours = [i for i in range(19)]
-    assert features.mean[ours].numpy() == pytest.approx(data[:, ours].mean(0), abs=1e-4)
-    assert seen[:, ours].std(0) == pytest.approx(np.ones(19), abs=0.02)
+    columns = [i for i in range(19)]
+    assert features.mean[columns].numpy() == pytest.approx(data[:, columns].mean(0), abs=1e-4)
+    assert seen[:, columns].std(0) == pytest.approx(np.ones(19), abs=0.02)
     assert np.abs(seen).max() <= 5.0
 
 

@@ -66,13 +66,13 @@ def showing(emission):
 
 def best_bound(emission, k, draws=4000):
     """The bound [nats] of the best critic of signs, log p(positive's | query's) / p(negative's | query's)."""
-    others = (1.0 - np.eye(TASKS)) @ emission / (TASKS - 1)
+    other_tasks = (1.0 - np.eye(TASKS)) @ emission / (TASKS - 1)
     of_query = (emission / emission.sum(0)).T  # (sign, task)
-    ratio = torch.from_numpy(np.log(of_query @ emission) - np.log(of_query @ others))
+    ratio = torch.from_numpy(np.log(of_query @ emission) - np.log(of_query @ other_tasks))
     rng = RNG(1)
     tasks = rng.integers(TASKS, size=draws)
     signs = [np.array([rng.choice(TASKS, p=rows[task]) for task in tasks]) for rows in (emission, emission)]
-    negatives = np.array([rng.choice(TASKS, size=k - 1, p=others[task]) for task in tasks])
+    negatives = np.array([rng.choice(TASKS, size=k - 1, p=other_tasks[task]) for task in tasks])
     return float(k_sample_bound(ratio[signs[0], signs[1]], ratio[signs[0][:, None], negatives]).mean())
 
 

@@ -107,9 +107,9 @@ def test_an_episode_is_cut_where_the_policy_did_not_see_what_happened(recorded, 
 
 def test_an_episode_is_cut_where_ticks_were_missed_and_at_numbers_that_are_none(recorded):
     missed = [tick(step, missed=2 if step == 3 else 0) for step in range(6)]
-    nothing = [tick(step) for step in range(6)]
-    nothing[2].observation.values["ee_velocity"][1] = np.nan
-    result = episodes(recorded(missed, nothing))
+    faulty = [tick(step) for step in range(6)]
+    faulty[2].observation.values["ee_velocity"][1] = np.nan
+    result = episodes(recorded(missed, faulty))
     assert [widths(item) for item in result] == [[0, 1, 2], [3, 4, 5], [3, 4, 5]]
 
 
@@ -133,8 +133,8 @@ def test_longer_episodes_than_trainings_are_cut_into_as_long_ones(recorded):
 def test_tasks_are_told_apart_by_what_the_adapter_told_else_by_file(recorded):
     known = recorded([tick(step, task=dict(TASKS[4])) for step in range(3)], name="known.mcap")
     new = recorded([tick(step, task={"mass": 30.0, "friction": 1.0}) for step in range(3)], name="new.mcap")
-    one, other = (recorded([tick(step) for step in range(3)], name=f"{name}.mcap") for name in "ab")
-    assert [episode.task_index for episode in episodes(known, new, one, other, new)] == [4, 6, 7, 8, 6]
+    first, second = (recorded([tick(step) for step in range(3)], name=f"{name}.mcap") for name in "ab")
+    assert [episode.task_index for episode in episodes(known, new, first, second, new)] == [4, 6, 7, 8, 6]
 
 
 def test_what_cannot_be_learned_from_is_refused(recorded):

@@ -175,8 +175,8 @@ def test_each_row_of_a_batch_is_the_single_environment_to_the_bit():
 
 def test_a_row_that_begins_anew_disturbs_no_other_and_forgets_its_past():
     batch, undisturbed = Go2Batch(2), Go2Batch(2)
-    for one in (batch, undisturbed):
-        one.reset(seeds=[0, 1], tasks=[{"delay": 0.04}] * 2)
+    for item in (batch, undisturbed):
+        item.reset(seeds=[0, 1], tasks=[{"delay": 0.04}] * 2)
     actions = motions(2, 40)
     for action in actions[:10]:
         batch.step(action)

@@ -160,10 +160,10 @@ def test_critics_of_sac_read_what_is_privileged_and_the_policy_and_its_file_do_n
     ball = buffer.true_observations[0, 0, size : size + 3]
     assert ball == pytest.approx([2.0, 0.0, 1.0], abs=0.06)
     features = policy.features(torch.from_numpy(buffer.observations[0, :2]))
-    true, nothing = torch.from_numpy(buffer.true_observations[0, :2]), torch.zeros(2, 0)
+    true, empty = torch.from_numpy(buffer.true_observations[0, :2]), torch.zeros(2, 0)
     other = true.clone()
     other[:, size:] += 0.1
-    read, read_otherwise = (policy.critic_state(features, state, nothing, nothing) for state in (true, other))
+    read, read_otherwise = (policy.critic_state(features, state, empty, empty) for state in (true, other))
     assert not torch.equal(read, read_otherwise)
     assert agent._n_updates > 0
     contract = export_run(RunFolder.open(tmp_path / "run"), tmp_path / "it.onnx", atlas_episodes=0, card=False).contract

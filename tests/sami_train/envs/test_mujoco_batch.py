@@ -85,13 +85,13 @@ def test_some_rows_begin_anew_while_the_others_go_on():
     np.testing.assert_array_equal(batch.observations()[1], again[0])
     assert batch.steps.tolist() == [10, 0, 10]
     assert batch.current_tasks[1] == task
-    ours, theirs = unroll(batch, actions[10:]), unroll(undisturbed, actions[10:])
-    for mine, other in zip(ours, theirs, strict=True):
+    parts, expected = unroll(batch, actions[10:]), unroll(undisturbed, actions[10:])
+    for mine, other in zip(parts, expected, strict=True):
         np.testing.assert_array_equal(mine[:, [0, 2]], other[:, [0, 2]])
         assert not np.array_equal(mine[:, 1], other[:, 1])
     fresh = MujocoBatch("hopper", 1)
     fresh.reset(seeds=[0], tasks=[task])
-    np.testing.assert_array_equal(unroll(fresh, actions[10:, 1:2])[0][:, 0], ours[0][:, 1])
+    np.testing.assert_array_equal(unroll(fresh, actions[10:, 1:2])[0][:, 0], parts[0][:, 1])
 
 
 def test_no_rows_and_seeds_in_an_array_are_as_good_as_any():
@@ -215,20 +215,20 @@ def test_stable_baselines3_steps_them_as_it_steps_its_own():
     vec_env = pytest.importorskip("stable_baselines3.common.vec_env")
     from benchmarks.mujoco_vec_env import MujocoVecEnv
 
-    ours = vec_env.VecMonitor(MujocoVecEnv(MujocoBatch("hopper", 3, "extreme", episode_steps=6)))
-    theirs = vec_env.VecMonitor(
+    batch_envs = vec_env.VecMonitor(MujocoVecEnv(MujocoBatch("hopper", 3, "extreme", episode_steps=6)))
+    peer_envs = vec_env.VecMonitor(
         vec_env.DummyVecEnv([lambda: make(ENVIRONMENTS["hopper"], tasks="extreme", max_episode_steps=6)] * 3)
     )
-    for envs in (ours, theirs):
+    for envs in (batch_envs, peer_envs):
         envs.seed(11)
         envs.set_options({"task": {"mass": 0.5, "damping": 2.0}})
-    np.testing.assert_array_equal(ours.reset(), theirs.reset())
-    assert ours.get_attr("current_task", [1]) == [{"mass": 0.5, "damping": 2.0}]
-    assert ours.get_attr("render_mode") == [None] * 3
+    np.testing.assert_array_equal(batch_envs.reset(), peer_envs.reset())
+    assert batch_envs.get_attr("current_task", [1]) == [{"mass": 0.5, "damping": 2.0}]
+    assert batch_envs.get_attr("render_mode") == [None] * 3
     rng = np.random.default_rng(0)
     for t in range(15):
         action = rng.uniform(-1, 1, (3, 3)).astype(np.float32)
-        (o, r, d, i), (o2, r2, d2, i2) = ours.step(action), theirs.step(action)
+        (o, r, d, i), (o2, r2, d2, i2) = batch_envs.step(action), peer_envs.step(action)
         np.testing.assert_array_equal(o, o2)
         np.testing.assert_array_equal(r, r2)
         np.testing.assert_array_equal(d, d2)
@@ -239,6 +239,6 @@ def test_stable_baselines3_steps_them_as_it_steps_its_own():
             if d[row]:
                 np.testing.assert_array_equal(i[row]["terminal_observation"], i2[row]["terminal_observation"])
                 assert i[row]["episode"]["r"] == pytest.approx(i2[row]["episode"]["r"])
-    ours.env_method("set_dynamics", {"mass": 3.0}, indices=[2])
-    assert ours.get_attr("current_task", 2) == [{"mass": 3.0, "damping": 1.0}]
-    ours.close()
+    batch_envs.env_method("set_dynamics", {"mass": 3.0}, indices=[2])
+    assert batch_envs.get_attr("current_task", 2) == [{"mass": 3.0, "damping": 1.0}]
+    batch_envs.close()

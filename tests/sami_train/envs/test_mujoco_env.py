@@ -52,20 +52,20 @@ def corners(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_mass_and_damping_read_back_from_the_simulator_are_the_tasks(name):
-    ours = Robot(find_row(name), {}).model
+    nominal = Robot(find_row(name), {}).model
     env = make(name)
     model = env.unwrapped.model
     for task in corners(name):
         _, info = env.reset(options={"task": task})
         assert info["task"] == ({"crippled": []} if name.startswith("crippled-") else {}) | task
-        np.testing.assert_array_equal(model.body_mass, ours.body_mass * task["mass"])
-        np.testing.assert_array_equal(model.dof_damping, ours.dof_damping * task["damping"])
-        np.testing.assert_array_equal(model.body_inertia, ours.body_inertia)
+        np.testing.assert_array_equal(model.body_mass, nominal.body_mass * task["mass"])
+        np.testing.assert_array_equal(model.dof_damping, nominal.dof_damping * task["damping"])
+        np.testing.assert_array_equal(model.body_inertia, nominal.body_inertia)
         # What follows from the masses has followed.
-        np.testing.assert_allclose(model.body_subtreemass[0], ours.body_mass.sum() * task["mass"])
-        assert np.allclose(model.dof_invweight0, ours.dof_invweight0) == (task["mass"] == 1.0)
-    assert ours.dof_damping.any()
-    assert (ours.body_mass[1:] > 0).all()
+        np.testing.assert_allclose(model.body_subtreemass[0], nominal.body_mass.sum() * task["mass"])
+        assert np.allclose(model.dof_invweight0, nominal.dof_invweight0) == (task["mass"] == 1.0)
+    assert nominal.dof_damping.any()
+    assert (nominal.body_mass[1:] > 0).all()
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("crippled-")])

@@ -35,36 +35,34 @@ SAME = {
 }
 
 
-def steps(name, options, theirs, arguments, count=STEPS):
+def steps(name, options, gym_name, arguments, count=STEPS):
     """Both environments from one state through the same actions, step by step."""
-    ours = make(ENVIRONMENTS[name], tasks={"mass": 1.0, "damping": 1.0}, **options).unwrapped
-    other = gym.make(theirs, **arguments).unwrapped
-    observation, _ = ours.reset(seed=3)
+    env = make(ENVIRONMENTS[name], tasks={"mass": 1.0, "damping": 1.0}, **options).unwrapped
+    other = gym.make(gym_name, **arguments).unwrapped
+    observation, _ = env.reset(seed=3)
     other.reset(seed=0)
-    other.set_state(ours.data.qpos.copy(), ours.data.qvel.copy())
+    other.set_state(env.data.qpos.copy(), env.data.qvel.copy())
     rng = np.random.default_rng(5)
     for _ in range(count):
-        action = rng.uniform(-1, 1, ours.action_space.shape).astype(np.float32)
-        before = ours.data.qpos.copy(), ours.data.qvel.copy()
-        observation, reward, *_ = ours.step(action)
-        their_observation, their_reward, *_, info = other.step(action.astype(np.float64) * ours.robot.body.limit)
-        yield ours, other, before, action, observation, reward, their_observation, their_reward, info
+        action = rng.uniform(-1, 1, env.action_space.shape).astype(np.float32)
+        before = env.data.qpos.copy(), env.data.qvel.copy()
+        observation, reward, *_ = env.step(action)
+        their_observation, their_reward, *_, info = other.step(action.astype(np.float64) * env.robot.body.limit)
+        yield env, other, before, action, observation, reward, their_observation, their_reward, info
 
 
 @pytest.mark.parametrize("name", SAME)
 def test_motion_is_gymnasiums_to_the_bit(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # where MuJoCo keeps a log of its warnings
     moved = 0.0
-    for ours, other, before, _, observation, _, theirs, _, _ in steps(name, *SAME[name]):
-        np.testing.assert_array_equal(ours.data.qpos, other.data.qpos)
-        np.testing.assert_array_equal(ours.data.qvel, other.data.qvel)
+    for env, other, before, _, observation, _, expected, _, _ in steps(name, *SAME[name]):
+        np.testing.assert_array_equal(env.data.qpos, other.data.qpos)
+        np.testing.assert_array_equal(env.data.qvel, other.data.qvel)
         speed = name.split("-")[-1] in ("cheetah", "ant")
-        np.testing.assert_array_equal(observation[speed:], theirs.astype(np.float32))
+        np.testing.assert_array_equal(observation[speed:], expected.astype(np.float32))
         if speed:
-            np.testing.assert_allclose(
-                observation[0], (ours.data.qpos[0] - before[0][0]) / ours.robot.step_s, rtol=1e-5
-            )
-        moved += np.abs(ours.data.qpos - before[0]).sum()
+            np.testing.assert_allclose(observation[0], (env.data.qpos[0] - before[0][0]) / env.robot.step_s, rtol=1e-5)
+        moved += np.abs(env.data.qpos - before[0]).sum()
     assert moved > 1.0
 
 
@@ -73,10 +71,10 @@ def test_rewards_are_gymnasiums(name, tmp_path, monkeypatch):
     """But for the bonus for being healthy: the paper's robots never die, and get it at every step."""
     monkeypatch.chdir(tmp_path)
     unhealthy = 0
-    for _, other, _, _, _, reward, _, theirs, info in steps(name, *SAME[name]):
+    for _, other, _, _, _, reward, _, expected, info in steps(name, *SAME[name]):
         bonus = info.get("reward_survive", 1.0) if hasattr(other, "is_healthy") else 1.0
         unhealthy += bonus == 0.0
-        assert reward == pytest.approx(theirs + 1.0 - bonus, abs=1e-9)
+        assert reward == pytest.approx(expected + 1.0 - bonus, abs=1e-9)
     assert (unhealthy > 0) == (name.split("-")[-1] in ("hopper", "walker"))
 
 
@@ -86,19 +84,19 @@ def test_an_ants_reward_is_its_speed_and_a_bonus_less_the_control_cost(name):
     cost, alive = (0.005, 0.05) if name == "ant-cadm" else (0.01, 1.0)
     arguments = SAME["ant"][2] | {"contact_cost_weight": 0.0}
     total = their_total = 0.0
-    for ours, _, before, action, _, reward, _, _, info in steps(name, {}, "Ant-v5", arguments):
-        speed = (ours.data.qpos[0] - before[0][0]) / 0.05
+    for env, _, before, action, _, reward, _, _, info in steps(name, {}, "Ant-v5", arguments):
+        speed = (env.data.qpos[0] - before[0][0]) / 0.05
         assert reward == pytest.approx(speed + alive - cost * np.square(action.astype(float)).sum())
         total += speed
         their_total += info["reward_forward"]
     # The sum of speeds is a distance, and the two differ by at most what one simulation step moves at either end.
-    assert total == pytest.approx(their_total, abs=2 * 0.01 / 0.05 * np.abs(ours.data.qvel).max())
+    assert total == pytest.approx(their_total, abs=2 * 0.01 / 0.05 * np.abs(env.data.qvel).max())
 
 
 def test_the_slim_humanoids_reward_is_its_velocity_and_staying_up():
     up = set()
-    for ours, _, (_, qvel), action, _, reward, *_ in steps("slim-humanoid", *SAME["slim-humanoid"]):
-        upright = 1.0 <= ours.data.qpos[2] <= 2.0
+    for env, _, (_, qvel), action, _, reward, *_ in steps("slim-humanoid", *SAME["slim-humanoid"]):
+        upright = 1.0 <= env.data.qpos[2] <= 2.0
         up.add(upright)
         cost = 0.1 * np.square(0.4 * action.astype(float)).sum()
         assert reward == pytest.approx(0.25 / 0.015 * qvel[0] - cost + 5.0 * upright)
@@ -117,9 +115,9 @@ def test_the_hopper_pays_more_for_control_unless_asked_for_gymnasiums_weight():
 def test_cadms_scaling_of_the_ant_is_an_option():
     task = {"mass": 2.0, "damping": 4.0}
     plain, legacy = (Robot(find_row("ant"), {"legacy_ant_scaling": on}).dynamics(task) for on in (False, True))
-    ours = Robot(find_row("ant"), {}).model
-    np.testing.assert_array_equal(plain["body_mass"], ours.body_mass * 2.0)
-    factors = legacy["body_mass"][1:] / ours.body_mass[1:]
+    nominal = Robot(find_row("ant"), {}).model
+    np.testing.assert_array_equal(plain["body_mass"], nominal.body_mass * 2.0)
+    factors = legacy["body_mass"][1:] / nominal.body_mass[1:]
     np.testing.assert_allclose(factors, [1.0] + [2.0] * 6 + [0.5] * 6)
     # Its damping goes by the links' numbers, so that the first joints that have any are the second leg's.
     np.testing.assert_allclose(legacy["dof_damping"][6:], [4.0, 4.0] + [0.25] * 6)
@@ -146,10 +144,10 @@ def test_the_contact_cost_is_an_option(name):
 
 
 def test_the_links_inertia_stays_unless_asked_to_follow_their_mass():
-    ours = Robot(find_row("hopper"), {}).model.body_inertia
+    nominal = Robot(find_row("hopper"), {}).model.body_inertia
     env = make(ENVIRONMENTS["hopper"], tasks={"mass": 2.0}, scale_inertia=True).unwrapped
     env.reset(seed=0)
-    np.testing.assert_array_equal(env.model.body_inertia, ours * 2.0)
+    np.testing.assert_array_equal(env.model.body_inertia, nominal * 2.0)
 
 
 def test_the_slim_humanoid_starts_standing_unless_asked_to_lie():
@@ -160,16 +158,16 @@ def test_the_slim_humanoid_starts_standing_unless_asked_to_lie():
 
 
 def test_crippled_parts_can_shrink_as_in_the_reference_code():
-    ours = Robot(find_row("crippled-ant"), {}).model
+    nominal = Robot(find_row("crippled-ant"), {}).model
     env = make(ENVIRONMENTS["crippled-ant"], tasks={"crippled": [1]}, shrink_geoms=True).unwrapped
     env.reset(seed=0)
-    leg, ankle = ours.geom("right_leg_geom").id, ours.geom("right_ankle_geom").id
-    changed = {i for i in range(ours.ngeom) if (ours.geom_size[i] != env.model.geom_size[i]).any()}
+    leg, ankle = nominal.geom("right_leg_geom").id, nominal.geom("right_ankle_geom").id
+    changed = {i for i in range(nominal.ngeom) if (nominal.geom_size[i] != env.model.geom_size[i]).any()}
     assert changed == {leg, ankle}
-    np.testing.assert_array_equal(env.model.geom_size[[leg, ankle], :2], ours.geom_size[[leg, ankle], :2] / 2)
-    np.testing.assert_array_equal(env.model.geom_pos[ankle], ours.geom_pos[leg])
+    np.testing.assert_array_equal(env.model.geom_size[[leg, ankle], :2], nominal.geom_size[[leg, ankle], :2] / 2)
+    np.testing.assert_array_equal(env.model.geom_pos[ankle], nominal.geom_pos[leg])
     env.reset(options={"task": {"crippled": []}})
-    np.testing.assert_array_equal(env.model.geom_size, ours.geom_size)
+    np.testing.assert_array_equal(env.model.geom_size, nominal.geom_size)
 
     walker = Robot(find_row("crippled-walker"), {"shrink_geoms": True})
     geom = {

@@ -23,7 +23,7 @@ HUMAN = ({0.8, 0.9, 1.0, 1.15, 1.25}, {0.6, 0.7, 1.5, 1.6}, {0.4, 0.5, 1.7, 1.8}
 NOBODY = {()}
 
 
-def one(*parts):
+def singles(*parts):
     return {(part,) for part in parts}
 
 
@@ -39,14 +39,14 @@ PAPER = {
     "walker": ((COARSE, NEAR, FARTHEST), None, 2000),
     "slim-humanoid": (HUMAN, None, 1000),
     "humanoid-standup": ((*HUMAN[:2], HUMAN[2] | {4.0}), None, 1000),
-    "crippled-half-cheetah": ((FINE, NEAR, FAR), (one(3, 4, 5), one(0, 1, 2), two_of(6)), 2000),
-    "crippled-ant": ((FINE, NEAR, FAR), (NOBODY | one(0, 1, 2, 3), one(0, 1, 2, 3), two_of(4)), 2000),
-    "crippled-hopper": ((COARSE, NEAR, FARTHEST), (NOBODY, NOBODY, one(0, 1, 2)), 1000),
-    "crippled-walker": ((COARSE, NEAR, FARTHEST), ({(0, 1, 2)}, one(0, 1, 2), one(3, 4, 5)), 2000),
+    "crippled-half-cheetah": ((FINE, NEAR, FAR), (singles(3, 4, 5), singles(0, 1, 2), two_of(6)), 2000),
+    "crippled-ant": ((FINE, NEAR, FAR), (NOBODY | singles(0, 1, 2, 3), singles(0, 1, 2, 3), two_of(4)), 2000),
+    "crippled-hopper": ((COARSE, NEAR, FARTHEST), (NOBODY, NOBODY, singles(0, 1, 2)), 1000),
+    "crippled-walker": ((COARSE, NEAR, FARTHEST), ({(0, 1, 2)}, singles(0, 1, 2), singles(3, 4, 5)), 2000),
     "half-cheetah-cadm": ((FINE, NEAR, FAR), None, 1000),
     "ant-cadm": ((FINE, NEAR, FAR), None, 1000),
     "slim-humanoid-cadm": (HUMAN, None, 500),
-    "crippled-half-cheetah-cadm": ((FINE, NEAR, FAR), (one(0, 1, 2, 3), one(4, 5), {(4, 5)}), 1000),
+    "crippled-half-cheetah-cadm": ((FINE, NEAR, FAR), (singles(0, 1, 2, 3), singles(4, 5), {(4, 5)}), 1000),
 }
 
 

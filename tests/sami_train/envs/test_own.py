@@ -93,12 +93,12 @@ def test_a_task_is_set_before_each_reset_and_told_in_the_info():
 
 
 def test_the_same_seed_draws_the_same_task_and_start_anew_from_a_range():
-    one, other = make(own.PENDULUM), make(own.PENDULUM)
-    starts = [one.reset(seed=seed) for seed in (3, 4, 3)]
+    env, other = make(own.PENDULUM), make(own.PENDULUM)
+    starts = [env.reset(seed=seed) for seed in (3, 4, 3)]
     again, info = other.reset(seed=3)
     assert np.array_equal(starts[0][0], again)
     assert starts[0][1] == starts[2][1] == info != starts[1][1]
-    assert one.unwrapped.tasks == (), "no list holds all that it may draw"
+    assert env.unwrapped.tasks == (), "no list holds all that it may draw"
 
 
 def test_actions_from_minus_one_to_one_are_the_environments_own():

@@ -62,8 +62,8 @@ def test_its_contract_is_pybullets():
 
 @pytest.mark.parametrize("seed", range(4))
 def test_an_episode_begins_as_pybullets_does(env, bullet, seed):
-    one, other = (flatten(engine.reset(seed=seed)[0]) for engine in (env, bullet))
-    np.testing.assert_allclose(one, other, atol=1e-6)
+    start, other = (flatten(engine.reset(seed=seed)[0]) for engine in (env, bullet))
+    np.testing.assert_allclose(start, other, atol=1e-6)
     assert env.unwrapped.current_task == bullet.unwrapped.current_task
 
 
@@ -154,8 +154,8 @@ def test_inverse_kinematics_are_bullets_within_a_third_of_a_millimetre(bullet):
         solved = physics.calculateInverseKinematics(arm, 11, target.tolist(), [1.0, 0.0, 0.0, 0.0])
         joints.append(now), requests.append(target), results.append(solved[:7])
         bullet.unwrapped.step(action)
-    ours = chain.forward(chain.reach(np.array(joints), np.array(requests)))[0]
-    np.testing.assert_allclose(ours, chain.forward(np.array(results))[0], atol=3e-4)
+    hands = chain.forward(chain.reach(np.array(joints), np.array(requests)))[0]
+    np.testing.assert_allclose(hands, chain.forward(np.array(results))[0], atol=3e-4)
 
 
 def test_eulers_angles_are_bullets(bullet):
@@ -164,8 +164,8 @@ def test_eulers_angles_are_bullets(bullet):
     quaternions /= np.linalg.norm(quaternions, axis=1, keepdims=True)
     upright = np.array([[1.0, 0.0, 1.0, 0.0], [1.0, 0.0, -1.0, 0.0], [0.5, 0.5, 0.5, -0.5]]) / np.sqrt([[2], [2], [1]])
     every = np.concatenate((quaternions, upright))
-    theirs = [physics.getEulerFromQuaternion([x, y, z, w]) for w, x, y, z in every]
-    np.testing.assert_allclose(euler_of(every), theirs, atol=1e-6)
+    expected = [physics.getEulerFromQuaternion([x, y, z, w]) for w, x, y, z in every]
+    np.testing.assert_allclose(euler_of(every), expected, atol=1e-6)
 
 
 def test_a_turned_vector_is_where_its_rotation_puts_it():
@@ -177,10 +177,10 @@ def test_a_turned_vector_is_where_its_rotation_puts_it():
 
 def test_free_motion_looks_as_pybullets_in_every_signal(env, bullet):
     actions = np.tile(np.float32([0.3, -0.3, 0.2, 0.4]), (6, 1))
-    one, other = (played(engine, 3, actions) for engine in (env, bullet))
+    motion, other = (played(engine, 3, actions) for engine in (env, bullet))
     for name, column in ((signal.name, SPEC.layout.columns(signal.name)) for signal in SPEC.signals):
         tolerance = 0.02 if "velocity" in name else 0.001
-        np.testing.assert_allclose(one[:, column], other[:, column], atol=tolerance, err_msg=name)
+        np.testing.assert_allclose(motion[:, column], other[:, column], atol=tolerance, err_msg=name)
 
 
 def test_a_spinning_cube_turns_about_the_axes_that_its_velocity_tells(env):

@@ -78,8 +78,8 @@ def test_sa_infonce_takes_the_union_low_returns_of_every_task_in_equal_shares():
     buffer, counts = buffer_of(FULL | {7: np.arange(200.0)}), dict.fromkeys((0, 3, 5, 7), 0)
     for seed in range(200):
         good, bad = draw(low_returns_of_all_tasks, buffer, count=16, seed=seed)
-        ours = bad[buffer.tasks[bad] == buffer.tasks[good[0]]]
-        assert buffer.returns[good].min() > buffer.returns[ours].max()
+        same_task_rows = bad[buffer.tasks[bad] == buffer.tasks[good[0]]]
+        assert buffer.returns[good].min() > buffer.returns[same_task_rows].max()
         for task in buffer.tasks[bad]:
             counts[int(task)] += 1
     # Two of each task in every draw: a task with ten times the trajectories has no larger share.
@@ -124,9 +124,9 @@ def test_a_task_without_better_or_worse_lends_no_negatives():
 def test_one_task_is_enough_for_sance_and_too_few_for_infonce():
     buffer = buffer_of({2: np.arange(20.0)})
     assert draw(other_tasks, buffer) is None
-    ours, union = draw(same_task, buffer), draw(low_returns_of_all_tasks, buffer)
-    assert sorted(union.positives) == sorted(ours.positives)
-    assert sorted(union.negatives) == sorted(ours.negatives)
+    one_task, union = draw(same_task, buffer), draw(low_returns_of_all_tasks, buffer)
+    assert sorted(union.positives) == sorted(one_task.positives)
+    assert sorted(union.negatives) == sorted(one_task.negatives)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

@@ -83,12 +83,12 @@ def test_what_another_measurement_left_is_not_taken(tmp_path):
     file.write_text(json.dumps(row) + "\n")
     reports = [result.success for result in evaluate(PANDA, "panda", ["training"], 2, keep=keep).results]
     assert reports[0] == -1.0  # the same measurement goes on from it
-    others = [
+    evaluations = [
         evaluate(PANDA, "panda", ["training"], 3, keep=keep),
         evaluate(MODELS / "panda-satesac-ahead.onnx", "panda", ["training"], 2, keep=keep),
         evaluate(PANDA, "panda", ["training"], 2, gap=GapProfile(dropout=0.3), keep=keep),
     ]
-    assert all(result.success >= 0.0 for other in others for result in other.results)
+    assert all(result.success >= 0.0 for other in evaluations for result in other.results)
 
 
 @pytest.mark.usefixtures("short_panda")

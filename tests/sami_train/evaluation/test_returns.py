@@ -117,8 +117,8 @@ def test_a_set_tells_mean_deviation_and_standard_error_of_its_episodes(weights):
         assert sum(row["episodes"] for row in plain["tasks"] if row["task_set"] == name) == 14
     assert not {"success", "above_floor", "lifted"} & set(plain["tasks"][0])
     assert Evaluation.from_dict(json.loads(json.dumps(plain))) == evaluation
-    one = evaluate(weights, ENV, ["training"], 1).summary("training")
-    assert (one["ret_std"], one["ret_error"], one["episodes"]) == (None, None, 1)
+    summary = evaluate(weights, ENV, ["training"], 1).summary("training")
+    assert (summary["ret_std"], summary["ret_error"], summary["episodes"]) == (None, None, 1)
 
 
 def test_an_evaluation_without_the_returns_of_episodes_is_refused(weights):

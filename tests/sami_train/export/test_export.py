@@ -242,9 +242,9 @@ def test_an_evaluation_gives_its_simulators_back(model, monkeypatch):
 
 
 def test_one_episode_is_the_first_of_several(agent, model, evaluated):
-    one, two = evaluate(model, HERE, ["training"], episodes=1).results[0], evaluated[0]
-    assert one == evaluate(agent.policy.numpy_weights(), HERE, ["training"], episodes=1).results[0]
-    assert (one.episodes, two.episodes) == (1, 2)
+    single, double = evaluate(model, HERE, ["training"], episodes=1).results[0], evaluated[0]
+    assert single == evaluate(agent.policy.numpy_weights(), HERE, ["training"], episodes=1).results[0]
+    assert (single.episodes, double.episodes) == (1, 2)
 
 
 def test_a_model_for_other_signals_is_refused_by_name(model):

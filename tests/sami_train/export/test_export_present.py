@@ -92,10 +92,12 @@ def test_the_action_follows_from_context_and_estimate(model):
 
 
 def test_the_weights_of_the_file_are_the_agents(agent, model):
-    result, ours = graph_weights(model), agent.policy.state_dict()
-    assert set(result) <= set(ours)
+    result, torch_weights = graph_weights(model), agent.policy.state_dict()
+    assert set(result) <= set(torch_weights)
     for name in ("weight", "bias"):
-        np.testing.assert_array_equal(result[f"encoder.correction.{name}"], ours[f"encoder.correction.{name}"].numpy())
+        np.testing.assert_array_equal(
+            result[f"encoder.correction.{name}"], torch_weights[f"encoder.correction.{name}"].numpy()
+        )
 
 
 def test_a_policy_that_estimated_nothing_can_learn_to(tmp_path):

@@ -48,8 +48,8 @@ def weights(agent, but=()):
     return {name: t for name, t in agent.policy.state_dict().items() if name.split(".")[0] not in but}
 
 
-def same(one, other):
-    return one.keys() == other.keys() and all(torch.equal(tensor, other[name]) for name, tensor in one.items())
+def same(tensors, other):
+    return tensors.keys() == other.keys() and all(torch.equal(tensor, other[name]) for name, tensor in tensors.items())
 
 
 def test_a_run_keeps_weights_and_no_pickle(source):
@@ -70,8 +70,8 @@ def test_a_run_that_starts_from_another_acts_as_it_did_before_its_first_update(s
     after.learn(60)
     assert after._n_updates == 0 < after.num_timesteps
     assert same(weights(before, ["log_temperature"]), weights(after, ["log_temperature"]))
-    one, other = before.policy.numpy_weights().arrays, after.policy.numpy_weights().arrays
-    assert all(np.array_equal(one[name], other[name]) for name in one)
+    first, second = before.policy.numpy_weights().arrays, after.policy.numpy_weights().arrays
+    assert all(np.array_equal(first[name], second[name]) for name in first)
     assert (config.init.source, config.init.sha256) == (str(folder), sha256_of(folder / WEIGHTS_FILE))
 
 
@@ -102,7 +102,7 @@ def test_critics_that_come_to_read_recent_actions_begin_with_what_they_knew(sour
     for critic in ("critic", "critic_target"):
         report = getattr(before.policy, critic)(torch.cat([state, action], -1))
         now = getattr(agent.policy, critic)(torch.cat([state, recent, action], -1))
-        assert all(torch.allclose(one, other, atol=1e-6) for one, other in zip(report, now, strict=True))
+        assert all(torch.allclose(value, other, atol=1e-6) for value, other in zip(report, now, strict=True))
 
 
 def test_an_anchor_holds_the_actor_also_after_its_run_was_read_back(source, tmp_path):

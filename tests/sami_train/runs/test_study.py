@@ -117,9 +117,9 @@ def test_a_name_stands_once_in_a_study(tmp_path):
     study.write_text(study.read_text() * 2)
     with pytest.raises(RunError, match=r"runs\.jsonl, line 2 has run 'a' a second time"):
         read_study(study)
-    one, other = (RunRecord.of_folder(made_run(tmp_path / name / "a")) for name in ("one", "other"))
+    first, second = (RunRecord.of_folder(made_run(tmp_path / name / "a")) for name in ("one", "other"))
     with pytest.raises(RunError, match=r"one/a and .*other/a have the same name"):
-        write_study(tmp_path / "new" / "runs.jsonl", [one, other])
+        write_study(tmp_path / "new" / "runs.jsonl", [first, second])
     assert not (tmp_path / "new").exists()
 
 

@@ -17,10 +17,10 @@ def any_frame():
 def test_points_go_there_and_back_and_through_two_frames_as_through_one():
     points = rng.normal(size=(50, 3))
     for _ in range(20):
-        one, other = any_frame(), any_frame()
-        np.testing.assert_allclose(one.inverse.points(one.points(points)), points, atol=1e-12)
-        np.testing.assert_allclose((one @ other).points(points), one.points(other.points(points)), atol=1e-12)
-        np.testing.assert_allclose((one @ one.inverse).matrix, np.eye(4), atol=1e-12)
+        frame, other = any_frame(), any_frame()
+        np.testing.assert_allclose(frame.inverse.points(frame.points(points)), points, atol=1e-12)
+        np.testing.assert_allclose((frame @ other).points(points), frame.points(other.points(points)), atol=1e-12)
+        np.testing.assert_allclose((frame @ frame.inverse).matrix, np.eye(4), atol=1e-12)
 
 
 def test_a_vector_has_no_origin_and_a_rotation_turns_with_the_axes():
@@ -56,8 +56,8 @@ def test_euler_angles_and_quaternions_are_those_of_the_simulator():
         np.testing.assert_allclose(
             rpy_from_matrix(matrix_from_xyzw(xyzw)), pybullet.getEulerFromQuaternion(xyzw), atol=1e-6
         )
-        theirs = np.reshape(pybullet.getMatrixFromQuaternion(xyzw), (3, 3))
-        np.testing.assert_allclose(matrix_from_xyzw(xyzw), theirs, atol=1e-9)
+        expected = np.reshape(pybullet.getMatrixFromQuaternion(xyzw), (3, 3))
+        np.testing.assert_allclose(matrix_from_xyzw(xyzw), expected, atol=1e-9)
 
 
 def test_a_rotation_vector_is_the_axis_times_the_angle():
@@ -71,16 +71,16 @@ def test_a_rotation_vector_is_the_axis_times_the_angle():
 @pytest.mark.parametrize("noise", [0.0, 0.001])
 def test_a_calibration_finds_the_frame_that_the_points_came_through(noise):
     for _ in range(20):
-        truth, theirs = any_frame(), rng.uniform(-0.5, 0.5, (8, 3))
-        ours = truth.points(theirs) + noise * rng.uniform(-1, 1, (8, 3))
-        fit = Frame.fit(theirs, ours)
-        np.testing.assert_allclose(fit.points(theirs), ours, atol=1e-9 + 3 * noise)
+        truth, points = any_frame(), rng.uniform(-0.5, 0.5, (8, 3))
+        measured = truth.points(points) + noise * rng.uniform(-1, 1, (8, 3))
+        fit = Frame.fit(points, measured)
+        np.testing.assert_allclose(fit.points(points), measured, atol=1e-9 + 3 * noise)
         np.testing.assert_allclose(fit.rotation, truth.rotation, atol=1e-9 + 20 * noise)
 
 
 def test_three_points_on_a_table_are_enough():
-    truth, theirs = any_frame(), np.array([[0, 0, 0], [0.3, 0, 0], [0, 0.2, 0]])
-    np.testing.assert_allclose(Frame.fit(theirs, truth.points(theirs)).matrix, truth.matrix, atol=1e-9)
+    truth, points = any_frame(), np.array([[0, 0, 0], [0.3, 0, 0], [0, 0.2, 0]])
+    np.testing.assert_allclose(Frame.fit(points, truth.points(points)).matrix, truth.matrix, atol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -101,10 +101,10 @@ def test_three_points_on_a_table_are_enough():
     ],
 )
 def test_a_calibration_that_cannot_be_right_is_refused_with_numbers(change, message):
-    theirs = np.array([[0, 0, 0], [0.3, 0, 0.02], [0, 0.2, 0.1], [0.2, 0.3, 0], [0.1, 0.1, 0.25], [-0.2, 0.1, 0.1]])
-    ours = Frame.of([0.4, -0.2, 0.6], rpy=[2.0, 0.3, -1.0]).points(theirs)
+    points = np.array([[0, 0, 0], [0.3, 0, 0.02], [0, 0.2, 0.1], [0.2, 0.3, 0], [0.1, 0.1, 0.25], [-0.2, 0.1, 0.1]])
+    measured = Frame.of([0.4, -0.2, 0.6], rpy=[2.0, 0.3, -1.0]).points(points)
     with pytest.raises(AdapterError, match=message):
-        Frame.fit(*change(theirs, ours))
+        Frame.fit(*change(points, measured))
 
 
 def test_what_is_no_frame_is_refused():

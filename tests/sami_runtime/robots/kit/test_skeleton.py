@@ -180,8 +180,8 @@ def test_no_text_of_a_model_file_becomes_code(text, tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["class", "None", "measured", "self", "print"])
 def test_a_signal_of_any_name_gives_a_module_that_can_be_imported(name, tmp_path):
     contract = read_artifact(MODELS["panda-satesac"]).contract
-    first, *others = contract.observation
-    contract = contract.model_copy(update={"observation": (first.model_copy(update={"name": name}), *others)})
+    first, *signals = contract.observation
+    contract = contract.model_copy(update={"observation": (first.model_copy(update={"name": name}), *signals)})
     write_skeleton(contract, tmp_path / "my_arm.py", "model.onnx")
     module = loaded(tmp_path / "my_arm.py")
     assert module.OBSERVATION[0].name == name

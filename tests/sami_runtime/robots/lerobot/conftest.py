@@ -29,5 +29,5 @@ def adapter(make, clock):
         return adapters[-1]
 
     yield of
-    for one in adapters:
-        one.close()
+    for item in adapters:
+        item.close()

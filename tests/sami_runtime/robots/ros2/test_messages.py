@@ -32,17 +32,17 @@ SAID = [
 ]
 
 
-def alike(one, other):
+def alike(message, other):
     """Whether two messages say the same, to the nanosecond."""
-    for name, value in vars(one).items():
-        theirs = getattr(other, name)
+    for name, value in vars(message).items():
+        expected = getattr(other, name)
         if isinstance(value, np.ndarray):
-            assert value.tolist() == theirs.tolist(), name
+            assert value.tolist() == expected.tolist(), name
         elif isinstance(value, float):
-            assert theirs == pytest.approx(value, abs=1e-9), name
+            assert expected == pytest.approx(value, abs=1e-9), name
         else:
-            assert theirs == value, name
-    return type(one) is type(other)
+            assert expected == value, name
+    return type(message) is type(other)
 
 
 @pytest.mark.parametrize("message", SAID, ids=lambda item: type(item).__name__)
@@ -83,8 +83,8 @@ def test_the_bytes_are_those_of_another_implementation(message):
     from sami_runtime.robots.ros2.idl import IdlTypes
 
     store = other_implementation()
-    ours = bytes(message.to(IdlTypes()).serialize(use_version_2=False))
-    assert bytes(store.serialize_cdr(store.deserialize_cdr(ours, message.ros), message.ros)) == ours
+    data = bytes(message.to(IdlTypes()).serialize(use_version_2=False))
+    assert bytes(store.serialize_cdr(store.deserialize_cdr(data, message.ros), message.ros)) == data
 
 
 def test_the_hashes_of_types_are_those_of_another_implementation():

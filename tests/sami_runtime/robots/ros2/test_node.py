@@ -75,7 +75,7 @@ def test_the_domain_is_the_settings_or_the_environments(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("others", "refused"),
+    ("peers", "refused"),
     [
         ([], False),
         ([Peer(KIND, Qos(), "b")], True),
@@ -83,8 +83,8 @@ def test_the_domain_is_the_settings_or_the_environments(monkeypatch):
         ([Peer("a/msg/B", Qos(), "b")], False),
     ],
 )
-def test_two_publishers_that_can_be_heard_are_refused_with_their_names(others, refused):
-    report = doubled("/joints", KIND, Qos(), [Peer(KIND, Qos(), "a"), *others])
+def test_two_publishers_that_can_be_heard_are_refused_with_their_names(peers, refused):
+    report = doubled("/joints", KIND, Qos(), [Peer(KIND, Qos(), "a"), *peers])
     assert report.startswith("/joints has 2 publishers, a and b, ") if refused else report == ""
 
 
@@ -125,15 +125,15 @@ def test_of_two_publishers_the_first_is_heard_until_the_reset_and_the_others_mes
     hearer.subscribe(
         "/joints", JointMessage, Qos(depth=100), lambda message, _: names.append(message.names[0]), "first"
     )
-    one = published(first, hearer)
-    one.send(named("one"))
+    sender = published(first, hearer)
+    sender.send(named("one"))
     until(lambda: names)
     other = published(second, hearer)
     assert doubled("/joints", KIND, Qos(), hearer.publishers("/joints"))
     for _ in range(3):
         other.send(named("other"))
     until(lambda: "/joints: 3 messages of another publisher were dropped" in hearer.faults)
-    one.send(named("one"))
+    sender.send(named("one"))
     until(lambda: names == ["one", "one"])
     first.close()
     until(lambda: any("publisher that was heard is gone (liveliness lost)" in fault for fault in hearer.faults))
@@ -160,10 +160,10 @@ def test_a_node_that_closes_is_gone_at_once_also_while_somebody_holds_its_parts(
 
 
 def test_a_controller_hears_all(nodes):
-    hearer, *others = nodes
+    hearer, *senders = nodes
     names = set()
     hearer.subscribe("/joints", JointMessage, Qos(depth=100), lambda message, _: names.add(message.names[0]))
-    for number, other in enumerate(others):
+    for number, other in enumerate(senders):
         published(other, hearer).send(named(str(number)))
     until(lambda: names == {"0", "1"})
     assert hearer.faults == ()

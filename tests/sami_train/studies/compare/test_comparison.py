@@ -78,8 +78,8 @@ def test_keys_of_one_name_are_told_apart_by_their_section():
     evaluation = Evaluation("panda", ())
     record = RunRecord(Path("run"), None, {}, {}, None, [])
     runs = [
-        EvaluatedRun(record, {"method": "ccm", "seed": 0, "one.every": one, "two.every": two}, evaluation, 1)
-        for one, two in ((1, 2), (2, 1))
+        EvaluatedRun(record, {"method": "ccm", "seed": 0, "one.every": first, "two.every": second}, evaluation, 1)
+        for first, second in ((1, 2), (2, 1))
     ]
     assert [group.label for group in group_runs(runs)] == ["CCM one.every=1 two.every=2", "CCM one.every=2 two.every=1"]
 
@@ -143,9 +143,9 @@ def test_tables_show_the_mean_over_seeds_the_floor_and_the_paper(tmp_path):
 
 
 def test_pairs_are_those_of_the_paper_with_their_difference_and_p(tmp_path):
-    for seed, (ours, theirs) in enumerate(((0.60, 0.55), (0.58, 0.56), (0.65, 0.57))):
-        made_run(tmp_path / f"a{seed}", "satesac", seed, success=ours)
-        made_run(tmp_path / f"b{seed}", "tesac", seed, success=theirs)
+    for seed, (success, baseline) in enumerate(((0.60, 0.55), (0.58, 0.56), (0.65, 0.57))):
+        made_run(tmp_path / f"a{seed}", "satesac", seed, success=success)
+        made_run(tmp_path / f"b{seed}", "tesac", seed, success=baseline)
         made_run(tmp_path / f"c{seed}", "pearl", seed, success=0.3)
     comparison = compared(tmp_path)
     table = contests_table(comparison)
@@ -156,22 +156,22 @@ def test_pairs_are_those_of_the_paper_with_their_difference_and_p(tmp_path):
     assert table.rows[2][7] == "0.00131"
     assert "3 seeds: p < 0.05 needs a mean difference of 2.48 times its deviation" in table.notes[1]
     assert "smallest p 0.25" in table.notes[1]
-    others = {(contest.x.label, contest.y.label) for contest in comparison.other_contests}
-    assert others == {("TESAC", "PEARL"), ("SaTESAC", "PEARL")}
+    further = {(contest.x.label, contest.y.label) for contest in comparison.other_contests}
+    assert further == {("TESAC", "PEARL"), ("SaTESAC", "PEARL")}
     assert all(contest.improvement.value == 1.0 for contest in comparison.other_contests)
 
 
 def test_a_ranking_is_held_against_its_placebos_and_all_tests_are_corrected_together(tmp_path):
-    for seed, (ours, chance) in enumerate(((0.60, 0.55), (0.58, 0.56), (0.65, 0.57))):
-        made_run(tmp_path / f"a{seed}", "satesac", seed, success=ours)
+    for seed, (value, chance) in enumerate(((0.60, 0.55), (0.58, 0.56), (0.65, 0.57))):
+        made_run(tmp_path / f"a{seed}", "satesac", seed, success=value)
         made_run(tmp_path / f"b{seed}", "satesac", seed, success=chance, contrast__ranking="shuffled")
         made_run(tmp_path / f"c{seed}", "satesac", seed, success=chance, contrast__ranking="recency")
         made_run(tmp_path / f"d{seed}", "tesac", seed, success=chance)
     comparison = compared(tmp_path)
     table = contests_table(comparison)
-    ours = "SaTESAC ranking=return"
+    value = "SaTESAC ranking=return"
     assert [row[0] for row in table.rows[-6::3]] == [
-        f"{ours} - SaTESAC ranking={name}" for name in ("recency", "shuffled")
+        f"{value} - SaTESAC ranking={name}" for name in ("recency", "shuffled")
     ]
     assert len(table.rows) == 3 * (3 + 2)
     pairs = [(pair["x"], pair["y"], pair["task_set"]) for pair in as_data(comparison)["contests"]]
@@ -286,10 +286,10 @@ def test_what_a_reader_must_know_is_said(tmp_path):
 
 
 def test_runs_that_were_evaluated_by_different_seeds_are_not_compared(tmp_path):
-    one, other = (made_run(tmp_path / name, seed=seed) for seed, name in enumerate("ab"))
-    notes = " ".join(note for table in tables(compared(one, other)) for note in table.notes)
+    first, second = (made_run(tmp_path / name, seed=seed) for seed, name in enumerate("ab"))
+    notes = " ".join(note for table in tables(compared(first, second)) for note in table.notes)
     assert "starts: of the development seed" in notes
-    path = RunFolder(other).evaluation
+    path = RunFolder(second).evaluation
     write_json(path, read_json(path) | {"seed": seeds.FINAL})
     with pytest.raises(ComparisonError, match=r"by the development seed, .*b by the final seed; evaluate all"):
-        read_runs([one, other])
+        read_runs([first, second])

@@ -148,8 +148,8 @@ def test_pairs_are_made_by_seed_and_a_seed_of_one_side_only_is_left_out():
 
 def test_what_cannot_be_tested_has_no_p():
     assert paired_t_test({0: 0.5}, {1: 0.4}).seeds == []
-    one = paired_t_test({0: 0.5}, {0: 0.4})
-    assert (one.seeds, one.p, one.difference.bounds) == ([0], None, None)
+    test = paired_t_test({0: 0.5}, {0: 0.4})
+    assert (test.seeds, test.p, test.difference.bounds) == ([0], None, None)
     equal = paired_t_test({0: 0.5, 1: 0.6, 2: 0.7}, {0: 0.4, 1: 0.5, 2: 0.6})
     assert (equal.difference.value, equal.p) == (pytest.approx(0.1), None)
 

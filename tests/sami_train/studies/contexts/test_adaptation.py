@@ -50,8 +50,8 @@ def world():
     runner.close()
 
 
-def same(one, other):
-    return all(a.tobytes() == b.tobytes() for a, b in zip(one[:4], other[:4], strict=True)) and one[4:] == other[4:]
+def same(start, other):
+    return all(a.tobytes() == b.tobytes() for a, b in zip(start[:4], other[:4], strict=True)) and start[4:] == other[4:]
 
 
 def test_until_the_change_all_variants_are_the_same_episode_bit_for_bit(world):
@@ -73,8 +73,8 @@ def test_from_the_change_on_each_variant_is_given_its_own_context(world):
         assert constant[STEP].tobytes() not in (live.contexts[STEP].tobytes(), live.contexts[0].tobytes())
         for t, value in enumerate(of[Variant.START].given_context[STEP:], STEP):
             np.testing.assert_array_equal(value, start.context(t))
-        for ours in (live, of[Variant.RESET], of[Variant.UNCHANGED]):
-            np.testing.assert_array_equal(ours.given_context, ours.contexts)
+        for episode in (live, of[Variant.RESET], of[Variant.UNCHANGED]):
+            np.testing.assert_array_equal(episode.given_context, episode.contexts)
         # The observation at the change knows nothing of it yet; only the reset one has forgotten what was before.
         assert of[Variant.FROZEN].contexts[STEP].tobytes() == live.contexts[STEP].tobytes()
         assert of[Variant.RESET].contexts[STEP].tobytes() != live.contexts[STEP].tobytes()
@@ -101,10 +101,10 @@ def test_a_change_to_the_same_dynamics_changes_nothing(world):
     none = DynamicsChange(LIGHT, LIGHT, STEP)
     starts = world.runner.round(SEEDS, none, Variant.LIVE)
     for variant in (Variant.START, Variant.UNCHANGED):
-        for one, other in zip(starts, world.runner.round(SEEDS, none, variant, starts), strict=True):
-            assert same(one, other)
-    for one, other in zip(starts, world.runs[Variant.UNCHANGED], strict=True):
-        assert same(one, other)
+        for start, other in zip(starts, world.runner.round(SEEDS, none, variant, starts), strict=True):
+            assert same(start, other)
+    for start, other in zip(starts, world.runs[Variant.UNCHANGED], strict=True):
+        assert same(start, other)
 
 
 def test_pandas_dynamics_change_in_the_middle_of_an_episode():
@@ -137,13 +137,13 @@ def test_a_mujoco_joint_dies_in_the_middle_of_an_episode():
     spec = environment("crippled-half-cheetah")
     env = make(spec, tasks={"mass": 1.0, "damping": 1.0}).unwrapped
     env.reset(seed=0)
-    ours = env.model.body_mass.copy(), env.model.dof_damping.copy()
+    nominal = env.model.body_mass.copy(), env.model.dof_damping.copy()
     env.step(np.ones(6, np.float32))
     assert env.data.ctrl.tolist() == [1.0] * 6
     change = DynamicsChange.parse("mass=1:2,damping=1:0.5,crippled=none:3@50", spec.tasks, spec.episode_steps)
     env.set_dynamics(change.after)
-    np.testing.assert_allclose(env.model.body_mass, ours[0] * 2.0)
-    np.testing.assert_allclose(env.model.dof_damping, ours[1] * 0.5)
+    np.testing.assert_allclose(env.model.body_mass, nominal[0] * 2.0)
+    np.testing.assert_allclose(env.model.dof_damping, nominal[1] * 0.5)
     env.step(np.ones(6, np.float32))
     assert env.data.ctrl.tolist() == [1.0, 1.0, 1.0, 0.0, 1.0, 1.0]
     env.close()
@@ -211,9 +211,9 @@ def test_delays_gaps_and_pairs_are_counted_by_hand():
     live = [run_of([0, 0, 0, 1, 4, 8], -6, True), run_of([0, 0, 0], -3, True), run_of([0, 0, 0, 1, 1], -5, False)]
     frozen = [run_of([0] * 6, -6, False, [0] * 6), live[1], run_of([0] * 5, -7, False, [0] * 5)]
     starts = [run_of([5] * 6), run_of([5] * 2), run_of([5] * 3)]
-    others = {v: live for v in (Variant.RESET, Variant.START, Variant.UNCHANGED)}
+    variants = {v: live for v in (Variant.RESET, Variant.START, Variant.UNCHANGED)}
     verdict = judge(
-        DynamicsChange({}, {}, 2), {Variant.LIVE: live, Variant.FROZEN: frozen, **others}, starts, contract, SUCCESS
+        DynamicsChange({}, {}, 2), {Variant.LIVE: live, Variant.FROZEN: frozen, **variants}, starts, contract, SUCCESS
     )
     assert (verdict.episodes, verdict.reached) == (3, 3)
     row = verdict.of(Variant.LIVE)

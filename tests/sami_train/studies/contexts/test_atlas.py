@@ -178,14 +178,14 @@ def test_the_shipped_model_has_an_atlas_of_its_training_tasks():
 
 def test_contexts_are_those_of_the_model_file_and_the_same_seed_gives_them_again():
     spec, task = environment("panda"), {"mass": 1.0, "friction": 0.1}
-    one, again, other = (
+    first, again, other = (
         collect_contexts(MODEL, spec, [task] * count, 2, seed) for count, seed in ((1, 5), (2, 5), (1, 6))
     )
     # Episodes of another task never begin like one before: they would count as one.
     assert len({item.tobytes() for task in again for item in task}) == 4
-    one, again, other = one[0], again[0], other[0]
-    assert [a.tobytes() for a in one] == [b.tobytes() for b in again]
-    assert one[0].tobytes() != other[0].tobytes()
+    first, again, other = first[0], again[0], other[0]
+    assert [a.tobytes() for a in first] == [b.tobytes() for b in again]
+    assert first[0].tobytes() != other[0].tobytes()
     policy = RecordedPolicy(SessionPolicy(MODEL, spec, 2))
     policy.reset()
     np.testing.assert_array_equal(policy.step(np.zeros((2, 25), np.float32))[1], policy.rounds[0][0][2])

@@ -54,9 +54,9 @@ def test_each_row_of_a_round_has_a_change_of_its_own():
         together = runner.round((3, 6), changes, Variant.FROZEN)
     finally:
         runner.close()
-    for one, other in zip(apart, together, strict=True):
-        assert one.actions.tobytes() == other.actions.tobytes()
-        assert one.given_context.tobytes() == other.given_context.tobytes()
+    for run, other in zip(apart, together, strict=True):
+        assert run.actions.tobytes() == other.actions.tobytes()
+        assert run.given_context.tobytes() == other.given_context.tobytes()
 
 
 def test_changes_are_measured_by_the_telemetry_of_the_file_itself():

@@ -85,7 +85,7 @@ def fitted(record, reference):
 
 def spans(fitted):
     """What was found, by key."""
-    return {(one.key, one.signal): one.estimate for one in fitted.estimates}
+    return {(item.key, item.signal): item.estimate for item in fitted.estimates}
 
 
 def test_without_a_gap_nothing_is_found(fitted):
@@ -187,9 +187,9 @@ def test_a_bias_that_each_episode_draws_is_a_range(fitted):
 
 def test_what_is_not_known_is_said_and_not_guessed(fitted):
     gap = {"bias": {"position": 0.012}}
-    nothing = fitted(gap)
-    assert nothing.profile == GapProfile()
-    assert "bias of position and goal: no true value at rest is known (the limits' [known])" in nothing.unidentified
+    result = fitted(gap)
+    assert result.profile == GapProfile()
+    assert "bias of position and goal: no true value at rest is known (the limits' [known])" in result.unidentified
     half = fitted(gap, known={"position.x": HOME[0]})
     assert half.profile == GapProfile()
     assert any("position.x is off by 0.012" in report for report in half.unidentified)

@@ -42,22 +42,22 @@ def fitted(arm):
 
 
 def by_name(fitted):
-    return {(one.parameter.field, one.parameter.of): one for one in fitted.parameters}
+    return {(fit.parameter.field, fit.parameter.of): fit for fit in fitted.parameters}
 
 
 def test_what_is_identified_is_within_a_tenth_of_what_is_hidden(fitted):
     hidden, identified = HIDDEN.numbers(), []
-    for name, one in by_name(fitted[1]).items():
-        if one.verdict == "identified":
+    for name, fit in by_name(fitted[1]).items():
+        if fit.verdict == "identified":
             identified.append(name)
             near = 0.005 if name[0] == "bias" else 0.0
-            assert one.value == pytest.approx(hidden[name], rel=0.1, abs=near), name
+            assert fit.value == pytest.approx(hidden[name], rel=0.1, abs=near), name
     assert len(identified) >= 14, "of 16"
 
 
 def test_intervals_contain_what_is_hidden(fitted):
     hidden = HIDDEN.numbers()
-    inside = [one.low <= hidden[name] <= one.high for name, one in by_name(fitted[1]).items()]
+    inside = [fit.low <= hidden[name] <= fit.high for name, fit in by_name(fitted[1]).items()]
     assert sum(inside) >= len(inside) - 2
 
 
@@ -67,10 +67,10 @@ def test_a_bias_that_no_torque_depends_on_is_not_identifiable_and_stays_0(fitted
 
 
 def test_windows_that_were_held_out_are_replayed_to_the_noise(fitted):
-    [(nominal, ours)] = fitted[1].replay.values()
+    [(nominal, error)] = fitted[1].replay.values()
     assert nominal.low > 0.01
-    assert ours.low <= ours.value <= ours.high
-    assert ours.value == pytest.approx(NOISE, rel=0.1)
+    assert error.low <= error.value <= error.high
+    assert error.value == pytest.approx(NOISE, rel=0.1)
 
 
 def test_the_model_that_is_written_is_the_hidden_one(fitted, arm):
@@ -94,15 +94,15 @@ def test_the_file_for_training_keeps_the_robots_own_tasks_and_draws_from_the_int
     drawn = tasks.drawn["training"](np.random.default_rng(0))
     assert drawn["fitted_load"] == 1.0
     hidden = HIDDEN.numbers()
-    for (field, of), one in by_name(result).items():
-        if field == "bias" or one.verdict == "not identifiable":
-            assert one.parameter.key not in drawn
+    for (field, of), fit in by_name(result).items():
+        if field == "bias" or fit.verdict == "not identifiable":
+            assert fit.parameter.key not in drawn
             continue
-        span = spans[one.parameter.key]
-        true = hidden[field, of] / (one.value if field == "strength" else 1.0)
+        span = spans[fit.parameter.key]
+        true = hidden[field, of] / (fit.value if field == "strength" else 1.0)
         assert span["low"] * 0.98 <= true <= span["high"] * 1.02
-        assert span["low"] <= drawn[one.parameter.key] <= span["high"]
-        assert span["high"] - span["low"] >= 0.039 * (1.0 if field == "strength" else one.value)
+        assert span["low"] <= drawn[fit.parameter.key] <= span["high"]
+        assert span["high"] - span["low"] >= 0.039 * (1.0 if field == "strength" else fit.value)
 
 
 def test_an_xml_file_alone_needs_a_reward_and_nothing_else(fitted, arm):
@@ -120,7 +120,7 @@ def test_an_xml_file_alone_needs_a_reward_and_nothing_else(fitted, arm):
 
 def test_a_delay_that_the_model_has_is_the_nominal_one(arm):
     body = RobotBody(arm[0].with_name("hidden.xml"), read_log([arm[1]]).contract)
-    [delay] = [one.nominal for one in body.parameters(np.ones(3)) if one.field == "delay"]
+    [delay] = [parameter.nominal for parameter in body.parameters(np.ones(3)) if parameter.field == "delay"]
     assert delay == pytest.approx(HIDDEN.delay)
     assert not body.model.actuator_delay.any()
 
@@ -143,10 +143,10 @@ def test_positions_alone_are_enough(tmp_path):
     body = RobotBody(nominal, log.contract)
     assert not body.velocities
     result, hidden = by_name(fit_robot(body, log)), HIDDEN.numbers()
-    identified = {name: one for name, one in result.items() if one.verdict == "identified" and name[0] != "bias"}
+    identified = {name: fit for name, fit in result.items() if fit.verdict == "identified" and name[0] != "bias"}
     assert len(identified) >= 8
-    for name, one in identified.items():
-        assert one.value == pytest.approx(hidden[name], rel=0.1), name
+    for name, fit in identified.items():
+        assert fit.value == pytest.approx(hidden[name], rel=0.1), name
 
 
 def test_a_base_that_was_not_recorded_is_fixed_as_on_a_stand(arm):
@@ -184,9 +184,9 @@ def test_a_base_that_was_not_recorded_is_fixed_as_on_a_stand(arm):
 def test_a_model_that_does_not_fit_the_recording_is_rejected(arm, old, new, message):
     nominal, recording = arm
     text = nominal.with_suffix(".xml").read_text()
-    for one, other in zip(old, new, strict=True):
-        assert one in text
-        text = text.replace(one, other)
+    for before, other in zip(old, new, strict=True):
+        assert before in text
+        text = text.replace(before, other)
     other = nominal.with_name("other.xml")
     other.write_text(text)
     with pytest.raises(SamiError, match=re.escape(message)):

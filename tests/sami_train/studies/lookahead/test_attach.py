@@ -50,16 +50,16 @@ def observations(steps, seed=0):
 
 
 def test_at_age_0_it_is_the_file_without_it_to_the_bit(plain, ahead):
-    ours, theirs = Session.load(ahead), Session.load(plain)
+    session, reference = Session.load(ahead), Session.load(plain)
     for step, seen in enumerate(observations(60)):
         if step == 30:
-            ours.reset()
-            theirs.reset()
-        one, other = ours.step(seen), theirs.step(seen)
-        assert one.action.tobytes() == other.action.tobytes()
-        assert one.context.tobytes() == other.context.tobytes()
-        for item in (ours, theirs):
-            item.executed(np.clip(one.action, -0.5, 0.5))
+            session.reset()
+            reference.reset()
+        step_ahead, other = session.step(seen), reference.step(seen)
+        assert step_ahead.action.tobytes() == other.action.tobytes()
+        assert step_ahead.context.tobytes() == other.context.tobytes()
+        for item in (session, reference):
+            item.executed(np.clip(step_ahead.action, -0.5, 0.5))
             item.elapse(step % 3 == 0)
 
 
@@ -149,8 +149,8 @@ def test_the_policy_behind_it_keeps_its_weights(plain, ahead):
 def test_its_policy_can_be_cut_from_its_encoder(plain, ahead):
     seen = SPEC.layout.by_name(np.random.default_rng(0).normal(0, 0.3, (5, 25)).astype(np.float32))
     context = np.random.default_rng(1).normal(size=(5, 6)).astype(np.float32)
-    one, other = (PolicyHead(read_artifact(path))(seen, context) for path in (ahead, plain))
-    assert one.tobytes() == other.tobytes()
+    action, other = (PolicyHead(read_artifact(path))(seen, context) for path in (ahead, plain))
+    assert action.tobytes() == other.tobytes()
 
 
 def test_a_policy_without_a_context_looks_ahead_too(tmp_path):
@@ -202,5 +202,5 @@ def test_an_evaluation_tells_what_a_gap_made_late_and_holds_what_is_older(ahead)
 
 def test_a_gap_without_latency_changes_no_result(plain, ahead):
     gap = GapProfile(noise={"cube_position": 0.01})
-    ours, theirs = (evaluate(path, HERE, ["training"], episodes=1, gap=gap) for path in (ahead, plain))
-    assert ours.results == theirs.results
+    evaluation, reference = (evaluate(path, HERE, ["training"], episodes=1, gap=gap) for path in (ahead, plain))
+    assert evaluation.results == reference.results

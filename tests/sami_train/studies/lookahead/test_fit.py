@@ -59,8 +59,8 @@ def test_it_predicts_what_actions_do_over_one_period_and_more(fitted):
 def test_a_goal_stays_to_the_bit(fitted):
     assert fitted.errors["goal"].standing == (0.0, 0.0, 0.0)
     row = world(1)[0].observations[:1]
-    nothing = np.zeros((1, 2), np.float32)
-    ahead = fitted.model.ahead(row, np.full((1, 5), 3.0), [nothing + 0.7] * 4, np.zeros((1, 1), np.float32))
+    zeros = np.zeros((1, 2), np.float32)
+    ahead = fitted.model.ahead(row, np.full((1, 5), 3.0), [zeros + 0.7] * 4, np.zeros((1, 1), np.float32))
     assert ahead[:, 3:].tobytes() == row[:, 3:].tobytes()
     assert (ahead[:, :2] != row[:, :2]).all()
 
@@ -78,8 +78,8 @@ def test_what_it_says_is_bounded_wherever_it_is_asked(fitted):
 
 
 def test_the_same_seed_fits_the_same():
-    one, other = (fit(world(10), SIGNALS, 1, updates=20).model for _ in range(2))
-    assert [w.tobytes() for w in one.weights] == [w.tobytes() for w in other.weights]
+    first, second = (fit(world(10), SIGNALS, 1, updates=20).model for _ in range(2))
+    assert [w.tobytes() for w in first.weights] == [w.tobytes() for w in second.weights]
 
 
 def test_it_goes_on_from_a_model_that_is_there(fitted):

@@ -114,9 +114,9 @@ def test_it_begins_in_the_default_pose_with_its_feet_on_a_floor(played):
 
 def test_starts_are_repeated_by_their_seed(played):
     env = played()
-    one, other, again = (env.reset(seed=seed)[0] for seed in (1, 2, 1))
-    assert np.array_equal(one, again)
-    assert not np.array_equal(one, other)
+    first, other, again = (env.reset(seed=seed)[0] for seed in (1, 2, 1))
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
 
 
 def test_signals_are_what_their_names_say(played):

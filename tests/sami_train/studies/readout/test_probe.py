@@ -129,16 +129,16 @@ def test_crippled_parts_are_told_one_by_one():
 
 
 def test_the_file_answers_what_the_readout_says_and_acts_as_before(plain, with_probe, fitted):
-    ours, theirs, features = Session.load(with_probe), Session.load(plain), fitted.probe.features
+    session, reference, features = Session.load(with_probe), Session.load(plain), fitted.probe.features
     for seen in observations(40):
-        one, other = ours.step(seen), theirs.step(seen)
-        assert one.action.tobytes() == other.action.tobytes()
-        assert one.context.tobytes() == other.context.tobytes()
-        expected = answers(fitted.readout, features, one.context[None])
-        for name, value in one.extra.items():
+        step, other = session.step(seen), reference.step(seen)
+        assert step.action.tobytes() == other.action.tobytes()
+        assert step.context.tobytes() == other.context.tobytes()
+        expected = answers(fitted.readout, features, step.context[None])
+        for name, value in step.extra.items():
             assert value == pytest.approx(expected[name][0], rel=1e-5)
             assert value[1] <= value[0] <= value[2]
-    assert set(one.extra) == {"probe_mass", "probe_friction"}
+    assert set(step.extra) == {"probe_mass", "probe_friction"}
 
 
 def test_answers_stay_within_the_range_wherever_a_context_lies(fitted):
@@ -173,9 +173,9 @@ def test_a_probe_takes_the_place_of_another_and_can_go_again(plain, with_probe, 
     path = tmp_path / "again.onnx"
     assert [s.name for s in attach_probe(with_probe, path, of_mass).extra_outputs] == ["probe_mass"]
     attach_probe(path, path, of_nothing)
-    ours, theirs = read_artifact(path), read_artifact(plain)
+    artifact, reference = read_artifact(path), read_artifact(plain)
     assert [n.name for n in onnx.load(path).graph.node] == [n.name for n in onnx.load(plain).graph.node]
-    assert ours.contract.outputs == theirs.contract.outputs
+    assert artifact.contract.outputs == reference.contract.outputs
 
 
 def test_files_without_one_are_written_as_before(plain):
@@ -197,20 +197,20 @@ def test_it_goes_with_a_forward_model_in_either_order(with_probe, plain, fitted,
     attach_lookahead(with_probe, ahead, 3, make_fit(), "nothing")
     attach_lookahead(plain, behind, 3, make_fit(), "nothing")
     attach_probe(behind, behind, fitted)
-    one, other = Session.load(ahead), Session.load(behind)
+    session, other = Session.load(ahead), Session.load(behind)
     for k, seen in enumerate(observations(20)):
-        ours, theirs = one.step(seen, age=float(k % 3)), other.step(seen, age=float(k % 3))
-        for name, value in ours.answers.items():
-            assert value.tobytes() == theirs.answers[name].tobytes()
+        step, expected = session.step(seen, age=float(k % 3)), other.step(seen, age=float(k % 3))
+        for name, value in step.answers.items():
+            assert value.tobytes() == expected.answers[name].tobytes()
 
 
 def test_what_else_reads_the_graph_reads_it_as_before(plain, with_probe):
     head = PolicyHead(read_artifact(with_probe))
     golden = read_artifact(with_probe).contract.golden_steps()
     assert np.abs(head(golden.observation, golden.answers[CONTEXT]) - golden.answers["action"]).max() < 1e-5
-    ours, theirs = graph_weights(with_probe), graph_weights(plain)
-    assert ours.keys() == theirs.keys()
-    assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
+    weights, reference = graph_weights(with_probe), graph_weights(plain)
+    assert weights.keys() == reference.keys()
+    assert all(np.array_equal(weights[name], reference[name]) for name in weights)
 
 
 def test_too_little_to_learn_from_is_refused():

@@ -33,14 +33,14 @@ def model(name="panda-satesac"):
     return Subject.of_model(path, environment(name.removesuffix("-satesac")))
 
 
-def nothing(part, done, count):
+def silence(part, done, count):
     pass
 
 
 @pytest.fixture(scope="module")
 def written_report(tmp_path_factory):
     out = tmp_path_factory.mktemp("report")
-    return out, write_report(runs("results/models:panda-satesac"), ReportPlan(), out, COMMAND, nothing)
+    return out, write_report(runs("results/models:panda-satesac"), ReportPlan(), out, COMMAND, silence)
 
 
 def test_the_page_asks_the_network_for_nothing_and_runs_nothing(written_report):
@@ -84,7 +84,7 @@ def test_several_runs_are_compared_over_seeds(tmp_path, monkeypatch):
     monkeypatch.setattr(estimates, "REPLICATES", 50)
     several = runs("results/panda-100k:panda-*tesac-*")
     assert len(several) > 3
-    summary = write_report(several, ReportPlan(), tmp_path, COMMAND, nothing)
+    summary = write_report(several, ReportPlan(), tmp_path, COMMAND, silence)
     page = (tmp_path / "report.html").read_text()
     assert "Compared over seeds" in page
     assert "IQM" in page
@@ -102,12 +102,12 @@ def test_a_section_says_in_one_sentence_what_it_comes_to(written_report):
 
 
 def test_a_shipped_model_brings_what_the_checkout_holds_of_it(tmp_path):
-    (one,) = together([model()])
-    assert one.run is not None
-    assert one.run.metrics
-    assert len(find_robustness(one.shipped_robustness, one)) > 10
+    (subject,) = together([model()])
+    assert subject.run is not None
+    assert subject.run.metrics
+    assert len(find_robustness(subject.shipped_robustness, subject)) > 10
     elsewhere = tmp_path / "panda-satesac.onnx"
-    elsewhere.write_bytes(one.model.read_bytes())
+    elsewhere.write_bytes(subject.model.read_bytes())
     (alone,) = together([Subject.of_model(elsewhere, environment("panda"))])
     assert (alone.run, alone.shipped_robustness) == (None, [])
 
@@ -126,10 +126,10 @@ def test_a_legend_of_long_names_stays_within_its_chart():
 
 
 def test_a_model_and_its_run_are_one(tmp_path):
-    (one,) = together([model(), *runs("results/models:panda-satesac")])
-    assert one.model is not None
-    assert one.run is not None
-    assert one.training()["trained by"].startswith("sami train")
+    (subject,) = together([model(), *runs("results/models:panda-satesac")])
+    assert subject.model is not None
+    assert subject.run is not None
+    assert subject.training()["trained by"].startswith("sami train")
     other = together([model(), *runs("results/models:hopper-satesac")])
     assert len(other) == 2
 

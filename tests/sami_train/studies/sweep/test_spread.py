@@ -36,19 +36,19 @@ def plain(evaluations):
     return [evaluation.to_dict() for evaluation in evaluations]
 
 
-def spread_and_read(what, keep, engine, policy=None):
+def spread_and_read(arguments, keep, engine, policy=None):
     """Spread, then evaluate from what is kept; also return which results were told."""
-    model, env, sets, gaps, episodes = what
+    model, env, sets, gaps, episodes = arguments
     seen = []
     with keeping(keep):
         spread(engine, policy or {"model": str(model)}, model, env, sets, gaps, episodes, keep, seen.append)
         return plain(evaluate_gaps(model, env, sets, gaps, episodes, keep=keep)), seen
 
 
-@pytest.mark.parametrize("what", [PANDA, HOPPER], ids=["by task", "by set"])
-def test_it_is_what_one_process_measures_and_leaves_nothing_behind(tmp_path, what):
-    model, env, sets, gaps, episodes = what
-    result, seen = spread_and_read(what, tmp_path / "evaluation.json", Forks())
+@pytest.mark.parametrize("arguments", [PANDA, HOPPER], ids=["by task", "by set"])
+def test_it_is_what_one_process_measures_and_leaves_nothing_behind(tmp_path, arguments):
+    model, env, sets, gaps, episodes = arguments
+    result, seen = spread_and_read(arguments, tmp_path / "evaluation.json", Forks())
     assert result == plain(evaluate_gaps(model, env, sets, gaps, episodes))
     assert len(seen) == sum(len(item["tasks"]) for item in result)
     assert [path.name for path in tmp_path.iterdir()] == []
@@ -59,9 +59,9 @@ def test_a_run_is_spread_as_well_as_a_file(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(EXAMPLES)
     agent = train.start(resolve("fast-cpu", TINY | {"steps": 600}), tmp_path / "run", show=False)
     weights, keep = agent.policy.numpy_weights(), tmp_path / "run" / "evaluation.json"
-    what = (weights, TINY["env"], ["training", "moderate"], [None], 2)
-    result, _ = spread_and_read(what, keep, Forks(), {"run": str(tmp_path / "run")})
-    assert result == plain(evaluate_gaps(*what))
+    arguments = (weights, TINY["env"], ["training", "moderate"], [None], 2)
+    result, _ = spread_and_read(arguments, keep, Forks(), {"run": str(tmp_path / "run")})
+    assert result == plain(evaluate_gaps(*arguments))
 
 
 def test_once_it_is_spread_nothing_is_left_to_measure(tmp_path, monkeypatch):
