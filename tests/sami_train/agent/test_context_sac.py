@@ -182,8 +182,8 @@ def test_offset_and_scale_are_learning_from_rewards_that_are_lower_and_smaller(r
         item.learner.update(item.buffer, np.random.default_rng(0), False)
     if return_steps == 1:
         assert same(weights(report), weights(changed))
-    kept, written = weights(report), weights(changed)
-    assert all(torch.allclose(kept[name], written[name], atol=2e-3) for name in kept)
+    first, second = weights(report), weights(changed)
+    assert all(torch.allclose(first[name], second[name], atol=2e-3) for name in first)
     assert not same(weights(report), weights(agent(method="tesac").learn(120)))
 
 
