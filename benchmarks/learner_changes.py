@@ -1,0 +1,53 @@
+"""What changes of the learner are worth on Panda at 100,000 steps: success by arm, and less TESAC's.
+
+    python benchmarks/learner_changes.py
+
+Reads results/panda-100k-learner, whose runs come from a patch, and all TESAC runs of that budget in results/placebo and
+results/panda-100k-one-age. ± is the deviation over seeds; differences are of means
+over seeds, with Welch's 95 % interval.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from sami_train.studies.compare.estimates import Interval, welch
+from sami_train.studies.compare.groups import read_runs
+
+RESULTS = Path(__file__).resolve().parents[1] / "results"
+TESAC = ("placebo:panda-tesac-?", "panda-100k-one-age:panda-tesac-*")
+ARMS = {"returns of 3 steps": "return-steps", "first deviation 0.37": "first-policy"}
+SETS = ("training", "moderate", "extreme")
+
+
+def patched(name: str) -> dict[str, np.ndarray]:
+    """Return the success of each seed by set, of runs whose configuration has keys that the product lacks."""
+    lines = (RESULTS / "panda-100k-learner" / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
+    evaluations = [json.loads(line)["evaluation"]["sets"] for line in lines]
+    return {of: np.array([sets[of]["success"] for sets in evaluations]) for of in SETS}
+
+
+def shown(interval: Interval) -> str:
+    """Return a value and its interval."""
+    return f"{interval.value:+.3f} [{interval.low:+.3f}, {interval.high:+.3f}]"
+
+
+def main() -> None:
+    """Print both tables."""
+    runs = read_runs([RESULTS / selection for selection in TESAC])
+    arms = {"TESAC": {of: np.array([run.scores(of).mean() for run in runs]) for of in SETS}}
+    arms |= {title: patched(name) for title, name in ARMS.items()}
+    print("| TESAC with | seeds | training | moderate | extreme |\n|---|---|---|---|---|")
+    for title, scores in arms.items():
+        means = " | ".join(f"{scores[of].mean():.3f} ± {scores[of].std(ddof=1):.3f}" for of in SETS)
+        print(f"| {'nothing changed' if title == 'TESAC' else title} | {len(scores['training'])} | {means} |")
+    print("\n| less nothing changed | training | moderate | extreme |\n|---|---|---|---|")
+    for title in ARMS:
+        print(f"| {title} | {' | '.join(shown(welch(arms[title][of], arms['TESAC'][of])) for of in SETS)} |")
+
+
+if __name__ == "__main__":
+    main()
