@@ -3,6 +3,7 @@
 import importlib
 import json
 import re
+import runpy
 import shlex
 from pathlib import Path
 
@@ -161,3 +162,9 @@ def test_every_shipped_model_has_its_run_and_models_holds_nothing_else():
 def test_git_holds_no_folder_a_run():
     assert find_runs([ROOT / "results"])
     assert list((ROOT / "results").rglob("run.json")) == []
+
+
+def test_the_table_of_the_learners_changes_is_what_its_script_prints(capsys):
+    runpy.run_path(str(ROOT / "benchmarks" / "learner_changes.py"), run_name="__main__")
+    page = (ROOT / "docs" / "results" / "learner-changes.md").read_text(encoding="utf-8")
+    assert capsys.readouterr().out.strip() in page
