@@ -85,7 +85,7 @@ def test_it_is_filmed(standing_model, tmp_path):
         (("--command", "gamepad:/dev/input/js99"), "there is no gamepad"),
         (("--command", "up=1"), "unknown element of the command in --command 'up'"),
         (("--set", "episode=2"), "unknown key of --set 'episode'"),
-        (("--gap", "none.toml"), "none.toml cannot be read"),
+        (("--set", "gap=none.toml"), "none.toml cannot be read"),
     ],
 )
 def test_a_wrong_option_is_refused_in_one_line(arguments, message, standing_model):
