@@ -64,10 +64,17 @@ def explore(observation, rng):
 
 
 HEAVY = tuple({"mass": 20.0, "friction": friction} for friction in (1.0, 5.0, 10.0))
+DEVELOPMENT = tuple({"mass": mass, "friction": friction} for mass in (15.0, 25.0) for friction in (3.0, 8.0))
+"""Unseen tasks to choose by, which are none of the paper's."""
+SETS = {
+    **PANDA_TASKS.sets,
+    "training": PANDA_TASKS.sets["training"] + HEAVY,
+    "development": DEVELOPMENT,
+}
 PANDA = dataclasses.replace(
     PAPERS,
     name="heavy_panda:PANDA",
     id="sami/HeavyPanda-v0",
-    tasks=TaskSpace(PANDA_TASKS.features, {**PANDA_TASKS.sets, "training": PANDA_TASKS.sets["training"] + HEAVY}),
+    tasks=TaskSpace(PANDA_TASKS.features, SETS),
     reach=explore,
 )
