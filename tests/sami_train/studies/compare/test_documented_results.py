@@ -164,7 +164,8 @@ def test_git_holds_no_folder_a_run():
     assert list((ROOT / "results").rglob("run.json")) == []
 
 
-def test_the_table_of_the_learners_changes_is_what_its_script_prints(capsys):
-    runpy.run_path(str(ROOT / "benchmarks" / "learner_changes.py"), run_name="__main__")
-    page = (ROOT / "docs" / "results" / "learner-changes.md").read_text(encoding="utf-8")
-    assert capsys.readouterr().out.strip() in page
+@pytest.mark.parametrize(("script", "page"), [("learner_changes", "learner-changes"), ("heavy_panda", "panda")])
+def test_the_tables_of_a_page_are_what_its_script_prints(script, page, capsys):
+    runpy.run_path(str(ROOT / "benchmarks" / f"{script}.py"), run_name="__main__")
+    text = (ROOT / "docs" / "results" / f"{page}.md").read_text(encoding="utf-8")
+    assert capsys.readouterr().out.strip() in text
