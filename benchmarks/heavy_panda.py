@@ -12,7 +12,7 @@ EVALUATION = Path(__file__).resolve().parents[1] / "results" / "panda-heavy" / "
 
 
 def main() -> None:
-    """Print a row for each mass, the trained tasks first."""
+    """Print a row for each task, by mass and friction."""
     tasks = json.loads(EVALUATION.read_text(encoding="utf-8"))["tasks"]
     print("| mass [kg] | friction | trained on | success | steps |\n|---|---|---|---|---|")
     for row in sorted(tasks, key=lambda row: (row["task"]["mass"], row["task"]["friction"])):

@@ -3,8 +3,8 @@
     python benchmarks/learner_changes.py
 
 Reads results/panda-100k-learner, whose runs come from a patch, and all TESAC runs of that budget in results/placebo and
-results/panda-100k-one-age. ± is the deviation over seeds; differences are of means
-over seeds, with Welch's 95 % interval.
+results/panda-100k-one-age. ± is the deviation over seeds; differences are of means over seeds, with Welch's 95 %
+interval.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import json
 from pathlib import Path
 
 import numpy as np
+from contrast_worth import shown
 
-from sami_train.studies.compare.estimates import Interval, welch
+from sami_train.studies.compare.estimates import welch
 from sami_train.studies.compare.groups import read_runs
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
@@ -28,11 +29,6 @@ def patched(name: str) -> dict[str, np.ndarray]:
     lines = (RESULTS / "panda-100k-learner" / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
     evaluations = [json.loads(line)["evaluation"]["sets"] for line in lines]
     return {of: np.array([sets[of]["success"] for sets in evaluations]) for of in SETS}
-
-
-def shown(interval: Interval) -> str:
-    """Return a value and its interval."""
-    return f"{interval.value:+.3f} [{interval.low:+.3f}, {interval.high:+.3f}]"
 
 
 def main() -> None:

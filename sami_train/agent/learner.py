@@ -65,7 +65,7 @@ class Learner:
         self.learning, self.init, self.behind = config.learning, config.init, config.behind_gap
         learning = self.learning
         powers = learning.discount ** torch.arange(learning.return_steps + 1, dtype=torch.float64, device=policy.device)
-        self._discounts, self._weights = powers.float(), (powers.cumsum(0) - powers).float()
+        self._discounts, self._reward_weights = powers.float(), (powers.cumsum(0) - powers).float()
         """gamma^k, and 1 + gamma + ... of k steps, by k."""
         self.first_actor: Actor | None = None
         """What the actor is anchored to, see `InitConfig.anchor`; None where nothing is."""
@@ -142,8 +142,9 @@ class Learner:
             inference = inference.detached()
         auxiliary = self._auxiliary(buffer, windows, sequences, inference)
         for _ in range(cfg.steps_per_draw):
-            drawn = (cfg.batch_transitions or None, cfg.hindsight, rng, cfg.return_steps, cfg.discount)
-            transitions = buffer.transitions(windows, *drawn)
+            transitions = buffer.transitions(
+                windows, cfg.batch_transitions or None, cfg.hindsight, rng, cfg.return_steps, cfg.discount
+            )
             batch = _Batch(*(torch.from_numpy(array).to(self.device) for array in transitions))
             contrastive = self.contrast.loss(buffer, rng) if self.contrast is not None and shared else None
             scalars |= self._step(batch, inference, target_contexts, contrastive, auxiliary, only_critics)
@@ -224,7 +225,7 @@ class Learner:
             q1, q2 = self.policy.critic_target(torch.cat([seen.target_next_state, next_actions], -1))
         alive = 1.0 - batch.terminated.float()
         following = torch.minimum(q1, q2) - temperature * next_log_prob
-        rewards = (batch.rewards - cfg.reward_offset * self._weights[batch.spans]) * cfg.reward_scale
+        rewards = (batch.rewards - cfg.reward_offset * self._reward_weights[batch.spans]) * cfg.reward_scale
         target = rewards + alive * self._discounts[batch.spans] * following
         if not cfg.clip_targets:
             return target

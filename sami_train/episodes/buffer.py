@@ -290,8 +290,7 @@ class EpisodeBuffer:
         spans = np.minimum(return_steps, windows.starts[rows] + windows.lengths[rows] - steps)
         path = np.minimum(steps[:, None] + ahead, self.horizon - 1)  # (N, n) steps that a return counts
         rewards = self.rewards[slots[:, None], path]
-        keep = np.ones(len(flat), bool)
-        relabel, reached = np.zeros((2, len(flat)), bool)
+        relabel, reached, already = np.zeros((3, len(flat)), bool)
 
         if hindsight > 0:
             goal = self.goal
@@ -299,17 +298,17 @@ class EpisodeBuffer:
                 raise ReplayError("hindsight needs an environment with goals; set learning.hindsight to 0.")
             later = steps + 1 + (rng.random(len(flat)) * (self.lengths[slots] - steps)).astype(np.int64)
             # What a goal is judged by: the world, or what was seen of it.
-            judged = self.true_observations if self.behind.true_goals else self.observations
-            new_goal = judged[slots, later][:, goal.achieved].copy()
+            places = (self.true_observations if self.behind.true_goals else self.observations)[..., goal.achieved]
+            new_goal = places[slots, later]
             relabel = rng.random(len(flat)) < hindsight
             if goal.lowest is not None:
                 relabel &= new_goal[:, 2] > goal.lowest
             if goal.height is not None:
                 new_goal[:, 2] = goal.height
-            keep = ~(relabel & goal.reached(judged[slots, steps][:, goal.achieved], new_goal))
-            if not keep.any():
+            already = relabel & goal.reached(places[slots, steps], new_goal)
+            if already.all():
                 return self.transitions(windows, count, 0.0, rng, return_steps, discount)
-            there = goal.reached(judged[slots[:, None], path + 1][..., goal.achieved], new_goal[:, None])  # (N, n)
+            there = goal.reached(places[slots[:, None], path + 1], new_goal[:, None])  # (N, n)
             rewards = np.where(relabel[:, None], np.where(there, 0.0, -1.0), rewards)
             there &= ahead < spans[:, None]
             reached = relabel & there.any(1)
@@ -330,7 +329,7 @@ class EpisodeBuffer:
         recent, next_recent = self._recent_actions(slots, steps), self._recent_actions(slots, following_steps)
         actions = self.actions[slots, steps]
         columns = (rows, within, spans, observations, following, actions, returns, terminated, failure)
-        chosen = np.flatnonzero(keep)[:count]
+        chosen = np.flatnonzero(~already)[:count]
         return TransitionBatch(*(part[chosen] for part in (*columns, true, true_following, recent, next_recent)))
 
     def _arrays(self) -> dict[str, np.ndarray]:

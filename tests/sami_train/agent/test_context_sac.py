@@ -197,7 +197,9 @@ def test_with_a_return_of_n_steps_the_critics_estimate_counts_n_steps_later():
         paid = sum(learner.learning.discount**k * rewards[row, step + k] for k in range(span))
         assert transitions.rewards[row] == pytest.approx(paid, abs=1e-5)
         assert learner._discounts[span].item() == pytest.approx(learner.learning.discount**span)
-        assert learner._weights[span].item() == pytest.approx(sum(learner.learning.discount**k for k in range(span)))
+        assert learner._reward_weights[span].item() == pytest.approx(
+            sum(learner.learning.discount**k for k in range(span))
+        )
     assert set(transitions.spans) == {1, 2, 3}
 
 

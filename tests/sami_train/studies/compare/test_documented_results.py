@@ -165,7 +165,8 @@ def test_git_holds_no_folder_a_run():
 
 
 @pytest.mark.parametrize(("script", "page"), [("learner_changes", "learner-changes"), ("heavy_panda", "panda")])
-def test_the_tables_of_a_page_are_what_its_script_prints(script, page, capsys):
+def test_the_tables_of_a_page_are_what_its_script_prints(script, page, capsys, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
     runpy.run_path(str(ROOT / "benchmarks" / f"{script}.py"), run_name="__main__")
     text = (ROOT / "docs" / "results" / f"{page}.md").read_text(encoding="utf-8")
     assert capsys.readouterr().out.strip() in text
