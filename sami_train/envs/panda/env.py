@@ -16,8 +16,9 @@ import numpy as np
 
 from sami_runtime.errors import SamiError, UnknownName
 from sami_train.envs.panda.quiet import quiet_c_output
+from sami_train.envs.panda.skill import skill_of
 from sami_train.envs.panda.tasks import PANDA_TASKS
-from sami_train.envs.tasks import Task, draw
+from sami_train.envs.tasks import Task, TaskSpace, draw
 
 with quiet_c_output():
     import pybullet
@@ -26,12 +27,6 @@ with quiet_c_output():
     from panda_gym.envs.tasks.pick_and_place import PickAndPlace
     from panda_gym.pybullet import PyBullet
 
-HALF_WIDTH = 0.02
-"""Half the cube's width [m]: the height of its centre while it lies on the table."""
-HEIGHT_TOLERANCE = 0.001
-"""How far the cube's height may be from `HALF_WIDTH` and still count as equal to it [m]."""
-SLIDING = 0.01
-"""Speed along the table from which the cube slides [m/s]: at rest it has a thousandth of it."""
 DISTANCE = 8
 """Where one of PyBullet's contact points tells how far its bodies are apart [m], less than 0 where they press."""
 
@@ -70,6 +65,7 @@ class PandaSkillEnv(RobotTaskEnv):
             learner the rest of a lost episode.
         render_mode: None, `"rgb_array"` (software renderer, no display needed) or `"human"`.
         render_size: width and height of rendered images, in pixels.
+        space: what the names of sets mean.
 
     Raises:
         TaskError, UnknownName: the tasks or the reward are not valid.
@@ -83,8 +79,9 @@ class PandaSkillEnv(RobotTaskEnv):
         end_on_fall: bool = False,
         render_mode: str | None = None,
         render_size: tuple[int, int] = (480, 360),
+        space: TaskSpace = PANDA_TASKS,
     ) -> None:
-        self.tasks = PANDA_TASKS.resolve(tasks)
+        self.tasks = space.resolve(tasks)
         if reward not in ("sparse", "dense"):
             raise UnknownName("reward", reward, ["sparse", "dense"])
         if render_mode not in (None, "rgb_array", "human"):
@@ -172,21 +169,19 @@ class PandaSkillEnv(RobotTaskEnv):
         physics.changeVisualShape(self.sim._bodies_idx["target"], -1, rgbaColor=[1.0, 0.7, 0.1, 0.5])
 
     def skill(self) -> str:
-        """Return the skill being executed now, from contacts and height as the paper's appendix C.1 defines.
-
-        `"pick_and_place"`: nothing of the cube touches the table, both fingers touch it, and it is higher than half
-        its width. `"push"`: it is as high as half its width, and slides. `"other"`: all else; a cube that lies where
-        it lay, which the paper's definition calls a push too, was not pushed by anybody.
-        """
-        cube, robot = self.sim._bodies_idx["object"], self.sim._bodies_idx["panda"]
-        height = float(self.sim.get_base_position("object")[2])
-        if abs(height - HALF_WIDTH) <= HEIGHT_TOLERANCE:
-            return "push" if np.linalg.norm(self.sim.get_base_velocity("object")[:2]) >= SLIDING else "other"
-        fingers = (dict(bodyB=robot, linkIndexB=int(finger)) for finger in self.robot.fingers_indices)
-        in_air = height > HALF_WIDTH and not self._touches(bodyA=cube, bodyB=self.sim._bodies_idx["table"])
-        if in_air and all(self._touches(bodyA=cube, **finger) for finger in fingers):
-            return "pick_and_place"
-        return "other"
+        """Return the skill being executed now, see `skill_of`."""
+        sim, physics = self.sim, self.sim.physics_client
+        cube, table, robot = (sim._bodies_idx[name] for name in ("object", "table", "panda"))
+        fingers = [dict(bodyB=robot, linkIndexB=int(finger)) for finger in self.robot.fingers_indices]
+        place, quaternion = physics.getBasePositionAndOrientation(cube)
+        return skill_of(
+            height=place[2],
+            velocity=sim.get_base_velocity("object")[:2],
+            up=np.array(physics.getMatrixFromQuaternion(quaternion)[6:]),
+            width=self.robot.get_fingers_width(),
+            on_table=lambda: self._touches(bodyA=cube, bodyB=table),
+            fingers_touch=lambda: all(self._touches(bodyA=cube, **finger) for finger in fingers),
+        )
 
     def _touches(self, **bodies: int) -> bool:
         """Whether bodies touch: Bullet's contact points also tell of what is near and presses nothing."""

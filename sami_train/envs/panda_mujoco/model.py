@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from sami_runtime.distribution import install_hint
 from sami_runtime.errors import AdapterError
+from sami_train.envs.panda.skill import HALF_WIDTH
 from sami_train.envs.tasks import Task
 
 FILE = Path(__file__).with_name("panda.xml")
@@ -23,8 +24,6 @@ BASE = (-0.6, 0.0, 0.0)
 """Where the arm stands [m]."""
 HOME = np.array([0.0, 0.41, 0.0, -1.85, 0.0, 2.26, 0.79, 0.0, 0.0])
 """Joint angles [rad] and finger positions [m] that an episode begins with."""
-HALF_WIDTH = 0.02
-"""Half the cube's width [m]."""
 
 JOINTS = (*(f"panda_joint{i}" for i in range(1, 8)), "panda_finger_joint1", "panda_finger_joint2")
 FINGERS = ("finger0", "finger1")

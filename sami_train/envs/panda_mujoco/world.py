@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from sami_runtime.errors import SamiError
 from sami_train.envs.panda.entry import PANDA
+from sami_train.envs.panda.skill import HALF_WIDTH, skill_of
 from sami_train.envs.panda_mujoco.kinematics import Kinematics
 from sami_train.envs.panda_mujoco.model import (
     BASE,
     FINGERS,
-    HALF_WIDTH,
     HOME,
     JOINTS,
     RATE,
@@ -30,9 +30,6 @@ _REACH, _OPENING = 0.05, 0.2
 """Metres that an action of 1 moves the hand by, and the fingers apart."""
 _RANGE = 0.15
 """How far from the origin a cube or a goal may be along x and y [m]."""
-_HEIGHT_TOLERANCE = 0.001
-"""How far the cube's height may be from that of one that lies and still count as equal to it [m]."""
-
 assert PANDA.goal is not None
 GOAL = PANDA.goal
 
@@ -110,15 +107,18 @@ class World:
         return np.concatenate(parts, 1, dtype=np.float32)
 
     def skill(self, data: mujoco.MjData) -> str:
-        """Return the skill being executed now, as PyBullet's environment tells them apart."""
-        height = float(data.qpos[self._cube + 2])
-        if abs(height - HALF_WIDTH) <= _HEIGHT_TOLERANCE:
-            return "push"
+        """Return the skill being executed now, see `skill_of`."""
         touching = {
             int(other) for pair in data.contact.geom for geom, other in (pair, pair[::-1]) if geom == self._cube_geom
         }
-        in_air = height > HALF_WIDTH and self._table not in touching
-        return "pick_and_place" if in_air and touching.issuperset(self._fingers) else "other"
+        return skill_of(
+            height=float(data.qpos[self._cube + 2]),
+            velocity=data.qvel[self._cube_dof : self._cube_dof + 2],
+            up=data.geom_xmat[self._cube_geom][6:],
+            width=self._width(data.qpos[None]).item(),
+            on_table=lambda: self._table in touching,
+            fingers_touch=lambda: touching.issuperset(self._fingers),
+        )
 
     def _hand(self, qpos: Array, qvel: Array) -> tuple[Array, Array]:
         """Return the hand's position and velocity, (n, 3) each; Bullet tells the position of a time step ago."""

@@ -219,13 +219,12 @@ def intervals(evaluations: Mapping[str, Evaluation]) -> Chart:
 
 
 def skills(spec: EnvironmentSpec, played: Sequence[Played]) -> Chart:
-    """Return the probability of each skill by task, a panel for each skill in the paper's order."""
+    """Return the probability of each skill by task, a panel for each skill, the rarest last but for `other`."""
     by_task: dict[tuple[str, str], list[Played]] = {}
     for episode in played:
         by_task.setdefault((episode.task_set, label(episode.task)), []).append(episode)
     cells: dict[str, list[Cell]] = {}
-    # Push, pick and place, other.
-    for skill in sorted(spec.skills, key=lambda skill: (skill.name == "other", skill.column is not None)):
+    for skill in sorted(reversed(spec.skills), key=lambda skill: skill.name == "other"):
         shares = cells.setdefault(title_of(skill.name), [])
         for (task_set, _), episodes in by_task.items():
             share = sum(episode.skill == skill.name for episode in episodes) / len(episodes)

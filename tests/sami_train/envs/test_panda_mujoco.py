@@ -209,7 +209,7 @@ def test_the_goal_ends_an_episode_and_pays(env):
     assert (reward, ended, info["is_success"]) == (-1.0, False, False)
     env.unwrapped.goal[:] = env.unwrapped.data.body("cube").xpos
     _, reward, ended, _, info = env.unwrapped.step(np.zeros(4, np.float32))
-    assert (reward, ended, info["is_success"], info["skill"]) == (0.0, True, True, "push")
+    assert (reward, ended, info["is_success"], info["skill"]) == (0.0, True, True, "other")
 
 
 def test_a_dense_reward_is_the_distance_and_a_fall_ends_where_asked():

@@ -8,6 +8,7 @@ pytest.importorskip("panda_gym")
 import sami_train.envs  # noqa: F401 (registers the environments)
 from sami_train.envs.catalog import environment
 from sami_train.envs.measure import episode_skill
+from sami_train.envs.panda.skill import HALF_WIDTH
 
 FINE_PHYSICS = True
 
@@ -123,6 +124,17 @@ def test_a_cube_in_the_air_that_nobody_holds_is_another_skill(env):
     env.sim.set_base_pose("object", np.array([0.1, 0.1, 0.3]), np.array([0.0, 0.0, 0.0, 1.0]))
     env.step(np.zeros(4, np.float32))
     assert env.skill() == "other"
+
+
+@pytest.mark.parametrize(("lean", "label"), [(10.0, "other"), (45.0, "tip")])
+def test_a_cube_that_stands_on_an_edge_is_tipped(env, lean, label):
+    env.reset(seed=0)
+    angle = np.radians(lean)
+    height = HALF_WIDTH * (np.cos(angle) + np.sin(angle)) - 1e-4
+    turn = np.array([np.sin(angle / 2), 0.0, 0.0, np.cos(angle / 2)])
+    env.sim.set_base_pose("object", np.array([0.1, 0.1, height]), turn)
+    env.sim.physics_client.performCollisionDetection()
+    assert env.skill() == label
 
 
 def test_a_cube_that_is_let_go_in_the_air_is_carried_no_longer(env):

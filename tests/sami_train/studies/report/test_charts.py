@@ -75,14 +75,14 @@ def test_skills_of_a_task_are_shares_that_add_up_to_one():
         Played(name, dict(task), skill, True, 0.0, np.zeros((3, 2), np.float32))
         for name, tasks in PANDA.tasks.sets.items()
         for task in tasks
-        for skill in ("push", "push", "other", "pick_and_place")
+        for skill in ("push", "push", "other", "tip", "pick_and_place")
     ]
     figure = skills(PANDA, episodes)
-    assert [panel.title for panel in figure.panels] == ["push", "pick & place", "other"]
+    assert [panel.title for panel in figure.panels] == ["push", "tip", "pick & place", "other"]
     by_cell = {}
     for row in figure.rows:
         by_cell.setdefault((row["mass"], row["friction"]), []).append(row["value"])
-    assert list(by_cell.values()) == [[0.5, 0.25, 0.25]] * 20
+    assert list(by_cell.values()) == [[0.4, 0.2, 0.2, 0.2]] * 20
 
 
 def test_curves_have_the_bound_and_the_log_k_that_it_cannot_pass():
