@@ -92,7 +92,7 @@ def model_and_environment(
     """Return a model file and its environment, where what was left out follows from what was given.
 
     A file is admitted before anything that it names is looked at; None admits any that is valid. An environment alone
-    is run with the shipped model ENV-satesac, whatever lies in the folder that the user is in.
+    is run with the shipped model ENV-satesac, ENV-tesac or ENV-student, whatever lies in the user's folder.
     """
     from sami_runtime.distribution import shipped_models
     from sami_runtime.errors import SamiError
@@ -103,13 +103,14 @@ def model_and_environment(
         artifact = (admission or Admission(rehearsed=False)).admit(model)
         return model, environment_of(artifact.contract, env)
     spec = environment(DEFAULT if env is None else env)
-    shipped, name = shipped_models(), f"{spec.original or spec.name}-satesac"
-    if name not in shipped:
+    shipped, name = shipped_models(), spec.original or spec.name
+    files = [shipped[model] for model in (f"{name}-satesac", f"{name}-tesac", f"{name}-student") if model in shipped]
+    if not files:
         raise SamiError(
-            f"no model {name} is shipped. Name a file with --model, or make one: sami train --env {spec.name}, then "
+            f"no model of {name} is shipped. Name a file with --model, or make one: sami train --env {spec.name}, then "
             f"sami export. Models that are shipped: {', '.join(shipped) or 'none'}."
         )
-    return shipped[name], spec
+    return files[0], spec
 
 
 def engine_line(env: str, engine: str | None) -> str:

@@ -11,6 +11,7 @@ pytest.importorskip("mujoco")
 
 from rich.console import Console
 from sami_cli.commands.eval import evaluation_table
+from sami_cli.model_file import model_and_environment
 
 from sami_train import seeds
 from sami_train.agent.context_sac import ContextSAC
@@ -150,9 +151,15 @@ def test_what_cannot_be_run_is_refused_before_anything_moves(sami, models, argum
 def test_an_environment_without_a_shipped_model_says_what_to_do(sami):
     done = sami("run", "--env", "ant-cadm")
     assert done.code == 1
-    text = "no model ant-cadm-satesac is shipped. Name a file with --model, or make one: sami train --env ant-cadm"
+    text = "no model of ant-cadm is shipped. Name a file with --model, or make one: sami train --env ant-cadm"
     assert text in done.err
     assert "half-cheetah-satesac" in done.err
+
+
+@pytest.mark.parametrize(("env", "model"), [("panda-mujoco", "panda-satesac"), ("go2", "go2-student")])
+def test_an_environment_alone_names_its_shipped_model(env, model):
+    path, spec = model_and_environment(None, env)
+    assert (path.stem, spec.name) == (model, env)
 
 
 def test_verify_and_inspect_know_such_models(sami, models):
