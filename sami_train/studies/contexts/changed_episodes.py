@@ -61,7 +61,7 @@ class DynamicsChange:
     def parse(cls, text: str, space: TaskSpace, episode_steps: int) -> DynamicsChange:
         """Read a change.
 
-        >>> from sami_train.tasks import PANDA_TASKS
+        >>> from sami_train.envs.panda.tasks import PANDA_TASKS
         >>> DynamicsChange.parse("mass=1:10,friction=0.1@5", PANDA_TASKS, 50)
         DynamicsChange(before={'mass': 1.0, 'friction': 0.1}, after={'mass': 10.0, 'friction': 0.1}, step=5)
 
