@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from importlib.util import find_spec
 
 from sami_runtime.adapters.panda import PANDA_ACTION, PANDA_EPISODE_STEPS, PANDA_RATE_HZ, PANDA_SHEET, PANDA_SOURCES
@@ -10,8 +9,7 @@ from sami_train.envs.layout import Layout
 from sami_train.envs.measure import SUCCESS, Goal
 from sami_train.envs.panda.reach import reach_action
 from sami_train.envs.panda.skill import PANDA_SKILLS
-from sami_train.envs.panda.tasks import HEAVY_TASKS, PANDA_TASKS
-from sami_train.envs.panda.tip import tip_or_reach
+from sami_train.envs.panda.tasks import PANDA_TASKS
 from sami_train.envs.spec import EnvironmentSpec
 
 _LAYOUT = Layout(PANDA_SOURCES)
@@ -51,13 +49,3 @@ PANDA = EnvironmentSpec(
     same_sensor={"achieved_goal": "cube_position"},
     sheet=PANDA_SHEET,
 )
-
-PANDA_HEAVY = dataclasses.replace(
-    PANDA,
-    name="panda-heavy",
-    id="sami/PandaHeavy-v0",
-    tasks=HEAVY_TASKS,
-    arguments={"space": HEAVY_TASKS},
-    reach=tip_or_reach,
-)
-"""Panda with heavier cubes among its training tasks, and exploration that tips: to learn the paper's third skill."""

@@ -18,7 +18,7 @@ from sami_runtime.errors import SamiError, UnknownName
 from sami_train.envs.panda.quiet import quiet_c_output
 from sami_train.envs.panda.skill import skill_of
 from sami_train.envs.panda.tasks import PANDA_TASKS
-from sami_train.envs.tasks import Task, TaskSpace, draw
+from sami_train.envs.tasks import Task, draw
 
 with quiet_c_output():
     import pybullet
@@ -65,7 +65,6 @@ class PandaSkillEnv(RobotTaskEnv):
             learner the rest of a lost episode.
         render_mode: None, `"rgb_array"` (software renderer, no display needed) or `"human"`.
         render_size: width and height of rendered images, in pixels.
-        space: what the names of sets mean.
 
     Raises:
         TaskError, UnknownName: the tasks or the reward are not valid.
@@ -79,9 +78,8 @@ class PandaSkillEnv(RobotTaskEnv):
         end_on_fall: bool = False,
         render_mode: str | None = None,
         render_size: tuple[int, int] = (480, 360),
-        space: TaskSpace = PANDA_TASKS,
     ) -> None:
-        self.tasks = space.resolve(tasks)
+        self.tasks = PANDA_TASKS.resolve(tasks)
         if reward not in ("sparse", "dense"):
             raise UnknownName("reward", reward, ["sparse", "dense"])
         if render_mode not in (None, "rgb_array", "human"):

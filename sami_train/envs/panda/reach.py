@@ -13,7 +13,7 @@ from sami_train.envs.layout import Layout
 
 _LAYOUT = Layout(PANDA_SOURCES)
 _EE_POSITION, _CUBE_POSITION = _LAYOUT.columns("ee_position"), _LAYOUT.columns("cube_position")
-ACTION_SCALE = 0.05
+_ACTION_SCALE = 0.05
 """Metres that the end effector moves for an action of 1."""
 
 
@@ -24,7 +24,7 @@ def reach_action(observation: np.ndarray, rng: np.random.Generator) -> np.ndarra
         observation: flat observation (25,).
         rng: where the noise comes from.
     """
-    towards = (observation[_CUBE_POSITION] - observation[_EE_POSITION]) / ACTION_SCALE
+    towards = (observation[_CUBE_POSITION] - observation[_EE_POSITION]) / _ACTION_SCALE
     action = np.empty(4, dtype=np.float32)
     action[:3] = np.clip(towards, -1.0, 1.0) + rng.normal(0.0, 0.3, 3)
     action[3] = rng.uniform(-1.0, 1.0)

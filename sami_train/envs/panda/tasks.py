@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from sami_train.envs.tasks import Feature, Task, TaskSpace
 
@@ -23,14 +22,3 @@ PANDA_TASKS = TaskSpace(
     "a cube cannot be lifted or slid. It can be tipped over an edge, which takes 147 N.",
 )
 """Panda's tasks: 6 for training, 6 moderate (interpolation), 8 extreme (extrapolation); paper appendix C.1."""
-
-HEAVY_TASKS = replace(
-    PANDA_TASKS,
-    sets={
-        **PANDA_TASKS.sets,
-        "training": PANDA_TASKS.sets["training"] + _grid([20.0], [1.0, 5.0, 10.0]),
-        "development": _grid([15.0, 25.0], [3.0, 8.0]),
-    },
-)
-"""Panda's tasks, and three of 20 kg more to train on, which the gripper cannot carry; 30 kg and friction 30 stay
-unseen. `development` holds unseen tasks to choose by, which are none of the paper's."""

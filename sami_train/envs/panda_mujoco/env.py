@@ -15,7 +15,7 @@ from sami_train.envs.panda.entry import PANDA
 from sami_train.envs.panda.tasks import PANDA_TASKS
 from sami_train.envs.panda_mujoco.model import SUBSTEPS, dynamics
 from sami_train.envs.panda_mujoco.world import GOAL, World
-from sami_train.envs.tasks import Task, TaskSpace
+from sami_train.envs.tasks import Task
 
 
 class PandaMujocoEnv(TaskEnv):
@@ -29,7 +29,6 @@ class PandaMujocoEnv(TaskEnv):
             `{"mass": kg, "friction": lateral friction of the table}`.
         reward: `"sparse"` (-1 until the goal is reached) or `"dense"` (minus the distance to it, [m]).
         end_on_fall: also terminate when the cube has fallen off the table.
-        space: what the names of sets mean.
 
     Raises:
         UnknownName: there is no such reward.
@@ -43,14 +42,13 @@ class PandaMujocoEnv(TaskEnv):
         end_on_fall: bool = False,
         render_mode: str | None = None,
         render_size: tuple[int, int] = (480, 360),
-        space: TaskSpace = PANDA_TASKS,
     ) -> None:
         if reward not in ("sparse", "dense"):
             raise UnknownName("reward", reward, ["sparse", "dense"])
         self.reward, self.end_on_fall = reward, end_on_fall
         self.world = world = World()
         sizes = (PANDA.layout.size, PANDA.action.size)
-        super().__init__(world.model, space, tasks, sizes, PANDA.rate_hz, render_mode, render_size)
+        super().__init__(world.model, PANDA_TASKS, tasks, sizes, PANDA.rate_hz, render_mode, render_size)
         self.observation_space: gym.Space[Any] = world.observation_space
         self._scratch, self.goal = mujoco.MjData(self.model), np.zeros(3)
 

@@ -1,0 +1,52 @@
+"""The exploration of `examples/own_environment/heavy_panda.py` tips cubes that the arm neither lifts nor slides."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("panda_gym")
+from sami_train.envs.layout import flatten
+from sami_train.envs.make import make
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "own_environment"
+
+
+@pytest.fixture
+def heavy_panda(monkeypatch):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    yield pytest.importorskip("heavy_panda")
+    sys.modules.pop("heavy_panda", None)
+
+
+def test_cubes_of_20_kg_on_a_rough_table_are_tipped_to_their_goals(heavy_panda):
+    env, rng = make(heavy_panda.PANDA, tasks=[heavy_panda.HEAVY[-1]]), np.random.default_rng(0)
+    turned, reached, tipped = [], [], []
+    for seed in range(12):
+        observation, _ = env.reset(seed=seed)
+        begun_at_goal = env.unwrapped.task.is_success(observation["achieved_goal"], observation["desired_goal"])
+        angles, labels, over = [observation["observation"][10:13]], set(), bool(begun_at_goal)
+        while not over:
+            action = heavy_panda.tip_action(flatten(observation), rng)
+            observation, _, terminated, truncated, info = env.step(action)
+            angles.append(observation["observation"][10:13])
+            labels.add(info["skill"])
+            over = terminated or truncated
+        if not begun_at_goal:
+            turned.append(np.degrees(np.ptp(angles, axis=0).max()))
+            reached.append(info["is_success"])
+            tipped.append("tip" in labels and "pick_and_place" not in labels)
+    env.close()
+    assert np.mean(reached) >= 0.3
+    assert np.median(turned) >= 80, "degrees: cubes roll, they do not slide"
+    assert np.mean(tipped) >= 0.7
+
+
+def test_masses_and_frictions_of_the_test_sets_stay_unseen(heavy_panda):
+    sets = heavy_panda.PANDA.tasks.sets
+    seen = [task["mass"] for task in sets["training"]], [task["friction"] for task in sets["training"]]
+    assert max(seen[0]) < 30.0
+    assert max(seen[1]) < 30.0
+    chosen_by = [*sets["training"], *sets["development"]]
+    assert not [task for task in (*sets["moderate"], *sets["extreme"]) if task in chosen_by]
