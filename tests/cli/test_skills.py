@@ -13,7 +13,7 @@ def test_shares_by_mass_and_friction_stand_beside_the_papers_figure(sami, monkey
     done = sami("skills", str(RESULTS / "panda-100k"))
     assert done.code == 0
     for title in ("PEARL", "TESAC", "CCM", "SaTESAC", "SaCCM"):
-        assert f"{title}, 3 runs: pick & place / push / other (success), in percent of episodes" in done.out
+        assert f"{title}, 3 runs: pick & place / tip / push / other (success), in percent of episodes" in done.out
     assert "friction 0.1" in done.out
     assert "the paper's figure: push at 10 and 30 kg, pick and place below" in done.out
 
