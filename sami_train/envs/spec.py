@@ -29,10 +29,10 @@ from sami_train.envs.plain import (
     rate_of,
     steps_of,
 )
-from sami_train.envs.tasks import TaskSet, TaskSpace, task_space
+from sami_train.envs.tasks import Task, TaskSet, TaskSpace, task_space
 
-Reach = Callable[[np.ndarray, np.random.Generator], np.ndarray]
-"""Scripted exploration: flat observation (D,) -> action (A,)."""
+Reach = Callable[[np.ndarray, np.random.Generator, Task], np.ndarray | None]
+"""Scripted exploration: flat observation (D,) and the task -> action (A,), or None where the policy shall act."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class EnvironmentSpec:
             measure: `"return"`, or `"success"` (then `info["is_success"]` must tell it); with a goal, success.
             goal: the distance within which Gymnasium's `achieved_goal` is at its `desired_goal`, or a `Goal`. Hindsight
                 rewrites rewards as -1 or 0, so the reward must be that too.
-            reach: scripted exploration.
+            reach: scripted exploration, see `Reach`.
             set_dynamics: as `set_task`, but in the middle of an episode; often the same function.
             metrics: what evaluations report beside the measure; `info["metrics"]` must hold them at the last step.
             batch: MODULE:CLASS of a `Batch` that steps many of them.

@@ -6,6 +6,7 @@ import numpy as np
 from pydantic import AliasChoices, Field
 
 from sami_train.envs.spec import Reach
+from sami_train.envs.tasks import Task
 from sami_train.settings import Count, Natural, NotNegative, Settings, Share, Span
 
 
@@ -90,8 +91,9 @@ class _Explorer:
         low: np.ndarray,
         high: np.ndarray,
         reach: Reach | None,
+        task: Task,
     ) -> None:
-        self.rng, self._low, self._high, self._reach = rng, low, high, reach
+        self.rng, self._low, self._high, self._reach, self._task = rng, low, high, reach, task
         warm = plan.warmup_by_policy or steps_done >= plan.warmup_steps
         self._hold = plan.random_hold if warm else (1, 1)
         # A held action lasts h steps on average, so it has to begin less often for the same share of steps.
@@ -110,9 +112,10 @@ class _Explorer:
 
     def act(self, step: int, observation: np.ndarray, action: np.ndarray) -> np.ndarray:
         """Return the action to execute in place of the policy's `action` (A,)."""
-        if step < self._reach_steps:
-            assert self._reach is not None
-            return self._reach(observation, self.rng)
+        if self._reach is not None and step < self._reach_steps:
+            scripted = self._reach(observation, self.rng, self._task)
+            if scripted is not None:
+                return scripted
         if self._greedy:
             return action
         if step >= self._held_until and self.rng.random() < self._begin:

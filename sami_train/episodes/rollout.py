@@ -134,6 +134,7 @@ class Rollout:
             self._low,
             self._high,
             self._reach,
+            info.get("task", task),
         )
         recorder = _Recorder(index, task, task_index, info.get("task", task), explorer, [flatten(observation)])
         if self.behind.keeps_truth:

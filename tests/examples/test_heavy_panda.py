@@ -21,7 +21,7 @@ def heavy_panda(monkeypatch):
 
 
 def test_cubes_of_20_kg_on_a_rough_table_are_tipped_to_their_goals(heavy_panda):
-    env, rng = make(heavy_panda.PANDA, tasks=[heavy_panda.HEAVY[-1]]), np.random.default_rng(0)
+    env, rng = make(heavy_panda.PANDA, tasks=[{"mass": 20.0, "friction": 10.0}]), np.random.default_rng(0)
     turned, reached, tipped = [], [], []
     for seed in range(12):
         observation, _ = env.reset(seed=seed)
@@ -41,6 +41,18 @@ def test_cubes_of_20_kg_on_a_rough_table_are_tipped_to_their_goals(heavy_panda):
     assert np.mean(reached) >= 0.3
     assert np.median(turned) >= 80, "degrees: cubes roll, they do not slide"
     assert np.mean(tipped) >= 0.7
+
+
+def test_exploration_tips_what_is_too_heavy_and_leaves_a_light_cube_to_the_policy_once_the_hand_is_there(heavy_panda):
+    spec, rng = heavy_panda.PANDA, np.random.default_rng(0)
+    observation = np.zeros(spec.layout.size, np.float32)
+    observation[heavy_panda.HAND] = 0.0, 0.0, 0.2
+    light, heavy = {"mass": 10.0, "friction": 0.1}, {"mass": 20.0, "friction": 1.0}
+    assert spec.reach(observation, rng, light)[2] < 0, "towards the cube"
+    assert spec.reach(observation, rng, heavy)[3] == -1.0, "with a shut hand"
+    observation[heavy_panda.HAND] = observation[heavy_panda.CUBE]
+    assert spec.reach(observation, rng, light) is None
+    assert spec.reach(observation, rng, heavy) is not None
 
 
 def test_masses_and_frictions_of_the_test_sets_stay_unseen(heavy_panda):

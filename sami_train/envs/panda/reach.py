@@ -10,6 +10,7 @@ import numpy as np
 
 from sami_runtime.adapters.panda import PANDA_SOURCES
 from sami_train.envs.layout import Layout
+from sami_train.envs.tasks import Task
 
 _LAYOUT = Layout(PANDA_SOURCES)
 _EE_POSITION, _CUBE_POSITION = _LAYOUT.columns("ee_position"), _LAYOUT.columns("cube_position")
@@ -17,12 +18,13 @@ _ACTION_SCALE = 0.05
 """Metres that the end effector moves for an action of 1."""
 
 
-def reach_action(observation: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def reach_action(observation: np.ndarray, rng: np.random.Generator, task: Task) -> np.ndarray:
     """Return an action (4,) that moves the end effector towards the cube, with noise; random gripper.
 
     Args:
         observation: flat observation (25,).
         rng: where the noise comes from.
+        task: makes no difference.
     """
     towards = (observation[_CUBE_POSITION] - observation[_EE_POSITION]) / _ACTION_SCALE
     action = np.empty(4, dtype=np.float32)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from sami_train.envs.tasks import Task
+
 Array = NDArray[np.float64]
 
 STEP = 0.08
@@ -40,12 +42,13 @@ def joints_at(tip: Array, pitch: float = _PITCH) -> Array:
     return np.array([-np.arctan2(y, x), lift, elbow, pitch - lift - elbow])
 
 
-def push(observation: NDArray[np.float32], rng: np.random.Generator) -> NDArray[np.float32]:
+def push(observation: NDArray[np.float32], rng: np.random.Generator, task: Task) -> NDArray[np.float32]:
     """Push the cube towards its goal by a script, with noise: above the place behind it, down, then on.
 
     Args:
         observation: flat, (10,).
         rng: where the noise comes from.
+        task: makes no difference.
 
     Returns:
         The action (4,).

@@ -195,7 +195,7 @@ def test_the_script_brings_most_cubes_to_their_goals_and_that_ends_the_episode(e
     for seed in range(20):
         observation, info = env.reset(seed=seed, options={"task": {}})
         for _ in range(SO101.episode_steps):
-            observation, reward, terminated, _, info = env.step(push(observation, rng))
+            observation, reward, terminated, _, info = env.step(push(observation, rng, {}))
             near = np.linalg.norm(observation[4:6].astype(float) - observation[8:10]) < 0.025
             assert terminated == info["is_success"] == near
             assert reward == (0.0 if near else -1.0)

@@ -130,7 +130,7 @@ def test_an_anchor_holds_the_actor_also_after_its_run_was_read_back(source, tmp_
 def test_a_warm_up_by_the_policy_is_not_random():
     def acts(plan):
         rng, low = np.random.default_rng(0), -np.ones(2, np.float32)
-        explorer = _Explorer(plan, rng, 0, low, -low, None)
+        explorer = _Explorer(plan, rng, 0, low, -low, None, {})
         return [explorer.act(step, np.zeros(3), np.full(2, 0.5, np.float32)).tolist() for step in range(5)]
 
     assert acts(Exploration(warmup_steps=100, warmup_by_policy=True)) == [[0.5, 0.5]] * 5
