@@ -6,12 +6,13 @@ from sami_train.envs.layout import Layout, signal
 from sami_train.envs.measure import Goal
 from sami_train.envs.mujoco.table import MUJOCO
 from sami_train.envs.panda.entry import PANDA
+from sami_train.envs.panda.heavy import PANDA_HEAVY
 from sami_train.envs.panda_mujoco.entry import PANDA_BOTH, PANDA_MUJOCO
 from sami_train.envs.so101.entry import SO101
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Feature, Range, TaskSpace, task_space
 
-for _spec in (PANDA, PANDA_MUJOCO, PANDA_BOTH, *MUJOCO, GO2, SO101):
+for _spec in (PANDA, PANDA_HEAVY, PANDA_MUJOCO, PANDA_BOTH, *MUJOCO, GO2, SO101):
     ENVIRONMENTS[_spec.name] = _spec
     make_known(_spec)
 

@@ -164,7 +164,7 @@ def test_git_holds_no_folder_a_run():
     assert list((ROOT / "results").rglob("run.json")) == []
 
 
-@pytest.mark.parametrize(("script", "page"), [("learner_changes", "learner-changes"), ("heavy_panda", "panda")])
+@pytest.mark.parametrize(("script", "page"), [("learner_changes", "learner-changes"), ("panda_heavy", "panda")])
 def test_the_tables_of_a_page_are_what_its_script_prints(script, page, capsys, monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     runpy.run_path(str(ROOT / "benchmarks" / f"{script}.py"), run_name="__main__")

@@ -1,7 +1,4 @@
-"""The exploration of `examples/own_environment/heavy_panda.py` tips cubes that the arm neither lifts nor slides."""
-
-import sys
-from pathlib import Path
+"""Exploration of `panda-heavy` tips cubes that the arm neither lifts nor slides, and its test tasks stay unseen."""
 
 import numpy as np
 import pytest
@@ -9,26 +6,21 @@ import pytest
 pytest.importorskip("panda_gym")
 from sami_train.envs.layout import flatten
 from sami_train.envs.make import make
+from sami_train.envs.panda.heavy import PANDA_HEAVY, tip_action
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "own_environment"
-
-
-@pytest.fixture
-def heavy_panda(monkeypatch):
-    monkeypatch.syspath_prepend(str(EXAMPLES))
-    yield pytest.importorskip("heavy_panda")
-    sys.modules.pop("heavy_panda", None)
+FINE_PHYSICS = True
+LAYOUT = PANDA_HEAVY.layout
 
 
-def test_cubes_of_20_kg_on_a_rough_table_are_tipped_to_their_goals(heavy_panda):
-    env, rng = make(heavy_panda.PANDA, tasks=[{"mass": 20.0, "friction": 10.0}]), np.random.default_rng(0)
+def test_cubes_of_20_kg_on_a_rough_table_are_tipped_to_their_goals():
+    env, rng = make(PANDA_HEAVY, tasks=[{"mass": 20.0, "friction": 10.0}]), np.random.default_rng(0)
     turned, reached, tipped = [], [], []
     for seed in range(12):
         observation, _ = env.reset(seed=seed)
         begun_at_goal = env.unwrapped.task.is_success(observation["achieved_goal"], observation["desired_goal"])
         angles, labels, over = [observation["observation"][10:13]], set(), bool(begun_at_goal)
         while not over:
-            action = heavy_panda.tip_action(flatten(observation), rng)
+            action = tip_action(flatten(observation), rng)
             observation, _, terminated, truncated, info = env.step(action)
             angles.append(observation["observation"][10:13])
             labels.add(info["skill"])
@@ -43,20 +35,20 @@ def test_cubes_of_20_kg_on_a_rough_table_are_tipped_to_their_goals(heavy_panda):
     assert np.mean(tipped) >= 0.7
 
 
-def test_exploration_tips_what_is_too_heavy_and_leaves_a_light_cube_to_the_policy_once_the_hand_is_there(heavy_panda):
-    spec, rng = heavy_panda.PANDA, np.random.default_rng(0)
-    observation = np.zeros(spec.layout.size, np.float32)
-    observation[heavy_panda.HAND] = 0.0, 0.0, 0.2
+def test_exploration_tips_what_is_too_heavy_and_leaves_a_light_cube_to_the_policy_once_the_hand_is_there():
+    reach, rng = PANDA_HEAVY.reach, np.random.default_rng(0)
+    observation = np.zeros(LAYOUT.size, np.float32)
+    observation[LAYOUT.columns("ee_position")] = 0.0, 0.0, 0.2
     light, heavy = {"mass": 10.0, "friction": 0.1}, {"mass": 20.0, "friction": 1.0}
-    assert spec.reach(observation, rng, light)[2] < 0, "towards the cube"
-    assert spec.reach(observation, rng, heavy)[3] == -1.0, "with a shut hand"
-    observation[heavy_panda.HAND] = observation[heavy_panda.CUBE]
-    assert spec.reach(observation, rng, light) is None
-    assert spec.reach(observation, rng, heavy) is not None
+    assert reach(observation, rng, light)[2] < 0, "towards the cube"
+    assert reach(observation, rng, heavy)[3] == -1.0, "with a shut hand"
+    observation[LAYOUT.columns("ee_position")] = observation[LAYOUT.columns("cube_position")]
+    assert reach(observation, rng, light) is None
+    assert reach(observation, rng, heavy) is not None
 
 
-def test_masses_and_frictions_of_the_test_sets_stay_unseen(heavy_panda):
-    sets = heavy_panda.PANDA.tasks.sets
+def test_masses_and_frictions_of_the_test_sets_stay_unseen():
+    sets = PANDA_HEAVY.tasks.sets
     seen = [task["mass"] for task in sets["training"]], [task["friction"] for task in sets["training"]]
     assert max(seen[0]) < 30.0
     assert max(seen[1]) < 30.0

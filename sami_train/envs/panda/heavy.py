@@ -1,0 +1,93 @@
+"""Panda with cubes that the gripper cannot carry among its training tasks, and exploration that tips them.
+
+The gripper carries 17 kg. The paper's training tasks are lighter, so nothing there teaches a policy to tip a cube that
+can be neither lifted nor slid. Here cubes of 25 kg do; 30 kg and a friction of 30 stay unseen, as in the paper.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from sami_train.envs.panda.entry import PANDA
+from sami_train.envs.panda.reach import reach_action
+from sami_train.envs.panda.tasks import PANDA_TASKS
+from sami_train.envs.tasks import Task, TaskSpace
+
+_HAND, _CUBE, _GOAL = (PANDA.layout.columns(name) for name in ("ee_position", "cube_position", "desired_goal"))
+_CARRIED_KG = 17.0
+_STEP_M = 0.05
+"""How far an action of 1 moves the hand."""
+_BEHIND_M, _ABOVE_M, _LOW_M = 0.07, 0.10, 0.022
+"""Where a push begins: so far behind the cube's middle, first above it, then low."""
+_NEAR_M = 0.02
+"""The script leaves a cube that can be carried to the policy when the hand is so close to its middle."""
+_LIFT = {(0, 1): 0.5, (0, -1): 0.3, (1, 1): 0.3, (1, -1): 0.3}
+"""Upward action of a push along an axis (0 x, 1 y) in a direction: the cube turns over its far edge."""
+_NOISE = 0.15
+
+
+def tip_action(observation: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return an action (4,) towards tipping the cube by a quarter turn along the axis of the larger error, with noise.
+
+    Args:
+        observation: flat observation (25,).
+        rng: where the noise comes from.
+    """
+    hand, cube, goal = observation[_HAND], observation[_CUBE], observation[_GOAL]
+    error = (goal - cube)[:2]
+    axis = int(abs(error[1]) > abs(error[0]))
+    direction = int(np.sign(error[axis])) or 1
+    along = np.zeros(3)
+    along[axis] = direction
+    offset = hand - cube
+    ahead, aside = offset @ along, offset[1 - axis]
+    action = np.zeros(4)
+    if -0.11 < ahead < -0.02 and abs(aside) < 0.02 and hand[2] < 0.075:  # at the cube: push, and lift a little
+        action[:3] = along
+        action[2] = _LIFT[axis, direction] if ahead > -0.055 else np.clip((_LOW_M - hand[2]) / _STEP_M, -1, 1)
+        action[1 - axis] = np.clip(-aside / _STEP_M, -1, 1)
+    else:
+        start = cube - _BEHIND_M * along
+        distance = np.linalg.norm((hand - start)[:2])
+        if distance > 0.03 and hand[2] < 0.085 and np.linalg.norm(offset[:2]) < 0.12 and ahead > -0.05:
+            action[:3] = -0.5 * along  # off the cube, and up
+            action[2] = 1.0
+        else:
+            height = _ABOVE_M if distance > 0.02 else _LOW_M
+            action[:3] = np.clip((np.array([start[0], start[1], height]) - hand) / _STEP_M, -1, 1)
+    action[3] = -1.0
+    action[:3] += rng.normal(0, _NOISE, 3)
+    return np.clip(action, -1, 1).astype(np.float32)
+
+
+def explore(observation: np.ndarray, rng: np.random.Generator, task: Task) -> np.ndarray | None:
+    """Tip what the gripper cannot carry; reach for other cubes, and leave the rest to the policy."""
+    if float(task["mass"]) > _CARRIED_KG:
+        return tip_action(observation, rng)
+    near = np.linalg.norm(observation[_HAND] - observation[_CUBE]) < _NEAR_M
+    return None if near else reach_action(observation, rng, task)
+
+
+def _grid(*masses: float, frictions: tuple[float, ...]) -> tuple[Task, ...]:
+    return tuple({"mass": mass, "friction": friction} for mass in masses for friction in frictions)
+
+
+PANDA_HEAVY = dataclasses.replace(
+    PANDA,
+    name="panda-heavy",
+    id="sami/PandaHeavy-v0",
+    tasks=TaskSpace(
+        PANDA_TASKS.features,
+        {
+            **PANDA_TASKS.sets,
+            "training": PANDA_TASKS.sets["training"] + _grid(25.0, frictions=(1.0, 5.0, 10.0)),
+            "development": _grid(15.0, 27.5, frictions=(3.0, 8.0)),
+        },
+        PANDA_TASKS.remark,
+    ),
+    reach=explore,
+    hyperparameters={"fast-cpu": {"exploration.reach_steps": (6, 45)}},  # a tip takes a dozen steps
+)
+"""The paper's modified Panda Pick&Place (appendix C.1) with three heavier training tasks, and tasks to choose by."""
