@@ -31,8 +31,8 @@ HEAVIEST = 30.0
 
 def evaluation(name: str) -> dict[str, Any]:
     """Return an evaluation that was kept."""
-    kept: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
-    return kept
+    measured: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    return measured
 
 
 def tasks_of(name: str) -> dict[tuple[float, float], dict[str, Any]]:
@@ -40,10 +40,10 @@ def tasks_of(name: str) -> dict[tuple[float, float], dict[str, Any]]:
     return {(row["task"]["mass"], row["task"]["friction"]): row for row in evaluation(name)["tasks"]}
 
 
-def of_seeds(task: tuple[float, float], names: tuple[str, ...], what: str = "") -> str:
+def of_seeds(task: tuple[float, float], names: tuple[str, ...], skill: str = "") -> str:
     """Return success in a task, or the share of episodes with a skill, of each seed; `-` where none was measured."""
     rows = [rows[task] for rows in map(tasks_of, names) if task in rows]
-    return " / ".join(f"{row['skills'][what] if what else row['success']:.2f}" for row in rows) or "-"
+    return " / ".join(f"{row['skills'][skill] if skill else row['success']:.2f}" for row in rows) or "-"
 
 
 def main() -> None:
