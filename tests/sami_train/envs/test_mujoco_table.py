@@ -182,7 +182,7 @@ from sami_train.envs import ENVIRONMENTS
 from sami_train.envs.make import make
 from sami_runtime.distribution import install_hint
 from sami_runtime.errors import AdapterError
-assert len(ENVIRONMENTS) == 19
+assert len(ENVIRONMENTS) == 20
 try:
     make(ENVIRONMENTS["ant"])
 except AdapterError as error:
