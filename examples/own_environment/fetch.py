@@ -39,7 +39,7 @@ def set_task(env, task):
     geom.friction[0] = task["friction"]
 
 
-def reach(observation, rng):
+def reach(observation, rng, task):
     """Push the cube towards its goal by a script, with noise: what half of the first episodes explore by.
 
     Above the place behind the cube, down to it, then slowly on. It succeeds in half of its episodes, without learning.
