@@ -47,6 +47,7 @@ def reach(observation, rng, task):
     Args:
         observation: flat, (31,).
         rng: where the noise comes from.
+        task: makes no difference.
 
     Returns:
         The action (4,).
