@@ -7,6 +7,7 @@ is of the paper's tasks, looked at once, on the final seed.
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,15 +32,11 @@ SETS = ("training", "moderate", "extreme")
 HEAVIEST = 30.0
 
 
-def evaluation(name: str) -> dict[str, Any]:
-    """Return an evaluation that was kept."""
-    measured: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
-    return measured
-
-
+@cache
 def tasks_of(name: str) -> dict[tuple[float, float], dict[str, Any]]:
     """Return an evaluation's rows by mass and friction."""
-    return {(row["task"]["mass"], row["task"]["friction"]): row for row in evaluation(name)["tasks"]}
+    rows = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))["tasks"]
+    return {(row["task"]["mass"], row["task"]["friction"]): row for row in rows}
 
 
 def paper_success(name: str, of: str) -> float:
@@ -57,9 +54,9 @@ def of_seeds(task: tuple[float, float], names: tuple[str, ...], skill: str = "")
 
 def main() -> None:
     """Print both tables."""
-    everywhere = {task for names in DEVELOPMENT.values() for name in names for task in tasks_of(name)}
+    tasks = {task for names in DEVELOPMENT.values() for name in names for task in tasks_of(name)}
     print(f"| mass [kg] | friction | {' | '.join(DEVELOPMENT)} | {TIPPED}: tipped |\n|---{'|---' * 5}|")
-    for task in sorted(everywhere):
+    for task in sorted(tasks):
         scores = " | ".join(of_seeds(task, names) for names in DEVELOPMENT.values())
         print(f"| {task[0]:g} | {task[1]:g} | {scores} | {of_seeds(task, DEVELOPMENT[TIPPED], 'tip')} |")
     heaviest = sorted(friction for mass, friction in tasks_of("final-1") if mass == HEAVIEST)

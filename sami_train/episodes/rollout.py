@@ -127,6 +127,7 @@ class Rollout:
         observation, info = env.reset(seed=start, options=options or None)
         if not task and info.get("task"):  # which the environment drew, of many without end
             task, task_index = info["task"], DRAWN
+        truth = info.get("task", task)
         explorer = _Explorer(
             self.exploration or Exploration(),
             np.random.default_rng(explore),
@@ -134,9 +135,9 @@ class Rollout:
             self._low,
             self._high,
             self._reach,
-            info.get("task", task),
+            truth,
         )
-        recorder = _Recorder(index, task, task_index, info.get("task", task), explorer, [flatten(observation)])
+        recorder = _Recorder(index, task, task_index, truth, explorer, [flatten(observation)])
         if self.behind.keeps_truth:
             recorder.true_observations = [recorder.true(info)]
         return recorder

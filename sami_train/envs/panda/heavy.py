@@ -11,14 +11,12 @@ import dataclasses
 import numpy as np
 
 from sami_train.envs.panda.entry import PANDA
-from sami_train.envs.panda.reach import reach_action
-from sami_train.envs.panda.tasks import PANDA_TASKS
+from sami_train.envs.panda.reach import ACTION_SCALE, CUBE, HAND, reach_action
+from sami_train.envs.panda.tasks import PANDA_TASKS, grid
 from sami_train.envs.tasks import Task, TaskSpace
 
-_HAND, _CUBE, _GOAL = (PANDA.layout.columns(name) for name in ("ee_position", "cube_position", "desired_goal"))
+_GOAL = PANDA.layout.columns("desired_goal")
 _CARRIED_KG = 17.0
-_STEP_M = 0.05
-"""How far an action of 1 moves the hand."""
 _BEHIND_M, _ABOVE_M, _LOW_M = 0.07, 0.10, 0.022
 """Where a push begins: so far behind the cube's middle, first above it, then low."""
 _NEAR_M = 0.02
@@ -35,7 +33,7 @@ def tip_action(observation: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         observation: flat observation (25,).
         rng: where the noise comes from.
     """
-    hand, cube, goal = observation[_HAND], observation[_CUBE], observation[_GOAL]
+    hand, cube, goal = observation[HAND], observation[CUBE], observation[_GOAL]
     error = (goal - cube)[:2]
     axis = int(abs(error[1]) > abs(error[0]))
     direction = int(np.sign(error[axis])) or 1
@@ -46,8 +44,8 @@ def tip_action(observation: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     action = np.zeros(4)
     if -0.11 < ahead < -0.02 and abs(aside) < 0.02 and hand[2] < 0.075:  # at the cube: push, and lift a little
         action[:3] = along
-        action[2] = _LIFT[axis, direction] if ahead > -0.055 else np.clip((_LOW_M - hand[2]) / _STEP_M, -1, 1)
-        action[1 - axis] = np.clip(-aside / _STEP_M, -1, 1)
+        action[2] = _LIFT[axis, direction] if ahead > -0.055 else np.clip((_LOW_M - hand[2]) / ACTION_SCALE, -1, 1)
+        action[1 - axis] = np.clip(-aside / ACTION_SCALE, -1, 1)
     else:
         start = cube - _BEHIND_M * along
         distance = np.linalg.norm((hand - start)[:2])
@@ -56,7 +54,7 @@ def tip_action(observation: np.ndarray, rng: np.random.Generator) -> np.ndarray:
             action[2] = 1.0
         else:
             height = _ABOVE_M if distance > 0.02 else _LOW_M
-            action[:3] = np.clip((np.array([start[0], start[1], height]) - hand) / _STEP_M, -1, 1)
+            action[:3] = np.clip((np.array([start[0], start[1], height]) - hand) / ACTION_SCALE, -1, 1)
     action[3] = -1.0
     action[:3] += rng.normal(0, _NOISE, 3)
     return np.clip(action, -1, 1).astype(np.float32)
@@ -66,12 +64,8 @@ def explore(observation: np.ndarray, rng: np.random.Generator, task: Task) -> np
     """Tip what the gripper cannot carry; reach for other cubes, and leave the rest to the policy."""
     if float(task["mass"]) > _CARRIED_KG:
         return tip_action(observation, rng)
-    near = np.linalg.norm(observation[_HAND] - observation[_CUBE]) < _NEAR_M
+    near = np.linalg.norm(observation[HAND] - observation[CUBE]) < _NEAR_M
     return None if near else reach_action(observation, rng, task)
-
-
-def _grid(*masses: float, frictions: tuple[float, ...]) -> tuple[Task, ...]:
-    return tuple({"mass": mass, "friction": friction} for mass in masses for friction in frictions)
 
 
 PANDA_HEAVY = dataclasses.replace(
@@ -82,8 +76,8 @@ PANDA_HEAVY = dataclasses.replace(
         PANDA_TASKS.features,
         {
             **PANDA_TASKS.sets,
-            "training": PANDA_TASKS.sets["training"] + _grid(25.0, frictions=(1.0, 5.0, 10.0)),
-            "development": _grid(15.0, 27.5, frictions=(3.0, 8.0)),
+            "training": PANDA_TASKS.sets["training"] + grid([25.0], [1.0, 5.0, 10.0]),
+            "development": grid([15.0, 27.5], [3.0, 8.0]),
         },
         PANDA_TASKS.remark,
     ),

@@ -13,8 +13,8 @@ from sami_train.envs.layout import Layout
 from sami_train.envs.tasks import Task
 
 _LAYOUT = Layout(PANDA_SOURCES)
-_EE_POSITION, _CUBE_POSITION = _LAYOUT.columns("ee_position"), _LAYOUT.columns("cube_position")
-_ACTION_SCALE = 0.05
+HAND, CUBE = _LAYOUT.columns("ee_position"), _LAYOUT.columns("cube_position")
+ACTION_SCALE = 0.05
 """Metres that the end effector moves for an action of 1."""
 
 
@@ -26,7 +26,7 @@ def reach_action(observation: np.ndarray, rng: np.random.Generator, task: Task) 
         rng: where the noise comes from.
         task: makes no difference.
     """
-    towards = (observation[_CUBE_POSITION] - observation[_EE_POSITION]) / _ACTION_SCALE
+    towards = (observation[CUBE] - observation[HAND]) / ACTION_SCALE
     action = np.empty(4, dtype=np.float32)
     action[:3] = np.clip(towards, -1.0, 1.0) + rng.normal(0.0, 0.3, 3)
     action[3] = rng.uniform(-1.0, 1.0)

@@ -7,16 +7,17 @@ from collections.abc import Sequence
 from sami_train.envs.tasks import Feature, Task, TaskSpace
 
 
-def _grid(masses: Sequence[float], frictions: Sequence[float]) -> tuple[Task, ...]:
+def grid(masses: Sequence[float], frictions: Sequence[float]) -> tuple[Task, ...]:
+    """Return a task of each mass [kg] with each friction."""
     return tuple({"mass": mass, "friction": friction} for mass in masses for friction in frictions)
 
 
 PANDA_TASKS = TaskSpace(
     features=(Feature("mass", "kg", 0.0, low_open=True), Feature("friction", "(lateral, no unit)", 0.0)),
     sets={
-        "training": _grid([1.0], [0.1, 1.0, 5.0, 10.0]) + _grid([5.0, 10.0], [0.1]),
-        "moderate": _grid([5.0, 10.0], [1.0, 5.0, 10.0]),
-        "extreme": _grid([30.0], [0.1, 1.0, 5.0, 10.0, 30.0]) + _grid([1.0, 5.0, 10.0], [30.0]),
+        "training": grid([1.0], [0.1, 1.0, 5.0, 10.0]) + grid([5.0, 10.0], [0.1]),
+        "moderate": grid([5.0, 10.0], [1.0, 5.0, 10.0]),
+        "extreme": grid([30.0], [0.1, 1.0, 5.0, 10.0, 30.0]) + grid([1.0, 5.0, 10.0], [30.0]),
     },
     remark="The gripper carries 170 N of the 294 N that 30 kg weigh, and pushing them at friction 5 takes 735 N: such "
     "a cube cannot be lifted or slid. It can be tipped over an edge, which takes 147 N.",
