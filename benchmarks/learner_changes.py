@@ -3,7 +3,7 @@
     python benchmarks/learner_changes.py
 
 Reads results/panda-100k-learner, whose runs come from a patch, and all TESAC runs of that budget in results/placebo and
-results/panda-100k-one-age. ± is the deviation over seeds; differences are of means over seeds, with Welch's 95 %
+results/panda-100k-one-age; at 550,000 steps results/panda-550k and the first stages in results/panda-heavy. ± is the deviation over seeds; differences are of means over seeds, with Welch's 95 %
 interval.
 """
 
@@ -31,8 +31,18 @@ def patched(name: str) -> dict[str, np.ndarray]:
     return {of: np.array([sets[of]["success"] for sets in evaluations]) for of in SETS}
 
 
+def at_full_length() -> list[tuple[str, dict[str, float]]]:
+    """Return the success by set of each run of 550,000 steps, with its returns and method."""
+    runs = read_runs([RESULTS / "panda-550k"])
+    rows = [(f"1 step, {run.method.title}", {of: float(run.scores(of).mean()) for of in SETS}) for run in runs]
+    for path in sorted((RESULTS / "panda-heavy").glob("stage1-*.json")):
+        sets = json.loads(path.read_text(encoding="utf-8"))["sets"]
+        rows.append(("3 steps, TESAC", {of: sets[of]["success"] for of in SETS}))
+    return rows
+
+
 def main() -> None:
-    """Print both tables."""
+    """Print the tables."""
     runs = read_runs([RESULTS / selection for selection in TESAC])
     arms = {"TESAC": {of: np.array([run.scores(of).mean() for run in runs]) for of in SETS}}
     arms |= {title: patched(name) for title, name in ARMS.items()}
@@ -43,6 +53,9 @@ def main() -> None:
     print("\n| less nothing changed | training | moderate | extreme |\n|---|---|---|---|")
     for title in ARMS:
         print(f"| {title} | {' | '.join(shown(welch(arms[title][of], arms['TESAC'][of])) for of in SETS)} |")
+    print("\n| 550,000 steps, returns of | training | moderate | extreme |\n|---|---|---|---|")
+    for title, sets in at_full_length():
+        print(f"| {title} | {' | '.join(f'{sets[of]:.3f}' for of in SETS)} |")
 
 
 if __name__ == "__main__":
