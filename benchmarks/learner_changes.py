@@ -3,8 +3,8 @@
     python benchmarks/learner_changes.py
 
 Reads results/panda-100k-learner, whose runs come from a patch, and all TESAC runs of that budget in results/placebo and
-results/panda-100k-one-age; at 550,000 steps results/panda-550k and the first stages in results/panda-heavy. ± is the deviation over seeds; differences are of means over seeds, with Welch's 95 %
-interval.
+results/panda-100k-one-age; at 550,000 steps, results/panda-550k and the first stages in results/panda-heavy. ± is the
+deviation over seeds; differences are of means over seeds, with Welch's 95 % interval.
 """
 
 from __future__ import annotations
