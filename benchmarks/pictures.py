@@ -18,6 +18,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -39,7 +40,15 @@ FILMS = {
     "docs/pictures/panda-rougher.webp": ("panda-mujoco", "mass=10,friction=0.1:10@6", (0, 1, 3), 2.0),
 }
 """Films of a change: environment, change, starts, and how much slower than in reality."""
-PANDA_TASKS = "docs/pictures/panda-tasks.webp"
+TASK_FILMS = {
+    "docs/pictures/panda-tasks.webp": ("panda-satesac", None, (0, 1, 3)),
+    "docs/pictures/panda-heavy.webp": (
+        "panda-heavy-tesac",
+        ({"mass": 10.0, "friction": 1.0}, {"mass": 30.0, "friction": 1.0}, {"mass": 30.0, "friction": 10.0}),
+        (3, 18, 23),
+    ),
+}
+"""Films of Panda's tasks side by side, twice slower than in reality: model, tasks (the film's own if None), starts."""
 REPORT = "docs/report.png"
 SUMMARY = Path("results/panda-report.json")
 """What the report of that picture measured, which docs/how-to/report.md quotes."""
@@ -72,7 +81,8 @@ def pictures() -> dict[str, Callable[[], None]]:
     compared = {out: partial(_sami, words) for out, words in _comparisons().items()}
     return {
         **{path.with_suffix(".md").as_posix(): partial(card, path) for path in sorted(MODELS.glob("*.onnx"))},
-        **{path: partial(film, Path(path)) for path in (*FILMS, PANDA_TASKS)},
+        **{path: partial(film, Path(path)) for path in FILMS},
+        **{path: partial(film_of_tasks, Path(path)) for path in TASK_FILMS},
         **{path: partial(drawings.write, path) for path in drawings.drawings()},
         "docs/log_k.png": partial(_run, ["benchmarks/log_k.py", "--plot", "docs/log_k.png"]),
         **compared,
@@ -102,28 +112,35 @@ def card(model: Path, out: Path | None = None) -> list[Path]:
 
 
 def film(path: Path) -> None:
-    """Film the shipped policy of an environment: a change in the middle of an episode, or Panda's tasks."""
+    """Film a change in the middle of an episode, and the shipped policy of its environment."""
     from sami_train.envs.catalog import environment
-    from sami_train.studies.contexts.change_film import PANDA_TASKS as SHOWN_TASKS
-    from sami_train.studies.contexts.change_film import film_change, film_tasks, write_film
+    from sami_train.studies.contexts.change_film import film_change, write_film
     from sami_train.studies.contexts.changed_episodes import ChangedEpisodes, DynamicsChange
 
-    name, change_text, seeds, slower = FILMS.get(path.as_posix(), FILMS["docs/pictures/panda-rougher.webp"])
+    name, change_text, seeds, slower = FILMS[path.as_posix()]
     spec = environment(name)
     runner = ChangedEpisodes(MODELS / f"{name.removesuffix('-mujoco')}-satesac.onnx", spec, max(2, len(seeds)))
     every = max(1, round(spec.rate_hz / 12.5))
-    try:
-        if path.as_posix() == PANDA_TASKS:
-            scenes = [film_tasks(runner, SHOWN_TASKS, seed, range(0, spec.episode_steps)) for seed in seeds]
-        else:
-            change = DynamicsChange.parse(change_text, spec.tasks, spec.episode_steps)
-            before, after = (round(seconds * spec.rate_hz) for seconds in HERO_SECONDS)
-            steps = range(max(0, change.step - before), min(spec.episode_steps, change.step + after), every)
-            starts = seeds if len(seeds) > 1 else (*seeds, seeds[0] + 1)  # a row alone is not stepped
-            scenes = film_change(runner, spec, change, starts, steps)[: len(seeds)]
-    finally:
-        runner.close()
+    change = DynamicsChange.parse(change_text, spec.tasks, spec.episode_steps)
+    before, after = (round(seconds * spec.rate_hz) for seconds in HERO_SECONDS)
+    steps = range(max(0, change.step - before), min(spec.episode_steps, change.step + after), every)
+    starts = seeds if len(seeds) > 1 else (*seeds, seeds[0] + 1)  # a row alone is not stepped
+    with closing(runner):
+        scenes = film_change(runner, spec, change, starts, steps)[: len(seeds)]
     write_film(scenes, path, slower, force=True)
+
+
+def film_of_tasks(path: Path) -> None:
+    """Film a shipped policy in Panda's tasks, in MuJoCo."""
+    from sami_train.envs.catalog import environment
+    from sami_train.studies.contexts.change_film import PANDA_TASKS, film_tasks, write_film
+    from sami_train.studies.contexts.changed_episodes import ChangedEpisodes
+
+    name, tasks, seeds = TASK_FILMS[path.as_posix()]
+    spec = environment("panda-mujoco")
+    with closing(ChangedEpisodes(MODELS / f"{name}.onnx", spec, len(seeds))) as runner:
+        scenes = [film_tasks(runner, tasks or PANDA_TASKS, seed, range(spec.episode_steps)) for seed in seeds]
+    write_film(scenes, path, 2.0, force=True)
 
 
 def screenshot(path: Path) -> None:
