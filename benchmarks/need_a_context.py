@@ -58,10 +58,12 @@ IN_README = {
     "crippled-hopper-satesac": "Crippled hopper",
 }
 """Rows of the README, apart from the Go2's."""
-SO101, SO101_RUNS = "so101-satesac", ROOT / "results" / "so101"
-"""A shipped file, and evaluations of it and of a policy without memory: `sami eval --run RUN --final --json`."""
-SO101_BASELINES = {"sac": "SAC", "sac-history": "SAC on ten steps"}
-"""Others by the same budget: their files there, and what the docs call them."""
+SEEDS_OF_ONE: dict[str, tuple[str, str, dict[str, str]]] = {
+    "so101-satesac": ("results/so101", "satesac", {"sac": "SAC", "sac-history": "SAC on ten steps"}),
+    "panda-heavy-tesac": ("results/panda-heavy", "final-1", {"final-sac-0": "SAC"}),
+}
+"""Shipped files beside one seed of each baseline by the same budget: the folder of `sami eval --final --json`, the
+file's own evaluation there, and those of the baselines, with what the docs call them."""
 PANDA = "panda-satesac"
 """The shipped file of these runs' method and robot, trained for longer."""
 WITHOUT = "panda-sac"
@@ -361,21 +363,22 @@ def study_baselines(model: str) -> tuple[str, str]:
     return scores, f"TESAC shows {followed}"
 
 
-def so101_trained() -> tuple[str, str]:
-    """Return what SAC, by the same budget, scores on the SO-101, and what a context gains over it.
+def paired_baselines(model: str) -> tuple[str, str]:
+    """Return what one seed of each baseline, by the same budget, scores, and what the shipped file gains over it.
 
     All were evaluated on the same starts: 95 % intervals are over these, for one training of each.
     """
+    folder, shipped, baselines = SEEDS_OF_ONE[model]
     scores: dict[str, dict[str, np.ndarray]] = {}
-    for name in ("satesac", *SO101_BASELINES):
-        tasks = json.loads((SO101_RUNS / f"{name}.json").read_text(encoding="utf-8"))["tasks"]
+    for name in (shipped, *baselines):
+        tasks = json.loads((ROOT / folder / f"{name}.json").read_text(encoding="utf-8"))["tasks"]
         rows = {of: [[*map(int, t["successes"])] for t in tasks if t["task_set"] == of] for of in SETS}
         scores[name] = {of: np.mean(table, axis=0) for of, table in rows.items()}
     cells, gains = [], []
-    for name, title in SO101_BASELINES.items():
+    for name, title in baselines.items():
         baseline = scores[name]
         cells.append(f"{title} {' / '.join(f'{baseline[of].mean():.3f}' for of in SETS)}")
-        gains.append(f"over {title} {' / '.join(_paired(scores['satesac'][of] - baseline[of]) for of in SETS)}")
+        gains.append(f"over {title} {' / '.join(_paired(scores[shipped][of] - baseline[of]) for of in SETS)}")
     return f"one seed: {', '.join(cells)}", f"gains {', '.join(gains)}"
 
 
@@ -388,8 +391,8 @@ def _paired(gain: np.ndarray) -> str:
 
 def trained_baselines(model: str) -> tuple[str, str] | None:
     """Return what trained baselines of a shipped file's robot score, and what follows; None where there are none."""
-    if model == SO101:
-        return so101_trained()
+    if model in SEEDS_OF_ONE:
+        return paired_baselines(model)
     return study_baselines(model) if model in STUDIES else None
 
 
