@@ -3,8 +3,9 @@
 MuJoCo behind the message classes, the checksum and the service classes of Unitree's own Python SDK, in an environment
 of its own, which `make unitree-sim` makes and starts this in. It uses the file of CYCLONEDDS_URI, or loopback alone.
 One JSON object a line says what the robot does; times are those of CLOCK_MONOTONIC. Lines on stdin change it:
-{"sticks": [lx, rx, ry, ly]}, {"buttons": 544} (L2 and B), {"roll": 1.5} [rad], {"mode": "normal"}, and
-{"dead": 4} for a motor, in Unitree's order, that gives no torque any more ({"dead": null}: all do).
+{"sticks": [lx, rx, ry, ly]}, {"buttons": 544} (L2 and B), {"roll": 1.5} [rad], {"mode": "normal"}, {"pose": [...]}
+(somebody lays it on its belly, its 12 joints at these angles [rad]), and {"dead": 4} for a motor, in Unitree's order,
+that gives no torque any more ({"dead": null}: all do).
 """
 
 import argparse
@@ -18,6 +19,7 @@ from pathlib import Path
 
 import mujoco
 import numpy as np
+from numpy.typing import ArrayLike
 from unitree_sdk2py.core import channel
 from unitree_sdk2py.idl.default import unitree_go_msg_dds__LowState_
 from unitree_sdk2py.idl.unitree_go.msg.dds_ import LowCmd_, LowState_
@@ -50,7 +52,7 @@ class Go2:
         self.buttons, self.sticks = 0, [0.0] * 4
         self.dead: int | None = None
         self.state = unitree_go_msg_dds__LowState_()
-        self.data.qpos[:3], self.data.qpos[3:7], self.data.qpos[7:] = (0.0, 0.0, 0.11), (1.0, 0.0, 0.0, 0.0), LYING
+        self._lie(LYING)
         if mode:
             self.data.qpos[2], self.data.qpos[7:] = 0.3, STANDING
             self._drive(STANDING, np.full(12, 60.0), np.full(12, 3.0))
@@ -74,11 +76,13 @@ class Go2:
         self._drive(np.array([motor.q for motor in motors]), kp, np.array([motor.kd for motor in motors]))
 
     def change(self, facts: dict) -> None:
-        """Have somebody use the remote control, throw the robot over, break a motor, or turn a motion service on."""
+        """Have somebody use the remote control, throw it over, lay it down, break a motor, turn a motion service on."""
         self.buttons, self.sticks = facts.get("buttons", self.buttons), facts.get("sticks", self.sticks)
         self.mode, self.dead = facts.get("mode", self.mode), facts.get("dead", self.dead)
         if "roll" in facts:
             self.data.qpos[3:7] = np.cos(0.5 * facts["roll"]), np.sin(0.5 * facts["roll"]), 0.0, 0.0
+        if "pose" in facts:
+            self._lie(facts["pose"])
 
     def release(self) -> None:
         """Lie down and listen to low-level commands."""
@@ -120,6 +124,10 @@ class Go2:
             damped=self.damped,
             mode=self.mode,
         )
+
+    def _lie(self, angles: ArrayLike) -> None:
+        self.data.qpos[:3], self.data.qpos[3:7], self.data.qpos[7:] = (0.0, 0.0, 0.11), (1.0, 0.0, 0.0, 0.0), angles
+        self.data.qvel[:] = 0.0
 
     def _drive(self, angles: np.ndarray, kp: np.ndarray, kd: np.ndarray) -> None:
         self.data.ctrl[:] = angles

@@ -4,6 +4,7 @@
 """
 
 import json
+import math
 import os
 import random
 import signal
@@ -20,6 +21,7 @@ from sami_runtime import AdapterError, Limits, MonotonicClock, SafetyStop, Watch
 from sami_runtime.adoption.adopt import adopt
 from sami_runtime.realtime import highest_priority, real_time
 from sami_runtime.robots.unitree import make
+from sami_runtime.robots.unitree.adapter import FOLDED
 from tests.making.unitree import EXAMPLE, LOOPBACK, NUMBERS, PYTHON, ROOT, STATE, SimulatedGo2, contract_of, needs_robot
 from tests.making.wheels import unpacked
 
@@ -44,10 +46,18 @@ def loopback():
 
 
 @pytest.fixture(scope="module")
-def robot(loopback):
+def simulated(loopback):
     instance = SimulatedGo2(DOMAIN)
     yield instance
     instance.close()
+
+
+@pytest.fixture
+def robot(simulated):
+    """On its belly and whole, whatever an earlier test did to it."""
+    simulated.change(pose=FOLDED.tolist(), dead=None, buttons=0, sticks=[0.0] * 4, mode="")
+    simulated.now()
+    return simulated
 
 
 @pytest.fixture
@@ -154,7 +164,6 @@ def test_the_shipped_policy_walks_as_commanded_and_goes_on_when_a_motor_dies(rob
         robot.change(dead=4)
         weak = [robot.until(lambda item: "height" in item) for _ in range(30)]
     finally:
-        robot.change(dead=None)
         out, err = process.communicate(timeout=120)
     assert process.returncode == 0, out + err
     assert healthy[0]["time"] >= begin
@@ -188,10 +197,7 @@ def test_a_check_connects_and_sends_nothing_and_refuses_a_robot_whose_sport_mode
     done = drive(folder, "--check")
     assert done.returncode == 0, done.stdout + done.stderr
     robot.change(mode="normal")
-    try:
-        done = drive(folder, "--check")
-    finally:
-        robot.change(mode="")
+    done = drive(folder, "--check")
     assert done.returncode == 4
     text = " ".join(done.stdout.split())
     assert "WRONG adapter: nothing was sent, because 1 thing(s) do not match" in text
@@ -217,6 +223,40 @@ def test_it_keeps_the_laws_of_adapters(robot):
     assert [f"{verdict.law}: {verdict.fault}" for verdict in verdicts if verdict.fault] == []
 
 
+SPRAWLED = {
+    9: [0.92, 2.76, -2.49, -0.42, 2.39, -1.62, -0.5, 2.04, -2.22, 1.02, 0.82, -2.2],
+    24: [-0.13, 2.6, -2.24, -1.05, 2.15, -1.33, -0.39, 2.63, -2.36, 0.35, -0.06, -1.69],
+    31: [0.69, 0.93, -2.53, -1.05, 1.99, -2.72, 0.1, 0.26, -1.89, -1.05, 1.44, -1.77],
+}
+"""Tilt [deg] of a robot that was damped on the way: joints [rad] from which going straight to the stance tips it, and
+at 31 degrees folding the legs does, too: two of them lie beneath the trunk."""
+
+
+@pytest.mark.parametrize("tilt", SPRAWLED)
+def test_a_robot_whose_legs_came_to_rest_anywhere_tucks_them_and_stands_up(adapter, robot, tilt):
+    robot.change(pose=SPRAWLED[tilt])
+    time.sleep(1.0)
+    assert math.degrees(math.acos(robot.now()["up"])) == pytest.approx(tilt, abs=3.0)
+    adapter.reset()
+    hold_still(adapter, 0.3)
+    standing = robot.now()
+    assert standing["height"] > 0.25
+    assert standing["up"] > 0.99
+
+
+TILTED = [-0.89, 2.65, -2.59, -1.03, 1.24, -2.73, -1.05, 2.56, -2.32, -0.33, 1.73, -2.14]
+
+
+def test_a_robot_that_lies_tilted_too_far_is_not_moved(adapter, robot):
+    robot.change(pose=TILTED)
+    time.sleep(1.0)
+    before = robot.now()
+    assert 0.5 < before["up"] < 0.83
+    with pytest.raises(AdapterError, match=r"the robot lies tilted by \d\d degrees, and gets up from 33 at most"):
+        adapter.reset()
+    assert robot.now()["good"] == before["good"]
+
+
 def test_the_remote_control_commands_and_its_stop_damps(robot):
     with real_time(PRIORITY or None), closing(connect(robot, command="remote")) as adapter:
         adapter.reset()
@@ -229,7 +269,6 @@ def test_the_remote_control_commands_and_its_stop_damps(robot):
         with pytest.raises(SafetyStop, match="L2 and B of the remote control were pressed"):
             hold_still(adapter, 5.0)
         robot.event("damped")
-        robot.change(buttons=0)
 
 
 def test_keys_steer_it(robot):
@@ -248,12 +287,9 @@ def test_a_robot_that_has_fallen_is_damped_and_not_driven_until_it_is_upright(ad
     with pytest.raises(SafetyStop, match=r"the robot has fallen: its trunk is tilted by \d+ degrees"):
         hold_still(adapter, 5.0)
     robot.event("damped")
-    try:
-        with pytest.raises(SafetyStop, match="has fallen"):
-            adapter.reset()
-        assert robot.now()["damped"]
-    finally:
-        robot.change(roll=0.0)
+    with pytest.raises(SafetyStop, match="has fallen"):
+        adapter.reset()
+    assert robot.now()["damped"]
 
 
 def test_motors_are_damped_if_the_policy_hangs_and_the_next_write_raises(adapter, robot):

@@ -27,6 +27,12 @@ STANDING_S = 1.0
 """How long [s] a robot that stood up stands on without a loop that reads."""
 STOOD_RAD = 0.35
 """How far a joint may be from the stance, once the robot stood up [rad]."""
+TUCKED = (2.6, -2.65)
+"""Thigh and calf of a leg [rad] that lies along the trunk, so that its hip turns freely even beneath it."""
+FOLDED = np.array([0.0, 1.36, -2.65] * 4)
+"""Hip, thigh and calf of each leg [rad] with the trunk on the ground and the feet under it, from which a Go2 rises."""
+LYING_DEG = 33.0
+"""Tilt of the trunk up to which a robot that lies gets up; beyond it, simulated robots may tip over."""
 RAMP_S = 0.02
 RELEASED_S = 15.0
 """Longest time [s] in which the sport mode lets go."""
@@ -82,7 +88,8 @@ class UnitreeAdapter:
         """Have the robot stand up from where it is, on its feet or its belly.
 
         Raises:
-            AdapterError: Unitree's sport mode is on, and may not be or was not released; the robot does not get up.
+            AdapterError: Unitree's sport mode is on, and may not be or was not released; the robot lies tilted too
+                far, or does not get up.
             SafetyStop: It was stopped on the way.
         """
         self._require_open()
@@ -103,28 +110,34 @@ class UnitreeAdapter:
             self._link.damp()
 
     def stand(self) -> None:
-        """Bring the joints to the stance; it takes `stand_s`, and up to twice that where they lag.
+        """Bring the joints to the stance, in `stand_s`, and up to twice that where they lag.
+
+        A robot that does not stand tucks its legs first and folds them then, in as much time each: damped legs come to
+        rest anywhere, also beneath the trunk, and it may tip over where it rises straight from there.
 
         Raises:
-            AdapterError: They do not come there.
+            AdapterError: The robot is tilted too far, and was not moved; its joints do not come to the stance.
             SafetyStop: The robot was stopped on the way.
         """
         self._require_open()
-        self._is_driven = True
-        start, start_time, seconds = self.reading.angles.copy(), self.clock.now(), self.settings.stand_s
-        share, off = 0.0, np.inf
-        while share < 1.0 or off > STOOD_RAD:
-            self._require_upright()
-            if share > 2.0:
-                self.damp()
+        self._require_upright()
+        if self._distance(self._mapping.stand) > STOOD_RAD:
+            if self._tilt() > LYING_DEG:
                 raise AdapterError(
-                    f"the robot did not stand up: a joint is {off:.2g} rad from the stance after {2.0 * seconds:g} s. "
-                    "Is something in its way, or its battery empty?"
+                    f"the robot lies tilted by {self._tilt():.0f} degrees, and gets up from {LYING_DEG:g} at most. "
+                    "Lay it on its belly, with its feet under it."
                 )
-            share = (self.clock.now() - start_time) / seconds
-            self._stand_at(start + eased(share) * (self._mapping.stand - start))
-            self.clock.sleep_until(self.clock.now() + RAMP_S)
-            off = float(abs(self.reading.angles - self._mapping.stand).max())
+            tucked = self.reading.angles.copy()
+            tucked[1::3], tucked[2::3] = TUCKED
+            self._lead_to(tucked)
+            self._lead_to(FOLDED)
+        self._lead_to(self._mapping.stand)
+        if (distance := self._distance(self._mapping.stand)) > STOOD_RAD:
+            self.damp()
+            raise AdapterError(
+                f"the robot did not stand up: a joint is {distance:.2g} rad from the stance after "
+                f"{2.0 * self.settings.stand_s:g} s. Is something in its way, or its battery empty?"
+            )
         self._is_standing = True
 
     def read(self) -> Observation:
@@ -180,6 +193,24 @@ class UnitreeAdapter:
             time.sleep(POLL_S)
         self._open = False
         self._link.close()
+
+    def _lead_to(self, angles: NDArray[np.float64]) -> None:
+        """Bring the joints there in `stand_s`, and wait as long again for those that lag."""
+        self._is_driven = True
+        start, start_time, share = self.reading.angles.copy(), self.clock.now(), 0.0
+        while share < 1.0 or (share < 2.0 and self._distance(angles) > STOOD_RAD):
+            self._require_upright()
+            share = (self.clock.now() - start_time) / self.settings.stand_s
+            self._stand_at(start + eased(share) * (angles - start))
+            self.clock.sleep_until(self.clock.now() + RAMP_S)
+
+    def _distance(self, angles: NDArray[np.float64]) -> float:
+        """How far the farthest joint is from there [rad]."""
+        return float(abs(self.reading.angles - angles).max())
+
+    def _tilt(self) -> float:
+        """Of the trunk [deg]."""
+        return math.degrees(math.acos(float(np.clip(-self.reading.gravity[2], -1.0, 1.0))))
 
     def _stand_at(self, angles: NDArray[np.float64]) -> None:
         gains = (np.full(angles.size, gain) for gain in (self.settings.stand_kp, self.settings.stand_kd))
@@ -237,9 +268,8 @@ class UnitreeAdapter:
 
     def _require_upright(self) -> None:
         """Damp and raise where the robot must not be driven on."""
-        reading, fault = self.reading, ""
-        tilt = math.degrees(math.acos(float(np.clip(-reading.gravity[2], -1.0, 1.0))))
-        if reading.stop_pressed:
+        tilt, fault = self._tilt(), ""
+        if self.reading.stop_pressed:
             fault = "L2 and B of the remote control were pressed"
         elif not tilt < self.settings.fallen_deg:
             fault = f"the robot has fallen: its trunk is tilted by {tilt:.0f} degrees"
