@@ -112,8 +112,8 @@ class UnitreeAdapter:
     def stand(self) -> None:
         """Bring the joints to the stance, in `stand_s`, and up to twice that where they lag.
 
-        A robot that does not stand tucks its legs first and folds them then, in as much time each: damped legs come to
-        rest anywhere, also beneath the trunk, and it may tip over where it rises straight from there.
+        A robot that neither stands nor has its legs folded tucks them first and folds them then, in as much time each:
+        damped legs come to rest anywhere, also beneath the trunk, and it may tip over where it rises from there.
 
         Raises:
             AdapterError: The robot is tilted too far, and was not moved; its joints do not come to the stance.
@@ -121,7 +121,7 @@ class UnitreeAdapter:
         """
         self._require_open()
         self._require_upright()
-        if self._distance(self._mapping.stand) > STOOD_RAD:
+        if min(self._distance(self._mapping.stand), self._distance(FOLDED)) > STOOD_RAD:
             if self._tilt() > LYING_DEG:
                 raise AdapterError(
                     f"the robot lies tilted by {self._tilt():.0f} degrees, and gets up from {LYING_DEG:g} at most. "

@@ -49,7 +49,7 @@ class UnitreeSettings(AdapterSettings):
     stand: tuple[Number, ...] | None = None
     """Angles [rad] in which the robot stands before the policy drives it."""
     stand_s: Positive = 2.0
-    """How long [s] it takes to stand up; a robot that lies tucks and folds its legs before, in as long each."""
+    """How long [s] it takes to stand up; one whose legs came to rest elsewhere folds them first, in twice that."""
     stand_kp: NotNegative = 60.0
     stand_kd: NotNegative = 3.0
     damp_kd: Positive = 3.0
