@@ -33,6 +33,12 @@ def _stacked(clock: Clock, seed: int) -> dict[str, Any]:
     return _sac(clock, seed, FRAMES)
 
 
+def _seldom(clock: Clock, seed: int) -> dict[str, Any]:
+    from benchmarks.scoreboard.peers import FRAMES, SELDOM, train_sac
+
+    return train_sac(clock, seed, FRAMES, SELDOM)
+
+
 def _recurrent_ppo(clock: Clock, seed: int) -> dict[str, Any]:
     from benchmarks.scoreboard.peers import train_recurrent_ppo
 
@@ -67,6 +73,7 @@ METHODS = {
     "skrl-recurrent-sac": Method("recurrent SAC, skrl", _skrl),
     "sb3-sac-told": Method("SAC told the physics, stable-baselines3", _sac, is_told=True),
     "sami-sac": Method("SAC without memory, this project", _agent("sac"), in_house=True),
+    "sb3-sac-seldom": Method("SAC on ten frames with this project's updates by step, stable-baselines3", _seldom),
     "skrl-small": Method("recurrent SAC with smaller networks, skrl", _small_skrl),
 }
 """In the order in which runs are made, seed by seed."""

@@ -1,6 +1,7 @@
 """What others' libraries make of the tasks, with the hyperparameters that they or their users published.
 
-Nothing here was tuned by us. Where a library publishes no values for one of the tasks, `SOURCES` says which were taken.
+Nothing here was tuned by us; `SELDOM` and `SMALL` say what they change. Where a library publishes no values for one of
+the tasks, `SOURCES` says which were taken.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ BUFFER = 500_000
 
 SAC_ZOO = {"learning_starts": 10_000, "buffer_size": BUFFER}
 """rl-baselines3-zoo, hyperparams/sac.yml, HalfCheetah-v3, as all MuJoCo robots; the rest is the library's default."""
+SELDOM = {"train_freq": 32, "gradient_steps": 4}
+"""This project's updates by step, in place of the library's one in each: equal minutes then buy about as many steps."""
 
 _PPO = {"n_steps": 512, "policy_kwargs": {"log_std_init": -2.0, "ortho_init": False, "activation_fn": nn.ReLU}}
 _PPO["policy_kwargs"] |= {"net_arch": {"pi": [256, 256], "vf": [256, 256]}}
@@ -121,7 +124,7 @@ class StableBaselines:
         return np.asarray(actions)
 
 
-def train_sac(clock: Clock, seed: int, frames: int = 1) -> dict[str, Any]:
+def train_sac(clock: Clock, seed: int, frames: int = 1, changes: dict[str, Any] | None = None) -> dict[str, Any]:
     """Train stable-baselines3's SAC, on stacked frames or not; return its hyperparameters."""
     from stable_baselines3 import SAC
     from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecFrameStack
@@ -129,10 +132,11 @@ def train_sac(clock: Clock, seed: int, frames: int = 1) -> dict[str, Any]:
     env: VecEnv = DummyVecEnv([lambda: Metered(clock.task, clock)])
     if frames > 1:
         env = VecFrameStack(env, frames)
-    model = SAC("MlpPolicy", env, seed=seed, device="cpu", **SAC_ZOO)
+    settings = SAC_ZOO | (changes or {})
+    model = SAC("MlpPolicy", env, seed=seed, device="cpu", **settings)
     clock.start(StableBaselines(model, frames=frames))
     train(lambda: model.learn(UNBOUNDED))
-    return {**SAC_ZOO, "frames": frames}
+    return {**settings, "frames": frames}
 
 
 def train_recurrent_ppo(clock: Clock, seed: int) -> dict[str, Any]:
