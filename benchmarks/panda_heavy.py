@@ -16,7 +16,7 @@ from sami_train.envs.panda.tasks import PANDA_TASKS
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "panda-heavy"
 DEVELOPMENT = {
     "together": ("longer-0", "longer-1"),
-    "lifting first": ("staged-1", "staged-2"),
+    "lifting first": ("staged-1", "staged-2", "staged-3"),
     "without memory": ("staged-sac-0",),
 }
 """Evaluations of each kind of training, a seed each."""
@@ -26,6 +26,7 @@ FINAL = {
     "from it, half of the tasks heavy": "final-pilot",
     "lifting first, seed 1": "final-1",
     "lifting first, seed 2": "final-2",
+    "lifting first, seed 3": "final-3",
     "without memory": "final-sac-0",
 }
 SETS = ("training", "moderate", "extreme")
