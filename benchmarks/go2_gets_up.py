@@ -3,25 +3,27 @@
     python benchmarks/go2_gets_up.py [--robots 200]
 
 Each robot is dropped from a stance that is bent, turned and in motion at random, and its motors are damped until it
-rests. Then the same robot rises twice: straight to the stance, and with its legs tucked and folded first. A robot that
+rests. Then the same robot rises twice: straight to the stance, and by the adapter's `way_up`. A robot that
 rests on its back or side does not count. Physics as in examples/unitree/robot.py.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 import mujoco
 import numpy as np
 
 from sami_runtime.robots.kit.motion import eased
-from sami_runtime.robots.unitree.adapter import FOLDED, LYING_DEG, TUCKED
+from sami_runtime.robots.unitree.adapter import LYING_DEG, way_up
 from sami_runtime.robots.unitree.settings import UnitreeSettings
+from sami_train.envs.go2 import entry
 
 MODEL = Path(__file__).resolve().parents[1] / "sami_train" / "envs" / "go2" / "go2.xml"
 HZ, SUNK_S, STOOD_S = 200, 4.0, 0.5
-STANCE = np.array([0.0, 0.8, -1.5] * 4)
+STANCE = np.array(entry.STANCE)
 BENT, TURNED = np.array([0.3, 0.6, 0.6] * 4), 0.3
 """Largest distance of a joint from the stance, and of the trunk from level about two axes [rad]."""
 MOVING, SWINGING = 0.5, 3.0
@@ -59,14 +61,11 @@ def collapsed(model: mujoco.MjModel, rng: np.random.Generator) -> mujoco.MjData:
     return data
 
 
-def gets_up(data: mujoco.MjData, folds: bool) -> bool:
-    """Whether a robot stands after all, and did not tip over on the way."""
-    gains, tilts = (SETTINGS.stand_kp, SETTINGS.stand_kd, SETTINGS.stand_s), list[float]()
-    if folds:
-        tucked = data.qpos[7:].copy()
-        tucked[1::3], tucked[2::3] = TUCKED
-        tilts = [drive(data, angles, *gains) for angles in (tucked, FOLDED)]
-    tilts.append(drive(data, STANCE, *gains, STOOD_S))
+def gets_up(data: mujoco.MjData, way: Sequence[np.ndarray]) -> bool:
+    """Whether a robot stands after all that its joints are led through, and did not tip over on the way."""
+    gains = SETTINGS.stand_kp, SETTINGS.stand_kd, SETTINGS.stand_s
+    *poses, stance = way
+    tilts = [*(drive(data, pose, *gains) for pose in poses), drive(data, stance, *gains, STOOD_S)]
     return max(tilts) < SETTINGS.fallen_deg and data.qpos[2] > STANDING_M
 
 
@@ -78,11 +77,11 @@ def main() -> None:
     model.opt.timestep, model.actuator_ctrllimited[:] = 1.0 / HZ, 0
     rows = []
     for seed in range(parser.parse_args().robots):
-        resting = collapsed(model, np.random.default_rng(seed))
-        if (tilted := tilt(resting)) < SETTINGS.fallen_deg:
-            rising = mujoco.MjData(model)
-            rising.qpos, rising.qvel = resting.qpos, resting.qvel
-            rows.append((tilted <= LYING_DEG, gets_up(rising, folds=False), gets_up(resting, folds=True)))
+        robot, twin = collapsed(model, np.random.default_rng(seed)), mujoco.MjData(model)
+        if (degrees := tilt(robot)) < SETTINGS.fallen_deg:
+            twin.qpos, twin.qvel = robot.qpos, robot.qvel
+            straight, way = gets_up(twin, [STANCE]), way_up(robot.qpos[7:], STANCE)
+            rows.append((degrees <= LYING_DEG, straight, gets_up(robot, way)))
     print("| tilt at rest | robots | get up straight | get up as the adapter has it |\n|---|---|---|---|")
     for title, flat in ((f"up to {LYING_DEG:g} degrees", True), ("more", False)):
         chosen = [row[1:] for row in rows if row[0] is flat]

@@ -58,7 +58,7 @@ IN_README = {
     "crippled-hopper-satesac": "Crippled hopper",
 }
 """Rows of the README, apart from the Go2's."""
-SEEDS_OF_ONE: dict[str, tuple[str, str, dict[str, str]]] = {
+ONE_SEED: dict[str, tuple[str, str, dict[str, str]]] = {
     "so101-satesac": ("results/so101", "satesac", {"sac": "SAC", "sac-history": "SAC on ten steps"}),
     "panda-heavy-tesac": ("results/panda-heavy", "final-1", {"final-sac-0": "SAC"}),
 }
@@ -368,7 +368,7 @@ def paired_baselines(model: str) -> tuple[str, str]:
 
     All were evaluated on the same starts: 95 % intervals are over these, for one training of each.
     """
-    folder, shipped, baselines = SEEDS_OF_ONE[model]
+    folder, shipped, baselines = ONE_SEED[model]
     scores: dict[str, dict[str, np.ndarray]] = {}
     for name in (shipped, *baselines):
         tasks = json.loads((ROOT / folder / f"{name}.json").read_text(encoding="utf-8"))["tasks"]
@@ -391,7 +391,7 @@ def _paired(gain: np.ndarray) -> str:
 
 def trained_baselines(model: str) -> tuple[str, str] | None:
     """Return what trained baselines of a shipped file's robot score, and what follows; None where there are none."""
-    if model in SEEDS_OF_ONE:
+    if model in ONE_SEED:
         return paired_baselines(model)
     return study_baselines(model) if model in STUDIES else None
 

@@ -21,16 +21,16 @@ class Method:
     """Whether it observes the physics: a bound, no competitor."""
 
 
-def _sac(clock: Clock, seed: int, frames: int = 1) -> dict[str, Any]:
+def _sac(clock: Clock, seed: int) -> dict[str, Any]:
     from benchmarks.scoreboard.peers import train_sac
 
-    return train_sac(clock, seed, frames)
+    return train_sac(clock, seed)
 
 
 def _stacked(clock: Clock, seed: int) -> dict[str, Any]:
-    from benchmarks.scoreboard.peers import FRAMES
+    from benchmarks.scoreboard.peers import FRAMES, train_sac
 
-    return _sac(clock, seed, FRAMES)
+    return train_sac(clock, seed, FRAMES)
 
 
 def _seldom(clock: Clock, seed: int) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What others' libraries make of the tasks, with the hyperparameters that they or their users published.
 
 Nothing here was tuned by us; `SELDOM` and `SMALL` say what they change. Where a library publishes no values for one of
-the tasks, `SOURCES` says which were taken.
+the tasks, the text below its values says which were taken.
 """
 
 from __future__ import annotations

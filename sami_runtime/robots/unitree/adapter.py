@@ -27,8 +27,8 @@ STANDING_S = 1.0
 """How long [s] a robot that stood up stands on without a loop that reads."""
 STOOD_RAD = 0.35
 """How far a joint may be from the stance, once the robot stood up [rad]."""
-TUCKED = (2.6, -2.65)
-"""Thigh and calf of a leg [rad] that lies along the trunk, so that its hip turns freely even beneath it."""
+TUCKED = np.array([0.0, 2.6, -2.65] * 4)
+"""Each leg [rad] along the trunk, so that its hip, whose angle here does not count, turns freely even beneath it."""
 FOLDED = np.array([0.0, 1.36, -2.65] * 4)
 """Hip, thigh and calf of each leg [rad] with the trunk on the ground and the feet under it, from which a Go2 rises."""
 LYING_DEG = 33.0
@@ -38,6 +38,17 @@ RELEASED_S = 15.0
 """Longest time [s] in which the sport mode lets go."""
 REST_S, STILL = 3.0, 0.2
 """How long [s] `close` damps a robot that still moves, and the speed of a joint that rests [rad/s]."""
+
+
+def way_up(angles: NDArray[np.float64], stance: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+    """Return the joint angles through which a Go2 gets up, the stance last, each (12,) [rad].
+
+    A robot that neither stands nor has its legs folded tucks them first and folds them then: damped legs come to rest
+    anywhere, also beneath the trunk, and it may tip over where it rises from there.
+    """
+    if any(np.allclose(angles, pose, rtol=0.0, atol=STOOD_RAD) for pose in (stance, FOLDED)):
+        return [stance]
+    return [np.where(np.arange(len(angles)) % 3 == 0, angles, TUCKED), FOLDED, stance]
 
 
 class UnitreeAdapter:
@@ -88,8 +99,7 @@ class UnitreeAdapter:
         """Have the robot stand up from where it is, on its feet or its belly.
 
         Raises:
-            AdapterError: Unitree's sport mode is on, and may not be or was not released; the robot lies tilted too
-                far, or does not get up.
+            AdapterError: Unitree's sport mode is on, and may not be or was not released; the robot does not get up.
             SafetyStop: It was stopped on the way.
         """
         self._require_open()
@@ -110,10 +120,7 @@ class UnitreeAdapter:
             self._link.damp()
 
     def stand(self) -> None:
-        """Bring the joints to the stance, in `stand_s`, and up to twice that where they lag.
-
-        A robot that neither stands nor has its legs folded tucks them first and folds them then, in as much time each:
-        damped legs come to rest anywhere, also beneath the trunk, and it may tip over where it rises from there.
+        """Bring the joints to the stance by `way_up`, each step in `stand_s`, and up to twice that where they lag.
 
         Raises:
             AdapterError: The robot is tilted too far, and was not moved; its joints do not come to the stance.
@@ -121,18 +128,15 @@ class UnitreeAdapter:
         """
         self._require_open()
         self._require_upright()
-        if min(self._distance(self._mapping.stand), self._distance(FOLDED)) > STOOD_RAD:
-            if self._tilt() > LYING_DEG:
-                raise AdapterError(
-                    f"the robot lies tilted by {self._tilt():.0f} degrees, and gets up from {LYING_DEG:g} at most. "
-                    "Lay it on its belly, with its feet under it."
-                )
-            tucked = self.reading.angles.copy()
-            tucked[1::3], tucked[2::3] = TUCKED
-            self._lead_to(tucked)
-            self._lead_to(FOLDED)
-        self._lead_to(self._mapping.stand)
-        if (distance := self._distance(self._mapping.stand)) > STOOD_RAD:
+        way = way_up(self.reading.angles, self._mapping.stand)
+        if len(way) > 1 and self._tilt() > LYING_DEG:
+            raise AdapterError(
+                f"the robot lies tilted by {self._tilt():.0f} degrees, and gets up from {LYING_DEG:g} at most. "
+                "Lay it on its belly, with its feet under it."
+            )
+        for angles in way:
+            self._lead_to(angles)
+        if (distance := float(abs(self.reading.angles - way[-1]).max())) > STOOD_RAD:
             self.damp()
             raise AdapterError(
                 f"the robot did not stand up: a joint is {distance:.2g} rad from the stance after "
@@ -198,15 +202,11 @@ class UnitreeAdapter:
         """Bring the joints there in `stand_s`, and wait as long again for those that lag."""
         self._is_driven = True
         start, start_time, share = self.reading.angles.copy(), self.clock.now(), 0.0
-        while share < 1.0 or (share < 2.0 and self._distance(angles) > STOOD_RAD):
+        while share < 1.0 or (share < 2.0 and abs(self.reading.angles - angles).max() > STOOD_RAD):
             self._require_upright()
             share = (self.clock.now() - start_time) / self.settings.stand_s
             self._stand_at(start + eased(share) * (angles - start))
             self.clock.sleep_until(self.clock.now() + RAMP_S)
-
-    def _distance(self, angles: NDArray[np.float64]) -> float:
-        """How far the farthest joint is from there [rad]."""
-        return float(abs(self.reading.angles - angles).max())
 
     def _tilt(self) -> float:
         """Of the trunk [deg]."""
