@@ -120,11 +120,16 @@ def test_paper_shows_every_chart_and_whole_tables(written_report, tab):
 
 
 def pages_of(document):
-    """What draws each page of a PDF, unpacked."""
+    """What draws each page of a PDF, unpacked.
+
+    Each stream ends where its own compression says: packed bytes may end in, or hold, what reads as an end of line.
+    """
     drawing = []
     for number in re.findall(rb"/Type /Page\b.*?/Contents (\d+) 0 R", document, flags=re.DOTALL):
-        packed = re.search(rb"\n" + number + rb" 0 obj\n.*?stream\r?\n(.*?)\r?\nendstream", document, flags=re.DOTALL)
-        drawing.append(zlib.decompress(packed[1]))
+        start = re.search(rb"\n" + number + rb" 0 obj\n.*?stream\r?\n", document, flags=re.DOTALL).end()
+        unpacking = zlib.decompressobj()
+        drawing.append(unpacking.decompress(document[start:]))
+        assert unpacking.eof, "a page is cut off"
     return drawing
 
 
