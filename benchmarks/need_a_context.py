@@ -116,13 +116,24 @@ class Study:
 STUDIES = {
     PANDA: Study(
         100_000,
-        ("results/panda-100k-baselines", "results/placebo:panda-tesac-?", "results/placebo:panda-satesac-?"),
+        (
+            "results/panda-100k-baselines",
+            "results/placebo:panda-tesac-?",
+            "results/panda-100k-one-age:panda-tesac-*",
+            "results/placebo:panda-satesac-?",
+        ),
         "success",
         3,
         (0.0, 1.0),
     ),
-    "half-cheetah-satesac": Study(400_000, ("results/half-cheetah-400k", "results/robots-400k-baselines:half-*")),
-    "hopper-satesac": Study(400_000, ("results/hopper-400k", "results/robots-400k-baselines:hopper-*")),
+    "half-cheetah-satesac": Study(
+        400_000,
+        ("results/half-cheetah-400k", "results/robots-400k-baselines:half-*", "results/robots-400k-history:half-*"),
+    ),
+    "hopper-satesac": Study(
+        400_000,
+        ("results/hopper-400k", "results/robots-400k-baselines:hopper-*", "results/robots-400k-history:hopper-*"),
+    ),
     "crippled-hopper-satesac": Study(400_000, ("results/robots-400k-baselines:crippled-*",), primary="extreme"),
 }
 """By the shipped file of the same robot."""
@@ -325,8 +336,8 @@ def _go2_cells() -> list[str]:
     score = " / ".join(f"{share:.2f}" for share in live) + " of the walks end in a fall (seed 8,000,009)"
     falls = [f"{blind:.2f} instead of {other:.2f} fall" for blind, other in zip(constant, live, strict=True)]
     listed = " / ".join(f"{share:.2f}" for share in memoryless)
-    helps = any(high < 1.0 for _, _, high in _go2_ratios().values())
-    judged = "it helps" if helps else "not shown"
+    helpful = any(high < 1.0 for _, _, high in _go2_ratios().values())
+    judged = "it helps" if helpful else "not shown"
     return [score, *falls, f"a student without memory, one seed: {listed}", f"{judged}: without memory {listed}"]
 
 
@@ -355,7 +366,7 @@ def study_baselines(model: str) -> tuple[str, str]:
     followed = ", ".join(
         f"{'a gain' if (gain.low or 0.0) > 0.0 else 'no gain'} over {MEMORIES[title]}" for title, gain in gains.items()
     )
-    seeds = min(len(groups[title].runs) for title in titles)
+    seeds = " to ".join(map(str, sorted({len(groups[title].runs) for title in titles})))
     scores = f"{study.primary} {study.score} at {study.steps:,} steps, {seeds} seeds: {', '.join(cells)}"
     if model == PANDA:
         count, long = memoryless()

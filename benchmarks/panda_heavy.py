@@ -1,17 +1,25 @@
 """Success of policies that were trained on heavier cubes, too: `python benchmarks/panda_heavy.py`.
 
 Reads evaluations in results/panda-heavy. The first table is of tasks to choose by, on the development seed; the second
-is of the paper's tasks, looked at once, on the final seed.
+is of the paper's tasks, looked at once, on the final seed; the third counts the same episodes by how far the cube
+begins from its goal.
 """
 
 from __future__ import annotations
 
 import json
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from gymnasium.utils.seeding import np_random
+
+from sami_train import seeds
 from sami_train.envs.panda.tasks import PANDA_TASKS
+from sami_train.envs.panda_mujoco.world import World
+from sami_train.episodes.rollout import beginning
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "panda-heavy"
 DEVELOPMENT = {
@@ -31,6 +39,15 @@ FINAL = {
 }
 SETS = ("training", "moderate", "extreme")
 HEAVIEST = 30.0
+STICKS = 5.0
+"""Friction from which on the heaviest cube cannot be pushed."""
+BY_DISTANCE = {
+    "shipped": ("final-shipped",),
+    "without memory": ("final-sac-0",),
+    "lifting first": ("final-1", "final-2", "final-3"),
+}
+EDGES = (0.0, 0.05, 0.12, 0.16, 0.2, 0.3, 0.45)
+"""Of the distances that are counted together [m]; what begins within the first two begins at its goal."""
 
 
 @cache
@@ -53,8 +70,33 @@ def of_seeds(task: tuple[float, float], names: tuple[str, ...], skill: str = "")
     return " / ".join(f"{row['skills'][skill] if skill else row['success']:.2f}" for row in rows) or "-"
 
 
+def distances(episodes: int) -> np.ndarray:
+    """Return how far the cube begins from its goal in each evaluated episode, (episodes,) [m]."""
+    world = World()
+    cube = int(world.model.joint("cube").qposadr[0])
+    starts = [world.start(np_random(beginning(seeds.FINAL, k)[0])[0]) for k in range(episodes)]
+    return np.array([np.linalg.norm(goal - qpos[cube : cube + 3]) for qpos, goal in starts])
+
+
+def stuck_successes(names: tuple[str, ...]) -> np.ndarray:
+    """Return which episodes succeed with the heaviest cube where it sticks, (policies x tasks, episodes)."""
+    rows = [row for name in names for task, row in tasks_of(name).items() if task[0] == HEAVIEST and task[1] >= STICKS]
+    return np.array([[outcome == "1" for outcome in row["successes"]] for row in rows])
+
+
+def print_by_distance() -> None:
+    """Print the success with the heaviest cube where it sticks, by how far it begins from its goal."""
+    outcomes = {title: stuck_successes(names) for title, names in BY_DISTANCE.items()}
+    far = distances(next(iter(outcomes.values())).shape[1])
+    print(f"\n| from the goal [cm] | starts | {' | '.join(outcomes)} |\n|---{'|---' * (len(outcomes) + 1)}|")
+    for low, high in pairwise(EDGES):
+        in_range = (low <= far) & (far < high)
+        scores = " | ".join(f"{of[:, in_range].mean():.2f}" for of in outcomes.values())
+        print(f"| {100 * low:g} to {100 * high:g} | {in_range.sum()} | {scores} |")
+
+
 def main() -> None:
-    """Print both tables."""
+    """Print the tables."""
     tasks = {task for names in DEVELOPMENT.values() for name in names for task in tasks_of(name)}
     print(f"| mass [kg] | friction | {' | '.join(DEVELOPMENT)} | {TIPPED}: tipped |\n|---{'|---' * 5}|")
     for task in sorted(tasks):
@@ -68,6 +110,7 @@ def main() -> None:
         alone = ", ".join(f"{rows[HEAVIEST, friction]['success']:.2f}" for friction in heaviest)
         scores = " | ".join(f"{paper_success(name, of):.3f}" for of in SETS)
         print(f"| {title} | {scores} | {alone} |")
+    print_by_distance()
 
 
 if __name__ == "__main__":

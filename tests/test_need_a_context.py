@@ -30,6 +30,18 @@ def test_the_docs_have_the_tables_of_trained_baselines(model):
     assert [line for line in table if line not in page] == []
 
 
+def test_pandas_tesac_has_every_seed_that_was_trained_like_the_baselines():
+    from sami_train.studies.compare.groups import read_runs
+
+    (judged,) = measured.STUDIES[measured.PANDA].groups()["TESAC"].runs[:1]
+    alike = {
+        run.seed
+        for run in read_runs([ROOT / "results" / "placebo", ROOT / "results" / "panda-100k-one-age"])
+        if run.config | {"seed": 0} == judged.config | {"seed": 0}
+    }
+    assert measured.STUDIES[measured.PANDA].groups()["TESAC"].seeds == sorted(alike)
+
+
 def test_the_readme_begins_its_results_with_what_a_context_is_worth():
     results = (ROOT / "README.md").read_text(encoding="utf-8").split("## Results")[1]
     table = "\n".join(measured.short_table())

@@ -11,12 +11,14 @@ import pytest
 
 from sami_runtime.model.artifact import read_artifact
 from sami_train.config.methods import METHODS
+from sami_train.envs.catalog import environment
 from sami_train.evaluation.paper import SETS, reported
 from sami_train.evaluation.results import Evaluation
 from sami_train.studies.compare import estimates
 from sami_train.studies.compare.comparison import MethodComparison
 from sami_train.studies.compare.groups import read_runs
 from sami_train.studies.compare.tables import standings_table
+from sami_train.studies.contexts.ceiling import HELD_OUT_EVERY
 from sami_train.studies.sweep.study import find_runs, read_study
 
 ROOT = Path(__file__).parents[4]
@@ -24,7 +26,7 @@ MODELS = sorted((ROOT / "models").glob("*.onnx"))
 PAGES = [ROOT / "README.md", ROOT / "results" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 COMMAND = re.compile(r"sami compare '?results/(?!mine)[^`\n]*")
 """`results/mine` is the reader's own, in examples."""
-OTHERS = ("panda", "go2", "so101")
+NOT_MUJOCO = ("panda", "go2", "so101")
 """Environments of shipped models that are none of the paper's ten MuJoCo robots."""
 
 LIGHTER_AND_CONTROL = ("mass=1:0.4,damping=1@300", "mass=1:1,damping=1@300")
@@ -97,7 +99,7 @@ def test_the_quoted_returns_of_mujoco_are_those_of_the_runs_and_of_the_paper():
     table = (ROOT / "docs" / "results" / "mujoco.md").read_text(encoding="utf-8")
     three = r"([\d,]+) / ([\d,]+) / ([\d,]+)"
     rows = re.findall(rf"models/([\w-]+)\.md\) \| {three} \| {three} \| {three} \|", table.replace("**", ""))
-    assert len(rows) == sum(not model.stem.startswith(OTHERS) for model in MODELS)
+    assert len(rows) == sum(not model.stem.startswith(NOT_MUJOCO) for model in MODELS)
     for name, *numbers in rows:
         (run,) = read_runs([ROOT / "results" / f"models:{name}"])
         titles = [method.title for method in METHODS.values()]
@@ -134,7 +136,7 @@ LONGER = ("crippled-half-cheetah-satesac", "crippled-ant-satesac")
 
 
 def test_the_docs_count_the_comparable_returns_that_are_at_or_above_the_papers_best():
-    robots = [run_of(path) for path in MODELS if not path.stem.startswith(OTHERS)]
+    robots = [run_of(path) for path in MODELS if not path.stem.startswith(NOT_MUJOCO)]
     above = 0
     for robot in sorted(set(robots) - set(PAID_OTHERWISE)):
         (run,) = read_runs([ROOT / "results" / f"models:{robot}"])
@@ -169,4 +171,15 @@ def test_the_tables_of_a_page_are_what_its_script_prints(script, page, capsys, m
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     runpy.run_path(str(ROOT / "benchmarks" / f"{script}.py"), run_name="__main__")
     text = (ROOT / "docs" / "results" / f"{page}.md").read_text(encoding="utf-8")
-    assert capsys.readouterr().out.strip() in text
+    for table in capsys.readouterr().out.strip().split("\n\n"):
+        assert table in text
+
+
+def test_the_page_of_the_contrast_says_of_how_many_tasks_its_held_out_episodes_are():
+    held_out = {}
+    for env in ("panda", "half-cheetah"):
+        tasks = len(environment(env).tasks.sets["training"])
+        held_out[env] = (len({number % tasks for number in range(9, 2000, HELD_OUT_EVERY)}), tasks)
+    assert held_out == {"panda": (3, 6), "half-cheetah": (5, 25)}
+    text = " ".join((ROOT / "docs" / "explanation" / "contrast.md").read_text(encoding="utf-8").split())
+    assert "three of Panda's 6, five of the half-cheetah's 25" in text
