@@ -269,3 +269,13 @@ def test_the_docs_have_the_tables_of_the_runs_that_are_there():
         pytest.importorskip("rliable")
     page = (ROOT / "docs/results/scoreboard.md").read_text(encoding="utf-8").splitlines()
     assert [line for line in tables(runs) if line not in page] == []
+
+
+def test_rliable_can_be_imported_by_the_pins_of_the_scoreboard():
+    """It needs arch 7, which cannot be imported beside pandas 3; from a method's second seed on, tables need it."""
+    pins = dict(
+        line.split("==")
+        for line in (ROOT / "benchmarks/scoreboard/requirements.txt").read_text(encoding="utf-8").splitlines()
+        if "==" in line
+    )
+    assert (int(pins["arch"].split(".")[0]), int(pins["pandas"].split(".")[0])) == (7, 2)
