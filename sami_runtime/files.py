@@ -149,7 +149,7 @@ def unfinished(path: Path, replaces: bool = True) -> Iterator[Path]:
     host = platform.node()
     beside, aside = (path.with_name(f"{path.name}.{host}-{role}{os.getpid()}{ENDING}") for role in ("", "old-"))
     for left in path.parent.glob(f"{glob.escape(f'{path.name}.{host}')}-*{ENDING}"):
-        if not _lives(left.name.removesuffix(ENDING).rpartition("-")[2]):
+        if not _is_alive(left.name.removesuffix(ENDING).rpartition("-")[2]):
             remove(left)
     try:
         with writing(path):
@@ -229,7 +229,7 @@ def _put_new(source: Path, path: Path) -> None:
     source.rename(path)
 
 
-def _lives(process: str) -> bool:
+def _is_alive(process: str) -> bool:
     """Whether a process of this machine is there, by its number; not this one, which is only beginning."""
     if not process.isdigit() or int(process) == os.getpid():
         return False

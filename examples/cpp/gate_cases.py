@@ -197,6 +197,11 @@ def of_the_world() -> Iterator[Case]:
         along(*(0.0, 0.03, 0.09, 0.14, 0.17, 0.19, 0.2, NAN, 0.2), action=(0.9, 0.1)),
     )
     yield "workspace, and nothing was seen", box, along(NAN, 0.0)
+    yield (
+        "workspace, and what was seen is lost",
+        {**box, "hold_ticks": 9},
+        along(0.0, *[NAN] * 4, 0.1, action=(0.9, 0.1)),
+    )
     yield "workspace backwards", {**box, "moves": {"fx": {"element": "effort.x", "scale": -0.1}}}, out
     yield "no rest was measured", {"blend_in_s": 0.2, "rest": "effort"}, along(NAN, 0.1)
     yield "measured rest", {"rate": 5.0, "rest": "effort", "hold_ticks": 0}, [

@@ -67,11 +67,11 @@ def build_model() -> Any:
     spec.option.impratio = 10.0
     spec.option.disableflags |= mujoco.mjtDisableBit.mjDSBL_ACTUATION
     box = mujoco.mjtGeom.mjGEOM_BOX
-    none = {"contype": 0, "conaffinity": 0}  # only the pairs below touch
+    ghost = {"contype": 0, "conaffinity": 0}  # only the pairs below touch
     for joint in spec.joints:
         joint.armature = ARMATURE
     hand = spec.find_body("link8").add_body(name=HAND, quat=[np.cos(np.pi / 8), 0.0, 0.0, -np.sin(np.pi / 8)])
-    hand.add_geom(name=HAND, type=box, size=[0.0316, 0.102, 0.033], pos=[0.0, 0.0, 0.033], mass=0.7, **none)
+    hand.add_geom(name=HAND, type=box, size=[0.0316, 0.102, 0.033], pos=[0.0, 0.0, 0.033], mass=0.7, **ghost)
     for name, side in zip(FINGERS, (1.0, -1.0), strict=True):
         finger = hand.add_body(name=name, pos=[0.0, 0.0, 0.0584])
         finger.add_joint(
@@ -83,19 +83,19 @@ def build_model() -> Any:
             armature=0.1,
         )
         finger.add_geom(
-            name=name, type=box, size=[0.0088, 0.0071, 0.0114], pos=[0.0, side * 0.0071, 0.0425], mass=0.02, **none
+            name=name, type=box, size=[0.0088, 0.0071, 0.0114], pos=[0.0, side * 0.0071, 0.0425], mass=0.02, **ghost
         )
-        finger.add_geom(type=box, size=[0.0105, 0.006, 0.0155], pos=[0.0, side * 0.0195, 0.0155], mass=0.05, **none)
+        finger.add_geom(type=box, size=[0.0105, 0.006, 0.0155], pos=[0.0, side * 0.0195, 0.0155], mass=0.05, **ghost)
     coupled = spec.add_equality(type=mujoco.mjtEq.mjEQ_JOINT, name1="finger_joint1", name2="finger_joint2")
     coupled.objtype = mujoco.mjtObj.mjOBJ_JOINT
     coupled.data[:5] = [0.0, 1.0, 0.0, 0.0, 0.0]
     for body in spec.bodies:
         body.gravcomp = 1.0
     # The table: 1.1 x 0.7 m, its surface at 0.
-    spec.worldbody.add_geom(name=TABLE, type=box, size=[0.55, 0.35, 0.2], pos=[0.3, 0.0, -0.2], **none)
+    spec.worldbody.add_geom(name=TABLE, type=box, size=[0.55, 0.35, 0.2], pos=[0.3, 0.0, -0.2], **ghost)
     cube = spec.worldbody.add_body(name=CUBE, pos=[0.6, 0.0, 0.02])
     cube.add_freejoint()
-    cube.add_geom(name=CUBE, type=box, size=[0.02] * 3, mass=1.0, **none)
+    cube.add_geom(name=CUBE, type=box, size=[0.02] * 3, mass=1.0, **ghost)
     for geom, other, slides in (
         (CUBE, TABLE, 0.5),
         *((CUBE, finger, RADIUS["finger"]) for finger in FINGERS),

@@ -38,7 +38,7 @@ CAMERA = Frame.of([0.45, -0.5, 0.62], rpy=[-2.3, 0.15, 0.62])
 """Where the camera hangs, in the table's frame; arm.toml has it from a calibration."""
 FORCES = [87.0, 87.0, 87.0, 87.0, 12.0, 120.0, 120.0]
 ARM, FINGERS = tuple(f"panda_joint{number}" for number in range(1, 8)), ("panda_finger_joint1", "panda_finger_joint2")
-TOLD = (*FINGERS, *ARM[::-1])
+JOINT_ORDER = (*FINGERS, *ARM[::-1])
 """The joints in the order in which they are told."""
 
 
@@ -120,8 +120,8 @@ class Arm:
         """Return what the arm tells."""
         states = self.engine.getJointStates(self.bodies["panda"], [*range(7), 9, 10])
         known = dict(zip((*ARM, *FINGERS), states, strict=True))
-        position, velocity = (np.array([known[name][part] for name in TOLD]) for part in (0, 1))
-        return JointMessage(1.0 + self.now, TOLD, position, velocity)
+        position, velocity = (np.array([known[name][part] for name in JOINT_ORDER]) for part in (0, 1))
+        return JointMessage(1.0 + self.now, JOINT_ORDER, position, velocity)
 
     def cube(self) -> Frame:
         """Return where the cube is, by the table."""

@@ -18,11 +18,11 @@ KP, KD, INERTIA = 40.0, 4.0, 0.1
 TIMESTEP = 0.005
 GOALS = ((0.35, 0.30), (0.10, 0.45), (0.45, 0.10))
 """Where the hand is to go, one goal an episode [m]."""
-NONE = (None, None)
+UNBOUNDED = (None, None)
 OBSERVATION = (
-    Signal(name="joint_angles", size=2, unit="rad", elements=JOINTS, low=NONE, high=NONE),
-    Signal(name="joint_velocities", size=2, unit="rad/s", elements=JOINTS, low=NONE, high=NONE),
-    Signal(name="goal", size=2, unit="m", elements=("x", "y"), low=NONE, high=NONE),
+    Signal(name="joint_angles", size=2, unit="rad", elements=JOINTS, low=UNBOUNDED, high=UNBOUNDED),
+    Signal(name="joint_velocities", size=2, unit="rad/s", elements=JOINTS, low=UNBOUNDED, high=UNBOUNDED),
+    Signal(name="goal", size=2, unit="m", elements=("x", "y"), low=UNBOUNDED, high=UNBOUNDED),
 )
 ACTION = Signal(name="joint_targets", size=2, unit="rad", elements=JOINTS, low=(-2.0, -0.2), high=(2.0, 2.6))
 

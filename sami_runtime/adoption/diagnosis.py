@@ -20,7 +20,7 @@ from sami_runtime.model.artifact import Artifact
 
 LARGE = 100.0
 """Extreme input, where the recipe has no clip."""
-NOTHING = 1e-6
+DEAD = 1e-6
 """Influence of a dead element, in parts of the largest."""
 IGNORED, WEAK = 1e-3, 0.01
 """Change of the outputs over the range of a command, in parts of their size: no effect; an effect to look at."""
@@ -151,9 +151,7 @@ def _inputs(responses: ProbedNetwork) -> Iterator[PolicyFinding]:
             yield _command(responses, term)
         else:
             dead += [
-                f"{term.name}.{name}"
-                for name, s in zip(term.elements, size[term.name], strict=True)
-                if s < NOTHING * most
+                f"{term.name}.{name}" for name, s in zip(term.elements, size[term.name], strict=True) if s < DEAD * most
             ]
     total = sum(len(term.elements) for term in responses.terms if term.quantity != "command")
     if dead:

@@ -24,7 +24,7 @@ from sami_runtime.model.contract import (
 )
 from sami_runtime.model.graph_scan import FLOAT
 
-BEGUN = "begun"
+FLAG = "begun"
 """State that the recipe adds: 0 at the first step of an episode, then 1."""
 FRAME = "frame"
 """What the state of the history of whole frames is named after."""
@@ -86,7 +86,7 @@ def states_of(recipe: Recipe, layout: PolicyLayout) -> tuple[StateTensor, ...]:
         histories.append((recipe.history, FRAME, recipe.inputs[recipe.input][-1][1].slice[1]))
     states += [StateTensor(name=history_state(name), shape=(size * (h.steps - 1),)) for h, name, size in histories]
     if (last and last.kind == "applied") or any(history.start == "repeat" for history, _, _ in histories):
-        states.append(StateTensor(name=BEGUN, shape=(1,)))
+        states.append(StateTensor(name=FLAG, shape=(1,)))
     return tuple(states)
 
 
@@ -141,9 +141,9 @@ class _RecipeNodes:
         self._nodes = []
         recipe = self.recipe
         names = [state.name for state in states_of(recipe, self.layout)]
-        if BEGUN in names:
-            self._in_episode = self._with("Greater", state_input(BEGUN), np.full(1, 0.5, np.float32), "recipe.begun")
-            self._with("Max", state_input(BEGUN), np.ones(1, np.float32), state_output(BEGUN))
+        if FLAG in names:
+            self._in_episode = self._with("Greater", state_input(FLAG), np.full(1, 0.5, np.float32), "recipe.begun")
+            self._with("Max", state_input(FLAG), np.ones(1, np.float32), state_output(FLAG))
         for at, (name, terms) in enumerate(recipe.inputs.items()):
             parts = [self._term(term_name, term) for term_name, term in terms]
             value = self._node("Concat", parts, f"recipe.input{at}", axis=1)

@@ -202,10 +202,11 @@ class Recipe(Entry):
                 if fault["type"] == "extra_forbidden":
                     tables = [_TABLES[str(key)] for key in fault["loc"][:-1] if key in _TABLES]
                     fields = (tables[-1] if tables else cls).model_fields
-                    raise UnknownName(f"key in {source}", printable(str(fault["loc"][-1])), fields) from None
+                    raise UnknownName(f"recipe key of {source}", printable(str(fault["loc"][-1])), fields) from None
             names = {key: list(tables_in(document.get(key))) for key in ("signals", "state")}
             faults = re.sub(r"\b(signals|state)\.(\d+)", partial(_entry_name, names), faults_of(error))
-            raise ContractError(f"{source}: {printable(faults)}. Correct the contract.") from None
+            advice = "Correct --contract; `sami adopt POLICY --draft my.toml` writes one to complete."
+            raise ContractError(f"the recipe of {source}: {printable(faults)}. {advice}") from None
 
     @classmethod
     def of(cls, artifact: Artifact) -> Recipe:

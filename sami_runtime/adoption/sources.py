@@ -19,8 +19,6 @@ from sami_runtime.adoption.recipe import (
     tables_in,
 )
 from sami_runtime.errors import ContractError
-from sami_runtime.model.artifact import Artifact
-from sami_runtime.model.contract import ADOPTED
 from sami_runtime.signals import Entry
 
 
@@ -89,12 +87,6 @@ class PolicyReading:
         ]
         guesses = {name: self.source_of(name) for name in [*names, *missing] if moves_robot(name)}
         return {name: source for name, source in guesses.items() if source.kind not in ("file", "table")}
-
-
-def sources_of(artifact: Artifact) -> dict[str, FieldSource]:
-    """Return where each field of an adopted file's recipe came from."""
-    stored = artifact.contract.training.get(ADOPTED, {}).get("sources", {})
-    return {name: FieldSource.model_validate(source) for name, source in stored.items()}
 
 
 def draft(reading: PolicyReading) -> str:

@@ -23,7 +23,7 @@ from sami_runtime.adapters.base import (
 from sami_runtime.clock import ManualClock, Pace
 from sami_runtime.errors import NonFiniteError, SafetyStop, SamiError, SignalError
 from sami_runtime.loop.handover import Handover
-from sami_runtime.loop.pilot import NOTHING, Ending, Request
+from sami_runtime.loop.pilot import NO_REQUEST, Ending, Request
 from sami_runtime.loop.settings import LoopSettings
 from sami_runtime.loop.stopping import LoopWatchdog, stopped_after
 from sami_runtime.loop.tick import STEPPED, LoopReport, Outcome, SectionTimes, StepRecord
@@ -154,7 +154,7 @@ class RunningEpisode:
         self.contexts: list[Array] = []
         self.proposed: Array | None = None
         self.standing: Array | None = None
-        self.request: Request = NOTHING
+        self.request: Request = NO_REQUEST
         self.ended: Ending | None = None
         self.done, self.info = False, {}  # type: bool, Mapping[str, Any]
         self.due, self.missed = True, 0
@@ -212,11 +212,12 @@ class RunningEpisode:
         ruling = self._rule(outcome, reason)
         outcome = Outcome.FALLBACK if ruling.fallback else outcome
         laps.append(time.perf_counter())
+        sent, error = None, None
         try:
             self._beat()
             sent = self.gate.write(ruling)
-        except SafetyStop:  # somebody tripped the gate meanwhile: that, too, is recorded before the end
-            sent = None
+        except SafetyStop as stop:  # somebody tripped the gate meanwhile, or the robot: recorded, too, before the end
+            error = stop
         latch(self.gate, self.watchdog)  # also while the write hung
         laps.append(time.perf_counter())
         if sent is not None:
@@ -260,6 +261,8 @@ class RunningEpisode:
         if self.on_step:
             self.on_step(record)
         self.gate.require_armed()
+        if error:
+            raise error
 
     def report(self) -> EpisodeReport:
         """Return what came of it."""
@@ -294,9 +297,7 @@ class RunningEpisode:
             return Outcome.STANDING, ""
         self.proposed = None
         self.age = self.lateness.age(observation, self.clock.now())
-        if fault:
-            return Outcome.HELD, fault
-        if fault := too_old(self.age, self.session.contract):
+        if fault := fault or too_old(self.age, self.session.contract):
             return Outcome.HELD, fault
         try:
             answer = self.session.step(observation.pick(self.names), self.age)

@@ -53,5 +53,5 @@ class Pilot(Protocol):
         """
 
 
-NOTHING = Request()
+NO_REQUEST = Request()
 """The policy drives."""

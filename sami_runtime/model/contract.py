@@ -80,8 +80,8 @@ class Context(Entry):
     @property
     def signal(self) -> Signal:
         """The context as the graph answers it: numbers that have no names and no unit."""
-        none, elements = (None,) * self.size, tuple(map(str, range(self.size)))
-        return Signal(name=CONTEXT, size=self.size, unit="1", elements=elements, low=none, high=none)
+        unbounded, elements = (None,) * self.size, tuple(map(str, range(self.size)))
+        return Signal(name=CONTEXT, size=self.size, unit="1", elements=elements, low=unbounded, high=unbounded)
 
 
 class Contract(Entry):

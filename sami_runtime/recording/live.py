@@ -143,7 +143,7 @@ class Feed:
         self.close()
 
 
-class Nobody:
+class NoFeed:
     """In the place of a feed where nobody watches."""
 
     scene: Scene | None = None
@@ -156,10 +156,10 @@ class Nobody:
 
 
 @contextlib.contextmanager
-def watching(enabled: bool, session: Session, name: str, about: dict[str, Any]) -> Iterator[Feed | Nobody]:
+def watching(enabled: bool, session: Session, name: str, about: dict[str, Any]) -> Iterator[Feed | NoFeed]:
     """Let a run be watched, and say where; see `Feed`. To be entered before a process takes a real-time priority."""
     if not enabled:
-        yield Nobody()
+        yield NoFeed()
         return
     with Feed(session.contract, about, name) as feed:
         print(f"watch it at {feed.url}", file=sys.stderr, flush=True)

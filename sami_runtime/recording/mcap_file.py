@@ -186,8 +186,8 @@ class ChunkedFile:
         self._indexed += listed if whole else 0
         written = data + (self._index(at) if whole else self._end())
         os.ftruncate(self._file.fileno(), self._at)
-        done = os.pwrite(self._file.fileno(), written, self._at)
-        if done < len(written):
+        count = os.pwrite(self._file.fileno(), written, self._at)
+        if count < len(written):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self._at = at
 

@@ -19,7 +19,7 @@ from sami_runtime.session.session import Session, Step
 from sami_runtime.signals import Signal
 
 Array = NDArray[np.float32]
-NONE: Array = np.zeros(0, np.float32)
+EMPTY: Array = np.zeros(0, np.float32)
 """Answer of a policy that lacks an output."""
 
 
@@ -216,7 +216,7 @@ def replay(recording: Recording, session: Session, *swapped: Session) -> ReplayC
                 answer = follow(session, record)
                 if answer is not None:
                     for name, signal in answers.items():
-                        now, then = answer.answers.get(name, NONE), record.answers.get(name)
+                        now, then = answer.answers.get(name, EMPTY), record.answers.get(name)
                         step_differences += differences(episode, record.step, name, signal.elements, now, then)
         except SamiError as error:
             comparison.fail(error)

@@ -32,7 +32,7 @@ from sami_runtime.signals import Signal
 
 SCALARS = {"double": 1, "int64": 3, "uint64": 4, "int32": 5, "fixed32": 7, "bool": 8, "string": 9}
 """Kinds of a field that are no message, with protobuf's numbers for them."""
-MESSAGE, ENUM, ONE, MANY = 11, 14, 1, 3
+MESSAGE, ENUM, OPTIONAL, REPEATED = 11, 14, 1, 3
 TIMESTAMP = "google.protobuf.Timestamp"
 LEVELS = ("UNKNOWN", "DEBUG", "INFO", "WARNING", "ERROR", "FATAL")
 """Of a `foxglove.Log`, by number."""
@@ -152,7 +152,7 @@ class Schemas:
         file = self._files.FileDescriptorProto(name=name.replace(".", "/") + ".proto", package=package, syntax="proto3")
         message = file.message_type.add(name=short_name)
         for number, (field, kind) in enumerate(fields.items(), 1):
-            label, plain = MANY if kind.startswith("*") else ONE, kind.lstrip("*?")
+            label, plain = REPEATED if kind.startswith("*") else OPTIONAL, kind.lstrip("*?")
             added = message.field.add(name=field, number=number, label=label)
             if plain in SCALARS:
                 added.type = SCALARS[plain]

@@ -47,8 +47,7 @@ class Workspace:
         self._period = 1.0 / contract.rate_hz
         self._change = by_element(limits.rate, contract.action, math.inf)[self._movers] * self._period
         self._seen: Float64 | None = None
-        self._since = np.zeros(len(movers))
-        self._last: Float64 = np.zeros(len(movers))
+        self._since, self._last = (np.zeros(len(movers), np.float64) for _ in range(2))
 
     def __bool__(self) -> bool:
         """Whether there is anything to keep."""
@@ -57,9 +56,9 @@ class Workspace:
     def learn(self, observation: Observation) -> None:
         """Take over where the elements are; those that are missing or not finite go on as they were moved."""
         positions = np.array([_number(observation, *place) for place in self._places])
-        known = self._since * self._scale + (np.nan if self._seen is None else self._seen)
-        self._seen = np.where(np.isfinite(positions), positions, known)
-        self._since, self._last = np.zeros_like(self._since), np.zeros_like(self._last)
+        good = np.isfinite(positions)
+        self._seen = np.where(good, positions, np.nan if self._seen is None else self._seen)
+        self._since, self._last = np.where(good, 0.0, self._since), np.where(good, 0.0, self._last)
 
     def cut(self, action: Array, elapsed: float) -> Array:
         """Limit an action (A,), `elapsed` seconds after the last write; one that leads nowhere out is not touched.

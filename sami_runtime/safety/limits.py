@@ -297,9 +297,9 @@ class Limits(BaseModel):
                 "from. Set rest to the action that moves nothing, such as rest = 0.0."
             )
         low, high = self.bounds(action)
-        none = (low > high) | (low == math.inf) | (high == -math.inf)
-        if none.any():
-            at = int(np.flatnonzero(none)[0])
+        impossible = (low > high) | (low == math.inf) | (high == -math.inf)
+        if impossible.any():
+            at = int(np.flatnonzero(impossible)[0])
             raise SamiError(
                 f"the limits leave no action: {action.elements[at]} must be at least {low[at]:g} and at most "
                 f"{high[at]:g} [{action.unit}], the contract's bounds included. Correct low or high."

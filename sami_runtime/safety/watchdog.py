@@ -25,11 +25,11 @@ from sami_runtime.errors import AdapterError, SafetyStop, SamiError
 DUE, FIRED, STOPPED, SEEN, STOPPING = range(5)
 """Index of each number, a time [ns] by `now`. The loop writes the first and the last, the watchdog the others:
 
-when the next beat is due, `NEVER` in an episode that has not beaten yet, `TOLD` where somebody asks for the emergency
-stop, and 0 while nothing is watched; when the watchdog fired, 0 if it did not; when its emergency stop first came back,
-0 if it did not; when it last looked; when the robot's own `stop()` was called, 0 while it was not.
+when the next beat is due, `NEVER` in an episode that has not beaten yet, `STOP_NOW` where somebody asks for the
+emergency stop, and 0 while nothing is watched; when the watchdog fired, 0 if it did not; when its emergency stop first
+came back, 0 if it did not; when it last looked; when the robot's own `stop()` was called, 0 while it was not.
 """
-NEVER, TOLD = 2**62, 1
+NEVER, STOP_NOW = 2**62, 1
 SIZE = 5 * 8
 READY, QUIT, WAKE = b"\0", b"q", b"!"
 """What goes over the link: the first comes from the watchdog, with the kinds of adapters that are to instruct what
@@ -264,7 +264,7 @@ class Watchdog:
             Whether the emergency stop has come back without an error.
         """
         self._stop_is_requested = True
-        self._numbers[DUE] = TOLD
+        self._numbers[DUE] = STOP_NOW
         if self._link is not None:
             with suppress(OSError):  # it is gone, or was told often enough
                 self._link.send(WAKE, socket.MSG_DONTWAIT)
@@ -291,6 +291,8 @@ class Watchdog:
             why = why_fired(self._stop_is_requested, False, numbers[STOPPING] != 0, self.within_s, self.stop_s)
             result = "which worked" if numbers[STOPPED] else "which has not come back"
             return f"at {clock_of(fired)} the watchdog {why} and stopped the robot by {self.name}, {result}"
+        if due == STOP_NOW:
+            return f"the watchdog was told to stop the robot by {self.name}, and has not begun"
         if 0 < due < moment:
             return f"a beat for the watchdog came {1e-9 * (moment - due):.3g} s later than {self.within_s:g} s"
         if moment - seen > self._within:
@@ -304,13 +306,11 @@ class Watchdog:
         """End the watch and its process. Safe twice."""
         self.end()
         self._numbers = _unshared()
-        if self in _running:
-            _running.remove(self)
-        line, self._line = self._line, None
+        _running[:] = [other for other in _running if other is not self]
+        line, link, process = self._line, self._link, self._process
+        self._line = self._link = self._process = None
         if line is not None:
             line.close()
-        link, self._link = self._link, None
-        process, self._process = self._process, None
         if link is not None:
             with suppress(OSError):
                 link.send(QUIT, socket.MSG_DONTWAIT)

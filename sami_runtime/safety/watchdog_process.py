@@ -30,9 +30,9 @@ from sami_runtime.safety.watchdog import (
     QUIT,
     READY,
     SEEN,
+    STOP_NOW,
     STOPPED,
     STOPPING,
-    TOLD,
     clock_of,
     now,
     shared_numbers,
@@ -203,7 +203,8 @@ class Watcher:
 
     def _fire(self, moment: int) -> None:
         """Stop the robot, and keep it stopped: a command that hung until now may still reach it."""
-        instructed, loop_ended, stopping = self._numbers[DUE] == TOLD, self._loop_ended(), self._numbers[STOPPING] != 0
+        instructed, stopping = self._numbers[DUE] == STOP_NOW, self._numbers[STOPPING] != 0
+        loop_ended = self._loop_ended()
         self._numbers[FIRED] = moment  # first, so that a loop that goes on meanwhile writes nothing more
         why = why_fired(instructed, loop_ended, stopping, self._within_s, self._stop_s)
         self._output.put(f"sami: {clock_of(moment)} the watchdog {why}, and stops the robot by {self._name}.\n")

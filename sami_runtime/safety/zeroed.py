@@ -100,7 +100,8 @@ class Zeroed(Around):
         offsets = np.array([self.offsets.get(f"{signal.name}.{element}", 0.0) for element in signal.elements])
         if not offsets.any() or np.shape(value) != offsets.shape:
             return value  # one that is misshapen is named by whoever reads it
-        return np.where(offsets != 0.0, np.asarray(value, np.float64) - offsets, value).astype(np.asarray(value).dtype)
+        kind = np.result_type(np.asarray(value), np.float32)  # integers would round the offset off
+        return np.where(offsets != 0.0, np.asarray(value, np.float64) - offsets, value).astype(kind)
 
     def _at_rest(self) -> dict[str, Float64]:
         """Return by watched signal what it read, (n, size); of a clock's readings only those that were new."""
@@ -135,9 +136,7 @@ class Zeroed(Around):
         slope = steps @ readings / (steps @ steps)
         left = readings - readings.mean(axis=0) - np.outer(steps, slope)
         drift, variance = slope * (len(readings) - 1), (left**2).sum(axis=0) / (len(readings) - 2)
-        deviation = np.sqrt(
-            np.maximum(variance, variance.mean())
-        )  # few readings tell an element's own too low at times
+        deviation = np.sqrt(np.maximum(variance, variance.mean()))  # few readings tell an own one too low at times
         doubt = DOUBT * deviation * (len(readings) - 1) / np.sqrt(steps @ steps)
         for element, moved, unsure in zip(signal.elements, drift, doubt, strict=True):
             name = f"{signal.name}.{element}"

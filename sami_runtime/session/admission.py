@@ -148,23 +148,23 @@ def confined(command: list[str], data: bytes, path: str | Path, cpu_s: int, advi
         return ArtifactError(f"{path} is refused: {event}. Do not run this file; {advice}.")
 
     try:  # in a session of its own, so that keys that stop or end this process are answered by this one alone
-        done = subprocess.run(command, input=data, capture_output=True, timeout=WALL_S, start_new_session=True)
+        process = subprocess.run(command, input=data, capture_output=True, timeout=WALL_S, start_new_session=True)
     except subprocess.TimeoutExpired:
         raise refused(f"took longer than {WALL_S:g} s") from None
-    code = done.returncode
+    code = process.returncode
     if code == -getattr(signal, "SIGXCPU", 24):
         raise refused(f"took more than {cpu_s} s of a processor")
     if code < 0:
         known = [number.name for number in signal.Signals if number == -code]
         name = known[0] if known else f"signal {-code}"
         raise refused(f"was ended by {name}, as the process that drives would have been")
-    verdict, _, result = done.stdout.partition(b"\n")
+    verdict, _, result = process.stdout.partition(b"\n")
     with suppress(ValueError, KeyError, TypeError):
         document = json.loads(verdict[-MAX_ANSWER:])
         if (kind := document["refused"]) is None and code == 0:
             return result
         raise _REFUSALS.get(kind, ArtifactError)(str(document["why"]))
-    last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["nothing"]
+    last = process.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["nothing"]
     raise refused(f"ended with exit code {code} and said: {last[0][:500]}")
 
 

@@ -20,7 +20,7 @@ from sami_runtime.signals import all_finite, fill, finite_check, require_finite,
 _UNCHANGED = "The policy produced it; the state was not advanced. Check the observation's units and ranges."
 
 
-_NOTHING: Mapping[str, NDArray[np.float32]] = {}
+_NO_EXTRA: Mapping[str, NDArray[np.float32]] = {}
 _new = tuple.__new__
 
 
@@ -33,7 +33,7 @@ class Step(NamedTuple):
     """(C,) inferred skill context; (N, C) for a batch. C is 0 for a memoryless policy."""
     inference_s: float
     """Time that onnxruntime took [s]."""
-    extra: Mapping[str, Array] = _NOTHING
+    extra: Mapping[str, Array] = _NO_EXTRA
     """By the graph's output, each (size,) or (N, size): what the contract's `extra_outputs` declare."""
 
     @property
@@ -292,7 +292,7 @@ class Session:
         self._now, self.tick = 1 - self._now, state.tick
 
     def _answer(self, memory: EpisodeMemory, inference_s: float) -> Step:
-        extra = ExtraAnswers(memory.extra_numbers.copy(), memory.extra_places) if memory.extra else _NOTHING
+        extra = ExtraAnswers(memory.extra_numbers.copy(), memory.extra_places) if memory.extra else _NO_EXTRA
         # Without the method that a NamedTuple puts in front, which takes as long as a copy.
         return _new(Step, (memory.action_row.copy(), memory.context_row.copy(), inference_s, extra))
 

@@ -13,12 +13,12 @@ from sami_runtime.model.artifact import read_artifact
 from sami_runtime.robots.kit import Frame
 from sami_runtime.safety.limits import Limits
 
-OWN = Path(__file__).parents[2] / "examples" / "own_arm"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "own_arm"
 
 
 def test_the_adapter_has_at_most_45_lines_of_its_own():
     """Imports, blank lines and the description are nobody's own."""
-    text = (OWN / "arm.py").read_text(encoding="utf-8")
+    text = (EXAMPLE / "arm.py").read_text(encoding="utf-8")
     about, *rest = ast.parse(text).body
     imports = (about, *(node for node in rest if isinstance(node, (ast.Import, ast.ImportFrom))))
     left_out = {line for node in imports for line in range(node.lineno, node.end_lineno + 1)}
@@ -28,12 +28,12 @@ def test_the_adapter_has_at_most_45_lines_of_its_own():
 
 def test_the_camera_is_calibrated_to_a_millimetre(monkeypatch):
     pytest.importorskip("panda_gym")
-    monkeypatch.syspath_prepend(str(OWN))
+    monkeypatch.syspath_prepend(str(EXAMPLE))
     truth = importlib.import_module("robot").CAMERA
-    fit = Frame.fit(**read_document(OWN / "arm.toml", "settings")["camera"])
+    fit = Frame.fit(**read_document(EXAMPLE / "arm.toml", "settings")["camera"])
     table = np.random.default_rng(0).uniform([-0.2, -0.2, 0.0], [0.2, 0.2, 0.2], (100, 3))
     assert abs(fit.points(truth.inverse.points(table)) - table).max() < 0.001
 
 
 def test_its_limits_fit_the_model():
-    Limits.load(OWN / "limits.toml").require_fit(read_artifact(shipped_models()["panda-satesac"]).contract)
+    Limits.load(EXAMPLE / "limits.toml").require_fit(read_artifact(shipped_models()["panda-satesac"]).contract)

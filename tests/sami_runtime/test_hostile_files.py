@@ -10,7 +10,7 @@ from tests.making.sealed import sealed
 
 FILES = 100
 """`tests/real` tries a thousand."""
-FOUND = (4297, 9537, 9697, 16483, 17537, 17803)
+CASES = (4297, 9537, 9697, 16483, 17537, 17803)
 """Files of the first 20,000 that were neither refused nor answered: a context of 2^31 numbers, an input of no type."""
 
 
@@ -51,6 +51,6 @@ def test_hostile_files_are_refused_or_answer_and_do_nothing_else(hostile):
     hold_for(FILES, hostile)
 
 
-@pytest.mark.parametrize("number", FOUND)
+@pytest.mark.parametrize("number", CASES)
 def test_what_was_found_once_is_refused(hostile, number):
     assert hostile.through(mutant(number)[1]).startswith("refused")

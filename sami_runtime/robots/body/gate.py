@@ -16,6 +16,7 @@ from sami_runtime.robots.body.joints import Array
 from sami_runtime.robots.body.settings import BodySettings, by_name
 from sami_runtime.safety.gate import Ruling, SafetyGate
 from sami_runtime.safety.limits import Limits
+from sami_runtime.safety.watch import Age
 from sami_runtime.signals import Signal
 
 UNITS = {"rad": "rad/s", "m": "m/s"}
@@ -54,7 +55,8 @@ class BodyGate(SafetyGate):
         self.explanations: dict[str, str] = {}
         """By limit, as in `limited_by`, why it changed an action when it last began to."""
         self._positions = self._signal(settings.positions, UNITS)
-        self._velocities = self._signal(settings.velocities, UNITS.values()) if settings.velocities else None
+        speeds = [self._signal(settings.velocities, UNITS.values())] if settings.velocities else []
+        self._signals = [self._positions, *speeds]
         self._fit(contract)
         self._start = self._envelope(contract)
         self._period = 1.0 / contract.rate_hz
@@ -69,7 +71,8 @@ class BodyGate(SafetyGate):
         super().begin(period)
         self._period = period
         self.body.begin()
-        self._forget()
+        self._joints, self._limiting = None, ()
+        self._age, self._learned_at, self._ruled_at = 0.0, None, None
 
     def change_contract(self, contract: Contract) -> None:
         """Take another model's signals; see `SafetyGate`."""
@@ -78,17 +81,16 @@ class BodyGate(SafetyGate):
         self._start = self._envelope(contract)
 
     def fault(self, observation: Observation, now: float | None) -> str | None:
-        """Return why an observation must not be acted on; see `SafetyGate`. Joints that are not finite are one."""
-        fault = super().fault(observation, now)
+        """Return why an observation must not be acted on; see `SafetyGate`. Joints must be finite, and not too old."""
+        fault = super().fault(observation, now) or self._age_rule.judge(observation, now)
         if fault is not None:
             return fault
         joints = []
-        for name in (self._positions, self._velocities):
-            if name is not None:
-                value = np.asarray(observation.values.get(name, ()), np.float64)
-                if value.shape != (len(self.body.settings.joints),) or not np.isfinite(value).all():
-                    return f"body: {name} is {value.tolist()}, expected {len(self.body.settings.joints)} finite numbers"
-                joints.append(value)
+        for name in self._signals:
+            value = np.asarray(observation.values.get(name, ()), np.float64)
+            if value.shape != (len(self.body.settings.joints),) or not np.isfinite(value).all():
+                return f"body: {name} is {value.tolist()}, expected {len(self.body.settings.joints)} finite numbers"
+            joints.append(value)
         age = 0.0 if now is None else max(0.0, now - observation.measured(self._positions))
         self._joints, self._age, self._learned_at = joints, age, None
         return (self.outside() or None) if self._episode.written is None else None
@@ -206,12 +208,14 @@ class BodyGate(SafetyGate):
         return name
 
     def _fit(self, contract: Contract) -> None:
-        """Take from which elements of the action a command is made.
+        """Take from which elements of the action a command is made, and how old the joints may be.
 
         Raises:
             UnknownName, SamiError: They are not among the action's, or too few.
         """
         settings, action = self.body.settings, contract.action
+        ages = self.limits.max_age(contract)
+        self._age_rule = Age({name: ages.get(name, min(ages.values())) for name in self._signals}, single=True)
         elements = settings.elements
         if elements is None:
             hand = settings.command == "hand"
@@ -236,7 +240,3 @@ class BodyGate(SafetyGate):
             raise SamiError(
                 "scale of [body] has a 0, so that an action of any size would command the same. Correct it."
             )
-
-    def _forget(self) -> None:
-        self._joints, self._limiting = None, ()
-        self._age, self._learned_at, self._ruled_at = 0.0, None, None

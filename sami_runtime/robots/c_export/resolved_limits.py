@@ -123,8 +123,8 @@ def _ranges(contract: Contract, elements: list[str]) -> Iterator[tuple[str, Valu
     judged = elements_of(signals)
     rule = TrainingRanges(judged, [signal.unit for signal in signals for _ in signal.elements], spreads)
     for name, allowed in (("first", rule.first), ("later", rule.later)):
-        for end, values, none in zip(("low", "high"), allowed, (-math.inf, math.inf), strict=True):
-            full = np.full(len(elements), none, np.float32)
+        for end, values, unlimited in zip(("low", "high"), allowed, (-math.inf, math.inf), strict=True):
+            full = np.full(len(elements), unlimited, np.float32)
             full[[elements.index(element) for element in judged]] = values
             yield f"{name}_{end}", full.tolist()
 

@@ -467,9 +467,11 @@ class Gate {
     for (size_t i = 0; i < A; ++i) {
       if (limits_.moves[i] < 0) continue;
       const float position = observation_.values[static_cast<size_t>(limits_.moves[i])];
-      const double unknown = std::numeric_limits<double>::quiet_NaN();
-      const double known = since_[i] * limits_.moves_scale[i] + (places_known_ ? place_[i] : unknown);
-      place_[i] = std::isfinite(position) ? static_cast<double>(position) : known;
+      if (!std::isfinite(position)) {
+        if (!places_known_) place_[i] = std::numeric_limits<double>::quiet_NaN();
+        continue;
+      }
+      place_[i] = static_cast<double>(position);
       since_[i] = last_[i] = 0.0;
     }
     places_known_ = true;

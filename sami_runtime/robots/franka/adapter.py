@@ -239,7 +239,7 @@ class FrankaAdapter:
         arm.send(pack_joints(GO, self._home))
         hand.send(pack_width(0.0))
         there = float(abs(arm.state.positions - self._home).max()) < 0.02
-        return arm.state.phase is ArmPhase.GOING and arm.state.arrived and there and hand.state.speed == 0.0
+        return arm.state.phase is ArmPhase.POSITIONING and arm.state.arrived and there and hand.state.speed == 0.0
 
     def _update(self, arm: Beside[ArmState], hand: Beside[HandState]) -> bool:
         """Take what the robot told; return whether it did since the reset."""

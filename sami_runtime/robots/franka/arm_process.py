@@ -172,7 +172,7 @@ class ArmProcess:
             return
         kind, values = self._command
         if kind == GO:
-            self._phase = ArmPhase.GOING
+            self._phase = ArmPhase.POSITIONING
             generator.go(values, self._settings.motion.home_speed)
         else:
             self._phase = ArmPhase.FOLLOWING

@@ -27,7 +27,7 @@ class ArmPhase(enum.IntEnum):
 
     IDLE = 0
     """It rests, by its own brakes or controller; nothing is sent to it."""
-    GOING = 1
+    POSITIONING = 1
     """It is on its way to positions, or rests there under control."""
     FOLLOWING = 2
     """It follows velocities."""
@@ -79,7 +79,7 @@ class HandState(NamedTuple):
 _ARM = struct.Struct("<cBd7d7d?dqqd")
 _HAND = struct.Struct("<cdddd?q")
 _SEVEN = struct.Struct("<c7d")
-_ONE = struct.Struct("<cd")
+_WIDTH = struct.Struct("<cd")
 
 
 def pack_arm(state: ArmState) -> bytes:
@@ -116,12 +116,12 @@ def unpack_joints(message: bytes) -> tuple[float, ...]:
 
 def pack_width(width: float) -> bytes:
     """Return the command to a hand to go to a width [m]."""
-    return _ONE.pack(FOLLOW, width)
+    return _WIDTH.pack(FOLLOW, width)
 
 
 def unpack_width(message: bytes) -> float:
     """Return the width of a command [m]."""
-    width: float = _ONE.unpack(message)[1]
+    width: float = _WIDTH.unpack(message)[1]
     return width
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-NONE: Array = np.zeros(0)
+EMPTY: Array = np.zeros(0)
 OK, WARN, ERROR = 0, 1, 2
 """Levels of a diagnosis."""
 
@@ -52,11 +52,11 @@ class JointMessage:
     stamp: float
     """When it was measured [s], by the sender's clock."""
     names: tuple[str, ...]
-    position: Array = field(default_factory=lambda: NONE)
+    position: Array = field(default_factory=lambda: EMPTY)
     """(J,) [rad, m]; none where it is not measured, and so are the others."""
-    velocity: Array = field(default_factory=lambda: NONE)
+    velocity: Array = field(default_factory=lambda: EMPTY)
     """(J,) [rad/s, m/s]."""
-    effort: Array = field(default_factory=lambda: NONE)
+    effort: Array = field(default_factory=lambda: EMPTY)
     """(J,) [Nm, N]."""
     frame_id: str = ""
 

@@ -56,8 +56,8 @@ class RclpyNode:
         self._clock, self._open, self._bad = clock, True, dict[str, tuple[int, str]]()
         self._context = rclpy.context.Context()
         # Signals are the loop's: rclpy would leave before the last command was sent.
-        none = importlib.import_module("rclpy.signals").SignalHandlerOptions.NO
-        rclpy.init(context=self._context, domain_id=domain, signal_handler_options=none)
+        no_handlers = importlib.import_module("rclpy.signals").SignalHandlerOptions.NO
+        rclpy.init(context=self._context, domain_id=domain, signal_handler_options=no_handlers)
         self._node = rclpy.create_node("sami", context=self._context)
         self._executor = executors.SingleThreadedExecutor(context=self._context)
         self._executor.add_node(self._node)

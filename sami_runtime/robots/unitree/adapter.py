@@ -72,7 +72,7 @@ class UnitreeAdapter:
         self._mapping = Go2Mapping(settings, contract)
         self._command = self._source()
         self._latest = Latest(self.observation, clock, note=lambda: self._link.fault)
-        self._last_action = np.zeros(contract.action.size, np.float32)
+        self._last_action, self._heard_at = np.zeros(contract.action.size, np.float32), clock.now()
         self._start_time, self._is_driven, self._is_standing, self._open = clock.now(), False, False, True
         self._link = MotorLink(settings.domain, settings.network, settings.hz, settings.damp_kd, self._hear)
         try:
@@ -203,7 +203,7 @@ class UnitreeAdapter:
         self._is_driven = True
         start, start_time, share = self.reading.angles.copy(), self.clock.now(), 0.0
         while share < 1.0 or (share < 2.0 and abs(self.reading.angles - angles).max() > STOOD_RAD):
-            self._require_upright()
+            self._require_upright(self.settings.hold_s)
             share = (self.clock.now() - start_time) / self.settings.stand_s
             self._stand_at(start + eased(share) * (angles - start))
             self.clock.sleep_until(self.clock.now() + RAMP_S)
@@ -217,7 +217,8 @@ class UnitreeAdapter:
         self._link.hold(Setpoint(angles, *gains), STANDING_S)
 
     def _hear(self, reading: Go2Reading) -> None:
-        self._latest.put(self.clock.now(), **self._mapping.observed(reading))
+        self._heard_at = self.clock.now()
+        self._latest.put(self._heard_at, **self._mapping.observed(reading))
 
     def _source(self) -> CommandSource | None:
         """Return where the command comes from; None for the remote control, or for a policy that takes none.
@@ -233,9 +234,8 @@ class UnitreeAdapter:
     def _velocity(self) -> dict[str, float]:
         if self._command is not None:
             return dict(self._command.at(self.clock.now() - self._start_time))
-        names = ("forward", "left", "turn")
         velocity = np.clip(self.reading.sticks, -1.0, 1.0) * self.settings.fastest
-        return dict(zip(names, velocity.tolist(), strict=True))
+        return dict(zip(("forward", "left", "turn"), velocity.tolist(), strict=True))
 
     def _require_robot(self) -> None:
         """Wait for the robot.
@@ -258,21 +258,22 @@ class UnitreeAdapter:
         refuse(faults, "sent")
 
     def _sport_faults(self) -> list[str]:
-        mode = mode_of(self._link, self.settings.heard_s)
-        if not mode:
+        if not (mode := mode_of(self._link, self.settings.heard_s)):
             return []
         return [
             f"Unitree's sport mode is on ({mode!r}) and drives the motors, too. Lay the robot down and turn it off in "
             "Unitree's app, or set release_sport_mode = true, which does both when an episode begins"
         ]
 
-    def _require_upright(self) -> None:
-        """Damp and raise where the robot must not be driven on."""
-        tilt, fault = self._tilt(), ""
+    def _require_upright(self, longest_s: float = math.inf) -> None:
+        """Damp and raise where the robot must not be driven on, or told nothing for longer than a time [s]."""
+        tilt, silent, fault = self._tilt(), self.clock.now() - self._heard_at, ""
         if self.reading.stop_pressed:
             fault = "L2 and B of the remote control were pressed"
         elif not tilt < self.settings.fallen_deg:
             fault = f"the robot has fallen: its trunk is tilted by {tilt:.0f} degrees"
+        elif silent > longest_s:
+            fault = f"the robot told nothing for {silent:.2g} s"
         elif self._link.expired and self._is_driven:
             fault = f"no action came within {self.settings.hold_s:g} s of the last one"
         if fault:

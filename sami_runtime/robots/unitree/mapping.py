@@ -24,7 +24,7 @@ MEASURED: dict[str, Callable[[Go2Reading], Array]] = {
 }
 """What the trunk measures, in its own frame, (3,)."""
 LAST_ACTION = "last_action"
-GIVEN = ("command", LAST_ACTION)
+UNMEASURED = ("command", LAST_ACTION)
 """What no sensor measures."""
 
 
@@ -95,7 +95,7 @@ class Go2Mapping:
         elif quantity in MEASURED and signal.size == 3 and not _in_world(self.contract, signal.name):
             return MEASURED[quantity]
         else:
-            known = ", ".join((*MEASURED, *JOINT_UNITS.values(), *GIVEN))
+            known = ", ".join((*MEASURED, *JOINT_UNITS.values(), *UNMEASURED))
             faults.append(
                 f"a Go2 does not measure {signal.name} ({', '.join(signal.elements)}). If it is one of {known}, in the "
                 f'trunk\'s frame, say so: settings.signals.{signal.name} = "gravity"'

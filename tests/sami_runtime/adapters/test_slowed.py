@@ -93,12 +93,12 @@ PERIOD = 0.04
 """Of the tiny policies [s]."""
 
 
-def stopped_at(session, arm, slower, limits, loop_hz=None, fails=None, **script):
+def stopped_at(session, arm, slower, limits, loop_hz=None, fault=None, **script):
     """When the gate stops the robot [s], and the records of the ticks until then."""
     clock, records = ManualClock(), []
     robot = arm(clock, **script)
-    if fails:
-        fails(robot, clock)
+    if fault:
+        fault(robot, clock)
     gate = SafetyGate(robot, session.contract, limits)
     with pytest.raises(SafetyStop):
         run_episode(
@@ -107,10 +107,10 @@ def stopped_at(session, arm, slower, limits, loop_hz=None, fails=None, **script)
     return clock.now(), records
 
 
-def dies(at):
+def frozen_sensors(at):
     """Have the sensors repeat what they said at a time [s], with its stamp."""
 
-    def fails(robot, clock):
+    def fault(robot, clock):
         read, last = robot.read, []
 
         def frozen():
@@ -120,14 +120,14 @@ def dies(at):
 
         robot.read = frozen
 
-    return fails
+    return fault
 
 
 @pytest.mark.parametrize("loop_hz", [None, 75.0])
 @pytest.mark.parametrize("at", [2.0, 2.05, 2.34])
 def test_a_robot_whose_sensors_die_is_stopped_after_the_same_seconds_however_slow(session, arm, loop_hz, at):
     limits = Limits(hold_ticks=2, stop_after=5, rest=0.0)
-    stops = [stopped_at(session, arm, slower, limits, loop_hz, dies(at))[0] for slower in (1, 2, 5, 10)]
+    stops = [stopped_at(session, arm, slower, limits, loop_hz, frozen_sensors(at))[0] for slower in (1, 2, 5, 10)]
     assert stops == pytest.approx([stops[0]] * 4, abs=1e-9)
     # Three periods of age, and five periods without an action, of which the first is the one that is too old.
     assert stops[0] - at <= (3 + 5) * PERIOD + 1e-9

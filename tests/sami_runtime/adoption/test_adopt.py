@@ -7,7 +7,6 @@ from sami_runtime import CheckFailed, ContractError, Session, verify
 from sami_runtime.adoption import adopt as module
 from sami_runtime.adoption.recipe import Recipe
 from sami_runtime.adoption.recipe import row as for_each
-from sami_runtime.adoption.sources import sources_of
 from sami_runtime.session.inference import import_onnxruntime
 from tests.making import foreign
 
@@ -194,8 +193,8 @@ def test_an_adopted_file_stores_its_recipe_and_the_sources_of_its_fields(adopted
     recipe = Recipe.of(artifact)
     assert recipe == Recipe.parse(foreign.document(), "test")
     assert recipe.action.kp == 20.0
-    source = sources_of(artifact)["signals.joint_angles.offset"]
-    assert (source.kind, source.where.endswith("my.json")) == ("file", True)
+    source = artifact.contract.training["adopted"]["sources"]["signals.joint_angles.offset"]
+    assert (source["kind"], source["where"].endswith("my.json")) == ("file", True)
 
 
 def test_a_batch_of_episodes_answers_as_each_alone(adopted):

@@ -58,7 +58,7 @@ BAD_RECIPES = {
     "action.default: field required": changed("action.default", None),
     "rate_hz: field required": changed("rate_hz", None),
     "last_action.kind: field required": changed("last_action.kind", None),
-    "unknown key in": changed("signals.0.scael", 1.0),
+    "unknown recipe key of": changed("signals.0.scael", 1.0),
     "Did you mean 'scale'?": changed("signals.0.scael", 1.0),
     "unknown input of": changed("input", "observations"),
     "unknown output of": changed("output", "action"),
@@ -148,8 +148,8 @@ def test_a_field_that_is_missing_is_refused_with_what_the_reader_knows_of_it():
 def test_a_contract_changes_single_fields_of_what_a_reader_found():
     sources = {key: FieldSource(kind="file", where="env.yaml") for key in PASSING}
     reading = PolicyReading(b"", PASSING, sources)
-    mine = {"signals": [{"name": "command", "scale": 2.0}], "action": {"scale": 0.5}}
-    changed_reading = reading.overlaid(mine, "my.toml")
+    changes = {"signals": [{"name": "command", "scale": 2.0}], "action": {"scale": 0.5}}
+    changed_reading = reading.overlaid(changes, "my.toml")
     recipe = changed_reading.recipe("policy.onnx")
     assert [signal.scale for signal in recipe.signals] == [1.0, 0.05, 2.0]
     assert (recipe.action.scale, recipe.action.default) == (0.5, tuple(foreign.DEFAULT))

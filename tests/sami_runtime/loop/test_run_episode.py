@@ -275,6 +275,24 @@ def test_a_trip_from_outside_is_recorded_as_the_last_tick_and_not_written(sessio
     assert records[-1].executed is None
 
 
+def test_a_robot_that_says_at_a_write_that_it_was_stopped_ends_the_episode_with_that_reason(session, arm):
+    records = []
+
+    class Falls(arm):
+        def write(self, action):
+            if self.writes == 3:
+                self.writes += 1  # the next one would be taken
+                raise SafetyStop("the robot has fallen. The motors are damped.")
+            return super().write(action)
+
+    adapter = Falls()
+    with pytest.raises(SafetyStop, match="the robot has fallen"):
+        run_episode(session, adapter, on_step=records.append)
+    assert (adapter.writes, adapter.stops) == (4, 1)
+    assert records[-1].executed is None
+    assert records[-1].limited_by == ("stop",)
+
+
 def test_periods_that_a_stale_read_took_count_towards_the_stop(session, arm):
     """Ten ticks without a new action are 0.4 s, however few turns there were in them."""
     clock, records = ManualClock(), []

@@ -15,19 +15,19 @@ from sami_runtime.robots.evidence import EvidenceLog, check_log
 
 FACTS = {"model": {"name": "arm", "sha256": "ab" * 32}}
 RATE_HZ = 50.0
-NOTHING = np.zeros(0, np.float32)
+EMPTY = np.zeros(0, np.float32)
 
 
-def tick(step, outcome=Outcome.ACTED, executed=NOTHING, **changes):
+def tick(step, outcome=Outcome.ACTED, executed=EMPTY, **changes):
     times = SectionTimes(0.0, 0.0, 0.0, 0.0)
-    return StepRecord(step, outcome, None, None, executed, NOTHING, {}, times, **{"time": step / RATE_HZ} | changes)
+    return StepRecord(step, outcome, None, None, executed, EMPTY, {}, times, **{"time": step / RATE_HZ} | changes)
 
 
 def write(path, ticks, key=None):
     with EvidenceLog(path, FACTS, key) as log:
         for record in ticks:
             log(record)
-        log.conclude(EpisodeReport(len(ticks), False, {}, NOTHING, LoopReport()))
+        log.conclude(EpisodeReport(len(ticks), False, {}, EMPTY, LoopReport()))
     return path
 
 

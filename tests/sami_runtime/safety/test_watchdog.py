@@ -174,6 +174,18 @@ def test_it_can_be_told_to_stop_the_robot(stops):
             dog.beat()
 
 
+def test_a_beat_before_a_watchdog_that_was_told_to_fire_has_begun_says_so_and_takes_nothing_back(stops):
+    with Watchdog(NAME, PATIENCE) as dog:
+        dog.beat()
+        os.kill(dog.pid, signal.SIGSTOP)
+        dog.fire()
+        with pytest.raises(SafetyStop, match="was told to stop the robot by my_arm:emergency_stop, and has not begun"):
+            dog.beat()
+        os.kill(dog.pid, signal.SIGCONT)
+        stops.wait()
+        dog.end()
+
+
 def test_a_stop_that_fails_is_tried_again_and_told_once(stops, capfd):
     with Watchdog("my_arm:failing", WITHIN) as dog:
         dog.beat()

@@ -85,6 +85,16 @@ def test_a_held_action_does_not_lead_out_either(boxed):
     assert results == [(0.8, ()), (0.4, ("workspace fx",)), (0.0, ("workspace fx",)), (0.0, ()), (0.0, ())]
 
 
+def test_a_held_action_does_not_lead_out_where_the_position_is_not_finite_either(boxed):
+    armed = boxed(hold_ticks=9, stop_after=10)
+    step(armed, (0.4, 0.0), (0.8, 0.0), 0.0)
+    results = []
+    for tick in range(1, 6):
+        armed.fault(seen((np.nan, 0.0), tick * PERIOD), tick * PERIOD)
+        results.append(round(float(armed.write(armed.hold("refused: ...", tick * PERIOD)).action[0]), 6))
+    assert results == [0.8, 0.4, 0.0, 0.0, 0.0]
+
+
 def test_between_two_ticks_of_the_policy_an_action_moves_by_its_share_of_the_period(gate):
     armed = gate(period=PERIOD / 4, **LIMITS)
     step(armed, (0.46, 0.0), (1.0, 0.0), 0.0)  # 0.8 of it would lead to the border

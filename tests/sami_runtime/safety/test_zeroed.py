@@ -39,6 +39,18 @@ def test_a_bias_of_what_is_known_is_taken_out_and_all_else_is_as_it_was_to_the_l
             assert seen.values[name].tobytes() == biased.values[name].tobytes()
 
 
+def test_a_bias_is_taken_out_of_integers_too_and_not_rounded_off(arm):
+    class Counting(arm):
+        def read(self):
+            seen = super().read()
+            return Observation({**seen.values, "goal": np.array([3 + self.reads % 2])}, seen.time)
+
+    robot = Zeroed(Counting(), {"goal.x": Known(value=0.0, most=5.0, still=1.0)})
+    robot.reset(seed=3)
+    assert robot.offsets["goal.x"] == pytest.approx(3.5)
+    assert sorted(float(robot.read().values["goal"][0]) for _ in range(2)) == pytest.approx([-0.5, 0.5])
+
+
 def test_without_a_bias_every_reading_is_the_same_to_the_last_bit(arm):
     for plain, seen in zip(drive(arm()), drive(Zeroed(arm(), GOAL)), strict=True):
         for name, value in plain.values.items():

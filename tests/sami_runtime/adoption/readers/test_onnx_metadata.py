@@ -7,7 +7,6 @@ import pytest
 
 from sami_runtime import Session, adopt
 from sami_runtime.adoption.recipe import Recipe
-from sami_runtime.adoption.sources import sources_of
 from sami_runtime.errors import SamiError
 from tests.making import foreign
 
@@ -80,7 +79,8 @@ def test_mjlabs_metadata_is_the_whole_recipe_but_the_rate(policy, tmp_path):
         np.testing.assert_allclose(session.step(seen).action, expected, atol=1e-5)
     recipe = Recipe.of(artifact)
     assert (recipe.action.kp, recipe.action.kd) == ((20.0, 20.0, 40.0), (1.0, 1.0, 2.0))
-    assert str(sources_of(artifact)["action.scale"]) == "file: policy.onnx: metadata action_scale"
+    source = artifact.contract.training["adopted"]["sources"]["action.scale"]
+    assert source == {"kind": "file", "where": "policy.onnx: metadata action_scale"}
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,18 @@ def test_joints_that_are_not_finite_are_held(session):
         gate.propose(np.zeros(len(robot.at), np.float32), clock.now())
 
 
+def test_joints_that_the_policy_does_not_read_are_held_too_once_they_are_too_old(session):
+    robot = Joints(clock := ManualClock(), session.contract)
+    gate = BodyGate(robot, session.contract, settings=settings_of(session.contract))
+    gate.begin(0.1)
+    seen = robot.read().values
+    for age, oldest in ((0.1, None), (0.15, "age: joints was measured 0.15 s before now")):
+        clock.advance(1.0)
+        now = clock.now()
+        fault = gate.fault(Observation(seen, now - age, {**dict.fromkeys(seen, now), "joints": now - age}), now)
+        assert fault is None if oldest is None else fault.startswith(oldest)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -13,8 +13,8 @@ from sami_runtime.signals import Signal
 
 
 def signal(name, size):
-    none = (None,) * size
-    return Signal(name=name, size=size, unit="m", elements=tuple("xyz"[:size]), low=none, high=none)
+    unbounded = (None,) * size
+    return Signal(name=name, size=size, unit="m", elements=tuple("xyz"[:size]), low=unbounded, high=unbounded)
 
 
 SIGNALS = (signal("cube", 3), signal("hand", 3), signal("goal", 1))

@@ -88,8 +88,8 @@ def test_the_hand_is_not_sent_below_the_table(ik, base, contract):
     assert 0.0 < height < 0.03, "less than it would sink in a period"
     commander = Hand(settings(), contract, ik, base)
     command = commander.of(np.float32([0.0, 0.0, -1.0, 0.0]), Joints(0.0, low, np.zeros(7)), 0.0)
-    fell = base.vectors(ik.velocity(low, command.messages[ARM].data))[2] / contract.rate_hz
-    assert height + fell > -2e-3
+    lowered = base.vectors(ik.velocity(low, command.messages[ARM].data))[2] / contract.rate_hz
+    assert height + lowered > -2e-3
 
 
 def test_elements_are_sent_as_they_are_in_the_controllers_units(contract):

@@ -20,7 +20,7 @@ from sami_runtime.robots.ros2.messages import (
 
 draw = np.random.default_rng(0)
 JOINTS = tuple(f"joint{number}" for number in range(7))
-SAID = [
+MESSAGES = [
     JointMessage(1.7e9 + 0.25, JOINTS, draw.normal(size=7), draw.normal(size=7), draw.normal(size=7), "base"),
     JointMessage(12.0, ("a", "bcd"), np.array([0.5, -1.0])),
     JointMessage(0.0, ()),
@@ -45,7 +45,7 @@ def alike(message, other):
     return type(message) is type(other)
 
 
-@pytest.mark.parametrize("message", SAID, ids=lambda item: type(item).__name__)
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda item: type(item).__name__)
 def test_what_is_said_comes_back(message):
     pytest.importorskip("cyclonedds")
     from sami_runtime.robots.ros2.idl import IdlTypes
@@ -60,7 +60,7 @@ UNKNOWN_TO_0_10 = {12, 13}
 """Kinds of types, int8 and uint8: Cyclone DDS 0.10 dies of a description that has one."""
 
 
-@pytest.mark.parametrize("message", SAID, ids=lambda item: type(item).__name__)
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda item: type(item).__name__)
 def test_no_type_is_described_in_a_way_that_kills_an_older_peer(message):
     pytest.importorskip("cyclonedds")
     from sami_runtime.robots.ros2.idl import IdlTypes
@@ -77,7 +77,7 @@ def test_no_type_is_described_in_a_way_that_kills_an_older_peer(message):
     assert not kinds & UNKNOWN_TO_0_10
 
 
-@pytest.mark.parametrize("message", SAID, ids=lambda item: type(item).__name__)
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda item: type(item).__name__)
 def test_the_bytes_are_those_of_another_implementation(message):
     pytest.importorskip("cyclonedds")
     from sami_runtime.robots.ros2.idl import IdlTypes
@@ -92,8 +92,8 @@ def test_the_hashes_of_types_are_those_of_another_implementation():
     from sami_runtime.robots.ros2.idl import HASHES
 
     store = other_implementation()
-    assert {f"RIHS01_{HASHES[kind.ros]}" for kind in map(type, SAID)} == {
-        store.hash_rihs01(kind.ros) for kind in map(type, SAID)
+    assert {f"RIHS01_{HASHES[kind.ros]}" for kind in map(type, MESSAGES)} == {
+        store.hash_rihs01(kind.ros) for kind in map(type, MESSAGES)
     }
     assert len(HASHES) == 5
 
@@ -120,7 +120,7 @@ class RosLike:
         return bytes([value])
 
 
-@pytest.mark.parametrize("message", SAID, ids=lambda item: type(item).__name__)
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda item: type(item).__name__)
 def test_classes_with_fields_by_keyword_carry_them_as_well(message):
     """ROS's Python classes are made so; a real rclpy was never tried."""
     assert alike(message, type(message).of(message.to(RosLike())))

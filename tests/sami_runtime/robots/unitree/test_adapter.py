@@ -44,7 +44,7 @@ class RobotDouble:
         self.commands = DataReader(participant, by_name["lowcmd"])
         self.requests = DataReader(participant, by_name["api/motion_switcher/request"])
         self.angles, self.kp, self.kd, self.count = np.tile([0.0, 1.3, -2.6], 4), 0.0, 0.0, 0
-        self.mode, self.quaternion, self.open = "", [1.0, 0.0, 0.0, 0.0], True
+        self.mode, self.quaternion, self.silent, self.open = "", [1.0, 0.0, 0.0, 0.0], False, True
         self.thread = threading.Thread(target=self.run, daemon=True)
         self.thread.start()
 
@@ -59,7 +59,8 @@ class RobotDouble:
             for request in (message for message in self.requests.take(10) if isinstance(message, idl.ServiceRequest)):
                 identity, data = request.header.identity, json.dumps({"form": "0", "name": self.mode})
                 self.answers.write(idl.ServiceResponse(idl.ResponseHeader(identity, idl.ResponseStatus(0)), data, []))
-            self.states.write(self.state())
+            if not self.silent:
+                self.states.write(self.state())
             time.sleep(0.005)
 
     def state(self):
@@ -163,3 +164,14 @@ def test_a_robot_whose_sport_mode_is_on_is_refused_and_when_it_comes_on_later_to
 def test_an_emergency_stop_without_an_adapter_says_that_it_sent_nothing():
     with pytest.raises(AdapterError, match="no adapter has connected to a robot"):
         emergency_stop()()
+
+
+def test_a_robot_that_tells_nothing_any_more_while_it_stands_up_is_damped_at_once(robot):
+    with closing(connect(command="forward=0.0", stand_s=5.0)) as adapter:
+        threading.Timer(0.5, setattr, (robot, "silent", True)).start()
+        start = time.monotonic()
+        with pytest.raises(SafetyStop, match=r"the robot told nothing for 0\.\d+ s\. The motors are damped"):
+            adapter.reset()
+        assert time.monotonic() - start < 4.0
+        robot.until(lambda: robot.kp == 0.0)
+        robot.silent = False
