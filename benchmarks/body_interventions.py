@@ -38,9 +38,9 @@ from sami_train.envs.make import make
 from sami_train.episodes.rollout import beginning
 
 JOINTS = tuple(PANDA["joints"])
-NONE = (None,) * len(JOINTS)
+UNBOUNDED = (None,) * len(JOINTS)
 SIGNALS = tuple(
-    Signal(name=name, size=len(JOINTS), unit=unit, elements=JOINTS, low=NONE, high=NONE)
+    Signal(name=name, size=len(JOINTS), unit=unit, elements=JOINTS, low=UNBOUNDED, high=UNBOUNDED)
     for name, unit in (("joint_positions", "rad"), ("joint_velocities", "rad/s"))
 )
 REACHED = (0.0315, 0.0425, 0.0417)

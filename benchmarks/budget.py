@@ -39,12 +39,13 @@ SENTENCES = {
     *("wants", "want", "wishes", "wish", "lies", "lacks", "lacking", "listens", "takes", "arrives", "responds"),
     *("accepts", "agree", "agrees", "differs", "differ", "happened", "happens", "believed", "mentions", "attend"),
     *("untold", "unsaid", "untaken", "torn", "tried", "swept", "spent", "follows", "begins", "begun", "heard"),
-    *("taken", "wanted", "made"),
+    *("taken", "wanted", "made", "taught", "brought", "fell", "ran", "lay", "lives", "dies", "helps"),
     *("whose", "its", "itself", "this", "those", "which", "who", "another", "some"),
     *("everything", "anything", "everyone", "nobody", "ones", "ours", "theirs", "others", "what", "nothing", "one"),
+    *("mine", "none"),
 }
-"""Bare verbs and pronouns, which name nothing: no identifier is one of them, private ones, tests and scripts
-included."""
+"""Bare verbs and pronouns, which name nothing: no identifier is one of them, in capitals or not, private ones, tests
+and scripts included."""
 KEYS = {
     *("sami_runtime/robots/franka/settings.py ours", "sami_runtime/robots/franka/settings.py theirs"),
     *("sami_runtime/robots/kit/frame.py ours", "sami_runtime/robots/kit/frame.py theirs"),
@@ -136,7 +137,7 @@ def sentence_names() -> list[str]:
         for folder in NAMED
         for path in sorted((ROOT / folder).rglob("*.py"))
         for line, name in _defined_names(tree_of(path))
-        if name.strip("_") in SENTENCES and f"{path.relative_to(ROOT)} {name}" not in KEYS
+        if name.strip("_").lower() in SENTENCES and f"{path.relative_to(ROOT)} {name}" not in KEYS
     ]
 
 
@@ -163,7 +164,7 @@ def budget() -> list[Row]:
 MEASURES: dict[str, tuple[Callable[[], int], int, int]] = {
     "files of the trunk": (lambda: len(trunk()), 140, 140),
     "lines of the trunk": (lambda: lines_of(trunk()), 19_000, 19_000),
-    "lines of the product": (lambda: lines_of(modules()), 64_267, 41_000),
+    "lines of the product": (lambda: lines_of(modules()), 64_266, 41_000),
     "rooms on the first level": (lambda: len(rooms()), 19, 19),
     "class names defined twice": (lambda: len(classes_defined_twice()), 0, 0),
     "circles of imports": (circles, 0, 0),

@@ -30,7 +30,9 @@ def main() -> None:
     episodes = None
     results = []
     for method, pairing in CASES:
-        agent = make_agent("fast-cpu", "cpu", arguments.episodes, **{"method": method, "contrast.pairing": pairing})
+        agent = make_agent(
+            "panda", "fast-cpu", "cpu", arguments.episodes, **{"method": method, "contrast.pairing": pairing}
+        )
         if episodes is None:
             episodes, _ = collect(agent, arguments.episodes)
         buffer = agent.make_buffer()

@@ -40,9 +40,10 @@ def detectable(x: np.ndarray, y: np.ndarray) -> float:
     return float((stats.t.ppf(0.975, freedom) + stats.t.ppf(POWER, freedom)) * math.sqrt(a + b))
 
 
-def shown(less: Interval) -> str:
+def shown(less: Interval, digits: int = 3) -> str:
     """Return a difference and its interval."""
-    return f"{less.value:+.3f} [{less.low:+.3f}, {less.high:+.3f}]"
+    value, low, high = (f"{number:+,.{digits}f}" for number in less)
+    return f"{value} [{low}, {high}]"
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import mujoco
 import numpy as np
-from go2_walks import DIES, EPISODES, NOMINAL, SEED, SETS, Robots, deployed
+from go2_walks import DEATH_STEP, EPISODES, NOMINAL, SEED, SETS, Robots, deployed
 from PIL import Image, ImageDraw, ImageFont
 
 from sami_train.envs.go2.entry import GO2, MOTORS
@@ -38,7 +38,7 @@ BEFORE, AFTER, FALLING = 75, 150, 25
 class Walked(NamedTuple):
     """What the robots did in all episodes."""
 
-    fell: np.ndarray
+    fall_steps: np.ndarray
     """Steps after which each had fallen, (n,); the length of an episode for those that had not."""
     qpos: np.ndarray
     """Their positions after each step, (T, n, 19) float32."""
@@ -52,16 +52,16 @@ def walk(policy: Path, episodes: int) -> Walked:
     rows = len(tasks) * math.ceil(episodes / len(tasks))
     batch, act = Robots(rows, 1.0), deployed(policy, "live")(rows)
     observation = batch.reset(range(SEED, SEED + rows), [NOMINAL] * rows)
-    fell, places, commands = np.full(rows, GO2.episode_steps), [], []
+    fall_steps, places, commands = np.full(rows, GO2.episode_steps), [], []
     for step in range(GO2.episode_steps):
-        if step == DIES:
+        if step == DEATH_STEP:
             for row in range(rows):
                 batch.set_dynamics(row, tasks[row % len(tasks)])
         commands.append(batch.walks.command.copy())
-        observation, _ = batch.step(act(observation, batch, step, DIES))
-        fell[batch.terminated & (fell == GO2.episode_steps)] = step + 1
+        observation, _ = batch.step(act(observation, batch, step, DEATH_STEP))
+        fall_steps[batch.terminated & (fall_steps == GO2.episode_steps)] = step + 1
         places.append(batch._qpos.astype(np.float32))
-    return Walked(fell, np.array(places), np.array(commands))
+    return Walked(fall_steps, np.array(places), np.array(commands))
 
 
 def pictures(walked: Walked, row: int, steps: range) -> list[np.ndarray]:
@@ -76,9 +76,9 @@ def pictures(walked: Walked, row: int, steps: range) -> list[np.ndarray]:
     of_motor = env.model.geom_bodyid == env.model.body(MOTORS[dead]).id
     images = []
     for step in steps:
-        env.data.qpos[:] = walked.qpos[min(step, walked.fell[row] + FALLING, GO2.episode_steps - 1), row]
+        env.data.qpos[:] = walked.qpos[min(step, walked.fall_steps[row] + FALLING, GO2.episode_steps - 1), row]
         mujoco.mj_forward(env.model, env.data)
-        if step >= DIES:
+        if step >= DEATH_STEP:
             env.model.geom_rgba[of_motor] = 0.9, 0.1, 0.1, 1.0
         images.append(camera.take().copy())
     camera.close()
@@ -86,7 +86,7 @@ def pictures(walked: Walked, row: int, steps: range) -> list[np.ndarray]:
 
 
 def frame(
-    both: list[np.ndarray], titles: list[str], fell: list[int], step: int, motor: str, command: str
+    both: list[np.ndarray], titles: list[str], fall_steps: list[int], step: int, motor: str, command: str
 ) -> Image.Image:
     """Compose what is seen at a step."""
     title, small = ImageFont.load_default(17), ImageFont.load_default(14)
@@ -96,11 +96,13 @@ def frame(
         left = k * (SIZE[0] + GAP)
         image.paste(Image.fromarray(picture), (left, TITLE))
         draw.text((left + 10, 10), titles[k], INK, title)
-        if step >= fell[k]:
-            draw.text((left + SIZE[0] - 10, 12), f"fell after {fell[k] / GO2.rate_hz:.1f} s", NEW, small, anchor="ra")
-    dies = f"motor {motor} is dead" if step >= DIES else "all motors obey"
+        if step >= fall_steps[k]:
+            draw.text(
+                (left + SIZE[0] - 10, 12), f"fell after {fall_steps[k] / GO2.rate_hz:.1f} s", NEW, small, anchor="ra"
+            )
+    notice = f"motor {motor} is dead" if step >= DEATH_STEP else "all motors obey"
     below = TITLE + SIZE[1] + 13
-    draw.text((10, below), dies, NEW if step >= DIES else QUIET, small, anchor="lm")
+    draw.text((10, below), notice, NEW if step >= DEATH_STEP else QUIET, small, anchor="lm")
     draw.text((image.width - 10, below), f"{step / GO2.rate_hz:.1f} s, command {command}", QUIET, small, anchor="rm")
     return image
 
@@ -114,21 +116,24 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="NAME.webp")
     options = parser.parse_args()
     left, right = (walk(policy, options.episodes) for policy in options.policies)
-    fallen = [walked.fell < GO2.episode_steps for walked in (left, right)]
+    fallen = [walked.fall_steps < GO2.episode_steps for walked in (left, right)]
     only_left, only_right = fallen[0] & ~fallen[1], fallen[1] & ~fallen[0]
     print(f"only left falls: {only_left.sum()}, only right falls: {only_right.sum()}, episodes: {len(only_left)}")
-    row = int(np.flatnonzero(only_left & (left.fell > DIES))[0])
+    rows = np.flatnonzero(only_left & (left.fall_steps > DEATH_STEP))
+    if not len(rows):
+        parser.error("there is no episode to film: in none does the left robot alone fall after its motor died.")
+    row = int(rows[0])
     motor = MOTORS[SETS["dies"][row % len(SETS["dies"])]["crippled"][0]]
-    print(f"filmed: episode {row}, motor {motor}, left falls after {left.fell[row] / GO2.rate_hz:.2f} s")
-    last = min(max(DIES + AFTER, int(left.fell[row]) + 2 * FALLING), GO2.episode_steps)
-    steps = range(DIES - BEFORE, last, EVERY)
+    print(f"filmed: episode {row}, motor {motor}, left falls after {left.fall_steps[row] / GO2.rate_hz:.2f} s")
+    last = min(max(DEATH_STEP + AFTER, int(left.fall_steps[row]) + 2 * FALLING), GO2.episode_steps)
+    steps = range(DEATH_STEP - BEFORE, last, EVERY)
     images = [pictures(walked, row, steps) for walked in (left, right)]
     frames = []
     for k, step in enumerate(steps):
         forward, sideways, turn = left.commands[step, row]
         command = f"{forward:+.1f}, {sideways:+.1f} m/s, {turn:+.1f} rad/s"
-        both, fell = [of_robot[k] for of_robot in images], [int(left.fell[row]), int(right.fell[row])]
-        frames.append(frame(both, options.titles, fell, step, motor, command))
+        both, fall_steps = [of_robot[k] for of_robot in images], [int(left.fall_steps[row]), int(right.fall_steps[row])]
+        frames.append(frame(both, options.titles, fall_steps, step, motor, command))
     durations = [round(1000 * EVERY / GO2.rate_hz)] * len(frames)
     durations[-1] += round(1000 * HOLD_S)
     frames[0].save(

@@ -38,7 +38,7 @@ EPISODES = 200
 """At least so many in each set; every task of a set comes equally often where it has fewer."""
 SEED = 8_000_009
 """Of the first episode of a set."""
-DIES = 200
+DEATH_STEP = 200
 """Step at which a motor dies in `dies`."""
 FROZEN = 50
 """Step whose context a frozen policy keeps; in `dies` it is that at which the motor dies."""
@@ -157,16 +157,16 @@ def measured(
     tasks = SETS[task_set]
     rows = len(tasks) * math.ceil(episodes / len(tasks))
     of_rows = [tasks[row % len(tasks)] for row in range(rows)]
-    dies = task_set == "dies"
+    motor_dies = task_set == "dies"
     batch, act = Robots(rows, gains), make(rows)
-    observation = batch.reset(range(seed, seed + rows), [NOMINAL] * rows if dies else of_rows)
+    observation = batch.reset(range(seed, seed + rows), [NOMINAL] * rows if motor_dies else of_rows)
     running, steps = np.ones(rows, bool), np.zeros(rows)
     values: dict[str, np.ndarray] = {}
     for step in range(GO2.episode_steps):
-        if dies and step == DIES:
+        if motor_dies and step == DEATH_STEP:
             for row, task in enumerate(of_rows):
                 batch.set_dynamics(row, task)
-        observation, _ = batch.step(act(observation, batch, step, DIES if dies else FROZEN))
+        observation, _ = batch.step(act(observation, batch, step, DEATH_STEP if motor_dies else FROZEN))
         steps += running
         for name, of_name in batch.metrics.items():
             values.setdefault(name, np.zeros(rows))[running] = of_name[running]

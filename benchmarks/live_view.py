@@ -99,7 +99,9 @@ def main() -> None:
     how = (arguments.model, arguments.rate, arguments.seconds, arguments.priority)
     if arguments.at_once:
         with ProcessPoolExecutor(len(KINDS), get_context("spawn")) as pool:
-            result = {kind: ran.result() for kind, ran in [(kind, pool.submit(turn, kind, *how)) for kind in KINDS]}
+            result = {
+                kind: future.result() for kind, future in [(kind, pool.submit(turn, kind, *how)) for kind in KINDS]
+            }
     else:
         for number in range(arguments.turns):
             for kind in (*KINDS[number % 3 :], *KINDS[: number % 3]):

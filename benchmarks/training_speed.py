@@ -1,12 +1,12 @@
 """How fast training is: the environment, collection, and gradient steps by preset.
 
-    python benchmarks/training_speed.py [--device cuda] [--updates N] [--paper-updates N] [--json]
+    python benchmarks/training_speed.py [--env ENV] [--device cuda] [--updates N] [--paper-updates N] [--json]
     python benchmarks/training_speed.py --run RUN [--target 0.9] [--json]
 
 Measured one after the other in one process, so run it on an idle machine; training itself overlaps collecting
 and learning, each on a core of its own.
 
-    environment   one Panda environment, uniformly random actions, its resets included
+    environment   one environment (--env), uniformly random actions, its resets included
     collection    what a collector does: rounds of six environments, the policy in numpy, and the preset's
                   exploration
     update        one gradient step, `Learner.update`: sampling from the buffer, all losses, all optimisers,
@@ -31,6 +31,7 @@ import json
 import os
 import platform
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,15 +45,15 @@ WARM_UP = 3
 ENVS = 6
 
 
-def environment_speed(steps: int) -> float:
+def environment_speed(name: str, steps: int) -> float:
     """Environment steps a second of one environment, resets included."""
     from sami_train.envs import environment
     from sami_train.envs.make import make
 
-    env = make(environment("panda"), tasks="training")
+    env = make(environment(name), tasks="training")
     rng = np.random.default_rng(0)
     env.reset(seed=0)
-    actions = rng.uniform(-1, 1, (steps, 4)).astype(np.float32)
+    actions = rng.uniform(-1, 1, (steps, *env.action_space.shape)).astype(np.float32)
     start = time.perf_counter()
     for action in actions:
         *_, terminated, truncated, _ = env.step(action)
@@ -63,37 +64,30 @@ def environment_speed(steps: int) -> float:
     return speed
 
 
-def make_agent(preset: str, device: str, episodes: int, **changes: str) -> ContextSAC:
-    """Return a fresh agent of a preset, with a buffer for these episodes, on the threads that training would use."""
+def make_agent(name: str, preset: str, device: str, episodes: int, **changes: str) -> ContextSAC:
+    """Return a fresh agent of an environment and a preset, its buffer for so many episodes, its threads training's."""
+    from stable_baselines3.common.vec_env import DummyVecEnv
+
     from sami_train.agent.context_sac import ContextSAC
     from sami_train.config.resolve import resolve
     from sami_train.runs.train import make_env, prepare_torch
 
-    config = resolve(preset, {"learning.buffer_episodes": episodes, "device": device, **changes})
+    config = resolve(preset, {"env": name, "learning.buffer_episodes": episodes, "device": device, **changes})
     prepare_torch(config)
-    return ContextSAC("ContextPolicy", make_env(config), config, device=device)
+    envs = DummyVecEnv([partial(make_env, config)] * ENVS)
+    in_step = config.collection.model_copy(update={"collectors": 0})
+    return ContextSAC("ContextPolicy", envs, config.model_copy(update={"collection": in_step}), device=device)
 
 
 def collect(agent: ContextSAC, count: int) -> tuple[list[Episode], float]:
     """Episodes by real rollouts, and environment steps a second while they were collected."""
-    from sami_train.envs import environment
-    from sami_train.envs.make import make
-    from sami_train.episodes.numpy_policy import NumpyPolicy
-    from sami_train.episodes.rollout import Rollout
-
-    spec = environment("panda")
-    envs = [make(spec, tasks="training", end_on_fall=True) for _ in range(ENVS)]
-    policy = NumpyPolicy(agent.policy.numpy_weights(), ENVS)
-    rollout = Rollout(envs, policy, 0, agent.config.exploration, spec.reach)
+    source = agent._source()
     episodes: list[Episode] = []
     start = time.perf_counter()
     while len(episodes) < count:
-        first = len(episodes)
         # Past the warm-up, so that the policy acts and not chance alone.
-        episodes += rollout.round(range(first, first + ENVS), agent.config.exploration.warmup_steps)
+        episodes += source.collect(True, agent.config.exploration.warmup_steps)
     seconds = time.perf_counter() - start
-    for env in envs:
-        env.close()
     return episodes, sum(len(episode) for episode in episodes) / seconds
 
 
@@ -137,13 +131,13 @@ def paper_estimate(agent: ContextSAC, seconds: float, collection: float, collect
 
 
 def measure(
-    device: str, updates: int, paper_updates: int, env_steps: int, episodes: int, collectors: int
+    name: str, device: str, updates: int, paper_updates: int, env_steps: int, episodes: int, collectors: int
 ) -> dict[str, Any]:
     """All speeds, by name."""
     import torch
 
-    result: dict[str, Any] = {"environment_steps_per_s": environment_speed(env_steps)}
-    fast = make_agent("fast-cpu", device, episodes)
+    result: dict[str, Any] = {"environment_steps_per_s": environment_speed(name, env_steps)}
+    fast = make_agent(name, "fast-cpu", device, episodes)
     collected, collection = collect(fast, episodes)
     result["collection_steps_per_s"] = collection
     plain = update_seconds(fast, collected, updates, contrast=False)
@@ -154,8 +148,12 @@ def measure(
         "fast-cpu with contrast": 1.0 / contrasted,
         "fast-cpu mixed": 1.0 / ((1.0 - share) * plain + share * contrasted),
     }
+    # What the learner gets through, as environment steps a second: what collects faster waits for it.
+    learning = fast.config.learning
+    steps_per_update = learning.train_every / learning.gradient_steps
+    result["learner_steps_per_s"] = steps_per_update * result["updates_per_s"]["fast-cpu mixed"]
     if paper_updates > 0:
-        paper = make_agent("paper", device, episodes)
+        paper = make_agent(name, "paper", device, episodes)
         seconds = update_seconds(paper, collected, paper_updates, contrast=True)
         result["updates_per_s"]["paper"] = 1.0 / seconds
         if paper.device.type == "cuda":
@@ -214,6 +212,7 @@ def told_speeds(result: dict[str, Any]) -> str:
         f"{'collection, six side by side':<28}{result['collection_steps_per_s']:>10.0f} steps/s",
     ]
     lines += [f"{name:<28}{speed:>10.2f} updates/s" for name, speed in result["updates_per_s"].items()]
+    lines += [f"{'learner, updates as due':<28}{result['learner_steps_per_s']:>10.0f} steps/s"]
     if "paper_estimate" in result:
         e = result["paper_estimate"]
         lines += [
@@ -230,6 +229,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--run", type=Path, help="read a run's time to the target instead of measuring")
     parser.add_argument("--target", type=float, default=0.9, help="training success for --run (0.9)")
+    parser.add_argument("--env", default="panda", help="environment to measure (panda)")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--collectors", type=int, default=14, help="collectors that a GPU's estimate assumes (14)")
     parser.add_argument("--updates", type=int, default=60, help="updates of fast-cpu, of each kind (60)")
@@ -251,6 +251,7 @@ def main() -> None:
     if paper_updates is None:
         paper_updates = 60 if arguments.device == "cuda" else 3
     measured = measure(
+        arguments.env,
         arguments.device,
         arguments.updates,
         paper_updates,

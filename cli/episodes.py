@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from .output import print_text, text_console
+from .output import in_shell, print_text, text_console
 
 if TYPE_CHECKING:
     from sami_runtime.loop.episode import EpisodeReport
@@ -26,11 +26,13 @@ if TYPE_CHECKING:
 SPARKS = "▁▂▃▄▅▆▇█"
 SPARKS_SHOWN = 12
 """Most bars that a line shows of how the context moves."""
+RESULTS = 36
+"""Columns of the terminal that a summary's results take."""
 
 LEAST_ABOVE_FLOOR = 0.1
 """Success above the do-nothing baseline that is more than luck."""
 
-SAID = ("success", "failure", "redo", "stop")
+JUDGEMENTS = ("success", "failure", "redo", "stop")
 """What a person may have said of an episode, by ending it."""
 
 EVERY_S = 0.1
@@ -124,7 +126,7 @@ def line(row: Mapping[str, Any], world: Target, report: EpisodeReport, hopeless:
     else:
         earned = "-" if row["return"] is None else f"{row['return']:.1f}"
         outcome = f"{earned:>8}"
-    ending = f"  {row['ended']}" if row["ended"] in SAID else ""
+    ending = f"  {row['ended']}" if row["ended"] in JUDGEMENTS else ""
     skill = f"{row['skill']:<14} " if world.skills else ""
     known = probed(row["telemetry"].get("probe", {}))
     return f"{task}  {skill}{row['steps']:>5}  {outcome}  {sparks}{ending}  {known}".rstrip()
@@ -152,23 +154,27 @@ def summary(rows: list[Row], world: Target, hopeless: Sequence[Mapping[str, Any]
     """Print the episodes' means, by task; those of the `hopeless` are marked, and the mark is explained."""
     from rich.table import Table
 
+    console = text_console()
     table = Table(title=f"{len(rows)} episode{'s' * (len(rows) > 1)}", title_justify="left")
     features = world.features
     shares = [skill.column for skill in world.skills if skill.column is not None]
-    for name in (*features, "episodes", "success" if world.success else "return", *shares, "steps"):
-        table.add_column(name, justify="right")
+    has_room = sum(_width(name) + 3 for name in features) <= console.width - RESULTS
+    named = features if has_room else ["task"]
+    for name in (*named, "episodes", "success" if world.success else "return", *shares, "steps"):
+        table.add_column(name, justify="left" if name == "task" else "right")
     marked = any(_mark(row, features, hopeless) for row in rows)
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in sorted(rows, key=lambda row: [row[name] for name in features]):
         groups.setdefault(tuple(_value(row, name) for name in features), []).append(row)
     for key, same in groups.items():
         mark = _mark(same[0], features, hopeless)
+        task = key if has_room else [", ".join(f"{name} {value}" for name, value in zip(features, key, strict=True))]
         counted, outcome, *means = _means(same, world)
-        table.add_row(*key, counted, outcome + (mark or " " * marked), *means)
+        table.add_row(*task, counted, outcome + (mark or " " * marked), *means)
     table.add_section()
     counted, outcome, *means = _means(rows, world)
-    table.add_row("all", *[""] * (len(features) - 1), counted, outcome + " " * marked, *means, style="bold")
-    text_console().print(table)
+    table.add_row("all", *[""] * (len(named) - 1), counted, outcome + " " * marked, *means, style="bold")
+    console.print(table)
     if marked:
         print_text("*: in this task the model's own evaluation is hardly better than doing nothing.")
 
@@ -214,7 +220,7 @@ def ending(driving: Run, film: Film | None, record: Path | None) -> list[str]:
         parts.append(f"shadow: {driving.shadow.comparison}")
     whole = record if driving.recorded else None
     parts += [f"wrote {path}" for path in (whole, film.path if film and film.frames else None) if path]
-    parts += [f"Next: sami view {whole}, or sami replay {whole}"] if whole else []
+    parts += [f"Next: sami view {in_shell(whole)}, or sami replay {in_shell(whole)}"] if whole else []
     return parts
 
 

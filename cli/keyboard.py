@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 ARROWS = {b"A": "up", b"B": "down", b"C": "right", b"D": "left"}
 SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*|O)([@-~])")
 """What a terminal sends for a key that is no character; an arrow's ends with one of `ARROWS`."""
-BEGUN = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*|O)?")
+ESCAPE_PREFIX = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*|O)?")
 """The beginning of one."""
 ESCAPE_S = 0.05
 """How long after its first byte the rest of a sequence may come [s]: later, it was the key Esc."""
@@ -131,7 +131,7 @@ def split(pressed: bytes, late: bool) -> tuple[list[str], bytes]:
             keys += [ARROWS[sequence[1]]] if sequence[1] in ARROWS else []
             at = sequence.end()
             continue
-        if (prefix := BEGUN.match(pressed, at)) and prefix.end() == len(pressed) and not late:
+        if (prefix := ESCAPE_PREFIX.match(pressed, at)) and prefix.end() == len(pressed) and not late:
             return keys, pressed[at:]
         byte = pressed[at : at + 1]
         named = {b"\x1b": "escape", b"\r": "enter", b"\n": "enter"}

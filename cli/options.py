@@ -68,8 +68,8 @@ def set_values(keys: Mapping[str, Key], texts: Sequence[str] | None) -> dict[str
         elif key.kind is float and type(value) is int:
             value = float(value)
         # A bool is an int to Python.
-        fits = type(value) is key.kind
-        if not fits or (isinstance(value, (int, float)) and not key.low <= value < float("inf")):
+        right_kind = type(value) is key.kind
+        if not right_kind or (isinstance(value, (int, float)) and not key.low <= value < float("inf")):
             expected = "true or false" if key.kind is bool else f"{key.kind.__name__} of at least {key.low:g}"
             raise SamiError(f"--set {text}: {name} must be {expected}; it is {key.help}.")
         values[name] = value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import sys
 import textwrap
@@ -30,8 +31,13 @@ COLUMNS = 80
 """Width of what is piped elsewhere, unless the variable COLUMNS states another."""
 NARROWEST = 30
 """Columns that are left to the last column of a table in text."""
-COMMAND = re.compile(r"\s*(Next: )?(cd \S+; )?(\S*/)?sami ")
+COMMAND = re.compile(r"\s*(Next: )?(cd [^;]+; )?(\S*/)?sami ")
 """Beginning of a line that a reader copies into a shell."""
+
+
+def in_shell(path: object) -> str:
+    """Return a path as a shell reads it."""
+    return shlex.quote(str(path))
 
 
 def text_console(error: bool = False) -> Console:

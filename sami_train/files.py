@@ -34,9 +34,9 @@ def append(file: RawIOBase, data: bytes) -> None:
     """Write all of some bytes at the end of a file, or none of them if the disk is full."""
     whole = file.seek(0, os.SEEK_END)
     try:
-        done = 0
-        while done < len(data):
-            done += file.write(data[done:]) or 0
+        count = 0
+        while count < len(data):
+            count += file.write(data[count:]) or 0
     except OSError:
         file.truncate(whole)  # half a line would swallow the next one
         raise

@@ -108,6 +108,14 @@ def test_lines_have_at_most_120_characters():
     assert [pair for pair in lines if len(pair[1]) > 120 and not pair[1].startswith(("|", "  <img "))] == []
 
 
+def test_every_command_stands_in_a_block_of_code():
+    """Else a page shows it as prose, and Markdown eats its line breaks."""
+    prose = [
+        (page, re.sub(r"^ *```.*?^ *```", "", words(page), flags=re.MULTILINE | re.DOTALL)) for page in site_pages()
+    ]
+    assert [page for page, text in prose if re.search(r"^(sami|pip|python) [\w.-]+ .*\n    ", text, re.MULTILINE)] == []
+
+
 @pytest.mark.parametrize("page", [*site_pages(), "README.md", "CONTRIBUTING.md", "results/README.md"])
 def test_every_link_of_a_page_leads_to_a_file_and_a_heading(page):
     for link in re.findall(r"\]\(([^)\s]+)\)", words(page)):

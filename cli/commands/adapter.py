@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..options import FORCE, JSON, ModelOfRobot
-from ..output import print_text
+from ..output import in_shell, print_text
 
 if TYPE_CHECKING:
     from sami_runtime.checks.check_adapter import Verdict
@@ -30,14 +30,15 @@ def new_adapter(
     from sami_runtime.model.artifact import read_artifact
     from sami_runtime.robots.kit.skeleton import write_skeleton
 
-    shown = next((name for name, file in shipped_models().items() if file == model), str(model))
+    path = model if out.parent == Path() else model.resolve()
+    shown = next((name for name, file in shipped_models().items() if file == model), str(path))
     write_skeleton(read_artifact(model).contract, out, shown, FORCE.get())
     print_text(
         f"{out} declares what {shown} reads and writes, and lists what remains (REMAINS). "
         "Parts to build it from: sami_runtime.robots.kit."
     )
-    where = "" if out.parent == Path() else f"cd {out.parent}; "
-    print_text(f"Next: {where}sami check-adapter {out.stem}:make --model {shown}")
+    where = "" if out.parent == Path() else f"cd {in_shell(out.parent)}; "
+    print_text(f"Next: {where}sami check-adapter {out.stem}:make --model {in_shell(shown)}")
 
 
 def check_adapter(

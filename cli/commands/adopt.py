@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..options import FORCE
-from ..output import print_text
+from ..output import in_shell, print_text
 from .inspect import signal_table
 
 
@@ -28,9 +28,12 @@ def adopt(
     inputs = [policy, *([contract] if contract else [])]
     reading = read_policy(policy, contract, reader)
     if draft is not None:
+        if draft.suffix != ".toml":
+            raise typer.BadParameter(f"{draft} is no name of a contract; give NAME.toml", param_hint="'--draft'")
         with output(draft, FORCE.get(), inputs) as beside:
             beside.write_text(drafted(reading), encoding="utf-8")
-        print_text(f"wrote {draft}: fill its gaps (???), then sami adopt {policy} --contract {draft}")
+        print_text(f"wrote {draft}: fill its gaps (???), then")
+        print_text(f"  sami adopt {in_shell(policy)} --contract {in_shell(draft)}")
         return
     out = out or Path(f"{policy.stem}-adopted.onnx")
     with output(out, FORCE.get(), inputs) as beside:

@@ -11,7 +11,7 @@ import typer
 from ..measuring import On, cluster_of, count_results, findings, place_of, task_progress
 from ..model_file import engine_line, model_and_environment, model_file, task_set_names
 from ..options import JSON, MODEL_HELP
-from ..output import print_text, text_console
+from ..output import in_shell, print_text, text_console
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -43,7 +43,7 @@ def evaluate(
     out: Annotated[Path | None, typer.Option(help="Folder for evaluation.json, for a --model.")] = None,
     on: On = None,
 ) -> None:
-    """Measure success or return by set of tasks; with --run, also write evaluation.json into the run folder.
+    """Measure success or return by set of tasks; with --run, all sets and no --gap also write its evaluation.json.
 
     Where it is written, finished tasks are kept meanwhile: the same command goes on after a cut. On a cluster the tasks
     are shared by jobs, which see that folder, too.
@@ -100,32 +100,25 @@ def evaluate(
                 assert keep is not None
                 policy = {"model": str(model_file(model))} if run is None else {"run": str(run)}
                 spread(cluster, policy, source, spec.name, names, [profile], episodes, keep, on_task, seed)
-            result: Evaluation = measure(
-                source,
-                spec.name,
-                names,
-                episodes,
-                place.jobs or usable_cores(),
-                on_task if cluster is None else None,
-                profile,
-                keep,
-                seed,
-            )
+            jobs, shown = place.jobs or usable_cores(), on_task if cluster is None else None
+            result: Evaluation = measure(source, spec.name, names, episodes, jobs, shown, profile, keep, seed)
         # The run's own evaluation is that of the world as it is.
-        if run is not None and profile is None and names == list(spec.tasks.sets):
+        whole = profile is None and names == list(spec.tasks.sets)
+        if run is not None and whole:
             folder.keep_evaluation(result.to_dict(), agent.num_timesteps)
         if files is not None:
             write_json(files[0], result.to_dict())
     if JSON.get():
         print(json.dumps(result.to_dict(), indent=2))
         return
-    console = text_console()
     if line := engine_line(spec.name, spec.engine):
         print_text(line)
-    for name in result.sets:
-        console.print(evaluation_table(result, name))
+    text_console().print(*(evaluation_table(result, name) for name in result.sets))
+    if run is not None and not whole:
+        print_text(f"{folder.evaluation} is not written: it is of all task sets, without a gap")
     if run is not None and not agent.method.is_told:
-        print_text(f"Next: sami export --run {run} --out {run.resolve().name}.onnx{by_name(spec.name)}")
+        file = in_shell(f"{run.resolve().name}.onnx")
+        print_text(f"Next: sami export --run {in_shell(run)} --out {file}{by_name(spec.name)}")
 
 
 def evaluation_table(result: Evaluation, task_set: str) -> Table:

@@ -11,7 +11,7 @@ import typer
 from ..measuring import bars
 from ..model_file import environment_of, model_file
 from ..options import FORCE, MODEL_HELP, Key, OwnEnvironment, set_option, set_values
-from ..output import print_text
+from ..output import in_shell, print_text
 from .inspect import lookahead_lines, probe_lines
 from .studies.probe import fitted
 
@@ -137,7 +137,7 @@ def export(
             )
         if probe:
             additions.append(lambda file: fitted(file, out, spec, PROBE_EPISODES, bar))
-        done = export_run(
+        result = export_run(
             folder,
             out,
             atlas_episodes=settings.get("atlas_episodes"),
@@ -147,29 +147,24 @@ def export(
             untrained=FORCE.get(),
             on_round=lambda more, total: bar.update(shown, advance=more, total=total, visible=total > 0),
         )
-    contract = done.contract
-    print_text(
-        f"wrote {out}: {out.stat().st_size:,} bytes, parity with torch within 1e-5 over {contract.golden.steps} steps"
-        if contract.golden
-        else f"wrote {out}"
-    )
-    print_text(f"wrote {done.weights}: {done.weights.stat().st_size:,} bytes, which sami train --init starts from")
-    for line in (*lookahead_lines(contract), *(probe_lines(contract) if probe else ())):
-        print_text(line)
-    named = by_name(spec.name)
+    contract = result.contract
+    parity = f", parity with torch within 1e-5 over {contract.golden.steps} steps" if contract.golden else ""
+    print_text(f"wrote {out}: {out.stat().st_size:,} bytes{parity}")
+    print_text(f"wrote {result.weights}: {result.weights.stat().st_size:,} bytes, which sami train --init starts from")
+    print_text(*lookahead_lines(contract), *(probe_lines(contract) if probe else ()))
+    named, source, file = by_name(spec.name), in_shell(run), in_shell(out)
     if contract.evaluation is None:
-        print_text(f"it has no evaluation: to include one, run `sami eval --run {run}{named}` and export again")
+        print_text(f"it has no evaluation: to include one, run `sami eval --run {source}{named}` and export again")
     if contract.atlas is None and contract.context is not None:
-        print_text(f"it has no in-distribution reference: `sami atlas {out}{named}` adds one")
+        print_text(f"it has no in-distribution reference: `sami atlas {file}{named}` adds one")
     if contract.seen is None:
-        print_text(f"it has no training ranges: `sami describe {out}{named}` adds them")
-    for path in done.card:
-        print_text(f"wrote {path}")
+        print_text(f"it has no training ranges: `sami describe {file}{named}` adds them")
+    print_text(*(f"wrote {path}" for path in result.card))
     if (steps := contract.training.get("steps", 0)) < (total := folder.config().steps):
         print_text(
             f"the run is not finished: this is its checkpoint of step {steps:,} of {total:,}; export again at its end"
         )
-    print_text(f"Next:\n  sami verify {out}\n  sami run --model {out}{named}")
+    print_text(f"Next:\n  sami verify {file}\n  sami run --model {file}{named}")
 
 
 def _write_cpp(file: Path, folder: Path, limits: str | None) -> None:

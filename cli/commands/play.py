@@ -45,16 +45,16 @@ def play(
     from sami_runtime.robots.kit.gamepad import Gamepad
     from sami_runtime.robots.kit.quantities import COMMAND
     from sami_runtime.robots.robot_file import SimulatorKeys
+    from sami_train.studies.play.env import play_environment
 
     from ..episode_loop import Plan, admission_of, run_episodes
     from ..film import film_of
-    from ..model_file import model_and_environment
     from ..target import simulator
 
     values = {"episodes": 1, **run_values(set_), **({} if record is None else {"record": str(record)})}
     keys = SimulatorKeys.of(values, "--set")
     mode, film = film_of(render, keys.dry_run)
-    _, spec = model_and_environment(model, robot, admission_of(keys, rehearsed=False))
+    spec = play_environment(admission_of(keys, rehearsed=False).admit(model).contract, robot)
     # Where nothing is said, it is the first command that evaluations drive; what is no velocity stays as it is there.
     first = spec.tasks.sets["training"][0]
     rest = {name: 0.0 if name in COMMAND else value for name, value in first.items()}

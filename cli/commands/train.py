@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..options import JSON
-from ..output import print_text, text_console
+from ..output import in_shell, print_text, text_console
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -115,18 +115,18 @@ def train(
         from sami_train.runs.train import resume as go_on
 
         agent = go_on(folder, steps=steps, show=not quiet, reader=recordings_of)
-    named = by_name(agent.config.env)
+    named, shown = by_name(agent.config.env), in_shell(folder)
     if agent.finished:
         measure = environment(agent.config.env).measure
         mean = agent.task_record.mean(measure)
         reached = "- (no episode ended)" if mean is None or math.isnan(mean) else measure.show(mean, coarse=True)
         print_text(f"trained {agent.num_timesteps:,} steps, {measure.name} while exploring {reached}. Next:")
-        print_text(f"  sami eval --run {folder}{named}")
+        print_text(f"  sami eval --run {shown}{named}")
         if not agent.method.is_told:  # nobody tells a robot its task
-            print_text(f"  sami export --run {folder} --out {folder.name}.onnx{named}")
+            print_text(f"  sami export --run {shown} --out {in_shell(f'{folder.name}.onnx')}{named}")
     else:
         print_text(f"stopped after {agent.num_timesteps:,} of {agent.config.steps:,} steps. Go on with:")
-        print_text(f"  sami train --resume {folder}{named}")
+        print_text(f"  sami train --resume {shown}{named}")
         raise typer.Exit(130)
 
 

@@ -26,11 +26,11 @@ def verify(
 ) -> None:
     """Check that a model file is safe to load and computes its golden steps. Exit code 4 if anything differs."""
     from sami_runtime.checks.verify import verify as check
-    from sami_runtime.errors import SamiError
+    from sami_runtime.model.artifact import read_bytes
     from sami_runtime.session.admission import Admission
 
     if not model.is_file():
-        raise SamiError(f"{model} does not exist. Give a file of `sami export`, or a name that `sami models` lists.")
+        read_bytes(model)  # which raises what is wrong with the path
     result = check(model, provider=provider, admission=Admission(expect_sha256, trusted))
     checks = [{"name": c.name, "passed": c.passed, "detail": c.detail} for c in result.checks]
     print_check(result, {"provider": provider, "checks": checks})

@@ -302,7 +302,7 @@ class ContextSAC(BaseAlgorithm):
         total, callback = self._setup_learn(total_timesteps, callback, reset_num_timesteps, tb_log_name, progress_bar)
         buffer = self.make_buffer()
         if reset_num_timesteps:
-            self._updates_before, self.logged_at = self._n_updates, 0
+            self._updates_before, self._began_at, self.logged_at = self._n_updates, 0, 0
         callback.on_training_start(locals(), globals())
         source = self._source()
         try:

@@ -20,7 +20,7 @@ from sami_train.episodes.sampling import of_one_age, rank_by
 
 WINDOW = 100
 """Losses that are averaged over: the bound of a single batch says little."""
-NOTHING = 0.01
+NEGLIGIBLE = 0.01
 """A mean bound up to this says that the loss learns nothing [nats]; a constant encoder has 0."""
 
 
@@ -90,9 +90,9 @@ class Contrast:
         arrays = sequences.observations, sequences.true_observations, sequences.recent_actions, sequences.actions
         observations, true, recent, actions = (torch.from_numpy(array).to(policy.device) for array in arrays)
         state = policy.critic_state(policy.features(policy.estimate(observations, corrections)), true, contexts, recent)
-        done = torch.from_numpy(np.arange(actions.shape[1]) < sequences.lengths[:, None]).to(policy.device)  # (B, L)
+        valid = torch.from_numpy(np.arange(actions.shape[1]) < sequences.lengths[:, None]).to(policy.device)  # (B, L)
         q1, q2 = policy.critic_target(torch.cat([state[:, :-1], actions], -1))
-        return ((torch.minimum(q1, q2) * done).sum(1) / done.sum(1)).cpu().numpy()
+        return ((torch.minimum(q1, q2) * valid).sum(1) / valid.sum(1)).cpu().numpy()
 
 
 def embeddings_of(contexts: Tensor, lengths: np.ndarray, pairing: str, rng: np.random.Generator) -> Tensor:
@@ -118,7 +118,7 @@ class ContrastRecord:
     def __init__(self, patience: int = 0) -> None:
         self.patience = patience
         self.in_vain = 0
-        """Losses in a row, up to the last, around which the mean bound was at most `NOTHING`."""
+        """Losses in a row, up to the last, around which the mean bound was at most `NEGLIGIBLE`."""
         self._bounds: deque[float] = deque(maxlen=WINDOW)
         self._log_k: deque[float] = deque(maxlen=WINDOW)
         self._attempts: deque[bool] = deque(maxlen=WINDOW)
@@ -153,7 +153,7 @@ class ContrastRecord:
 
     @property
     def _teaches_nothing(self) -> bool:
-        return len(self._bounds) == WINDOW and float(np.mean(self._bounds)) <= NOTHING
+        return len(self._bounds) == WINDOW and float(np.mean(self._bounds)) <= NEGLIGIBLE
 
     def scalars(self) -> dict[str, float]:
         """Return what a log keeps, means over the last attempts; or `contrast/ended`.

@@ -40,7 +40,7 @@ def feature_layout(size: int, goal: Goal | None, network: NetworkConfig) -> Feat
     """Lay out the features of a flat observation of `size` numbers, as `network` says.
 
     The dynamics do not depend on the goal, and an encoder that does not see it gives one context for every goal that
-    hindsight asks about. A relative goal is (goal - achieved) and the goal, both times 10.
+    hindsight asks about; nor does it see what is achieved. A relative goal is (goal - achieved) and the goal, times 10.
     """
     identity = np.eye(size, dtype=np.float32)
     if goal is None:

@@ -22,6 +22,7 @@ from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.task_numbers import standardised
 from sami_train.envs.tasks import Task
 from sami_train.episodes.exploration import BehindGap, Exploration
+from sami_train.seeds import EPISODES
 from sami_train.settings import Count, Layers, Natural, NotNegative, Numbers, Positive, Settings, Share, Texts, Whole
 
 ENV, METHOD, PRESET = "panda", "tesac", "fast-cpu"
@@ -282,6 +283,8 @@ class TrainConfig(Settings):
     @model_validator(mode="after")
     def _go_together(self) -> TrainConfig:
         method(self.method)
+        if self.seed in EPISODES:
+            raise ConfigError(f"seed {self.seed} begins the episodes that judge policies; train by another seed.")
         if self.learning.hindsight > 0 and self.network.encoder_reads_goal:
             raise ConfigError(
                 "learning.hindsight is on and network.encoder_reads_goal is true: hindsight changes goals of single "
@@ -289,9 +292,8 @@ class TrainConfig(Settings):
             )
         if self.learning.hindsight > 0 and self.collection.reward != "sparse":
             raise ConfigError(
-                f"learning.hindsight is on and collection.reward is {self.collection.reward!r}: hindsight rewrites "
-                "rewards as -1 or 0, so it needs the sparse reward. Set collection.reward=sparse or "
-                "learning.hindsight=0."
+                f"learning.hindsight is on and collection.reward is {self.collection.reward!r}: hindsight writes "
+                "rewards of -1 and 0. Set collection.reward=sparse or learning.hindsight=0."
             )
         if self.collection.end_on_fall and not self.learning.clip_targets:
             raise ConfigError(

@@ -21,7 +21,7 @@ GROUP = "sami.environments"
 """Entry points by which installed packages bring theirs: a name, and MODULE:SPEC."""
 ROBOT_FILE = "sami_train.envs.mjcf.robot:load_robot"
 """What reads a robot's `.toml` file; it needs MuJoCo, so it is loaded by name."""
-OWN = "Your own: MODULE:SPEC, e.g. my_robots:ARM, or the .toml file of a robot."
+OWN_ENVIRONMENT = "Your own: MODULE:SPEC, e.g. my_robots:ARM, or the .toml file of a robot."
 
 _of_users: dict[tuple[str, ...], EnvironmentSpec] = {}
 """Those of users that were found, by name and what else decides what that is: the folder, and when it was written."""
@@ -102,7 +102,7 @@ def _find(name: str) -> EnvironmentSpec:
         return _spec(installed[name].load(), f"entry point {name}")
     if ":" in name:
         return _spec(load_named(name, "environment", "my_robots:ARM"), name)
-    raise UnknownName("environment", name, [*ENVIRONMENTS, *installed], OWN)
+    raise UnknownName("environment", name, [*ENVIRONMENTS, *installed], OWN_ENVIRONMENT)
 
 
 def _spec(thing: Any, name: str) -> EnvironmentSpec:

@@ -135,7 +135,7 @@ def _simulator(spec: EnvironmentSpec) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        brought = "install it here: no extra brings it"
+        remedy = "install it here: no extra brings it"
         if spec.extra:
-            brought = f"install it with: {install_hint(spec.extra)}"
-        raise AdapterError(f"environment {spec.name!r} needs the package {error.name}; {brought}.") from error
+            remedy = f"install it with: {install_hint(spec.extra)}"
+        raise AdapterError(f"environment {spec.name!r} needs the package {error.name}; {remedy}.") from error

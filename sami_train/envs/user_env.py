@@ -57,7 +57,8 @@ class UserEnv(gym.Env[Any, np.ndarray]):
         rest = dict(options or {})
         chosen = rest.pop("task", None)
         if chosen is None:
-            chosen = self._draw(self.np_random) if self._draw else draw(self.tasks, self.np_random)
+            (rng,) = self.np_random.spawn(1)  # not the stream that the start is drawn from by the same seed
+            chosen = self._draw(rng) if self._draw else draw(self.tasks, rng)
         self.current_task = dict(self.space.check(chosen))
         if self.plain.set_task is not None:
             self.plain.set_task(self.env, dict(self.current_task))

@@ -107,7 +107,7 @@ class _Gaussians:
         return weighted / (1.0 + precision), (precision, weighted, features, np.ones_like(has_past))
 
 
-class _Nothing:
+class _NoContext:
     """`encoders.NoEncoder` in numpy: no state, and a context without numbers, (n, 0)."""
 
     def __init__(self, weights: NumpyWeights) -> None:
@@ -149,10 +149,10 @@ class _TaskInput:
         return state[0], state
 
 
-_ENCODERS: Mapping[EncoderKind, type[_LSTM | _Gaussians | _Nothing | _History | _TaskInput]] = {
+_ENCODERS: Mapping[EncoderKind, type[_LSTM | _Gaussians | _NoContext | _History | _TaskInput]] = {
     "lstm": _LSTM,
     "gaussians": _Gaussians,
-    "none": _Nothing,
+    "none": _NoContext,
     "history": _History,
     "told": _TaskInput,
 }

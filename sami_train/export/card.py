@@ -51,7 +51,7 @@ def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
         "Made with:",
         "",
         "```",
-        *_taught(run),
+        *_teaching(run),
         shlex.join(run.facts["command"]),
         *(
             f"sami train --resume {_trained_in(run)} --steps {more['to']}{named}  # after {more['from']:,} steps"
@@ -89,10 +89,10 @@ def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
     return written
 
 
-def _taught(run: RunRecord) -> list[str]:
+def _teaching(run: RunRecord) -> list[str]:
     """Return how a student's teacher was made."""
-    taught = run.facts.get("teacher")
-    return [f"sami teach --out {taught['folder']} --steps {taught['steps']}"] if taught else []
+    teacher = run.facts.get("teacher")
+    return [f"sami teach --out {teacher['folder']} --steps {teacher['steps']}"] if teacher else []
 
 
 def _trained_in(run: RunRecord) -> str:

@@ -97,6 +97,8 @@ def test_a_draft_is_written_for_what_is_missing(sami):
     assert (done.code, done.err) == (0, "")
     assert "fill its gaps (???)" in done.out
     assert 'input = "obs"  # file: policy.onnx' in Path("my.toml").read_text()
+    unread = sami("adopt", "policy.onnx", "--draft", "my.txt")
+    assert (unread.code, "my.txt is no name of a contract; give NAME.toml" in unread.err) == (2, True), unread
     refused = sami("adopt", "policy.onnx", "--draft", "my.toml")
     assert (refused.code, "my.toml exists" in refused.err) == (1, True)
 
@@ -109,6 +111,7 @@ def test_bad_input_costs_one_line_and_writes_nothing(sami):
     for arguments, fact in (
         (("--contract", "my.json"), "signals.joint_velocities.slice is [2, 5] for 2 elements"),
         ((), "rate_hz: field required"),
+        ((), "Correct --contract; `sami adopt POLICY --draft my.toml` writes one to complete."),
         (("--contract", "none.toml"), "none.toml cannot be read"),
         (("--reader", "isaac"), "unknown reader 'isaac'"),
         (("--out", "policy.onnx", "--force"), "never replaces what it reads"),

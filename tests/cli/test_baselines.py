@@ -23,11 +23,11 @@ def memoryless(tmp_path_factory):
 
 
 def test_a_memoryless_file_is_run_recorded_replayed_and_verified(sami, memoryless):
-    ran = sami(
+    result = sami(
         "run", "--model", memoryless, "--episodes", 2, "--set", "steps=5", "--record", "run.mcap", "--tasks", "training"
     )
-    assert ran.code == 0, ran.err
-    assert "context" not in ran.out
+    assert result.code == 0, result.err
+    assert "context" not in result.out
     replayed = sami("replay", "run.mcap", "--model", memoryless)
     assert replayed.code == 0, replayed.err
     assert "10 steps compared, none differs" in replayed.out

@@ -96,6 +96,13 @@ def test_evaluation_without_json_is_a_table(sami, trained, short_panda):
     assert "above baseline" in done.out
 
 
+def test_an_evaluation_of_some_task_sets_says_that_the_run_does_not_keep_it(sami, run_copy, contents, short_panda):
+    before = contents(run_copy)
+    done = sami("eval", "--run", run_copy, "--episodes", 1, "--on", 1, "--tasks", "training")
+    assert "evaluation.json is not written: it is of all task sets" in " ".join(done.out.split())
+    assert contents(run_copy) == before
+
+
 def test_export_writes_a_card_and_says_what_it_compared(sami, trained):
     done = sami(
         "export", "--run", trained.run, "--out", "again.onnx", "--set", "atlas_episodes=0", "--set", "seen_episodes=0"

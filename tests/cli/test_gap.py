@@ -200,8 +200,8 @@ def test_what_the_docs_say_of_zeroing_is_what_its_raw_results_say():
         raw = (ROOT / "results" / "panda-zeroing" / f"{name}.jsonl").read_text().splitlines()
         shares[name] = [json.loads(line)["success"] for line in raw]
     assert {len(share) for share in shares.values()} == {420}
-    zeroed, none = (sum(share) / len(share) for share in shares.values())
-    assert f"from {none:.2f} (0.74 to 0.82) to **{zeroed:.2f}** (0.85 to 0.91)" in page
+    zeroed, unaided = (sum(share) / len(share) for share in shares.values())
+    assert f"from {unaided:.2f} (0.74 to 0.82) to **{zeroed:.2f}** (0.85 to 0.91)" in page
     first, second = sum(shares["zeroed"][:120]) / 120, sum(shares["zeroed"][120:]) / 300
     assert f"The first 120 alone say {first:.2f}, the others {second:.2f}." in page
 

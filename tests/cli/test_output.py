@@ -2,8 +2,11 @@
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
 from sami_cli.commands import demo
+from sami_cli.episodes import summary
 from sami_cli.output import print_text, wrapped
 
 COMMANDS = Path(__file__).parents[2] / "cli"
@@ -39,6 +42,17 @@ def test_a_path_is_never_broken():
 def test_what_fits_stays_as_it_is():
     text = "head\n\n    1   2\n  sami verify model.onnx"
     assert wrapped(text) == text
+
+
+def test_a_summary_of_many_features_cuts_no_number_off(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    features = [f"feature_{letter}" for letter in "abcdefghi"]
+    world = SimpleNamespace(features=features, success=False, skills=())
+    row = {"return": 7.0, "steps": 500, "skill": "", **{name: 0.123456 + at for at, name in enumerate(features)}}
+    summary([row], world, ())
+    printed = capsys.readouterr().out
+    assert "…" not in printed
+    assert all(f"{0.123456 + at:.5f}"[:6] in printed for at in range(9))
 
 
 def test_commands_print_in_no_other_way():
@@ -78,3 +92,15 @@ def test_the_demo_of_make_run_puts_sami_on_the_path_before_the_next_commands(mon
     monkeypatch.setattr("sys.argv", [str(tmp_path / started), "demo"])
     demo._print_next("panda-mujoco")
     assert capsys.readouterr().out.splitlines()[2:] == lines, "sami was found on the PATH"
+
+
+def test_a_command_to_copy_reads_a_path_with_a_space_as_one_word(sami):
+    pytest.importorskip("mujoco")
+    done = sami("run", "--env", "panda-mujoco", "--episodes", "1", "--set", "steps=2", "--record", "my run.mcap")
+    assert "Next: sami view 'my run.mcap', or sami replay 'my run.mcap'" in done.out
+
+
+def test_every_command_to_copy_quotes_the_paths_in_it():
+    """What a path is called in the code: a name in braces, right behind a word of the command."""
+    pattern = re.compile(r"sami [a-z-]+ (?:--[a-z]+ )?\{(out|folder|policy|grid\.path|whole)\}")
+    assert [path.name for path in COMMANDS.rglob("*.py") if pattern.search(path.read_text(encoding="utf-8"))] == []

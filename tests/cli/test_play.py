@@ -110,6 +110,18 @@ def test_a_policy_that_was_not_adopted_is_refused(sami, folder):
     assert "was not adopted" in done.err
 
 
+@pytest.mark.parametrize(
+    ("text", "message"), [("", "scene: field required"), ('scenes = "a.xml"', "Did you mean 'scene'?")]
+)
+def test_toml_without_a_scene_is_refused_as_such_and_not_as_code_that_the_model_names(
+    text, message, sami, folder, tmp_path
+):
+    (tmp_path / "robot.toml").write_text(text)
+    done = sami("play", folder / "stander.onnx", "--robot", tmp_path / "robot.toml")
+    assert done.code == 1
+    assert message in done.err
+
+
 def test_robustness_tells_survival_and_tracking_error(sami, standing_model, folder):
     done = standing_model(
         "robustness", "--gap", "latency", "--episodes", 2, "--on", 1, "--out", "r", "--json", robot="--env"

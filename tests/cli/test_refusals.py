@@ -83,10 +83,8 @@ def test_wrong_usage_exits_with_2(sami, arguments):
         ("atlas MODEL --env hopper", "was trained in panda, and --env hopper does not have the signals that it reads"),
         ("robustness MODEL --gap latncy", "unknown kind of gap 'latncy'. Did you mean 'latency'?"),
         ("robustness MODEL --out /proc/x", "/proc/x cannot be made: No such file or directory. Choose another --out."),
-        (
-            "verify nothing.onnx",
-            "nothing.onnx does not exist. Give a file of `sami export`, or a name that `sami models` lists.",
-        ),
+        ("verify nothing.onnx", "nothing.onnx does not exist. Give the path of a .onnx file;"),
+        ("verify .", ". is a directory, expected a model file. Give the path of its .onnx file."),
         ("run --model MODEL --env Panda3", "unknown environment 'Panda3'. Did you mean 'panda'? Valid: "),
         (
             "run --model MODEL --render giff",

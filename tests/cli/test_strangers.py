@@ -73,7 +73,7 @@ def strange(request, tmp_path_factory):
     return make_files(folder, env), env, marker
 
 
-KEPT = ("--out", "out", "--force")
+OUT_OPTIONS = ("--out", "out", "--force")
 ASKING = {
     "train": [("--init", WEIGHTS_FILE, "-q"), ("--resume", "run", "-q")],
     "sweep": [("--out", "sweep", "--dry-run")],
@@ -82,7 +82,7 @@ ASKING = {
     "robustness": [("model.onnx", "--episodes", 1), ("points.json",)],
     "compare": [("run",), ("study",)],
     "adapt": [("--model", "model.onnx", "--change", "mass=1:2@3", "--episodes", 1)],
-    "report": [("model.onnx", *KEPT), ("run", *KEPT), ("study", *KEPT)],
+    "report": [("model.onnx", *OUT_OPTIONS), ("run", *OUT_OPTIONS), ("study", *OUT_OPTIONS)],
     "skills": [("run",), ("study",), ("evaluation.json",)],
     "export": [("--model", "model.onnx", "--lookahead", 2, "--out", "o.onnx")],
     "atlas": [("model.onnx", "--check", 1), ("model.onnx", "--force")],
@@ -93,7 +93,10 @@ ASKING = {
 }
 """What each command that needs an environment is given."""
 NEVER = {
-    "gather": [("run", *KEPT[:1], "out.d/runs.jsonl", "--force"), ("study", *KEPT[:1], "out.d/runs.jsonl", "--force")],
+    "gather": [
+        ("run", *OUT_OPTIONS[:1], "out.d/runs.jsonl", "--force"),
+        ("study", *OUT_OPTIONS[:1], "out.d/runs.jsonl", "--force"),
+    ],
     "contrast": [("run",)],
     "export": [("--run", "run", "--out", "o.onnx")],
     "teach": [("--out", "teacher", "--steps", 1)],
@@ -150,28 +153,28 @@ def test_every_command_is_tried():
 def test_an_environment_that_only_a_file_names_is_imported_once_the_user_names_it(command, here, strange):
     _, env, _ = strange
     for arguments in ASKING[command]:
-        code, err, ran = here(command, *arguments)
-        assert (code, ran) == (1, False), arguments
+        code, err, executed = here(command, *arguments)
+        assert (code, executed) == (1, False), arguments
         assert f"names the environment {env!r}, which is code" in err
         assert f"Add --env {env} if you trust it" in err
         assert err.count("\n") == 1
-        code, err, ran = here(command, *arguments, "--env", env)
-        assert (code, ran) == (1, True), (arguments, err)
+        code, err, executed = here(command, *arguments, "--env", env)
+        assert (code, executed) == (1, True), (arguments, err)
 
 
 @pytest.mark.parametrize("command", NEVER)
 def test_no_other_command_imports_it(command, here):
     for arguments in NEVER[command]:
-        _, err, ran = here(command, *arguments)
-        assert not ran, arguments
+        _, err, executed = here(command, *arguments)
+        assert not executed, arguments
         assert "Traceback" not in err
 
 
 @pytest.mark.parametrize("rule", ["trusted=ada.pub", f"expect_sha256={'0' * 64}"])
 def test_a_model_that_is_refused_has_nothing_imported_even_where_the_user_names_it(rule, here, strange):
     Path("ada.pub").write_text(f"{'a' * 64} Ada\n")
-    code, err, ran = here("run", "--model", "model.onnx", "--set", rule, "--env", strange[1])
-    assert (code, ran) == (1, False), err
+    code, err, executed = here("run", "--model", "model.onnx", "--set", rule, "--env", strange[1])
+    assert (code, executed) == (1, False), err
     assert " is signed by " in err or "is not signed" in err or "expected 000" in err
 
 

@@ -100,10 +100,10 @@ def test_a_run_is_served_to_who_knows_the_address_and_to_nobody_else(live):
         assert fetch(address)[0] == 404, address
     assert fetch(live, host="example.org")[0] == 404, "a page elsewhere that calls this machine by another name"
     port = int(server.split(":")[2].strip("/"))
-    mine = socket.gethostbyname(socket.gethostname())
-    if mine != "127.0.0.1":
+    machine = socket.gethostbyname(socket.gethostname())
+    if machine != "127.0.0.1":
         with socket.socket() as other:
-            assert other.connect_ex((mine, port)) != 0, "only this machine may ask"
+            assert other.connect_ex((machine, port)) != 0, "only this machine may ask"
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])

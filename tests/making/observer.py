@@ -103,9 +103,9 @@ class Observer:
         self._compare(adapter, tuple(results))
         self.counts.update(adapter)
 
-    def _compare(self, mine, message):
-        if mine != message:
-            self._object(f"limited by {mine}, said is {message}")
+    def _compare(self, expected, message):
+        if expected != message:
+            self._object(f"limited by {expected}, said is {message}")
 
     def _names(self, limit, where):
         return tuple(f"{limit} {name}" for name, is_there in zip(("fx", "fy"), where, strict=True) if is_there)

@@ -20,8 +20,8 @@ from sami_runtime.files import read_document
 pytest.importorskip("mink")
 pytest.importorskip("panda_gym")
 
-OWN = Path(__file__).parents[2] / "examples" / "own_arm"
-DRIVEN, CHECKED, EPISODES = 0.1, 0.5, 6
+EXAMPLE = Path(__file__).parents[2] / "examples" / "own_arm"
+RUN_PACE, CHECK_PACE, EPISODES = 0.1, 0.5, 6
 """How fast time passes where the policy drives, and where a check moves the arm, for minutes of its time."""
 TRIES = 2
 """The policy misses one episode in a hundred or so also in its own simulation, and here no episode repeats another."""
@@ -42,12 +42,12 @@ class SlowClock:
 
 @pytest.fixture
 def speed(request):
-    return DRIVEN if "six" in request.node.name else CHECKED
+    return RUN_PACE if "six" in request.node.name else CHECK_PACE
 
 
 @pytest.fixture
 def robot(speed):
-    command = [sys.executable, str(OWN / "robot.py"), "--speed", str(speed), "--mass", "1", "--friction", "1"]
+    command = [sys.executable, str(EXAMPLE / "robot.py"), "--speed", str(speed), "--mass", "1", "--friction", "1"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline().startswith("listening")
     yield process
@@ -58,10 +58,10 @@ def robot(speed):
 
 @pytest.fixture
 def arm(robot, speed, monkeypatch):
-    monkeypatch.syspath_prepend(str(OWN))
+    monkeypatch.syspath_prepend(str(EXAMPLE))
     clock, session = SlowClock(speed), Session.load(shipped_models()["panda-satesac"])
     instance = importlib.import_module("arm").OwnArm(
-        clock, session.contract, read_document(OWN / "arm.toml", "settings")
+        clock, session.contract, read_document(EXAMPLE / "arm.toml", "settings")
     )
     yield instance, session, clock
     instance.close()
@@ -78,7 +78,7 @@ def episodes(adapter, robot, run):
 
 def test_six_of_six_episodes_end_at_the_goal(arm, robot, capsys):
     adapter, session, clock = arm
-    with Run(session, adapter, clock, limits=Limits.load(OWN / "limits.toml"), loop_hz=100.0) as run:
+    with Run(session, adapter, clock, limits=Limits.load(EXAMPLE / "limits.toml"), loop_hz=100.0) as run:
         for _ in range(TRIES):
             rows = list(episodes(adapter, robot, run))
             with capsys.disabled():
@@ -93,7 +93,7 @@ def test_six_of_six_episodes_end_at_the_goal(arm, robot, capsys):
 def test_it_keeps_the_laws_of_adapters_and_answers_as_in_simulation(arm):
     adapter, session, clock = arm
     verdicts = check_adapter(
-        adapter, session.contract, clock, Limits.load(OWN / "limits.toml"), write=True, excite=True
+        adapter, session.contract, clock, Limits.load(EXAMPLE / "limits.toml"), write=True, excite=True
     )
     assert [f"{verdict.law}: {verdict.fault}" for verdict in verdicts if verdict.fault or verdict.unproven] == []
     assert len(verdicts) == 15
@@ -103,7 +103,7 @@ def test_a_flipped_axis_is_named_though_the_joints_sag_under_the_arm(arm):
     adapter, session, clock = arm
     honest, flip = adapter.write, np.float32([1, 1, -1, 1])
     adapter.write = lambda action: replace(honest(action * flip), action=action)
-    verdicts = check_adapter(adapter, session.contract, clock, Limits.load(OWN / "limits.toml"), excite=True)
+    verdicts = check_adapter(adapter, session.contract, clock, Limits.load(EXAMPLE / "limits.toml"), excite=True)
     [fault] = [verdict.fault for verdict in verdicts if verdict.law.startswith("responds to each element")]
     assert fault.startswith("dz moved ")
     assert "its sign is flipped" in fault

@@ -20,7 +20,7 @@ LESS = {
 """What trains takes fewer steps here, and its export plays fewer episodes."""
 INSTALL = re.compile(r"pip install 'sami-rl\[([\w,-]+)\]'\n")
 EXECUTED, SHOWN = {"sh", "python"}, {"bibtex"}
-OTHERS = ("3.13", "3.12") if sys.version_info < (3, 12) else ("3.11",)
+OTHER_PYTHONS = ("3.13", "3.12") if sys.version_info < (3, 12) else ("3.11",)
 """PyBullet has wheels up to Python 3.11; the blocks run on one Python with them, and on one without."""
 
 
@@ -59,7 +59,7 @@ def pythons(block):
     running = os.path.realpath(sys.executable)
     if "train" in block.extras:
         return [running]
-    other = subprocess.run(["sh", ROOT / "tests" / "find_python.sh", *OTHERS], stdout=subprocess.PIPE, text=True)
+    other = subprocess.run(["sh", ROOT / "tests" / "find_python.sh", *OTHER_PYTHONS], stdout=subprocess.PIPE, text=True)
     return [running, other.stdout.strip() or None]
 
 
@@ -95,7 +95,7 @@ def test_a_block_runs_with_exactly_the_extras_that_it_names(python, block, insta
     if not block.extras:
         pytest.fail("the README names no extras for it")
     if python is None:
-        pytest.skip(f"no Python {' or '.join(OTHERS)} is installed")
+        pytest.skip(f"no Python {' or '.join(OTHER_PYTHONS)} is installed")
     path = f"{installed(python, block.extras) / 'bin'}:{os.environ['PATH']}"
     hidden = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "DISPLAY", "WAYLAND_DISPLAY")
     environment = {name: value for name, value in os.environ.items() if name not in hidden} | {"PATH": path}

@@ -35,18 +35,16 @@ def fit_robot(
     from sami_train.studies.fit_robot.files import fitted_model, training_document
     from sami_train.studies.fit_robot.fit import fit_robot as fit
 
+    if out is not None and out.suffix != ".xml":
+        raise SamiError(f"{out} is no name of a model to write; give NAME.xml.")
     inputs = [robot, *recordings]
-    outputs: list[Path] = []
-    if out is not None:
-        if out.suffix != ".xml":
-            raise SamiError(f"{out} is no name of a model to write; give NAME.xml.")
-        outputs = [out, out.with_suffix(".toml")]
-        for path in outputs:
-            require_output(path, FORCE.get(), inputs)
+    outputs = [] if out is None else [out, out.with_suffix(".toml")]
+    for path in outputs:
+        require_output(path, FORCE.get(), inputs)
     log = read_log(recordings)
     body = RobotBody(robot, log.contract)
-    if out is not None:
-        require_output(out, FORCE.get(), [body.xml])
+    for path in outputs:
+        require_output(path, FORCE.get(), [body.xml])
     with values_of(recordings[0]):
         fitted = fit(body, log)
     if JSON.get():
@@ -67,9 +65,7 @@ def fit_robot(
     if not JSON.get():
         print_text(f"wrote {outputs[0]} and {outputs[1]}")
         if robot.suffix == ".xml":
-            print_text(
-                f"Add what it should do to {outputs[1]}: [[reward]] terms, see docs/reference/robot-model-file.md"
-            )
+            print_text(f"Add [[reward]] terms to {outputs[1]}: see docs/reference/robot-model-file.md")
         print_text(f"Next: sami train --env {outputs[1]}")
 
 

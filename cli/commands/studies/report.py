@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sami_train.envs.spec import EnvironmentSpec
     from sami_train.studies.report.subject import Subject
 
-WHAT = (
+SUBJECTS = (
     "Model files, names of shipped models, run folders, runs.jsonl files, folders that hold some; PATH:PATTERN takes "
     "runs by name."
 )
@@ -34,7 +34,7 @@ SECONDS = 1.0
 
 
 def report(
-    paths: Annotated[list[Path], typer.Argument(metavar="MODEL|RUN...", help=WHAT)],
+    paths: Annotated[list[Path], typer.Argument(metavar="MODEL|RUN...", help=SUBJECTS)],
     out: Annotated[Path, typer.Option(help="Folder for report.html, and a PNG and a CSV of each figure.")],
     env: Annotated[str | None, typer.Option(help="Environment of models; their own if left out.")] = None,
     results: Annotated[

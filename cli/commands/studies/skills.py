@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sami_train.evaluation.results import Evaluation
     from sami_train.studies.contexts.skills import TaskSkills
 
-UNTOLD = "-"
+UNKNOWN = "-"
 
 
 def skills(
@@ -102,5 +102,5 @@ def _table(title: str, tasks: list[TaskSkills], paper: str | None) -> Table:
 def _cell(task: TaskSkills | None) -> str:
     if task is None:
         return ""
-    shares = "/".join(UNTOLD if share is None else f"{100 * share:.0f}" for share in task.shares.values())
+    shares = "/".join(UNKNOWN if share is None else f"{100 * share:.0f}" for share in task.shares.values())
     return f"{shares} ({100 * task.success:.0f})"

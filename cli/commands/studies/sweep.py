@@ -12,7 +12,7 @@ import typer
 
 from ...measuring import CLUSTERS, JobPlace, place_of
 from ...options import JSON
-from ...output import print_text, text_console
+from ...output import in_shell, print_text, text_console
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -93,7 +93,7 @@ def sweep(
         return
     where = {"slurm": " --on slurm", "ray": f" --on ray:{place.address}"}.get(place.kind, "")
     sources = by_name(*(row.cell.config.env for row in grid.rows))
-    again = f"sami sweep --out {grid.path}{where}{sources}"
+    again = f"sami sweep --out {in_shell(grid.path)}{where}{sources}"
     for row in grid.rows:
         if row.state == "failed":
             print_text(f"{row.cell.name} failed: {row.reason}", f"  log: {row.log}", error=JSON.get())

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ...output import print_text
+from ...output import in_shell, print_text
 
 
 def teach(
@@ -50,8 +50,8 @@ def distil(
         raise SamiError(f"{teacher} was trained in {learned!r}; leave out --env {env}.")
     agent = train_student(teacher, out, steps, method, seed, _show_losses)
     print_text(f"The student in {out} has learned from {agent.num_timesteps:,} steps.")
-    named = by_name(learned)
-    print_text("Next:", f"  sami eval --run {out}{named}", f"  sami export --run {out} --out {out.name}.onnx{named}")
+    named, run, file = by_name(learned), in_shell(out), in_shell(f"{out.name}.onnx")
+    print_text("Next:", f"  sami eval --run {run}{named}", f"  sami export --run {run} --out {file}{named}")
 
 
 def _show_losses(line: Mapping[str, float]) -> None:

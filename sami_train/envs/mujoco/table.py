@@ -152,7 +152,7 @@ def _joints(body: Body, most: int) -> Crippled:
 
 
 _HUMANOID_TASKS = _tasks(_HUMANOID_FINE, _HUMANOID_NEAR, _HUMANOID_FAR)
-_NOTHING: Parts = [()]
+_UNCRIPPLED: Parts = [()]
 _CHEETAH_JOINTS = _joints(HALF_CHEETAH, most=2)
 _LEGS = ("front left", "front right", "back left", "back right")
 _ANT_LEGS = Crippled("leg", _LEGS, most=2, motors=((2, 3), (4, 5), (6, 7), (0, 1)))
@@ -198,7 +198,7 @@ ROWS = (
         ANT,
         _CRAWL,
         _space(
-            training=(_FINE, [*_NOTHING, *_singles(0, 1, 2, 3)]),
+            training=(_FINE, [*_UNCRIPPLED, *_singles(0, 1, 2, 3)]),
             moderate=(_NEAR, _singles(0, 1, 2, 3)),
             # The paper prints {0,...,5} here; an ant has four legs.
             extreme=(_FAR, list(combinations(range(4), 2))),
@@ -212,7 +212,7 @@ ROWS = (
         "crippled-hopper",
         HOPPER,
         _WALK,
-        _space((_COARSE, _NOTHING), (_NEAR, _NOTHING), (_FARTHEST, _singles(0, 1, 2)), _HOPPER_JOINTS),
+        _space((_COARSE, _UNCRIPPLED), (_NEAR, _UNCRIPPLED), (_FARTHEST, _singles(0, 1, 2)), _HOPPER_JOINTS),
         1000,
     ),
     Row(
@@ -293,7 +293,7 @@ _STANDUP = {
     "learning.reward_scale": 0.02,
     "collection.episode_steps": 500,
 }
-_ASKS = {
+_HYPERPARAMETERS = {
     "walker": _WALKER,
     "slim-humanoid": _HUMANOID,
     "humanoid-standup": _STANDUP,
@@ -321,7 +321,7 @@ def _entry(row: Row) -> EnvironmentSpec:
         goal=None,
         reach=None,
         extra="mujoco",
-        hyperparameters={"fast-cpu": _ASKS[row.name]} if row.name in _ASKS else {},
+        hyperparameters={"fast-cpu": _HYPERPARAMETERS[row.name]} if row.name in _HYPERPARAMETERS else {},
     )
 
 

@@ -135,6 +135,10 @@ def _check_alike(runs: Sequence[EvaluatedRun]) -> None:
                 f"{first.address} was evaluated by the {first.evaluation.seed_name}, {run.address} by the "
                 f"{run.evaluation.seed_name}; evaluate all with --final, or none."
             )
+    engines = {run.evaluation.engine: run.address for run in runs if run.evaluation.engine}  # older files tell none
+    if len(engines) > 1:
+        listed = ", ".join(f"{address} in {engine}" for engine, address in engines.items())
+        raise ComparisonError(f"evaluations come from different physics engines: {listed}; evaluate all in one.")
     expected = _measured(first)
     for run in runs[1:]:
         counts = _measured(run)

@@ -20,7 +20,7 @@ from sami_train.studies.compare.estimates import Interval, holm, least_differenc
 from sami_train.studies.compare.groups import ComparisonError
 from sami_train.studies.compare.plots import PLOTS, Plot, draw
 
-NONE = "-"
+BLANK = "-"
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def standings_table(comparison: MethodComparison, task_set: str) -> Table:
         row += [_shown_bounds(measure, score.mean)]
         row += [measure.show(score.iqm.value) + (f" {_shown_bounds(measure, score.iqm)}" if score.iqm.bounds else "")]
         row += [number(standing.above_floor)] if measure is SUCCESS else []
-        row += [NONE if published is None else " ± ".join(measure.show(part, coarse=True) for part in published)]
+        row += [BLANK if published is None else " ± ".join(measure.show(part, coarse=True) for part in published)]
         rows.append(tuple(row))
     tasks = len(comparison.runs[0].evaluation.of(task_set))
     episodes = " or ".join(map(str, comparison.episodes)) + " episodes"
@@ -90,9 +90,9 @@ def contests_table(comparison: MethodComparison) -> Table | None:
         difference = f"{measure.show(test.difference.value, sign=True)} {_shown_bounds(measure, test.difference)}"
         published = _paper_p(comparison.env, contest)
         row = [f"{contest.x.label} - {contest.y.label}" + ("" if contest.equal_budget else " (UNEQUAL BUDGET)")]
-        row += [contest.task_set, str(len(test.seeds)), difference if test.seeds else NONE]
+        row += [contest.task_set, str(len(test.seeds)), difference if test.seeds else BLANK]
         row += [_p(test.p, paired_p), _p(contest.welch_p, welch_p)]
-        row += [f"{number(better.value, 2)} {bounds(better, 2)}", NONE if published is None else f"{published:.3g}"]
+        row += [f"{number(better.value, 2)} {bounds(better, 2)}", BLANK if published is None else f"{published:.3g}"]
         rows.append(tuple(row))
     place = "a task" if measure is SUCCESS else "an episode"
     tests = sum(contest.test.p is not None for contest in contests)
@@ -135,13 +135,13 @@ def _contrast(runs: Sequence[RealisedContrast]) -> tuple[str, ...]:
     )
     mark = "" if all(record.averaged for record in runs) else "~"
     bound = (
-        mark + " to ".join(dict.fromkeys(f"{value:.2f}" for value in (min(bounds), max(bounds)))) if bounds else NONE
+        mark + " to ".join(dict.fromkeys(f"{value:.2f}" for value in (min(bounds), max(bounds)))) if bounds else BLANK
     )
     return (
         str(len(runs)),
         bound if bounds else "nothing to compare",
-        number(sum(log_k) / len(log_k), 2) if log_k else NONE,
-        f"{sum(shares) / len(shares):.0%}" if shares else NONE,
+        number(sum(log_k) / len(log_k), 2) if log_k else BLANK,
+        f"{sum(shares) / len(shares):.0%}" if shares else BLANK,
     )
 
 
@@ -159,7 +159,7 @@ def worth_table(comparison: MethodComparison) -> Table | None:
         between = f" (from {worth.memoryless.label} to {worth.oracle.label})" if several else ""
         name = worth.group.label + between + ("" if worth.equal_budget else " (UNEQUAL BUDGET)")
         above = f"{measure.show(worth.above.value, sign=True)} {_shown_bounds(measure, worth.above)}"
-        share = NONE if worth.share is None else f"{number(worth.share.value, 2)} {bounds(worth.share, 2)}"
+        share = BLANK if worth.share is None else f"{number(worth.share.value, 2)} {bounds(worth.share, 2)}"
         rows.append((name, worth.task_set, above, share))
     notes = [
         f"less SAC's: mean {measure.name} less that of SAC, which has no memory; Welch's t over seeds, not paired. The "
@@ -192,7 +192,7 @@ def what_seeds_show(seeds: int) -> str:
 
 def number(value: float | None, digits: int = 3) -> str:
     """Return a number, or a dash."""
-    return NONE if value is None or value != value else f"{value:.{digits}f}"
+    return BLANK if value is None or value != value else f"{value:.{digits}f}"
 
 
 def bounds(interval: Interval, digits: int = 3) -> str:
@@ -206,7 +206,7 @@ def _shown_bounds(measure: Measure, interval: Interval) -> str:
 
 def _p(p: float | None, corrected: float | None) -> str:
     if p is None or corrected is None:
-        return NONE
+        return BLANK
     return f"{p:.3g} ({corrected:.2g})" + (" *" if corrected < 0.05 else "")
 
 
@@ -379,9 +379,9 @@ def _runs(comparison: MethodComparison) -> Table:
         for run in group.runs:
             seconds = run.facts.get("seconds")
             total += seconds or 0.0
-            row = [group.label, str(run.seed), f"{run.steps:,}", NONE if run.updates is None else f"{run.updates:,}"]
+            row = [group.label, str(run.seed), f"{run.steps:,}", BLANK if run.updates is None else f"{run.updates:,}"]
             row += [number(None if seconds is None else seconds / 60, 1)]
-            row += [str(run.facts.get("machine", {}).get("cpus", NONE)), run.commit]
+            row += [str(run.facts.get("machine", {}).get("cpus", BLANK)), run.commit]
             row += [comparison.measure.show(float(run.scores(name).mean())) for name in comparison.task_sets]
             rows.append((*row, run.address))
     trained = ("group", "seed", "environment steps", "updates", "minutes", "cores", "commit")

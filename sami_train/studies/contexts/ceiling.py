@@ -2,7 +2,8 @@
 
 In training a contrastive loss shares its encoder with the critics, and its buffer grows. Here a fresh encoder learns
 from nothing else, on the episodes that the run had collected by some stage: a bound that no weighting of losses passes.
-One episode in ten is held out and never learned from: a bound that holds there tells of skills, not of memory.
+Every tenth episode is held out and never learned from: a bound that holds there tells of skills, not of memory. As
+tasks come in turn, these are episodes of some tasks alone, where their number is a multiple of 2 or 5.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ import torch
 
 from sami_runtime.errors import SamiError
 from sami_train.agent.context_sac import ContextSAC
-from sami_train.agent.contrast import NOTHING, Contrast
-from sami_train.agent.networks import soft_update
+from sami_train.agent.contrast import NEGLIGIBLE, Contrast
+from sami_train.agent.networks import descend, soft_update
 from sami_train.agent.policy import ContextPolicy
 from sami_train.config.methods import Method, method
 from sami_train.config.resolve import from_dict
@@ -125,15 +126,13 @@ def _converge(
     optimizer = torch.optim.Adam(policy.encoder.parameters(), lr=RATE)
     rng, since_best, count = np.random.default_rng(0), 0, 0
     best, bounds, log_k = (-np.inf, np.nan), list[float](), list[float]()
-    while count < most_losses and (since_best < PATIENCE or best[0] <= NOTHING):  # many learn nothing long, then all
+    while count < most_losses and (since_best < PATIENCE or best[0] <= NEGLIGIBLE):  # many learn nothing long, then all
         bounds.clear()
         for _ in range(LOOK_EVERY):
             loss = contrast.loss(train, rng)
             if loss is None:
                 continue
-            optimizer.zero_grad(set_to_none=True)
-            loss.loss.backward()
-            optimizer.step()
+            descend(optimizer, loss.loss)
             soft_update(policy.momentum_encoder, policy.encoder, agent.config.learning.momentum_rate)
             bounds.append(float(loss.bound))
             log_k.append(loss.log_k)
@@ -185,12 +184,8 @@ def _with_buffer(run: RunFolder) -> tuple[ContextSAC, EpisodeBuffer, int]:
 
 def _realised(run: RunFolder, steps: int) -> float | None:
     """Return the bound that the run logged last by some number of environment steps."""
-    logged = [
-        row["contrast/bound"]
-        for row in read_json_lines(run.metrics)
-        if "contrast/bound" in row and row["step"] <= steps
-    ]
-    return logged[-1] if logged else None
+    rows = [row for row in read_json_lines(run.metrics) if "contrast/bound" in row and row["step"] <= steps]
+    return rows[-1]["contrast/bound"] if rows else None
 
 
 def _changed(config: TrainConfig, changes: Mapping[str, Any]) -> TrainConfig:

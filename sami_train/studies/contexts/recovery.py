@@ -181,6 +181,6 @@ def _steps(runner: ChangedEpisodes, contract: Contract, tasks: Sequence[Task], s
     if contract.atlas is None:
         raise SamiError(f"{contract.name!r} has no atlas, by which changes are detected; add one with sami atlas.")
     first = contract.atlas.step + 1
-    none = [DynamicsChange(tasks[k % len(tasks)], tasks[k % len(tasks)], 1) for k in range(runner.rows)]
-    usual = np.median([len(run.actions) for run in runner.round(range(seed, seed + runner.rows), none, Variant.LIVE)])
+    same = [DynamicsChange(tasks[k % len(tasks)], tasks[k % len(tasks)], 1) for k in range(runner.rows)]
+    usual = np.median([len(run.actions) for run in runner.round(range(seed, seed + runner.rows), same, Variant.LIVE)])
     return first, max(first, int(usual) // 2)

@@ -17,7 +17,7 @@ from sami_train.studies.fit_gap.trace import FIRST, Trace
 
 TAPS = 5
 """Periods after which a command has done what it does."""
-TOLD = 0.5
+LEAST_EXPLAINED = 0.5
 """Share of its motions that commands explain, in the reference, in an element that is worth looking at."""
 DELAYS = np.arange(0, 9)
 """Tried [periods]."""
@@ -116,7 +116,7 @@ def answers(reference: Sequence[Trace], names: Sequence[tuple[str, str, int]]) -
         weights = np.linalg.solve(centred.T @ centred + scale * np.eye(flat.shape[1]), centred.T @ target)
         left = target - centred @ weights
         explained = 1.0 - float(left @ left) / float(target @ target)
-        if explained >= TOLD:
+        if explained >= LEAST_EXPLAINED:
             fitted.append(Answer(name, signal, column, weights.reshape(rows.shape[1:]), explained))
     return fitted
 

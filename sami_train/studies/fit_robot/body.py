@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import mujoco
 import numpy as np
@@ -104,7 +104,7 @@ class RobotBody:
         for joint in list(spec.joints):
             if joint.name in self.fixed:
                 spec.delete(joint)
-        self.model = model = _compiled(spec, self.xml)
+        self.model = model = _from_mujoco(spec.compile, self.xml)
         if model.na:
             raise SamiError(
                 f"{self.xml}: {model.na} of its actuators have a state of their own (a filter, an integrator), which "
@@ -183,11 +183,8 @@ def read_spec(path: Path) -> mujoco.MjSpec:
     """
     if path.suffix != ".xml" or not path.is_file():
         raise SamiError(f"{path} is no MJCF model. Give NAME.xml, or the NAME.toml of the environment that names one.")
-    try:
-        spec = mujoco.MjSpec.from_file(str(path))
-    except ValueError as error:
-        raise SamiError(f"MuJoCo cannot read {path}: {' '.join(str(error).split())}. Correct the model.") from None
-    model = _compiled(spec, path)
+    spec: mujoco.MjSpec = _from_mujoco(lambda: mujoco.MjSpec.from_file(str(path)), path)
+    model: mujoco.MjModel = _from_mujoco(spec.compile, path)
     for joint in spec.joints:
         joint.name = joint_name(model, joint.id)
     if len(names(model, "actuator")) < model.nu:
@@ -196,9 +193,9 @@ def read_spec(path: Path) -> mujoco.MjSpec:
     return spec
 
 
-def _compiled(spec: mujoco.MjSpec, path: Path) -> mujoco.MjModel:
+def _from_mujoco(make: Callable[[], Any], path: Path) -> Any:
     try:
-        return spec.compile()
+        return make()
     except ValueError as error:
         raise SamiError(f"MuJoCo cannot read {path}: {' '.join(str(error).split())}. Correct the model.") from None
 

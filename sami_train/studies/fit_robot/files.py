@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from sami_runtime.errors import SamiError
-from sami_train.envs.mjcf.description import read_description
+from sami_runtime.files import tomllib
 from sami_train.studies.fit_robot.body import CHANGES, HINGE, RobotBody, read_spec
 from sami_train.studies.fit_robot.fit import FittedParameter, FittedRobot
 
@@ -19,6 +19,9 @@ LEAST_SPREAD = 0.02
 """A range reaches at least so far to either side of its value, as a share of it: no model is better than that."""
 NO_DELAY_S = 1e-4
 """A delay that is none."""
+_TITLE = "\n# What sami fit-robot found: ranges as wide as the 95 % intervals.\n"
+_TABLES = r"^\[(?:features|tasks\..+)\.{}\]\n(?:(?:sets|scales|of|low|high) = .*\n)+\n?"
+"""Of a feature, as an earlier fit wrote them."""
 _MODEL = re.compile(r"^[ \t]*(model|\"model\"|'model')[ \t]*=.*$", re.MULTILINE)
 
 
@@ -61,21 +64,19 @@ def fitted_model(body: RobotBody, fitted: FittedRobot, folder: Path) -> str:
 def training_document(body: RobotBody, fitted: FittedRobot, model: Path) -> str:
     """Return the TOML file of an environment that draws what was identified from its intervals.
 
-    It is the robot's own file with another model and more features; where there was none, what is robot and not task.
+    It is the robot's own file with these features in place of an earlier fit's; without a file, what is no task.
 
-    Args:
-        body: The robot.
-        fitted: What was fitted.
-        model: The MJCF file with the fitted numbers.
+    Raises:
+        SamiError: The robot's own file is written so that it cannot be extended.
     """
     ranges = [fit for fit in fitted.parameters if fit.parameter.field in CHANGES and fit.verdict != "not identifiable"]
-    lines = ["", "# What sami fit-robot found: ranges as wide as the 95 % intervals.", ""]
+    lines = [_TITLE]
     if body.path.suffix == ".toml":
         text = body.path.read_text(encoding="utf-8")
-        begin, count = _MODEL.subn(lambda _: f"model = {json.dumps(model.name)}", text, count=1)
-        sets = [name for name, tasks in read_description(body.path).tasks.items() if isinstance(tasks, dict)]
-        if not count:
-            raise SamiError(f"{body.path}: its line `model = ...` was not found. Write the key in a line of its own.")
+        sets = list(tomllib.loads(text)["tasks"])
+        begin = _MODEL.sub(lambda _: f"model = {json.dumps(model.name)}", text, count=1).replace(_TITLE, "")
+        for fit in ranges:
+            begin = re.sub(_TABLES.format(fit.parameter.key), "", begin, flags=re.MULTILINE)
     else:
         rate = 1.0 / (body.steps * body.model.opt.timestep)
         begin = f"model = {json.dumps(model.name)}\nrate_hz = {rate:.9g}\nepisode_steps = 200\n"
@@ -84,16 +85,22 @@ def training_document(body: RobotBody, fitted: FittedRobot, model: Path) -> str:
         change, key, (low, high) = fit.parameter.feature, fit.parameter.key, _span(fit)
         if fit.parameter.field == "delay" and high <= NO_DELAY_S:
             continue
-        of = '"all"' if change.of == "all" else json.dumps(list(change.of))
+        of = json.dumps(change.of)
         lines += [f"[features.{key}]", f'{"scales" if change.scales else "sets"} = "{change.field}"', f"of = {of}", ""]
         for name in sets:
-            lines += [
-                f"[tasks.{name if re.fullmatch(r'[A-Za-z0-9_-]+', name) else json.dumps(name)}.{key}]",
-                f"low = {low:.6g}",
-                f"high = {high:.6g}",
-                "",
-            ]
-    return begin.rstrip("\n") + "\n" + "\n".join(lines)
+            shown = name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)
+            lines += [f"[tasks.{shown}.{key}]", f"low = {low:.6g}", f"high = {high:.6g}", ""]
+    document = begin.rstrip("\n") + "\n" + "\n".join(lines)
+    try:
+        read = tomllib.loads(document)
+    except ValueError:
+        read = {}
+    if read.get("model") != model.name or not all(isinstance(read["tasks"][name], dict) for name in sets):
+        raise SamiError(
+            f"{body.path} cannot take the fitted ranges. Write `model = ...` in a line of its own, and [features] and "
+            "each set, [tasks.training], as a table of lines: not as a list, nor in braces."
+        )
+    return document
 
 
 def _span(fit: FittedParameter) -> tuple[float, float]:

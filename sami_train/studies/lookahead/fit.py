@@ -34,7 +34,7 @@ HELD_OUT = 0.1
 """Share of the stretches, and of those that say when to stop."""
 LEAST = 40
 """Transitions without which nothing is fitted."""
-EACH = 100
+REPORT_EVERY = 100
 """Updates between two looks at whether it is still getting better."""
 SMALLEST = 1e-6
 """A change or a spread below this is none."""
@@ -81,13 +81,13 @@ def fit(
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, updates)
     best, least = network.folded(), float("inf")
     for update in range(updates + 1):
-        if update % EACH == 0 or update == updates:
+        if update % REPORT_EVERY == 0 or update == updates:
             with torch.no_grad():
                 loss = float(network.loss(*judge))
             if loss < least:
                 best, least = network.folded(), loss
             if on_update is not None:
-                on_update(EACH)
+                on_update(REPORT_EVERY)
         step = network.loss(*data.batch(rng))
         optimizer.zero_grad()
         step.backward()

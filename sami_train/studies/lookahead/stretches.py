@@ -144,13 +144,13 @@ class _Timeline:
                 executed[period] = record.executed
             contexts[period] = record.context
             if record.observation is not None:
-                self._lay(record.observation.values, record.age, period - later)
+                self._add_readings(record.observation.values, record.age, period - later)
         self.periods = period + 1
         zeros = np.zeros(contract.action.size, np.float32)
         self.executed = np.stack([zeros, *_filled(executed, self.periods, zeros)])  # row t acted before period t
         self.contexts = np.stack(_filled(contexts, self.periods, np.zeros(contract.context_size, np.float32)))
 
-    def _lay(self, values: Mapping[str, Array], age: float | Mapping[str, float], period: float) -> None:
+    def _add_readings(self, values: Mapping[str, Array], age: float | Mapping[str, float], period: float) -> None:
         """Put an observation to when each signal was measured, where it is newer than what is there."""
         for name, (times, rows) in self.readings.items():
             time = period - (age if isinstance(age, float) else age[name])

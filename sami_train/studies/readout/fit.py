@@ -143,7 +143,7 @@ RATE = 0.9
 """Share of intervals that are to hold the truth."""
 UNITS = 32
 """Of the hidden layer."""
-UPDATES, EACH, BATCH = 3_000, 100, 256
+UPDATES, REPORT_EVERY, BATCH = 3_000, 100, 256
 """Most updates, those between two looks at whether it still gets better, and the steps of an update."""
 LEARNING_RATE, WEIGHT_DECAY = 3e-3, 1e-3
 PATIENCE = 5
@@ -287,11 +287,11 @@ def _readout(
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        if (update + 1) % EACH == 0:
+        if (update + 1) % REPORT_EVERY == 0:
             with torch.no_grad():
                 error = float((((network(judged) - truth) ** 2).mean(1) * counts).sum() / counts.sum())
             if on_update is not None:
-                on_update(EACH)
+                on_update(REPORT_EVERY)
             better = error < best
             worse = 0 if better else worse + 1
             if better:

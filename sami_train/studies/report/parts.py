@@ -30,7 +30,7 @@ VERSION = 1
 """Of what the files hold; another one's are made anew."""
 
 
-class Kept:
+class PartStore:
     """A folder of parts, made where it is missing; each is read again, unless what it was measured of changed."""
 
     def __init__(self, folder: Path) -> None:
@@ -143,7 +143,7 @@ def measure_parts(subject: Subject, plan: ReportPlan, folder: Path, cost: Cost |
         return parts
     if cost is None or subject.model is None:
         parts.missing.setdefault("cost", "only a model file is timed")
-    of = _Measurement(parts, plan, Kept(folder / "parts"), source, cost, progress)
+    of = _Measurement(parts, plan, PartStore(folder / "parts"), source, cost, progress)
     for name, measure in zip(PARTS, (of.episodes, of.maps, of.change, of.films, of.cost), strict=True):
         if name not in parts.missing:
             start = time.perf_counter()
@@ -156,7 +156,7 @@ class _Measurement:
     """Measures the parts of a subject, a method each."""
 
     def __init__(
-        self, parts: Parts, plan: ReportPlan, store: Kept, source: Source, timed: Cost | None, progress: Progress
+        self, parts: Parts, plan: ReportPlan, store: PartStore, source: Source, timed: Cost | None, progress: Progress
     ) -> None:
         self.parts, self.plan, self.store, self.source, self.timed = parts, plan, store, source, timed
         self.progress = progress

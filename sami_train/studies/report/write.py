@@ -70,7 +70,7 @@ def render(head: Head, sections: Sequence[Section], folder: Path) -> str:
 PAGE, SUMMARY = "report.html", "report.json"
 NEEDED = ("jinja2", "sklearn", "umap", "matplotlib")
 """Modules that the extra `report` brings."""
-BROUGHT = ("scikit-learn", "umap-learn", "matplotlib")
+FIGURE_PACKAGES = ("scikit-learn", "umap-learn", "matplotlib")
 """Packages that figures depend on, beside those that results do."""
 
 
@@ -165,7 +165,7 @@ def _head(parts: Sequence[Parts], command: Sequence[str], files: Sequence[str], 
     title = names[0] if len(names) == 1 else f"{len(names)} policies on {first.spec.name}"
     listed = f": {', '.join(names)}" if 1 < len(names) <= 8 else ""
     git = git_state()
-    used = versions() | {name: number for name in BROUGHT if (number := installed_version(name)) is not None}
+    used = versions() | {name: number for name in FIGURE_PACKAGES if (number := installed_version(name)) is not None}
     spent_by_part = {name: sum(p.seconds.get(name, 0.0) for p in parts) for p in parts for name in p.seconds}
     return Head(
         title=title,

@@ -375,7 +375,7 @@ def _slurm(command: list[str], script: str = "", may_fail: bool = False) -> str:
     }
     text = f"#!/bin/bash\n{script}\n" if script else None
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command, input=text, capture_output=True, text=True, timeout=SLURM_COMMAND_S, env=variables, check=False
         )
     except FileNotFoundError:
@@ -384,11 +384,11 @@ def _slurm(command: list[str], script: str = "", may_fail: bool = False) -> str:
         raise SweepError(
             f"{command[0]} has not answered within {SLURM_COMMAND_S:g} s; is Slurm's controller up?"
         ) from None
-    if done.returncode and not may_fail:
-        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()] or ["it says nothing"]
+    if process.returncode and not may_fail:
+        lines = [line.strip() for line in process.stderr.splitlines() if line.strip()] or ["it says nothing"]
         reasons = [line.removeprefix(f"{command[0]}: ").removeprefix("error: ") for line in lines]
         raise SweepError(f"Slurm does not take this: {'; '.join(dict.fromkeys(reasons))}")
-    return done.stdout
+    return process.stdout
 
 
 def usable_gpus() -> tuple[str, ...]:

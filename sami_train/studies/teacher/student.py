@@ -48,7 +48,7 @@ SHOWN = 40
 """Chunks between two lines of the log."""
 RATES = (1e-3, 1e-4)
 """Adam's, at the beginning and the end."""
-TAUGHT = 0.1
+TEACHER_SHARE = 0.1
 """Share of the run in which the teacher acts in fewer and fewer episodes."""
 NOISE = 0.2
 """Largest deviation of the noise on actions, in half of the episodes: from it a student learns to recover."""
@@ -172,7 +172,8 @@ class _Lesson:
         batch.steps[:] = self.rng.integers(0, batch.episode_steps, ROWS)
         self.previous = np.zeros((ROWS, self.policy.action_size), np.float32)
         self.state = tuple(torch.zeros(ROWS, *shape) for shape in self.policy.encoder.state.values())
-        self.over, self.taught, self.deviations = np.zeros(ROWS, bool), np.ones(ROWS, bool), np.zeros(ROWS, np.float32)
+        self.over, self.teacher_acts = np.zeros(ROWS, bool), np.ones(ROWS, bool)
+        self.deviations = np.zeros(ROWS, np.float32)
 
     def step(self, progress: float) -> dict[str, float]:
         """Act for a chunk of steps and learn from it and others; return mean losses. `progress` is that of the run."""
@@ -198,7 +199,7 @@ class _Lesson:
             steps.append([torch.from_numpy(part) for part in (self.observation, self.previous, label, counted, known)])
             action, *rest = policy.step(*steps[-1][:2], *self.state)
             self.state = tuple(rest[1 if policy.context_size else 0 :])
-            acted = np.where(self.taught[:, None], label, action.numpy())
+            acted = np.where(self.teacher_acts[:, None], label, action.numpy())
             noise = self.deviations[:, None] * self.rng.standard_normal(acted.shape, np.float32)
             self.previous = np.clip(acted + noise, -1.0, 1.0)
             push_some(self.batch, self.rng)
@@ -217,7 +218,7 @@ class _Lesson:
         for part in self.state:
             part[rows] = 0.0
         self.over[rows] = False
-        self.taught[rows] = self.rng.random(len(rows)) > progress / TAUGHT
+        self.teacher_acts[rows] = self.rng.random(len(rows)) > progress / TEACHER_SHARE
         self.deviations[rows] = self.rng.uniform(-NOISE, NOISE, len(rows)).clip(min=0.0)
 
     def _learn(self) -> tuple[float, float]:

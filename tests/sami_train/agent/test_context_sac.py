@@ -256,6 +256,13 @@ def test_learning_again_from_zero_owes_updates_for_the_new_steps_only():
     assert trained._n_updates == 2 * before == 20
 
 
+def test_one_that_once_went_on_without_its_buffer_owes_updates_when_it_begins_again():
+    trained = agent().learn(240)
+    trained._began_at, trained._updates_before = trained.num_timesteps, trained._n_updates  # as `resume` then does
+    before = trained.learn(240, reset_num_timesteps=False)._n_updates
+    assert trained.learn(240)._n_updates == before + 10
+
+
 def test_learning_rates_fall_linearly_to_their_share():
     learner = agent(learning__decay_from=0.5, learning__decay_to=0.1).learner
     rates = []

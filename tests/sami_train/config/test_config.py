@@ -164,6 +164,7 @@ def test_unknown_names_are_answered_with_the_nearest(overrides, message):
         ({"steps": 1.5}, "steps is 1.5; it must be of type int"),
         ({"learning.hindsight": 1.5}, "learning.hindsight is 1.5; it must lie between 0 and 1"),
         ({"network.net_arch": "256"}, "network.net_arch is '256'; it must be a list of whole numbers"),
+        ({"seed": 1_500_007}, "seed 1500007 begins the episodes that judge policies; train by another"),
         ({"network.encoder_reads_goal": True}, "hindsight changes goals"),
         ({"collection.reward": "dense"}, "hindsight.*sparse"),
         ({"learning": 3}, "learning is 3; it must be a table"),

@@ -73,8 +73,8 @@ def test_what_a_preset_says_of_an_environment_does_not_ask_for_its_name(like):
     for name in ("panda", "half-cheetah"):
         like(name)
         for preset in presets():
-            mine, preset_keys = (resolve(preset, {"env": env}).by_key() for env in ("mine", name))
-            assert {key for key in keys() if mine[key] != preset_keys[key]} == {"env"}
+            own_keys, preset_keys = (resolve(preset, {"env": env}).by_key() for env in ("mine", name))
+            assert {key for key in keys() if own_keys[key] != preset_keys[key]} == {"env"}
 
 
 def test_a_dense_reward_in_short_episodes_is_learned_from_whole_episodes_and_without_hindsight(like):

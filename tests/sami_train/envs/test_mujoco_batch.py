@@ -86,9 +86,9 @@ def test_some_rows_begin_anew_while_the_others_go_on():
     assert batch.steps.tolist() == [10, 0, 10]
     assert batch.current_tasks[1] == task
     parts, expected = unroll(batch, actions[10:]), unroll(undisturbed, actions[10:])
-    for mine, other in zip(parts, expected, strict=True):
-        np.testing.assert_array_equal(mine[:, [0, 2]], other[:, [0, 2]])
-        assert not np.array_equal(mine[:, 1], other[:, 1])
+    for part, other in zip(parts, expected, strict=True):
+        np.testing.assert_array_equal(part[:, [0, 2]], other[:, [0, 2]])
+        assert not np.array_equal(part[:, 1], other[:, 1])
     fresh = MujocoBatch("hopper", 1)
     fresh.reset(seeds=[0], tasks=[task])
     np.testing.assert_array_equal(unroll(fresh, actions[10:, 1:2])[0][:, 0], parts[0][:, 1])

@@ -39,8 +39,8 @@ def test_one_that_no_name_finds_crosses_by_what_it_holds():
 
 
 def test_installed_packages_bring_theirs_by_an_entry_point(monkeypatch):
-    brought = EntryPoint("swing", PENDULUM, catalog_module.GROUP)
-    monkeypatch.setattr(catalog_module, "entry_points", lambda group: [brought] if group == brought.group else [])
+    entry = EntryPoint("swing", PENDULUM, catalog_module.GROUP)
+    monkeypatch.setattr(catalog_module, "entry_points", lambda group: [entry] if group == entry.group else [])
     assert environment("swing").plain is own.PENDULUM.plain
     with pytest.raises(UnknownName, match=r"unknown environment 'swin'\. Did you mean 'swing'\?"):
         environment("swin")
@@ -99,6 +99,14 @@ def test_the_same_seed_draws_the_same_task_and_start_anew_from_a_range():
     assert np.array_equal(starts[0][0], again)
     assert starts[0][1] == starts[2][1] == info != starts[1][1]
     assert env.unwrapped.tasks == (), "no list holds all that it may draw"
+
+
+def test_the_start_of_an_episode_does_not_tell_the_task_that_was_drawn_for_it():
+    env = make(own.PENDULUM)
+    starts, infos = zip(*(env.reset(seed=seed) for seed in range(400)), strict=True)
+    cos, sin, speed = np.array(starts).T
+    masses = [info["task"]["mass"] for info in infos]
+    assert np.abs(np.corrcoef([masses, np.arctan2(sin, cos), speed])[0, 1:]).max() < 0.2
 
 
 def test_actions_from_minus_one_to_one_are_the_environments_own():

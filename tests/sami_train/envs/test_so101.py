@@ -1,5 +1,7 @@
 """The SO-101: its arm is the published one, hidden features change the physics as told, and no velocity is read."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,8 @@ pytest.importorskip("mujoco")
 import mujoco
 
 from sami_runtime.errors import SamiError, UnknownName
+from sami_train.agent.networks import feature_layout
+from sami_train.config.resolve import resolve
 from sami_train.envs.make import make
 from sami_train.envs.so101.entry import MOTORS, SO101
 from sami_train.envs.so101.env import SUBSTEPS
@@ -203,3 +207,12 @@ def test_the_script_brings_most_cubes_to_their_goals_and_that_ends_the_episode(e
                 break
         reached += terminated
     assert reached >= 14
+
+
+def test_its_page_says_that_no_memory_has_seen_where_the_cube_was():
+    layout = feature_layout(SO101.layout.size, SO101.goal, resolve("fast-cpu", {"env": "so101"}).network)
+    read = np.abs(layout.projection[:, : layout.encoder_columns]).sum(axis=1) > 0.0
+    unseen = [name for name in SO101.layout.by_name(read) if not read[SO101.layout.numbers(name)].any()]
+    assert unseen == ["cube_position", "goal"]
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "so101.md").read_text(encoding="utf-8")
+    assert "No memory here has seen where the cube was" in page

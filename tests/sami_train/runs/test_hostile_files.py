@@ -8,7 +8,7 @@ from tests.making import hostile
 
 FILES = 100
 """`tests/real` tries a thousand."""
-FOUND = (
+CASES = (
     58,
     59,
     128,
@@ -52,6 +52,6 @@ def test_they_are_refused_or_read_and_raise_no_other_error(tmp_path):
     assert all(sum(outcomes.values()) > 2 for outcomes in total.values())
 
 
-@pytest.mark.parametrize("number", FOUND)
+@pytest.mark.parametrize("number", CASES)
 def test_what_was_found_once_is_refused_or_read(tmp_path, number):
     assert hostile.attempt(number, tmp_path / "hostile")[1] in ("refused", "read")

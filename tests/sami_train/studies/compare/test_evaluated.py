@@ -79,3 +79,13 @@ def test_different_environments_are_refused(tmp_path, monkeypatch):
     first, second = made_run(tmp_path / "a"), made_run(tmp_path / "b", seed=1, env="other")
     with pytest.raises(ComparisonError, match=r"a is of environment 'panda', .*b of 'other'; compare runs of one"):
         read_runs([first, second])
+
+
+def test_evaluations_in_different_physics_engines_are_refused(tmp_path):
+    paths = [made_run(tmp_path / name, seed=seed) for seed, name in enumerate("abc")]
+    for path, engine in zip(paths[1:], ("pybullet", "mujoco"), strict=True):
+        stored = RunFolder(path).evaluation
+        write_json(stored, read_json(stored) | {"engine": engine})
+    assert len(read_runs(paths[:2])) == 2  # a file of before engines were kept is taken as it is
+    with pytest.raises(ComparisonError, match=r"engines: .*b in pybullet, .*c in mujoco; evaluate all in one"):
+        read_runs(paths)

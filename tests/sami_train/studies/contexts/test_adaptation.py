@@ -98,10 +98,10 @@ def test_the_live_variant_is_the_episode_that_a_session_drives(world):
 
 
 def test_a_change_to_the_same_dynamics_changes_nothing(world):
-    none = DynamicsChange(LIGHT, LIGHT, STEP)
-    starts = world.runner.round(SEEDS, none, Variant.LIVE)
+    unchanged = DynamicsChange(LIGHT, LIGHT, STEP)
+    starts = world.runner.round(SEEDS, unchanged, Variant.LIVE)
     for variant in (Variant.START, Variant.UNCHANGED):
-        for start, other in zip(starts, world.runner.round(SEEDS, none, variant, starts), strict=True):
+        for start, other in zip(starts, world.runner.round(SEEDS, unchanged, variant, starts), strict=True):
             assert same(start, other)
     for start, other in zip(starts, world.runs[Variant.UNCHANGED], strict=True):
         assert same(start, other)

@@ -105,6 +105,32 @@ def test_the_file_for_training_keeps_the_robots_own_tasks_and_draws_from_the_int
         assert span["high"] - span["low"] >= 0.039 * (1.0 if field == "strength" else fit.value)
 
 
+def test_a_second_fit_replaces_the_ranges_of_the_first(fitted, arm):
+    folder, (body, result) = arm[0].parent, fitted
+    model, path = folder / "first.xml", folder / "first.toml"
+    model.write_text(fitted_model(body, result, folder))
+    path.write_text(training_document(body, result, model))
+    again = RobotBody(path, read_log([arm[1]]).contract)
+    assert training_document(again, result, model) == path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("[tasks.training]\nfitted_load = [1.0]", "[tasks]\ntraining = { fitted_load = [1.0] }"),
+        ("[tasks.training]", "[[tasks.training]]"),
+        ('model = "robot.xml"', '"mod\\u0065l" = "robot.xml"'),
+    ],
+    ids=["braces", "list", "model"],
+)
+def test_a_file_that_cannot_take_the_ranges_is_rejected(fitted, arm, old, new):
+    text, path = arm[0].read_text(), arm[0].with_name("written.toml")
+    assert old in text
+    path.write_text(text.replace(old, new).replace("[1.0]", "1.0" if "[[" in new else "[1.0]"))
+    with pytest.raises(SamiError, match=r"cannot take the fitted ranges\. Write `model = \.\.\.` in a line of its own"):
+        training_document(RobotBody(path, read_log([arm[1]]).contract), fitted[1], path.with_name("more.xml"))
+
+
 def test_an_xml_file_alone_needs_a_reward_and_nothing_else(fitted, arm):
     nominal, recording = arm
     body = RobotBody(nominal.with_suffix(".xml"), read_log([recording]).contract)

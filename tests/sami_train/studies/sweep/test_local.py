@@ -8,7 +8,7 @@ import torch
 
 from sami_train.studies.sweep import engines
 
-TELL = (
+JOB_CODE = (
     f"import os, sys; print(os.environ.get('{engines.VISIBLE_GPUS}'), flush=True); "
     "sys.stdin.close(); open(sys.argv[1]).read()"
 )
@@ -18,7 +18,7 @@ TELL = (
 @pytest.fixture
 def submit(tmp_path, monkeypatch):
     """Start a job on an engine; return it with what ends it."""
-    monkeypatch.setattr(engines, "job_command", lambda logs: [sys.executable, "-c", TELL, str(logs / "pipe")])
+    monkeypatch.setattr(engines, "job_command", lambda logs: [sys.executable, "-c", JOB_CODE, str(logs / "pipe")])
     started = []
 
     def start(engine):
