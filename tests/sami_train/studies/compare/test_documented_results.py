@@ -56,15 +56,20 @@ def run_of(model):
     return model.stem.removesuffix("-ahead")
 
 
+def text_of(page):
+    """A page's text, commands of several lines on one."""
+    return page.read_text(encoding="utf-8").replace("\\\n", "")
+
+
 def commands():
-    return sorted({command.strip() for page in PAGES for command in COMMAND.findall(page.read_text(encoding="utf-8"))})
+    return sorted({command.strip() for page in PAGES for command in COMMAND.findall(text_of(page))})
 
 
 def tables():
     """Each table of the comparison that stands below a command: the commands since the last one, and its text."""
     pending, table = [], []
     pages = ("methods.md", "contrast-settings.md")
-    lines = [line for page in pages for line in (ROOT / "docs" / "results" / page).read_text("utf-8").splitlines()]
+    lines = [line for page in pages for line in text_of(ROOT / "docs" / "results" / page).splitlines()]
     for line in [*lines, ""]:
         if line.startswith("|"):
             table.append(line)
