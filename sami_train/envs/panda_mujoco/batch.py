@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from sami_runtime.errors import SamiError
 from sami_train.envs.mujoco.batch import Rows
 from sami_train.envs.panda.entry import PANDA
 from sami_train.envs.panda.tasks import PANDA_TASKS
@@ -68,7 +69,7 @@ class PandaMujocoBatch(Rows):
 
     def observations(self) -> np.ndarray:
         """Return what the rows observe now, (n, 25) float32."""
-        return self.world.observe(self._qpos, self._qvel, self.goals)
+        return np.stack([self.world.observe(*row) for row in zip(self._qpos, self._qvel, self.goals, strict=True)])
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, NDArray[np.float64]]:
         """Step all rows, also those whose episode is over; it is up to the caller to reset them.
@@ -80,9 +81,11 @@ class PandaMujocoBatch(Rows):
             Observations (n, 25) float32 and rewards (n,): -1 until the goal is reached.
 
         Raises:
-            SamiError: an action is not finite.
+            SamiError: there is not one action for each row, or one is not finite.
         """
-        targets = self.world.targets(self._qpos, self._qvel, actions)
+        if len(actions) != self.rows:
+            raise SamiError(f"got {len(actions)} actions for {self.rows} Pandas, expected one for each.")
+        targets = np.stack([self.world.targets(*row) for row in zip(self._qpos, self._qvel, actions, strict=True)])
         for _ in range(SUBSTEPS):
             self.world.drive(self._qpos, self._qvel, targets)
             self._batch.step()

@@ -74,8 +74,8 @@ class PandaMujocoEnv(TaskEnv):
             SamiError: the action is not finite.
         """
         data = self.data
-        qpos, qvel = data.qpos[None], data.qvel[None]
-        targets = self.world.targets(qpos, qvel, np.asarray(action)[None])
+        qpos, qvel = data.qpos, data.qvel
+        targets = self.world.targets(qpos, qvel, np.asarray(action))
         for _ in range(SUBSTEPS):
             self.world.drive(qpos, qvel, targets)
             mujoco.mj_step(self.model, data)
@@ -103,7 +103,7 @@ class PandaMujocoEnv(TaskEnv):
         return self.world.skill(self.data)
 
     def _observe(self) -> np.ndarray:
-        return self.world.observe(self.data.qpos[None], self.data.qvel[None], self.goal[None])[0]
+        return self.world.observe(self.data.qpos, self.data.qvel, self.goal)
 
     def _info(self, flat: np.ndarray) -> dict[str, Any]:
         achieved = flat[GOAL.achieved]

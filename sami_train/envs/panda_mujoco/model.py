@@ -20,12 +20,12 @@ TIME_STEP = 0.002
 """Of the simulation [s], as panda-gym's."""
 SUBSTEPS = 20
 """Time steps for each action."""
-BASE = (-0.6, 0.0, 0.0)
-"""Where the arm stands [m]."""
 HOME = np.array([0.0, 0.41, 0.0, -1.85, 0.0, 2.26, 0.79, 0.0, 0.0])
 """Joint angles [rad] and finger positions [m] that an episode begins with."""
 
 JOINTS = (*(f"panda_joint{i}" for i in range(1, 8)), "panda_finger_joint1", "panda_finger_joint2")
+ARM = slice(0, 9)
+"""Their columns in `qpos` and `qvel`: the arm stands first in its file."""
 FINGERS = ("finger0", "finger1")
 """Their shapes."""
 _FORCES = (87.0, 87.0, 87.0, 87.0, 12.0, 120.0, 120.0, 170.0, 170.0)
@@ -122,11 +122,6 @@ def _set_motors(spec: mujoco.MjSpec) -> None:
 def ghost_of(joint: str) -> str:
     """Return the name of a joint's ghost, see `_set_motors`."""
     return f"{joint}-motor"
-
-
-def arm_columns(model: mujoco.MjModel) -> NDArray[np.int64]:
-    """Columns of the arm's joints and fingers in `qpos`, (9,)."""
-    return np.array([model.joint(name).qposadr[0] for name in JOINTS])
 
 
 def load_model() -> mujoco.MjModel:

@@ -1,4 +1,4 @@
-"""The Panda's task in MuJoCo, for many worlds at once: where episodes begin, what motors are told, what is observed."""
+"""The Panda's task in MuJoCo: where episodes begin, what motors are told, what is observed."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ from sami_train.envs.panda.entry import PANDA
 from sami_train.envs.panda.skill import HALF_WIDTH, skill_of
 from sami_train.envs.panda_mujoco.kinematics import Kinematics
 from sami_train.envs.panda_mujoco.model import (
-    BASE,
+    ARM,
     FINGERS,
     HOME,
     JOINTS,
     RATE,
     TIME_STEP,
-    arm_columns,
     ghost_of,
     load_model,
 )
-from sami_train.envs.panda_mujoco.rotation import euler_of, rotated
+from sami_train.envs.panda_mujoco.rotation import euler_of
 
 Array = NDArray[np.float64]
 
@@ -35,14 +34,13 @@ GOAL = PANDA.goal
 
 
 class World:
-    """What the plain environment and the batch are made of: the model, and functions of states of n worlds."""
+    """What the plain environment and the batch are made of: the model, and functions of states."""
 
     def __init__(self) -> None:
         self.model = model = load_model()
-        self._kinematics = Kinematics(BASE)
-        self._arm = arm_columns(model)
-        self._dofs = np.array([model.joint(name).dofadr[0] for name in JOINTS])
-        self._ghosts = np.array([model.joint(ghost_of(name)).dofadr[0] for name in JOINTS])
+        self._kinematics = Kinematics(model)
+        first = int(model.joint(ghost_of(JOINTS[0])).dofadr[0])
+        self._ghosts = slice(first, first + len(JOINTS))
         self._low, self._high = np.array([model.joint(name).range for name in JOINTS]).T
         self._cube = int(model.joint("cube").qposadr[0])
         self._cube_dof = int(model.joint("cube").dofadr[0])
@@ -57,75 +55,79 @@ class World:
     def start(self, rng: np.random.Generator) -> tuple[Array, Array]:
         """Positions (nq,) and the goal (3,) [m] of a new episode: those of PyBullet's, by the same generator."""
         qpos = self.model.qpos0.copy()
-        qpos[self._arm] = HOME
+        qpos[ARM] = HOME
         centre, spread = np.array([0.0, 0.0, HALF_WIDTH]), np.array([_RANGE, _RANGE, 0.0])
         goal = centre + rng.uniform(-spread, spread)
         rng.random()  # panda-gym draws whether a goal lies on the table; here each does
         qpos[self._cube : self._cube + 3] = centre + rng.uniform(-spread, spread)
         return qpos, goal
 
-    def targets(self, qpos: Array, qvel: Array, actions: np.ndarray) -> Array:
-        """Return where actions (n, 4) send the joints, (n, 9) [rad, m].
+    def targets(self, qpos: Array, qvel: Array, action: np.ndarray) -> Array:
+        """Return where an action (4,) sends the joints of one world, (9,) [rad, m].
 
         Args:
-            qpos: (n, nq).
-            qvel: (n, nv).
-            actions: (n, 4), from -1 to 1; what lies beyond is cut off.
+            qpos: (nq,).
+            qvel: (nv,).
+            action: from -1 to 1; what lies beyond is cut off.
 
         Raises:
-            SamiError: the actions have another shape, or one is not finite.
+            SamiError: the action has another shape, or is not finite.
         """
-        if actions.shape != (len(qpos), 4):
-            raise SamiError(f"got actions of shape {actions.shape} for the Panda, expected {(len(qpos), 4)}.")
-        if not np.isfinite(actions).all():
-            raise SamiError(f"the actions {actions.tolist()} are not all finite; check the policy that produced them.")
-        act = np.clip(actions.astype(np.float32), -1.0, 1.0).astype(np.float64)
-        place = self._hand(qpos, qvel)[0] + act[:, :3] * _REACH
-        place[:, 2] = np.maximum(place[:, 2], 0.0)
-        joints = self._kinematics.reach(qpos[:, self._arm[:7]], place)
-        finger = (self._width(qpos) + act[:, 3:] * _OPENING) / 2.0
-        return np.clip(np.concatenate((joints, finger, finger), 1), self._low, self._high)
+        if action.shape != (4,):
+            raise SamiError(f"got an action of shape {action.shape} for the Panda, expected (4,).")
+        if not np.isfinite(action).all():
+            raise SamiError(f"the action {action.tolist()} is not finite; check the policy that produced it.")
+        act = np.clip(action.astype(np.float32), -1.0, 1.0).astype(np.float64)
+        place = self._hand(qpos, qvel)[0] + act[:3] * _REACH
+        place[2] = max(place[2], 0.0)
+        targets = np.empty(9)
+        targets[:7] = self._kinematics.reach(qpos[:7], place)
+        targets[7:] = (self._width(qpos) + act[3] * _OPENING) / 2.0
+        return np.clip(targets, self._low, self._high, out=targets)
 
     def drive(self, qpos: Array, qvel: Array, targets: Array) -> None:
-        """Let the motors of the next time step move as Bullet's do towards targets (n, 9): writes into `qvel`."""
-        qvel[:, self._ghosts] = RATE * (targets - qpos[:, self._arm])
-
-    def observe(self, qpos: Array, qvel: Array, goals: Array) -> np.ndarray:
-        """Return what is observed, flat: (n, 25) float32.
+        """Let the motors of the next time step move as Bullet's do towards targets (..., 9): writes into `qvel`.
 
         Args:
-            qpos: (n, nq).
-            qvel: (n, nv).
-            goals: (n, 3) [m].
+            qpos: of one world or many, (..., nq).
+            qvel: (..., nv).
+            targets: see `targets`.
+        """
+        qvel[..., self._ghosts] = RATE * (targets - qpos[..., ARM])
+
+    def observe(self, qpos: Array, qvel: Array, goal: Array) -> np.ndarray:
+        """Return what is observed of one world, flat: (25,) float32.
+
+        Args:
+            qpos: (nq,).
+            qvel: (nv,).
+            goal: (3,) [m].
         """
         hand, velocity = self._hand(qpos, qvel)
-        at, dof = self._cube, self._cube_dof
-        place, quaternion = qpos[:, at : at + 3], qpos[:, at + 3 : at + 7]
-        spin = rotated(quaternion, qvel[:, dof + 3 : dof + 6])
-        moving = qvel[:, dof : dof + 3]
-        parts = (hand, velocity, self._width(qpos), place, euler_of(quaternion), moving, spin, place, goals)
-        return np.concatenate(parts, 1, dtype=np.float32)
+        cube, moving = qpos[self._cube : self._cube + 7], qvel[self._cube_dof : self._cube_dof + 6]
+        place, spin = cube[:3], np.empty(3)
+        mujoco.mju_rotVecQuat(spin, moving[3:], cube[3:])
+        width, euler = (self._width(qpos),), euler_of(cube[3:].tolist())
+        return np.concatenate((hand, velocity, width, place, euler, moving[:3], spin, place, goal), dtype=np.float32)
 
     def skill(self, data: mujoco.MjData) -> str:
         """Return the skill being executed now, see `skill_of`."""
-        touching = {
-            int(other) for pair in data.contact.geom for geom, other in (pair, pair[::-1]) if geom == self._cube_geom
-        }
+        touching = {geom for pair in data.contact.geom.tolist() if self._cube_geom in pair for geom in pair}
         return skill_of(
             height=float(data.qpos[self._cube + 2]),
             velocity=data.qvel[self._cube_dof : self._cube_dof + 2],
             up=data.geom_xmat[self._cube_geom][6:],
-            width=self._width(data.qpos[None]).item(),
+            width=self._width(data.qpos),
             on_table=lambda: self._table in touching,
             fingers_touch=lambda: touching.issuperset(self._fingers),
         )
 
     def _hand(self, qpos: Array, qvel: Array) -> tuple[Array, Array]:
-        """Return the hand's position and velocity, (n, 3) each; Bullet tells the position of a time step ago."""
-        place, _, jacobian = self._kinematics.forward(qpos[:, self._arm[:7]])
-        velocity = (jacobian[:, :3] @ qvel[:, self._dofs[:7], None])[..., 0]
-        return place - TIME_STEP * velocity, velocity
+        """Return the hand's position and velocity, (3,) each; Bullet tells the position of a time step ago."""
+        hand = self._kinematics.forward(qpos[:7])
+        velocity = hand.jacobian[:3] @ qvel[:7]
+        return hand.place - TIME_STEP * velocity, velocity
 
-    def _width(self, qpos: Array) -> Array:
-        """Return how far the fingers are apart, (n, 1) [m]."""
-        return qpos[:, self._arm[7:]].sum(1, keepdims=True)
+    def _width(self, qpos: Array) -> float:
+        """Return how far the fingers are apart [m]."""
+        return float(qpos[7] + qpos[8])
