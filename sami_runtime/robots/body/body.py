@@ -217,9 +217,17 @@ class BodyLimits:
 
         Args:
             reference: The command that is executed now; where the joints are, or no speed, if None.
+
+        Raises:
+            SamiError: The reference is no command of this body. The episode has not begun.
         """
-        self._reference = None if reference is None else np.asarray(reference, np.float64)
-        self._is_first = True
+        executed = None if reference is None else np.array(reference, np.float64)
+        if executed is not None and (executed.shape != (self.size,) or not np.isfinite(executed).all()):
+            raise SamiError(
+                f"the body begins with the command {executed.tolist()}, expected {self.size} finite numbers. Correct "
+                "it, or leave it out."
+            )
+        self._reference, self._is_first = executed, True
 
     def limit(
         self, command: ArrayLike, positions: ArrayLike, velocities: ArrayLike | None, period: float
@@ -250,7 +258,7 @@ class BodyLimits:
         if reference is None:
             reference = at if self._drive.targets else np.zeros(self.size)
         ruling = self._ruled(target, BodyState(at, speeds, reference, period), jacobian)
-        self._reference, self._is_first = ruling.command, False
+        self._reference, self._is_first = ruling.command.copy(), False  # the caller may write over its own
         return ruling
 
     def _ruled(self, target: Array, state: BodyState, jacobian: Array | None) -> BodyRuling:
