@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sami_runtime.errors import SamiError
-from sami_runtime.robots.body.geometry import Geometry, Near, by_hand
+from sami_runtime.robots.body.geometry import CLEAR, Geometry, Near, by_hand
 from sami_runtime.robots.body.joints import (
     Array,
     BodyState,
@@ -97,42 +97,43 @@ class PointSpeed:
 
 @dataclass(frozen=True)
 class Collision:
-    """Until the robot would come to rest after the period, its parts keep their margin to each other and to boxes."""
+    """Until the robot would rest after the period, its parts keep their margin [m] to each other and to boxes."""
 
     geometry: Geometry
     margin: float
-    """[m]."""
     acceleration: Array
     """(J,) by which the joints brake [rad/s^2]."""
     then: Then
+    slack: float
+    """How far [m] a pair within its margin may come closer while the closest one parts: rounding; where joints that
+    stand sag, any way, because they have to be able to part."""
 
     def near(self, now: Array, motion: Prediction) -> Near:
-        """Return what would be closest on the way from where the joints are (J,) to where they come to rest.
+        """Return what would be too close on the way from where the joints are (J,) to where they come to rest.
 
         Poses are judged every `SWEEP` of the joint that goes furthest, from the end of the period on; one that brakes
         from so far that it would take more than `SWEEPS` of them is judged that often. Joints brake at the same time,
-        each until it rests.
+        each until it rests. A pair that is within its margin now may part, while no other comes closer (see
+        `slack`) or into its margin.
         """
         ends = abs(motion.velocities) / self.acceleration
         braking = 0.5 * motion.velocities * ends
-        rest = motion.positions + braking
-        way = abs(rest - now).max()
-        if way <= 2.0 * SWEEP:
-            return min(self.geometry.clearance(motion.positions), self.geometry.clearance(rest))
-        lead = LEADS[min(SWEEPS, math.ceil(way / SWEEP))]
-        braked = np.minimum(lead * ends.max() / np.maximum(ends, SHORTEST), 1.0)
-        return min(map(self.geometry.clearance, motion.positions + braking * (braked * (2.0 - braked))))
-
-    def share(self, now: Array, near: Near, standing: Prediction, moving: Prediction) -> float:
-        """Return how much of the way from standing to moving, which comes as near as that, is allowed.
-
-        A pair that is too close now may part: what leads to more distance than there is, is allowed.
-        """
-        present = self.geometry.clearance(now).distance
-        if near.distance > present:
-            return 1.0
-        distance = self.near(now, standing.towards(moving, HALF)).distance
-        return HALF if distance == math.inf or distance > present else 0.0
+        way = abs(motion.positions + braking - now).max()
+        braked = LEADS[2]  # where the period ends, and where all rest
+        if way > 2.0 * SWEEP:
+            lead = LEADS[min(SWEEPS, math.ceil(way / SWEEP))]
+            braked = np.minimum(lead * ends.max() / np.maximum(ends, SHORTEST), 1.0)
+        poses = motion.positions + braking * (braked * (2.0 - braked))
+        close = [near for pose in poses for near in self.geometry.all_near(pose)]
+        if not close:
+            return CLEAR
+        least, present = math.inf, dict[tuple[str, str], float]()
+        for least, pair in sorted(self.geometry.all_near(now), reverse=True):
+            present[pair] = least - self.slack  # the smallest of its contacts comes last
+        return min(
+            (near for near in close if near.distance <= least or near.distance < present.get(near.pair, math.inf)),
+            default=CLEAR,
+        )
 
 
 class BodyLimits:
@@ -194,9 +195,9 @@ class BodyLimits:
             if shapes or settings.boxes:
                 inner, margin = (shapes.self, shapes.margin) if shapes else (False, 0.01)
                 self.geometry.watch(settings.boxes, inner, margin, shapes.ignore if shapes else ())
-                self._collision = Collision(
-                    self.geometry, margin, self.acceleration, shapes.then if shapes else "scale"
-                )
+                slack = math.inf if isinstance(self._drive, SoftTargets) else ROUNDING * margin
+                then = shapes.then if shapes else "scale"
+                self._collision = Collision(self.geometry, margin, self.acceleration, then, slack)
         self._places = [rule.place for rule in self._points]
         if not (self._joint_rules or self._points or self._collision):
             raise SamiError("the body limits nothing: neither the settings nor the model has a limit. Set one.")
@@ -336,16 +337,13 @@ class BodyLimits:
         if self._collision:
             scaled = moving if rest is None else rest.towards(moving, left)
             near = self._collision.near(state.positions, scaled)
-            if near.distance < math.inf:
-                rest = rest or predict(stand())
-                share = self._collision.share(state.positions, near, rest, scaled)
-                if share < 1.0:
-                    left *= 0.0 if self._collision.then == "hold" else share
-                    names.append(f"body collision {' '.join(near.pair)}")
-                    reasons.append(
-                        Reason(near.distance, self._collision.margin, math.inf, "m", " and ".join(near.pair))
-                    )
-                    thens.append(self._collision.then)
+            if near is not CLEAR:
+                half = (rest or predict(stand())).towards(scaled, HALF)
+                may_go = self._collision.then != "hold" and self._collision.near(state.positions, half) is CLEAR
+                left *= HALF if may_go else 0.0
+                names.append(f"body collision {' '.join(near.pair)}")
+                reasons.append(Reason(near.distance, self._collision.margin, math.inf, "m", " and ".join(near.pair)))
+                thens.append(self._collision.then)
         if left == 1.0:
             return allowed
         standing = stand()
