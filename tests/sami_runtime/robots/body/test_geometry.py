@@ -159,14 +159,14 @@ def test_a_pair_that_parts_lets_no_other_pair_come_closer(tmp_path):
         assert ruling.command.tolist() == [-0.2, 0.0], "one that stays where it is does not hinder it"
 
 
-def test_where_soft_joints_sag_a_pair_that_parts_still_lets_no_other_pair_come_into_its_margin(tmp_path):
+def test_where_soft_joints_sag_no_other_pair_comes_closer_than_half_of_the_margin(tmp_path):
     (tmp_path / "slides.xml").write_text(SLIDES)
     table = {"model": str(tmp_path / "slides.xml"), "joints": ["a", "b"], "positions": "q", "velocities": "v"}
     table |= {"boxes": {"wall": {"low": [0.15, -1.0, -1.0], "high": [0.3, 1.0, 1.0]}}, "acceleration": 20.0}
     soft = {"command": "joint_positions", "kp": 100.0, "kd": 10.0, "inertia": 0.1, "torque": {"most": 1e3}}
     body = BodyLimits.of({**table, **soft, "collision": {"margin": 0.02}})
     body.limit([0.0, 0.0], [0.0, 0.0], [0.0, 0.0], PERIOD)
-    limited_by = [
-        body.limit([0.05, right + 0.01], [0.095, right], [0.0, 0.0], PERIOD).limited_by for right in (0.078, 0.085)
-    ]
-    assert limited_by == [("body collision box wall right",), ()]
+    limited_by = []
+    for right in (0.11, 0.12):  # to 12 and 8 mm from the wall; left is 5 mm from it and parts
+        limited_by.append(body.limit([0.05, right], [0.095, 0.078], [0.0, 0.0], PERIOD).limited_by)
+    assert limited_by == [(), ("body collision box wall right",)]
