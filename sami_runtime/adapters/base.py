@@ -65,6 +65,9 @@ class Adapter(Protocol):
     write to its effect [s], 0 if left out; and `waits`, whether its world stands still while nothing is written, as a
     simulator's does. Then stamps tell nothing, and nothing is late but what a gap delays.
 
+    And `basis`, names of signals that it observes and makes its commands by: where they are too old, the gate holds,
+    whether the policy reads them or not.
+
     And `scene`, what viewers show of it, see `sami_runtime.adapters.scene`.
 
     And `watch(record)`, for those of the robot's who look on: called after each tick of a `Run` with its `StepRecord`,

@@ -131,6 +131,7 @@ class SafetyGate:
         guards: Collection[str] = (),
     ) -> None:
         self.adapter, self.guards = adapter, guards
+        self._needed: tuple[str, ...] = getattr(adapter, "basis", ())
         self.limits = limits or Limits()
         self.limits.require_fit(contract)
         self.fallback = fallback
@@ -392,7 +393,7 @@ class SafetyGate:
         rest = Rest(self.limits, self._action)
         workspace = Workspace(self.limits, self._contract)
         limiter = Limiter(self.limits, self._action, rest, period, workspace)
-        watch = Watch(self.limits, self._contract, self.adapter.observation, self.guards)
+        watch = Watch(self.limits, self._contract, self.adapter.observation, self.guards, self._needed)
         return GateEpisode(watch, rest, workspace, limiter, self._trips)
 
     def _standing(self, now: float) -> Ruling:

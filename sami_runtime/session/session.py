@@ -18,8 +18,6 @@ from sami_runtime.session.memory import Age, Array, EpisodeMemory, ExtraAnswers,
 from sami_runtime.signals import all_finite, fill, finite_check, require_finite, row_mask
 
 _UNCHANGED = "The policy produced it; the state was not advanced. Check the observation's units and ranges."
-
-
 _NO_EXTRA: Mapping[str, NDArray[np.float32]] = {}
 _new = tuple.__new__
 
