@@ -251,9 +251,7 @@ class BodyLimits:
                 f"the robot begins with {near.pair[0]} {near.distance:.3g} m from {near.pair[1]}, within its margin. "
                 "Move it, or correct the model, the boxes or the margin."
             )
-        jacobian = None
-        if self._hand and self.geometry:
-            jacobian = self.geometry.jacobian(at, self._hand)
+        jacobian = self.geometry.jacobian(at, self._hand) if self._hand and self.geometry else None
         reference = self._reference
         if reference is None:
             reference = at if self._drive.targets else np.zeros(self.size)

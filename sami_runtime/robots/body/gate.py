@@ -82,8 +82,7 @@ class BodyGate(SafetyGate):
 
     def fault(self, observation: Observation, now: float | None) -> str | None:
         """Return why an observation must not be acted on; see `SafetyGate`. Joints must be finite, and not too old."""
-        fault = super().fault(observation, now)
-        if fault is not None:
+        if (fault := super().fault(observation, now)) is not None:
             return fault
         joints = []
         for name in self._signals:
