@@ -220,7 +220,8 @@ class Recipe(Entry):
         stored = artifact.contract.training.get(ADOPTED)
         if not isinstance(stored, dict) or not isinstance(stored.get("recipe"), dict):
             raise ContractError(
-                f"{artifact.path} has no recipe, because `sami adopt` did not write it. Adopt the policy first."
+                f"{artifact.path} has no recipe, because `sami adopt` did not write it. Give one that it "
+                "wrote, or what another framework exported."
             )
         return cls.parse(stored["recipe"], str(artifact.path))
 
