@@ -104,16 +104,16 @@ class Collision:
     acceleration: Array
     """(J,) by which the joints brake [rad/s^2]."""
     then: Then
-    closest: float
-    """How near [m] a pair may come while a closer one parts: as near as it is; where joints that stand sag, also to
-    half of the margin, because they have to be able to part."""
+    sags: bool
+    """Whether joints that stand sag: pairs within their margin must then be able to part one after the other."""
 
     def near(self, now: Array, motion: Prediction) -> Near:
         """Return what would be too close on the way from where the joints are (J,) to where they come to rest.
 
         Poses are judged every `SWEEP` of the joint that goes furthest, from the end of the period on; one that brakes
         from so far that it would take more than `SWEEPS` of them is judged that often. Joints brake at the same time,
-        each until it rests. A pair that is within its margin now may part, while no other comes closer.
+        each until it rests. A pair that is within its margin now may part, while no other comes closer; where
+        joints sag, while no other comes from outside of its margin into half of it.
         """
         ends = abs(motion.velocities) / self.acceleration
         braking = 0.5 * motion.velocities * ends
@@ -128,9 +128,10 @@ class Collision:
             return CLEAR
         least, present = math.inf, dict[tuple[str, str], float]()
         for least, pair in sorted(self.geometry.all_near(now), reverse=True):
-            present[pair] = min(self.closest, least - ROUNDING * self.margin)  # the smallest of its contacts comes last
+            present[pair] = -math.inf if self.sags else least - ROUNDING * self.margin  # its closest contact comes last
+        other = HALF * self.margin if self.sags else math.inf
         return min(
-            (near for near in close if near.distance <= least or near.distance < present.get(near.pair, self.closest)),
+            (near for near in close if near.distance <= least or near.distance < present.get(near.pair, other)),
             default=CLEAR,
         )
 
@@ -194,9 +195,8 @@ class BodyLimits:
             if shapes or settings.boxes:
                 inner, margin = (shapes.self, shapes.margin) if shapes else (False, 0.01)
                 self.geometry.watch(settings.boxes, inner, margin, shapes.ignore if shapes else ())
-                closest = HALF * margin if isinstance(self._drive, SoftTargets) else math.inf
-                then = shapes.then if shapes else "scale"
-                self._collision = Collision(self.geometry, margin, self.acceleration, then, closest)
+                then, sags = shapes.then if shapes else "scale", isinstance(self._drive, SoftTargets)
+                self._collision = Collision(self.geometry, margin, self.acceleration, then, sags)
         self._places = [rule.place for rule in self._points]
         if not (self._joint_rules or self._points or self._collision):
             raise SamiError("the body limits nothing: neither the settings nor the model has a limit. Set one.")
