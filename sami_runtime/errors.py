@@ -101,6 +101,12 @@ def text_of(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
+def excerpt(value: object) -> str:
+    """Return a value as Python writes it, cut off after 80 characters: a wrong value may be as long as its document."""
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:80]}..."
+
+
 def nearest(name: str, valid: Iterable[str]) -> str | None:
     """Return the valid name most like `name`, or None when nothing comes close."""
     by_lower = {candidate.lower(): candidate for candidate in valid}

@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from sami_runtime.errors import SamiError
+from sami_runtime.errors import SamiError, excerpt
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -68,12 +68,14 @@ def plain_strings(value: Any, allowed: str = "") -> Any:
 
 
 def faults_of(error: ValidationError) -> str:
-    """Return what is wrong with a document, key by key, for people."""
-    return "; ".join(
-        f"{'.'.join(map(str, fault['loc'])) or 'the file'}: {fault['msg'][:1].lower()}{fault['msg'][1:]}"
-        + ("" if fault["type"] in ("missing", "extra_forbidden") else f", and it is {fault['input']!r}")
-        for fault in error.errors()
-    )
+    """Return what is wrong with a document, key by key, for people: the first ten faults."""
+    faults = []
+    for fault in error.errors():
+        value = f", and it is {excerpt(fault['input'])}" if fault["loc"] else ""  # else the whole document
+        value = "" if fault["type"] in ("missing", "extra_forbidden") else value
+        key, message = ".".join(map(str, fault["loc"])) or "the file", fault["msg"]
+        faults.append(f"{key}: {message[:1].lower()}{message[1:]}{value}")
+    return "; ".join(faults[:10] + [f"and {len(faults) - 10} more"] * (len(faults) > 10))
 
 
 def read_document(path: Path, content: str) -> dict[str, Any]:

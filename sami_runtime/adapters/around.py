@@ -22,7 +22,7 @@ from sami_runtime.gap.gap import Gap
 from sami_runtime.gap.profile import GapProfile
 from sami_runtime.signals import Signal
 
-_OPTIONAL = {"command_delay_s": 0.0, "waits": False, "emergency_stop": None, "watch": None, "scene": None}
+_OPTIONAL = {"command_delay_s": 0.0, "waits": False, "emergency_stop": None, "watch": None, "basis": (), "scene": None}
 """What an adapter may have besides the methods of `Adapter`, and what it stands for where it has not."""
 
 

@@ -65,6 +65,9 @@ class Adapter(Protocol):
     write to its effect [s], 0 if left out; and `waits`, whether its world stands still while nothing is written, as a
     simulator's does. Then stamps tell nothing, and nothing is late but what a gap delays.
 
+    And `basis`, names of signals that it observes and makes its commands by: where they are too old, the gate holds,
+    whether the policy reads them or not.
+
     And `scene`, what viewers show of it, see `sami_runtime.adapters.scene`.
 
     And `watch(record)`, for those of the robot's who look on: called after each tick of a `Run` with its `StepRecord`,
@@ -167,19 +170,21 @@ def require_observation(returned: object, adapter: Adapter) -> Observation:
     return observation
 
 
-def require_action(action: NDArray[np.float32], signal: Signal) -> NDArray[np.float32]:
-    """Return an action (A,) as float32; clipping alone would let NaN through.
+def require_action(value: object, signal: Signal, label: str = "action") -> NDArray[np.float32]:
+    """Return a float32 copy of what should be an action (A,); clipping alone would let NaN through.
 
     Raises:
-        AdapterError: It has another size, or a number is not finite.
+        AdapterError: It has another shape, or is not finite; in one sentence, without its period.
     """
-    values = np.array(action, np.float32)
-    if values.shape != (signal.size,) or not np.isfinite(values).all():
+    try:
+        action = np.array(value, np.float32)
+    except (TypeError, ValueError):
+        action = np.empty(0, np.float32)
+    if action.shape != (signal.size,) or not np.isfinite(action).all():
         raise AdapterError(
-            f"action {values.tolist()} is not {signal.size} finite numbers [{signal.unit}] "
-            f"({', '.join(signal.elements)}). Check the policy that produced it."
+            f"{label} is {value}, expected {signal.size} finite numbers [{signal.unit}] ({', '.join(signal.elements)})"
         )
-    return values
+    return action
 
 
 def require_executed(returned: object, adapter: Adapter) -> Executed:

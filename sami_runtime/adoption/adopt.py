@@ -25,6 +25,7 @@ from sami_runtime.files import faults_of, output, printable, read_document
 from sami_runtime.model.artifact import Artifact, graph_sha256, judge, require_safe, scan_bytes
 from sami_runtime.model.contract import ACTION, ADOPTED, Contract
 from sami_runtime.model.golden import GoldenSteps
+from sami_runtime.model.graph_scan import DOMAINS
 from sami_runtime.session.admission import confined, limit_process, reply
 from sami_runtime.session.session import Session
 from sami_runtime.signals import Signal
@@ -88,9 +89,7 @@ def read_policy(policy: str | Path, contract: str | Path | None = None, reader: 
         reading = PolicyReading(
             reading.policy, {"name": Path(policy).stem, **reading.values}, {**reading.sources, "name": source}
         )
-    if contract is None:
-        return reading
-    return reading.overlaid(document, str(contract))
+    return reading if contract is None else reading.overlaid(document, str(contract))
 
 
 def _read_contract(path: Path) -> dict[str, Any]:
@@ -161,20 +160,22 @@ def _fitted(reading: PolicyReading, where: str) -> tuple[bytes, PolicyLayout, Re
     """Return the policy's bytes with its functions inlined, the sizes in its graph, and its recipe."""
     data = reading.policy
     scan, model = scan_bytes(data, where), read_model(data, where)
-    if scan.messages["Function"]:
+    used = DOMAINS | {node.domain for node in model.graph.node}
+    if scan.messages["Function"] or scan.opset_domains - used:
+        for unused in [entry for entry in model.opset_import if entry.domain not in used]:
+            model.opset_import.remove(unused)  # as of ai.onnx.ml, which tf2onnx declares for every model
         data = model.SerializeToString()
         scan = scan_bytes(data, where)
     require_safe(scan, where, "Export the policy again, in float32, into one file, with plain operators.")
-    newest, opset = (
-        import_onnx().defs.onnx_opset_version(),
-        max((entry.version for entry in model.opset_import), default=0),
-    )
+    newest = import_onnx().defs.onnx_opset_version()
+    opset = max((entry.version for entry in model.opset_import), default=0)
     if not OLDEST_OPSET <= opset <= newest:
         raise ArtifactError(
             f"{where} has opset {opset}; {OLDEST_OPSET} to {newest} can be adopted. Export the policy with one."
         )
     recipe = reading.recipe(where)
-    filled = {tensor.name for tensor in model.graph.initializer}
+    read = {*recipe.inputs, *(pair.input for pair in recipe.state)}  # what is given, also where it has a default
+    filled = {tensor.name for tensor in model.graph.initializer} - read
     layout = layout_of(recipe, [tensor for tensor in scan.inputs if tensor.name not in filled], scan.outputs, where)
     return data, layout, recipe
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sami_runtime.adoption.layout import PolicyLayout
-from sami_runtime.adoption.recipe import LAST_ACTION, History, Recipe, SignalTerm, row
+from sami_runtime.adoption.recipe import FLAG, LAST_ACTION, History, Recipe, SignalTerm, row
 from sami_runtime.distribution import install_hint
 from sami_runtime.errors import ArtifactError, SamiError
 from sami_runtime.files import printable
@@ -24,8 +24,6 @@ from sami_runtime.model.contract import (
 )
 from sami_runtime.model.graph_scan import FLOAT
 
-FLAG = "begun"
-"""State that the recipe adds: 0 at the first step of an episode, then 1."""
 FRAME = "frame"
 """What the state of the history of whole frames is named after."""
 PREFIX = "policy."
@@ -113,13 +111,14 @@ def wrapped_model(data: bytes, recipe: Recipe, layout: PolicyLayout, contract: C
         network = onnx.compose.add_prefix(read_model(data, where), PREFIX)
         recipe_nodes = _RecipeNodes(recipe, layout, onnx.helper.make_node)
         before, after = recipe_nodes.before(), recipe_nodes.after()
+        computed = {name for node in before for name in node.output}
         constants = [onnx.numpy_helper.from_array(v, name) for name, v in recipe_nodes.constants.items()]
         graph = onnx.helper.make_graph(
             [*before, *network.graph.node, *after],
             "adopted",
             declared(contract.inputs),
             declared(contract.outputs),
-            [*network.graph.initializer, *constants],
+            [*(tensor for tensor in network.graph.initializer if tensor.name not in computed), *constants],
         )
         return onnx.helper.make_model(graph, opset_imports=network.opset_import, ir_version=network.ir_version)
     except (ValueError, TypeError, KeyError, RuntimeError) as error:

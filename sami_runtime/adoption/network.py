@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +11,8 @@ from numpy.typing import NDArray
 from sami_runtime.adoption.adopt import adopt_reading, read_policy
 from sami_runtime.adoption.graph import PREFIX, import_onnx
 from sami_runtime.adoption.recipe import Recipe
-from sami_runtime.errors import SamiError
-from sami_runtime.model.artifact import Artifact, read_artifact
-from sami_runtime.model.contract import ADOPTED, state_input, state_output
+from sami_runtime.model.artifact import Artifact, read_artifact, read_bytes
+from sami_runtime.model.contract import METADATA_KEY, state_input, state_output
 from sami_runtime.model.graph_scan import FLOAT
 from sami_runtime.session.admission import rehearse
 from sami_runtime.session.inference import import_onnxruntime
@@ -32,11 +30,9 @@ def adopted_policy(path: str | Path, contract: str | Path | None = None) -> Arti
     Raises:
         SamiError: It is neither, the recipe is incomplete, or the policy takes too much time or memory.
     """
-    artifact = None
-    if contract is None and Path(path).is_file():
-        with suppress(SamiError):
-            artifact = read_artifact(path)
-    if artifact is not None and ADOPTED in artifact.contract.training:
+    if contract is None and Path(path).is_file() and METADATA_KEY.encode() in read_bytes(path):
+        artifact = read_artifact(path)  # says what is wrong with it; as a policy it would only lack a recipe
+        Recipe.of(artifact)
         rehearse(artifact)
         return artifact
     return adopt_reading(read_policy(path, contract), path)

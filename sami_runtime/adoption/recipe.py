@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from sami_runtime.model.artifact import Artifact
 
 LAST_ACTION = "last_action"
+FLAG = "begun"
+"""State that the recipe adds: 0 at the first step of an episode, then 1."""
 DEEPEST = 20
 """Most tables around a field; a recipe has 3."""
 
@@ -165,7 +167,7 @@ class Recipe(Entry):
             raise ValueError(f"the signal name {LAST_ACTION} is taken; the last action is a table [{LAST_ACTION}]")
         for kind, used in (
             ("signal name", names),
-            ("state name", [pair.name for pair in self.state]),
+            ("state name", [FLAG, *(pair.name for pair in self.state)]),
             ("input", [*self.inputs, *(pair.input for pair in self.state)]),
             ("output", [self.output, *(pair.output for pair in self.state)]),
         ):
@@ -218,7 +220,8 @@ class Recipe(Entry):
         stored = artifact.contract.training.get(ADOPTED)
         if not isinstance(stored, dict) or not isinstance(stored.get("recipe"), dict):
             raise ContractError(
-                f"{artifact.path} has no recipe, because `sami adopt` did not write it. Adopt the policy first."
+                f"{artifact.path} has no recipe, because `sami adopt` did not write it. Give one that it "
+                "wrote, or what another framework exported."
             )
         return cls.parse(stored["recipe"], str(artifact.path))
 

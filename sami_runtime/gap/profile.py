@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator, model_validator
 
-from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.errors import SamiError, UnknownName, excerpt
 from sami_runtime.files import read_document, unique
 from sami_runtime.signals import Signal
 
@@ -58,11 +58,11 @@ def _span(name: str, key: str, value: Any) -> Span:
     numbers = list(value) if isinstance(value, (list, tuple)) else [value]
     good = all(type(number) in (int, float) and low <= number <= high for number in numbers)
     if not good or not 1 <= len(numbers) <= 2:
-        raise ValueError(f"{name} is {value!r}; it must be {words}, or a range [low, high] of such numbers.")
+        raise ValueError(f"{name} is {excerpt(value)}; it must be {words}, or a range [low, high] of such numbers.")
     if not isinstance(value, (list, tuple)):
         return float(value)
     if len(numbers) != 2 or numbers[0] > numbers[1] or math.isinf(numbers[1]):
-        raise ValueError(f"{name} is {value!r}; a range is [low, high], finite and in this order.")
+        raise ValueError(f"{name} is {excerpt(value)}; a range is [low, high], finite and in this order.")
     return float(numbers[0]), float(numbers[1])
 
 
@@ -137,7 +137,9 @@ class GapProfile(BaseModel):
             isinstance(names, (list, tuple)) and names for names in value.values()
         )
         if not good or not all(isinstance(name, str) for names in value.values() for name in names):
-            raise ValueError(f'sensors is {value!r}; it must be a table such as {{ camera = ["cube_position"] }}.')
+            raise ValueError(
+                f'sensors is {excerpt(value)}; it must be a table such as {{ camera = ["cube_position"] }}.'
+            )
         every = [name for names in value.values() for name in names]
         if twice := sorted({name for name in every if every.count(name) > 1}):
             raise ValueError(f"sensors names {twice[0]} twice; a signal comes from one sensor.")
@@ -147,7 +149,9 @@ class GapProfile(BaseModel):
     @classmethod
     def _check_pairs(cls, value: Any) -> dict[str, str]:
         if not isinstance(value, Mapping) or not all(isinstance(signal_name, str) for signal_name in value.values()):
-            raise ValueError(f'same_as is {value!r}; it must be a table such as {{ achieved_goal = "cube_position" }}.')
+            raise ValueError(
+                f'same_as is {excerpt(value)}; it must be a table such as {{ achieved_goal = "cube_position" }}.'
+            )
         for name, source in value.items():
             if source in value:
                 raise ValueError(f"same_as.{name} is {source!r}, which is itself read from {value[source]!r}.")

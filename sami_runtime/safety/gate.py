@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sami_runtime.adapters.base import Adapter, Executed, Observation, require_executed
+from sami_runtime.adapters.base import Adapter, Executed, Observation, require_action, require_executed
 from sami_runtime.errors import SafetyStop, SamiError
 from sami_runtime.model.contract import Contract
 from sami_runtime.safety.limiter import Limiter, Workspace, named
@@ -55,28 +55,6 @@ def fallback_action(controller: Controller, observation: Observation | None, now
     except Exception as error:
         raise SamiError(f"{name} failed: {type(error).__name__}: {str(error).rstrip('.')}") from error
     return require_action(action, signal, f"what {name} wants")
-
-
-def require_action(value: object, signal: Signal, label: str) -> Array:
-    """Return a copy, (A,), of what should be an action.
-
-    Args:
-        value: What should be one.
-        signal: The action's.
-        label: What it is, for the message.
-
-    Raises:
-        SamiError: It has another shape, or is not finite; in one sentence, without its period.
-    """
-    try:
-        action = np.array(value, np.float32)
-    except (TypeError, ValueError):
-        action = np.empty(0, np.float32)
-    if action.shape != (signal.size,) or not all_finite(action):
-        raise SamiError(
-            f"{label} is {value}, expected {signal.size} finite numbers [{signal.unit}] ({', '.join(signal.elements)})"
-        )
-    return action
 
 
 class Ruling(NamedTuple):
@@ -153,6 +131,7 @@ class SafetyGate:
         guards: Collection[str] = (),
     ) -> None:
         self.adapter, self.guards = adapter, guards
+        self._needed: tuple[str, ...] = getattr(adapter, "basis", ())
         self.limits = limits or Limits()
         self.limits.require_fit(contract)
         self.fallback = fallback
@@ -414,7 +393,7 @@ class SafetyGate:
         rest = Rest(self.limits, self._action)
         workspace = Workspace(self.limits, self._contract)
         limiter = Limiter(self.limits, self._action, rest, period, workspace)
-        watch = Watch(self.limits, self._contract, self.adapter.observation, self.guards)
+        watch = Watch(self.limits, self._contract, self.adapter.observation, self.guards, self._needed)
         return GateEpisode(watch, rest, workspace, limiter, self._trips)
 
     def _standing(self, now: float) -> Ruling:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.errors import SamiError, UnknownName, excerpt
 from sami_runtime.files import read_document
 from sami_runtime.model.contract import Contract
 from sami_runtime.model.recovery import Recovery
@@ -471,9 +471,9 @@ def _explain(error: ValidationError) -> str:
         inner = inner[1:]  # which of its kinds it was taken for
     key = ".".join(map(str, [key, *(part for part in inner if isinstance(part, str))]))
     if problem["type"] == "missing":
-        return f"{key} is missing from {problem['input']!r}. Give it, or leave the limit out."
+        return f"{key} is missing from {excerpt(problem['input'])}. Give it, or leave the limit out."
     message = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
-    return f"{key} is {problem['input']!r}; it {message}. Correct it, or leave it out."
+    return f"{key} is {excerpt(problem['input'])}; it {message}. Correct it, or leave it out."
 
 
 def _require_times(limits: Limits, period: float) -> None:

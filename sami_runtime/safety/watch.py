@@ -343,11 +343,11 @@ class Age:
 
     Args:
         longest: How long [s], by signal.
-        single: Whether the limits give one number for all.
+        named: Signals of which the limits give each its own.
     """
 
-    def __init__(self, longest: Mapping[str, float], single: bool) -> None:
-        self._longest, self._single = longest, single
+    def __init__(self, longest: Mapping[str, float], named: Collection[str]) -> None:
+        self._longest, self._named = longest, named
         self._tolerated = {name: seconds * (1 + ROUNDING) for name, seconds in longest.items()}
         self._tightest = min(self._tolerated, key=self._tolerated.__getitem__)
         self._least = self._tolerated[self._tightest]
@@ -368,7 +368,7 @@ class Age:
 
     def _words(self, label: str, age: float, name: str, note: str) -> str:
         when = f"{-age:.3g} s after" if age < 0 else f"{age:.3g} s before"
-        key = "max_age_s" if self._single else f"max_age_s.{name}"
+        key = f"max_age_s.{name}" if name in self._named else "max_age_s"
         return (
             f"age: {label} was measured {when} now by the loop's clock, allowed are {self._longest[name]:.3g} s ({key})"
             + (note and f"; {note}")
@@ -434,6 +434,7 @@ class Watch:
         contract: Of the model that reads the observations.
         provided: Signals as the adapter declares them.
         guards: Names of `GUARDS` that judge as well, as far as the contract has numbers for them.
+        needed: Provided signals that are not to be too old, whether the model reads them or not.
     """
 
     def __init__(
@@ -442,11 +443,13 @@ class Watch:
         contract: Contract,
         provided: tuple[Signal, ...] = (),
         guards: Collection[str] = (),
+        needed: Collection[str] = (),
     ) -> None:
+        ages = limits.max_age(contract)
         guards = active_guards(contract, guards)
         alarm = limits.longest_alarm(guards)
         self._rules: tuple[Age | Order | Frozen, ...] = (
-            Age(limits.max_age(contract), single=not isinstance(limits.max_age_s, dict)),
+            Age(dict.fromkeys(needed, min(ages.values())) | ages, ages if isinstance(limits.max_age_s, dict) else ()),
             Order(),
             *(Frozen(name, most) for name, most in limits.repeats(contract, guards).items()),
         )

@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 from pydantic.functional_validators import ModelWrapValidatorHandler
 
-from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.errors import SamiError, UnknownName, excerpt
 from sami_runtime.gap.profile import GapProfile
 from sami_runtime.model.atlas import label
 from sami_train.config.methods import method
@@ -380,7 +380,7 @@ def explained(error: ValidationError, values: Mapping[str, Any]) -> SamiError:
         valid = f"be a list of {of}" if get_origin(kind) is tuple else f"be of type {kind.__name__}"
     elif kind is float:
         value = float(value)  # out of range, as it would have been held
-    return ConfigError(f"{key or 'the configuration'} is {value!r}; it must {valid}.")
+    return ConfigError(f"{key or 'the configuration'} is {excerpt(value)}; it must {valid}.")
 
 
 LEAST_COMPARED = 4

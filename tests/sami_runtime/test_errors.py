@@ -4,8 +4,9 @@ import pickle
 
 import pytest
 
-from sami_runtime import errors
+from sami_runtime import GapProfile, Limits, errors
 from sami_runtime.errors import SamiError, SignalError, UnknownName
+from sami_runtime.robots.body import BodySettings
 
 
 def test_an_unknown_name_lists_the_valid_ones_and_the_nearest():
@@ -39,3 +40,24 @@ def test_errors_cross_processes(error):
     again = pickle.loads(pickle.dumps(error))
     assert str(again) == str(error)
     assert vars(again) == vars(error)
+
+
+LONG = {"table": {f"key{at}": at for at in range(2000)}, "list": ["element"] * 2000, "text": "long" * 2000}
+
+
+@pytest.mark.parametrize("value", LONG.values(), ids=LONG)
+@pytest.mark.parametrize(
+    ("read", "fault"),
+    [
+        (lambda value: Limits.of({"rate": {"x": value}}, "limits.toml"), "rate.x is .*; it should be a valid number"),
+        (lambda value: Limits.of({"inside": {"x.y": value}}, "limits.toml"), r"inside.x.y(.range)? is "),
+        (lambda value: GapProfile.of({"noise": {"x": value}}, "gap.toml"), "noise.x is .* a number of at least 0"),
+        (lambda value: GapProfile.of({"sensors": [value]}, "gap.toml"), "sensors is .*; it must be a table"),
+        (lambda value: BodySettings.of({"positions": [value]}), "positions: input should be a valid string"),
+        (lambda value: BodySettings.of({"joints": [[value]] * 500}), "joints.0: input should be a valid string"),
+    ],
+)
+def test_a_fault_of_a_document_shows_the_beginning_of_a_long_value(value, read, fault):
+    with pytest.raises(SamiError, match=fault) as refused:
+        read(value)
+    assert len(str(refused.value)) < 2000

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sami_runtime.errors import SamiError
-from sami_runtime.robots.body.geometry import Geometry, Near, by_hand
+from sami_runtime.robots.body.geometry import CLEAR, Geometry, Near, by_hand
 from sami_runtime.robots.body.joints import (
     Array,
     BodyState,
@@ -97,42 +97,43 @@ class PointSpeed:
 
 @dataclass(frozen=True)
 class Collision:
-    """Until the robot would come to rest after the period, its parts keep their margin to each other and to boxes."""
+    """Until the robot would rest after the period, its parts keep their margin [m] to each other and to boxes."""
 
     geometry: Geometry
     margin: float
-    """[m]."""
     acceleration: Array
     """(J,) by which the joints brake [rad/s^2]."""
     then: Then
+    sags: bool
+    """Whether joints that stand sag: pairs within their margin must then be able to part one after the other."""
 
     def near(self, now: Array, motion: Prediction) -> Near:
-        """Return what would be closest on the way from where the joints are (J,) to where they come to rest.
+        """Return what would be too close on the way from where the joints are (J,) to where they come to rest.
 
         Poses are judged every `SWEEP` of the joint that goes furthest, from the end of the period on; one that brakes
         from so far that it would take more than `SWEEPS` of them is judged that often. Joints brake at the same time,
-        each until it rests.
+        each until it rests. A pair that is within its margin now may part, while no other comes closer; where
+        joints sag, while no other comes from outside of its margin into half of it.
         """
         ends = abs(motion.velocities) / self.acceleration
         braking = 0.5 * motion.velocities * ends
-        rest = motion.positions + braking
-        way = abs(rest - now).max()
-        if way <= 2.0 * SWEEP:
-            return min(self.geometry.clearance(motion.positions), self.geometry.clearance(rest))
-        lead = LEADS[min(SWEEPS, math.ceil(way / SWEEP))]
-        braked = np.minimum(lead * ends.max() / np.maximum(ends, SHORTEST), 1.0)
-        return min(map(self.geometry.clearance, motion.positions + braking * (braked * (2.0 - braked))))
-
-    def share(self, now: Array, near: Near, standing: Prediction, moving: Prediction) -> float:
-        """Return how much of the way from standing to moving, which comes as near as that, is allowed.
-
-        A pair that is too close now may part: what leads to more distance than there is, is allowed.
-        """
-        present = self.geometry.clearance(now).distance
-        if near.distance > present:
-            return 1.0
-        distance = self.near(now, standing.towards(moving, HALF)).distance
-        return HALF if distance == math.inf or distance > present else 0.0
+        way = abs(motion.positions + braking - now).max()
+        braked = LEADS[2]  # where the period ends, and where all rest
+        if way > 2.0 * SWEEP:
+            lead = LEADS[min(SWEEPS, math.ceil(way / SWEEP))]
+            braked = np.minimum(lead * ends.max() / np.maximum(ends, SHORTEST), 1.0)
+        poses = motion.positions + braking * (braked * (2.0 - braked))
+        close = [near for pose in poses for near in self.geometry.all_near(pose)]
+        if not close:
+            return CLEAR
+        least, present = math.inf, dict[tuple[str, str], float]()
+        for least, pair in sorted(self.geometry.all_near(now), reverse=True):
+            present[pair] = -math.inf if self.sags else least - ROUNDING * self.margin  # its closest contact comes last
+        other = HALF * self.margin if self.sags else math.inf
+        return min(
+            (near for near in close if near.distance <= least or near.distance < present.get(near.pair, other)),
+            default=CLEAR,
+        )
 
 
 class BodyLimits:
@@ -194,9 +195,8 @@ class BodyLimits:
             if shapes or settings.boxes:
                 inner, margin = (shapes.self, shapes.margin) if shapes else (False, 0.01)
                 self.geometry.watch(settings.boxes, inner, margin, shapes.ignore if shapes else ())
-                self._collision = Collision(
-                    self.geometry, margin, self.acceleration, shapes.then if shapes else "scale"
-                )
+                then, sags = shapes.then if shapes else "scale", isinstance(self._drive, SoftTargets)
+                self._collision = Collision(self.geometry, margin, self.acceleration, then, sags)
         self._places = [rule.place for rule in self._points]
         if not (self._joint_rules or self._points or self._collision):
             raise SamiError("the body limits nothing: neither the settings nor the model has a limit. Set one.")
@@ -217,9 +217,17 @@ class BodyLimits:
 
         Args:
             reference: The command that is executed now; where the joints are, or no speed, if None.
+
+        Raises:
+            SamiError: The reference is no command of this body. The episode has not begun.
         """
-        self._reference = None if reference is None else np.asarray(reference, np.float64)
-        self._is_first = True
+        executed = None if reference is None else np.array(reference, np.float64)
+        if executed is not None and (executed.shape != (self.size,) or not np.isfinite(executed).all()):
+            raise SamiError(
+                f"the body begins with the command {executed.tolist()}, expected {self.size} finite numbers. Correct "
+                "it, or leave it out."
+            )
+        self._reference, self._is_first = executed, True
 
     def limit(
         self, command: ArrayLike, positions: ArrayLike, velocities: ArrayLike | None, period: float
@@ -243,14 +251,12 @@ class BodyLimits:
                 f"the robot begins with {near.pair[0]} {near.distance:.3g} m from {near.pair[1]}, within its margin. "
                 "Move it, or correct the model, the boxes or the margin."
             )
-        jacobian = None
-        if self._hand and self.geometry:
-            jacobian = self.geometry.jacobian(at, self._hand)
+        jacobian = self.geometry.jacobian(at, self._hand) if self._hand and self.geometry else None
         reference = self._reference
         if reference is None:
             reference = at if self._drive.targets else np.zeros(self.size)
         ruling = self._ruled(target, BodyState(at, speeds, reference, period), jacobian)
-        self._reference, self._is_first = ruling.command, False
+        self._reference, self._is_first = ruling.command.copy(), False  # the caller may write over its own
         return ruling
 
     def _ruled(self, target: Array, state: BodyState, jacobian: Array | None) -> BodyRuling:
@@ -328,16 +334,13 @@ class BodyLimits:
         if self._collision:
             scaled = moving if rest is None else rest.towards(moving, left)
             near = self._collision.near(state.positions, scaled)
-            if near.distance < math.inf:
-                rest = rest or predict(stand())
-                share = self._collision.share(state.positions, near, rest, scaled)
-                if share < 1.0:
-                    left *= 0.0 if self._collision.then == "hold" else share
-                    names.append(f"body collision {' '.join(near.pair)}")
-                    reasons.append(
-                        Reason(near.distance, self._collision.margin, math.inf, "m", " and ".join(near.pair))
-                    )
-                    thens.append(self._collision.then)
+            if near is not CLEAR:
+                half = (rest or predict(stand())).towards(scaled, HALF)
+                may_go = self._collision.then != "hold" and self._collision.near(state.positions, half) is CLEAR
+                left *= HALF if may_go else 0.0
+                names.append(f"body collision {' '.join(near.pair)}")
+                reasons.append(Reason(near.distance, self._collision.margin, math.inf, "m", " and ".join(near.pair)))
+                thens.append(self._collision.then)
         if left == 1.0:
             return allowed
         standing = stand()

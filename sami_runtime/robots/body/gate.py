@@ -16,7 +16,6 @@ from sami_runtime.robots.body.joints import Array
 from sami_runtime.robots.body.settings import BodySettings, by_name
 from sami_runtime.safety.gate import Ruling, SafetyGate
 from sami_runtime.safety.limits import Limits
-from sami_runtime.safety.watch import Age
 from sami_runtime.signals import Signal
 
 UNITS = {"rad": "rad/s", "m": "m/s"}
@@ -57,6 +56,7 @@ class BodyGate(SafetyGate):
         self._positions = self._signal(settings.positions, UNITS)
         speeds = [self._signal(settings.velocities, UNITS.values())] if settings.velocities else []
         self._signals = [self._positions, *speeds]
+        self._needed += tuple(self._signals)
         self._fit(contract)
         self._start = self._envelope(contract)
         self._period = 1.0 / contract.rate_hz
@@ -82,8 +82,7 @@ class BodyGate(SafetyGate):
 
     def fault(self, observation: Observation, now: float | None) -> str | None:
         """Return why an observation must not be acted on; see `SafetyGate`. Joints must be finite, and not too old."""
-        fault = super().fault(observation, now) or self._age_rule.judge(observation, now)
-        if fault is not None:
+        if (fault := super().fault(observation, now)) is not None:
             return fault
         joints = []
         for name in self._signals:
@@ -208,14 +207,12 @@ class BodyGate(SafetyGate):
         return name
 
     def _fit(self, contract: Contract) -> None:
-        """Take from which elements of the action a command is made, and how old the joints may be.
+        """Take from which elements of the action a command is made.
 
         Raises:
             UnknownName, SamiError: They are not among the action's, or too few.
         """
         settings, action = self.body.settings, contract.action
-        ages = self.limits.max_age(contract)
-        self._age_rule = Age({name: ages.get(name, min(ages.values())) for name in self._signals}, single=True)
         elements = settings.elements
         if elements is None:
             hand = settings.command == "hand"

@@ -232,18 +232,14 @@ class Geometry:
 
     def clearance(self, positions: Array) -> Near:
         """Return the pair of parts that is closest, of those within their margin."""
-        self._place(positions)
-        self._mujoco.mj_collision(self._model, self._data)
-        if not self._data.ncon:
-            return CLEAR
-        distances = self._data.contact.dist
-        at = int(distances.argmin())
-        return Near(float(distances[at]), self._pair(at))
+        return min(self.all_near(positions), default=CLEAR)
 
     def all_near(self, positions: Array) -> list[Near]:
-        """Return every pair of parts within their margin."""
-        self.clearance(positions)
-        return [Near(distance, self._pair(at)) for at, distance in enumerate(self._data.contact.dist.tolist())]
+        """Return every pair of parts within their margin, once for each contact."""
+        self._place(positions)
+        self._mujoco.mj_collision(self._model, self._data)
+        distances = self._data.contact.dist.tolist() if self._data.ncon else []
+        return [Near(distance, self._pair(at)) for at, distance in enumerate(distances)]
 
     def jacobian(self, positions: Array, place: tuple[str, int]) -> Array:
         """Return (6, J): the velocity [m/s] and turning [rad/s] of a place, by speeds of the joints."""

@@ -17,6 +17,7 @@ from sami_runtime.errors import AdapterError
 from sami_runtime.model.contract import Contract
 from sami_runtime.robots.kit import DifferentialIK, Frame, joint_signals
 from sami_runtime.robots.kit.faults import refuse
+from sami_runtime.robots.kit.joints import JOINT_POSITIONS
 from sami_runtime.robots.ros2.command import (
     Commander,
     Elements,
@@ -76,6 +77,7 @@ class Ros2Adapter:
             self.observation += tuple(signal for signal in joint_signals(arm.joints) if signal.name not in names)
         self.sources = Sources(settings, self.observation, clock, ik, base)
         self._hand = Hand(settings, contract, ik, base) if ik and settings.command.action == "hand" else None
+        self.basis = (JOINT_POSITIONS,) if self._hand else ()
         self._commander: Commander = self._hand or Elements(settings, 1.0 / contract.rate_hz)
         self._last = standing(settings, contract)
         self._seen: Mapping[str, NDArray[np.float32]] = {}

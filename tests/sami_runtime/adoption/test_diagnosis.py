@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from sami_runtime import adopt, shipped_models
 from sami_runtime.adoption.diagnosis import diagnose
 from sami_runtime.adoption.network import PolicyNetwork, adopted_policy
 from sami_runtime.adoption.recipe import Recipe
@@ -190,6 +191,16 @@ def test_the_network_without_its_recipe_answers_as_the_original(tmp_path):
     expected = rows @ values["w"] + values["b"]
     np.testing.assert_allclose(PolicyNetwork(artifact).answer({"obs": rows}), expected, atol=1e-5)
     assert Recipe.of(artifact).name == "walker"
+
+
+def test_a_file_that_describes_itself_is_not_taken_for_a_policy_without_a_recipe(tmp_path):
+    with pytest.raises(SamiError, match="has no recipe, because `sami adopt` did not write it"):
+        adopted_policy(shipped_models()["panda-satesac"])
+    adopted = tmp_path / "adopted.onnx"
+    whole = adopt(*foreign.Foreign(tmp_path).write(policy(), document()), adopted).model_bytes
+    adopted.write_bytes(whole.replace(b"walker", b"talker"))
+    with pytest.raises(SamiError, match="was changed after its export"):
+        adopted_policy(adopted)
 
 
 def test_a_recurrent_network_is_followed_step_by_step_and_begins_anew_with_each_episode(tmp_path):

@@ -65,6 +65,9 @@ BAD_RECIPES = {
     "unknown output": changed("state", [{"name": "h", "input": "obs2", "output": "h_out"}]),
     "signal name used twice: joint_angles": changed("signals.1.name", "joint_angles"),
     "the signal name last_action is taken": changed("signals.1.name", "last_action"),
+    "the file: value error, state name used twice: begun. Correct --contract": changed(
+        "state", [{"name": "begun", "input": "h_in", "output": "h_out"}]
+    ),
     "state.h.input: field required": changed("state", [{"name": "h", "output": "h_out"}]),
     "signals: input should be a valid tuple": changed("signals", 3),
     "history.first: field required": changed("history", {"steps": 3, "start": "zero"}),

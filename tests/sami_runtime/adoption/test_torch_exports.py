@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from onnx import helper, numpy_helper
 
+from sami_runtime import Session
 from tests.making.foreign import JOINTS, document, feed_forward, info, model, signal, weights_of
 
 SIZE, HIDDEN = 4, 5
@@ -50,3 +51,27 @@ def test_a_recurrent_policy_whose_batch_the_exporter_fixed_takes_many_episodes(a
     artifact = adopted(exported, fields)
     assert len(artifact.contract.state) == len(states)
     assert numpy_helper.to_array(exported.graph.initializer[3]).tolist() == [1, 1, HIDDEN]
+
+
+def test_domains_that_are_declared_and_not_used_are_ignored(adopted):
+    """tf2onnx declares ai.onnx.ml for every model."""
+    policy = feed_forward()
+    policy.opset_import.extend([helper.make_opsetid("ai.onnx.ml", 2), helper.make_opsetid("com.microsoft", 1)])
+    assert adopted(policy, document()).contract.name == "walker"
+
+
+def test_a_recurrent_input_with_a_default_is_a_state_all_the_same(adopted):
+    weights = {"u": np.full((8, HIDDEN), 0.1, np.float32), "h_in": np.zeros((1, HIDDEN), np.float32)}
+    nodes = [
+        helper.make_node("MatMul", ["obs", "u"], ["new"]),
+        helper.make_node("Add", ["h_in", "new"], ["h_out"]),
+        helper.make_node("Gemm", ["h_out", "w", "b"], ["actions"]),
+    ]
+    inputs = [info("obs", ["batch", 8]), info("h_in", ["batch", HIDDEN])]
+    outputs = [info("actions", ["batch", 2]), info("h_out", ["batch", HIDDEN])]
+    exported = model(nodes, inputs, outputs, weights | weights_of(HIDDEN))
+    artifact = adopted(exported, document(state=[{"name": "h", "input": "h_in", "output": "h_out"}]))
+    session = Session(artifact)
+    first, second = (session.step(session._inputs.zeros).action for _ in range(2))
+    assert [state.name for state in artifact.contract.state] == ["h", "last_action"]
+    assert (first != second).all()

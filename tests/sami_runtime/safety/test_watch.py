@@ -33,6 +33,19 @@ def test_a_time_that_is_far_off_in_either_direction_or_no_time_at_all_is_a_fault
     assert gate(max_age_s=1.0).fault(seen([0, 0], time), None) is None
 
 
+def test_what_a_robot_moves_by_is_held_where_it_is_too_old_though_the_policy_does_not_read_it(gate):
+    armed = gate()
+    armed.adapter.basis = ("joints",)
+    armed = SafetyGate(armed.adapter, armed._contract)
+    armed.begin(PERIOD)
+    faults = []
+    for age in (0.0, 3 * PERIOD, 3 * PERIOD + 0.001):
+        now = 1.0 + age
+        faults.append(armed.fault(replace(seen([0, 0], now), times={"joints": 1.0}), now))
+    assert faults[:2] == [None, None]
+    assert faults[2].startswith("age: joints was measured 0.121 s before now by the loop's clock, allowed are 0.12 s")
+
+
 def test_an_observation_that_was_measured_before_one_that_came_earlier_is_a_fault(gate):
     armed = gate()
     assert armed.fault(seen([0, 0], 1.0), 1.0) is None

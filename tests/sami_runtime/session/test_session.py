@@ -1,5 +1,8 @@
 """Laws of a session: the table of semantics, row by row."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
@@ -302,6 +305,17 @@ def test_a_state_moves_only_between_the_same_weights_and_batch(make, path, seen)
         session.restore(Session.load(make.write(make.recurrent(seed=1))).state)
     with pytest.raises(SamiError, match="for a batch of 1"):
         session.restore(Session.load(path, batch=2).state)
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_session_is_not_copied_but_its_state_is(path, seen, duplicate):
+    session = Session.load(path)
+    session.step(at(seen, 0))
+    with pytest.raises(SamiError, match=r"Make another session of the same file.*restore\(session\.state\)"):
+        duplicate(session)
+    other = Session(session.artifact, session.batch)
+    other.restore(pickle.loads(pickle.dumps(session.state)))
+    assert other.step(at(seen, 1)).action.tolist() == session.step(at(seen, 1)).action.tolist()
 
 
 def test_a_batch_below_one_is_refused(path):

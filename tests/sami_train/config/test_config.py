@@ -218,6 +218,14 @@ def test_a_setting_of_the_contrast_that_is_no_more_is_read_only_where_it_did_not
         from_dict({**WHOLE, "contrast": {**WHOLE["contrast"], "stretch": 5}})
 
 
+def test_a_long_value_is_shown_by_its_beginning():
+    with pytest.raises(
+        ConfigError, match=r"learning\.discount is \['x', .*\.\.\.; it must be of type float"
+    ) as refused:
+        resolve("fast-cpu", {"learning.discount": ["x"] * 1000})
+    assert len(str(refused.value)) < 200
+
+
 def test_an_override_without_a_value_is_refused():
     with pytest.raises(ConfigError, match=r"'learning\.discount' is not KEY=VALUE"):
         parse_override("learning.discount")

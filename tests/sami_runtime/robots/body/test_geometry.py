@@ -17,6 +17,9 @@ fromto="0 0 0.05 0 0 0.4"/><body name="lower" pos="0 0 0.5"><joint name="b" axis
 URDF = """<robot name="r"><link name="base"/><link name="arm"><collision><origin xyz="0 0 0.2"/><geometry>
 <box size="0.05 0.05 0.3"/></geometry></collision></link><joint name="a" type="revolute"><parent link="base"/>
 <child link="arm"/><axis xyz="0 1 0"/><limit lower="-2" upper="1" velocity="1.5" effort="40"/></joint></robot>"""
+SLIDES = """<mujoco><worldbody><body name="base"><body name="left" pos="0 0.5 0"><joint name="a" type="slide"
+axis="1 0 0"/><geom size="0.05"/></body><body name="right" pos="0 -0.5 0"><joint name="b" type="slide" axis="1 0 0"/>
+<geom size="0.05"/></body></body></worldbody></mujoco>"""
 PERIOD = 0.05
 
 
@@ -140,3 +143,30 @@ def test_a_margin_is_what_it_says_for_two_shapes_together(table):
     assert body.geometry.clearance(np.zeros(2)).pair == ("", "")
     with pytest.raises(SamiError, match=r"the robot touches box wall with (upper|lower) at home, within its margin"):
         BodyLimits.of({**table, "boxes": boxes, "collision": {"margin": 0.0151}})
+
+
+def test_a_pair_that_parts_lets_no_other_pair_come_closer(tmp_path):
+    (tmp_path / "slides.xml").write_text(SLIDES)
+    table = {"model": str(tmp_path / "slides.xml"), "joints": ["a", "b"], "positions": "q", "velocities": "v"}
+    table["boxes"] = {"wall": {"low": [0.15, -1.0, -1.0], "high": [0.3, 1.0, 1.0]}}
+    body = BodyLimits.of({**table, "command": "joint_velocities", "acceleration": 20.0, "collision": {"margin": 0.02}})
+    body.limit([0.0, 0.0], [0.0, 0.0], [0.0, 0.0], PERIOD)
+    for right in (0.06, 0.085):  # 40 and 15 mm from the wall; left is 5 mm from it and parts
+        ruling = body.limit([-0.2, 0.5], [0.095, right], [0.0, 0.0], PERIOD)
+        assert ruling.limited_by == ("body collision box wall right",)
+        assert PERIOD * ruling.command[1] <= max(0.0, 0.08 - right)
+        ruling = body.limit([-0.2, 0.0], [0.095, right], [0.0, 0.0], PERIOD)
+        assert ruling.command.tolist() == [-0.2, 0.0], "one that stays where it is does not hinder it"
+
+
+def test_where_soft_joints_sag_no_other_pair_comes_closer_than_half_of_the_margin(tmp_path):
+    (tmp_path / "slides.xml").write_text(SLIDES)
+    table = {"model": str(tmp_path / "slides.xml"), "joints": ["a", "b"], "positions": "q", "velocities": "v"}
+    table |= {"boxes": {"wall": {"low": [0.15, -1.0, -1.0], "high": [0.3, 1.0, 1.0]}}, "acceleration": 20.0}
+    soft = {"command": "joint_positions", "kp": 100.0, "kd": 10.0, "inertia": 0.1, "torque": {"most": 1e3}}
+    body = BodyLimits.of({**table, **soft, "collision": {"margin": 0.02}})
+    body.limit([0.0, 0.0], [0.0, 0.0], [0.0, 0.0], PERIOD)
+    limited_by = []
+    for right in (0.11, 0.12):  # to 12 and 8 mm from the wall; left is 5 mm from it and parts
+        limited_by.append(body.limit([0.05, right], [0.095, 0.078], [0.0, 0.0], PERIOD).limited_by)
+    assert limited_by == [(), ("body collision box wall right",)]

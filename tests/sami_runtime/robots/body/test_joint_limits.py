@@ -95,3 +95,21 @@ def test_numbers_that_are_none_are_refused_and_nothing_is_remembered(bad):
     with pytest.raises(SamiError, match="finite numbers"):
         body.limit(*bad, None, 0.1)
     assert body.limit([0.3, 0.0], [0.0, 0.0], None, 0.1).command.tolist() == [0.1, 0.0]
+
+
+def test_a_command_that_is_written_over_does_not_move_the_limits_along():
+    body, command = BodyLimits.of({**ARM, "velocity": {"most": 1.0}}), np.array([0.05, 0.0])
+    body.limit(command, [0.0, 0.0], None, 0.1)
+    command[:] = 3.0
+    assert body.limit(command, [0.0, 0.0], None, 0.1).command == pytest.approx([0.15, 0.1])
+    body.begin(reference=(reference := np.zeros(2)))
+    reference[:] = 3.0
+    assert body.limit(command, [0.0, 0.0], None, 0.1).command == pytest.approx([0.1, 0.1])
+
+
+@pytest.mark.parametrize("reference", [[np.nan, 0.0], [0.0], [0.0, 0.0, 0.0], 0.0])
+def test_an_episode_begins_with_no_command_that_the_body_cannot_execute(reference):
+    body = BodyLimits.of({**ARM, "velocity": {"most": 1.0}})
+    with pytest.raises(SamiError, match=r"begins with the command .* expected 2 finite numbers"):
+        body.begin(reference)
+    assert body.limit([3.0, 3.0], [0.0, 0.0], None, 0.1).command.tolist() == [0.1, 0.1]

@@ -5,12 +5,14 @@ import sys
 import numpy as np
 import pytest
 
-from sami_runtime import AdapterError, Watchdog, shipped_models
+from sami_runtime import AdapterError, Limits, ManualClock, Watchdog, shipped_models
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.robots.kit import Frame
+from sami_runtime.robots.ros2 import adapter as adapters
 from sami_runtime.robots.ros2.command import KIND, Elements, Hand, LastStand, standing
-from sami_runtime.robots.ros2.messages import Numbers, Trajectory
+from sami_runtime.robots.ros2.messages import JointMessage, Numbers, PoseMessage, Trajectory
 from sami_runtime.robots.ros2.sources import Joints
+from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.watchdog import instruct_watchdogs
 from tests.making.ros2 import settings
 
@@ -99,6 +101,63 @@ def test_elements_are_sent_as_they_are_in_the_controllers_units(contract):
     assert command.messages[ARM].data.tolist() == [1.0, 2.0, -3.0, -2.0]
     assert command.executed.tolist() == [1.0, 1.0, -1.0, 0.5]
     assert standing(known, contract).data.tolist() == [0.0, 0.0, 0.0, 1.0]
+
+
+class Loopback:
+    """A node that hears what the test says: the arm's joints, and on each other topic all that is read of it."""
+
+    separates, faults = True, ()
+
+    def __init__(self, clock, arm):
+        self.clock, self.arm, self.hear = clock, arm, {}
+
+    def publisher(self, topic, kind, qos):
+        return None
+
+    def subscribe(self, topic, kind, qos, hear, publishers):
+        self.hear[topic] = hear
+        self.say(topic, self.arm)
+
+    def publishers(self, topic):
+        return []
+
+    def say(self, topic, arm):
+        now, zeros = self.clock.now(), np.zeros(3)
+        names = {"/joint_states": arm, "/fingers": ("panda_finger_joint1",)}.get(topic)
+        if names is None:
+            frame = "camera" if "camera" in topic else "table"
+            message = PoseMessage(now, frame, zeros, np.array([0.0, 0.0, 0.0, 1.0]))
+        else:
+            message = JointMessage(now, names, np.zeros(len(names)), np.zeros(len(names)))
+        self.hear[topic](message, now)
+
+
+@pytest.mark.parametrize("arm", [None, ("panda_joint1", "panda_joint2")], ids=["nothing", "two joints"])
+def test_a_hand_whose_joints_fell_silent_is_held_while_all_else_still_comes(contract, ik, arm, monkeypatch):
+    changed = {
+        "topics__tracker": {"topic": "/tracker", "type": PoseMessage.ros, "clock": "theirs"},
+        "topics__fingers": {"topic": "/fingers", "type": JointMessage.ros, "clock": "theirs"},
+        "signals__ee_position": {"of": "tracker", "field": "position"},
+        "signals__ee_velocity": {"of": "tracker", "field": "velocity"},
+        "signals__gripper_width__of": "fingers",
+    }
+    clock, period = ManualClock(), 1.0 / contract.rate_hz
+    clock.sleep_until(1.0)
+    node = Loopback(clock, ik.joints)
+    monkeypatch.setattr(adapters, "open_node", lambda *_: node)
+    monkeypatch.setattr(adapters, "unheard", lambda *_: [])
+    robot = adapters.Ros2Adapter(clock, contract, settings(**changed))
+    gate = SafetyGate(robot, contract, Limits(out_of_bounds="act"))
+    gate.begin(period)
+    faults = [gate.fault(robot.read(), clock.now())]
+    for _ in range(4):
+        clock.sleep_until(clock.now() + period)
+        for topic in node.hear:
+            if topic != "/joint_states" or arm:
+                node.say(topic, arm)
+        faults.append(gate.fault(robot.read(), clock.now()))
+    assert faults[:4] == [None] * 4
+    assert faults[4].startswith("age: joint_positions was measured 0.16 s before now")
 
 
 def test_an_emergency_stop_that_sends_nothing_does_not_count_as_one_that_worked(monkeypatch):
