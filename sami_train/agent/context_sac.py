@@ -311,14 +311,15 @@ class ContextSAC(BaseAlgorithm):
                 # right after collecting) goes on with exactly what an uninterrupted run does next.
                 self._update_current_progress_remaining(self.num_timesteps, total)
                 self.learner.set_progress(1.0 - self._current_progress_remaining)
-                for _ in range(source.updates(self._due())):
+                for _ in range(source.updates(self.due(self.num_timesteps))):
                     self._update(buffer, source)
-                due = self._due()
-                learned = self.num_timesteps >= total and due < 1
+                due = self.due(self.num_timesteps)
                 passed = self.num_timesteps // log_interval > self.logged_at // log_interval
-                if passed and (learned or self.num_timesteps < total):  # the last line waits for updates that are owed
+                if passed and (
+                    self.finished or self.num_timesteps < total
+                ):  # the last line waits for updates that are owed
                     self.dump_logs()
-                if learned:
+                if self.finished:
                     break
                 if self.num_timesteps < total and due < MAX_BACKLOG:
                     callback.on_rollout_start()
@@ -348,9 +349,9 @@ class ContextSAC(BaseAlgorithm):
         rollout = Rollout(self._envs, policy, seed, exploration, reach, state_every=state_every, behind=behind)
         return InStep(rollout, policy, self.policy.numpy_weights, first)
 
-    def _due(self) -> int:
-        """Return how many updates are owed for the environment steps since the counter began."""
-        return self.config.updates_after(self.num_timesteps - self._began_at) - (self._n_updates - self._updates_before)
+    def due(self, steps: int) -> int:
+        """Return how many updates are owed after so many environment steps, counted from the run's beginning."""
+        return self.config.updates_after(steps - self._began_at) - (self._n_updates - self._updates_before)
 
     def _store(self, buffer: EpisodeBuffer, episode: Episode) -> None:
         self._take(buffer, episode)
@@ -410,7 +411,7 @@ class ContextSAC(BaseAlgorithm):
     @property
     def finished(self) -> bool:
         """Whether the steps that `learn` was last asked for are done, and every update that they owe."""
-        return self.num_timesteps >= self._total_timesteps and self._due() < 1
+        return self.num_timesteps >= self._total_timesteps and self.due(self.num_timesteps) < 1
 
     def weights(self, model: str = "", *, targets: bool = True) -> Weights:
         """Return the weights, as `--init` takes them; the agent was trained in an environment of the catalogue.
