@@ -249,8 +249,7 @@ class ContextSAC(BaseAlgorithm):
         """Return the motors that obey in no task that it learns from, by their numbers in the action."""
         if self.environment is None or not (tasks := self._learned_tasks()):
             return []
-        silent = [set(self.environment.tasks.silent(task)) for task in tasks]
-        return sorted(set.intersection(*silent))
+        return sorted(set.intersection(*(set(self.environment.tasks.silent(task)) for task in tasks)))
 
     def _task_readout(self) -> TaskReadout | None:
         """Return what reads the task from contexts while training, see `LearningConfig.aux_dynamics`."""
@@ -393,12 +392,11 @@ class ContextSAC(BaseAlgorithm):
     def dump_logs(self) -> None:
         """Write a line of the log."""
         self.logged_at = self.num_timesteps
-        assert self.ep_info_buffer is not None
         judged = (spec.measure, spec.outcomes) if (spec := self.environment) else (SUCCESS, {})
         scalars = {
             **self.task_record.scalars(*judged),
-            "rollout/ep_rew_mean": float(np.mean([info["r"] for info in self.ep_info_buffer])),
-            "rollout/ep_len_mean": float(np.mean([info["l"] for info in self.ep_info_buffer])),
+            "rollout/ep_rew_mean": float(np.mean([info["r"] for info in self.ep_info_buffer or ()])),
+            "rollout/ep_len_mean": float(np.mean([info["l"] for info in self.ep_info_buffer or ()])),
             "time/updates": self._n_updates,
             "time/total_timesteps": self.num_timesteps,
             **{f"train/{name}": float(scalar) for name, scalar in self._last_scalars.items()},

@@ -63,14 +63,13 @@ class Contrast:
             drawn, window = of_age
         # A query's positive is another good trajectory, not the query's own embedding.
         partners = np.roll(np.arange(len(drawn.positives)), 1)
+        queries = self._embed(self.policy.encoder, sequences(drawn.positives), rng)
         if config.keys == "momentum":
-            queries = self._embed(self.policy.encoder, sequences(drawn.positives), rng)
             with torch.no_grad():
                 keys = self.policy.momentum_encoder
                 positives = self._embed(keys, sequences(drawn.positives[partners]), rng)
                 negatives = self._embed(keys, sequences(drawn.negatives), rng)
         else:
-            queries = self._embed(self.policy.encoder, sequences(drawn.positives), rng)
             negatives = self._embed(self.policy.encoder, sequences(drawn.negatives), rng)
             positives = queries[partners]
         return contrastive_loss(

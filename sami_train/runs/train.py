@@ -100,26 +100,30 @@ def start(
     """Train in a new run folder, which notes `command`, or this process's own, as what repeats the run.
 
     Raises:
-        RunError: the folder is taken.
+        RunError: the folder is taken, or the weights to start from do not fit.
         ConfigError: the configuration names recordings, and `reader` reads none.
         UnknownName: there is no such device.
     """
-    prepare_torch(config)
-    # Everything that can fail, fails before anything is written.
-    episodes = reader(config)
-    agent = ContextSAC("ContextPolicy", make_env(config), config, device=config.device)
-    if config.init.source:
-        start_from(agent, config)
-    agent.take_recorded(episodes)
+    agent, episodes = prepare(config, reader)  # everything that can fail, fails before anything is written
     run = RunFolder.create(out, config, command or [Path(sys.argv[0]).name, *sys.argv[1:]])
     if engine := environment(config.env).engine:
         run.update(engine=engine)
     if files := config.collection.recordings:
         digests = {name: sha256_of(Path(name)) for name in files}
-        steps = sum(len(episode) for episode in episodes)
-        run.update(recordings={"sha256": digests, "episodes": len(episodes), "steps": steps})
+        run.update(recordings={"sha256": digests, "episodes": len(episodes), "steps": sum(map(len, episodes))})
     with run.locked():
         return _run(run, config, agent, show)
+
+
+def prepare(config: TrainConfig, reader: RecordingReader) -> tuple[ContextSAC, list[Episode]]:
+    """Return the agent that a new run trains, and the recorded episodes in its buffer; errors as `start`."""
+    prepare_torch(config)
+    episodes = reader(config)
+    agent = ContextSAC("ContextPolicy", make_env(config), config, device=config.device)
+    if config.init.source:
+        start_from(agent, config)
+    agent.take_recorded(episodes)
+    return agent, episodes
 
 
 def resume(
@@ -300,8 +304,9 @@ def start_from(agent: ContextSAC, config: TrainConfig) -> None:
     if wrong or not torch.equal(tensors["features.projection"].cpu(), initial["features.projection"].cpu()):
         of = ", ".join(f"{name} {_shape(tensors, name)} instead of {_shape(initial, name)}" for name in wrong[:3])
         raise RunError(
-            f"{path} does not fit the networks of this run: {of or 'the observation is laid out otherwise'}. Leave the "
-            "keys of network. out, and take an environment with the same goal."
+            f"{path} does not fit the networks of this run: {of or 'the observation is laid out otherwise'}. An "
+            "encoder's correction needs behind_gap.estimate above 0, a larger critic behind_gap.critic_actions as it "
+            "had them. Leave the keys of network. out, and take an environment with the same goal."
         )
     policy.load_state_dict(tensors)
     agent.learner.anchor()
@@ -312,8 +317,7 @@ def _with_recent_actions(weight: torch.Tensor, inputs: int, actions: int) -> tor
     missing = inputs - weight.shape[1]
     if missing <= 0 or missing % actions:
         return weight  # of another network, which is refused with its shapes
-    state, action = weight[:, :-actions], weight[:, -actions:]
-    return torch.cat([state, weight.new_zeros(len(weight), missing), action], 1)
+    return torch.cat([weight[:, :-actions], weight.new_zeros(len(weight), missing), weight[:, -actions:]], 1)
 
 
 def _shape(tensors: dict[str, torch.Tensor], name: str) -> list[int] | str:
