@@ -97,7 +97,8 @@ def export(
         raise SamiError(f"{out} does not end in .onnx; a model file is NAME.onnx.")
     weights = out.with_suffix(".safetensors")
     written = (out,) if model is not None else (out, weights)
-    for path in (*written, *((out.with_suffix(".md"), out.with_suffix(".png")) if card and run else ())):
+    pages = (out.with_suffix(".md"), out.with_suffix(".png")) if card and run else ()
+    for path in (*written, *pages) if out.parent.exists() else ():  # it is made below
         require_output(path, FORCE.get(), [model] if model is not None else [])
     from sami_train.files import locked, writing
 
