@@ -77,7 +77,7 @@ def options(
         bool, typer.Option("--force", help="Replace outputs that exist; never inputs. Valid anywhere on the line.")
     ] = False,
     json: Annotated[
-        bool, typer.Option("--json", help="Print JSON only, where a command has any. Valid anywhere on the line.")
+        bool, typer.Option("--json", help="Print JSON only, where a command has any: run and drive a line an episode.")
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Print tracebacks. Valid anywhere on the line.")] = False,
     version: Annotated[

@@ -171,7 +171,7 @@ def unfinished(path: Path, replaces: bool = True) -> Iterator[Path]:
 
 
 def require_output(path: Path, force: bool = False, inputs: Iterable[Path] = ()) -> None:
-    """Refuse to write where something would be lost; a command calls this before it begins to compute.
+    """Refuse to write where something would be lost or no folder is; a command calls this before it computes.
 
     Args:
         path: What is to be written.
@@ -179,8 +179,10 @@ def require_output(path: Path, force: bool = False, inputs: Iterable[Path] = ())
         inputs: What the command reads, which nothing may replace.
 
     Raises:
-        SamiError: The path exists, or is an input.
+        SamiError: The path exists, is an input, or has no folder to be in.
     """
+    if not path.parent.is_dir():
+        raise SamiError(f"{path} cannot be written: {path.parent} is no folder. Make it, or choose another place.")
     for source in inputs:
         if path == source or (path.exists() and source.exists() and path.samefile(source)):
             raise SamiError(f"{path} is read by this command, which never replaces what it reads. Choose another name.")
@@ -194,8 +196,6 @@ def require_output(path: Path, force: bool = False, inputs: Iterable[Path] = ())
 def output(path: Path, force: bool = False, inputs: Iterable[Path] = ()) -> Iterator[Path]:
     """Write an output of a command, which appears whole or not at all; see `require_output` and `unfinished`."""
     require_output(path, force, inputs)
-    if not path.parent.is_dir():
-        raise SamiError(f"{path} cannot be written: {path.parent} is no folder. Make it, or choose another place.")
     with unfinished(path, replaces=force) as beside:
         yield beside
 

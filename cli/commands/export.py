@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from sami_runtime.model.artifact import Artifact
-    from sami_train.envs.spec import EnvironmentSpec
 
 PROBE_EPISODES = 400
 """Each in a task of its own."""
@@ -98,7 +97,8 @@ def export(
         raise SamiError(f"{out} does not end in .onnx; a model file is NAME.onnx.")
     weights = out.with_suffix(".safetensors")
     written = (out,) if model is not None else (out, weights)
-    for path in (*written, *((out.with_suffix(".md"), out.with_suffix(".png")) if card and run else ())):
+    pages = (out.with_suffix(".md"), out.with_suffix(".png")) if card and run else ()
+    for path in (*written, *pages) if out.parent.exists() else ():  # it is made below
         require_output(path, FORCE.get(), [model] if model is not None else [])
     from sami_train.files import locked, writing
 
@@ -114,10 +114,8 @@ def export(
         from sami_train.export.model_file import write
 
         artifact = read_artifact(model)
-        where = None if refit else environment_of(artifact.contract, None)
         with bars() as bar:
-            ahead = _look_ahead(artifact, out, lookahead, where, episodes, refit or (), command_delay_s, bar)
-        contract = write(ahead)
+            contract = write(_look_ahead(artifact, out, lookahead, episodes, refit or (), command_delay_s, bar))
         print_text(f"wrote {out}: {out.stat().st_size:,} bytes", *lookahead_lines(contract))
         return
     assert run is not None
@@ -131,9 +129,8 @@ def export(
         shown = bar.add_task("measuring contexts", visible=False)
         additions: list[Addition] = []
         if lookahead is not None or refit:
-            where = None if refit else spec
             additions.append(
-                lambda file: _look_ahead(file, out, lookahead, where, episodes, refit or (), command_delay_s, bar)
+                lambda file: _look_ahead(file, out, lookahead, episodes, refit or (), command_delay_s, bar)
             )
         if probe:
             additions.append(lambda file: fitted(file, out, spec, PROBE_EPISODES, bar))
@@ -194,7 +191,6 @@ def _look_ahead(
     artifact: Artifact,
     out: Path,
     steps: int | None,
-    spec: EnvironmentSpec | None,
     episodes: int,
     recordings: Sequence[Path],
     command_delay_s: float | None,
@@ -202,7 +198,7 @@ def _look_ahead(
 ) -> Artifact:
     """Fit a forward model, and return the model file with it in front of the policy; nothing is written.
 
-    It learns from recordings, or from episodes that it rolls out where there is a `spec`.
+    It learns from recordings; where there are none, from episodes that it rolls out in the model's own environment.
     """
     import onnx
 
@@ -219,11 +215,12 @@ def _look_ahead(
             )
         steps = contract.lookahead.steps
     require_steps(steps)
-    if spec is None:
+    if recordings:
         stretches = recorded_stretches(recordings, contract, command_delay_s)
         start = forward_of(onnx.load_from_string(artifact.model_bytes))  # of another robot, or a simulator
         fitted = f"{len(stretches)} stretches of {', '.join(path.name for path in recordings)}"
     else:
+        spec = environment_of(contract, None)
         rolled = bar.add_task("rolling out", total=episodes)
         stretches = roll_out(artifact, spec, episodes, on_round=lambda done: bar.advance(rolled, done))
         fitted = f"{episodes} episodes in {spec.name}, in every second one with random actions half of the time"

@@ -76,10 +76,10 @@ def train(
 
     if resume is None:
         overrides = dict(parse_override(text) for text in override or [])
-        own_options = {name: name for name in ("env", "method", "preset", "seed", "steps", "gap")}
-        for name, option in (own_options | {"init.source": "init"}).items():
+        for name in ("env", "method", "preset", "seed", "steps", "gap", "init.source"):
             if name in overrides:
-                raise SamiError(f"{name} has an option of its own; give --{option} instead of --set {name}=...")
+                option = f"--{name.partition('.')[0]}"
+                raise SamiError(f"{name} has an option of its own; give {option} instead of --set {name}=...")
         if init is not None:
             from sami_train.config.weights import read_weights, weights_file
 
@@ -98,6 +98,10 @@ def train(
             overrides["gap"] = GapProfile.load(gap).dumps()
         resolved = explain(preset, overrides)  # before torch loads: a typing error should not have to wait for it
         if dry_run:
+            if init is not None or recordings or resolved.config.device != "auto":
+                from sami_train.runs.train import prepare
+
+                prepare(resolved.config, recordings_of)  # refuses what the run would refuse
             return _show(resolved)
         spec = environment(env)
         folder = out or Path("runs") / f"{spec.short_name}-{method}-{seed}"

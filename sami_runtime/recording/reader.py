@@ -7,7 +7,7 @@ import io
 import json
 import os
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -115,6 +115,15 @@ class Recording:
 def are_finite(seen: Observation, executed: np.ndarray) -> bool:
     """Whether all numbers that were observed and executed are finite; for `Recording.stretches`."""
     return all(np.isfinite(value).all() for value in (executed, *seen.values.values()))
+
+
+def read_each(paths: Sequence[str | Path]) -> Iterator[Recording]:
+    """Read recordings one by one, see `read_recording`; raise RecordingError where one is named twice."""
+    places = [Path(path).resolve() for path in paths]
+    for path, place in zip(paths, places, strict=True):
+        if places.count(place) > 1:
+            raise RecordingError(f"{path} is named twice. A recording counts once, so name each once.")
+        yield read_recording(path)
 
 
 def read_recording(path: str | Path) -> Recording:

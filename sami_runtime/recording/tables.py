@@ -57,10 +57,7 @@ def rows(recording: Recording) -> list[Row]:
 
 def columns(table_rows: Iterable[Row]) -> list[str]:
     """Return the names of all columns: those of the first rows first."""
-    names: dict[str, None] = {}
-    for row in table_rows:
-        names.update(dict.fromkeys(row))
-    return list(names)
+    return list(dict.fromkeys(name for row in table_rows for name in row))
 
 
 def write_csv(recording: Recording, path: Path, force: bool = False) -> int:

@@ -249,8 +249,7 @@ class ContextSAC(BaseAlgorithm):
         """Return the motors that obey in no task that it learns from, by their numbers in the action."""
         if self.environment is None or not (tasks := self._learned_tasks()):
             return []
-        silent = [set(self.environment.tasks.silent(task)) for task in tasks]
-        return sorted(set.intersection(*silent))
+        return sorted(set.intersection(*(set(self.environment.tasks.silent(task)) for task in tasks)))
 
     def _task_readout(self) -> TaskReadout | None:
         """Return what reads the task from contexts while training, see `LearningConfig.aux_dynamics`."""
@@ -311,14 +310,14 @@ class ContextSAC(BaseAlgorithm):
                 # right after collecting) goes on with exactly what an uninterrupted run does next.
                 self._update_current_progress_remaining(self.num_timesteps, total)
                 self.learner.set_progress(1.0 - self._current_progress_remaining)
-                for _ in range(source.updates(self._due())):
+                for _ in range(source.updates(self.due(self.num_timesteps))):
                     self._update(buffer, source)
-                due = self._due()
-                learned = self.num_timesteps >= total and due < 1
+                due = self.due(self.num_timesteps)
                 passed = self.num_timesteps // log_interval > self.logged_at // log_interval
-                if passed and (learned or self.num_timesteps < total):  # the last line waits for updates that are owed
+                # The last line waits for updates that are owed.
+                if passed and (self.finished or self.num_timesteps < total):
                     self.dump_logs()
-                if learned:
+                if self.finished:
                     break
                 if self.num_timesteps < total and due < MAX_BACKLOG:
                     callback.on_rollout_start()
@@ -348,9 +347,9 @@ class ContextSAC(BaseAlgorithm):
         rollout = Rollout(self._envs, policy, seed, exploration, reach, state_every=state_every, behind=behind)
         return InStep(rollout, policy, self.policy.numpy_weights, first)
 
-    def _due(self) -> int:
-        """Return how many updates are owed for the environment steps since the counter began."""
-        return self.config.updates_after(self.num_timesteps - self._began_at) - (self._n_updates - self._updates_before)
+    def due(self, steps: int) -> int:
+        """Return how many updates are owed after so many environment steps, counted from the run's beginning."""
+        return self.config.updates_after(steps - self._began_at) - (self._n_updates - self._updates_before)
 
     def _store(self, buffer: EpisodeBuffer, episode: Episode) -> None:
         self._take(buffer, episode)
@@ -392,12 +391,11 @@ class ContextSAC(BaseAlgorithm):
     def dump_logs(self) -> None:
         """Write a line of the log."""
         self.logged_at = self.num_timesteps
-        assert self.ep_info_buffer is not None
         judged = (spec.measure, spec.outcomes) if (spec := self.environment) else (SUCCESS, {})
         scalars = {
             **self.task_record.scalars(*judged),
-            "rollout/ep_rew_mean": float(np.mean([info["r"] for info in self.ep_info_buffer])),
-            "rollout/ep_len_mean": float(np.mean([info["l"] for info in self.ep_info_buffer])),
+            "rollout/ep_rew_mean": float(np.mean([info["r"] for info in self.ep_info_buffer or ()])),
+            "rollout/ep_len_mean": float(np.mean([info["l"] for info in self.ep_info_buffer or ()])),
             "time/updates": self._n_updates,
             "time/total_timesteps": self.num_timesteps,
             **{f"train/{name}": float(scalar) for name, scalar in self._last_scalars.items()},
@@ -410,7 +408,7 @@ class ContextSAC(BaseAlgorithm):
     @property
     def finished(self) -> bool:
         """Whether the steps that `learn` was last asked for are done, and every update that they owe."""
-        return self.num_timesteps >= self._total_timesteps and self._due() < 1
+        return self.num_timesteps >= self._total_timesteps and self.due(self.num_timesteps) < 1
 
     def weights(self, model: str = "", *, targets: bool = True) -> Weights:
         """Return the weights, as `--init` takes them; the agent was trained in an environment of the catalogue.

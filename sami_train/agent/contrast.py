@@ -15,7 +15,7 @@ from sami_train.agent.losses import ContrastiveLoss, contrastive_loss
 from sami_train.agent.policy import ContextPolicy
 from sami_train.config.methods import Estimator
 from sami_train.config.schema import ContrastConfig
-from sami_train.episodes.buffer import EpisodeBuffer, SequenceBatch
+from sami_train.episodes.buffer import EpisodeBuffer, SequenceBatch, Windows
 from sami_train.episodes.sampling import of_one_age, rank_by
 
 WINDOW = 100
@@ -42,6 +42,7 @@ class Contrast:
         the draw a single one above the others.
         """
         config = self.config
+        window: Windows | None = None
 
         def score(where: np.ndarray) -> np.ndarray:
             if config.ranking == "value":
@@ -49,37 +50,35 @@ class Contrast:
             return rank_by(config.ranking, buffer, where, rng)
 
         def sequences(where: np.ndarray) -> SequenceBatch:
-            return buffer.sequences(buffer.windows(where, rng))
+            if window is None:
+                return buffer.sequences(buffer.windows(where, rng))
+            return buffer.sequences(Windows(where, *(np.repeat(part, len(where)) for part in window[1:])))
 
         drawn = self.estimator.strategy(buffer, config.trajectories, rng, score)
         if drawn is None:
             return None
-        age = 0
         if config.pairing == "one_age":
-            longest = buffer.plan.steps if buffer.plan else buffer.horizon
-            if (of_age := of_one_age(drawn, np.minimum(buffer.lengths, longest), rng)) is None:
+            if (of_age := of_one_age(drawn, buffer, rng)) is None:
                 return None
-            drawn, age = of_age
+            drawn, window = of_age
         # A query's positive is another good trajectory, not the query's own embedding.
         partners = np.roll(np.arange(len(drawn.positives)), 1)
+        queries = self._embed(self.policy.encoder, sequences(drawn.positives), rng)
         if config.keys == "momentum":
-            queries = self._embed(self.policy.encoder, sequences(drawn.positives), rng, age)
             with torch.no_grad():
                 keys = self.policy.momentum_encoder
-                positives = self._embed(keys, sequences(drawn.positives[partners]), rng, age)
-                negatives = self._embed(keys, sequences(drawn.negatives), rng, age)
+                positives = self._embed(keys, sequences(drawn.positives[partners]), rng)
+                negatives = self._embed(keys, sequences(drawn.negatives), rng)
         else:
-            queries = self._embed(self.policy.encoder, sequences(drawn.positives), rng, age)
-            negatives = self._embed(self.policy.encoder, sequences(drawn.negatives), rng, age)
+            negatives = self._embed(self.policy.encoder, sequences(drawn.negatives), rng)
             positives = queries[partners]
         return contrastive_loss(
             queries, positives, negatives, config.temperature, soft=self.estimator.soft, hardness=config.hardness
         )
 
-    def _embed(self, encoder: torch.nn.Module, sequences: SequenceBatch, rng: np.random.Generator, age: int) -> Tensor:
+    def _embed(self, encoder: torch.nn.Module, sequences: SequenceBatch, rng: np.random.Generator) -> Tensor:
         contexts, _ = encoder(*self.policy.sequence_input(sequences))
-        lengths = np.minimum(sequences.lengths, age) if age else sequences.lengths
-        embeddings = embeddings_of(contexts, lengths, self.config.pairing, rng)
+        embeddings = embeddings_of(contexts, sequences.lengths, self.config.pairing, rng)
         return F.normalize(embeddings, dim=-1) if self.config.unit_length else embeddings
 
     @torch.no_grad()

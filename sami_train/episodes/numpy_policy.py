@@ -165,11 +165,10 @@ def _layers(arrays: Arrays, name: str) -> list[tuple[np.ndarray, np.ndarray]]:
 
 def _mlp(x: np.ndarray, layers: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
     """Apply linear layers with ReLU between them; none after the last."""
-    for i, (weight, bias) in enumerate(layers):
-        x = x @ weight + bias
-        if i < len(layers) - 1:
-            x = np.maximum(x, 0.0)
-    return x
+    for weight, bias in layers[:-1]:
+        x = np.maximum(x @ weight + bias, 0.0)
+    weight, bias = layers[-1]
+    return x @ weight + bias
 
 
 class NumpyPolicy:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sami_train.episodes.buffer import EpisodeBuffer
+from sami_train.episodes.buffer import EpisodeBuffer, Windows
 
 RIDGE = 1e-3
 """Keeps the regression defined where drawn starts or goals are alike; in units of its normalised columns."""
@@ -104,20 +104,20 @@ def low_returns_of_all_tasks(
     return Trajectories(current_split.positives, _draw(low, count // 2, rng))
 
 
-def of_one_age(drawn: Trajectories, lengths: np.ndarray, rng: np.random.Generator) -> tuple[Trajectories, int] | None:
+def of_one_age(
+    drawn: Trajectories, buffer: EpisodeBuffer, rng: np.random.Generator
+) -> tuple[Trajectories, Windows] | None:
     """Draw an age, and leave out the trajectories that ended before it; None where too few are left.
 
     Compared at one age, trajectories cannot be told apart by counting steps: neither their length nor the clock of a
-    recurrent state says which is which.
-
-    Args:
-        drawn: what is compared.
-        lengths: of the buffer's episodes, (capacity,).
-        rng: draws one of the positives, and one of its steps.
+    recurrent state says which is which. The window (B = 1), which suits every one of them, ends at the age. An age is
+    counted from the start of an episode.
     """
-    age = int(rng.integers(1, lengths[rng.choice(drawn.positives)] + 1))
-    compared = Trajectories(*(where[lengths[where] >= age] for where in drawn))
-    return (compared, age) if len(compared.positives) > 1 and len(compared.negatives) else None
+    window = buffer.windows(rng.choice(drawn.positives, 1), rng)
+    length = rng.integers(window.burn_in + 1, window.lengths + 1)
+    compared = Trajectories(*(where[buffer.lengths[where] >= window.starts + length] for where in drawn))
+    few = len(compared.positives) < 2 or not len(compared.negatives)
+    return None if few else (compared, window._replace(lengths=length))
 
 
 def _current(buffer: EpisodeBuffer, rng: np.random.Generator) -> int:

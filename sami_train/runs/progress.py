@@ -102,8 +102,7 @@ class MetricsFile(KVWriter):
     """
 
     def __init__(self, path: Path, logged_at: int = 0) -> None:
-        rows = [row for row in read_metrics(path) if row["step"] <= logged_at]
-        write_json_lines(path, rows)
+        write_json_lines(path, [row for row in read_metrics(path) if row["step"] <= logged_at])
         self._path = path
         self._file = path.open("ab", buffering=0)
 
@@ -131,10 +130,9 @@ class Dashboard(KVWriter):
 
     def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:
         """Write numbers; the first failure is the last try, with a warning on stderr."""
-        if self._file is None:
-            return
         try:
-            self._file.write(key_values, key_excluded, step)
+            if self._file is not None:
+                self._file.write(key_values, key_excluded, step)
         except Exception as error:  # TensorBoard's thread hands on whatever it met
             self._give_up(error)
 

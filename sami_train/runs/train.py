@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
 import sys
 import time
@@ -99,26 +100,30 @@ def start(
     """Train in a new run folder, which notes `command`, or this process's own, as what repeats the run.
 
     Raises:
-        RunError: the folder is taken.
+        RunError: the folder is taken, or the weights to start from do not fit.
         ConfigError: the configuration names recordings, and `reader` reads none.
         UnknownName: there is no such device.
     """
-    prepare_torch(config)
-    # Everything that can fail, fails before anything is written.
-    episodes = reader(config)
-    agent = ContextSAC("ContextPolicy", make_env(config), config, device=config.device)
-    if config.init.source:
-        start_from(agent, config)
-    agent.take_recorded(episodes)
+    agent, episodes = prepare(config, reader)  # everything that can fail, fails before anything is written
     run = RunFolder.create(out, config, command or [Path(sys.argv[0]).name, *sys.argv[1:]])
     if engine := environment(config.env).engine:
         run.update(engine=engine)
     if files := config.collection.recordings:
         digests = {name: sha256_of(Path(name)) for name in files}
-        steps = sum(len(episode) for episode in episodes)
-        run.update(recordings={"sha256": digests, "episodes": len(episodes), "steps": steps})
+        run.update(recordings={"sha256": digests, "episodes": len(episodes), "steps": sum(map(len, episodes))})
     with run.locked():
         return _run(run, config, agent, show)
+
+
+def prepare(config: TrainConfig, reader: RecordingReader) -> tuple[ContextSAC, list[Episode]]:
+    """Return the agent that a new run trains, and the recorded episodes in its buffer; errors as `start`."""
+    prepare_torch(config)
+    episodes = reader(config)
+    agent = ContextSAC("ContextPolicy", make_env(config), config, device=config.device)
+    if config.init.source:
+        start_from(agent, config)
+    agent.take_recorded(episodes)
+    return agent, episodes
 
 
 def resume(
@@ -129,14 +134,13 @@ def resume(
     With `steps` the run is that long from now on; learning rates fall as in one of that length from the beginning.
 
     Raises:
-        RunError: there is no such run, it has done these steps, has no checkpoint, or is in use.
+        RunError: there is no such run, these steps add no update, it has no checkpoint, or is in use.
     """
     run = RunFolder.open(out)
     config = run.config()
     named = by_name(config.env)
     if run.checkpointed is not None:
-        newest = f"sami train --resume {run.run}{named}"
-        raise RunError(f"{out} is a checkpoint; go on with its run, from the newest one: {newest}")
+        raise RunError(f"{out} is a checkpoint; go on with its run's newest one: sami train --resume {run.run}{named}")
     if run.agent.is_file() and steps is None:
         raise RunError(
             f"{out} has finished its {config.steps} steps; evaluate it with: sami eval --run {out}{named}, or give "
@@ -157,14 +161,17 @@ def resume(
         run.clear()
         checkpoint = run.newest_whole_checkpoint()
         agent = _agent_of(run, checkpoint, config, reader)
-        if agent.num_timesteps >= config.steps and steps is not None:
-            raise RunError(f"{out} has done {agent.num_timesteps} steps; --steps {steps} adds none to them.")
         if steps is not None:
+            least = next(n for n in itertools.count(agent.num_timesteps + 1) if agent.due(n) > 0)
+            if steps < least:
+                raise RunError(
+                    f"{out} has done {agent.num_timesteps} steps; --steps {steps} adds none to learn from: the next "
+                    f"update needs --steps {least} or more."
+                )
             if checkpoint is None:
                 run.checkpoint(agent.num_timesteps, agent)  # the agent, which goes, was all there is
             run.reopen(config)
-            longer = {"from": agent.num_timesteps, "to": steps}
-            run.update(extended=[*run.facts().get("extended", ()), longer])
+            run.update(extended=[*run.facts().get("extended", ()), {"from": agent.num_timesteps, "to": steps}])
         run.update(state="running")
         run.evaluation.unlink(missing_ok=True)  # it measured an agent that is about to change
         return _run(run, config, agent, show)
@@ -172,9 +179,8 @@ def resume(
 
 def _agent_of(run: RunFolder, checkpoint: Path | None, config: TrainConfig, reader: RecordingReader) -> ContextSAC:
     """Return the agent of a checkpoint (of a finished run that has none left: its last) with what its buffer held."""
-    file = run.agent if checkpoint is None else checkpoint / "agent.zip"
-    buffer = run.path / "buffer.npz" if checkpoint is None else checkpoint / "buffer.npz"
-    env = make_env(config)
+    env, folder = make_env(config), checkpoint or run.path
+    file, buffer = folder / "agent.zip", folder / "buffer.npz"
     with _readable(file):
         agent = ContextSAC.load(file, env=env, device=config.device)
     agent.config = config
@@ -214,9 +220,8 @@ def make_env(config: TrainConfig) -> Any:
     spec, collection = environment(config.env), config.collection
     options = {name: getattr(collection, name) for name in spec.training_options}
     steps = collection.episode_steps or spec.episode_steps
-    gap = config.gap_profile
     tasks = "training" if config.new_tasks else config.training_tasks()
-    return make(spec, gap, tasks=tasks, max_episode_steps=steps, **options)
+    return make(spec, config.gap_profile, tasks=tasks, max_episode_steps=steps, **options)
 
 
 def prepare_torch(config: TrainConfig) -> None:
@@ -239,8 +244,8 @@ def _run(run: RunFolder, config: TrainConfig, agent: ContextSAC, show: bool) -> 
         with Progress(config, agent.num_timesteps, show) as progress:
             keeper = _Keeper(run, config, progress, float(run.facts().get("seconds", 0.0)))
             with on_signals(keeper.ask_to_stop, signal.SIGINT, signal.SIGTERM):
-                remaining = config.steps - agent.num_timesteps
-                agent.learn(remaining, keeper, LOG_EVERY, reset_num_timesteps=agent.num_timesteps == 0)
+                done = agent.num_timesteps
+                agent.learn(config.steps - done, keeper, LOG_EVERY, reset_num_timesteps=done == 0)
         if agent.logged_at != agent.num_timesteps:
             agent.dump_logs()
         if agent.finished:
@@ -299,8 +304,9 @@ def start_from(agent: ContextSAC, config: TrainConfig) -> None:
     if wrong or not torch.equal(tensors["features.projection"].cpu(), initial["features.projection"].cpu()):
         of = ", ".join(f"{name} {_shape(tensors, name)} instead of {_shape(initial, name)}" for name in wrong[:3])
         raise RunError(
-            f"{path} does not fit the networks of this run: {of or 'the observation is laid out otherwise'}. Leave the "
-            "keys of network. out, and take an environment with the same goal."
+            f"{path} does not fit the networks of this run: {of or 'the observation is laid out otherwise'}. An "
+            "encoder's correction needs behind_gap.estimate above 0, a larger critic behind_gap.critic_actions as it "
+            "had them. Leave the keys of network. out, and take an environment with the same goal."
         )
     policy.load_state_dict(tensors)
     agent.learner.anchor()
@@ -311,8 +317,7 @@ def _with_recent_actions(weight: torch.Tensor, inputs: int, actions: int) -> tor
     missing = inputs - weight.shape[1]
     if missing <= 0 or missing % actions:
         return weight  # of another network, which is refused with its shapes
-    state, action = weight[:, :-actions], weight[:, -actions:]
-    return torch.cat([state, weight.new_zeros(len(weight), missing), action], 1)
+    return torch.cat([weight[:, :-actions], weight.new_zeros(len(weight), missing), weight[:, -actions:]], 1)
 
 
 def _shape(tensors: dict[str, torch.Tensor], name: str) -> list[int] | str:

@@ -37,6 +37,21 @@ def test_a_dry_run_loads_no_torch(sami, monkeypatch):
     assert sami("train", "--dry-run").code == 0
 
 
+def test_a_dry_run_refuses_what_the_run_refuses_in_the_same_words(sami, small, contents, tmp_path, trained):
+    estimating = (*small(), "--set", "behind_gap.estimate=1", "--steps", 360, "--out", "source", "-q")
+    assert sami("train", "--method", "satesac", *estimating).code == 0
+    before = contents(tmp_path)
+    for words in ("--init source", "--set device=nonsense", "--set collection.recordings=nothing.mcap"):
+        dry, real = (sami("train", *words.split(), *more) for more in (("--dry-run",), ("--out", "run", "-q")))
+        assert (dry.code, dry.out, dry.err) == (1, "", real.err)
+        assert contents(tmp_path) == before
+    assert "correction needs behind_gap.estimate above 0" in " ".join(sami("train", "--init", "source").err.split())
+    fitting = ("--set", "behind_gap.estimate=1", "--dry-run")
+    assert "Nothing was started." in sami("train", "--init", "source", *fitting).out
+    assert sami("train", "--init", trained.run, *fitting).code == 0
+    assert contents(tmp_path) == before
+
+
 @pytest.mark.parametrize("words", ["--json", "--dry-run --resume run", "--resume run --json"])
 def test_what_a_dry_run_does_not_go_with_is_wrong_usage(sami, words):
     done = sami("train", *words.split())

@@ -38,6 +38,22 @@ def test_a_model_and_a_file_to_train_with_are_written_and_accepted(sami, recordi
     assert (refused.code, "never replaces what it reads" in refused.err) == (1, True)
 
 
+def test_what_cannot_be_written_or_would_count_twice_is_refused_before_anything_is_fitted(sami, recording, monkeypatch):
+    monkeypatch.setattr("sami_train.studies.fit_robot.fit.fit_robot", None)
+    twice = "is named twice. A recording counts once, so name each once."
+    Path("link.mcap").symlink_to(recording)
+    for words, reason in (
+        ([recording, "--out", "nowhere/fitted.xml"], "nowhere/fitted.xml cannot be written: nowhere is no folder."),
+        ([recording, recording], f"{recording} {twice}"),
+        ([recording, "link.mcap", "--out", "fitted.xml"], twice),
+    ):
+        done = sami("fit-robot", "robot.toml", *words)
+        assert (done.code, done.out) == (1, "")
+        assert reason in done.err
+    assert "is named twice" in sami("fit-gap", recording, recording).err
+    assert "nowhere is no folder" in sami("fit-gap", recording, "--out", "nowhere/gap.toml").err
+
+
 def test_json_has_every_parameter_with_its_interval_and_verdict(sami, recording):
     done = sami("fit-robot", "robot.xml", recording, "--json")
     document = json.loads(done.out)

@@ -47,6 +47,15 @@ def rows(sami, trained):
     return run
 
 
+def test_json_is_a_line_for_each_episode_whose_keys_the_reference_lists(sami, trained, rows):
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "loop.md").read_text(encoding="utf-8")
+    printed = rows("--set", f"shadow={trained.model}", "--set", "steps=3")
+    assert [row["episode"] for row in printed] == [0, 1]
+    assert "one object for each episode" in page
+    assert [key for row in printed for key in row if f"`{key}`" not in page and key != "friction"] == []
+    assert "run and drive a line an episode" in " ".join(sami("--help").out.replace("│", "").split())
+
+
 def test_a_recorded_run_is_replayed_to_the_last_bit(sami, trained, rows):
     report = rows("--record", "run.mcap", "--seed", 4)
     recording = read_recording("run.mcap")

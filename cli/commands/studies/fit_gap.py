@@ -43,13 +43,11 @@ def fit_gap(
         other = read_log(reference)
         if other.contract.observation != log.contract.observation or other.contract.action != log.contract.action:
             raise SamiError(f"{reference[0]} has other signals than {recordings[0]}. Record it with the same model.")
-        with values_of(recordings[0]):
-            fitted = fit(log, other.traces)
+        traces = list(other.traces)
     else:
-        world = environment_of(log.contract, env)
-        traces = simulated(world, log.traces)
-        with values_of(recordings[0]):
-            fitted = fit(log, traces)
+        traces = simulated(environment_of(log.contract, env), log.traces)
+    with values_of(recordings[0]):
+        fitted = fit(log, traces)
     if out is not None:
         with output(out, FORCE.get(), inputs) as beside:
             beside.write_text(document_of(fitted), encoding="utf-8")
@@ -60,8 +58,8 @@ def fit_gap(
             "found": estimates,
             "untold": fitted.unidentified,
             "held_out": fitted.checks,
+            "notes": fitted.notes,
         }
-        result["notes"] = fitted.notes
         print(json.dumps(result))
         return
     from rich import box
@@ -74,12 +72,9 @@ def fit_gap(
     for item in fitted.estimates:
         low, value, high = (f"{end:.3g}" for end in item.estimate)
         table.add_row(item.key, item.signal, f"{value} {item.unit}", f"{low} to {high}", item.by)
-    console = text_console()
-    console.print(table if fitted.estimates else "nothing: as far as this log tells, the robot is as the simulator")
-    for line in (*summary_lines(fitted), *fitted.notes):
-        print_text(line)
-    print_text("not told:")
-    for sentence in fitted.unidentified:
-        print_text(f"- {sentence}")
+    as_simulated = "nothing: as far as this log tells, the robot is as the simulator"
+    text_console().print(table if fitted.estimates else as_simulated)
+    print_text(*summary_lines(fitted), *fitted.notes)
+    print_text("not told:", *(f"- {sentence}" for sentence in fitted.unidentified))
     if out is not None:
         print_text(f"wrote {out}")

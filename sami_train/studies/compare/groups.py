@@ -212,19 +212,19 @@ def group_runs(runs: Sequence[EvaluatedRun]) -> list[Group]:
     return groups
 
 
-def differences_between(groups: Sequence[Group]) -> dict[str, dict[str, Any]]:
-    """Keys that no method varies but that differ between the methods that read them: value by the method's title."""
-    firsts: dict[str, EvaluatedRun] = {}
-    for group in groups:
-        firsts.setdefault(group.method.title, group.runs[0])
-    vary = {key for group in groups for key in group.settings}
+def differences_between(groups: Sequence[Group]) -> dict[str, dict[str, list[Any]]]:
+    """Keys that differ between the methods that read them, and that not all of these vary: values by method's title."""
     differences = {}
     for key in groups[0].runs[0].config:
-        # The keys of the contrast have no effect on a method without one.
-        readers = {t: run for t, run in firsts.items() if run.method.estimator or not key.startswith("contrast.")}
-        values = {title: run.config[key] for title, run in readers.items()}
-        if key not in vary and key not in NEVER and len(set(values.values())) > 1:
-            differences[key] = values
+        values: dict[str, dict[Any, None]] = {}
+        for group in groups:
+            # The keys of the contrast have no effect on a method without one, and a preset's are named by the preset.
+            unread = key.startswith("contrast.") and not group.method.estimator
+            if not unread and (key not in group.settings or key in group.shown):
+                values.setdefault(group.method.title, {})[group.runs[0].config[key]] = None
+        fixed = [of_method for of_method in values.values() if len(of_method) == 1]
+        if key not in NEVER and fixed and any(of_method != fixed[0] for of_method in values.values()):
+            differences[key] = {title: list(of_method) for title, of_method in values.items()}
     return differences
 
 

@@ -13,7 +13,7 @@ from sami_runtime.adapters.gymnasium_adapter import GymnasiumAdapter
 from sami_runtime.clock import ManualClock
 from sami_runtime.errors import SamiError
 from sami_runtime.model.contract import Contract
-from sami_runtime.recording.reader import Recording, read_recording, values_of
+from sami_runtime.recording.reader import Recording, read_each, values_of
 from sami_train.envs.adapter import make_adapter
 from sami_train.envs.make import make
 from sami_train.envs.spec import EnvironmentSpec
@@ -74,16 +74,12 @@ def read_log(paths: Sequence[str | Path]) -> Log:
         RecordingError: One cannot be read.
         SamiError: They are of different robots, hold no episode, or their stamps are of no clock of the loop.
     """
-    recordings = [read_recording(path) for path in paths]
+    recordings = list(read_each(paths))
     contract, known = recordings[0].contract, {}
     rest, traces = np.zeros(contract.action.size), list[Trace]()
-    for recording in recordings:
-        other = recording.contract
-        if (other.observation, other.action, other.rate_hz) != (
-            contract.observation,
-            contract.action,
-            contract.rate_hz,
-        ):
+    robots = [(c.observation, c.action, c.rate_hz) for c in (recording.contract for recording in recordings)]
+    for recording, robot in zip(recordings, robots, strict=True):
+        if robot != robots[0]:
             raise SamiError(
                 f"{recording.path} is of another robot or rate than {recordings[0].path}. Fit each robot by itself."
             )
@@ -105,8 +101,7 @@ def _traces(recording: Recording) -> Iterator[Trace]:
     for number, record in recording.steps:
         episodes.setdefault(number, []).append(record)
     for records in episodes.values():
-        trace = _trace(recording, records, _fresh_age(recording, records))
-        if trace is not None:
+        if (trace := _trace(recording, records, _fresh_age(recording, records))) is not None:
             yield trace
 
 

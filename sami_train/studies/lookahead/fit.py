@@ -63,6 +63,7 @@ def fit(
     Raises:
         SamiError: there is too little to learn from.
     """
+    torch.set_num_threads(1)  # threads cost such small networks more than they bring, where others use the cores, too
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(stretches))
     count = max(1, round(HELD_OUT * len(order)))

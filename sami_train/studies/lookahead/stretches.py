@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sami_runtime.errors import SamiError
 from sami_runtime.model.artifact import Artifact, artifact_of
 from sami_runtime.model.contract import Contract
-from sami_runtime.recording.reader import Recording, read_recording
+from sami_runtime.recording.reader import Recording, read_each
 from sami_runtime.signals import Signal
 from sami_train import seeds
 from sami_train.envs.spec import EnvironmentSpec
@@ -101,8 +101,7 @@ def recorded_stretches(
         SamiError: one has other signals or another rate, or teaches nothing.
     """
     collected: list[Stretch] = []
-    for path in paths:
-        recording = read_recording(path)
+    for recording in read_each(paths):
         _require_fit(recording, contract)
         followed = float(recording.about.get("command_delay_s", 0.0))
         later = 0.0 if command_delay_s is None else (command_delay_s - followed) * contract.rate_hz
@@ -113,7 +112,7 @@ def recorded_stretches(
             stretch for records in episodes.values() for stretch in _Timeline(records, contract, later).stretches()
         ]
         if not stretches:
-            raise SamiError(f"{path} has no {LEAST} observations in a row to learn from; leave it out.")
+            raise SamiError(f"{recording.path} has no {LEAST} observations in a row to learn from; leave it out.")
         collected += stretches
     return collected
 

@@ -9,7 +9,7 @@ from sami_train.agent.contrast import Contrast
 from sami_train.agent.losses import k_sample_bound
 from sami_train.agent.networks import soft_update
 from sami_train.config.methods import METHODS
-from sami_train.episodes.buffer import EpisodeBuffer
+from sami_train.episodes.buffer import EpisodeBuffer, WindowPlan
 from sami_train.episodes.episode import Episode
 from sami_train.episodes.sampling import Trajectories, of_one_age
 from tests.making.toy import EPISODE_STEPS, HiddenSign
@@ -36,6 +36,14 @@ def episode(task, shown, steps, value, rng):
     observations[:, :2], observations[:, 2] = (np.cos(angle), np.sin(angle)), rng.normal(size=steps + 1)
     actions, rewards = rng.normal(size=(steps, 1)).astype(np.float32), np.full(steps, value / steps, np.float32)
     return Episode(0, {}, task, observations, actions, rewards, True, False, frozenset())
+
+
+def lasting(*lengths, plan=None):
+    """A buffer of episodes of one task, of these lengths."""
+    rng, buffer = RNG(0), EpisodeBuffer(len(lengths), max(lengths), 3, 1, plan=plan)
+    for steps in lengths:
+        buffer.add(episode(0, 0, steps, rng.normal(), rng))
+    return buffer
 
 
 def learned(buffer, losses, **changes):
@@ -111,14 +119,31 @@ def test_a_contrast_at_one_age_cannot_be_solved_by_counting_steps(pairing, count
 
 
 def test_what_ended_before_the_age_is_left_out_and_too_few_are_not_compared():
-    lengths = np.array([2, 5, 9, 9, 1, 9])
+    buffer = lasting(2, 5, 9, 9, 1, 9)
     drawn = Trajectories(np.array([1, 2, 3]), np.array([0, 4, 5]))
     ages = set()
     for seed in range(60):
-        rest, age = of_one_age(drawn, lengths, RNG(seed))
-        ages.add(age)
-        assert all((lengths[where] >= age).all() for where in rest)
-        assert set(drawn.positives[lengths[drawn.positives] >= age]) == set(rest.positives)
+        rest, window = of_one_age(drawn, buffer, RNG(seed))
+        ages.add(age := int(window.lengths[0]))
+        assert all((buffer.lengths[where] >= age).all() for where in rest)
+        assert set(drawn.positives[buffer.lengths[drawn.positives] >= age]) == set(rest.positives)
     assert ages == set(range(1, 10))
     alone = Trajectories(np.array([0, 2]), np.array([4]))
-    assert any(of_one_age(alone, lengths, RNG(seed)) is None for seed in range(9))
+    assert any(of_one_age(alone, buffer, RNG(seed)) is None for seed in range(9))
+
+
+def test_an_age_is_counted_from_the_start_of_an_episode_also_where_it_is_learned_from_in_windows(monkeypatch):
+    trained = agent(contrast__pairing="one_age", contrast__keys="momentum")
+    contrast = Contrast(trained.policy, METHODS["satesac"].estimator, trained.config.contrast)
+    buffer = lasting(*[3, 12] * 20, plan=WindowPlan(5, 2, {}))
+    windows, ages = [], set()
+    honest = buffer.sequences
+    monkeypatch.setattr(buffer, "sequences", lambda chosen: (windows.append(chosen), honest(chosen))[1])
+    for seed in range(100):
+        windows.clear()
+        if contrast.loss(buffer, RNG(seed)) is not None:
+            (age,) = {int(age) for chosen in windows for age in chosen.starts + chosen.lengths}
+            ages.add(age)
+            assert all((chosen.lengths > chosen.burn_in).all() for chosen in windows)
+            assert all((buffer.lengths[chosen.episodes] >= age).all() for chosen in windows)
+    assert ages == set(range(1, 13))

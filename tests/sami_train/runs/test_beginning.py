@@ -147,8 +147,21 @@ def test_a_finished_run_that_gets_more_steps_equals_one_that_had_them_from_the_b
     assert RunFolder.open(copy).config().steps == 420
     facts = RunFolder.open(copy).facts()
     assert (facts["state"], facts["extended"]) == ("finished", [{"from": done, "to": 420}])
-    with pytest.raises(RunError, match=r"has done \d+ steps; --steps 300 adds none"):
-        train.resume(copy, steps=300, show=False)
+
+
+def test_steps_that_add_no_update_are_refused_before_anything_is_written(copy):
+    def contents():
+        return {path: path.read_bytes() for path in copy.rglob("*") if path.is_file() and path.name != "lock"}
+
+    before = contents()
+    assert RunFolder.open(copy).facts()["steps"] == 300
+    for steps in (200, 300, 301, 319):  # updates come after 100 steps of warm-up and 20 more each
+        reason = rf"has done 300 steps; --steps {steps} adds none to learn from: .* needs --steps 320 or more\."
+        with pytest.raises(RunError, match=reason):
+            train.resume(copy, steps=steps, show=False)
+    assert contents() == before
+    done = RunFolder.open(copy).facts()["updates"]
+    assert train.resume(copy, steps=320, show=False)._n_updates > done
 
 
 def test_a_run_without_its_buffer_goes_on_with_what_it_collects_anew_and_says_so(source, copy, capsys):

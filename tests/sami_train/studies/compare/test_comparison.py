@@ -107,6 +107,34 @@ def test_a_difference_between_methods_that_no_label_shows_is_told(tmp_path):
     assert "Methods also differ in learning.discount: TESAC 0.95, SaTESAC 0.9." in comparison.cautions()
 
 
+def test_a_key_that_one_method_varies_and_another_does_not_is_a_difference_between_them(tmp_path):
+    made_run(tmp_path / "a", "tesac", learning__discount=0.95, exploration__random_action=0.1)
+    for value in (0.9, 0.95):
+        made_run(tmp_path / f"b{value}", "satesac", learning__discount=value, contrast__temperature=value)
+        made_run(tmp_path / f"c{value}", "saccm", learning__discount=value, exploration__random_action=value)
+    differing = [caution for caution in compared(tmp_path).cautions() if "also differ" in caution]
+    shown = "TESAC 0.1, SaTESAC 0.2, SaCCM 0.9 and 0.95."
+    assert (
+        differing[0]
+        == "Methods also differ in learning.discount: TESAC 0.95, SaTESAC 0.9 and 0.95, SaCCM 0.9 and 0.95."
+    )
+    assert differing[1] == "Methods also differ in contrast.temperature: SaTESAC 0.9 and 0.95, SaCCM 0.1."
+    assert differing[2] == f"Methods also differ in exploration.random_action: {shown}"
+    assert len(differing) == 3
+
+
+def test_what_both_methods_vary_or_a_preset_does_is_no_caution(tmp_path):
+    for value in (0.9, 0.95):
+        for name in ("tesac", "satesac"):
+            made_run(tmp_path / f"{name}{value}", name, learning__discount=value)
+    assert not [caution for caution in compared(tmp_path).cautions() if "also differ" in caution]
+    config = read_json(tmp_path / "tesac0.9" / "config.json")
+    config["preset"], config["collection"]["envs"] = "paper", 9
+    write_json(tmp_path / "tesac0.9" / "config.json", config)
+    differing = [caution for caution in compared(tmp_path).cautions() if "also differ" in caution]
+    assert differing == ["Methods also differ in preset: TESAC fast-cpu and paper, SaTESAC fast-cpu."]
+
+
 def test_what_a_method_does_not_read_makes_no_difference(tmp_path):
     seeds_of(tmp_path, "satesac", contrast__patience=0)
     seeds_of(tmp_path, "tesac", contrast__patience=500)

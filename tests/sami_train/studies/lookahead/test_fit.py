@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 from sami_runtime import FakeAdapter, GapProfile, Limits, ManualClock, Run, SamiError, Session
 from sami_runtime.signals import Signal
@@ -80,6 +81,15 @@ def test_what_it_says_is_bounded_wherever_it_is_asked(fitted):
 def test_the_same_seed_fits_the_same():
     first, second = (fit(world(10), SIGNALS, 1, updates=20).model for _ in range(2))
     assert [w.tobytes() for w in first.weights] == [w.tobytes() for w in second.weights]
+
+
+def test_it_uses_one_thread():
+    """With two it took 12 times as long, where something else used the cores."""
+    threads = set()
+    torch.set_num_threads(2)
+    fit(world(10), SIGNALS, 1, updates=1, on_update=lambda _: threads.add(torch.get_num_threads()))
+    torch.set_num_threads(1)
+    assert threads == {1}
 
 
 def test_it_goes_on_from_a_model_that_is_there(fitted):
