@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import reprlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
@@ -153,7 +154,8 @@ def fill(target: NDArray[np.float32], value: ArrayLike, signal: Signal, where: s
     try:
         array = np.asarray(value)
     except ValueError as error:
-        raise SignalError(f"{where} is not an array: {error}.", signal.name) from error
+        expected = f"expected {signal.size} numbers [{signal.unit}] ({', '.join(signal.elements)})"
+        raise SignalError(f"{where} is not an array, but {reprlib.repr(value)}; {expected}.", signal.name) from error
     if not is_numeric(array):
         raise SignalError(f"{where} has type {array.dtype}, expected numbers [{signal.unit}].", signal.name)
     batch, size = target.shape
@@ -174,16 +176,25 @@ def is_numeric(array: NDArray[Any]) -> bool:
     return array.dtype.kind in "fiub"
 
 
+def numbers_of(value: object) -> NDArray[Any]:
+    """Return what an adapter gave as an array of numbers, in its shape; an empty one where it is none.
+
+    A ragged list, a text or a class that refuses is no array of numbers.
+    """
+    try:
+        array = np.asarray(value)
+    except Exception:
+        return np.empty(0)
+    return array if is_numeric(array) else np.empty(0)
+
+
 def number_in(info: Mapping[str, Any], name: str) -> float | None:
     """Return what an adapter reports as one number, such as `info["reward"]`; None if there is none, or another kind.
 
     An adapter may report anything: a viewer or a count leaves out what is no number, and never ends a run for it.
     """
-    try:
-        array = np.asarray(info.get(name))
-        return float(array.item()) if array.size == 1 and is_numeric(array) else None
-    except Exception:  # ragged lists, and classes that refuse
-        return None
+    array = numbers_of(info.get(name))
+    return float(array.item()) if array.size == 1 else None
 
 
 def all_finite(value: NDArray[np.float32]) -> bool:

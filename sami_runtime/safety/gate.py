@@ -20,7 +20,7 @@ from sami_runtime.safety.limiter import Limiter, Workspace, named
 from sami_runtime.safety.limits import Limits, Then
 from sami_runtime.safety.watch import ROUNDING, Rest, Watch
 from sami_runtime.session.telemetry import Reading
-from sami_runtime.signals import Signal, all_finite, require_finite
+from sami_runtime.signals import Signal, all_finite, numbers_of, require_finite
 
 Array = NDArray[np.float32]
 
@@ -68,10 +68,7 @@ def require_action(value: object, signal: Signal, label: str) -> Array:
     Raises:
         SamiError: It has another shape, or is not finite; in one sentence, without its period.
     """
-    try:
-        action = np.array(value, np.float32)
-    except (TypeError, ValueError):
-        action = np.empty(0, np.float32)
+    action = numbers_of(value).astype(np.float32)
     if action.shape != (signal.size,) or not all_finite(action):
         raise SamiError(
             f"{label} is {value}, expected {signal.size} finite numbers [{signal.unit}] ({', '.join(signal.elements)})"

@@ -18,7 +18,7 @@ from sami_runtime.errors import SamiError
 from sami_runtime.model.contract import Contract
 from sami_runtime.safety.limits import Limits, by_element
 from sami_runtime.safety.watch import ROUNDING, Rest
-from sami_runtime.signals import Signal
+from sami_runtime.signals import Signal, numbers_of
 
 Array = NDArray[np.float32]
 Float64 = NDArray[np.float64]
@@ -109,10 +109,8 @@ def _place(contract: Contract, element: str) -> tuple[str, int]:
 
 def _number(observation: Observation, signal: str, at: int) -> float:
     """Return a number of an observation; NaN where there is none."""
-    try:
-        return float(np.asarray(observation.values[signal]).reshape(-1)[at])
-    except (LookupError, TypeError, ValueError):
-        return math.nan
+    numbers = numbers_of(observation.values.get(signal)).reshape(-1)
+    return float(numbers[at]) if at < len(numbers) else math.nan
 
 
 PAUSE_PERIODS = 2

@@ -156,7 +156,7 @@ REFUSED = {
     "text": ({"goal": ["1"]}, r"observation 'goal' has type <U1, expected numbers \[m\]"),
     "complex": ({"goal": [1j]}, r"observation 'goal' has type complex128"),
     "None": ({"goal": [None]}, r"observation 'goal' has type object"),
-    "ragged": ({"position": [[1.0], [1.0, 2.0]]}, r"observation 'position' is not an array"),
+    "ragged": ({"position": [[1.0], [1.0, 2.0]]}, r"'position' is not an array, but \[\[1.0\], .*; expected 2 "),
     "unknown": (
         {"velocity": [0.0]},
         r"'velocity' is not read by this policy.*Give exactly: position, goal\.",
