@@ -188,6 +188,12 @@ def numbers_of(value: object) -> NDArray[Any]:
     return array if is_numeric(array) else np.empty(0)
 
 
+def number_at(values: Mapping[str, object], signal: str, at: int) -> float:
+    """Return a number of an observation's values; NaN where there is none."""
+    numbers = numbers_of(values.get(signal)).reshape(-1)
+    return float(numbers[at]) if at < len(numbers) else math.nan
+
+
 def number_in(info: Mapping[str, Any], name: str) -> float | None:
     """Return what an adapter reports as one number, such as `info["reward"]`; None if there is none, or another kind.
 
