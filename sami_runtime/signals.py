@@ -151,21 +151,17 @@ def fill(target: NDArray[np.float32], value: ArrayLike, signal: Signal, where: s
         SignalError: The value is not numeric or has another shape.
     """
     where = f"{where} {signal.name!r}"
-    try:
-        array = np.asarray(value)
-    except ValueError as error:
-        expected = f"expected {signal.size} numbers [{signal.unit}] ({', '.join(signal.elements)})"
-        raise SignalError(f"{where} is not an array, but {reprlib.repr(value)}; {expected}.", signal.name) from error
-    if not is_numeric(array):
-        raise SignalError(f"{where} has type {array.dtype}, expected numbers [{signal.unit}].", signal.name)
+    array = numbers_of(value)
     batch, size = target.shape
     if array.shape != target.shape and (batch != 1 or array.shape != (size,)):
-        if batch == 1 and array.ndim == 1:
-            actual, expected = f"{array.size} values", str(size)
+        if not array.size:
+            actual, expected = f"is {reprlib.repr(value)}", f"{size} numbers"
+        elif batch == 1 and array.ndim == 1:
+            actual, expected = f"has {array.size} values", str(size)
         else:
-            actual, expected = f"shape {array.shape}", str((size,) if batch == 1 else target.shape)
+            actual, expected = f"has shape {array.shape}", str((size,) if batch == 1 else target.shape)
         names = ", ".join(signal.elements)
-        raise SignalError(f"{where} has {actual}, expected {expected} [{signal.unit}] ({names}).", signal.name)
+        raise SignalError(f"{where} {actual}, expected {expected} [{signal.unit}] ({names}).", signal.name)
     # A float64 beyond float32 becomes inf, which require_finite then names.
     with np.errstate(over="ignore"):
         np.copyto(target, array, casting="unsafe")
