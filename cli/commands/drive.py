@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from ..options import JSON, run_values
-from ..output import print_text
+from ..output import in_shell, print_text
 
 if TYPE_CHECKING:
     from sami_runtime.robots.robot_file import RobotFile
@@ -215,7 +215,7 @@ def _evidence(file: RobotFile) -> tuple[None, str]:
     if file.evidence_key is None:
         return None, f"{path}, unsigned"
     if not Path(file.evidence_key).is_file():
-        raise SamiError(f"{file.evidence_key} is no file; make a key with sami sign --new-key {file.evidence_key}.")
+        raise SamiError(f"{file.evidence_key} is no file; make one: sami sign --new-key {in_shell(file.evidence_key)}")
     return None, f"{path}, signed by {file.evidence_key}"
 
 

@@ -170,7 +170,7 @@ def test_a_check_does_everything_but_move(sami):
             "evidence = 'e.jsonl'\nevidence_key = 'no.key'",
             "make",
             "evidence",
-            "no.key is no file; make a key with sami",
+            "no.key is no file; make one: sami sign --new-key ",
         ),
         ("record = 'r.csv'", "make", "recording", "cannot record to r.csv; a recording is NAME.mcap."),
         ("watchdog_s = 0.02", "make", "watchdog", "Give it more, such as three periods, 0.12 s."),
