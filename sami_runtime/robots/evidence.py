@@ -62,7 +62,7 @@ class EvidenceLog:
         except FileExistsError:
             raise RecordingError(f"{path} exists; an evidence log never replaces one. Choose another name.") from None
         except OSError as error:
-            raise RecordingError(f"cannot write to {path}: {error.strerror}. Choose another place.") from None
+            raise RecordingError(f"cannot write to {path}: {error.strerror}. Make its folder or change it.") from None
         self._previous, self._number, self._episode = FIRST, 0, -1
         self._counted_at = self._time = 0.0
         self._counts: Counter[str] = Counter()
