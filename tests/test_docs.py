@@ -258,7 +258,7 @@ def test_what_a_how_to_imports_exists_and_a_class_that_it_makes_is_public_or_imp
     imports = re.findall(r"^ *from (sami_runtime[\w.]*) import ([\w, ]+)$", text, re.MULTILINE)
     imported = {name: package for package, names in imports for name in names.split(", ")}
     assert [name for name, package in imported.items() if not hasattr(importlib.import_module(package), name)] == []
-    made = set(re.findall(r"`([A-Z][a-z]\w+)\(", text))
+    classes = set(re.findall(r"`([A-Z][a-z]\w+)\(", text))
     packages = ("sami_runtime", "sami_runtime.robots.kit")
     public = {name for package in packages for name in importlib.import_module(package).__all__}
-    assert made - public - imported.keys() == set()
+    assert classes - public - imported.keys() == set()

@@ -85,8 +85,8 @@ def _read_arrays(path: Path, joints: tuple[str, ...]) -> PolicyLog:
 
 def _rows(value: NDArray[Any], name: str, count: int, widths: Mapping[str, int], path: Path) -> Array:
     if value.dtype.kind not in "fiub" or value.ndim > 2 or not value.ndim or len(value) != count:
-        wanted = "rows (T, D) of one robot" if name == OBSERVATION else f"{count} rows of numbers, as {OBSERVATION} has"
-        raise SignalError(f"{path}: {name} has type {value.dtype} and shape {value.shape}; expected {wanted}.")
+        layout = "rows (T, D) of one robot" if name == OBSERVATION else f"{count} rows of numbers, as {OBSERVATION} has"
+        raise SignalError(f"{path}: {name} has type {value.dtype} and shape {value.shape}; expected {layout}.")
     rows = np.asarray(value, np.float64).reshape(count, -1)
     if (width := widths.get(name, rows.shape[1])) != rows.shape[1]:
         raise SignalError(f"{path}: {name} has {rows.shape[1]} numbers a row; expected {width}.")

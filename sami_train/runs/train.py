@@ -139,9 +139,9 @@ def resume(
         newest = f"sami train --resume {shlex.quote(str(run.run))}{named}"
         raise RunError(f"{out} is a checkpoint; go on with its run, from the newest one: {newest}")
     if run.agent.is_file() and steps is None:
-        how = f"sami eval --run {shlex.quote(str(out))}{named}"
+        line = f"sami eval --run {shlex.quote(str(out))}{named}"
         raise RunError(
-            f"{out} has finished its {config.steps} steps; evaluate it with: {how}, or give it more of them by --steps."
+            f"{out} has finished its {config.steps} steps; evaluate it with: {line}, or give it more by --steps."
         )
     if run.newest_checkpoint() is None and not run.agent.is_file():
         raise RunError(f"{out} has no checkpoint to resume from; train again with a new --out.")
@@ -252,8 +252,8 @@ def _run(run: RunFolder, config: TrainConfig, agent: ContextSAC, show: bool) -> 
         with suppress(SamiError, OSError):  # such as the full disk that it failed for
             run.update(state="failed")
         if isinstance(error.__cause__, OSError) and run.newest_checkpoint():
-            again = f"sami train --resume {shlex.quote(str(run.path))}{by_name(config.env)}"
-            raise RunError(f"{error} Then go on with: {again}") from error
+            command = f"sami train --resume {shlex.quote(str(run.path))}{by_name(config.env)}"
+            raise RunError(f"{error} Then go on with: {command}") from error
         raise
     finally:
         with suppress(OSError):  # TensorBoard's last lines on a full disk; what they say is in the metrics

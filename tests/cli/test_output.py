@@ -108,7 +108,7 @@ def test_every_command_to_copy_quotes_the_paths_in_it():
         path for room in ("cli", "sami_train", "sami_runtime") for path in (COMMANDS.parent / room).rglob("*.py")
     ]
     texts = {path.name: pattern.findall(path.read_text(encoding="utf-8")) for path in sources}
-    assert {name: found for name, found in texts.items() if found and name != "skeleton.py"} == {}
+    assert {name: words for name, words in texts.items() if words and name != "skeleton.py"} == {}
 
 
 def test_a_compilers_command_is_never_broken_within_a_path(sami):
