@@ -31,7 +31,7 @@ COLUMNS = 80
 """Width of what is piped elsewhere, unless the variable COLUMNS states another."""
 NARROWEST = 30
 """Columns that are left to the last column of a table in text."""
-COMMAND = re.compile(r"\s*(Next: )?(cd [^;]+; )?(\S*/)?sami ")
+COMMAND = re.compile(r"\s*(Next: )?(cd [^;]+; )?(\S*/)?(sami|c\+\+) ")
 """Beginning of a line that a reader copies into a shell."""
 
 
@@ -91,7 +91,7 @@ def _wrapped_line(line: str, columns: int) -> str:
 
 
 def _wrapped_command(line: str, columns: int) -> str:
-    first, *options = re.split(r" (?=--)", line)
+    first, *options = re.split(r" (?=-)", line)
     lines = [first]
     for option in options:
         if len(lines[-1]) + len(option) + 3 <= columns:

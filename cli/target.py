@@ -169,8 +169,9 @@ def _make(
     result = call_factory(name, factory, clock, shown="clock", **keywords)
     missing = [part for part in parts if getattr(result, part, None) is None]
     if missing:
+        page = "intervene" if kind == "a fallback" else "write-an-adapter"
         raise SamiError(
             f"{name}(clock) made a {type(result).__name__}, which lacks {', '.join(missing)}. {kind.capitalize()} has "
-            f"{', '.join(parts)}; see docs/how-to/write-an-adapter.md."
+            f"{', '.join(parts)}; see docs/how-to/{page}.md."
         )
     return result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import reprlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
@@ -150,20 +151,17 @@ def fill(target: NDArray[np.float32], value: ArrayLike, signal: Signal, where: s
         SignalError: The value is not numeric or has another shape.
     """
     where = f"{where} {signal.name!r}"
-    try:
-        array = np.asarray(value)
-    except ValueError as error:
-        raise SignalError(f"{where} is not an array: {error}.", signal.name) from error
-    if not is_numeric(array):
-        raise SignalError(f"{where} has type {array.dtype}, expected numbers [{signal.unit}].", signal.name)
+    array = numbers_of(value)
     batch, size = target.shape
     if array.shape != target.shape and (batch != 1 or array.shape != (size,)):
-        if batch == 1 and array.ndim == 1:
-            actual, expected = f"{array.size} values", str(size)
+        if not array.size:
+            actual, expected = f"is {reprlib.repr(value)}", f"{size} numbers"
+        elif batch == 1 and array.ndim == 1:
+            actual, expected = f"has {array.size} values", str(size)
         else:
-            actual, expected = f"shape {array.shape}", str((size,) if batch == 1 else target.shape)
+            actual, expected = f"has shape {array.shape}", str((size,) if batch == 1 else target.shape)
         names = ", ".join(signal.elements)
-        raise SignalError(f"{where} has {actual}, expected {expected} [{signal.unit}] ({names}).", signal.name)
+        raise SignalError(f"{where} {actual}, expected {expected} [{signal.unit}] ({names}).", signal.name)
     # A float64 beyond float32 becomes inf, which require_finite then names.
     with np.errstate(over="ignore"):
         np.copyto(target, array, casting="unsafe")
@@ -174,16 +172,31 @@ def is_numeric(array: NDArray[Any]) -> bool:
     return array.dtype.kind in "fiub"
 
 
+def numbers_of(value: object) -> NDArray[Any]:
+    """Return what an adapter gave as an array of numbers, in its shape; an empty one where it is none.
+
+    A ragged list, a text or a class that refuses is no array of numbers.
+    """
+    try:
+        array = np.asarray(value)
+    except Exception:
+        return np.empty(0)
+    return array if is_numeric(array) else np.empty(0)
+
+
+def number_at(values: Mapping[str, object], signal: str, at: int) -> float:
+    """Return a number of an observation's values; NaN where there is none."""
+    numbers = numbers_of(values.get(signal)).reshape(-1)
+    return float(numbers[at]) if at < len(numbers) else math.nan
+
+
 def number_in(info: Mapping[str, Any], name: str) -> float | None:
     """Return what an adapter reports as one number, such as `info["reward"]`; None if there is none, or another kind.
 
     An adapter may report anything: a viewer or a count leaves out what is no number, and never ends a run for it.
     """
-    try:
-        array = np.asarray(info.get(name))
-        return float(array.item()) if array.size == 1 and is_numeric(array) else None
-    except Exception:  # ragged lists, and classes that refuse
-        return None
+    array = numbers_of(info.get(name))
+    return float(array.item()) if array.size == 1 else None
 
 
 def all_finite(value: NDArray[np.float32]) -> bool:

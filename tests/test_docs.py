@@ -247,3 +247,18 @@ def test_the_picture_of_held_ticks_has_the_default_limits():
     assert f"hold_ticks = {Limits().hold_ticks}:" in drawn
     assert f"stop_after = {Limits().stop_after}:" in drawn
     assert drawn.count(">repeat<") == Limits().hold_ticks
+
+
+HOW_TO = sorted((ROOT / "docs" / "how-to").glob("*.md"))
+
+
+@pytest.mark.parametrize("path", HOW_TO, ids=lambda path: path.stem)
+def test_what_a_how_to_imports_exists_and_a_class_that_it_makes_is_public_or_imported(path):
+    text = path.read_text(encoding="utf-8")
+    imports = re.findall(r"^ *from (sami_runtime[\w.]*) import ([\w, ]+)$", text, re.MULTILINE)
+    imported = {name: package for package, names in imports for name in names.split(", ")}
+    assert [name for name, package in imported.items() if not hasattr(importlib.import_module(package), name)] == []
+    classes = set(re.findall(r"`([A-Z][a-z]\w+)\(", text))
+    packages = ("sami_runtime", "sami_runtime.robots.kit")
+    public = {name for package in packages for name in importlib.import_module(package).__all__}
+    assert classes - public - imported.keys() == set()

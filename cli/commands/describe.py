@@ -10,7 +10,7 @@ import typer
 from ..measuring import progress
 from ..model_file import environment_of
 from ..options import FORCE, Key, ModelEnvironment, set_option, set_values
-from ..output import print_text
+from ..output import in_shell, print_text
 
 if TYPE_CHECKING:
     from sami_runtime.model.contract import Contract
@@ -79,4 +79,6 @@ def _require_new(model: Path, contract: Contract) -> None:
     from sami_runtime.errors import SamiError
 
     if contract.seen is not None and not FORCE.get():
-        raise SamiError(f"{model} tells what training saw; `sami inspect {model}` prints it, --force measures it anew.")
+        raise SamiError(
+            f"{model} tells what training saw; `sami inspect {in_shell(model)}` prints it, --force measures it anew."
+        )

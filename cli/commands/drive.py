@@ -205,7 +205,7 @@ def _recording(file: RobotFile) -> tuple[None, str]:
 
 def _evidence(file: RobotFile) -> tuple[None, str]:
     """Check that an evidence log could begin, and be signed at its end, without beginning one."""
-    from sami_runtime.errors import SamiError
+    from sami_runtime.model.signing import private_key
     from sami_runtime.robots.robot_file import begun_now
 
     path = begun_now(file.evidence)
@@ -214,8 +214,7 @@ def _evidence(file: RobotFile) -> tuple[None, str]:
     _require_room(path)
     if file.evidence_key is None:
         return None, f"{path}, unsigned"
-    if not Path(file.evidence_key).is_file():
-        raise SamiError(f"{file.evidence_key} is no file; make a key with sami sign --new-key {file.evidence_key}.")
+    private_key(Path(file.evidence_key))
     return None, f"{path}, signed by {file.evidence_key}"
 
 

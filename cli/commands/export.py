@@ -184,7 +184,7 @@ def _write_cpp(file: Path, folder: Path, limits: str | None) -> None:
             beside.write_text(text, encoding="utf-8")
         print_text(f"wrote {folder / name}: {len(text):,} bytes")
     source = folder / [*texts][1]
-    print_text(f"Next:\n  c++ -std=c++17 -O2 -march=native -ffp-contract=off -c {source}")
+    print_text(f"Next:\n  c++ -std=c++17 -O2 -march=native -ffp-contract=off -c {in_shell(source)}")
 
 
 def _look_ahead(

@@ -60,4 +60,4 @@ def sign(
         raise SamiError(f"with which key is {model} to be signed? Name it with --key, or make one with --new-key.")
     data = read_bytes(model)
     judge(data, model)
-    print_text(f"wrote {signing.sign(model, data, chosen)}")
+    print_text(f"wrote {signing.sign(model, data, signing.private_key(chosen))}")

@@ -1,12 +1,12 @@
 // Starts a program on a Cortex-M with an FPU, without a vendor's library, for `replay.cpp` in an emulator:
 //
 //     flags="-mcpu=cortex-m4 -mthumb -mfloat-abi=hard -mfpu=fpv4-sp-d16 -std=c++17 -O2 -ffp-contract=off"
-//     flags="$flags -fno-exceptions -fno-rtti -DPOLICY=panda_satesac -include policy/panda_satesac.hpp"
+//     flags="$flags -fno-exceptions -fno-rtti -DPOLICY=panda_satesac -include ../../policy/panda_satesac.hpp"
 //     cd examples/cpp
 //     arm-none-eabi-g++ $flags replay.cpp ../../policy/panda_satesac.cpp cortex_m.cpp -T cortex_m.ld
 //         --specs=rdimon.specs -Wl,--gc-sections -o replay.elf
 //     qemu-system-arm -M mps2-an386 -nographic -monitor none -serial none -kernel replay.elf
-//         -semihosting-config enable=on,target=native,arg=replay,arg=golden.csv
+//         -semihosting-config enable=on,target=native,arg=replay,arg=../../golden.csv
 //
 // newlib's start calls main; files, arguments and the exit code go through the emulator (semihosting).
 extern "C" {

@@ -20,7 +20,7 @@ from sami_runtime.adapters.base import (
 from sami_runtime.errors import AdapterError
 from sami_runtime.gap.gap import Gap
 from sami_runtime.gap.profile import GapProfile
-from sami_runtime.signals import Signal
+from sami_runtime.signals import Signal, numbers_of
 
 _OPTIONAL = {"command_delay_s": 0.0, "waits": False, "emergency_stop": None, "watch": None, "basis": (), "scene": None}
 """What an adapter may have besides the methods of `Adapter`, and what it stands for where it has not."""
@@ -175,7 +175,7 @@ class Gapped(Around):
         """Return what has arrived of what the adapter behind observed, with its stamp."""
         seen = self.observed()
         for signal in self.observation:
-            if signal.name not in seen.values or np.shape(seen.values[signal.name]) != (signal.size,):
+            if numbers_of(seen.values.get(signal.name)).shape != (signal.size,):
                 raise AdapterError(
                     f"{type(self.inner).__name__} declares {signal.name!r} with {signal.size} numbers, and read() gave "
                     f"{seen.values.get(signal.name)}. Correct the adapter."

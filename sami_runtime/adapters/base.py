@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sami_runtime.errors import AdapterError
 from sami_runtime.model.contract import Contract
-from sami_runtime.signals import Signal
+from sami_runtime.signals import Signal, numbers_of
 
 NUMBERS = (float, int, np.number)
 _OBSERVATION = "Observation(values, time), the values by signal and when they were measured [s]"
@@ -176,10 +176,7 @@ def require_action(value: object, signal: Signal, label: str = "action") -> NDAr
     Raises:
         AdapterError: It has another shape, or is not finite; in one sentence, without its period.
     """
-    try:
-        action = np.array(value, np.float32)
-    except (TypeError, ValueError):
-        action = np.empty(0, np.float32)
+    action = numbers_of(value).astype(np.float32)
     if action.shape != (signal.size,) or not np.isfinite(action).all():
         raise AdapterError(
             f"{label} is {value}, expected {signal.size} finite numbers [{signal.unit}] ({', '.join(signal.elements)})"
@@ -197,11 +194,9 @@ def require_executed(returned: object, adapter: Adapter) -> Executed:
     executed: Executed = require(returned, Executed)
     require(executed.info, Mapping, "an Executed whose info is of type ")
     require(executed.done, (bool, int, np.bool_), "an Executed whose done is of type ")
-    try:
-        np.asarray(executed.action, np.float32)
-    except (TypeError, ValueError):
-        require(executed.action, np.ndarray, "an Executed whose action is of type ")
-        raise
+    if not numbers_of(executed.action).size:
+        wrong = f"an Executed whose action is {executed.action!r}"
+        raise AdapterError(f"{type(adapter).__name__}.write() returned {wrong}; return {_EXECUTED}.")
     return executed
 
 

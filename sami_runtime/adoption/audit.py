@@ -192,7 +192,7 @@ def _judge(recipe: Recipe, name: str, term: InputTerm, log: PolicyLog, raw: dict
     elements = recipe.action.elements if name == LAST_ACTION else getattr(term, "elements", ())
     table = {key: entry for key, entry in table.items() if entry[0].shape[1] == len(elements)}
     if not any(bug is None for _, bug in table.values()):
-        return TermVerdict(name, "skipped", (), "the log lacks its raw signal")
+        return TermVerdict(name, "skipped", (), f"the log lacks its raw signal, of {len(elements)} numbers")
     slots = _slots(recipe, name, term, quantity, elements, log)
     verdicts = [_verdict(name, explain(replace(slot, resemblance=resemblance), table)) for slot in slots]
     verdict = next((verdict for verdict in verdicts if verdict.status == "fault"), verdicts[0])

@@ -6,6 +6,7 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,25 +71,24 @@ def _read_arrays(path: Path, joints: tuple[str, ...]) -> PolicyLog:
         names = ", ".join(sorted(arrays)) or "nothing"
         raise SignalError(f"{path} has no array {OBSERVATION!r}, what the network was fed; it has {names}. Log it.")
     count = len(arrays[OBSERVATION])
-    names = arrays.pop(JOINTS, None)
+    columns = tuple(map(str, np.ravel(arrays.pop(JOINTS, ()))))
+    order = _order(columns, joints, path) if columns else []
+    widths = WIDTHS | (dict.fromkeys(JOINT_SIGNALS, len(columns)) if columns else {})
     episode = np.asarray(arrays.pop(EPISODE, np.zeros(count, np.int64)))
-    raw = {name: _rows(value, name, count, path) for name, value in arrays.items()}
-    if names is not None:
-        order = _order(tuple(map(str, names)), joints, path)
+    raw = {name: _rows(value, name, count, widths, path) for name, value in arrays.items()}
+    if columns:
         raw |= {name: raw[name][:, order] for name in JOINT_SIGNALS if name in raw}
     if episode.shape != (count,):
         raise SignalError(f"{path}: {EPISODE} has shape {episode.shape}; expected ({count},), the episode of each row.")
     return PolicyLog(path, raw, raw.pop(OBSERVATION), _steps(episode))
 
 
-def _rows(value: NDArray[np.generic], name: str, count: int, path: Path) -> Array:
+def _rows(value: NDArray[Any], name: str, count: int, widths: Mapping[str, int], path: Path) -> Array:
     if value.dtype.kind not in "fiub" or value.ndim > 2 or not value.ndim or len(value) != count:
-        raise SignalError(
-            f"{path}: {name} has type {value.dtype} and shape {value.shape}; expected {count} rows of numbers, as "
-            f"many as {OBSERVATION}."
-        )
+        layout = "rows (T, D) of one robot" if name == OBSERVATION else f"{count} rows of numbers, as {OBSERVATION} has"
+        raise SignalError(f"{path}: {name} has type {value.dtype} and shape {value.shape}; expected {layout}.")
     rows = np.asarray(value, np.float64).reshape(count, -1)
-    if (width := WIDTHS.get(name, rows.shape[1])) != rows.shape[1]:
+    if (width := widths.get(name, rows.shape[1])) != rows.shape[1]:
         raise SignalError(f"{path}: {name} has {rows.shape[1]} numbers a row; expected {width}.")
     if not np.isfinite(rows).all():
         row = int(np.argwhere(~np.isfinite(rows))[0, 0])

@@ -18,7 +18,7 @@ from sami_runtime.model.contract import Contract
 from sami_runtime.model.seen import ALLOWED, FACTORS, LEAST, Responses
 from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.limits import Limits, by_element
-from sami_runtime.signals import Signal, is_numeric
+from sami_runtime.signals import Signal, numbers_of
 
 Array = NDArray[np.float32]
 
@@ -114,7 +114,7 @@ def runs(trial: Trial) -> None:
         now = trial.clock.now()
         trial.read_at.append(now)
         trial.seen.append(seen)
-        trial.copies.append({name: np.asarray(value).tobytes() for name, value in seen.values.items()})
+        trial.copies.append({name: numbers_of(value).tobytes() for name, value in seen.values.items()})
         if trial.write:
             gate.fault(seen, now)  # it learns where the robot rests; what it objects to, other laws tell better
             sent = gate.write(gate.propose(trial.still(), now))
@@ -132,9 +132,9 @@ def complete(trial: Trial) -> None:
             if signal.name not in observation.values:
                 names = ", ".join(observation.values) or "nothing"
                 raise AdapterError(f"read {tick} lacks {signal.name}; it gave {names}")
-            value, where = np.asarray(observation.values[signal.name]), f"read {tick} gave {signal.name}"
-            if value.shape != (signal.size,) or not is_numeric(value):
-                raise AdapterError(f"{where} as {value.dtype} of shape {value.shape}, not ({signal.size},)")
+            reading, where = observation.values[signal.name], f"read {tick} gave {signal.name}"
+            if (value := numbers_of(reading)).shape != (signal.size,):
+                raise AdapterError(f"{where} = {reading!r:.80}, expected {signal.size} numbers [{signal.unit}]")
             if not np.isfinite(value).all():
                 raise AdapterError(f"{where} = {value.tolist()}, which is not finite")
 
@@ -189,8 +189,8 @@ def keeps_buffers(trial: Trial) -> None:
     """Refuse buffers that change after they were given away."""
     for tick, (seen, copies) in enumerate(zip(trial.seen, trial.copies, strict=True)):
         for name, copy in copies.items():
-            values, later = np.asarray(seen.values[name]), trial.seen[min(tick + 1, len(trial.seen) - 1)]
-            shared = later is not seen and np.shares_memory(values, np.asarray(later.values[name]))
+            values, later = numbers_of(seen.values[name]), trial.seen[min(tick + 1, len(trial.seen) - 1)]
+            shared = later is not seen and np.shares_memory(values, numbers_of(later.values.get(name)))
             if shared or values.tobytes() != copy:
                 raise AdapterError(f"read {tick} gave {name} as a buffer that a later one reuses; return a copy of it")
 

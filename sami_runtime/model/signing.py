@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 from sami_runtime.errors import SamiError
 from sami_runtime.files import output, unfinished
@@ -41,24 +42,26 @@ def new_key(path: Path, owner: str) -> Path:
     return public_path
 
 
-def sign(model: Path, data: bytes, key: Path) -> Path:
-    """Sign a model file, and return the file of the signature.
-
-    Args:
-        model: Its path.
-        data: Its bytes.
-        key: The private key.
-
-    Raises:
-        SamiError: The key cannot be read, or the signature not be written; or cryptography is not installed.
-    """
+def private_key(key: Path) -> Any:
+    """Return the private key of a file; raises a `SamiError` where it has none, or cryptography is not installed."""
     crypto = cryptography_parts()
     try:
-        private = crypto.serialization.load_pem_private_key(read_small(key, "a private key"), None)
+        private = crypto.serialization.load_pem_private_key(read_small(key, "a key of sami sign --new-key"), None)
     except (ValueError, TypeError, crypto.exceptions.UnsupportedAlgorithm) as error:
         raise SamiError(f"{key} is no private key: {error}. Make one with sami sign --new-key FILE.") from None
     if not isinstance(private, crypto.ed25519.Ed25519PrivateKey):
         raise SamiError(f"{key} is a key of another kind than Ed25519. Make one with sami sign --new-key FILE.")
+    return private
+
+
+def sign(model: Path, data: bytes, private: Any) -> Path:
+    """Sign a file, and return the file of the signature; raises a `SamiError` where that cannot be written.
+
+    Args:
+        model: Its path.
+        data: Its bytes.
+        private: The key, as `private_key` returns it.
+    """
     digest = hashlib.sha256(data).hexdigest()
     document = {
         "version": SIGNATURE_VERSION,

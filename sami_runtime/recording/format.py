@@ -24,7 +24,7 @@ from sami_runtime.model.contract import Contract
 from sami_runtime.safety.limits import Limits
 from sami_runtime.session.session import Session
 from sami_runtime.session.telemetry import Phase, Reading
-from sami_runtime.signals import Signal, is_numeric, number_in
+from sami_runtime.signals import Signal, number_in, numbers_of
 
 RECORDING_VERSION = 2
 READABLE = (1, 2)
@@ -182,7 +182,8 @@ def message_of(episode: int, record: StepRecord) -> dict[str, Any]:
     message: dict[str, Any] = {"episode": episode, "measured": None, "observation": None}
     seen = record.observation
     if seen is not None:
-        values = {name: value for name, value in seen.values.items() if _is_numbers(value)}
+        # What is no numbers is read by no policy, and is not recorded.
+        values = {name: value for name, value in seen.values.items() if numbers_of(value).size}
         message |= {"measured": plain(seen.time), "observation": plain(values)}
         if seen.times is not None:
             message["measured_by_signal"] = plain(seen.times)
@@ -209,14 +210,6 @@ def recorded_step(message: dict[str, Any]) -> RecordedStep:
         observation = Observation(values, float(message["measured"]), times)
     fields = {name: kind.read(message[name]) for name, kind in FIELDS.items() if name in message or name not in LATER}
     return RecordedStep(whole_number(message["episode"]), StepRecord(observation=observation, **fields))
-
-
-def _is_numbers(value: Any) -> bool:
-    """Whether a signal's value is numbers; another kind is read by no policy, and is not recorded."""
-    try:
-        return is_numeric(np.asarray(value))
-    except ValueError:
-        return False
 
 
 SHOWN: dict[Any, str] = {

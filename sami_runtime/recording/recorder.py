@@ -81,7 +81,7 @@ class Recorder:
         except FileExistsError:
             raise RecordingError(f"{path} exists; a recording never replaces one. Choose another name.") from None
         except OSError as error:
-            raise RecordingError(f"cannot record to {path}: {error.strerror}. Choose another place.") from error
+            raise RecordingError(f"cannot record to {path}: {error.strerror}. Make its folder or change it.") from error
         self._chunks = ChunkedFile(self._file, mcap, f"sami {installed_version('sami') or 'unknown'}")
         self._chunks.add_metadata(METADATA, {"about": described})
         schema = schema_of(session.contract)

@@ -27,7 +27,7 @@ from sami_runtime.files import printable
 from sami_runtime.loop.episode import EpisodeReport
 from sami_runtime.loop.tick import Outcome, StepRecord
 from sami_runtime.model.signature import require_signed, trusted_keys
-from sami_runtime.model.signing import sign
+from sami_runtime.model.signing import private_key, sign
 from sami_runtime.robots.handover import StageChange
 
 VERSION = 1
@@ -52,17 +52,17 @@ class EvidenceLog:
         key: Private key that signs the whole file when it is closed; unsigned if None.
 
     Raises:
-        RecordingError: The file exists or cannot be written.
+        RecordingError, SamiError: The file exists or cannot be written; or the key cannot be read.
     """
 
     def __init__(self, path: str | Path, facts: Mapping[str, Any], key: str | Path | None = None) -> None:
-        self.path, self._key = Path(path), Path(key) if key else None
+        self.path, self._key = Path(path), private_key(Path(key)) if key else None  # before anything moves
         try:
             self._file = open(self.path, "xb", buffering=0)  # noqa: SIM115 - closed by close()
         except FileExistsError:
             raise RecordingError(f"{path} exists; an evidence log never replaces one. Choose another name.") from None
         except OSError as error:
-            raise RecordingError(f"cannot write to {path}: {error.strerror}. Choose another place.") from None
+            raise RecordingError(f"cannot write to {path}: {error.strerror}. Make its folder or change it.") from None
         self._previous, self._number, self._episode = FIRST, 0, -1
         self._counted_at = self._time = 0.0
         self._counts: Counter[str] = Counter()
@@ -136,7 +136,6 @@ class EvidenceLog:
 
         Raises:
             RecordingError: The file cannot be written.
-            SamiError: The key cannot be read.
         """
         if self._file.closed:
             return

@@ -22,7 +22,7 @@ from sami_runtime.robots.kit.settings import RobotTable, checked_table
 from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.limits import Limits
 from sami_runtime.safety.watch import Rest
-from sami_runtime.signals import Number, Positive, Signal
+from sami_runtime.signals import Number, Positive, Signal, number_at, numbers_of
 
 DAMP, POLICY = "damp", "policy"
 OWN_WAYS = ("home", "stand")
@@ -83,7 +83,7 @@ class HandoverSettings(RobotTable):
             if stage not in (DAMP, *OWN_WAYS, *settings.poses):
                 raise UnknownName("stage", stage, (DAMP, *OWN_WAYS, *settings.poses), f"It is in {where}.")
         if fault := settings._fault():
-            raise SamiError(f"{where}: {fault} {PAGE[0].upper()}{PAGE[1:]}.")
+            raise SamiError(f"{where}: {fault} The page {PAGE}.")
         return settings
 
     def __str__(self) -> str:
@@ -371,13 +371,10 @@ class HandoverSequence:
     def _too_fast(self, observation: Observation, slower: int) -> str:
         """Return what is faster than the next stage may begin with; empty if nothing is."""
         for name, most in self.settings.velocity.items():
-            speeds = np.abs(np.asarray(observation.values.get(name, np.nan), np.float64)).reshape(-1) / slower
-            if not (speeds <= most).all():
-                at = int(np.argmax(~(speeds <= most)))
-                return (
-                    f"velocity: {name}.{self._elements[name][at]} is {speeds[at]:.3g} {self._units[name]}, allowed are "
-                    f"{most:g}"
-                )
+            for at, element in enumerate(self._elements[name]):
+                speed = abs(number_at(observation.values, name, at)) / slower
+                if not speed <= most:
+                    return f"velocity: {name}.{element} is {speed:.3g} {self._units[name]}, allowed are {most:g}"
         return ""
 
     def _pass_time(self, loop: RunningEpisode, seconds: float) -> None:
@@ -400,9 +397,9 @@ class HandoverSequence:
 def _not_finite(contract: Contract, observation: Observation) -> str:
     """Return which signal of the policy is missing or not finite; empty if none is."""
     for signal in contract.observation:
-        value = np.asarray(observation.values.get(signal.name, ()), np.float64)
+        value = numbers_of(reading := observation.values.get(signal.name))
         if value.shape != (signal.size,) or not np.isfinite(value).all():
-            return f"refused: {signal.name} is {value.tolist()}, expected {signal.size} finite numbers"
+            return f"refused: {signal.name} is {reading}, expected {signal.size} finite numbers"
     return ""
 
 

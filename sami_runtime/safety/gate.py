@@ -379,7 +379,7 @@ class SafetyGate:
         try:
             action = fallback_action(fallback, self._episode.observation, now, self._action)
         except SamiError as error:
-            return self._stop(f"{error}; it had taken over because of {reason.rstrip('.')}", now)
+            return self._stop(f"fallback: {error}; it had taken over because of {reason.rstrip('.')}", now)
         return self._drive(action, now)._replace(fallback=True)
 
     def _drive(self, action: Array, now: float) -> Ruling:

@@ -18,7 +18,7 @@ from sami_runtime.errors import SamiError
 from sami_runtime.model.contract import Contract
 from sami_runtime.safety.limits import Limits, by_element
 from sami_runtime.safety.watch import ROUNDING, Rest
-from sami_runtime.signals import Signal
+from sami_runtime.signals import Signal, number_at
 
 Array = NDArray[np.float32]
 Float64 = NDArray[np.float64]
@@ -55,7 +55,7 @@ class Workspace:
 
     def learn(self, observation: Observation) -> None:
         """Take over where the elements are; those that are missing or not finite go on as they were moved."""
-        positions = np.array([_number(observation, *place) for place in self._places])
+        positions = np.array([number_at(observation.values, *place) for place in self._places])
         good = np.isfinite(positions)
         self._seen = np.where(good, positions, np.nan if self._seen is None else self._seen)
         self._since, self._last = np.where(good, 0.0, self._since), np.where(good, 0.0, self._last)
@@ -105,14 +105,6 @@ def _place(contract: Contract, element: str) -> tuple[str, int]:
     name, _, inner = element.partition(".")
     signal = next(signal for signal in contract.observation if signal.name == name)
     return name, signal.elements.index(inner)
-
-
-def _number(observation: Observation, signal: str, at: int) -> float:
-    """Return a number of an observation; NaN where there is none."""
-    try:
-        return float(np.asarray(observation.values[signal]).reshape(-1)[at])
-    except (LookupError, TypeError, ValueError):
-        return math.nan
 
 
 PAUSE_PERIODS = 2

@@ -21,7 +21,7 @@ from sami_runtime.model.recovery import Recovery
 from sami_runtime.model.seen import ALLOWED, Spread, other_unit
 from sami_runtime.safety.limits import GUARDS, THENS, Alarm, Jump, Limits, Then, TimeToAdapt, by_element
 from sami_runtime.session.telemetry import Countdown, Reading
-from sami_runtime.signals import Signal, all_finite
+from sami_runtime.signals import Signal, all_finite, numbers_of
 
 Array = NDArray[np.float32]
 
@@ -305,13 +305,9 @@ class ObservationRules:
                 return row if row.shape == (self._size,) else None
         except (LookupError, TypeError, ValueError, AttributeError, BufferError):
             pass  # numbers that are no arrays yet, or none
-        try:
-            with np.errstate(over="ignore"):  # a number beyond float32 becomes infinity, as in the session
-                row = np.concatenate(
-                    [np.asarray(observation.values[name], np.float32).reshape(-1) for name in self._names]
-                )
-        except (LookupError, TypeError, ValueError):
-            return None
+        numbers = np.concatenate([numbers_of(observation.values.get(name)).reshape(-1) for name in self._names])
+        with np.errstate(over="ignore"):  # a number beyond float32 becomes infinity, as in the session
+            row = numbers.astype(np.float32)
         return row if row.shape == (self._size,) else None
 
 
@@ -414,9 +410,8 @@ class Frozen:
 
     def judge(self, observation: Observation, now: float | None) -> str | None:
         """Object to a value that came too often in a row."""
-        value = observation.values.get(self._name)
-        reading = None if value is None else np.asarray(value).tobytes()
-        self._count = self._count + 1 if reading is not None and reading == self._last else 1
+        reading = numbers_of(observation.values.get(self._name)).tobytes()
+        self._count = self._count + 1 if reading and reading == self._last else 1
         self._last = reading
         if self._count < self._most:
             return None
@@ -523,7 +518,7 @@ class Rest:
         """Take over what the signal measured, where that is a whole action and finite."""
         if self._signal is None:
             return
-        measured = np.array(observation.values.get(self._signal, math.nan), np.float32).reshape(-1)
+        measured = numbers_of(observation.values.get(self._signal)).astype(np.float32).reshape(-1)
         if measured.shape == (self._size,) and all_finite(measured):
             self.value = measured
 

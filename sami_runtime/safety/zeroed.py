@@ -13,7 +13,7 @@ from sami_runtime.adapters.base import Adapter, Executed, Observation
 from sami_runtime.clock import Clock
 from sami_runtime.errors import AdapterError, UnknownName
 from sami_runtime.safety.limits import Known, elements_of
-from sami_runtime.signals import Signal
+from sami_runtime.signals import Signal, numbers_of
 
 Float64 = NDArray[np.float64]
 
@@ -98,10 +98,11 @@ class Zeroed(Around):
 
     def _corrected(self, signal: Signal, value: NDArray[np.float32]) -> NDArray[np.float32]:
         offsets = np.array([self.offsets.get(f"{signal.name}.{element}", 0.0) for element in signal.elements])
-        if not offsets.any() or np.shape(value) != offsets.shape:
+        numbers = numbers_of(value)
+        if not offsets.any() or numbers.shape != offsets.shape:
             return value  # one that is misshapen is named by whoever reads it
-        kind = np.result_type(np.asarray(value), np.float32)  # integers would round the offset off
-        return np.where(offsets != 0.0, np.asarray(value, np.float64) - offsets, value).astype(kind)
+        kind = np.result_type(numbers, np.float32)  # integers would round the offset off
+        return np.where(offsets != 0.0, numbers.astype(np.float64) - offsets, numbers).astype(kind)
 
     def _at_rest(self) -> dict[str, Float64]:
         """Return by watched signal what it read, (n, size); of a clock's readings only those that were new."""
@@ -112,10 +113,10 @@ class Zeroed(Around):
                 self._clock.sleep_until(start_time + number * self._period)
             observation = self.observed()
             for signal in self._watched:
-                value = np.asarray(observation.values.get(signal.name, ()), np.float64)
+                value = numbers_of(reading := observation.values.get(signal.name)).astype(np.float64)
                 if value.shape != (signal.size,) or not np.isfinite(value).all():
                     raise AdapterError(
-                        f"{signal.name} was {value.tolist()} while its offset was measured at rest; expected "
+                        f"{signal.name} was {reading} while its offset was measured at rest; expected "
                         f"{signal.size} finite numbers [{signal.unit}]. Correct the adapter's read()."
                     )
                 stamp = float(number) if self._clock is None else observation.measured(signal.name)

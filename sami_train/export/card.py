@@ -58,7 +58,7 @@ def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
             for more in run.facts.get("extended", ())
         ),
         f"sami eval --run {_trained_in(run)}{named}",
-        f"sami export --run {_trained_in(run)} --out {model.as_posix()}{named}{_options(contract)}",
+        f"sami export --run {_trained_in(run)} --out {shlex.quote(model.as_posix())}{named}{_options(contract)}",
         "```",
         "",
         f"at commit {training['commit']}{' with local changes' if training['dirty'] else ''}.",
@@ -92,16 +92,16 @@ def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
 def _teaching(run: RunRecord) -> list[str]:
     """Return how a student's teacher was made."""
     teacher = run.facts.get("teacher")
-    return [f"sami teach --out {teacher['folder']} --steps {teacher['steps']}"] if teacher else []
+    return [f"sami teach --out {shlex.quote(teacher['folder'])} --steps {teacher['steps']}"] if teacher else []
 
 
 def _trained_in(run: RunRecord) -> str:
-    """Return the run's folder; of a study's line, the one that it was trained in, which a study leaves out."""
+    """Return the run's folder, as a shell reads it; of a study's line, the one that it was trained in."""
     if run.study is None:
-        return run.address
+        return shlex.quote(run.address)
     words = list(run.facts.get("command", ()))
     named = (words[at + 1] for at, word in enumerate(words[:-1]) if word in ("--out", "--resume"))
-    return str(next(named, run.name))
+    return shlex.quote(str(next(named, run.name)))
 
 
 def _contrast(contrast: RealisedContrast, config: Mapping[str, Any]) -> str:

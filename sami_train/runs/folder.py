@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import itertools
 import platform
+import shlex
 import subprocess
 import sys
 import zipfile
@@ -105,7 +106,7 @@ class RunFolder:
     def open(cls, path: Path) -> RunFolder:
         """Open an existing run folder; refuse one of another version."""
         if not path.is_dir():
-            raise RunError(f"there is no run folder {path}; `sami train --out {path}` makes one.")
+            raise RunError(f"there is no run folder {path}; `sami train --out {shlex.quote(str(path))}` makes one.")
         for name in ("run.json", "config.json"):
             if not (cls(path).run / name).is_file():
                 raise RunError(

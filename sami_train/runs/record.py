@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -106,8 +107,8 @@ class RunRecord:
         """Return the command that evaluates the run, with some options; of a study's line, also the gathering."""
         options += by_name(str(self.config.get("env")))
         if self.study is None:
-            return f"sami eval --run {self.folder}{options}"
+            return f"sami eval --run {shlex.quote(str(self.folder))}{options}"
         return (
             f"sami eval --run RUN{options}, where RUN is the folder that {self.name} was trained in, "
-            f"and then sami gather RUN... --out {self.study} --force"
+            f"and then sami gather RUN... --out {shlex.quote(str(self.study))} --force"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shlex
 import signal
 import sys
 import time
@@ -140,11 +141,12 @@ def resume(
     config = run.config()
     named = by_name(config.env)
     if run.checkpointed is not None:
-        raise RunError(f"{out} is a checkpoint; go on with its run's newest one: sami train --resume {run.run}{named}")
+        newest = f"sami train --resume {shlex.quote(str(run.run))}{named}"
+        raise RunError(f"{out} is a checkpoint; go on with its run's newest one: {newest}")
     if run.agent.is_file() and steps is None:
+        line = f"sami eval --run {shlex.quote(str(out))}{named}"
         raise RunError(
-            f"{out} has finished its {config.steps} steps; evaluate it with: sami eval --run {out}{named}, or give "
-            "it more of them by --steps."
+            f"{out} has finished its {config.steps} steps; evaluate it with: {line}, or give it more by --steps."
         )
     if run.newest_checkpoint() is None and not run.agent.is_file():
         raise RunError(f"{out} has no checkpoint to resume from; train again with a new --out.")
@@ -256,7 +258,8 @@ def _run(run: RunFolder, config: TrainConfig, agent: ContextSAC, show: bool) -> 
         with suppress(SamiError, OSError):  # such as the full disk that it failed for
             run.update(state="failed")
         if isinstance(error.__cause__, OSError) and run.newest_checkpoint():
-            raise RunError(f"{error} Then go on with: sami train --resume {run.path}{by_name(config.env)}") from error
+            command = f"sami train --resume {shlex.quote(str(run.path))}{by_name(config.env)}"
+            raise RunError(f"{error} Then go on with: {command}") from error
         raise
     finally:
         with suppress(OSError):  # TensorBoard's last lines on a full disk; what they say is in the metrics

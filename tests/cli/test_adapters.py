@@ -190,7 +190,7 @@ def test_a_fallback_of_the_users_own_drives_a_robot_whose_sensors_die(sami):
     assert read_recording("r.mcap").about["fallback"] == "Retreat"
     assert sami("replay", "r.mcap").code == 0
     done = sami(*robot, "--set", "fallback=my_robot:make")
-    assert "my_robot:make(clock) made a Still, which lacks act. A fallback has reset, act" in done.err
+    assert "made a Still, which lacks act. A fallback has reset, act; see docs/how-to/intervene.md" in done.err
 
 
 def test_a_robot_is_written_to_more_often_than_the_policy_is_asked(sami):

@@ -170,7 +170,7 @@ def test_a_check_does_everything_but_move(sami):
             "evidence = 'e.jsonl'\nevidence_key = 'no.key'",
             "make",
             "evidence",
-            "no.key is no file; make a key with sami",
+            "no.key is no file; expected a key of sami sign --new-key.",
         ),
         ("record = 'r.csv'", "make", "recording", "cannot record to r.csv; a recording is NAME.mcap."),
         ("watchdog_s = 0.02", "make", "watchdog", "Give it more, such as three periods, 0.12 s."),
@@ -275,6 +275,11 @@ def test_the_evidence_log_says_who_drove_what_and_is_checked_by_a_command(sami):
     done = sami("verify-log", "log.jsonl")
     assert (done.code, "was changed: its hash is another one" in done.out) == (4, True)
     assert sami("drive", "robot.toml").errors.startswith("sami: log.jsonl exists; an evidence log never replaces one")
+    Path("bad.key").write_text("no key")
+    for name, fault in (("no.key", "is no file"), ("bad.key", "is no private key")):
+        done = sami("drive", "robot.toml", "--set", "evidence=signed.jsonl", "--set", f"evidence_key={name}")
+        assert (done.code, done.errors.startswith(f"sami: {name} {fault}")) == (1, True), "before anything is written"
+        assert not Path("signed.jsonl").exists()
     assert len(Path("written.txt").read_text().splitlines()) == 10
 
 

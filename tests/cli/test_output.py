@@ -102,5 +102,16 @@ def test_a_command_to_copy_reads_a_path_with_a_space_as_one_word(sami):
 
 def test_every_command_to_copy_quotes_the_paths_in_it():
     """What a path is called in the code: a name in braces, right behind a word of the command."""
-    pattern = re.compile(r"sami [a-z-]+ (?:--[a-z]+ )?\{(out|folder|policy|grid\.path|whole)\}")
-    assert [path.name for path in COMMANDS.rglob("*.py") if pattern.search(path.read_text(encoding="utf-8"))] == []
+    names = r"out|folder|policy|grid\.path|whole|model|path|run\.\w+|self\.\w+|file\.\w+|outputs\[1\]|_folder\(run\)"
+    pattern = re.compile(rf"sami [a-z-]+ (?:RUN\.\.\. )?(?:--[a-z-]+ )?\{{({names})\}}")
+    sources = [
+        path for room in ("cli", "sami_train", "sami_runtime") for path in (COMMANDS.parent / room).rglob("*.py")
+    ]
+    texts = {path.name: pattern.findall(path.read_text(encoding="utf-8")) for path in sources}
+    assert {name: words for name, words in texts.items() if words and name != "skeleton.py"} == {}
+
+
+def test_a_compilers_command_is_never_broken_within_a_path(sami):
+    done = sami("export", "--c", "panda-satesac", "--out", "my robots/policy of the week")
+    [*_, first, last] = done.out.splitlines()
+    assert (first[-2:], last) == (" \\", "      -c 'my robots/policy of the week/panda_satesac.cpp'")

@@ -49,7 +49,7 @@ def test_only_the_file_that_is_expected_is_let_in(sami, model):
     [
         ((), "nothing to do: name a model and --key, or make a key with --new-key"),
         ((SHIPPED,), "to be signed? Name it with --key"),
-        ((SHIPPED, "--key", "nowhere.key"), "nowhere.key is no file; expected a private key"),
+        ((SHIPPED, "--key", "nowhere.key"), "nowhere.key is no file; expected a key of sami sign --new-key."),
     ],
 )
 def test_what_lacks_for_a_signature_is_said(sami, arguments, message):

@@ -104,3 +104,12 @@ def test_cpp_finds_a_difference_at_its_line(gate_table, tmp_path, row, column, v
 def test_cpp_refuses_a_table_that_it_cannot_read(gate_table, tmp_path):
     done = call(gate_table, tmp_path / "none.csv")
     assert (done.returncode, "cannot be read" in done.stderr) == (1, True)
+
+
+def test_commands_in_comments_name_files_as_the_folder_that_they_are_called_in_sees_them():
+    """Those of a Cortex-M are called in examples/cpp, and CMake takes a relative folder for one of its own."""
+    commands = (FOLDER / "cortex_m.cpp").read_text().partition("cd examples/cpp")
+    assert commands[1]
+    files = re.findall(r"[\w./]*(?:panda_satesac\.[ch]pp|golden\.csv)", "".join(commands))
+    assert files == ["../../policy/panda_satesac.hpp", "../../policy/panda_satesac.cpp", "../../golden.csv"]
+    assert "-DPOLICY_FOLDER=$PWD/policy" in (FOLDER / "CMakeLists.txt").read_text()

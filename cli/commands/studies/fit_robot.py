@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...options import FORCE, JSON
-from ...output import print_text, text_console
+from ...output import in_shell, print_text, text_console
 
 if TYPE_CHECKING:
     from sami_train.studies.fit_robot.fit import FittedRobot
@@ -66,7 +66,7 @@ def fit_robot(
         print_text(f"wrote {outputs[0]} and {outputs[1]}")
         if robot.suffix == ".xml":
             print_text(f"Add [[reward]] terms to {outputs[1]}: see docs/reference/robot-model-file.md")
-        print_text(f"Next: sami train --env {outputs[1]}")
+        print_text(f"Next: sami train --env {in_shell(outputs[1])}")
 
 
 def _show(fitted: FittedRobot, recordings: list[Path]) -> None:

@@ -10,7 +10,7 @@ import typer
 from ...measuring import bars
 from ...model_file import environment_of
 from ...options import FORCE, Model, ModelEnvironment
-from ...output import print_text
+from ...output import in_shell, print_text
 from ..inspect import probe_lines
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def probe(
     contract = artifact.contract
     if out is None:
         if contract.probe is not None and not FORCE.get():
-            raise SamiError(f"{model} has a probe; `sami inspect {model}` prints it, --force fits another.")
+            raise SamiError(f"{model} has a probe; `sami inspect {in_shell(model)}` prints it, --force fits another.")
     elif out.suffix != ".onnx":
         raise SamiError(f"{out} does not end in .onnx; a model file is NAME.onnx.")
     else:

@@ -16,7 +16,7 @@ from sami_runtime.robots.body.joints import Array
 from sami_runtime.robots.body.settings import BodySettings, by_name
 from sami_runtime.safety.gate import Ruling, SafetyGate
 from sami_runtime.safety.limits import Limits
-from sami_runtime.signals import Signal
+from sami_runtime.signals import Signal, numbers_of
 
 UNITS = {"rad": "rad/s", "m": "m/s"}
 """Units of a joint's position, and of its velocity."""
@@ -86,9 +86,9 @@ class BodyGate(SafetyGate):
             return fault
         joints = []
         for name in self._signals:
-            value = np.asarray(observation.values.get(name, ()), np.float64)
+            value = numbers_of(reading := observation.values.get(name)).astype(np.float64)
             if value.shape != (len(self.body.settings.joints),) or not np.isfinite(value).all():
-                return f"body: {name} is {value.tolist()}, expected {len(self.body.settings.joints)} finite numbers"
+                return f"body: {name} is {reading}, expected {len(self.body.settings.joints)} finite numbers"
             joints.append(value)
         age = 0.0 if now is None else max(0.0, now - observation.measured(self._positions))
         self._joints, self._age, self._learned_at = joints, age, None

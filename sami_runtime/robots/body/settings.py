@@ -156,7 +156,7 @@ class BodySettings(RobotTable):
     def _require(self, where: str) -> None:
         fault = self._fault()
         if fault:
-            raise SamiError(f"{where}: {fault} {PAGE[0].upper()}{PAGE[1:]}.")
+            raise SamiError(f"{where}: {fault} The page {PAGE}.")
         tables = {
             "kp": self.kp,
             "kd": self.kd,

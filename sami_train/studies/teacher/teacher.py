@@ -9,6 +9,7 @@ metrics.jsonl          a line for each measurement: by set of tasks, the mean of
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import time
 from collections.abc import Callable, Mapping
@@ -148,7 +149,7 @@ def read_config(folder: Path) -> TeacherConfig:
     """Return what the teacher of a folder was made with; raises a `SamiError` where there is none."""
     path = folder / "teacher.json"
     if not path.is_file():
-        raise SamiError(f"{folder} has no teacher.json; make a teacher with: sami teach --out {folder}.")
+        raise SamiError(f"{folder} has no teacher.json; make one: sami teach --out {shlex.quote(str(folder))}")
     return TeacherConfig(**read_json(path)["config"])
 
 

@@ -1,11 +1,22 @@
 """Laws of the hook: an adapter behind a gap is an adapter, and loop and gate see the gap as they would on a robot."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from sami_runtime import FakeAdapter, Gapped, GapProfile, Limits, ManualClock, SafetyGate, Session, run_episode
+from sami_runtime import (
+    FakeAdapter,
+    Gapped,
+    GapProfile,
+    Limits,
+    ManualClock,
+    Observation,
+    SafetyGate,
+    Session,
+    run_episode,
+)
 from sami_runtime.errors import AdapterError, SafetyStop, UnknownName
 
 RATE = 25.0
@@ -145,4 +156,19 @@ def test_an_adapter_that_does_not_give_what_it_declares_is_named():
     robot = Gapped(Silent(axes=1), GapProfile(), RATE)
     robot.reset(0)
     with pytest.raises(AdapterError, match="Silent declares 'velocity' with 1 numbers, and read"):
+        robot.read()
+
+
+@pytest.mark.parametrize("value", [[0.0, [1.0]], ["0"], "0", None], ids=repr)
+def test_a_signal_that_is_no_array_of_numbers_is_refused_by_name_and_value(value):
+    class Broken(FakeAdapter):
+        def read(self):
+            seen = super().read()
+            return Observation({**seen.values, "position": value}, seen.time)
+
+    robot = Gapped(Broken(axes=1), GapProfile(noise=0.01), RATE)
+    robot.reset(seed=0)
+    with pytest.raises(
+        AdapterError, match=f"declares 'position' with 1 numbers, and read.. gave {re.escape(str(value))}"
+    ):
         robot.read()

@@ -178,8 +178,13 @@ def slow(arm):
             "gives every signal",
             "lacks goal",
         ),
-        (changed_read(lambda v, t: ({**v, "goal": np.zeros(2)}, t)), "gives every signal", r"shape (2,), not (1,)"),
-        (changed_read(lambda v, t: ({**v, "goal": np.array(["a"])}, t)), "gives every signal", "goal as <U1"),
+        (
+            changed_read(lambda v, t: ({**v, "goal": np.zeros(2)}, t)),
+            "gives every signal",
+            "array([0., 0.]), expected 1 num",
+        ),
+        (changed_read(lambda v, t: ({**v, "goal": np.array(["a"])}, t)), "gives every signal", "goal = array(['a']"),
+        (changed_read(lambda v, t: ({**v, "goal": [0, [1]]}, t)), "gives every signal", "goal = [0, [1]], expected 1"),
         (
             changed_read(lambda v, t: ({**v, "goal": np.array([np.nan])}, t)),
             "gives every signal",

@@ -11,7 +11,7 @@ import pytest
 from sami_runtime.errors import ArtifactError, SamiError
 from sami_runtime.model import signature
 from sami_runtime.model.signature import require_signed, signature_of, trusted_keys
-from sami_runtime.model.signing import new_key, sign
+from sami_runtime.model.signing import new_key, private_key, sign
 
 pytest.importorskip("cryptography")
 
@@ -29,7 +29,7 @@ def keys(key):
 
 @pytest.fixture
 def signed(path, key):
-    sign(path, path.read_bytes(), key)
+    sign(path, path.read_bytes(), private_key(key))
     return path
 
 
@@ -68,7 +68,7 @@ def test_a_file_that_nobody_or_somebody_else_signed_is_refused(path, key, keys, 
     with pytest.raises(ArtifactError, match=r"is not signed: there is no .*\.onnx\.sig"):
         require_signed(path, path.read_bytes(), keys)
     new_key(tmp_path / "eve.key", "Eve")
-    sign(path, path.read_bytes(), tmp_path / "eve.key")
+    sign(path, path.read_bytes(), private_key(tmp_path / "eve.key"))
     with pytest.raises(ArtifactError, match="which is not trusted; trusted are: Ada, lab 3"):
         require_signed(path, path.read_bytes(), keys)
 
@@ -106,7 +106,7 @@ def test_what_is_no_file_of_keys_is_refused(tmp_path, text, message):
 def test_what_is_no_private_key_is_refused(path, tmp_path, content):
     (tmp_path / "no.key").write_bytes(content)
     with pytest.raises(SamiError, match=r"no\.key is no private key"):
-        sign(path, path.read_bytes(), tmp_path / "no.key")
+        sign(path, path.read_bytes(), private_key(tmp_path / "no.key"))
 
 
 def test_without_the_package_the_message_names_the_extra(path, key, keys, monkeypatch):

@@ -197,7 +197,7 @@ def test_a_recording_never_replaces_a_file(session, path):
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("run.txt", r"a recording is NAME\.mcap"), ("no/run.mcap", r"cannot record to .*no/run\.mcap: No such file")],
+    [("run.txt", r"a recording is NAME\.mcap"), ("no/run.mcap", r"no/run\.mcap: No such file.* Make its folder")],
 )
 def test_a_place_that_cannot_be_recorded_to_is_refused(session, tmp_path, name, message):
     with pytest.raises(RecordingError, match=message):

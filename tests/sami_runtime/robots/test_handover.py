@@ -8,6 +8,7 @@ import pytest
 from sami_runtime import Limits, ManualClock, Observation, Run, SafetyStop, SamiError, Session, UnknownName
 from sami_runtime.adapters.base import Executed
 from sami_runtime.distribution import shipped_models
+from sami_runtime.errors import SignalError
 from sami_runtime.loop.pilot import Ending, Request
 from sami_runtime.robots.body import BodyGate, BodySettings
 from sami_runtime.robots.evidence import EvidenceLog, check_log
@@ -25,6 +26,7 @@ DECLARED = {
     "wait_s": 1.0,
     "poses": {"up": UP},
 }
+WITHOUT_NUMBERS = {"ragged": [0.0, [1.0, 2.0]], "text": "0 0 0"}
 STAGES = ["damp", "home", "up", "policy", "up", "damp"]
 PERIOD = 0.04
 
@@ -56,6 +58,8 @@ class Hand:
         values |= {"joints": self.joints.astype(np.float32)}
         if self.cut == "nan":
             values["ee_position"] = np.full(3, np.nan, np.float32)
+        if self.cut in WITHOUT_NUMBERS:
+            values["ee_velocity"] = WITHOUT_NUMBERS[self.cut]
         return Observation(values, self.pulled_at if self.cut == "stale" else self.clock.now())
 
     def write(self, action):
@@ -223,7 +227,7 @@ def test_joints_outside_the_start_envelope_refuse_the_policy_and_no_stage_before
     assert hand.written == []
 
 
-@pytest.mark.parametrize("how", ["read", "write", "stale", "nan"])
+@pytest.mark.parametrize("how", ["read", "write", "stale", "nan", *WITHOUT_NUMBERS])
 @pytest.mark.parametrize("at", range(5))
 def test_a_cable_that_is_pulled_in_any_stage_ends_in_a_stop_and_its_reason_is_logged(session, tmp_path, at, how):
     """The stages in the order of STAGES; the second `up` is what follows the policy."""
@@ -235,7 +239,7 @@ def test_a_cable_that_is_pulled_in_any_stage_ends_in_a_stop_and_its_reason_is_lo
 
     with EvidenceLog(tmp_path / "log.jsonl", {}) as log:
         run, hand, changed = run_of(session, listen=pull)
-        with run, pytest.raises((SafetyStop, OSError)) as stopped:
+        with run, pytest.raises((SafetyStop, OSError, SignalError)) as stopped:
             run.episode(seed=0, max_steps=10, on_step=log)
     assert changed[-1].after == "damp"
     assert changed[-1].before in STAGES[at : at + 3]
@@ -245,6 +249,7 @@ def test_a_cable_that_is_pulled_in_any_stage_ends_in_a_stop_and_its_reason_is_lo
     assert last["to"] == "damp"
     assert last["reason"] == str(stopped.value)
     kinds = {"read": "cable is out", "write": "cable is out", "stale": "age", "nan": "finite|nan"}
+    kinds |= dict.fromkeys(WITHOUT_NUMBERS, "ee_velocity")
     assert any(kind in last["reason"].lower() for kind in kinds[how].split("|"))
 
 

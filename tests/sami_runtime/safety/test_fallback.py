@@ -102,7 +102,7 @@ def test_a_fallback_that_fails_stops_the_robot(guarded, target, message):
     writes = armed.adapter.writes
     assert held(armed, 1) == [None]
     assert armed.adapter.writes == writes
-    with pytest.raises(SafetyStop, match=message + r"; it had taken over because of age: too old\. The robot is"):
+    with pytest.raises(SafetyStop, match=f"^fallback: {message}; it had taken over because of age: too old\\. The"):
         armed.require_armed()
 
 

@@ -116,6 +116,18 @@ def test_a_sensor_that_repeats_itself_is_a_fault_until_it_moves_again(gate):
     assert faults[2] == "frozen: position had the same value 3 times, allowed are 2 (frozen.position)"
 
 
+NO_NUMBERS = ([0.5, [1.0]], "0.5 0.5", ["0.5", "0.5"], {"x": 1}, [10**400, 0], np.array([None, 1]), None)
+
+
+@pytest.mark.parametrize("value", NO_NUMBERS, ids=lambda value: type(value).__name__)
+def test_a_value_that_is_no_array_of_numbers_is_left_to_the_policy_which_names_it(gate, value):
+    """No rule of the gate raises an error of numpy's: the session says which signal it is, and what is expected."""
+    limits = {"frozen": {"position": 2}, "inside": {"position.x": (-1, 1)}, "jump": {"position.x": {"most": 1.0}}}
+    armed = gate(**limits, workspace={"position.x": (-1, 1)}, moves={"fx": {"element": "position.x", "scale": 1.0}})
+    for now in (0.0, PERIOD, 2 * PERIOD):
+        assert armed.fault(Observation({"position": value, "goal": np.float32([0.5])}, now), now) is None
+
+
 def test_only_the_signals_that_are_named_may_not_repeat_themselves(gate):
     armed = gate(frozen={"position": 2})
     assert all(armed.fault(seen([0, now / 9], now), now) is None for now in range(9))
@@ -131,8 +143,8 @@ def test_rest_may_be_what_a_signal_measures(make):
     gate.begin(PERIOD)
     with pytest.raises(SamiError, match="no good value of the signal 'joints' was seen"):
         gate.propose(action(1, 1), 0.0)
-    for values in ([0.5, -0.5], [np.nan, 0.0]):
-        assert gate.fault(Observation({"joints": np.float32(values)}, 0.0), 0.0) is None
+    for values in (np.float32([0.5, -0.5]), np.float32([np.nan, 0.0]), *NO_NUMBERS):
+        assert gate.fault(Observation({"joints": values}, 0.0), 0.0) is None
     np.testing.assert_allclose(gate.propose(action(1, 1), 0.0).action, [0.54, -0.46], rtol=1e-5)
 
 

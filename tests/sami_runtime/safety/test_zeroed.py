@@ -144,6 +144,22 @@ def test_a_sensor_that_says_nothing_finite_is_refused(arm):
         Zeroed(arm(nan_at_reads=(4,)), GOAL).reset()
 
 
+@pytest.mark.parametrize("value", [[0.5, [1.0]], "0.5", {"x": 0.5}, None], ids=repr)
+def test_a_sensor_that_says_no_numbers_is_refused_at_rest_and_passed_on_later(arm, value):
+    class Broken(arm):
+        def read(self):
+            return Observation({**(seen := super().read()).values, "goal": self.goal or seen.values["goal"]}, seen.time)
+
+    robot = Zeroed(behind := Broken(), {"goal.x": Known(value=0.48)})
+    behind.goal = value or "nothing"
+    with pytest.raises(AdapterError, match=r"goal was .* while its offset was measured at rest; expected 1 finite"):
+        robot.reset()
+    behind.goal = None
+    robot.reset()
+    behind.goal = value
+    assert value is None or robot.read().values["goal"] is value
+
+
 def test_a_known_element_that_is_not_there_is_refused(arm, make, path):
     with pytest.raises(UnknownName, match=r"unknown element of an observation 'goal.z'"):
         Zeroed(arm(), {"goal.z": Known(value=0.0)})

@@ -9,7 +9,7 @@ from sami_runtime.checks.verify import verify
 from sami_runtime.distribution import shipped_models
 from sami_runtime.errors import ArtifactError, SamiError
 from sami_runtime.model.artifact import read_bytes
-from sami_runtime.model.signing import new_key, sign
+from sami_runtime.model.signing import new_key, private_key, sign
 from sami_runtime.session import admission as module
 from sami_runtime.session.admission import Admission
 
@@ -50,7 +50,7 @@ def test_only_files_of_trusted_people_are_let_in(path, keys, tmp_path, rehearsal
     with pytest.raises(ArtifactError, match="is not signed"):
         trusting.load(path)
     assert rehearsals == [], "before anything of it is run, in whatever process"
-    sign(path, path.read_bytes(), tmp_path / "ada.key")
+    sign(path, path.read_bytes(), private_key(tmp_path / "ada.key"))
     trusting.load(path)
 
 
@@ -82,20 +82,20 @@ def test_a_link_that_is_turned_while_a_file_is_read_hides_nothing(path, tmp_path
 
 
 def test_a_file_that_is_swapped_in_is_let_in_by_the_same_rules(make, path, keys, arm, tmp_path, rehearsals):
-    sign(path, path.read_bytes(), tmp_path / "ada.key")
+    sign(path, path.read_bytes(), private_key(tmp_path / "ada.key"))
     admission = Admission(trusted=keys)
     newer = make.write(make.recurrent(seed=1))
     with Run(admission.load(path), arm(), ManualClock(), simulator=True, admission=admission) as run:
         with pytest.raises(ArtifactError, match="is not signed"):
             run.swap(newer)
-        sign(newer, newer.read_bytes(), tmp_path / "ada.key")
+        sign(newer, newer.read_bytes(), private_key(tmp_path / "ada.key"))
         run.swap(newer)
     assert rehearsals == [path, newer]
 
 
 def test_verify_checks_what_is_asked_for(make, policy, keys, tmp_path, monkeypatch):
     path = make.write(policy, golden=make.golden_of(policy))
-    sign(path, path.read_bytes(), tmp_path / "ada.key")
+    sign(path, path.read_bytes(), private_key(tmp_path / "ada.key"))
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     report = verify(path, admission=Admission(digest, keys, rehearsed=False))
     assert {check.name: check.detail for check in report.checks if check.name in ("SHA-256", "signature")} == {

@@ -94,6 +94,15 @@ def test_actions_are_mapped_to_joints_by_scale_and_offset(session):
     assert action == pytest.approx([0.04] + [0.24] * (len(elements) - 1))
 
 
+@pytest.mark.parametrize("value", [[0.0, [1.0]], "0 0", ["0", "0"], {"joint1": 0.0}, None], ids=repr)
+def test_joints_that_are_no_numbers_are_held(session, value):
+    clock, contract = ManualClock(), session.contract
+    gate = BodyGate(robot := Joints(clock, contract), contract, settings=settings_of(contract))
+    gate.begin(0.1)
+    seen = Observation({**robot.read().values, "joints": value}, clock.now())
+    assert gate.fault(seen, clock.now()) == f"body: joints is {value}, expected {len(robot.at)} finite numbers"
+
+
 def test_joints_that_are_not_finite_are_held(session):
     clock = ManualClock()
     gate = BodyGate(robot := Joints(clock, session.contract), session.contract, settings=settings_of(session.contract))

@@ -77,7 +77,7 @@ def test_then_says_what_happens_beyond_a_limit():
         ({**ARM, "command": "hand", "velocities": "v"}, "needs model and hand"),
         ({**ARM, "points": {"hand": {"most": 1.0}}}, "model is not"),
         ({**ARM, "boxes": {"t": {"low": [0, 0, 1], "high": [1, 1, 0]}}}, "must be below high"),
-        ({**ARM, "joints": ["a", "a"]}, "names one twice"),
+        ({**ARM, "joints": ["a", "a"]}, "Name each once. The page docs/reference/body.md lists the keys."),
         ({**ARM, "home": [2.0, 0.0], "position": {"low": -1.0, "high": 1.0}}, "a is 2 at home"),
         (ARM, "the body limits nothing"),
     ],
