@@ -22,7 +22,7 @@ _TOGETHER = 5
 _DAMPED = _DAMPING * np.eye(6)
 
 
-class Hand(NamedTuple):
+class HandPose(NamedTuple):
     """Where the hand is; views, which the next call writes over."""
 
     place: Array
@@ -44,9 +44,9 @@ class Kinematics:
         whole = np.zeros((6, model.nv))
         self._joints, self._linear, self._angular = self._data.qpos[:7], whole[:3], whole[3:]
         body = self._data.body(_HAND)
-        self._hand = Hand(body.xpos, body.xquat, body.xmat, whole[:, :7])
+        self._hand = HandPose(body.xpos, body.xquat, body.xmat, whole[:, :7])
 
-    def forward(self, joints: Array) -> Hand:
+    def forward(self, joints: Array) -> HandPose:
         """Return where the hand of an arm is whose joints are at (7,) [rad]."""
         self._joints[:] = joints
         mujoco.mj_kinematics(self._model, self._data)
