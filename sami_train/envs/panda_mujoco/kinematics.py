@@ -40,19 +40,16 @@ class Kinematics:
 
     def __init__(self, model: mujoco.MjModel) -> None:
         self._model, self._data = model, mujoco.MjData(model)
-        self._number = model.body(_HAND).id
-        whole = np.zeros((6, model.nv))
-        self._joints, self._linear, self._angular = self._data.qpos[:7], whole[:3], whole[3:]
-        body = self._data.body(_HAND)
-        self._hand = HandPose(body.xpos, body.xquat, body.xmat, whole[:, :7])
+        self._number, self._jacobian = model.body(_HAND).id, np.zeros((6, model.nv))
 
     def forward(self, joints: Array) -> HandPose:
         """Return where the hand of an arm is whose joints are at (7,) [rad]."""
-        self._joints[:] = joints
-        mujoco.mj_kinematics(self._model, self._data)
-        mujoco.mj_comPos(self._model, self._data)
-        mujoco.mj_jacBody(self._model, self._data, self._linear, self._angular, self._number)
-        return self._hand
+        model, data, number, jacobian = self._model, self._data, self._number, self._jacobian
+        data.qpos[:7] = joints
+        mujoco.mj_kinematics(model, data)
+        mujoco.mj_comPos(model, data)
+        mujoco.mj_jacBody(model, data, jacobian[:3], jacobian[3:], number)
+        return HandPose(data.xpos[number], data.xquat[number], data.xmat[number], jacobian[:, :7])
 
     def reach(self, joints: Array, target: Array) -> Array:
         """Return what Bullet's `calculateInverseKinematics` makes of a target (3,) [m], the hand down: (7,) [rad].
