@@ -12,7 +12,7 @@ installed() {
         >/dev/null 2>&1
 }
 
-for package in g++ slurm-wlm chromium libfastrtps-dev clang qemu-system-arm gcc-arm-none-eabi \
+for package in g++ slurm-wlm chromium libfastrtps-dev nlohmann-json3-dev clang qemu-system-arm gcc-arm-none-eabi \
     libnewlib-arm-none-eabi libstdc++-arm-none-eabi-newlib; do
     installed $package || echo "without $package, the tests that need it skip"
 done
