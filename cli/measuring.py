@@ -81,8 +81,8 @@ def findings(folder: Path | None, name: str, plot: bool = True) -> tuple[Path, P
     if folder.exists() and not folder.is_dir():
         raise SamiError(f"{folder} is a file; --out names a folder.")
     files = folder / f"{name}.json", folder / f"{name}.png"
-    for path in files if folder.exists() else ():
-        require_output(path, FORCE.get())
+    for path in files:
+        require_output(path, FORCE.get(), makes_folder=True)
     if plot:
         import matplotlib  # noqa: F401
 

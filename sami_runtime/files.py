@@ -71,8 +71,8 @@ def faults_of(error: ValidationError) -> str:
     """Return what is wrong with a document, key by key, for people: the first ten faults."""
     faults = []
     for fault in error.errors():
-        value = f", and it is {excerpt(fault['input'])}" if fault["loc"] else ""  # else the whole document
-        value = "" if fault["type"] in ("missing", "extra_forbidden") else value
+        has_value = fault["loc"] and fault["type"] not in ("missing", "extra_forbidden")  # else: the whole document
+        value = f", and it is {excerpt(fault['input'])}" if has_value else ""
         key, message = ".".join(map(str, fault["loc"])) or "the file", fault["msg"]
         faults.append(f"{key}: {message[:1].lower()}{message[1:]}{value}")
     return "; ".join(faults[:10] + [f"and {len(faults) - 10} more"] * (len(faults) > 10))
@@ -170,18 +170,19 @@ def unfinished(path: Path, replaces: bool = True) -> Iterator[Path]:
         remove(aside)
 
 
-def require_output(path: Path, force: bool = False, inputs: Iterable[Path] = ()) -> None:
+def require_output(path: Path, force: bool = False, inputs: Iterable[Path] = (), makes_folder: bool = False) -> None:
     """Refuse to write where something would be lost or no folder is; a command calls this before it computes.
 
     Args:
         path: What is to be written.
         force: Whether a file that exists may be replaced.
         inputs: What the command reads, which nothing may replace.
+        makes_folder: Whether the command makes a folder that is missing.
 
     Raises:
         SamiError: The path exists, is an input, or has no folder to be in.
     """
-    if not path.parent.is_dir():
+    if not path.parent.is_dir() and (path.parent.exists() or not makes_folder):
         raise SamiError(f"{path} cannot be written: {path.parent} is no folder. Make it, or choose another place.")
     for source in inputs:
         if path == source or (path.exists() and source.exists() and path.samefile(source)):

@@ -167,11 +167,6 @@ def fill(target: NDArray[np.float32], value: ArrayLike, signal: Signal, where: s
         np.copyto(target, array, casting="unsafe")
 
 
-def is_numeric(array: NDArray[Any]) -> bool:
-    """Whether it holds numbers: floats, integers or booleans."""
-    return array.dtype.kind in "fiub"
-
-
 def numbers_of(value: object) -> NDArray[Any]:
     """Return what an adapter gave as an array of numbers, in its shape; an empty one where it is none.
 
@@ -181,7 +176,13 @@ def numbers_of(value: object) -> NDArray[Any]:
         array = np.asarray(value)
     except Exception:
         return np.empty(0)
-    return array if is_numeric(array) else np.empty(0)
+    return array if array.dtype.kind in "fiub" else np.empty(0)
+
+
+def finite_numbers(value: object, size: int) -> NDArray[np.float64] | None:
+    """Return a copy of what an adapter gave as finite numbers, (size,); None where it is anything else."""
+    numbers = numbers_of(value).astype(np.float64)
+    return numbers if numbers.shape == (size,) and np.isfinite(numbers).all() else None
 
 
 def number_at(values: Mapping[str, object], signal: str, at: int) -> float:

@@ -98,8 +98,8 @@ def export(
     weights = out.with_suffix(".safetensors")
     written = (out,) if model is not None else (out, weights)
     pages = (out.with_suffix(".md"), out.with_suffix(".png")) if card and run else ()
-    for path in (*written, *pages) if out.parent.exists() else ():  # it is made below
-        require_output(path, FORCE.get(), [model] if model is not None else [])
+    for path in (*written, *pages):
+        require_output(path, FORCE.get(), [model] if model is not None else [], makes_folder=True)
     from sami_train.files import locked, writing
 
     with writing(out):

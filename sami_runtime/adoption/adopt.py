@@ -174,8 +174,8 @@ def _fitted(reading: PolicyReading, where: str) -> tuple[bytes, PolicyLayout, Re
             f"{where} has opset {opset}; {OLDEST_OPSET} to {newest} can be adopted. Export the policy with one."
         )
     recipe = reading.recipe(where)
-    read = {*recipe.inputs, *(pair.input for pair in recipe.state)}  # what is given, also where it has a default
-    filled = {tensor.name for tensor in model.graph.initializer} - read
+    inputs = {*recipe.inputs, *(pair.input for pair in recipe.state)}  # what is given, also where it has a default
+    filled = {tensor.name for tensor in model.graph.initializer} - inputs
     layout = layout_of(recipe, [tensor for tensor in scan.inputs if tensor.name not in filled], scan.outputs, where)
     return data, layout, recipe
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sami_runtime.adapters.base import Adapter, Executed, Observation, require_compatible, require_observation
 from sami_runtime.clock import Clock, Pace
-from sami_runtime.errors import AdapterError
+from sami_runtime.errors import AdapterError, excerpt
 from sami_runtime.model.contract import Contract
 from sami_runtime.model.seen import ALLOWED, FACTORS, LEAST, Responses
 from sami_runtime.safety.gate import SafetyGate
@@ -134,7 +134,7 @@ def complete(trial: Trial) -> None:
                 raise AdapterError(f"read {tick} lacks {signal.name}; it gave {names}")
             reading, where = observation.values[signal.name], f"read {tick} gave {signal.name}"
             if (value := numbers_of(reading)).shape != (signal.size,):
-                raise AdapterError(f"{where} = {reading!r:.80}, expected {signal.size} numbers [{signal.unit}]")
+                raise AdapterError(f"{where} = {excerpt(reading)}, expected {signal.size} numbers [{signal.unit}]")
             if not np.isfinite(value).all():
                 raise AdapterError(f"{where} = {value.tolist()}, which is not finite")
 

@@ -22,7 +22,7 @@ from sami_runtime.robots.kit.settings import RobotTable, checked_table
 from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.limits import Limits
 from sami_runtime.safety.watch import Rest
-from sami_runtime.signals import Number, Positive, Signal, number_at, numbers_of
+from sami_runtime.signals import Number, Positive, Signal, finite_numbers, number_at
 
 DAMP, POLICY = "damp", "policy"
 OWN_WAYS = ("home", "stand")
@@ -397,8 +397,8 @@ class HandoverSequence:
 def _not_finite(contract: Contract, observation: Observation) -> str:
     """Return which signal of the policy is missing or not finite; empty if none is."""
     for signal in contract.observation:
-        value = numbers_of(reading := observation.values.get(signal.name))
-        if value.shape != (signal.size,) or not np.isfinite(value).all():
+        reading = observation.values.get(signal.name)
+        if finite_numbers(reading, signal.size) is None:
             return f"refused: {signal.name} is {reading}, expected {signal.size} finite numbers"
     return ""
 

@@ -13,7 +13,7 @@ from sami_runtime.adapters.base import Adapter, Executed, Observation
 from sami_runtime.clock import Clock
 from sami_runtime.errors import AdapterError, UnknownName
 from sami_runtime.safety.limits import Known, elements_of
-from sami_runtime.signals import Signal, numbers_of
+from sami_runtime.signals import Signal, finite_numbers, numbers_of
 
 Float64 = NDArray[np.float64]
 
@@ -113,8 +113,8 @@ class Zeroed(Around):
                 self._clock.sleep_until(start_time + number * self._period)
             observation = self.observed()
             for signal in self._watched:
-                value = numbers_of(reading := observation.values.get(signal.name)).astype(np.float64)
-                if value.shape != (signal.size,) or not np.isfinite(value).all():
+                value = finite_numbers(reading := observation.values.get(signal.name), signal.size)
+                if value is None:
                     raise AdapterError(
                         f"{signal.name} was {reading} while its offset was measured at rest; expected "
                         f"{signal.size} finite numbers [{signal.unit}]. Correct the adapter's read()."

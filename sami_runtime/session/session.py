@@ -120,7 +120,7 @@ class Session:
             self._all_finite[self._now]()
             self._answer(self._rehearsed, 0.0)
         except Exception as error:
-            raise SamiError(f"tick {self.tick}: inference failed while warming up: {error}. Stop the robot.") from error
+            raise SamiError(f"{self._where} inference failed while warming up: {error}. Stop the robot.") from error
 
     def reset(self, rows: ArrayLike | None = None) -> None:
         """Begins a new episode: state and previous action take their initial values.
@@ -168,7 +168,7 @@ class Session:
                 raise
             self._inputs.require_finite(self.tick)
             raise SamiError(
-                f"tick {self.tick}: inference failed: {error}. The state was not advanced; stop, or hold and try again."
+                f"{self._where} inference failed: {error}. The state was not advanced; stop, or hold and try again."
             ) from error
         inference_s = time.perf_counter() - start
         answer = self._memories[1 - self._now]
@@ -177,7 +177,7 @@ class Session:
             answers = self.contract.answers
             for name, value in answer.outputs.items():
                 elements = answers[name].elements if name in answers else ()
-                require_finite(value, name, elements, f"tick {self.tick}: output", _UNCHANGED)
+                require_finite(value, name, elements, f"{self._where} output", _UNCHANGED)
         answer.acted = self._all_rows
         self._now = 1 - self._now
         self.tick += 1
@@ -211,9 +211,9 @@ class Session:
             SignalError: The action is misshapen or not finite.
         """
         signal, applied = self.contract.action, self._applied
-        fill(applied, action, signal, f"tick {self.tick}: executed action")
+        fill(applied, action, signal, f"{self._where} executed action")
         if not all_finite(applied):
-            require_finite(applied, signal.name, signal.elements, f"tick {self.tick}:", "It was given to executed().")
+            require_finite(applied, signal.name, signal.elements, self._where, "It was given to executed().")
         memory = self._memories[self._now]
         np.copyto(memory.action, applied, where=memory.acted[:, None])
 
@@ -284,7 +284,7 @@ class Session:
                 "Restore it into a session of the batch that it was taken from."
             )
         for name, value in values.items():
-            require_finite(value, name, (), f"tick {self.tick}:", "It was given to restore().")
+            require_finite(value, name, (), self._where, "It was given to restore().")
         self._undoable = False
         spare.load(state)
         self._now, self.tick = 1 - self._now, state.tick
@@ -300,3 +300,7 @@ class Session:
         extra = ExtraAnswers(memory.extra_numbers.copy(), memory.extra_places) if memory.extra else _NO_EXTRA
         # Without the method that a NamedTuple puts in front, which takes as long as a copy.
         return _new(Step, (memory.action_row.copy(), memory.context_row.copy(), inference_s, extra))
+
+    @property
+    def _where(self) -> str:
+        return f"tick {self.tick}:"

@@ -391,11 +391,12 @@ class ContextSAC(BaseAlgorithm):
     def dump_logs(self) -> None:
         """Write a line of the log."""
         self.logged_at = self.num_timesteps
+        assert self.ep_info_buffer is not None
         judged = (spec.measure, spec.outcomes) if (spec := self.environment) else (SUCCESS, {})
         scalars = {
             **self.task_record.scalars(*judged),
-            "rollout/ep_rew_mean": float(np.mean([info["r"] for info in self.ep_info_buffer or ()])),
-            "rollout/ep_len_mean": float(np.mean([info["l"] for info in self.ep_info_buffer or ()])),
+            "rollout/ep_rew_mean": float(np.mean([info["r"] for info in self.ep_info_buffer])),
+            "rollout/ep_len_mean": float(np.mean([info["l"] for info in self.ep_info_buffer])),
             "time/updates": self._n_updates,
             "time/total_timesteps": self.num_timesteps,
             **{f"train/{name}": float(scalar) for name, scalar in self._last_scalars.items()},

@@ -130,9 +130,10 @@ class Dashboard(KVWriter):
 
     def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:
         """Write numbers; the first failure is the last try, with a warning on stderr."""
+        if self._file is None:
+            return
         try:
-            if self._file is not None:
-                self._file.write(key_values, key_excluded, step)
+            self._file.write(key_values, key_excluded, step)
         except Exception as error:  # TensorBoard's thread hands on whatever it met
             self._give_up(error)
 

@@ -246,8 +246,8 @@ def _run(run: RunFolder, config: TrainConfig, agent: ContextSAC, show: bool) -> 
         with Progress(config, agent.num_timesteps, show) as progress:
             keeper = _Keeper(run, config, progress, float(run.facts().get("seconds", 0.0)))
             with on_signals(keeper.ask_to_stop, signal.SIGINT, signal.SIGTERM):
-                done = agent.num_timesteps
-                agent.learn(config.steps - done, keeper, LOG_EVERY, reset_num_timesteps=done == 0)
+                remaining = config.steps - agent.num_timesteps
+                agent.learn(remaining, keeper, LOG_EVERY, reset_num_timesteps=agent.num_timesteps == 0)
         if agent.logged_at != agent.num_timesteps:
             agent.dump_logs()
         if agent.finished:

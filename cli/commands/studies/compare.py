@@ -63,8 +63,7 @@ def gather(
     from sami_runtime.files import require_output
     from sami_train.studies.sweep.study import find_runs, write_study
 
-    if out.parent.exists():  # else it is made
-        require_output(out, FORCE.get(), runs)
+    require_output(out, FORCE.get(), runs, makes_folder=True)
     records = find_runs(runs)
     write_study(out, records)
     missing = sum(record.evaluation is None for record in records)

@@ -16,7 +16,7 @@ from sami_runtime.robots.body.joints import Array
 from sami_runtime.robots.body.settings import BodySettings, by_name
 from sami_runtime.safety.gate import Ruling, SafetyGate
 from sami_runtime.safety.limits import Limits
-from sami_runtime.signals import Signal, numbers_of
+from sami_runtime.signals import Signal, finite_numbers
 
 UNITS = {"rad": "rad/s", "m": "m/s"}
 """Units of a joint's position, and of its velocity."""
@@ -84,11 +84,11 @@ class BodyGate(SafetyGate):
         """Return why an observation must not be acted on; see `SafetyGate`. Joints must be finite, and not too old."""
         if (fault := super().fault(observation, now)) is not None:
             return fault
-        joints = []
+        joints, count = [], len(self.body.settings.joints)
         for name in self._signals:
-            value = numbers_of(reading := observation.values.get(name)).astype(np.float64)
-            if value.shape != (len(self.body.settings.joints),) or not np.isfinite(value).all():
-                return f"body: {name} is {reading}, expected {len(self.body.settings.joints)} finite numbers"
+            value = finite_numbers(reading := observation.values.get(name), count)
+            if value is None:
+                return f"body: {name} is {reading}, expected {count} finite numbers"
             joints.append(value)
         age = 0.0 if now is None else max(0.0, now - observation.measured(self._positions))
         self._joints, self._age, self._learned_at = joints, age, None

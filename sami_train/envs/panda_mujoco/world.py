@@ -86,12 +86,9 @@ class World:
         return np.clip(targets, self._low, self._high, out=targets)
 
     def drive(self, qpos: Array, qvel: Array, targets: Array) -> None:
-        """Let the motors of the next time step move as Bullet's do towards targets (..., 9): writes into `qvel`.
+        """Let the motors of one world or many move as Bullet's do in the next time step: writes into `qvel` (..., nv).
 
-        Args:
-            qpos: of one world or many, (..., nq).
-            qvel: (..., nv).
-            targets: see `targets`.
+        Towards targets (..., 9), see `targets`, from `qpos` (..., nq).
         """
         qvel[..., self._ghosts] = RATE * (targets - qpos[..., ARM])
 

@@ -92,10 +92,10 @@ def training_document(body: RobotBody, fitted: FittedRobot, model: Path) -> str:
             lines += [f"[tasks.{shown}.{key}]", f"low = {low:.6g}", f"high = {high:.6g}", ""]
     document = begin.rstrip("\n") + "\n" + "\n".join(lines)
     try:
-        read = tomllib.loads(document)
+        tables = tomllib.loads(document)
     except ValueError:
-        read = {}
-    if read.get("model") != model.name or not all(isinstance(read["tasks"][name], dict) for name in sets):
+        tables = {}
+    if tables.get("model") != model.name or not all(isinstance(tables["tasks"][name], dict) for name in sets):
         raise SamiError(
             f"{body.path} cannot take the fitted ranges. Write `model = ...` in a line of its own, and [features] and "
             "each set, [tasks.training], as a table of lines: not as a list, nor in braces."

@@ -18,6 +18,7 @@ from torch.nn import functional as F  # noqa: N812 (the name that torch's users 
 from sami_runtime.errors import SamiError
 from sami_runtime.model.lookahead import SignalErrors
 from sami_runtime.signals import Signal
+from sami_train.agent.networks import descend
 from sami_train.studies.lookahead.forward_model import Fit, ForwardModel
 from sami_train.studies.lookahead.stretches import Stretch
 
@@ -89,10 +90,7 @@ def fit(
                 best, least = network.folded(), loss
             if on_update is not None:
                 on_update(REPORT_EVERY)
-        step = network.loss(*data.batch(rng))
-        optimizer.zero_grad()
-        step.backward()
-        optimizer.step()
+        descend(optimizer, network.loss(*data.batch(rng)))
         schedule.step()
     model = _modest(best, errors_of(best, stop, signals, steps), signals)
     return Fit(model, transitions, judged, errors_of(model, held, signals, steps))
