@@ -128,6 +128,15 @@ def test_every_link_of_a_page_leads_to_a_file_and_a_heading(page):
             assert anchor in anchors(target.resolve().relative_to(ROOT).as_posix()), link
 
 
+def test_every_test_and_benchmark_that_a_page_names_exists():
+    """By the end of its path: a table may name a folder once."""
+    there = [f"/{path.relative_to(ROOT)}" for folder in ("tests", "benchmarks") for path in (ROOT / folder).rglob("*")]
+    script = re.compile(r"(?:[\w-]+/)*test_\w+\.py|benchmarks/\w+\.py")
+    shown = {(page, name) for page in [*site_pages(), "results/README.md"] for name in script.findall(words(page))}
+    assert len(shown) > 100
+    assert [pair for pair in shown if not any(path.endswith(f"/{pair[1]}") for path in there)] == []
+
+
 def test_the_site_shows_every_page_once():
     listed = re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8").split("\nnav:")[1])
     assert sorted(f"docs/{page}" for page in listed) == site_pages()
