@@ -5,16 +5,24 @@ import re
 import sys
 from itertools import pairwise
 from pathlib import Path
+from typing import get_args, get_origin
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from pydantic import BaseModel
 
 from sami_runtime.adapters import Executed, Observation
 from sami_runtime.clock import ManualClock
 from sami_runtime.distribution import shipped_models
 from sami_runtime.loop.episode import Lateness, run_episode
 from sami_runtime.model.contract import Contract
+from sami_runtime.robots.body.settings import BodySettings
+from sami_runtime.robots.franka.settings import FrankaSettings
+from sami_runtime.robots.handover import HandoverSettings
+from sami_runtime.robots.lerobot.settings import LeRobotSettings
+from sami_runtime.robots.ros2.settings import RosSettings
+from sami_runtime.robots.unitree.settings import UnitreeSettings
 from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.limits import Limits
 from sami_runtime.session.session import Session
@@ -271,3 +279,48 @@ def test_what_a_how_to_imports_exists_and_a_class_that_it_makes_is_public_or_imp
     packages = ("sami_runtime", "sami_runtime.robots.kit")
     public = {name for package in packages for name in importlib.import_module(package).__all__}
     assert classes - public - imported.keys() == set()
+
+
+SETTINGS = {
+    "docs/how-to/lerobot.md": LeRobotSettings,
+    "docs/how-to/unitree.md": UnitreeSettings,
+    "docs/reference/body.md": BodySettings,
+    "docs/reference/franka-settings.md": FrankaSettings,
+    "docs/reference/handover.md": HandoverSettings,
+    "docs/reference/ros2-settings.md": RosSettings,
+}
+
+
+def keys_of(table, prefix=""):
+    """Yield each key of a table of settings with its default; `*` stands for a name that a user chooses."""
+    for name, field in table.model_fields.items():
+        kinds = [field.annotation, *get_args(field.annotation)]
+        values = [get_args(kind)[1] for kind in kinds if get_origin(kind) is dict]
+        inner = [kind for kind in kinds + values if isinstance(kind, type) and issubclass(kind, BaseModel)]
+        if inner:
+            yield from keys_of(inner[0], f"{prefix}{name}.*." if values else f"{prefix}{name}.")
+        else:
+            yield prefix + name, field.default
+
+
+def rows_of(page):
+    """Yield each key of a page's tables, written out (`hand.speed`, `force` are two), with its default as written."""
+    for first, cell in re.findall(r"^\| (`\w[\w.]*`.*?) \|(.*?)\| ", words(page), re.MULTILINE):
+        names, prefix = re.findall("`([^`]+)`", first), ""
+        defaults = cell.strip().split(", ")
+        for index, name in enumerate(names):
+            key = f"{prefix}.{name.lstrip('.')}" if prefix and (index and "." not in name.lstrip(".")) else name
+            prefix = key.rpartition(".")[0]
+            key = re.sub(r"\b[A-Z]+\b", "*", key).removesuffix(".*")
+            yield key, defaults[index] if len(defaults) == len(names) else ""
+
+
+@pytest.mark.parametrize("page", SETTINGS)
+def test_a_page_of_settings_lists_every_key_and_no_other_with_its_default(page):
+    """A key that several tables have may be named in the text, by its last part."""
+    keys, rows = dict(keys_of(SETTINGS[page])), dict(rows_of(page))
+    text = re.sub(r"^\|.*", "", words(page), flags=re.MULTILINE)
+    assert [key for key in keys if key not in rows and f"`{key.rpartition('.')[2]}`" not in text] == []
+    assert [key for key in rows if key not in keys] == []
+    numbers = {key: float(cell) for key, cell in rows.items() if re.fullmatch(r"[\d.]+", cell)}
+    assert {key: keys[key] for key in numbers} == numbers
