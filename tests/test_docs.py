@@ -145,6 +145,17 @@ def test_every_test_and_benchmark_that_a_page_names_exists():
     assert [pair for pair in shown if not any(path.endswith(f"/{pair[1]}") for path in there)] == []
 
 
+def test_the_table_of_raw_results_names_each_of_them_and_pages_that_name_it():
+    rows = re.findall(r"^\| (`.*?`) \|.*\| (\[.*\)) \|$", words("results/README.md"), re.MULTILINE)
+    listed = {name for first, _ in rows for name in re.findall("`([^`]+)`", first)}
+    entries = {path.name for path in (ROOT / "results").iterdir()} - {"README.md"}
+    assert entries - listed == set()
+    for first, last in rows:
+        names = "|".join(map(re.escape, re.findall("`([^`]+)`", first)))
+        for page in re.findall(r"\]\(\.\./(docs/[^)#]+)", last):
+            assert re.search(rf"results/(?:{names})(?![\w-])", words(page)), f"{page} does not name {first}"
+
+
 def test_the_site_shows_every_page_once():
     listed = re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8").split("\nnav:")[1])
     assert sorted(f"docs/{page}" for page in listed) == site_pages()
