@@ -9,7 +9,7 @@ import pytest
 from sami_runtime.distribution import shipped_models
 from sami_runtime.errors import UnknownName
 from sami_runtime.recording.reader import read_recording
-from sami_runtime.robots.robot_file import RobotFile
+from sami_runtime.robots.robot_file import RobotFile, SimulatorKeys
 from sami_runtime.session.admission import Admission
 from tests.making.still_robot import ROBOT
 
@@ -246,6 +246,7 @@ def test_the_files_of_the_examples_are_valid(example):
 def test_every_key_is_documented():
     page = (Path(__file__).parents[2] / "docs" / "reference" / "robot-file.md").read_text(encoding="utf-8")
     assert [key for key in RobotFile.model_fields if f"`{key}`" not in page] == []
+    assert [key for key in SimulatorKeys.model_fields if f"`{key}`" not in page.split("## In a simulator")[1]] == []
 
 
 def test_a_relative_path_does_not_depend_on_the_current_folder(tmp_path):
