@@ -15,7 +15,7 @@ _FORESIGHT = (10, 100)
 """Fewest and most steps that a discount looks ahead."""
 SHORT = 200
 """Steps of the longest episode that counts as short. A gradient step on whole episodes of 200 steps costs what one on
-windows does, and needs no stored state; on those of 400 steps it takes 1.6 times as long: docs/reference/presets.md."""
+windows does, and needs no stored state; on those of 400 steps it takes 1.6 times as long."""
 
 
 class Condition(NamedTuple):
