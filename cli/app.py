@@ -158,7 +158,8 @@ ANYWHERE = "--force (replace outputs that exist) and --debug are valid anywhere 
 for panel, commands in PANELS.items():
     for name, command in commands.items():
         end = ANYWHERE if name in TEXT_ONLY else f"--json (print JSON only), {ANYWHERE}"
-        app.command(name, cls=Command, rich_help_panel=panel, epilog=end)(command)
+        paragraphs = [" ".join(paragraph.split()) for paragraph in (command.__doc__ or "").split("\n\n")]
+        app.command(name, cls=Command, help="\n\n".join(paragraphs), rich_help_panel=panel, epilog=end)(command)
 
 
 def _name_every_path() -> None:

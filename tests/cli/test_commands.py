@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -230,6 +231,14 @@ def test_help_groups_the_commands_by_what_they_are_for(sami):
             words.append(line.split()[1])
     assert panels.pop("Options")[:4] == ["--force", "--json", "--debug", "--version"]
     assert panels == PANELS
+
+
+@pytest.mark.parametrize("command", ["eval", "skills", "play", "check-adapter"])
+def test_a_line_of_help_ends_where_the_next_word_does_not_fit(sami, command):
+    lines = [line.strip() for line in sami(command, "--help").out.split("╭")[0].splitlines()]
+    short = [line for line, after in pairwise(lines) if line and after and len(f"{line} {after.split()[0]}") <= 78]
+    assert len(lines) > 6
+    assert short == []
 
 
 def test_run_needs_no_torch_and_pybullet_does_not_chatter(trained, tmp_path):
