@@ -24,15 +24,15 @@ PARTS = 16
 """Parts of a measurement on a cluster, each a job, if `jobs` is left out."""
 PLACES = "a number of processes, slurm:KEY=VALUE,... or ray:ADDRESS,KEY=VALUE,..."
 CLUSTERS = (
-    "Slurm: slurm:partition=gpu,time=240 (minutes), with any option of sbatch. A Ray cluster: ray:ADDRESS,num_cpus=2, "
-    "with what a job needs."
+    "slurm:partition=gpu,time=240 (minutes): Slurm, with any option of sbatch. ray:ADDRESS,num_cpus=2: a Ray cluster, "
+    "with the resources of a job."
 )
 On = Annotated[
     str | None,
     typer.Option(
         metavar="WHERE",
-        help=f"Where it is measured. So many processes of this machine, such as 4; one a core if left out. {CLUSTERS} "
-        f"jobs=N among these is the number of jobs, {PARTS} if left out.",
+        help=f"Where it is measured. A number, such as 4: processes of this machine (one per core if left out). "
+        f"{CLUSTERS} jobs=N splits it into N jobs ({PARTS} if left out).",
     ),
 ]
 

@@ -23,12 +23,12 @@ OwnEnvironment = Annotated[
     typer.Option(
         "--env",
         metavar="NAME,...",
-        help="Environments of your own that these files name, MODULE:SPEC or ROBOT.toml: their code is imported only "
-        "if you name them, too.",
+        help="Your own environments that these files name, MODULE:SPEC or ROBOT.toml: their code is imported only if "
+        "you repeat the name here.",
     ),
 ]
 """The option of commands that run files' own environments; `app.Command` reads it."""
-Provider = Annotated[str, typer.Option(help="What runs the graph: cpu, cuda, ... Each rounds in its own way.")]
+Provider = Annotated[str, typer.Option(help="Execution provider: cpu, cuda, ... They round differently.")]
 
 FORCE: ContextVar[bool] = ContextVar("force", default=False)
 """Whether outputs that exist are replaced: `--force`, an option of `sami` itself, may stand anywhere."""

@@ -51,7 +51,7 @@ def check_adapter(
     ],
     model: ModelOfRobot,
     limits: Annotated[
-        Path | None, typer.Option(help="What will be allowed, NAME.toml or NAME.json; its rest is what --write writes.")
+        Path | None, typer.Option(help="Limits of the robot, NAME.toml or NAME.json; --write writes their rest.")
     ] = None,
     adapter_config: Annotated[
         Path | None,
@@ -66,11 +66,10 @@ def check_adapter(
         bool,
         typer.Option(
             "--excite",
-            help="Also MOVE each element of the action to both sides of the rest of --limits and back, within them: "
-            "does the right thing answer, the right way and as far as in simulation? It begins with a tenth of the "
-            "move in simulation (a tenth of half the range) and goes to 4 times that move at most, where less is not "
-            "clear. Prints how far that is before it moves; resets before each move and at the end. Needs --limits "
-            "with rest.",
+            help="Also MOVE each element of the action, within --limits, to both sides of their rest and back, and "
+            "compare the response with simulation: which element, which way, how far. Moves start at a tenth of the "
+            "simulated move (a tenth of half the range) and grow to 4 times it at most, until the response is clear. "
+            "Prints how far that is before it moves; resets before each move and at the end. Needs --limits with rest.",
         ),
     ] = False,
 ) -> None:

@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 SETTINGS = {
     "episodes": Key(int, "of each training task, half of them held out (60)", 1),
     "window": Key(int, "contexts that are averaged (a sixteenth of the median episode)", 1),
-    "changes": Key(int, "in mid-episode, and as many episodes without: adds the time to adapt, leaves the rest", 59),
-    "gap": Key(str, "with --check, the gap to reality that it is behind: a file, or none (what it learned behind)"),
+    "changes": Key(int, "how many in mid-episode, and episodes without: adds the time to adapt, leaves the rest", 59),
+    "gap": Key(str, "with --check, the sim-to-real profile: a file, or none (the one of its training)"),
 }
 
 
 def atlas(
-    model: Annotated[Path, typer.Argument(help="Model file; the atlas is added to it.")],
+    model: Annotated[Path, typer.Argument(help="Model file; the reference is added to it.")],
     env: ModelEnvironment = None,
     check: Annotated[
         int, typer.Option(min=0, help="Write nothing; count alarms in so many fresh episodes of every task.")
     ] = 0,
     set_: Annotated[list[str] | None, set_option(SETTINGS)] = None,
 ) -> None:
-    """Measure where the contexts of training tasks lie, the reference for out-of-distribution alarms."""
+    """Measure the contexts of the training tasks: the in-distribution reference, for out-of-distribution alarms."""
     from sami_runtime.errors import SamiError
     from sami_runtime.gap.profile import GapProfile
     from sami_runtime.model.artifact import read_artifact

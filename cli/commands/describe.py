@@ -22,7 +22,7 @@ SETTINGS = {
 
 
 def describe(
-    model: Annotated[Path, typer.Argument(help="Model file; what training saw is added to it.")],
+    model: Annotated[Path, typer.Argument(help="Model file; the training ranges are added to it.")],
     env: ModelEnvironment = None,
     rollout: Annotated[
         list[Path] | None,

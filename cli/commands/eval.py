@@ -36,17 +36,17 @@ def evaluate(
             min=1, help="Episodes per task; where returns count, per set, whose tasks come in turn, as in the paper."
         ),
     ] = 100,
-    gap: Annotated[str, typer.Option(metavar="FILE", help="Measure behind this gap to reality.")] = "",
+    gap: Annotated[str, typer.Option(metavar="FILE", help="Measure with this sim-to-real profile.")] = "",
     final: Annotated[
-        bool, typer.Option("--final", help="Begin as the quoted evaluation does, once a release: choose nothing by it.")
+        bool, typer.Option("--final", help="Use the final seed's starts, once a release: choose nothing by the result.")
     ] = False,
     out: Annotated[Path | None, typer.Option(help="Folder for evaluation.json, for a --model.")] = None,
     on: On = None,
 ) -> None:
     """Measure success or return by set of tasks; with --run, all sets and no --gap also write its evaluation.json.
 
-    Where it is written, finished tasks are kept meanwhile: the same command goes on after a cut. On a cluster the tasks
-    are shared by jobs, which see that folder, too.
+    The folder of the result also stores finished tasks, so the same command continues after an interruption. On a
+    cluster, the jobs share the tasks and must see that folder.
     """
     place = place_of(on)
     if (run is None) == (model is None):

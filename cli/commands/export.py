@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 PROBE_EPISODES = 400
 """Each in a task of its own."""
 SETTINGS = {
-    "card": Key(bool, "whether to write NAME.md and NAME.png, too: how it was made, what it measured (true)"),
-    "probe": Key(bool, "whether to read the physics from contexts as `sami probe` does, too (false)"),
-    "atlas_episodes": Key(int, "episodes of each training task for the atlas of contexts (20, or as many as it needs)"),
+    "card": Key(bool, "whether to write a model card, too: NAME.md and NAME.png (true)"),
+    "probe": Key(bool, "whether to fit a readout of the physics, too, as `sami probe` does (false)"),
+    "atlas_episodes": Key(int, "episodes of each training task for the reference (20, or as many as it needs)"),
     "seen_episodes": Key(int, "episodes, in all training tasks, to measure what training saw (120)"),
     "lookahead_episodes": Key(int, "episodes to fit the forward model to, without --refit (600)", 20),
     "command_delay_s": Key(float, "seconds that an action took to have its effect, in --refit"),
@@ -57,7 +57,7 @@ def export(
             min=1,
             max=16,
             metavar="K",
-            help="See through up to K periods of latency: fits a forward model, and puts it in front of the policy.",
+            help="Predict the present from observations up to K periods old: puts a forward model before the policy.",
         ),
     ] = None,
     refit: Annotated[

@@ -27,7 +27,7 @@ def replay(
 ) -> None:
     """Step a model over a recording and compare bit by bit. Exit code 4 at the first step that differs.
 
-    What ran the graph then does so now, where this machine has it: cpu, cuda, ... Each rounds in its own way.
+    It uses the recorded execution provider (cpu, cuda, ...) where this machine has it, because they round differently.
     """
     from sami_runtime.errors import CheckFailed, SamiError
     from sami_runtime.recording.reader import read_recording
@@ -69,9 +69,7 @@ def _session_as_recorded(model: Path, providers: Sequence[object]) -> Session:
 def view(
     file: Recording,
     other: Annotated[Path | None, typer.Argument(help="Another one, to be shown beside it.")] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Where the page goes; NAME.html beside the recording if left out.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="File to write; NAME.html beside the recording if left out.")] = None,
     open_it: Annotated[bool, typer.Option("--open/--no-open", help="Open it in a browser.")] = True,
 ) -> None:
     """Write a recording as one HTML file to scrub through, which needs no network."""

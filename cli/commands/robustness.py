@@ -23,8 +23,8 @@ def robustness(
     model: Annotated[
         Path,
         typer.Argument(
-            metavar="MODEL|FOUND",
-            help=f"{MODEL_HELP}. Or an earlier --out, or the JSON in it: its table is printed, and nothing measured.",
+            metavar="MODEL|RESULT",
+            help=f"{MODEL_HELP}. Or an earlier --out, or its JSON: prints the table and measures nothing.",
             callback=model_file,
         ),
     ],
@@ -34,8 +34,8 @@ def robustness(
         str | None,
         typer.Option(
             metavar="KINDS|FILE",
-            help="Kinds of gap, comma-separated, such as latency,dropout; all if left out. Or a profile, NAME.toml, "
-            "NAME.json or modest: the whole, and each of its keys alone.",
+            help="Kinds of disturbance, comma-separated, such as latency,dropout; all if left out. Or a sim-to-real "
+            "profile, NAME.toml, NAME.json or modest: measured as a whole, and key by key.",
         ),
     ] = None,
     episodes: Annotated[int, typer.Option(min=1, help="Episodes per task at each point, each with its start.")] = 50,
@@ -44,8 +44,8 @@ def robustness(
 ) -> None:
     """Measure success with latency, jitter, dropout, noise, ...: one disturbance at a time.
 
-    With --out, finished tasks are kept meanwhile: the same command goes on after a cut. On a cluster they are shared by
-    jobs, which see that folder, too.
+    The folder --out also stores finished tasks, so the same command continues after an interruption. On a cluster, the
+    jobs share the tasks and must see that folder.
     """
     place = place_of(on)
     if model.is_dir() or model.suffix == ".json":

@@ -42,7 +42,7 @@ def sign(
     new_key: Annotated[
         Path | None, typer.Option(help="Make a key, NAME.key, and the public one beside it, NAME.pub.")
     ] = None,
-    owner: Annotated[str, typer.Option(help="Whose the new key is, for those who will trust it.")] = "",
+    owner: Annotated[str, typer.Option(help="Name of the new key's owner, written into the public key.")] = "",
 ) -> None:
     """Sign a model file for `sami run --set trusted=KEYS`, which checks its author; writes MODEL.sig."""
     from sami_runtime.errors import SamiError

@@ -40,8 +40,8 @@ def report(
     results: Annotated[
         list[Path] | None,
         typer.Option(
-            help="Folder or file of `sami robustness`; what is of these weights is shown. Repeatable. What a checkout "
-            "holds of a shipped model is shown without it."
+            help="Folder or file of `sami robustness`; results of the same weights are shown. Repeatable. A checkout's "
+            "results of a shipped model are shown without it."
         ),
     ] = None,
     set_: Annotated[list[str] | None, set_option(SETTINGS)] = None,

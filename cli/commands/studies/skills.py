@@ -33,7 +33,7 @@ def skills(
 ) -> None:
     """Show the share of episodes by skill in each task: a row each mass, a column each friction; runs by method.
 
-    Evaluations of before skills were kept tell the share of pick and place alone. To measure a model's:
+    Older evaluations have the share of pick and place alone. To measure a model:
     sami eval --model MODEL --json > NAME.json
     """
     from sami_runtime.errors import SamiError

@@ -34,8 +34,8 @@ def sweep(
     out: Annotated[
         Path,
         typer.Option(
-            help="Folder of the sweep, with a run folder for each cell. One that has a sweep is gone on with: what is "
-            "not done runs, from checkpoints."
+            help="Folder of the sweep, with a run folder for each cell. In the folder of an earlier sweep, cells that "
+            "are not done continue from their checkpoints."
         ),
     ],
     env: Annotated[str, typer.Option(help="Environments, comma-separated; also your own, as MODULE:SPEC.")] = "panda",
@@ -57,11 +57,11 @@ def sweep(
         str | None,
         typer.Option(
             metavar="WHERE",
-            help="Where the cells run. So many at once on this machine, such as 2; one a core if left out; gpu:4, four "
-            f"at once on each of its GPUs. {CLUSTERS} jobs=N among these is how many at once, all if left out.",
+            help="Where the cells run. A number, such as 2: so many at once here (one per core if left out). "
+            f"gpu:4: four at once on each of its GPUs. {CLUSTERS} jobs=N: N at once (all if left out).",
         ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cells and where they stand; run none.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cells and their states; run none.")] = False,
 ) -> None:
     """Train and evaluate a grid of settings. Ctrl-C stops at checkpoints; --out alone continues."""
     options_of_grid = {name for name in OF_THE_GRID if context.get_parameter_source(name).name == "COMMANDLINE"}  # type: ignore[union-attr]

@@ -12,7 +12,7 @@ from ...output import in_shell, print_text
 
 
 def teach(
-    out: Annotated[Path, typer.Option(help="Folder of the teacher; one that has a teacher is gone on with.")],
+    out: Annotated[Path, typer.Option(help="Folder of the teacher; if it has one, its training continues.")],
     env: Annotated[str, typer.Option(help="Environment: go2, or your own: ROBOT.toml.")] = "go2",
     steps: Annotated[
         int, typer.Option(min=1, help="Environment steps in all, those already done included.")
@@ -32,7 +32,7 @@ def teach(
 
 def distil(
     teacher: Annotated[Path, typer.Option(help="Folder of the teacher.")],
-    out: Annotated[Path, typer.Option(help="Run folder of the student; one that has a student is gone on with.")],
+    out: Annotated[Path, typer.Option(help="Run folder of the student; if it has one, training continues.")],
     steps: Annotated[
         int, typer.Option(min=1, help="Environment steps in all, those already done included.")
     ] = 3_000_000,
