@@ -116,6 +116,11 @@ def test_lines_have_at_most_120_characters():
     assert [pair for pair in lines if len(pair[1]) > 120 and not pair[1].startswith(("|", "  <img "))] == []
 
 
+def test_every_page_begins_with_a_sentence():
+    """Which says whom it serves; a page that begins with commands or a table leaves that to its heading."""
+    assert [page for page in site_pages() if not re.match(r"[A-Z`*\[±]", words(page).split("\n\n")[1])] == []
+
+
 def test_every_command_stands_in_a_block_of_code():
     """Else a page shows it as prose, and Markdown eats its line breaks."""
     prose = [
