@@ -215,5 +215,5 @@ def test_what_the_docs_say_of_a_gap_that_was_found_again_is_what_its_raw_results
         low, high = interval_of(evaluation, "training")
         reports.append(f"{evaluation.success('training'):.2f} ({low:.2f} to {high:.2f})")
     assert (
-        f"succeeds in {reports[0]} of 180 episodes, behind what 12 excited episodes told of it in {reports[1]}" in page
+        f"succeeds in {reports[0]} of 180 episodes, with the one fitted to 12 excited episodes in {reports[1]}" in page
     )
