@@ -340,3 +340,21 @@ def test_a_page_of_settings_lists_every_key_and_no_other_with_its_default(page):
     assert [key for key in rows if key not in keys] == []
     numbers = {key: float(cell) for key, cell in rows.items() if re.fullmatch(r"[\d.]+", cell)}
     assert {key: keys[key] for key in numbers} == numbers
+
+
+DOCUMENTS = {
+    "docs/how-to/adopt-a-policy.md": "sami_runtime.adoption.recipe",
+    "docs/how-to/play-a-policy.md": "sami_train.studies.play.robot",
+    "docs/reference/profile.md": "sami_runtime.gap.profile",
+    "docs/reference/robot-model-file.md": "sami_train.envs.mjcf.description",
+    "docs/reference/safety-gate.md": "sami_runtime.safety.limits",
+}
+
+
+@pytest.mark.parametrize("page", DOCUMENTS)
+def test_a_page_of_a_file_names_every_key_of_it(page):
+    module = importlib.import_module(DOCUMENTS[page])
+    tables = [kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, BaseModel)]
+    keys = {key for kind in tables if kind.__module__ == module.__name__ for key in kind.model_fields}
+    assert len(keys) > 5
+    assert [key for key in sorted(keys) if not re.search(rf"\b{key}\b", words(page))] == []
