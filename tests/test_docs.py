@@ -161,6 +161,24 @@ def test_the_table_of_raw_results_names_each_of_them_and_pages_that_name_it():
             assert re.search(rf"results/(?:{names})(?![\w-])", words(page)), f"{page} does not name {first}"
 
 
+def test_links_lead_from_the_index_to_every_page():
+    found, left = set(), ["docs/index.md"]
+    while left:
+        page = left.pop()
+        found.add(page)
+        links = re.findall(r"\]\(([^)#:\s]+\.md)", words(page))
+        targets = {(ROOT / page).parent.joinpath(link).resolve().relative_to(ROOT).as_posix() for link in links}
+        left += [target for target in targets if target.startswith("docs/") and target not in found]
+    assert set(site_pages()) - found == set()
+
+
+def test_the_page_of_the_installation_names_every_extra():
+    extras = re.findall(r"^([\w-]+) = \[", words("pyproject.toml").split("optional-dependencies]")[1], re.MULTILINE)
+    extras = extras[: extras.index("all") + 1]
+    assert "cpu" in extras
+    assert [extra for extra in extras if f"`{extra}`" not in words("docs/how-to/install.md")] == []
+
+
 def test_the_site_shows_every_page_once():
     listed = re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8").split("\nnav:")[1])
     assert sorted(f"docs/{page}" for page in listed) == site_pages()
