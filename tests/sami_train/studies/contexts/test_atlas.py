@@ -197,6 +197,8 @@ def test_alarms_are_not_counted_without_an_atlas(copy):
     attach(path, None)
     with pytest.raises(SamiError, match="has no atlas; add one with: sami atlas"):
         check(path, environment("panda"), 2)
+    with pytest.raises(SamiError, match="has no atlas: it infers no context"):
+        check(MODEL.with_name("panda-sac.onnx"), environment("panda"), 2)
 
 
 def test_what_a_policy_learned_behind_stands_in_its_contract():
