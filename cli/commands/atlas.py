@@ -67,7 +67,7 @@ def atlas(
         _print(alarms, contract.recovery, judged)
         return
     if "gap" in settings:
-        raise SamiError("gap goes with --check; an atlas is measured behind the gap that the policy learned behind.")
+        raise SamiError("gap goes with --check; a reference is measured with the profile of the policy's training.")
     if changes := settings.pop("changes", None):
         if settings or (contract.recovery is not None and not FORCE.get()):
             raise SamiError(

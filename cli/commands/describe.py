@@ -58,7 +58,7 @@ def describe(
         seen = measure_seen(model, spec, settings["episodes"], settings["starts"], on_round=advance)
     described = put(model, spec, seen)
     sheet = "its frame and home pose" if described.sheet else "no frame and home pose, as nobody wrote them down"
-    print_text(f"{model} tells what training saw, over {seen.steps:,} steps of {seen.episodes} episodes, and {sheet}")
+    print_text(f"{model} has training ranges now, from {seen.steps:,} steps of {seen.episodes} episodes, and {sheet}")
 
 
 def _describe_by_rollouts(model: Path, paths: list[Path]) -> None:
@@ -71,14 +71,14 @@ def _describe_by_rollouts(model: Path, paths: list[Path]) -> None:
     _require_new(model, artifact.contract)
     seen = seen_in(artifact.contract, paths)
     write(recompose(artifact, {"seen": seen}))
-    print_text(f"{model} tells what training saw, over {seen.steps:,} steps of {seen.episodes} episodes")
+    print_text(f"{model} has training ranges now, from {seen.steps:,} steps of {seen.episodes} episodes")
 
 
 def _require_new(model: Path, contract: Contract) -> None:
-    """Refuse to replace what a file tells of its training without --force."""
+    """Refuse to replace training ranges without --force."""
     from sami_runtime.errors import SamiError
 
     if contract.seen is not None and not FORCE.get():
         raise SamiError(
-            f"{model} tells what training saw; `sami inspect {in_shell(model)}` prints it, --force measures it anew."
+            f"{model} has training ranges; `sami inspect {in_shell(model)}` prints them, --force measures them anew."
         )

@@ -10,14 +10,14 @@ from sami_train.export import seen
 SHIPPED = Path(__file__).parents[2] / "models" / "panda-satesac.onnx"
 
 
-def test_a_file_is_described_once_and_then_tells_what_training_saw(sami, trained, tmp_path, short_panda):
+def test_a_file_is_described_once_and_then_has_training_ranges(sami, trained, tmp_path, short_panda):
     path = Path(shutil.copy(trained.model, tmp_path / "copy.onnx"))
     message = sami("inspect", path).out
     assert "seen: not told; `sami describe` measures what training saw" in message
     assert "frame: table's frame" in message, "export tells what the environment knows"
     done = sami("describe", path, "--set", "episodes=6", "--set", "starts=2")
     assert (done.code, done.err) == (0, "")
-    assert "copy.onnx tells what training saw, over " in done.prose
+    assert "copy.onnx has training ranges now, from " in done.prose
     assert done.prose.strip().endswith("steps of 6 episodes, and its frame and home pose")
     before, after = read_artifact(trained.model).contract, read_artifact(path).contract
     assert after.model_copy(update={"seen": None}) == before
@@ -25,7 +25,7 @@ def test_a_file_is_described_once_and_then_tells_what_training_saw(sami, trained
     content = path.read_bytes()
     refused = sami("describe", path)
     assert (refused.code, refused.out) == (1, "")
-    assert "--force measures it anew" in refused.err
+    assert "--force measures them anew" in refused.err
     assert path.read_bytes() == content
     # The same episodes give the same numbers.
     assert sami("describe", path, "--set", "episodes=6", "--set", "starts=2", "--force").code == 0

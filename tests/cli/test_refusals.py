@@ -78,7 +78,7 @@ def test_wrong_usage_exits_with_2(sami, arguments):
             "run --model MODEL --gap nothing.toml",
             "nothing.toml cannot be read: No such file or directory.",
         ),
-        ("atlas MODEL --set gap=none", "gap goes with --check; an atlas is measured behind the gap that the policy"),
+        ("atlas MODEL --set gap=none", "gap goes with --check; a reference is measured with the profile of the policy"),
         ("atlas MODEL --check 2 --set window=3", "--check measures what is there and writes nothing; leave out"),
         ("atlas MODEL --env hopper", "was trained in panda, and --env hopper does not have the signals that it reads"),
         ("robustness MODEL --gap latncy", "unknown kind of gap 'latncy'. Did you mean 'latency'?"),
