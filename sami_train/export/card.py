@@ -69,7 +69,7 @@ def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
     measure = spec.measure
     if idle := _never_obeyed(spec.tasks, spec.tasks.resolve(training.get("tasks") or "training")):
         lines += [
-            f"**No training task let these obey: {', '.join(idle)}.** The policy sends them 0, whatever they do.",
+            f"**These motors work in no training task: {', '.join(idle)}.** The policy always sends them 0.",
             "",
         ]
     if caption := draw_training(run, measure, model.with_suffix(".png")):
@@ -107,9 +107,10 @@ def _trained_in(run: RunRecord) -> str:
 def _contrast(contrast: RealisedContrast, config: Mapping[str, Any]) -> str:
     mean = "mean over the run, averaged over many losses" if contrast.averaged else "mean over single logged losses"
     idle = contrast.bound is not None and contrast.bound < LEAST_LEARNED
+    keys = "encoder" if config.get("keys") == "encoder" else "momentum encoder"
     return (
         f"Contrast: {contrast} ({mean}; a constant encoder has 0). Ranked by {config['ranking']}, keys of the "
-        f"{config.get('keys', 'momentum')}, {config['trajectories']} trajectories."
+        f"{keys}, {config['trajectories']} trajectories."
         f"{' The encoder learned from the critics, hardly from the contrast.' * idle}"
     )
 

@@ -54,9 +54,9 @@ def test_a_run_that_was_given_more_steps_is_repeated_by_all_its_commands(tmp_pat
 
 def test_a_card_names_the_parts_that_no_training_task_let_obey(tmp_path):
     text, _ = card("crippled-walker-satesac", tmp_path)
-    assert "**No training task let these obey: joint thigh_joint, joint leg_joint, joint foot_joint.**" in text
+    assert "**These motors work in no training task: joint thigh_joint, joint leg_joint, joint foot_joint.**" in text
     for name in ("walker-satesac", "crippled-half-cheetah-satesac", "crippled-hopper-satesac", "crippled-ant-satesac"):
-        assert "let these obey" not in card(name, tmp_path)[0]
+        assert "work in no training task" not in card(name, tmp_path)[0]
 
 
 @pytest.mark.parametrize("name", ["panda-satesac", "crippled-ant-satesac", "walker-satesac", "half-cheetah-satesac"])
@@ -64,4 +64,5 @@ def test_a_card_says_where_the_contrast_hardly_taught_the_encoder(tmp_path, name
     text, _ = card(name, tmp_path)
     (line,) = re.findall("^Contrast: .*$", text, re.MULTILINE)
     assert ("hardly from the contrast" in line) == (name in ("crippled-ant-satesac", "walker-satesac"))
+    assert re.search("keys of the (momentum )?encoder, ", line)
     assert line in (REPOSITORY / "models" / f"{name}.md").read_text(encoding="utf-8")
