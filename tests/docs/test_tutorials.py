@@ -6,6 +6,7 @@ import pytest
 from sami_cli.app import app
 from typer.main import get_command
 
+from sami_runtime.files import tomllib
 from tests.making.tutorial import ROOT, notebook
 
 
@@ -19,6 +20,17 @@ def test_the_notebook_is_the_page():
 def test_a_tutorial_says_what_it_installs(page):
     text = (ROOT / "docs" / "tutorials" / f"{page}.md").read_text(encoding="utf-8")
     assert ".venv/bin/pip install -c constraints.txt '.[cpu," in text
+
+
+def test_a_tutorial_shows_what_is_in_the_file_of_the_example():
+    blocks = {
+        page: tomllib.loads(re.search("```toml\n(.*?)```", (ROOT / "docs" / "tutorials" / page).read_text(), re.S)[1])
+        for page in ("put-it-on-an-arm.md", "train-your-own-robot.md")
+    }
+    assert blocks["put-it-on-an-arm.md"] == tomllib.loads((ROOT / "examples" / "udp_robot.toml").read_text())
+    robot = tomllib.loads((ROOT / "examples" / "own_environment" / "my_robot.toml").read_text())
+    for table, keys in blocks["train-your-own-robot.md"].items():
+        assert robot[table] | keys == robot[table]
 
 
 def shown_commands():
