@@ -13,20 +13,27 @@ import pytest
 from pydantic import BaseModel
 
 from sami_runtime.adapters import Executed, Observation
+from sami_runtime.adoption import adopt as adoption
 from sami_runtime.clock import ManualClock
 from sami_runtime.distribution import shipped_models
 from sami_runtime.loop.episode import Lateness, run_episode
+from sami_runtime.loop.excitation import REST_TICKS
 from sami_runtime.model.contract import Contract
 from sami_runtime.robots.body.settings import BodySettings
 from sami_runtime.robots.franka.settings import FrankaSettings
 from sami_runtime.robots.handover import HandoverSettings
 from sami_runtime.robots.lerobot.settings import LeRobotSettings
 from sami_runtime.robots.ros2.settings import RosSettings
+from sami_runtime.robots.unitree.adapter import LYING_DEG
 from sami_runtime.robots.unitree.settings import UnitreeSettings
 from sami_runtime.safety.gate import SafetyGate
-from sami_runtime.safety.limits import Limits
+from sami_runtime.safety.limits import DEFAULT_ALARM, FROZEN_LEAST, Limits
+from sami_runtime.safety.watchdog_process import REPEAT_S, REPEATS
+from sami_runtime.session.admission import LOAD_CPU_S, STEPS
 from sami_runtime.session.session import Session
 from sami_runtime.session.telemetry import Telemetry
+from sami_train.seeds import EVALUATION, FINAL
+from sami_train.studies.sweep.spread import TRIES
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -376,3 +383,30 @@ def test_a_page_of_a_file_names_every_key_of_it(page):
     keys = {key for kind in tables if kind.__module__ == module.__name__ for key in kind.model_fields}
     assert len(keys) > 5
     assert [key for key in sorted(keys) if not re.search(rf"\b{key}\b", words(page))] == []
+
+
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [
+        ("explanation/test-seeds", f"development, {EVALUATION:,} |"),
+        ("explanation/test-seeds", f"final, {FINAL:,} |"),
+        (
+            "how-to/adopt-a-policy",
+            f"at most {adoption.CPU_S} s of a processor, 1 s a step, {adoption.MEMORY >> 30} GiB",
+        ),
+        ("how-to/fit-a-profile", f"{REST_TICKS} periods of rest"),
+        ("how-to/run-in-cpp", f"the golden steps of the {len(shipped_models())} shipped files"),
+        ("how-to/sweep", "five times at most" if TRIES == 5 else f"{TRIES} times at most"),
+        ("how-to/unitree", f"tilted by more than {LYING_DEG:g} degrees"),
+        ("reference/guarantees", f"stepped at least {STEPS} times in a process of its own, with {LOAD_CPU_S} s"),
+        (
+            "reference/guards",
+            f"after {DEFAULT_ALARM.steps} steps in a row with an OOD score above {DEFAULT_ALARM.score:g}",
+        ),
+        ("reference/guards", f"hold at {FROZEN_LEAST} in a row"),
+        ("reference/watchdog", f"at least every {1e3 * REPEAT_S:g} ms"),
+        ("reference/watchdog", f"{REPEATS} times where the loop's process is gone"),
+    ],
+)
+def test_a_number_of_a_page_is_the_codes(page, text):
+    assert text in " ".join(words(f"docs/{page}.md").split())
