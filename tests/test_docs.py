@@ -18,6 +18,7 @@ from sami_runtime.clock import ManualClock
 from sami_runtime.distribution import shipped_models
 from sami_runtime.loop.episode import Lateness, run_episode
 from sami_runtime.loop.excitation import REST_TICKS
+from sami_runtime.model.artifact import read_artifact
 from sami_runtime.model.contract import Contract
 from sami_runtime.robots.body.settings import BodySettings
 from sami_runtime.robots.franka.settings import FrankaSettings
@@ -32,6 +33,7 @@ from sami_runtime.safety.watchdog_process import REPEAT_S, REPEATS
 from sami_runtime.session.admission import LOAD_CPU_S, STEPS
 from sami_runtime.session.session import Session
 from sami_runtime.session.telemetry import Telemetry
+from sami_train.envs import environment
 from sami_train.seeds import EVALUATION, FINAL
 from sami_train.studies.sweep.spread import TRIES
 
@@ -320,6 +322,12 @@ def test_what_a_how_to_imports_exists_and_a_class_that_it_makes_is_public_or_imp
     packages = ("sami_runtime", "sami_runtime.robots.kit")
     public = {name for package in packages for name in importlib.import_module(package).__all__}
     assert classes - public - imported.keys() == set()
+
+
+def test_the_page_of_presets_counts_the_robots_with_a_budget_of_their_own():
+    names = {read_artifact(path).contract.training["env"] for path in shipped_models().values()}
+    number = sum("steps" in environment(name).hyperparameters.get("fast-cpu", {}) for name in names)
+    assert {4: "four"}.get(number, str(number)) + " robots have their own" in words("docs/reference/presets.md")
 
 
 SETTINGS = {
