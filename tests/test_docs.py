@@ -1,6 +1,7 @@
 """What the pages for newcomers say exists, and their pictures show what the code does."""
 
 import importlib
+import inspect
 import re
 import sys
 from itertools import pairwise
@@ -33,7 +34,7 @@ from sami_runtime.safety.watchdog_process import REPEAT_S, REPEATS
 from sami_runtime.session.admission import LOAD_CPU_S, STEPS
 from sami_runtime.session.session import Session
 from sami_runtime.session.telemetry import Telemetry
-from sami_train.envs import environment
+from sami_train.envs import EnvironmentSpec, environment
 from sami_train.seeds import EVALUATION, FINAL
 from sami_train.studies.sweep.spread import TRIES
 
@@ -328,6 +329,12 @@ def test_the_page_of_presets_counts_the_robots_with_a_budget_of_their_own():
     names = {read_artifact(path).contract.training["env"] for path in shipped_models().values()}
     number = sum("steps" in environment(name).hyperparameters.get("fast-cpu", {}) for name in names)
     assert {4: "four"}.get(number, str(number)) + " robots have their own" in words("docs/reference/presets.md")
+
+
+def test_the_page_of_environments_names_every_argument_of_from_gymnasium():
+    table = words("docs/reference/environments.md").split("| what | if it is left out |")[1].split("\n\n")[0]
+    arguments = [*inspect.signature(EnvironmentSpec.from_gymnasium).parameters][1:]
+    assert [argument for argument in arguments if f"`{argument}`" not in table] == []
 
 
 SETTINGS = {
