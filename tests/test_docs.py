@@ -373,7 +373,8 @@ def rows_of(page):
 
 @pytest.mark.parametrize("page", SETTINGS)
 def test_a_page_of_settings_lists_every_key_and_no_other_with_its_default(page):
-    """A key that several tables have may be named in the text, by its last part."""
+    """A key that several tables have may be named in the text, by its last part. An error names the same page."""
+    assert getattr(SETTINGS[page], "page", page) == page
     keys, rows = dict(keys_of(SETTINGS[page])), dict(rows_of(page))
     text = re.sub(r"^\|.*", "", words(page), flags=re.MULTILINE)
     assert [key for key in keys if key not in rows and f"`{key.rpartition('.')[2]}`" not in text] == []

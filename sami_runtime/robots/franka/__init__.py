@@ -24,7 +24,7 @@ def make(clock: Clock, contract: Contract, config: dict[str, Any]) -> FrankaAdap
     Args:
         clock: The loop's.
         contract: Of the model that is to drive.
-        config: The settings, see docs/how-to/franka.md.
+        config: The settings, see docs/reference/franka-settings.md.
 
     Raises:
         AdapterError: With everything that does not match; a library is missing; or the robot cannot be reached.

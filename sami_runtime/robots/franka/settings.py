@@ -112,7 +112,7 @@ class FrankaSettings(AdapterSettings):
     """All of it."""
 
     owner: ClassVar[str] = "the Franka"
-    page: ClassVar[str] = "docs/how-to/franka.md"
+    page: ClassVar[str] = "docs/reference/franka-settings.md"
 
     robot: str
     """The robot's address."""

@@ -17,7 +17,7 @@ def make(clock: Clock, contract: Contract, config: dict[str, Any]) -> Ros2Adapte
     Args:
         clock: The loop's.
         contract: Of the model that is to drive.
-        config: The settings, see docs/how-to/ros2.md.
+        config: The settings, see docs/reference/ros2-settings.md.
 
     Raises:
         AdapterError: With everything that does not match; or the backend is not installed.

@@ -1,4 +1,4 @@
-"""The settings of a robot on ROS 2, as `settings` of a robot.toml gives them; docs/how-to/ros2.md explains each."""
+"""The settings of a robot on ROS 2, as a robot.toml gives them; docs/reference/ros2-settings.md explains each."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class RosSettings(AdapterSettings):
     """All of it."""
 
     owner: ClassVar[str] = "the robot on ROS 2"
-    page: ClassVar[str] = "docs/how-to/ros2.md"
+    page: ClassVar[str] = "docs/reference/ros2-settings.md"
 
     backend: Literal["auto", "cyclonedds", "rclpy"] = "auto"
     domain: Annotated[int, Field(ge=0, le=232)] | None = None
