@@ -51,8 +51,8 @@ def check(
     contract = read_artifact(model).contract
     atlas = contract.atlas
     if atlas is None:
-        add = f"; add one with: sami atlas {shlex.quote(str(model))}"
-        raise SamiError(f"{model} has no atlas{add if contract.context_size else ': it infers no context'}")
+        hint = f"; add one with: sami atlas {shlex.quote(str(model))}"
+        raise SamiError(f"{model} has no atlas{hint if contract.context_size else ': it infers no context'}")
     behind = known_gap(contract.training) if behind is None else behind
     jobs = [(name, task) for name, tasks in spec.tasks.sets.items() for task in tasks]
     contexts_of_jobs = collect_contexts(model, spec, [task for _, task in jobs], episodes, seed, on_round, behind)
