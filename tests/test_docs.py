@@ -172,14 +172,14 @@ def test_the_table_of_raw_results_names_each_of_them_and_pages_that_name_it():
 
 
 def test_links_lead_from_the_index_to_every_page():
-    found, left = set(), ["docs/index.md"]
-    while left:
-        page = left.pop()
-        found.add(page)
+    reached, pending = set(), ["docs/index.md"]
+    while pending:
+        page = pending.pop()
+        reached.add(page)
         links = re.findall(r"\]\(([^)#:\s]+\.md)", words(page))
         targets = {(ROOT / page).parent.joinpath(link).resolve().relative_to(ROOT).as_posix() for link in links}
-        left += [target for target in targets if target.startswith("docs/") and target not in found]
-    assert set(site_pages()) - found == set()
+        pending += [target for target in targets if target.startswith("docs/") and target not in reached]
+    assert set(site_pages()) - reached == set()
 
 
 def test_the_page_of_the_installation_names_every_extra():
