@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import shlex
 import signal
 import sys
 import time
@@ -17,7 +16,7 @@ import torch
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import KVWriter, Logger
 
-from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.errors import SamiError, UnknownName, in_shell
 from sami_train.agent.context_sac import TARGETS, ContextSAC
 from sami_train.config.resolve import from_dict
 from sami_train.config.schema import ConfigError, TrainConfig
@@ -141,10 +140,10 @@ def resume(
     config = run.config()
     named = by_name(config.env)
     if run.checkpointed is not None:
-        newest = f"sami train --resume {shlex.quote(str(run.run))}{named}"
+        newest = f"sami train --resume {in_shell(run.run)}{named}"
         raise RunError(f"{out} is a checkpoint; go on with its run's newest one: {newest}")
     if run.agent.is_file() and steps is None:
-        line = f"sami eval --run {shlex.quote(str(out))}{named}"
+        line = f"sami eval --run {in_shell(out)}{named}"
         raise RunError(
             f"{out} has finished its {config.steps} steps; evaluate it with: {line}, or give it more by --steps."
         )
@@ -258,7 +257,7 @@ def _run(run: RunFolder, config: TrainConfig, agent: ContextSAC, show: bool) -> 
         with suppress(SamiError, OSError):  # such as the full disk that it failed for
             run.update(state="failed")
         if isinstance(error.__cause__, OSError) and run.newest_checkpoint():
-            command = f"sami train --resume {shlex.quote(str(run.path))}{by_name(config.env)}"
+            command = f"sami train --resume {in_shell(run.path)}{by_name(config.env)}"
             raise RunError(f"{error} Then go on with: {command}") from error
         raise
     finally:
