@@ -272,8 +272,8 @@ def start_from(agent: ContextSAC, config: TrainConfig) -> None:
     """Give an agent the weights that its configuration names.
 
     Optimisers begin anew, and SAC's temperature with `learning.initial_temperature`. Critics that the file lacks stay
-    as they were made, and those that read no actions executed before begin by giving them no weight; an actor without
-    a deviation gets the one that has the target entropy.
+    as they were made, and those that read fewer of the actions executed last give the others no weight at first; an
+    actor without a deviation gets the one that has the target entropy.
 
     Raises:
         RunError: the file has changed since the configuration was resolved, or does not fit the networks.
@@ -301,7 +301,7 @@ def start_from(agent: ContextSAC, config: TrainConfig) -> None:
         elif name.startswith(("critic.", "encoder.correction.", "momentum_encoder.correction.")):
             tensors[name] = initial[name]  # a head that has learned nothing yet takes what arrived for the present
     for name in CRITICS_INPUTS & tensors.keys():
-        tensors[name] = _with_recent_actions(tensors[name], initial[name].shape[1], policy.action_size)
+        tensors[name] = _with_recent_actions(tensors[name], initial[name].shape[1], agent)
     wrong = sorted(name for name in initial.keys() | tensors.keys() if _shape(initial, name) != _shape(tensors, name))
     if wrong or not torch.equal(tensors["features.projection"].cpu(), initial["features.projection"].cpu()):
         of = ", ".join(f"{name} {_shape(tensors, name)} instead of {_shape(initial, name)}" for name in wrong[:3])
@@ -314,12 +314,12 @@ def start_from(agent: ContextSAC, config: TrainConfig) -> None:
     agent.learner.anchor()
 
 
-def _with_recent_actions(weight: torch.Tensor, inputs: int, actions: int) -> torch.Tensor:
-    """Return a critic's first weights (H, N) with zeros for what it reads beside: what lies before the action a_t."""
-    missing = inputs - weight.shape[1]
-    if missing <= 0 or missing % actions:
+def _with_recent_actions(weight: torch.Tensor, inputs: int, agent: ContextSAC) -> torch.Tensor:
+    """Return a critic's first weights (H, N) with zeros for older actions, which follow what it sees of the state."""
+    seen, missing = agent.policy.features.size + agent.policy.encoder.size, inputs - weight.shape[1]
+    if missing <= 0 or missing % agent.policy.action_size:
         return weight  # of another network, which is refused with its shapes
-    return torch.cat([weight[:, :-actions], weight.new_zeros(len(weight), missing), weight[:, -actions:]], 1)
+    return torch.cat([weight[:, :seen], weight.new_zeros(len(weight), missing), weight[:, seen:]], 1)
 
 
 def _shape(tensors: dict[str, torch.Tensor], name: str) -> list[int] | str:
