@@ -244,8 +244,7 @@ class Learner:
     ) -> dict[str, Tensor]:
         """Descend on L_RL + alpha L_SaNCE, with alpha the loss coefficient (section 4.3, figure 5, Algorithm 1)."""
         cfg = self.learning
-        critic_loss = self._critic_loss(state, batch.actions, target)
-        loss = critic_loss
+        loss = critic_loss = self._critic_loss(state, batch.actions, target)
         scalars: dict[str, Tensor] = {}
         if self.contrast is not None and contrastive is not None:
             loss = loss + self.contrast.config.coefficient * contrastive.loss
