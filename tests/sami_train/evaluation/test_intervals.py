@@ -51,6 +51,14 @@ def test_where_all_starts_succeed_the_interval_says_how_few_they_are():
     assert interval_over_starts(np.full(5, 3.0)) == (3.0, 3.0)
 
 
+def test_where_all_starts_score_alike_between_the_bounds_the_interval_is_no_point():
+    """Five tasks are always solved, the sixth by one start in twenty: most draws of ten starts show none."""
+    random, truth = np.random.default_rng(0), 5.05 / 6
+    drawn = [(5 + (random.random(10) < 0.05)) / 6 for _ in range(200)]
+    covered = [low <= truth <= high for low, high in (interval_over_starts(scores, (0.0, 1.0)) for scores in drawn)]
+    assert np.mean(covered) > 0.9
+
+
 def test_successes_survive_a_file_and_files_without_them_have_no_interval():
     results = Evaluation("panda", (result([True, False, True]),))
     row = results.to_dict()["tasks"][0]
