@@ -126,6 +126,15 @@ def test_how_far_tasks_lie_apart_is_no_part_of_a_returns_error():
     assert sample.ret_error("training") == pytest.approx(sample.ret_std("training") / np.sqrt(10))
 
 
+@pytest.mark.parametrize("count", [2, 3, 4, 50])
+def test_few_episodes_of_each_task_make_no_interval_too_narrow(count):
+    returns = np.random.default_rng(0).normal(size=(100 // count, count))
+    rows = (TaskResult("training", {"mass": k}, count, 10.0, returns=tuple(row)) for k, row in enumerate(returns))
+    results = Evaluation("hopper", tuple(rows))
+    low, high = interval_of(results, "training")
+    assert high - low == pytest.approx(2 * 1.96 * results.ret_error("training"), rel=0.05)
+
+
 def test_measurements_of_before_starts_were_kept_are_read():
     document = json.loads((RESULTS / "panda-200k-latency" / "trained-without.json").read_text())
     points = [RobustnessPoint.from_dict(item, document["env"]) for item in document["points"]]
