@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import shlex
 from collections.abc import Iterable
 
 
@@ -105,6 +106,11 @@ def excerpt(value: object) -> str:
     """Return a value as Python writes it, cut off after 80 characters: a wrong value may be as long as its document."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:80]}..."
+
+
+def in_shell(name: object) -> str:
+    """Return a path or another name as a shell reads it."""
+    return shlex.quote(str(name))
 
 
 def nearest(name: str, valid: Iterable[str]) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import shlex
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -11,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.errors import SamiError, UnknownName, in_shell
 
 _named: frozenset[str] | None = None
 """Names that a user gave, where files are read that name code, too; None where a program names what it imports."""
@@ -35,7 +34,7 @@ def require_named(name: str, kind: str, source: str = "a file") -> None:
     """Raise SamiError where only a file names some code and no user did; see `only_named`."""
     if _named is None or name in _named:
         return
-    option = f"--env {shlex.quote(name)}" if name.isprintable() else "--env and that name"
+    option = f"--env {in_shell(name)}" if name.isprintable() else "--env and that name"
     raise SamiError(
         f"{source} names the {kind} {name!r}, which is code, and code that only a file names is not imported. Add "
         f"{option} if you trust it; a model also runs in another environment with the same signals, named by --env."

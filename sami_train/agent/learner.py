@@ -164,7 +164,7 @@ class Learner:
         """Return what else the encoder learns from windows; None where it learns nothing else, or not at all."""
         losses: list[Tensor] = []
         errors: dict[str, Tensor] = {}
-        estimate = self.policy.estimate_loss(sequences, inference.corrections)
+        estimate = self.policy.estimate_loss(sequences, windows.burn_in, inference.corrections)
         if estimate is not None:
             losses.append(self.behind.estimate * estimate.loss)
             errors |= {"estimate_error": estimate.loss.detach(), "arrived_error": estimate.uncorrected}
@@ -244,8 +244,10 @@ class Learner:
     ) -> dict[str, Tensor]:
         """Descend on L_RL + alpha L_SaNCE, with alpha the loss coefficient (section 4.3, figure 5, Algorithm 1)."""
         cfg = self.learning
-        critic_loss = self._critic_loss(state, batch.actions, target)
-        loss = critic_loss
+        with self._autocast():
+            q1, q2 = self.policy.critic(torch.cat([state, batch.actions], -1))
+        # L_RL: half the squared soft Bellman residual of both Q(s, c, a) (Haarnoja et al. 2018).
+        loss = critic_loss = 0.5 * (F.mse_loss(q1, target) + F.mse_loss(q2, target))
         scalars: dict[str, Tensor] = {}
         if self.contrast is not None and contrastive is not None:
             loss = loss + self.contrast.config.coefficient * contrastive.loss
@@ -259,12 +261,6 @@ class Learner:
             scalars |= auxiliary[1]
         descend(self.critic_optimizer, loss, list(self.policy.encoder.parameters()), cfg.encoder_clip)
         return scalars | {"critic_loss": critic_loss.detach()}
-
-    def _critic_loss(self, state: Tensor, actions: Tensor, target: Tensor) -> Tensor:
-        """Return L_RL: half the squared soft Bellman residual of both Q(s, c, a) (Haarnoja et al. 2018)."""
-        with self._autocast():
-            q1, q2 = self.policy.critic(torch.cat([state, actions], -1))
-        return 0.5 * (F.mse_loss(q1, target) + F.mse_loss(q2, target))
 
     def _update_actor(self, state: Tensor, critic_state: Tensor, temperature: Tensor) -> dict[str, Tensor]:
         """Descend on temperature * log pi(a | s, c) - min Q(s, c, a), a of pi: SAC's soft policy improvement."""

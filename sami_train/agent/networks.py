@@ -150,10 +150,11 @@ class Present(nn.Module):
         return 1.0 / features.scale[self.columns]
 
     def loss(
-        self, features: Features, corrections: Tensor, arrived: Tensor, true: Tensor, lengths: Tensor
+        self, features: Features, corrections: Tensor, arrived: Tensor, true: Tensor, first_steps: Tensor, last: Tensor
     ) -> EstimateLoss:
-        """Return the loss of corrections (B, L + 1, E) over windows (B, L + 1, D) of so many steps, (B,)."""
-        within = torch.arange(arrived.shape[1], device=arrived.device) <= lengths[:, None]
+        """Return the loss of corrections (B, L + 1, E) over windows (B, L + 1, D), whose first and last steps count."""
+        steps = torch.arange(arrived.shape[1], device=arrived.device)
+        within = (steps >= first_steps[:, None]) & (steps <= last[:, None])
         # From what arrived to the truth, clipped as features are.
         needed = ((true - arrived)[..., self.numbers] / self.unit(features)).clamp(-CLIP, CLIP)[within]
         return EstimateLoss(F.mse_loss(corrections[within], needed), (needed**2).mean())

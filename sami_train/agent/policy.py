@@ -124,12 +124,14 @@ class ContextPolicy(BasePolicy):
             return observations
         return self.present(observations, self.present.estimate(self.features, observations, corrections))
 
-    def estimate_loss(self, sequences: SequenceBatch, corrections: Tensor | None) -> EstimateLoss | None:
+    def estimate_loss(
+        self, sequences: SequenceBatch, first_steps: np.ndarray, corrections: Tensor | None
+    ) -> EstimateLoss | None:
         """Return how far the present that was estimated over windows is from the true one; None without gradient."""
         if self.present is None or corrections is None or not corrections.requires_grad:
             return None
-        observations = sequences.observations
-        arrays = (observations, sequences.true_observations[..., : observations.shape[-1]], sequences.lengths)
+        observed, true = sequences.observations, sequences.true_observations
+        arrays = (observed, true[..., : observed.shape[-1]], first_steps, sequences.lengths)
         return self.present.loss(self.features, corrections, *(torch.from_numpy(a).to(self.device) for a in arrays))
 
     def critic_state(self, actor_features: Tensor, true: Tensor, contexts: Tensor, recent_actions: Tensor) -> Tensor:

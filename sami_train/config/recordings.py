@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sami_runtime.errors import SamiError
-from sami_runtime.recording.reader import Recording, are_finite, read_recording
+from sami_runtime.recording.reader import Recording, are_finite, read_each
 from sami_runtime.signals import Signal
 from sami_train.config.schema import ConfigError, TrainConfig
 from sami_train.config.weights import unlike
@@ -65,13 +65,12 @@ def recorded_episodes(
     when what should reach the goal is below where it can lie, see `Goal.lowest`.
 
     Raises:
-        RecordingError: one cannot be read.
+        RecordingError: one cannot be read, or is named twice.
         SamiError: one has other signals, another rate, or nothing that tells the reward.
     """
     known: list[Any] = [dict(task) for task in tasks]
     episodes: list[Episode] = []
-    for path in paths:
-        recording = read_recording(path)
+    for path, recording in zip(paths, read_each(paths), strict=True):
         _require_fit(recording, spec)
         episodes_read = 0
         for number, stretch, ended in recording.stretches(are_finite):

@@ -132,10 +132,10 @@ class LearningConfig(Settings):
                 f"learning.discount is {self.discount}; with learning.clip_targets it must be below 1, since targets "
                 "are kept above -1 / (1 - discount)."
             )
-        if self.clip_targets and self.reward_scale != 1.0:
+        if self.clip_targets and (self.reward_scale, self.reward_offset) != (1.0, 0.0):
             raise ConfigError(
-                f"learning.reward_scale is {self.reward_scale}; learning.clip_targets counts on rewards of -1 or 0, "
-                "so leave the scale at 1 or set learning.clip_targets=false."
+                f"learning.reward_scale is {self.reward_scale} and learning.reward_offset {self.reward_offset}; "
+                "learning.clip_targets counts on rewards of -1 or 0, so leave them at 1 and 0, or set it to false."
             )
         return self
 

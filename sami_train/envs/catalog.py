@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import copyreg
 import dataclasses
-import shlex
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
 from gymnasium.envs.registration import load_env_creator, registry
 
-from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.errors import SamiError, UnknownName, in_shell
 from sami_runtime.user_code import load_named, require_named
 from sami_train.envs.spec import EnvironmentSpec
 
@@ -72,7 +71,7 @@ def is_code(name: str) -> bool:
 def by_name(*names: str) -> str:
     """Return the option that a command needs for runs in these environments: ` --env NAME`, or nothing."""
     code_names = list(dict.fromkeys(name for name in names if is_code(name)))
-    return f" --env {shlex.quote(','.join(code_names))}" if code_names else ""
+    return f" --env {in_shell(','.join(code_names))}" if code_names else ""
 
 
 def is_found(spec: EnvironmentSpec) -> bool:

@@ -61,14 +61,14 @@ class WindowPlan:
     """Longest window."""
     burn_in: int
     """First steps of a window that are not learned from: they bring the stored state up to today's weights
-    (Kapturowski et al. 2019). Windows begin at its multiples; the first of an episode needs none."""
+    (Kapturowski et al. 2019). The first window of an episode needs none."""
     state: Mapping[str, tuple[int, ...]]
     """Shapes of the encoder's state, see `encoders`."""
 
     @property
     def stride(self) -> int:
-        """Steps between two beginnings of windows."""
-        return self.burn_in or self.steps
+        """Steps between two beginnings of windows, at most those that a window is learned from: none is left out."""
+        return min(self.burn_in or self.steps, self.steps - self.burn_in)
 
     def draw(self, episodes: np.ndarray, lengths: np.ndarray, rng: np.random.Generator) -> Windows:
         """Draw one window of each episode, (B,) positions and (B,) lengths, every possible beginning as likely."""
@@ -316,9 +316,7 @@ class EpisodeBuffer:
 
         following_steps = steps + spans
         observations, following = self.observations[slots, steps], self.observations[slots, following_steps]
-        true, true_following = observations, following
-        if self.behind.keeps_truth:
-            true, true_following = self.true_observations[slots, steps], self.true_observations[slots, following_steps]
+        true, true_following = self.true_observations[slots, steps], self.true_observations[slots, following_steps]
         if self.goal is not None and hindsight > 0:
             for stream in (observations, following, true, true_following):
                 stream[relabel, self.goal.desired] = new_goal[relabel]

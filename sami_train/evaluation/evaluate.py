@@ -30,6 +30,7 @@ from sami_train.envs.measure import episode_skill
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.episodes.episode import Episode
+from sami_train.episodes.exploration import BehindGap
 from sami_train.episodes.rollout import Rollout
 from sami_train.evaluation.kept import KeptResults, Piece
 from sami_train.evaluation.model_policy import Source, policy_of, tell_ages
@@ -161,7 +162,7 @@ class _Worker:
         if piece.gap is not None:
             envs = [GappedEnv(env, self.spec, piece.gap, _among(piece.task)) for env in envs]
         tell_ages(self.policy, envs, piece.gap)
-        rollout = Rollout(envs, self.policy, piece.seed, tasks=(piece.task,))
+        rollout = Rollout(envs, self.policy, piece.seed, tasks=(piece.task,), behind=BehindGap(true_goals=True))
         played: list[Episode] = []
         for first in range(0, self.episodes, len(envs)):
             played += rollout.round(range(first, first + len(envs)))
@@ -177,7 +178,7 @@ def _result(spec: EnvironmentSpec, task_set: str, task: Task, episodes: Sequence
     def share(outcomes: Iterable[bool]) -> float:
         return float(np.mean(list(outcomes)))
 
-    goal, starts = spec.goal, [episode.observations[0] for episode in episodes]
+    goal, starts = spec.goal, [np.asarray(episode.true_observations)[0] for episode in episodes]  # not what was seen
     at_goal = (goal is not None and bool(goal.reached(start[goal.achieved], start[goal.desired])) for start in starts)
     shares = {column: share(skill in episode.skills for episode in episodes) for column, skill in spec.outcomes.items()}
     skills = [episode_skill(episode.skills, spec.skills) for episode in episodes]

@@ -118,6 +118,11 @@ def _drive(
     return [(seen[:length], acted[:length], contexts[:length]) for (seen, acted, contexts), length in episodes]
 
 
+def tasks_in_turn(tasks: Sequence[Task], episodes: int) -> list[Task]:
+    """Return the task of each episode: K tasks in turn, each in even and in odd ones, which explore."""
+    return [tasks[(k + k // (2 * len(tasks))) % len(tasks)] for k in range(episodes)]
+
+
 def exploring(model: Path | Artifact, spec: EnvironmentSpec, rows: int) -> RecordedPolicy:
     """Return a model file of which every second row acts at random half of the time, and which is recorded."""
     low, high = _bounds(spec.action)
@@ -147,7 +152,7 @@ def measure_seen(
     artifact = artifact_of(model)
     training = artifact.contract.training
     tasks, behind = known_tasks(training, spec), known_gap(training)
-    task_of_episode = [tasks[k % len(tasks)] for k in range(episodes)]
+    task_of_episode = tasks_in_turn(tasks, episodes)
     rollouts = _drive(spec, lambda rows: exploring(artifact, spec, rows), task_of_episode, seed, behind, on_round)
     observations = [observed for observed, _, _ in rollouts]
     flat = np.concatenate(observations)

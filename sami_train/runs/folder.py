@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import itertools
 import platform
-import shlex
 import subprocess
 import sys
 import zipfile
@@ -26,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from sami_runtime.distribution import installed_version
-from sami_runtime.errors import SamiError
+from sami_runtime.errors import SamiError, in_shell
 from sami_train.config.resolve import from_dict
 from sami_train.config.schema import TrainConfig
 from sami_train.config.weights import WEIGHTS_FILE, write_weights
@@ -106,7 +105,7 @@ class RunFolder:
     def open(cls, path: Path) -> RunFolder:
         """Open an existing run folder; refuse one of another version."""
         if not path.is_dir():
-            raise RunError(f"there is no run folder {path}; `sami train --out {shlex.quote(str(path))}` makes one.")
+            raise RunError(f"there is no run folder {path}; `sami train --out {in_shell(path)}` makes one.")
         for name in ("run.json", "config.json"):
             if not (cls(path).run / name).is_file():
                 raise RunError(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from sami_runtime.errors import SamiError
+from sami_runtime.errors import SamiError, in_shell
 from sami_train.config.resolve import from_dict
 from sami_train.config.schema import TrainConfig
 from sami_train.envs.catalog import by_name
@@ -107,8 +106,8 @@ class RunRecord:
         """Return the command that evaluates the run, with some options; of a study's line, also the gathering."""
         options += by_name(str(self.config.get("env")))
         if self.study is None:
-            return f"sami eval --run {shlex.quote(str(self.folder))}{options}"
+            return f"sami eval --run {in_shell(self.folder)}{options}"
         return (
             f"sami eval --run RUN{options}, where RUN is the folder that {self.name} was trained in, "
-            f"and then sami gather RUN... --out {shlex.quote(str(self.study))} --force"
+            f"and then sami gather RUN... --out {in_shell(self.study)} --force"
         )

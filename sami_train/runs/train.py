@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import shlex
 import signal
 import sys
 import time
@@ -17,7 +16,7 @@ import torch
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import KVWriter, Logger
 
-from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.errors import SamiError, UnknownName, in_shell
 from sami_train.agent.context_sac import TARGETS, ContextSAC
 from sami_train.config.resolve import from_dict
 from sami_train.config.schema import ConfigError, TrainConfig
@@ -141,10 +140,10 @@ def resume(
     config = run.config()
     named = by_name(config.env)
     if run.checkpointed is not None:
-        newest = f"sami train --resume {shlex.quote(str(run.run))}{named}"
+        newest = f"sami train --resume {in_shell(run.run)}{named}"
         raise RunError(f"{out} is a checkpoint; go on with its run's newest one: {newest}")
     if run.agent.is_file() and steps is None:
-        line = f"sami eval --run {shlex.quote(str(out))}{named}"
+        line = f"sami eval --run {in_shell(out)}{named}"
         raise RunError(
             f"{out} has finished its {config.steps} steps; evaluate it with: {line}, or give it more by --steps."
         )
@@ -258,7 +257,7 @@ def _run(run: RunFolder, config: TrainConfig, agent: ContextSAC, show: bool) -> 
         with suppress(SamiError, OSError):  # such as the full disk that it failed for
             run.update(state="failed")
         if isinstance(error.__cause__, OSError) and run.newest_checkpoint():
-            command = f"sami train --resume {shlex.quote(str(run.path))}{by_name(config.env)}"
+            command = f"sami train --resume {in_shell(run.path)}{by_name(config.env)}"
             raise RunError(f"{error} Then go on with: {command}") from error
         raise
     finally:
@@ -273,8 +272,8 @@ def start_from(agent: ContextSAC, config: TrainConfig) -> None:
     """Give an agent the weights that its configuration names.
 
     Optimisers begin anew, and SAC's temperature with `learning.initial_temperature`. Critics that the file lacks stay
-    as they were made, and those that read no actions executed before begin by giving them no weight; an actor without
-    a deviation gets the one that has the target entropy.
+    as they were made, and those that read fewer of the actions executed last give the others no weight at first; an
+    actor without a deviation gets the one that has the target entropy.
 
     Raises:
         RunError: the file has changed since the configuration was resolved, or does not fit the networks.
@@ -302,7 +301,7 @@ def start_from(agent: ContextSAC, config: TrainConfig) -> None:
         elif name.startswith(("critic.", "encoder.correction.", "momentum_encoder.correction.")):
             tensors[name] = initial[name]  # a head that has learned nothing yet takes what arrived for the present
     for name in CRITICS_INPUTS & tensors.keys():
-        tensors[name] = _with_recent_actions(tensors[name], initial[name].shape[1], policy.action_size)
+        tensors[name] = _with_recent_actions(tensors[name], initial[name].shape[1], agent)
     wrong = sorted(name for name in initial.keys() | tensors.keys() if _shape(initial, name) != _shape(tensors, name))
     if wrong or not torch.equal(tensors["features.projection"].cpu(), initial["features.projection"].cpu()):
         of = ", ".join(f"{name} {_shape(tensors, name)} instead of {_shape(initial, name)}" for name in wrong[:3])
@@ -315,12 +314,12 @@ def start_from(agent: ContextSAC, config: TrainConfig) -> None:
     agent.learner.anchor()
 
 
-def _with_recent_actions(weight: torch.Tensor, inputs: int, actions: int) -> torch.Tensor:
-    """Return a critic's first weights (H, N) with zeros for what it reads beside: what lies before the action a_t."""
-    missing = inputs - weight.shape[1]
-    if missing <= 0 or missing % actions:
+def _with_recent_actions(weight: torch.Tensor, inputs: int, agent: ContextSAC) -> torch.Tensor:
+    """Return a critic's first weights (H, N) with zeros for older actions, which follow what it sees of the state."""
+    seen, missing = agent.policy.features.size + agent.policy.encoder.size, inputs - weight.shape[1]
+    if missing <= 0 or missing % agent.policy.action_size:
         return weight  # of another network, which is refused with its shapes
-    return torch.cat([weight[:, :-actions], weight.new_zeros(len(weight), missing), weight[:, -actions:]], 1)
+    return torch.cat([weight[:, :seen], weight.new_zeros(len(weight), missing), weight[:, seen:]], 1)
 
 
 def _shape(tensors: dict[str, torch.Tensor], name: str) -> list[int] | str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from sami_runtime.errors import SamiError
+from sami_runtime.errors import SamiError, in_shell
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.model.atlas import Atlas, Locator
 from sami_train.envs.spec import EnvironmentSpec
@@ -51,7 +50,7 @@ def check(
     contract = read_artifact(model).contract
     atlas = contract.atlas
     if atlas is None:
-        hint = f"; add one with: sami atlas {shlex.quote(str(model))}"
+        hint = f"; add one with: sami atlas {in_shell(model)}"
         raise SamiError(f"{model} has no atlas{hint if contract.context_size else ': it infers no context'}")
     behind = known_gap(contract.training) if behind is None else behind
     jobs = [(name, task) for name, tasks in spec.tasks.sets.items() for task in tasks]

@@ -23,7 +23,7 @@ from sami_runtime.signals import Signal
 from sami_train import seeds
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.evaluation.play import OnRound, playing
-from sami_train.export.seen import exploring, known_tasks
+from sami_train.export.seen import exploring, known_tasks, tasks_in_turn
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,8 +69,7 @@ def roll_out(
         on_round: called now and then with how many episodes are done since it was called last.
     """
     artifact = artifact_of(model)
-    tasks = known_tasks(artifact.contract.training, spec)
-    task_of_episode = [tasks[k % len(tasks)] for k in range(episodes)]
+    task_of_episode = tasks_in_turn(known_tasks(artifact.contract.training, spec), episodes)
     with playing(spec, lambda rows: exploring(artifact, spec, rows), episodes, on_round=on_round) as (play, policy):
         _, lengths, _ = play(task_of_episode, seed)
     stretches: list[Stretch] = []

@@ -10,14 +10,14 @@ large stays out: the agent, checkpoints, and TensorBoard's files.
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from sami_runtime.errors import in_shell
 from sami_train.files import write_json_lines
-from sami_train.runs.folder import RunError, check_version, is_line
+from sami_train.runs.folder import RunError, RunFolder, check_version, is_line
 from sami_train.runs.record import RunRecord
 
 STUDY = "runs.jsonl"
@@ -71,7 +71,7 @@ def read_study(path: Path) -> list[RunRecord]:
     Raises:
         RunError: there is no such file, or a line of it is damaged or of another version.
     """
-    again = f"take the file from git again, or make it anew: sami gather RUN... --out {shlex.quote(str(path))} --force"
+    again = f"take the file from git again, or make it anew: sami gather RUN... --out {in_shell(path)} --force"
     try:
         lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except (OSError, ValueError) as error:
@@ -124,10 +124,8 @@ def _runs_of(path: Path) -> list[RunRecord]:
         path, pattern = Path(before), selection
     if not path.exists():
         if path.name == STUDY:
-            raise RunError(
-                f"there is no {path}; `sami gather RUN... --out {shlex.quote(str(path))}` makes it of run folders."
-            )
-        raise RunError(f"there is no run folder {path}; `sami train --out {shlex.quote(str(path))}` makes one.")
+            raise RunError(f"there is no {path}; `sami gather RUN... --out {in_shell(path)}` makes it of run folders.")
+        RunFolder.open(path)  # raises that there is none
     if path.is_file() and path.name != STUDY:
         raise RunError(f"{path} is no run folder and no {STUDY}; give either, or a folder that holds some.")
     if path.is_file():

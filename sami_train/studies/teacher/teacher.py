@@ -9,7 +9,6 @@ metrics.jsonl          a line for each measurement: by set of tasks, the mean of
 from __future__ import annotations
 
 import json
-import shlex
 import signal
 import time
 from collections.abc import Callable, Mapping
@@ -24,7 +23,7 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import Logger
 
-from sami_runtime.errors import SamiError
+from sami_runtime.errors import SamiError, in_shell
 from sami_train import seeds
 from sami_train.envs.catalog import environment
 from sami_train.envs.tasks import Crippled, Task
@@ -149,7 +148,7 @@ def read_config(folder: Path) -> TeacherConfig:
     """Return what the teacher of a folder was made with; raises a `SamiError` where there is none."""
     path = folder / "teacher.json"
     if not path.is_file():
-        raise SamiError(f"{folder} has no teacher.json; make one: sami teach --out {shlex.quote(str(folder))}")
+        raise SamiError(f"{folder} has no teacher.json; make one: sami teach --out {in_shell(folder)}")
     return TeacherConfig(**read_json(path)["config"])
 
 

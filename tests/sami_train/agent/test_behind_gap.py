@@ -6,8 +6,10 @@ import torch
 from stable_baselines3.common.callbacks import BaseCallback
 
 from sami_train.agent.context_sac import ContextSAC
+from sami_train.agent.encoders import Inference
 from sami_train.config.resolve import resolve
 from sami_train.config.schema import ConfigError
+from sami_train.episodes.buffer import SequenceBatch, Windows
 from sami_train.episodes.numpy_policy import NumpyPolicy
 from sami_train.runs.train import make_env
 
@@ -129,6 +131,17 @@ def test_what_collectors_step_acts_on_the_estimate_as_torch_does(full):
         policy.encoder.correction.weight.zero_()
         policy.encoder.correction.bias.zero_()
     assert not np.allclose(policy.predict(rows[0].astype(np.float32), None, deterministic=True)[0], acted[0])
+
+
+def test_the_present_is_learned_past_the_burn_in_alone():
+    learner = agent(env="hopper", estimate=1.0).learner
+    numbers, size = len(learner.policy.present.place.T), learner.policy.present.size
+    corrections = torch.zeros(1, 6, size, requires_grad=True)
+    arrived, lengths = np.zeros((1, 6, numbers), np.float32), np.array([4])
+    sequences = SequenceBatch(arrived, arrived[:, 1:], arrived[:, 0], (), lengths, arrived + 1.0, arrived)
+    windows = Windows(np.array([0]), np.array([8]), lengths, np.array([2]))
+    learner._auxiliary(None, windows, sequences, Inference(corrections, None, corrections))[0].backward()
+    assert corrections.grad.any(-1).tolist() == [[False, False, True, True, True, False]]
 
 
 def test_the_goal_is_given_and_never_estimated(full):

@@ -67,6 +67,13 @@ def test_windows_begin_where_states_are_and_leave_something_to_learn_from(buffer
     assert (windows.lengths > windows.burn_in).all()
 
 
+@pytest.mark.parametrize("burn_in", range(12))
+def test_every_step_of_an_episode_is_learned_from_whatever_the_burn_in(burn_in):
+    windows = WindowPlan(12, burn_in, {}).draw(np.zeros(2000, np.int64), np.full(2000, 50), RNG(0))
+    spans = zip(windows.starts + windows.burn_in, windows.starts + windows.lengths, strict=True)
+    assert set().union(*(range(*span) for span in spans)) == set(range(50))
+
+
 def test_an_episode_shorter_than_the_burn_in_is_learned_from_whole():
     plan = WindowPlan(STEPS, BURN_IN, {})
     windows = plan.draw(np.arange(3), np.array([1, 2, 3]), RNG(0))

@@ -51,6 +51,14 @@ def test_where_all_starts_succeed_the_interval_says_how_few_they_are():
     assert interval_over_starts(np.full(5, 3.0)) == (3.0, 3.0)
 
 
+def test_where_all_starts_score_alike_between_the_bounds_the_interval_is_no_point():
+    """Five tasks are always solved, the sixth by one start in twenty: most draws of ten starts show none."""
+    random, truth = np.random.default_rng(0), 5.05 / 6
+    drawn = [(5 + (random.random(10) < 0.05)) / 6 for _ in range(200)]
+    covered = [low <= truth <= high for low, high in (interval_over_starts(scores, (0.0, 1.0)) for scores in drawn)]
+    assert np.mean(covered) > 0.9
+
+
 def test_successes_survive_a_file_and_files_without_them_have_no_interval():
     results = Evaluation("panda", (result([True, False, True]),))
     row = results.to_dict()["tasks"][0]
@@ -116,6 +124,15 @@ def test_how_far_tasks_lie_apart_is_no_part_of_a_returns_error():
     single = [TaskResult("training", {"mass": k / 9}, 1, 10.0, returns=(1000.0 * k,)) for k in range(10)]
     sample = Evaluation("hopper", tuple(single))
     assert sample.ret_error("training") == pytest.approx(sample.ret_std("training") / np.sqrt(10))
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 50])
+def test_few_episodes_of_each_task_make_no_interval_too_narrow(count):
+    returns = np.random.default_rng(0).normal(size=(100 // count, count))
+    rows = (TaskResult("training", {"mass": k}, count, 10.0, returns=tuple(row)) for k, row in enumerate(returns))
+    results = Evaluation("hopper", tuple(rows))
+    low, high = interval_of(results, "training")
+    assert high - low == pytest.approx(2 * 1.96 * results.ret_error("training"), rel=0.05)
 
 
 def test_measurements_of_before_starts_were_kept_are_read():

@@ -11,6 +11,7 @@ import torch
 from gymnasium.envs.registration import load_env_creator
 
 from sami_runtime.errors import AdapterError, CheckFailed, SamiError
+from sami_runtime.gap.profile import GapProfile
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.session.session import Session
 from sami_train.agent.context_sac import ContextSAC
@@ -253,8 +254,9 @@ def test_a_model_for_other_signals_is_refused_by_name(model):
         SessionPolicy(model, other, 2)
 
 
-def test_the_floor_is_what_starts_solved(agent):
-    result = evaluate(agent.policy.numpy_weights(), HERE, ["training"], episodes=17).results
+@pytest.mark.parametrize("gap", [None, GapProfile.of({"bias": {"achieved_goal": [0.5, 0.5]}})])
+def test_the_floor_is_what_starts_solved_whatever_was_seen_of_it(agent, gap):
+    result = evaluate(agent.policy.numpy_weights(), HERE, ["training"], episodes=17, gap=gap).results
     assert [r.solved_at_start for r in result] == [1 / 17] * 2, "the same starts in every task, one of them solved"
     for r in result:
         assert r.success >= r.solved_at_start

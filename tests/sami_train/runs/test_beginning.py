@@ -10,7 +10,7 @@ import torch
 from sami_runtime.errors import SamiError
 from sami_train.config.recordings import recordings_of
 from sami_train.config.resolve import resolve
-from sami_train.config.weights import WEIGHTS_FILE, read_weights, sha256_of
+from sami_train.config.weights import WEIGHTS_FILE, read_weights, sha256_of, write_weights
 from sami_train.episodes.exploration import Exploration, _Explorer
 from sami_train.runs import train
 from sami_train.runs.folder import RunError, RunFolder
@@ -87,21 +87,28 @@ def test_critics_that_begin_anew_learn_alone_at_first(source):
     assert not same(weights(before), weights(agent))
 
 
-def test_critics_that_come_to_read_recent_actions_begin_with_what_they_knew(source):
-    folder, before = source
-    values = {"init.source": str(folder), "gap": '{"latency_s": [0.0, 0.08]}'}
-    config = resolve("fast-cpu", FINE | values | {"behind_gap.true_critic": True, "behind_gap.critic_actions": 3})
-    agent = train.ContextSAC("ContextPolicy", train.make_env(config), config, device="cpu")
-    train.start_from(agent, config)
+@pytest.mark.parametrize("known", [0, 1])
+def test_critics_that_come_to_read_more_recent_actions_begin_with_what_they_knew(tmp_path, known):
+    path, switches = tmp_path / WEIGHTS_FILE, {"gap": '{"latency_s": [0.0, 0.08]}', "behind_gap.true_critic": True}
+
+    def agent(keys, count):
+        config = resolve("fast-cpu", keys | switches | {"behind_gap.critic_actions": count})
+        return train.ContextSAC("ContextPolicy", train.make_env(config), config, device="cpu"), config
+
+    before, _ = agent(TINY, known)
+    write_weights(path, before.weights())
+    after, config = agent(FINE | {"init.source": str(path)}, 3)
+    train.start_from(after, config)
     rng = torch.Generator().manual_seed(0)
     n, actions = 8, before.policy.action_size
     state, recent, action = (
         torch.rand(n, size, generator=rng)
-        for size in (before.policy.critic.q1[0].in_features - actions, 3 * actions, actions)
+        for size in (before.policy.critic.q1[0].in_features - (known + 1) * actions, 3 * actions, actions)
     )
+    newest = recent[:, (3 - known) * actions :]
     for critic in ("critic", "critic_target"):
-        report = getattr(before.policy, critic)(torch.cat([state, action], -1))
-        now = getattr(agent.policy, critic)(torch.cat([state, recent, action], -1))
+        report = getattr(before.policy, critic)(torch.cat([state, newest, action], -1))
+        now = getattr(after.policy, critic)(torch.cat([state, recent, action], -1))
         assert all(torch.allclose(value, other, atol=1e-6) for value, other in zip(report, now, strict=True))
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +51,18 @@ def test_every_second_row_acts_at_random_half_of_the_time():
     assert 0.35 < different < 0.65
     assert plain.rounds == []
     np.testing.assert_array_equal(policy.rounds[0][3][1], actions[3])
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 6])
+def test_each_task_is_met_with_random_actions_and_without(monkeypatch, count):
+    """Every second episode acts at random: tasks in turn would give an even number of them one half each."""
+    driven_tasks, tasks = [], [{"mass": 1.0 + number, "friction": 1.0} for number in range(count)]
+    monkeypatch.setattr("sami_train.export.seen.known_tasks", lambda training, spec: tasks)
+    monkeypatch.setattr("sami_train.export.seen._drive", lambda spec, policy, drawn, *rest: driven_tasks.extend(drawn))
+    with pytest.raises(TypeError):  # nothing was driven
+        measure_seen(MODEL, SPEC, episodes=4 * count)
+    met = Counter((task["mass"], number % 2) for number, task in enumerate(driven_tasks))
+    assert met == {(task["mass"], parity): 2 for task in tasks for parity in (0, 1)}
 
 
 def test_what_answers_is_the_element_that_moves_and_by_how_much():
