@@ -177,6 +177,15 @@ def _fitted(reading: PolicyReading, where: str) -> tuple[bytes, PolicyLayout, Re
     inputs = {*recipe.inputs, *(pair.input for pair in recipe.state)}  # what is given, also where it has a default
     filled = {tensor.name for tensor in model.graph.initializer} - inputs
     layout = layout_of(recipe, [tensor for tensor in scan.inputs if tensor.name not in filled], scan.outputs, where)
+    defaults = {tensor.name: import_onnx().numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    for pair in recipe.state:
+        default = defaults.get(pair.input, np.float32(pair.initial))
+        if (default != np.float32(pair.initial)).any():
+            raise ContractError(
+                f"the recipe does not fit {printable(where)}: state {pair.name!r} begins at {pair.initial:g}, but its "
+                f"input has a default from {default.min():g} to {default.max():g}. Correct `initial` in [[state]], or "
+                "export the policy without the default."
+            )
     return data, layout, recipe
 
 
