@@ -148,7 +148,9 @@ def test_golden_data_that_cannot_be_unpacked_is_refused(data):
 
 def test_golden_steps_of_other_signals_are_refused(make, contract):
     golden = Golden.encode({"observation.position": np.zeros((3, 2)), "action": np.zeros((3, 2))})
-    with pytest.raises(ContractError, match=r"hold {'observation.position': 2, .*its signals are .*'observation.goal': 1"):
+    with pytest.raises(
+        ContractError, match=r"hold {'observation.position': 2, .*its signals are .*'observation.goal': 1"
+    ):
         contract.model_copy(update={"golden": golden}).golden_steps()
 
 
