@@ -9,7 +9,7 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -67,15 +67,32 @@ def plain_strings(value: Any, allowed: str = "") -> Any:
     return [plain_strings(item, allowed) for item in value] if isinstance(value, list) else value
 
 
-def faults_of(error: ValidationError) -> str:
-    """Return what is wrong with a document, key by key, for people: the first ten faults."""
-    faults = []
+def faults_of(error: ValidationError, document: Mapping[str, Any]) -> str:
+    """Return what is wrong with a document, key by key, for people: the first ten faults.
+
+    A table in a list goes by its name. Where a value may be of several kinds, Pydantic names each kind among the keys;
+    they are left out, and of a number or a table only what is wrong within the table is reported.
+    """
+    faults: dict[str, str] = {}
+    tables: set[str] = set()
     for fault in error.errors():
-        has_value = fault["loc"] and fault["type"] not in ("missing", "extra_forbidden")  # else: the whole document
+        keys: list[str] = []
+        inner: Any = document
+        for part in fault["loc"]:
+            try:
+                inner = inner[part]
+            except (TypeError, LookupError):
+                if (fault["type"], part) != ("missing", fault["loc"][-1]):
+                    continue
+            is_listed = isinstance(part, int) and isinstance(inner, Mapping)
+            keys.append(str(inner.get("name", f"number {int(part) + 1}") if is_listed else part))
+        tables.update(".".join(keys[:end]) for end in range(1, len(keys)))
+        has_value = keys and fault["type"] not in ("missing", "extra_forbidden")  # else: the whole document
         value = f", and it is {excerpt(fault['input'])}" if has_value else ""
-        key, message = ".".join(map(str, fault["loc"])) or "the file", fault["msg"]
-        faults.append(f"{key}: {message[:1].lower()}{message[1:]}{value}")
-    return "; ".join(faults[:10] + [f"and {len(faults) - 10} more"] * (len(faults) > 10))
+        message = fault["msg"].partition(" or instance of ")[0].replace("valid dictionary", "table")
+        faults.setdefault(".".join(keys) or "the file", f"{message[:1].lower()}{message[1:]}{value}")
+    texts = [f"{key}: {text}" for key, text in faults.items() if key not in tables]
+    return "; ".join(texts[:10] + [f"and {len(texts) - 10} more"] * (len(texts) > 10))
 
 
 def read_document(path: Path, content: str) -> dict[str, Any]:

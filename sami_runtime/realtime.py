@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -25,7 +26,7 @@ def _way_to(item: str, unit: str, capability: str) -> str:
         f"Allow it with the line '@realtime - {item}' in /etc/security/limits.d/99-realtime.conf, join that group (sudo"
         " groupadd -f realtime; sudo usermod -aG realtime $USER) and log in again; in a systemd unit with "
         f"{unit}; in a container with --cap-add={capability}; or for everything that this interpreter runs with sudo "
-        f"setcap cap_sys_nice,cap_ipc_lock+ep {os.path.realpath(sys.executable)}."
+        f"setcap cap_sys_nice,cap_ipc_lock+ep {shlex.quote(os.path.realpath(sys.executable))}."
     )
 
 

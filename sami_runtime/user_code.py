@@ -35,9 +35,11 @@ def require_named(name: str, kind: str, source: str = "a file") -> None:
     if _named is None or name in _named:
         return
     option = f"--env {in_shell(name)}" if name.isprintable() else "--env and that name"
+    place = ", in the folder from which that is its path" if name.endswith(".toml") else ""
     raise SamiError(
         f"{source} names the {kind} {name!r}, which is code, and code that only a file names is not imported. Add "
-        f"{option} if you trust it; a model also runs in another environment with the same signals, named by --env."
+        f"{option} if you trust it{place}; a model also runs in another environment with the same signals, named by "
+        "--env."
     )
 
 

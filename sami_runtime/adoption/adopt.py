@@ -177,6 +177,14 @@ def _fitted(reading: PolicyReading, where: str) -> tuple[bytes, PolicyLayout, Re
     inputs = {*recipe.inputs, *(pair.input for pair in recipe.state)}  # what is given, also where it has a default
     filled = {tensor.name for tensor in model.graph.initializer} - inputs
     layout = layout_of(recipe, [tensor for tensor in scan.inputs if tensor.name not in filled], scan.outputs, where)
+    defaults = {tensor.name: import_onnx().numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    for pair in recipe.state:
+        default = defaults.get(pair.input, np.float32(pair.initial))
+        if (default != np.float32(pair.initial)).any():
+            raise ContractError(
+                f"the recipe does not fit {printable(where)}: state {pair.name!r} begins at {pair.initial:g}, its "
+                f"input's default is {default.min():g} to {default.max():g}. Correct `initial`, or the export."
+            )
     return data, layout, recipe
 
 
@@ -186,19 +194,21 @@ def _contract(reading: PolicyReading, recipe: Recipe, layout: PolicyLayout, wher
         "sources": {name: source.model_dump() for name, source in reading.sources.items()},
         "policy_sha256": hashlib.sha256(reading.policy).hexdigest(),
     }
+    values = {
+        "name": recipe.name,
+        "rate_hz": recipe.rate_hz,
+        "observation": tuple(_signal(signal) for signal in recipe.signals),
+        "action": _signal(recipe.action),
+        "state": states_of(recipe, layout),
+        "episode_steps": recipe.episode_steps,
+        "training": {ADOPTED: adopted},
+        "weights_sha256": "0" * 64,
+    }
     try:
-        return Contract(
-            name=recipe.name,
-            rate_hz=recipe.rate_hz,
-            observation=tuple(_signal(signal) for signal in recipe.signals),
-            action=_signal(recipe.action),
-            state=states_of(recipe, layout),
-            episode_steps=recipe.episode_steps,
-            training={ADOPTED: adopted},
-            weights_sha256="0" * 64,
-        )
+        return Contract.model_validate(values)
     except ValidationError as error:
-        raise ContractError(f"the recipe of {where}: {printable(faults_of(error))}. Correct the recipe.") from None
+        faults = printable(faults_of(error, values))
+        raise ContractError(f"the recipe of {where}: {faults}. Correct the recipe.") from None
 
 
 def _signal(term: SignalTerm | ActionTerm) -> Signal:

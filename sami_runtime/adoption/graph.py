@@ -27,7 +27,7 @@ from sami_runtime.model.graph_scan import FLOAT
 FRAME = "frame"
 """What the state of the history of whole frames is named after."""
 PREFIX = "policy."
-"""Of all names of the network, so that none meets ours."""
+"""Of all names of the network. Ours begin with `recipe.` and are numbered, so that no two tensors share one."""
 OLDEST_OPSET = 11
 """`Slice`, `Clip` and broadcasting are since then what they are now."""
 
@@ -137,15 +137,14 @@ class _RecipeNodes:
 
     def before(self) -> list[Any]:
         """Return what computes the network's inputs."""
-        self._nodes = []
         recipe = self.recipe
         names = [state.name for state in states_of(recipe, self.layout)]
         if FLAG in names:
-            self._in_episode = self._with("Greater", state_input(FLAG), np.full(1, 0.5, np.float32), "recipe.begun")
+            self._in_episode = self._with("Greater", state_input(FLAG), np.full(1, 0.5, np.float32))
             self._with("Max", state_input(FLAG), np.ones(1, np.float32), state_output(FLAG))
-        for at, (name, terms) in enumerate(recipe.inputs.items()):
+        for name, terms in recipe.inputs.items():
             parts = [self._term(term_name, term) for term_name, term in terms]
-            value = self._node("Concat", parts, f"recipe.input{at}", axis=1)
+            value = self._node("Concat", parts, axis=1)
             if recipe.clip:
                 value = self._clipped(value, -recipe.clip, recipe.clip)
             if recipe.history and name == recipe.input:
@@ -154,55 +153,52 @@ class _RecipeNodes:
             self._with("Reshape", value, shape, PREFIX + name)
         for pair in recipe.state:
             self._node_of_state(pair.name, state_input(pair.name), PREFIX + pair.input, into=True)
-        return self._nodes
+        return list(self._nodes)
 
     def after(self) -> list[Any]:
         """Return what computes the action and the next state."""
-        self._nodes = []
+        first = len(self._nodes)
         target, size = self.recipe.action, self.layout.actions
         raw = PREFIX + self.recipe.output
         if target.clip:
             raw = self._clipped(raw, -target.clip, target.clip)
         if self.recipe.last_action and self.recipe.last_action.kind == "raw":
             self._node("Identity", [raw], state_output(LAST_ACTION))
-        scaled = self._with("Mul", raw, row(target.scale, size), "recipe.action")
+        scaled = self._with("Mul", raw, row(target.scale, size))
         self._with("Add", scaled, row(target.default, size), ACTION)
         for pair in self.recipe.state:
             self._node_of_state(pair.name, PREFIX + pair.output, state_output(pair.name), into=False)
-        return self._nodes
+        return self._nodes[first:]
 
     def _term(self, name: str, term: Any) -> str:
         target, actions = self.recipe.action, self.layout.actions
         size = (term.slice[1] - term.slice[0]) // (term.history.steps if term.history else 1)
         if isinstance(term, SignalTerm):
-            value = observation_input(name)
-            value = self._with("Sub", value, row(term.offset, size), f"recipe.{name}.shifted")
+            value = self._with("Sub", observation_input(name), row(term.offset, size))
             if term.clip:
                 value = self._clipped(value, *term.clip)
         elif term.kind == "raw":
             value = state_input(LAST_ACTION)
         else:
-            value = self._with("Sub", PREVIOUS_ACTION, row(target.default, actions), "recipe.applied.shifted")
-            value = self._with("Div", value, row(target.scale, actions), "recipe.applied")
-            self.constants["recipe.applied.nothing"] = np.zeros((1, actions), np.float32)
-            value = self._node("Where", [self._in_episode, value, "recipe.applied.nothing"], "recipe.applied.begun")
-        value = self._with("Mul", value, row(term.scale, size), f"recipe.{name}")
+            value = self._with("Sub", PREVIOUS_ACTION, row(target.default, actions))
+            value = self._with("Div", value, row(target.scale, actions))
+            at_first = self._constant(np.zeros((1, actions), np.float32))
+            value = self._node("Where", [self._in_episode, value, at_first])
+        value = self._with("Mul", value, row(term.scale, size))
         return self._stacked(name, value, size, term.history) if term.history else value
 
     def _stacked(self, name: str, value: str, size: int, history: History) -> str:
         """Return a value with its past; the past's state takes all but the oldest."""
-        state, at = history_state(name), f"recipe.{name}.past"
+        state = history_state(name)
         past, count = state_input(state), history.steps - 1
         if history.start == "repeat":
-            repeated = self._node("Concat", [value] * count, f"{at}.repeated", axis=1)
-            past = self._node("Where", [self._in_episode, past, repeated], at)
+            repeated = self._node("Concat", [value] * count, axis=1)
+            past = self._node("Where", [self._in_episode, past, repeated])
         oldest_first = history.first == "oldest"
-        stacked = self._node("Concat", [past, value] if oldest_first else [value, past], f"{at}.stacked", axis=1)
+        stacked = self._node("Concat", [past, value] if oldest_first else [value, past], axis=1)
         start = size if oldest_first else 0
-        ends = {"start": start, "stop": start + size * count, "axis": 1}
-        for key, number in ends.items():
-            self.constants[f"{at}.{key}"] = np.full(1, number, np.int64)
-        self._node("Slice", [stacked, *(f"{at}.{key}" for key in ends)], state_output(state))
+        ends = [self._constant(np.full(1, number, np.int64)) for number in (start, start + size * count, 1)]
+        self._node("Slice", [stacked, *ends], state_output(state))
         return stacked
 
     def _node_of_state(self, name: str, source: str, result: str, into: bool) -> None:
@@ -217,13 +213,18 @@ class _RecipeNodes:
             self._node("Transpose", [source], result, perm=order if into else np.argsort(order).tolist())
 
     def _clipped(self, value: str, low: float, high: float) -> str:
-        floor = self._with("Max", value, np.full(1, low, np.float32), f"{value}.above")
-        return self._with("Min", floor, np.full(1, high, np.float32), f"{value}.clipped")
+        floor = self._with("Max", value, np.full(1, low, np.float32))
+        return self._with("Min", floor, np.full(1, high, np.float32))
 
-    def _with(self, operator: str, value: str, constant: Any, result: str) -> str:
-        self.constants[f"{result}.constant"] = constant
-        return self._node(operator, [value, f"{result}.constant"], result)
+    def _with(self, operator: str, value: str, constant: Any, result: str = "") -> str:
+        return self._node(operator, [value, self._constant(constant)], result)
 
-    def _node(self, operator: str, inputs: list[str], result: str, **attributes: Any) -> str:
+    def _constant(self, value: Any) -> str:
+        name = f"recipe.constant{len(self.constants)}"
+        self.constants[name] = value
+        return name
+
+    def _node(self, operator: str, inputs: list[str], result: str = "", **attributes: Any) -> str:
+        result = result or f"recipe.{operator.lower()}{len(self._nodes)}"
         self._nodes.append(self._make_node(operator, inputs, [result], **attributes))
         return result

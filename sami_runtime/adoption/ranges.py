@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sami_runtime.adapters.base import Observation
-from sami_runtime.adoption.recipe import InputTerm, Recipe, SignalTerm, row
+from sami_runtime.adoption.recipe import Recipe, SignalTerm, row
 from sami_runtime.errors import SamiError
 from sami_runtime.files import printable
 from sami_runtime.model.contract import ADOPTED, Contract
@@ -83,7 +83,7 @@ def _rollouts(path: Path, contract: Contract) -> list[Rollout]:
     recipe = None
     if not sizes.keys() <= arrays.keys() and ADOPTED in contract.training:
         recipe = Recipe.parse(contract.training[ADOPTED]["recipe"], contract.name)
-        sizes = {name: _width(terms) for name, terms in recipe.inputs.items()}
+        sizes = {name: max(term.slice[1] for _, term in terms) for name, terms in recipe.inputs.items()}
         sizes[recipe.output] = contract.action.size
     if missing := [name for name in sizes if name not in arrays]:
         signals = ", ".join(signal.name for signal in (*contract.observation, contract.action))
@@ -110,10 +110,6 @@ def _by_environment(array: NDArray[Any], size: int, name: str, path: Path) -> Ar
     if not np.isfinite(array).all():
         raise SamiError(f"{path}: {name} contains NaN or infinity. Leave such steps out.")
     return np.asarray(array if array.ndim == 3 else array[:, None], np.float32).swapaxes(0, 1)
-
-
-def _width(terms: Iterable[tuple[str, InputTerm]]) -> int:
-    return max(term.slice[1] for _, term in terms)
 
 
 def _before_the_network(values: Mapping[str, Array], recipe: Recipe) -> Rollout:

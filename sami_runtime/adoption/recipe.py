@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
@@ -205,10 +204,8 @@ class Recipe(Entry):
                     tables = [_TABLES[str(key)] for key in fault["loc"][:-1] if key in _TABLES]
                     fields = (tables[-1] if tables else cls).model_fields
                     raise UnknownName(f"recipe key of {source}", printable(str(fault["loc"][-1])), fields) from None
-            names = {key: list(tables_in(document.get(key))) for key in ("signals", "state")}
-            faults = re.sub(r"\b(signals|state)\.(\d+)", partial(_entry_name, names), faults_of(error))
             advice = "Correct --contract; `sami adopt POLICY --draft my.toml` writes one to complete."
-            raise ContractError(f"the recipe of {source}: {printable(faults)}. {advice}") from None
+            raise ContractError(f"the recipe of {source}: {printable(faults_of(error, document))}. {advice}") from None
 
     @classmethod
     def of(cls, artifact: Artifact) -> Recipe:
@@ -237,12 +234,6 @@ _MOVING = re.compile(
     r"name|rate_hz|input|output|clip|history\..*|signals|signals\..*\.(elements|unit|slice|scale|offset|clip|input|history\..*)"
     r"|last_action\..*|action\.(elements|unit|meaning|scale|default|clip)|state\..*"
 )
-
-
-def _entry_name(names: Mapping[str, list[str]], match: re.Match[str]) -> str:
-    """Return `signals.gravity` for `signals.2`."""
-    at = int(match[2])
-    return f"{match[1]}.{names[match[1]][at]}" if at < len(names[match[1]]) else match[0]
 
 
 def moves_robot(field: str) -> bool:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from pydantic import Field, ValidationError, model_validator
 
 from sami_runtime.distribution import upgrade_hint
 from sami_runtime.errors import ContractError
-from sami_runtime.files import plain_strings, unique
+from sami_runtime.files import faults_of, plain_strings, printable, unique
 from sami_runtime.model.atlas import Atlas
 from sami_runtime.model.golden import Golden, GoldenSteps
 from sami_runtime.model.lookahead import AGE, HELD, Lookahead
@@ -205,8 +204,7 @@ class Contract(Entry):
         expected |= {**self.age_inputs, HELD: 1} if self.age_inputs else {}
         if sizes != expected:
             raise ContractError(
-                f"the golden steps of {self.name!r} hold {_sizes(sizes)}; its signals are {_sizes(expected)}. Export "
-                "the model again."
+                f"the golden steps of {self.name!r} hold {sizes}; its signals are {expected}. Export the model again."
             )
         return GoldenSteps(
             observation={signal.name: arrays[name] for name, signal in self.signal_inputs.items()},
@@ -270,7 +268,8 @@ class Contract(Entry):
         try:
             return cls.model_validate_json(text, strict=True)
         except ValidationError as error:
-            raise ContractError(f"{source}: {_explain(error)}. Export the model again.") from error
+            faults = printable(faults_of(error, json.loads(text)))
+            raise ContractError(f"{source}: contract: {faults}. Export the model again.") from error
 
 
 def observation_input(name: str) -> str:
@@ -311,21 +310,3 @@ def _version_of(text: str, source: str) -> Any:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON number")
-
-
-def _explain(error: ValidationError) -> str:
-    """Return the first few problems of a contract, each with its field and the value found there."""
-    problems = []
-    for problem in error.errors(include_url=False)[:5]:
-        field = ".".join(map(str, problem["loc"])) or "the document"
-        message = problem["msg"].removeprefix("Value error, ")
-        shown = repr(problem["input"])
-        value = f" (found {shown})" if problem["type"] != "missing" and len(shown) <= 60 else ""
-        problems.append(f"contract field {field!r}: {message}{value}")
-    if error.error_count() > len(problems):
-        problems.append(f"and {error.error_count() - len(problems)} more")
-    return "; ".join(problems)
-
-
-def _sizes(sizes: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} {size}" for name, size in sizes.items())

@@ -12,6 +12,7 @@ from sami_runtime.distribution import shipped_models
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.model.contract import Contract
+from sami_runtime.user_code import only_named, require_named
 from sami_train.config.weights import WEIGHTS_FILE, Weights, read_weights, weights_file, write_weights
 from sami_train.envs.catalog import environment
 from sami_train.export.model_file import compose, write
@@ -147,6 +148,12 @@ def here(strange, monkeypatch, capfd):
 def test_every_command_is_tried():
     without_files = {"demo"}
     assert {name for commands in PANELS.values() for name in commands} == {*ASKING, *NEVER, *without_files}
+
+
+def test_a_path_is_named_as_it_is_in_the_folder_of_the_training():
+    with only_named({"../arm.toml"}), pytest.raises(SamiError) as refused:
+        require_named("arm.toml", "environment")
+    assert "Add --env arm.toml if you trust it, in the folder from which that is its path; " in str(refused.value)
 
 
 @pytest.mark.parametrize("command", ASKING)

@@ -1,6 +1,8 @@
 """Errors say what would have been valid, and carry the exit code of the command line."""
 
 import pickle
+import re
+from pathlib import Path
 
 import pytest
 
@@ -25,6 +27,14 @@ def test_an_unknown_name_like_none_of_the_valid_ones_gets_no_guess():
 def test_exit_codes(name, code):
     assert getattr(errors, name).exit_code == code
     assert issubclass(getattr(errors, name), SamiError)
+
+
+def test_the_page_has_the_exit_codes():
+    text = (Path(__file__).parents[2] / "docs" / "reference" / "loop.md").read_text(encoding="utf-8")
+    listed = dict(re.findall(r"^\| (\d) \| (.*) \|$", text, re.MULTILINE))
+    assert listed.keys() == {"0", "1", "2", "3", "4"}
+    kinds = {"an error": SamiError, "a safety stop": errors.SafetyStop, "a check found": errors.CheckFailed}
+    assert all(listed[str(kind.exit_code)].startswith(words) for words, kind in kinds.items())
 
 
 def test_of_very_many_keys_a_message_lists_those_of_the_section_or_the_sections():

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from sami_runtime import realtime
 from sami_runtime.errors import SamiError
 from sami_runtime.realtime import highest_priority, lockable_bytes, real_time
 
@@ -109,6 +110,11 @@ def test_without_permission_both_are_refused_with_the_way_to_get_it():
     for text, item in ((priority, "rtprio 99"), (memory, "memlock unlimited")):
         for way in (f"'@realtime - {item}' in /etc/security/limits.d/", "systemd unit with Limit", "sudo setcap cap_"):
             assert way in text
+
+
+def test_the_command_that_allows_it_names_an_interpreter_in_any_folder(monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/opt/my robots/bin/python3")
+    assert realtime._way_to("", "", "").endswith(" '/opt/my robots/bin/python3'.")
 
 
 def test_a_limit_of_the_login_is_enough_up_to_its_number():

@@ -92,22 +92,11 @@ class Network:
         layer = 0
         while f"{name}.weight_ih_l{layer}" in weights:
             hidden = weights[f"{name}.weight_hh_l{layer}"].shape[1]
-            rows = len(order) * hidden
-            shapes = {
-                "weight_ih": (rows, self.size),
-                "weight_hh": (rows, hidden),
-                "bias_ih": (rows,),
-                "bias_hh": (rows,),
-            }
-            gates = {
-                part: np.concatenate(
-                    [
-                        self._weight(weights, f"{name}.{part}_l{layer}", shape)[gate * hidden : (gate + 1) * hidden]
-                        for gate in order
-                    ]
-                )
-                for part, shape in shapes.items()
-            }
+            columns = {"weight_ih": (self.size,), "weight_hh": (hidden,), "bias_ih": (), "bias_hh": ()}
+            gates = {}
+            for part, wide in columns.items():
+                weight = self._weight(weights, f"{name}.{part}_l{layer}", (len(order) * hidden, *wide))
+                gates[part] = weight.reshape(len(order), hidden, *wide)[[*order]].reshape(weight.shape)
             self._recurrent_layer(kind, layer, hidden, gates)
             self.size = hidden
             layer += 1

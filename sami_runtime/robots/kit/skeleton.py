@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+import shlex
 import textwrap
 from collections.abc import Iterable
 from pathlib import Path
@@ -48,22 +49,25 @@ def skeleton(contract: Contract, module: str, model: str) -> str:
     """
     name = "".join(part.capitalize() for part in module.split("_"))
     name = name if name.isidentifier() and not keyword.iskeyword(name) else "Arm"
-    observation = "\n".join(_indented(_signal(signal, contract.seen) + ",", 4) for signal in contract.observation)
+    observation = "".join(_signal(signal, contract.seen) + ",\n" for signal in contract.observation)
     return _TEMPLATE.format(
         module=module,
-        model=_escaped(model),
+        model=_escaped(shlex.quote(model)),
+        model_text=_escaped(_escaped(model)),  # in TOML, and that in Python
         policy=contract.name,
         rate=f"{contract.rate_hz:g}",
         steps=contract.episode_steps,
         sheet="\n".join(map(_escaped, _sheet(contract))),
         numbers=_numbers(contract),
-        observation=observation,
+        observation=textwrap.indent(observation.rstrip(), " " * 4),
         action=_signal(contract.action, None),
         remains="\n".join(f"    {_quoted(line, 4)}," for line in _remains(contract)),
         moves="from sami_runtime.signals import Moves\n" if contract.action.moves else "",
         name=name,
         puts="\n".join(_put(signal) for signal in contract.observation),
-        meaning=_indented(_commented(f"action: {_listed(contract.action)}. {contract.action.meaning}", 8), 8),
+        meaning=textwrap.indent(
+            _commented(f"action: {_listed(contract.action)}. {contract.action.meaning}", 8), " " * 8
+        ),
     )
 
 
@@ -189,10 +193,6 @@ def _commented(text: str, indent: int) -> str:
     return textwrap.fill(_escaped(" ".join(text.split())), WIDTH - indent, initial_indent="# ", subsequent_indent="# ")
 
 
-def _indented(text: str, by: int) -> str:
-    return textwrap.indent(text, " " * by)
-
-
 _TEMPLATE = '''"""Drives an arm by the policy {policy}: a beginning, to be filled in.
 
 Take each line out of REMAINS as it is done; until then nothing moves. What helps is in `sami_runtime.robots.kit`:
@@ -207,7 +207,7 @@ frames and their calibration, other clocks, velocities, units, inverse kinematic
 where robot.toml says, beside what docs/reference/robot-file.md lists:
 
     version = 1
-    model = "{model}"
+    model = "{model_text}"
     adapter = "{module}:make"
     limits = "limits.toml"
 

@@ -10,12 +10,13 @@ from typing import Annotated, Any
 import mujoco
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from sami_runtime.adoption.recipe import Recipe, row
 from sami_runtime.errors import SamiError, UnknownName
-from sami_runtime.files import faults_of, read_document
+from sami_runtime.files import read_document
 from sami_runtime.robots.kit.quantities import matched_joints
+from sami_runtime.robots.kit.settings import checked_table
 from sami_train.envs.mujoco.camera import CAMERA
 from sami_train.settings import NotNegative, Positive, Settings
 
@@ -73,15 +74,7 @@ class SceneFile(Settings):
         if path.suffix == ".xml":
             return cls(scene=str(path.resolve()))
         document = read_document(path, "robots to play in")
-        for key in document:
-            if key not in cls.model_fields:
-                raise UnknownName("key", key, cls.model_fields, f"It is in {path}.")
-        try:
-            settings = cls.model_validate(document)
-        except ValidationError as error:
-            raise SamiError(
-                f"{path}: {faults_of(error)}. Correct it; docs/how-to/play-a-policy.md lists them."
-            ) from None
+        settings = checked_table(cls, document, "key", str(path), "docs/how-to/play-a-policy.md lists the keys")
         return settings.model_copy(update={"scene": str((path.parent / settings.scene).resolve())})
 
 

@@ -172,6 +172,19 @@ def test_a_signal_may_have_an_input_of_its_own(adopted):
     np.testing.assert_allclose(step.action, targets(raw), atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("output", "names"), [("actions.above", ("action", "input0")), ("obs.constant", ("applied", "begun"))]
+)
+def test_names_of_tensors_and_signals_meet_none_that_the_recipe_makes(adopted, output, names):
+    policy = foreign.feed_forward()
+    policy.graph.node[0].output[0] = policy.graph.node[1].input[0] = output
+    document = foreign.document(clip=5.0)
+    document["action"]["clip"], document["last_action"]["kind"] = 0.5, "applied"
+    for signal, name in zip(document["signals"][1:], names, strict=True):
+        signal["name"] = name
+    assert [signal.name for signal in adopted(policy, document).contract.observation] == ["joint_angles", *names]
+
+
 @pytest.mark.parametrize("field", ["offset", "scale"])
 def test_a_file_that_answers_otherwise_than_the_original_is_not_written(adopted, monkeypatch, field):
     """Here the graph is made by a recipe that differs a little from that of the reference."""

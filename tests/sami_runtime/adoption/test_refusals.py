@@ -57,6 +57,7 @@ BAD_RECIPES = {
     "signals.joint_angles.clip is [1.0, -1.0]": changed("signals.0.clip", [1.0, -1.0]),
     "action.default: field required": changed("action.default", None),
     "rate_hz: field required": changed("rate_hz", None),
+    ": action.scale.1: input should be a valid number": changed("action.scale", [1.0, "wide"]),
     "last_action.kind: field required": changed("last_action.kind", None),
     "unknown recipe key of": changed("signals.0.scael", 1.0),
     "Did you mean 'scale'?": changed("signals.0.scael", 1.0),

@@ -1,11 +1,13 @@
 """What torch's newer exporter writes in a form of its own is adopted."""
 
+import re
+
 import numpy as np
 import pytest
 from onnx import helper, numpy_helper
 
-from sami_runtime import Session
-from tests.making.foreign import JOINTS, document, feed_forward, info, model, signal, weights_of
+from sami_runtime import ContractError, Session
+from tests.making.foreign import JOINTS, STATES, document, feed_forward, info, model, signal, weights_of
 
 SIZE, HIDDEN = 4, 5
 
@@ -60,8 +62,9 @@ def test_domains_that_are_declared_and_not_used_are_ignored(adopted):
     assert adopted(policy, document()).contract.name == "walker"
 
 
-def test_a_recurrent_input_with_a_default_is_a_state_all_the_same(adopted):
-    weights = {"u": np.full((8, HIDDEN), 0.1, np.float32), "h_in": np.zeros((1, HIDDEN), np.float32)}
+def with_default(default):
+    """A policy whose recurrent input `h_in` has a default [1, HIDDEN]."""
+    weights = {"u": np.full((8, HIDDEN), 0.1, np.float32), "h_in": np.full((1, HIDDEN), default, np.float32)}
     nodes = [
         helper.make_node("MatMul", ["obs", "u"], ["new"]),
         helper.make_node("Add", ["h_in", "new"], ["h_out"]),
@@ -69,9 +72,19 @@ def test_a_recurrent_input_with_a_default_is_a_state_all_the_same(adopted):
     ]
     inputs = [info("obs", ["batch", 8]), info("h_in", ["batch", HIDDEN])]
     outputs = [info("actions", ["batch", 2]), info("h_out", ["batch", HIDDEN])]
-    exported = model(nodes, inputs, outputs, weights | weights_of(HIDDEN))
-    artifact = adopted(exported, document(state=[{"name": "h", "input": "h_in", "output": "h_out"}]))
+    return model(nodes, inputs, outputs, weights | weights_of(HIDDEN))
+
+
+def test_a_recurrent_input_with_a_default_is_a_state_all_the_same(adopted):
+    artifact = adopted(with_default(0.1), document(state=[{**STATES[0], "initial": 0.1}]))
     session = Session(artifact)
     first, second = (session.step(session._inputs.zeros).action for _ in range(2))
     assert [state.name for state in artifact.contract.state] == ["h", "last_action"]
     assert (first != second).all()
+
+
+@pytest.mark.parametrize(("default", "words"), [(0.5, "0.5 to 0.5"), (np.arange(5), "0 to 4")])
+def test_a_default_that_is_not_the_initial_state_of_the_recipe_is_refused(adopted, default, words):
+    message = f"state 'h' begins at 0, its input's default is {words}. Correct `initial`, or the export."
+    with pytest.raises(ContractError, match=re.escape(message)):
+        adopted(with_default(default), document(state=STATES[:1]))

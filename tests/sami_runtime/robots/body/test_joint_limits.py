@@ -67,7 +67,15 @@ def test_then_says_what_happens_beyond_a_limit():
         ({**ARM, "velocity": {"most": {"c": 1.0}}}, "unknown joint 'c'"),
         ({**ARM, "position": {"low": 1.0, "high": -1.0}}, "Exchange low and high"),
         ({**ARM, "command": "torques"}, "'joint_positions', 'joint_velocities' or 'hand'"),
-        ({**ARM, "velocity": {"most": -1.0}}, "velocity.most"),
+        (
+            {**ARM, "velocity": {"most": -1.0}},
+            ": velocity.most: input should be greater than 0, and it is -1.0. Correct",
+        ),
+        (
+            {**ARM, "velocity": {"most": {"a": -1.0}}},
+            ": velocity.most.a: input should be greater than 0, and it is -1.0. C",
+        ),
+        ({**ARM, "velocity": 3}, ": velocity: input should be a table, and it is 3"),
         ({**ARM, "kp": 20.0}, "kp and kd belong together"),
         ({**ARM, "kp": 20.0, "kd": 0.5}, "velocities is not"),
         ({**SOFT, "torque": {}}, "nothing says how much torque a has"),

@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from sami_runtime.checks.check_adapter import check_adapter
 from sami_runtime.clock import ManualClock
 from sami_runtime.distribution import shipped_models
 from sami_runtime.errors import AdapterError, SamiError
+from sami_runtime.files import toml_value
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.model.contract import DataSheet, Quantity
 from sami_runtime.robots.kit.skeleton import skeleton, write_skeleton
@@ -84,6 +86,15 @@ def test_it_tells_frame_home_and_units_to_whoever_reads_it():
         'model = "panda-satesac" adapter = "my_arm:make"',
     ):
         assert report in together
+
+
+@pytest.mark.parametrize("model", ["my model's.onnx", 'a "b"\\c.onnx', "modèle.onnx"])
+def test_the_commands_and_the_robot_file_that_it_shows_name_any_path_of_a_model(model):
+    shown = ast.get_docstring(ast.parse(skeleton(read_artifact(MODELS["panda-satesac"]).contract, "my_arm", model)))
+    commands = [line.partition("  #")[0] for line in shown.splitlines() if "sami check-adapter" in line]
+    assert [shlex.split(command)[4] for command in commands] == [model, model]
+    [line] = [line for line in shown.splitlines() if line.strip().startswith("model = ")]
+    assert toml_value(line.partition("=")[2].strip()) == model
 
 
 def test_it_is_as_tidy_as_our_own_sources(module_of_arm, tmp_path):
