@@ -22,7 +22,7 @@ from sami_runtime.robots.kit.settings import RobotTable, checked_table
 from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.limits import Limits
 from sami_runtime.safety.watch import Rest
-from sami_runtime.signals import Number, Positive, Signal, finite_numbers, number_at
+from sami_runtime.signals import Number, Positive, finite_numbers, number_at
 
 DAMP, POLICY = "damp", "policy"
 OWN_WAYS = ("home", "stand")
@@ -268,14 +268,12 @@ class HandoverSequence:
                 f'recover of [handover] is "{settings.recover}", and {type(adapter).__name__} has no '
                 f"{settings.recover}() that moves it there. Name a pose, or damp."
             )
-        signals: dict[str, Signal] = {signal.name: signal for signal in adapter.observation}
+        self._signals = signals = {signal.name: signal for signal in adapter.observation}
         for name in settings.velocity:
             if name not in signals:
                 raise UnknownName("signal", name, signals, "The key velocity of [handover] names it.")
             if not signals[name].unit.endswith("/s"):
                 raise SamiError(f"velocity of [handover] names {name}, whose unit is {signals[name].unit}: no speed.")
-        self._units = {name: signal.unit for name, signal in signals.items()}
-        self._elements = {name: signal.elements for name, signal in signals.items()}
         self._poses(contract)
 
     @contextmanager
@@ -318,11 +316,13 @@ class HandoverSequence:
             return ""
         if loop.ended is Ending.STOP:
             return f"handover: policy to {recover} is refused: a person ended the run"
+        loop.gate.require_armed()  # somebody may have stopped the robot since its last tick
         self._change(loop, recover)
         if recover in OWN_WAYS:
             if loop.watchdog:
                 loop.watchdog.begin()  # nothing beats meanwhile; the end of this process still stops the robot
             getattr(self._adapter, recover)()
+            loop.gate.require_armed()
             return ""
         why = self._settle(loop, self._poses(loop.session.contract)[recover], DAMP)
         return f"handover: {recover} did not come to its end: {why}" if why else ""
@@ -371,10 +371,11 @@ class HandoverSequence:
     def _too_fast(self, observation: Observation, slower: int) -> str:
         """Return what is faster than the next stage may begin with; empty if nothing is."""
         for name, most in self.settings.velocity.items():
-            for at, element in enumerate(self._elements[name]):
+            signal = self._signals[name]
+            for at, element in enumerate(signal.elements):
                 speed = abs(number_at(observation.values, name, at)) / slower
                 if not speed <= most:
-                    return f"velocity: {name}.{element} is {speed:.3g} {self._units[name]}, allowed are {most:g}"
+                    return f"velocity: {name}.{element} is {speed:.3g} {signal.unit}, allowed are {most:g}"
         return ""
 
     def _pass_time(self, loop: RunningEpisode, seconds: float) -> None:

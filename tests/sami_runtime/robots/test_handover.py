@@ -267,6 +267,24 @@ class Ends:
         return Request(end=self.ending if self.ticks == 5 else None)
 
 
+@pytest.mark.parametrize("during", ["policy", "home"])
+def test_a_robot_that_was_stopped_after_its_last_tick_or_on_its_way_home_is_not_moved_on(session, monkeypatch, during):
+    def stop(self=None, standing=None):
+        run.stop("somebody saw something")
+        return Request(end=Ending.SUCCESS)
+
+    monkeypatch.setattr(Hand, "home", stop if during == "home" else lambda hand: hand.calls.append("home"), False)
+    person = Ends(Ending.SUCCESS)
+    if during == "policy":
+        monkeypatch.setattr(person, "request", lambda standing: stop() if hand.written else Request())
+    run, hand, changed = run_of(session, {"recover": "home"}, pilot=person)
+    with run, pytest.raises(SafetyStop, match="somebody saw something"):
+        run.episode(seed=0, max_steps=20)
+    assert "home" not in hand.calls
+    assert changed[-1].before == during
+    assert changed[-1].reason.startswith("somebody saw something")
+
+
 @pytest.mark.parametrize(("ending", "recovers"), [(Ending.STOP, False), (Ending.SUCCESS, True)])
 def test_a_robot_recovers_after_an_episode_and_not_where_a_person_ended_the_run(session, ending, recovers):
     run, _, changed = run_of(session, pilot=Ends(ending))
