@@ -7,6 +7,7 @@ nothing is missing at the end.
 
 from __future__ import annotations
 
+import errno
 import getpass
 import hashlib
 import json
@@ -35,6 +36,8 @@ FIRST = "0" * 64
 """`previous` of the first line."""
 SUMMARY_S = 1.0
 """Time between two lines that count ticks [s], by the loop's clock."""
+ON_DISK = ("begin", "ended", "end")
+"""Kinds of lines at which the file is on the disk."""
 NORMAL = {Outcome.ACTED, Outcome.STANDING}
 
 
@@ -58,6 +61,10 @@ class EvidenceLog:
     def __init__(self, path: str | Path, facts: Mapping[str, Any], key: str | Path | None = None) -> None:
         self.path, self._key = Path(path), private_key(Path(key)) if key else None  # before anything moves
         try:
+            user = f"{getpass.getuser()}@{platform.node()}"
+        except (KeyError, OSError):  # in a container, a user may be a number without a name
+            user = f"{os.getuid()}@{platform.node()}"
+        try:
             self._file = open(self.path, "xb", buffering=0)  # noqa: SIM115 - closed by close()
         except FileExistsError:
             raise RecordingError(f"{path} exists; an evidence log never replaces one. Choose another name.") from None
@@ -71,10 +78,8 @@ class EvidenceLog:
         self._driver = "policy"
         self.explanations: Mapping[str, str] = {}
         """By limit, as in `limited_by`, why it changed an action when it last began to; as `BodyGate` has it."""
-        user = f"{getpass.getuser()}@{platform.node()}"
         software = installed_version("sami-rl") or "unknown"
         self._write("begin", {"version": VERSION, "user": user, "software": software, **facts})
-        self._sync()
 
     def __call__(self, record: StepRecord) -> None:
         """Log what is worth it of one tick.
@@ -124,9 +129,8 @@ class EvidenceLog:
             RecordingError: The file cannot be written.
         """
         self._summarize()
-        outcome = {"episode": self._episode, "ended": report.ended.value, "success": report.success}
-        self._write("ended", {**outcome, "steps": report.steps})
-        self._sync()
+        outcome = {"ended": report.ended.value, "success": report.success, "steps": report.steps}
+        self._write("ended", {"episode": self._episode, **outcome})
 
     def close(self, error: BaseException | None = None) -> None:
         """Write the last line, and sign the file. Does nothing the second time.
@@ -141,9 +145,7 @@ class EvidenceLog:
             return
         try:
             self._summarize()
-            fields = {} if error is None else {"error": f"{type(error).__name__}: {error}"}
-            self._write("end", fields)
-            self._sync()
+            self._write("end", {} if error is None else {"error": f"{type(error).__name__}: {error}"})
         finally:
             self._file.close()
         if self._key is not None:
@@ -159,14 +161,15 @@ class EvidenceLog:
         fields = {"number": self._number, "previous": self._previous, "utc": now, "clock": round(self._time, 6)}
         text = json.dumps({**fields, "kind": kind, **facts}, separators=(",", ":"), default=str)
         digest = hashlib.sha256(text.encode()).hexdigest()
+        line = f'{text[:-1]},"hash":"{digest}"}}\n'.encode()
         try:
-            self._file.write(f'{text[:-1]},"hash":"{digest}"}}\n'.encode())
+            if self._file.write(line) < len(line):  # as much as there was room for
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            if kind in ON_DISK:
+                os.fsync(self._file.fileno())
         except (OSError, ValueError) as error:
             raise RecordingError(f"writing {self.path} failed: {error}. Its whole lines can be read.") from error
         self._previous, self._number = digest, self._number + 1
-
-    def _sync(self) -> None:
-        os.fsync(self._file.fileno())
 
     def __enter__(self) -> EvidenceLog:
         return self
