@@ -19,7 +19,7 @@ from sami_runtime.model.contract import Contract
 from sami_runtime.robots.body.settings import BodySettings, by_name
 from sami_runtime.robots.kit.motion import eased
 from sami_runtime.robots.kit.settings import RobotTable, checked_table
-from sami_runtime.safety.gate import SafetyGate
+from sami_runtime.safety.gate import Ruling, SafetyGate
 from sami_runtime.safety.limits import Limits
 from sami_runtime.safety.watch import Rest
 from sami_runtime.signals import Number, Positive, finite_numbers, number_at
@@ -340,11 +340,9 @@ class HandoverSequence:
         while True:
             observation = require_observation(loop.adapter.read(), loop.adapter)
             now = clock.now()
-            fault = gate.fault(observation, now if loop.enforced else None) or ""
+            fault = gate.fault(observation, now if loop.enforced else None)
             outside = _outside(gate)
-            if fault == outside:
-                fault = ""
-            fault = fault or _not_finite(loop.session.contract, observation)
+            fault = (fault if fault != outside else "") or _not_finite(loop.session.contract, observation)
             if pose is not None:
                 if not moving and not fault:
                     pose.begin(now, observation, loop.standing, loop.slower)
@@ -353,11 +351,7 @@ class HandoverSequence:
                     ruling = gate.hold(f"{self.stage}: {fault}", now)
                 else:
                     ruling = gate.command(pose.action(observation, now), now)
-                if loop.watchdog:
-                    loop.watchdog.beat()
-                sent = gate.write(ruling)
-                latch(gate, loop.watchdog)
-                loop.standing = loop.standing if sent is None else np.array(sent.action, np.float32)
+                self._write(loop, ruling)
             gate.require_armed()
             if now - start_time >= longest:
                 why = fault or (pose.fault(observation) if pose else "") or self._too_fast(observation, loop.slower)
@@ -365,8 +359,18 @@ class HandoverSequence:
                     why = why or outside or _cold(loop)
                 if not why or now - start_time >= longest + self.settings.wait_s:
                     return why
-            due = max(due + 1.0 / loop.session.contract.rate_hz, now)
-            clock.sleep_until(due)
+            for tick in range(loop.substeps):
+                if tick and pose is not None:  # between two of its actions, as often as the loop writes
+                    self._write(loop, gate.stand(clock.now()))
+                due = max(due + loop.period, clock.now())
+                clock.sleep_until(due)
+
+    def _write(self, loop: RunningEpisode, ruling: Ruling) -> None:
+        if loop.watchdog:
+            loop.watchdog.beat()
+        sent = loop.gate.write(ruling)
+        latch(loop.gate, loop.watchdog)
+        loop.standing = loop.standing if sent is None else np.array(sent.action, np.float32)
 
     def _too_fast(self, observation: Observation, slower: int) -> str:
         """Return what is faster than the next stage may begin with; empty if nothing is."""

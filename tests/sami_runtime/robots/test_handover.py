@@ -359,3 +359,32 @@ def test_what_does_not_fit_is_refused_in_one_line_before_anything_moves(session,
         run_of(session, declared, limits)
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+class Beats:
+    """A watchdog of a run that records when it is beaten [s]."""
+
+    name, stop_s, fired = "beats", 2.0, False
+
+    def __init__(self):
+        self.clock, self.times = None, []
+
+    def beat(self):
+        self.times.append(self.clock.now())
+
+    def nothing(self, *_):
+        return None
+
+    require_rate = rearm = begin = fault = stopping = end = fire = nothing
+
+
+def test_a_pose_beats_and_writes_as_often_as_the_loop(session):
+    """A loop faster than the policy may have a watchdog that waits for less than a period of the policy."""
+    dog = Beats()
+    run, hand, changed = run_of(session, {"recover": "damp"}, loop_hz=100.0, watchdog=dog)
+    dog.clock, hand.reach = hand.clock, hand.reach / 4  # it is written to four times as often
+    with run:
+        run.episode(seed=0, max_steps=3)
+    assert [change.after for change in changed] == ["damp", "home", "up", "policy", "damp"]
+    assert np.diff(dog.times).max() == pytest.approx(0.01)
+    assert len(dog.times) == len(hand.written)
