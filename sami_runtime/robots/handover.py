@@ -148,17 +148,12 @@ class PoseDrive:
                 raise UnknownName("element of the action", element, elements, f"The pose {name} names it.")
         self._at = np.array([elements.index(element) for element in keys.at])
         self._end = np.array([*keys.at.values()], np.float64)
-        self._sources: list[tuple[str, int]] = []
-        """Signal and index of what each element moves."""
         self._targets = body is not None and body.command == "joint_positions"
         """Whether actions are where to go, rather than how far or how fast."""
-        unit, zero = [], []
-        for element in keys.at:
-            source, by_one, of_none = self._moved(element, contract, body)
-            self._sources.append(source)
-            unit.append(by_one)
-            zero.append(of_none)
-        self._unit, self._zero = np.array(unit), np.array(zero)
+        moved = [self._moved(element, contract, body) for element in keys.at]
+        self._sources = [source for source, _, _ in moved]
+        """Signal and index of what each element moves."""
+        self._unit, self._zero = np.array([numbers for _, *numbers in moved]).T
 
     def begin(self, now: float, observation: Observation, before: Array | None, slower: int) -> None:
         """Go out from where the robot is, and from the action that was executed last."""

@@ -138,6 +138,27 @@ def test_without_another_action_the_motors_are_damped_and_the_next_one_is_refuse
             adapter.write(np.zeros(12, np.float32))
 
 
+def test_after_a_stop_for_want_of_actions_the_next_episode_stands_up_again(robot):
+    with closing(connect()) as adapter:
+        adapter.reset()
+        adapter._link.expired = True  # as where no action came in time
+        with pytest.raises(SafetyStop, match="no action came"):
+            adapter.read()
+        adapter.stop()
+        adapter.reset()
+        assert adapter.read().values["joint_angles"].shape == (len(JOINTS),)
+
+
+def test_an_emergency_stop_while_it_stands_up_is_not_undone_by_the_way_up(robot):
+    with closing(connect(stand_s=60.0)) as adapter:
+        threading.Timer(0.3, adapter.emergency_stop).start()
+        with pytest.raises(SafetyStop, match=r"emergency_stop\(\) was called\. The motors are damped"):
+            adapter.reset()
+        robot.until(lambda: robot.kp == 0.0)
+        adapter.settings = adapter.settings.model_copy(update={"stand_s": 0.1})
+        adapter.reset()
+
+
 def test_a_robot_that_lies_on_its_side_is_not_driven(robot):
     robot.quaternion = [0.7, 0.7, 0.0, 0.0]
     try:
