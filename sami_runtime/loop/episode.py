@@ -245,7 +245,7 @@ class RunningEpisode:
             context=self.context,
             info=self.info,
             times=SectionTimes(*(end - start for start, end in pairwise(laps))),
-            reason=ruling.reason or reason,
+            reason=ruling.reason or (f"trip: {self.gate.tripped or error}" if error else reason),
             limited_by=self.gate.changed(ruling, sent),
             time=start_time,
             age=self.age,

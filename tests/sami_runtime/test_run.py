@@ -279,6 +279,25 @@ def test_a_safety_stop_is_recorded_counted_and_latched_until_somebody_rearms(ses
     assert run.total.ticks == len(read_recording(recorded).steps) == 15
 
 
+def test_who_stops_the_robot_in_a_tick_is_why_that_tick_wrote_nothing(session, arm):
+    def fall(action):
+        raise SafetyStop("it has fallen")
+
+    def press():
+        run.gate.trip("somebody pressed the button")
+        return robot.read()
+
+    clock = ManualClock()
+    robot = arm(clock)
+    for change, why in (({"write": fall}, "it has fallen"), ({"read": press}, "somebody pressed the button")):
+        broken = Around(robot)
+        vars(broken).update({"read": robot.read, "write": robot.write} | change)
+        records = []
+        with Run(session, broken, clock) as run, pytest.raises(SafetyStop, match=why):
+            run.episode(on_step=records.append)
+        assert [(record.reason, record.limited_by) for record in records] == [(f"trip: {why}", ("stop",))]
+
+
 def test_a_run_of_nothing_leaves_no_file_and_one_that_cannot_record_drives_nothing(session, arm, recorded):
     clock = ManualClock()
     robot = arm(clock)
