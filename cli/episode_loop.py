@@ -89,11 +89,8 @@ def evidence_log(robot: RobotFile, session: Session) -> EvidenceLog:
 
 def robot_options(robot: RobotFile, clock: Any, contract: Any, adapter: Any) -> dict[str, Any]:
     """Return what only a robot's `Run` is given."""
-    from sami_runtime.loop.settings import LoopSettings
-
     from .target import load_fallback
 
-    LoopSettings(loop_hz=robot.loop_hz).substeps(contract.rate_hz)  # refused here, before a recording begins
     fallback = load_fallback(robot.fallback, clock, contract, robot.settings) if robot.fallback else None
     keys = ("loop_hz", "slower", "unguarded")
     options = {"fallback": fallback, **{key: getattr(robot, key) for key in keys}}

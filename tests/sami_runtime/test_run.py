@@ -204,6 +204,9 @@ def test_a_robot_is_not_run_without_a_clock_unless_that_is_said(session, arm):
     [
         ({"limits": Limits(rest=0.0, rate={"fz": 1.0})}, UnknownName, "unknown element of the action 'fz'"),
         ({"gap": GapProfile(noise={"posture": 0.1})}, UnknownName, "'posture'"),
+        ({"loop_hz": 33.0}, SamiError, r"loop_hz is 33\.0, but this policy was trained at"),
+        ({"prewarm_s": 9.0}, SamiError, r"prewarm_s is 9\.0"),
+        ({"command_delay_s": -1.0}, SamiError, r"command_delay_s is -1\.0"),
         ({}, AdapterError, "model 'tiny' does not fit FakeAdapter"),
     ],
 )
