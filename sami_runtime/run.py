@@ -262,7 +262,7 @@ class Run:
             on_step: Called after each tick, when everything else of the run has had its record.
 
         Raises:
-            SamiError: The run is not open; or what `run_episode` raises.
+            SamiError: The run is not open, or an episode is under way; or what `run_episode` raises.
             RecordingError: The recording cannot be written.
         """
         if self._closing is None:
@@ -275,15 +275,14 @@ class Run:
             for watcher in watching:
                 watcher(record)
 
-        self._handover.change()
-        if self.session is not self._judged_by:  # also where it took over in the middle of the last episode
-            self.gate.change_contract(self.session.contract)
-            self.telemetry.take(Telemetry(self.session.contract))
-            self._judged_by = self.session
         self._handover.begin()
         self._thread = threading.get_ident()
         self._resting = resting = threading.Event()  # of this episode: whoever waits for one does not take the next
         try:
+            if self.session is not self._judged_by:  # also where it took over in the middle of the last episode
+                self.gate.change_contract(self.session.contract)
+                self.telemetry.take(Telemetry(self.session.contract))
+                self._judged_by = self.session
             report = self._run_episode(self.session, seed=seed, max_steps=max_steps, on_step=watch)
         finally:
             self._handover.end()

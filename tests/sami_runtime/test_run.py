@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -229,6 +230,22 @@ def test_only_an_open_run_drives(session, arm):
         with pytest.raises(SamiError, match="the run is not open, so nothing was driven"):
             closed.episode()
     assert robot.resets == 1
+
+
+def test_no_second_episode_drives_beside_one_that_is_under_way(session, arm):
+    def drive_another(record=None):
+        with pytest.raises(SamiError, match="an episode of this run is under way; nothing was driven"):
+            run.episode()
+        if record is not None:
+            thread = threading.Thread(target=drive_another)
+            thread.start()
+            thread.join()
+
+    robot = arm()
+    with Run(session, robot, simulator=True) as run:
+        assert run.episode(on_step=drive_another).steps == 10
+        assert (robot.resets, robot.stops) == (1, 1)
+        assert run.episode().steps == 10
 
 
 # --- ways out
