@@ -210,8 +210,7 @@ def run_episodes(plan: Plan) -> None:
         if plan.excite:
             pilot = keyboard.excitation(person, contract, limits, real, robot.loop_hz if robot else None, values.seed)
         options = robot_options(robot, clock, contract, adapter) if robot else {}
-        sequence = None if plan.dry_run else options.get("sequence")
-        options["sequence"] = sequence
+        options["sequence"] = sequence = None if plan.dry_run else options.get("sequence")
         with safety_warnings_shown():
             run = Run(
                 session,

@@ -16,6 +16,7 @@ import platform
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -70,7 +71,7 @@ class EvidenceLog:
             raise RecordingError(f"{path} exists; an evidence log never replaces one. Choose another name.") from None
         except OSError as error:
             raise RecordingError(f"cannot write to {path}: {error.strerror}. Make its folder or change it.") from None
-        self._previous, self._number, self._episode = FIRST, 0, -1
+        self._previous, self._number, self._episode, self._begun = FIRST, 0, -1, False
         self._counted_at = self._time = 0.0
         self._counts: Counter[str] = Counter()
         self._last_seen: dict[str, float] = {}
@@ -89,9 +90,8 @@ class EvidenceLog:
         """
         self._time = record.time
         if record.step == 0:
-            self._episode += 1
             self._counted_at, self._last_seen = record.time, {}
-            self._write("episode", {"episode": self._episode})
+            self._begin()
         driver = "person" if record.outcome is Outcome.PILOTED else "policy"
         if driver != self._driver and record.outcome is not Outcome.PAUSED:
             self._driver = driver
@@ -129,6 +129,9 @@ class EvidenceLog:
             RecordingError: The file cannot be written.
         """
         self._summarize()
+        if not self._begun:  # it ended before its first tick
+            self._begin()
+        self._begun = False
         outcome = {"ended": report.ended.value, "success": report.success, "steps": report.steps}
         self._write("ended", {"episode": self._episode, **outcome})
 
@@ -150,6 +153,10 @@ class EvidenceLog:
             self._file.close()
         if self._key is not None:
             sign(self.path, self.path.read_bytes(), self._key)
+
+    def _begin(self) -> None:
+        self._episode, self._begun = self._episode + 1, True
+        self._write("episode", {"episode": self._episode})
 
     def _summarize(self) -> None:
         if self._counts:
@@ -175,14 +182,14 @@ class EvidenceLog:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        self.close(error)
+        with suppress(RecordingError) if error else nullcontext():  # what ended the run is the news
+            self.close(error)
 
 
 def interventions(record: StepRecord) -> list[str]:
     """Return what kept a tick from executing the policy's own answer: its outcome, then each limit."""
-    outcome = record.outcome
-    kinds = [] if outcome in NORMAL else [outcome.value]
-    if outcome is not Outcome.PAUSED and record.reason:
+    kinds = [] if record.outcome in NORMAL else [record.outcome.value]
+    if record.outcome is not Outcome.PAUSED and record.reason:
         kinds.append(record.reason.partition(":")[0])
     return [*kinds, *record.limited_by]
 
@@ -208,15 +215,11 @@ class LogCheck:
     @property
     def counts(self) -> Counter[str]:
         """Ticks, and ticks with each kind of intervention."""
-        total: Counter[str] = Counter()
-        for line in self.of_kind("counts"):
-            total.update({name: value for name, value in line.items() if name not in FIELDS})
-        return total
+        return sum((Counter(_facts(line)) for line in self.of_kind("counts")), Counter[str]())
 
     def summary(self) -> dict[str, Any]:
         """Return what happened, as plain values."""
-        first = self.lines[0] if self.lines else {}
-        last = self.lines[-1] if self.lines else {}
+        first, last = (self.lines[0], self.lines[-1]) if self.lines else ({}, {})
         return {
             "lines": len(self.lines),
             "fault": self.fault or None,

@@ -166,12 +166,9 @@ class LeRobotAdapter:
         robot, kind = self.robot, self.settings.type
         # connect() of a plugin may leave out `calibrate`, and calibrate by itself: a person would have to move the arm.
         robot.calibrate = self._require_calibrated
-        has_calibrate = "calibrate" in inspect.signature(robot.connect).parameters
+        options = {"calibrate": False} if "calibrate" in inspect.signature(robot.connect).parameters else {}
         try:
-            if has_calibrate:
-                robot.connect(calibrate=False)
-            else:
-                robot.connect()
+            robot.connect(**options)
         except SamiError:
             raise
         except Exception as error:  # whatever a driver raises

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from sami_runtime.errors import ArtifactError, RecordingError, SamiError
+from sami_runtime.errors import ArtifactError, RecordingError, SafetyStop, SamiError
 from sami_runtime.loop.episode import EpisodeReport
 from sami_runtime.loop.tick import LoopReport, Outcome, SectionTimes, StepRecord
 from sami_runtime.robots.evidence import EvidenceLog, check_log
@@ -175,6 +175,28 @@ def test_a_user_without_a_name_is_a_number(tmp_path, monkeypatch):
     monkeypatch.setattr(pwd, "getpwuid", getpwuid)
     EvidenceLog(tmp_path / "log.jsonl", FACTS).close()
     assert check_log(tmp_path / "log.jsonl").lines[0]["user"].startswith(f"{os.getuid()}@")
+
+
+def test_an_episode_that_ended_before_its_first_tick_has_a_number_of_its_own(tmp_path):
+    with EvidenceLog(tmp_path / "log.jsonl", FACTS) as log:
+        for ticks in ([tick(0), tick(1)], [], [tick(0)]):
+            for record in ticks:
+                log(record)
+            log.conclude(EpisodeReport(len(ticks), False, {}, EMPTY, LoopReport()))
+    check = check_log(tmp_path / "log.jsonl")
+    for kind in ("episode", "ended"):
+        assert [line["episode"] for line in check.of_kind(kind)] == [0, 1, 2]
+    assert [line["steps"] for line in check.of_kind("ended")] == [2, 0, 1]
+
+
+def test_a_log_that_cannot_be_completed_does_not_hide_what_ended_the_run(tmp_path, monkeypatch):
+    def fail(_):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    log = EvidenceLog(tmp_path / "log.jsonl", FACTS)
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(SafetyStop, match="the robot has fallen"), log:
+        raise SafetyStop("the robot has fallen")
 
 
 def test_what_is_no_log_is_refused(tmp_path, log):
