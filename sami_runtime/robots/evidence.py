@@ -71,7 +71,7 @@ class EvidenceLog:
             raise RecordingError(f"{path} exists; an evidence log never replaces one. Choose another name.") from None
         except OSError as error:
             raise RecordingError(f"cannot write to {path}: {error.strerror}. Make its folder or change it.") from None
-        self._previous, self._number, self._episode, self._begun = FIRST, 0, -1, False
+        self._previous, self._number, self._episode, self._is_running = FIRST, 0, -1, False
         self._counted_at = self._time = 0.0
         self._counts: Counter[str] = Counter()
         self._last_seen: dict[str, float] = {}
@@ -129,9 +129,9 @@ class EvidenceLog:
             RecordingError: The file cannot be written.
         """
         self._summarize()
-        if not self._begun:  # it ended before its first tick
+        if not self._is_running:  # it ended before its first tick
             self._begin()
-        self._begun = False
+        self._is_running = False
         outcome = {"ended": report.ended.value, "success": report.success, "steps": report.steps}
         self._write("ended", {"episode": self._episode, **outcome})
 
@@ -155,7 +155,7 @@ class EvidenceLog:
             sign(self.path, self.path.read_bytes(), self._key)
 
     def _begin(self) -> None:
-        self._episode, self._begun = self._episode + 1, True
+        self._episode, self._is_running = self._episode + 1, True
         self._write("episode", {"episode": self._episode})
 
     def _summarize(self) -> None:

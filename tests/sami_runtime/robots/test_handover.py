@@ -372,10 +372,10 @@ class Beats:
     def beat(self):
         self.times.append(self.clock.now())
 
-    def nothing(self, *_):
+    def _ignore(self, *_):
         return None
 
-    require_rate = rearm = begin = fault = stopping = end = fire = nothing
+    require_rate = rearm = begin = fault = stopping = end = fire = _ignore
 
 
 def test_a_pose_beats_and_writes_as_often_as_the_loop(session):
