@@ -117,9 +117,10 @@ class LeRobotAdapter:
             return
         table = self.settings.action
         if table.standing == HOLD:
-            with suppress(Exception):  # a driver that cannot read may still be able to write
-                self._seen = self.robot.get_observation()
-            place = picked(self._seen, table.keys, "get_observation")
+            place = self._goals
+            for read in (lambda: self._seen, self.robot.get_observation):
+                with suppress(Exception):  # a driver that cannot read, or not all, may still be able to write
+                    place = picked(read(), table.keys, "get_observation")
             goals = np.where(np.isfinite(place), place, self._goals)
         else:
             goals = np.broadcast_to(np.asarray(table.standing, np.float64), len(table.keys))
