@@ -89,11 +89,8 @@ def evidence_log(robot: RobotFile, session: Session) -> EvidenceLog:
 
 def robot_options(robot: RobotFile, clock: Any, contract: Any, adapter: Any) -> dict[str, Any]:
     """Return what only a robot's `Run` is given."""
-    from sami_runtime.loop.settings import LoopSettings
-
     from .target import load_fallback
 
-    LoopSettings(loop_hz=robot.loop_hz).substeps(contract.rate_hz)  # refused here, before a recording begins
     fallback = load_fallback(robot.fallback, clock, contract, robot.settings) if robot.fallback else None
     keys = ("loop_hz", "slower", "unguarded")
     options = {"fallback": fallback, **{key: getattr(robot, key) for key in keys}}
@@ -213,8 +210,7 @@ def run_episodes(plan: Plan) -> None:
         if plan.excite:
             pilot = keyboard.excitation(person, contract, limits, real, robot.loop_hz if robot else None, values.seed)
         options = robot_options(robot, clock, contract, adapter) if robot else {}
-        sequence = None if plan.dry_run else options.get("sequence")
-        options["sequence"] = sequence
+        options["sequence"] = sequence = None if plan.dry_run else options.get("sequence")
         with safety_warnings_shown():
             run = Run(
                 session,

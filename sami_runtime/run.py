@@ -12,12 +12,12 @@ from types import TracebackType
 from typing import Any, Literal, Protocol
 
 from sami_runtime.adapters.around import DryRun, Gapped, Slowed
-from sami_runtime.adapters.base import Adapter, command_delay_of, emergency_stop_of, require_compatible, watch_of
+from sami_runtime.adapters.base import Adapter, emergency_stop_of, require_compatible, watch_of
 from sami_runtime.adapters.scene import scene_of
 from sami_runtime.clock import Clock, ManualClock
 from sami_runtime.errors import AdapterError, SafetyWarning, SamiError, UnknownName
 from sami_runtime.gap.profile import GapProfile
-from sami_runtime.loop.episode import EpisodeReport, OnStep, run_episode
+from sami_runtime.loop.episode import EpisodeReport, Lateness, OnStep, run_episode
 from sami_runtime.loop.garbage import short_collections
 from sami_runtime.loop.handover import Handover, require_swap
 from sami_runtime.loop.pilot import Ending
@@ -205,8 +205,9 @@ class Run:
             guards = ()
         else:
             _require_for_robot(settings, gap)
+        period = settings.period(contract.rate_hz)
         if watchdog is not None:
-            watchdog.require_rate(settings.loop_hz or contract.rate_hz)
+            watchdog.require_rate(1.0 / period)
         self.shadow = shadow
         self.adapter = _compose(adapter, contract, settings, gap, limits, dry_run, simulator)
         """The adapter as the loop sees it: behind the gap, without its write in a dry run, its known values zeroed."""
@@ -237,7 +238,7 @@ class Run:
         self._thread: int | None = None
         self._record = record
         self._facts = {**(facts or {}), "dry_run": dry_run, "simulator": simulator, "gap": gap and gap.to_dict()}
-        delay = command_delay_of(self.adapter) if settings.command_delay_s is None else settings.command_delay_s
+        delay = Lateness(self.adapter, contract.rate_hz, settings.enforced, settings.command_delay_s).command_delay_s
         self._facts |= {"command_delay_s": delay} if delay else {}
         if judging := active_guards(contract, guards):
             self._facts["guards"] = list(judging)
@@ -261,7 +262,7 @@ class Run:
             on_step: Called after each tick, when everything else of the run has had its record.
 
         Raises:
-            SamiError: The run is not open; or what `run_episode` raises.
+            SamiError: The run is not open, or an episode is under way; or what `run_episode` raises.
             RecordingError: The recording cannot be written.
         """
         if self._closing is None:
@@ -274,15 +275,14 @@ class Run:
             for watcher in watching:
                 watcher(record)
 
-        self._handover.change()
-        if self.session is not self._judged_by:  # also where it took over in the middle of the last episode
-            self.gate.change_contract(self.session.contract)
-            self.telemetry.take(Telemetry(self.session.contract))
-            self._judged_by = self.session
         self._handover.begin()
         self._thread = threading.get_ident()
         self._resting = resting = threading.Event()  # of this episode: whoever waits for one does not take the next
         try:
+            if self.session is not self._judged_by:  # also where it took over in the middle of the last episode
+                self.gate.change_contract(self.session.contract)
+                self.telemetry.take(Telemetry(self.session.contract))
+                self._judged_by = self.session
             report = self._run_episode(self.session, seed=seed, max_steps=max_steps, on_step=watch)
         finally:
             self._handover.end()

@@ -23,7 +23,7 @@ from sami_runtime.adapters.base import (
 from sami_runtime.clock import ManualClock, Pace
 from sami_runtime.errors import NonFiniteError, SafetyStop, SamiError, SignalError
 from sami_runtime.loop.handover import Handover
-from sami_runtime.loop.pilot import NO_REQUEST, Ending, Request
+from sami_runtime.loop.pilot import Ending, Request
 from sami_runtime.loop.settings import LoopSettings
 from sami_runtime.loop.stopping import LoopWatchdog, stopped_after
 from sami_runtime.loop.tick import STEPPED, LoopReport, Outcome, SectionTimes, StepRecord
@@ -154,7 +154,7 @@ class RunningEpisode:
         self.contexts: list[Array] = []
         self.proposed: Array | None = None
         self.standing: Array | None = None
-        self.request: Request = NO_REQUEST
+        self.request = Request()
         self.ended: Ending | None = None
         self.done, self.info = False, {}  # type: bool, Mapping[str, Any]
         self.due, self.missed = True, 0
@@ -194,6 +194,9 @@ class RunningEpisode:
         self.due = self._due(self.pace.tick)
         if self.pilot:
             self.request = self.pilot.request(self.standing)
+            if not isinstance(self.request, Request):
+                name = f"{type(self.pilot).__name__}.request()"
+                raise SamiError(f"{name} returned {self.request!r}. Return a Request; Request() lets the policy drive.")
             self.ended = self.request.end
         return not (over and self.due) and self.ended is None
 
@@ -245,7 +248,7 @@ class RunningEpisode:
             context=self.context,
             info=self.info,
             times=SectionTimes(*(end - start for start, end in pairwise(laps))),
-            reason=ruling.reason or reason,
+            reason=ruling.reason or (f"trip: {self.gate.tripped or error}" if error else reason),
             limited_by=self.gate.changed(ruling, sent),
             time=start_time,
             age=self.age,

@@ -35,19 +35,19 @@ class Handover:
         self._loop: int | None = None  # the thread of the episode that runs
         self._lock = threading.Lock()  # never waited for within an episode
 
-    def change(self) -> None:
-        """Let the session that waits for an episode drive, if there is one; for between two of them."""
-        with self._lock:
-            if self._waiting is not None:
-                self.session, self._waiting = self._waiting, None
-                self._swapped = swapped_to(self.session)
-
     def begin(self) -> None:
-        """Begin an episode."""
+        """Begin an episode, with the session that waits for one, if there is one.
+
+        Raises:
+            SamiError: Another one has begun, and not ended.
+        """
         with self._lock:
-            if self._swapped:  # in the last episode, too late for any of its ticks
-                self._swapped = swapped_to(self.session)
-            self._loop = threading.get_ident()
+            if self._loop is not None:
+                raise SamiError("an episode of this run is under way; nothing was driven. Wait for its end.")
+            session, self._waiting = self._waiting or self.session, None
+            if self._swapped or session is not self.session:  # the former in the last episode, too late for its ticks
+                self._swapped = swapped_to(session)
+            self.session, self._loop = session, threading.get_ident()
 
     def end(self) -> None:
         """End the episode, however that came: what did not take over in it waits for the next one."""

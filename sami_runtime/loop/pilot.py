@@ -51,7 +51,3 @@ class Pilot(Protocol):
         Args:
             standing: (A,): what was executed last; None where nothing was yet.
         """
-
-
-NO_REQUEST = Request()
-"""The policy drives."""

@@ -7,6 +7,7 @@ nothing is missing at the end.
 
 from __future__ import annotations
 
+import errno
 import getpass
 import hashlib
 import json
@@ -15,6 +16,7 @@ import platform
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -35,6 +37,8 @@ FIRST = "0" * 64
 """`previous` of the first line."""
 SUMMARY_S = 1.0
 """Time between two lines that count ticks [s], by the loop's clock."""
+ON_DISK = ("begin", "ended", "end")
+"""Kinds of lines at which the file is on the disk."""
 NORMAL = {Outcome.ACTED, Outcome.STANDING}
 
 
@@ -58,12 +62,16 @@ class EvidenceLog:
     def __init__(self, path: str | Path, facts: Mapping[str, Any], key: str | Path | None = None) -> None:
         self.path, self._key = Path(path), private_key(Path(key)) if key else None  # before anything moves
         try:
+            user = f"{getpass.getuser()}@{platform.node()}"
+        except (KeyError, OSError):  # in a container, a user may be a number without a name
+            user = f"{os.getuid()}@{platform.node()}"
+        try:
             self._file = open(self.path, "xb", buffering=0)  # noqa: SIM115 - closed by close()
         except FileExistsError:
             raise RecordingError(f"{path} exists; an evidence log never replaces one. Choose another name.") from None
         except OSError as error:
             raise RecordingError(f"cannot write to {path}: {error.strerror}. Make its folder or change it.") from None
-        self._previous, self._number, self._episode = FIRST, 0, -1
+        self._previous, self._number, self._episode, self._is_running = FIRST, 0, -1, False
         self._counted_at = self._time = 0.0
         self._counts: Counter[str] = Counter()
         self._last_seen: dict[str, float] = {}
@@ -71,10 +79,8 @@ class EvidenceLog:
         self._driver = "policy"
         self.explanations: Mapping[str, str] = {}
         """By limit, as in `limited_by`, why it changed an action when it last began to; as `BodyGate` has it."""
-        user = f"{getpass.getuser()}@{platform.node()}"
         software = installed_version("sami-rl") or "unknown"
         self._write("begin", {"version": VERSION, "user": user, "software": software, **facts})
-        self._sync()
 
     def __call__(self, record: StepRecord) -> None:
         """Log what is worth it of one tick.
@@ -84,9 +90,8 @@ class EvidenceLog:
         """
         self._time = record.time
         if record.step == 0:
-            self._episode += 1
             self._counted_at, self._last_seen = record.time, {}
-            self._write("episode", {"episode": self._episode})
+            self._begin()
         driver = "person" if record.outcome is Outcome.PILOTED else "policy"
         if driver != self._driver and record.outcome is not Outcome.PAUSED:
             self._driver = driver
@@ -124,9 +129,11 @@ class EvidenceLog:
             RecordingError: The file cannot be written.
         """
         self._summarize()
-        outcome = {"episode": self._episode, "ended": report.ended.value, "success": report.success}
-        self._write("ended", {**outcome, "steps": report.steps})
-        self._sync()
+        if not self._is_running:  # it ended before its first tick
+            self._begin()
+        self._is_running = False
+        outcome = {"ended": report.ended.value, "success": report.success, "steps": report.steps}
+        self._write("ended", {"episode": self._episode, **outcome})
 
     def close(self, error: BaseException | None = None) -> None:
         """Write the last line, and sign the file. Does nothing the second time.
@@ -141,13 +148,15 @@ class EvidenceLog:
             return
         try:
             self._summarize()
-            fields = {} if error is None else {"error": f"{type(error).__name__}: {error}"}
-            self._write("end", fields)
-            self._sync()
+            self._write("end", {} if error is None else {"error": f"{type(error).__name__}: {error}"})
         finally:
             self._file.close()
         if self._key is not None:
             sign(self.path, self.path.read_bytes(), self._key)
+
+    def _begin(self) -> None:
+        self._episode, self._is_running = self._episode + 1, True
+        self._write("episode", {"episode": self._episode})
 
     def _summarize(self) -> None:
         if self._counts:
@@ -159,27 +168,28 @@ class EvidenceLog:
         fields = {"number": self._number, "previous": self._previous, "utc": now, "clock": round(self._time, 6)}
         text = json.dumps({**fields, "kind": kind, **facts}, separators=(",", ":"), default=str)
         digest = hashlib.sha256(text.encode()).hexdigest()
+        line = f'{text[:-1]},"hash":"{digest}"}}\n'.encode()
         try:
-            self._file.write(f'{text[:-1]},"hash":"{digest}"}}\n'.encode())
+            if self._file.write(line) < len(line):  # as much as there was room for
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            if kind in ON_DISK:
+                os.fsync(self._file.fileno())
         except (OSError, ValueError) as error:
             raise RecordingError(f"writing {self.path} failed: {error}. Its whole lines can be read.") from error
         self._previous, self._number = digest, self._number + 1
-
-    def _sync(self) -> None:
-        os.fsync(self._file.fileno())
 
     def __enter__(self) -> EvidenceLog:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        self.close(error)
+        with suppress(RecordingError) if error else nullcontext():  # what ended the run is the news
+            self.close(error)
 
 
 def interventions(record: StepRecord) -> list[str]:
     """Return what kept a tick from executing the policy's own answer: its outcome, then each limit."""
-    outcome = record.outcome
-    kinds = [] if outcome in NORMAL else [outcome.value]
-    if outcome is not Outcome.PAUSED and record.reason:
+    kinds = [] if record.outcome in NORMAL else [record.outcome.value]
+    if record.outcome is not Outcome.PAUSED and record.reason:
         kinds.append(record.reason.partition(":")[0])
     return [*kinds, *record.limited_by]
 
@@ -205,15 +215,11 @@ class LogCheck:
     @property
     def counts(self) -> Counter[str]:
         """Ticks, and ticks with each kind of intervention."""
-        total: Counter[str] = Counter()
-        for line in self.of_kind("counts"):
-            total.update({name: value for name, value in line.items() if name not in FIELDS})
-        return total
+        return sum((Counter(_facts(line)) for line in self.of_kind("counts")), Counter[str]())
 
     def summary(self) -> dict[str, Any]:
         """Return what happened, as plain values."""
-        first = self.lines[0] if self.lines else {}
-        last = self.lines[-1] if self.lines else {}
+        first, last = (self.lines[0], self.lines[-1]) if self.lines else ({}, {})
         return {
             "lines": len(self.lines),
             "fault": self.fault or None,

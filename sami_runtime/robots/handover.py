@@ -19,10 +19,10 @@ from sami_runtime.model.contract import Contract
 from sami_runtime.robots.body.settings import BodySettings, by_name
 from sami_runtime.robots.kit.motion import eased
 from sami_runtime.robots.kit.settings import RobotTable, checked_table
-from sami_runtime.safety.gate import SafetyGate
+from sami_runtime.safety.gate import Ruling, SafetyGate
 from sami_runtime.safety.limits import Limits
 from sami_runtime.safety.watch import Rest
-from sami_runtime.signals import Number, Positive, Signal, finite_numbers, number_at
+from sami_runtime.signals import Number, Positive, finite_numbers, number_at
 
 DAMP, POLICY = "damp", "policy"
 OWN_WAYS = ("home", "stand")
@@ -148,17 +148,12 @@ class PoseDrive:
                 raise UnknownName("element of the action", element, elements, f"The pose {name} names it.")
         self._at = np.array([elements.index(element) for element in keys.at])
         self._end = np.array([*keys.at.values()], np.float64)
-        self._sources: list[tuple[str, int]] = []
-        """Signal and index of what each element moves."""
         self._targets = body is not None and body.command == "joint_positions"
         """Whether actions are where to go, rather than how far or how fast."""
-        unit, zero = [], []
-        for element in keys.at:
-            source, by_one, of_none = self._moved(element, contract, body)
-            self._sources.append(source)
-            unit.append(by_one)
-            zero.append(of_none)
-        self._unit, self._zero = np.array(unit), np.array(zero)
+        moved = [self._moved(element, contract, body) for element in keys.at]
+        self._sources = [source for source, _, _ in moved]
+        """Signal and index of what each element moves."""
+        self._unit, self._zero = np.array([numbers for _, *numbers in moved]).T
 
     def begin(self, now: float, observation: Observation, before: Array | None, slower: int) -> None:
         """Go out from where the robot is, and from the action that was executed last."""
@@ -268,14 +263,12 @@ class HandoverSequence:
                 f'recover of [handover] is "{settings.recover}", and {type(adapter).__name__} has no '
                 f"{settings.recover}() that moves it there. Name a pose, or damp."
             )
-        signals: dict[str, Signal] = {signal.name: signal for signal in adapter.observation}
+        self._signals = signals = {signal.name: signal for signal in adapter.observation}
         for name in settings.velocity:
             if name not in signals:
                 raise UnknownName("signal", name, signals, "The key velocity of [handover] names it.")
             if not signals[name].unit.endswith("/s"):
                 raise SamiError(f"velocity of [handover] names {name}, whose unit is {signals[name].unit}: no speed.")
-        self._units = {name: signal.unit for name, signal in signals.items()}
-        self._elements = {name: signal.elements for name, signal in signals.items()}
         self._poses(contract)
 
     @contextmanager
@@ -318,11 +311,13 @@ class HandoverSequence:
             return ""
         if loop.ended is Ending.STOP:
             return f"handover: policy to {recover} is refused: a person ended the run"
+        loop.gate.require_armed()  # somebody may have stopped the robot since its last tick
         self._change(loop, recover)
         if recover in OWN_WAYS:
             if loop.watchdog:
                 loop.watchdog.begin()  # nothing beats meanwhile; the end of this process still stops the robot
             getattr(self._adapter, recover)()
+            loop.gate.require_armed()
             return ""
         why = self._settle(loop, self._poses(loop.session.contract)[recover], DAMP)
         return f"handover: {recover} did not come to its end: {why}" if why else ""
@@ -340,11 +335,9 @@ class HandoverSequence:
         while True:
             observation = require_observation(loop.adapter.read(), loop.adapter)
             now = clock.now()
-            fault = gate.fault(observation, now if loop.enforced else None) or ""
+            fault = gate.fault(observation, now if loop.enforced else None)
             outside = _outside(gate)
-            if fault == outside:
-                fault = ""
-            fault = fault or _not_finite(loop.session.contract, observation)
+            fault = (fault if fault != outside else "") or _not_finite(loop.session.contract, observation)
             if pose is not None:
                 if not moving and not fault:
                     pose.begin(now, observation, loop.standing, loop.slower)
@@ -353,11 +346,7 @@ class HandoverSequence:
                     ruling = gate.hold(f"{self.stage}: {fault}", now)
                 else:
                     ruling = gate.command(pose.action(observation, now), now)
-                if loop.watchdog:
-                    loop.watchdog.beat()
-                sent = gate.write(ruling)
-                latch(gate, loop.watchdog)
-                loop.standing = loop.standing if sent is None else np.array(sent.action, np.float32)
+                self._write(loop, ruling)
             gate.require_armed()
             if now - start_time >= longest:
                 why = fault or (pose.fault(observation) if pose else "") or self._too_fast(observation, loop.slower)
@@ -365,16 +354,27 @@ class HandoverSequence:
                     why = why or outside or _cold(loop)
                 if not why or now - start_time >= longest + self.settings.wait_s:
                     return why
-            due = max(due + 1.0 / loop.session.contract.rate_hz, now)
-            clock.sleep_until(due)
+            for tick in range(loop.substeps):
+                if tick and pose is not None:  # between two of its actions, as often as the loop writes
+                    self._write(loop, gate.stand(clock.now()))
+                due = max(due + loop.period, clock.now())
+                clock.sleep_until(due)
+
+    def _write(self, loop: RunningEpisode, ruling: Ruling) -> None:
+        if loop.watchdog:
+            loop.watchdog.beat()
+        sent = loop.gate.write(ruling)
+        latch(loop.gate, loop.watchdog)
+        loop.standing = loop.standing if sent is None else np.array(sent.action, np.float32)
 
     def _too_fast(self, observation: Observation, slower: int) -> str:
         """Return what is faster than the next stage may begin with; empty if nothing is."""
         for name, most in self.settings.velocity.items():
-            for at, element in enumerate(self._elements[name]):
+            signal = self._signals[name]
+            for at, element in enumerate(signal.elements):
                 speed = abs(number_at(observation.values, name, at)) / slower
                 if not speed <= most:
-                    return f"velocity: {name}.{element} is {speed:.3g} {self._units[name]}, allowed are {most:g}"
+                    return f"velocity: {name}.{element} is {speed:.3g} {signal.unit}, allowed are {most:g}"
         return ""
 
     def _pass_time(self, loop: RunningEpisode, seconds: float) -> None:

@@ -157,7 +157,7 @@ def elements_of(signals: tuple[Signal, ...]) -> list[str]:
 Seconds = Annotated[float, Field(gt=0)]
 
 AGE_PERIODS = 3
-"""Periods of the policy after which an observation is too old, where the limits do not say."""
+"""Periods of the policy after which an observation is too old, where neither the limits nor a lookahead say."""
 
 FACTOR = 10.0
 """So many times beyond what an action can do, a limit is a mistake."""
@@ -203,7 +203,7 @@ class Limits(BaseModel):
     policy if left out. `inf` takes any: ticks that passed without a turn do not stop a policy that goes on to act."""
     max_age_s: Seconds | dict[str, Seconds] | None = None
     """Oldest observation [s] that is acted on, or a table by signal; `inf` takes any. Three periods of the policy where
-    it is left out."""
+    it is left out, or as many as a file that looks farther ahead was fitted for."""
     frozen: dict[str, Annotated[int, Field(ge=2)]] = {}
     """By observation signal: how many equal values in a row, to the last bit, mean that its sensor is stuck."""
     inside: ByElement[Inside] = {}
@@ -315,8 +315,8 @@ class Limits(BaseModel):
         return self.max_pause_s or self.stop_after / contract.rate_hz
 
     def max_age(self, contract: Contract) -> dict[str, float]:
-        """Return by signal the age [s] up to which it is acted on: `max_age_s`, or three periods of the policy."""
-        default = AGE_PERIODS / contract.rate_hz
+        """Return by signal the age [s] up to which it is acted on: `max_age_s`, or its default."""
+        default = max(AGE_PERIODS, contract.lookahead.steps if contract.lookahead else 0) / contract.rate_hz
         by_signal = self.max_age_s if isinstance(self.max_age_s, dict) else {}
         every = default if isinstance(self.max_age_s, dict) else self.max_age_s or default
         return {signal.name: by_signal.get(signal.name, every) for signal in contract.observation}

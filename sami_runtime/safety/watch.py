@@ -441,15 +441,15 @@ class Watch:
         needed: Collection[str] = (),
     ) -> None:
         ages = limits.max_age(contract)
+        unpredicted = min(limits.max_age(contract.model_copy(update={"lookahead": None})).values())
         guards = active_guards(contract, guards)
-        alarm = limits.longest_alarm(guards)
         self._rules: tuple[Age | Order | Frozen, ...] = (
-            Age(dict.fromkeys(needed, min(ages.values())) | ages, ages if isinstance(limits.max_age_s, dict) else ()),
+            Age(dict.fromkeys(needed, unpredicted) | ages, ages if isinstance(limits.max_age_s, dict) else ()),
             Order(),
             *(Frozen(name, most) for name, most in limits.repeats(contract, guards).items()),
         )
         self._deadline = Deadline(limits.time_to_adapt, contract.recovery) if limits.time_to_adapt else None
-        streak = AlarmStreak(alarm) if alarm else None
+        streak = AlarmStreak(alarm) if (alarm := limits.longest_alarm(guards)) else None
         self._of_context = tuple(rule for rule in (streak, self._deadline) if rule is not None)
         self._world = ObservationRules(limits, contract, provided, guards)
 

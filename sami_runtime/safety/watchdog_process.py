@@ -259,7 +259,7 @@ def main(
         link.sendall(str(error).encode())
         sys.exit(error.exit_code)
     threading.Thread(target=serve, args=(line,), name="sami-instructions", daemon=True).start()
-    _come_first()
+    come_first()
     # From here on nothing that is printed can keep it from its work. Its threads take over the priority: one that waits
     # for a processor must not hold Python's lock meanwhile.
     output = Output()
@@ -269,7 +269,7 @@ def main(
     output.flush(FLUSH_S)
 
 
-def _come_first() -> None:
+def come_first() -> None:
     """Ask to run before everything else on a busy machine, which takes a permission; it sleeps nearly always."""
     with suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(os.sched_get_priority_max(os.SCHED_FIFO) - 1))

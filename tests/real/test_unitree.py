@@ -35,6 +35,8 @@ FAILURES = int(os.environ.get("SAMI_FAILURES", "20"))
 WITHIN_S, PERIOD_S = 0.12, 0.02
 SLACK_S = 0.1
 """How much later than that the robot may be damped on a machine that is busy with other things."""
+BUSY_S = 1.0
+"""The same, by a thread that no real-time priority helps."""
 PRIORITY = min(highest_priority(), 50)
 
 
@@ -67,8 +69,17 @@ def adapter(robot):
 
 
 def connect(robot, **changed):
-    settings = {"domain": robot.domain, "heard_s": 20.0, "stand_s": 1.0, "hold_s": 0.3, **NUMBERS, **changed}
+    settings = {"domain": robot.domain, "heard_s": 20.0, "stand_s": 1.0, "hold_s": 2.0, **NUMBERS, **changed}
     return make(MonotonicClock(), contract_of(*STATE), settings)
+
+
+def settled(robot):
+    """What a robot does that was put into a pose and has come to rest there, however slow its world is."""
+    time.sleep(1.0)
+    before, after = robot.now(), robot.now()
+    while abs(after["up"] - before["up"]) > 1e-3:
+        before, after = after, robot.now()
+    return after
 
 
 def hold_still(adapter, seconds):
@@ -235,8 +246,7 @@ at 31 degrees folding the legs does, too: two of them lie beneath the trunk."""
 @pytest.mark.parametrize("tilt", SPRAWLED)
 def test_a_robot_whose_legs_came_to_rest_anywhere_tucks_them_and_stands_up(adapter, robot, tilt):
     robot.change(pose=SPRAWLED[tilt])
-    time.sleep(1.0)
-    assert math.degrees(math.acos(robot.now()["up"])) == pytest.approx(tilt, abs=3.0)
+    assert math.degrees(math.acos(settled(robot)["up"])) == pytest.approx(tilt, abs=3.0)
     adapter.reset()
     hold_still(adapter, 0.3)
     standing = robot.now()
@@ -249,8 +259,7 @@ TILTED = [-0.89, 2.65, -2.59, -1.03, 1.24, -2.73, -1.05, 2.56, -2.32, -0.33, 1.7
 
 def test_a_robot_that_lies_tilted_too_far_is_not_moved(adapter, robot):
     robot.change(pose=TILTED)
-    time.sleep(1.0)
-    before = robot.now()
+    before = settled(robot)
     assert 0.5 < before["up"] < 0.83
     with pytest.raises(AdapterError, match=r"the robot lies tilted by \d\d degrees, and gets up from 33 at most"):
         adapter.reset()
@@ -295,8 +304,11 @@ def test_a_robot_that_has_fallen_is_damped_and_not_driven_until_it_is_upright(ad
 def test_motors_are_damped_if_the_policy_hangs_and_the_next_write_raises(adapter, robot):
     adapter.reset()
     hold_still(adapter, 0.3)
+    robot.now()  # what other tests ended in is no answer
+    adapter.settings = adapter.settings.model_copy(update={"hold_s": 0.3})
     start = time.monotonic()
-    assert robot.event("damped")["at"] - start < 0.3 + SLACK_S
+    adapter.write(np.zeros(12, np.float32))
+    assert 0.3 < robot.event("damped")["at"] - start < 0.3 + BUSY_S
     with pytest.raises(SafetyStop, match="no action came within"):
         adapter.write(np.zeros(12, np.float32))
 

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -204,6 +205,9 @@ def test_a_robot_is_not_run_without_a_clock_unless_that_is_said(session, arm):
     [
         ({"limits": Limits(rest=0.0, rate={"fz": 1.0})}, UnknownName, "unknown element of the action 'fz'"),
         ({"gap": GapProfile(noise={"posture": 0.1})}, UnknownName, "'posture'"),
+        ({"loop_hz": 33.0}, SamiError, r"loop_hz is 33\.0, but this policy was trained at"),
+        ({"prewarm_s": 9.0}, SamiError, r"prewarm_s is 9\.0"),
+        ({"command_delay_s": -1.0}, SamiError, r"command_delay_s is -1\.0"),
         ({}, AdapterError, "model 'tiny' does not fit FakeAdapter"),
     ],
 )
@@ -226,6 +230,22 @@ def test_only_an_open_run_drives(session, arm):
         with pytest.raises(SamiError, match="the run is not open, so nothing was driven"):
             closed.episode()
     assert robot.resets == 1
+
+
+def test_no_second_episode_drives_beside_one_that_is_under_way(session, arm):
+    def drive_another(record=None):
+        with pytest.raises(SamiError, match="an episode of this run is under way; nothing was driven"):
+            run.episode()
+        if record is not None:
+            thread = threading.Thread(target=drive_another)
+            thread.start()
+            thread.join()
+
+    robot = arm()
+    with Run(session, robot, simulator=True) as run:
+        assert run.episode(on_step=drive_another).steps == 10
+        assert (robot.resets, robot.stops) == (1, 1)
+        assert run.episode().steps == 10
 
 
 # --- ways out
@@ -277,6 +297,25 @@ def test_a_safety_stop_is_recorded_counted_and_latched_until_somebody_rearms(ses
         run.gate.rearm()
         assert run.episode().steps == 10
     assert run.total.ticks == len(read_recording(recorded).steps) == 15
+
+
+def test_who_stops_the_robot_in_a_tick_is_why_that_tick_wrote_nothing(session, arm):
+    def fall(action):
+        raise SafetyStop("it has fallen")
+
+    def press():
+        run.gate.trip("somebody pressed the button")
+        return robot.read()
+
+    clock = ManualClock()
+    robot = arm(clock)
+    for change, why in (({"write": fall}, "it has fallen"), ({"read": press}, "somebody pressed the button")):
+        broken = Around(robot)
+        vars(broken).update({"read": robot.read, "write": robot.write} | change)
+        records = []
+        with Run(session, broken, clock) as run, pytest.raises(SafetyStop, match=why):
+            run.episode(on_step=records.append)
+        assert [(record.reason, record.limited_by) for record in records] == [(f"trip: {why}", ("stop",))]
 
 
 def test_a_run_of_nothing_leaves_no_file_and_one_that_cannot_record_drives_nothing(session, arm, recorded):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sami_runtime.adapters.base import Executed, Observation
 from sami_runtime.adapters.panda import PANDA_ACTION, PANDA_OBSERVATION
 from sami_runtime.clock import Clock
-from sami_runtime.errors import AdapterError
+from sami_runtime.errors import AdapterError, SafetyStop
 from sami_runtime.model.contract import Contract
 from sami_runtime.robots.franka.beside import Beside
 from sami_runtime.robots.franka.link import FOLLOW as FOLLOW_JOINTS
@@ -87,7 +87,7 @@ class FrankaAdapter:
         self._moves, self._turns = Differentiator(known.smooth_s), Differentiator.of_rotations(known.smooth_s)
         self._latest = Latest(self.observation, clock, note=lambda: self._link.fault)
         self._task = dict(known.task)
-        self._imaging = threading.Lock()
+        self._imaging, self._is_halted = threading.Lock(), False
         self._arm: Beside[ArmState] | None = None
         self._hand: Beside[HandState] | None = None
         self._link = Datagrams(known.here, known.there, self._see, clock)
@@ -129,6 +129,7 @@ class FrankaAdapter:
             AdapterError: It does not arrive, or may not move and is elsewhere.
         """
         arm, _ = self._connected()
+        self._is_halted = False
         if self.settings.move_home:
             self.home()
         elif (off := float(abs(arm.state.positions - self._home).max())) > 0.05:
@@ -211,7 +212,8 @@ class FrankaAdapter:
         self._wait(lambda: bool(arm.fault) or arm.state.phase in with_fault, REST_S, "the arm did not come to rest")
 
     def emergency_stop(self) -> None:
-        """Bring the arm to rest, from any thread, without waiting for it."""
+        """Bring the arm to rest, from any thread, without waiting for it; until the next reset it does not go home."""
+        self._is_halted = True
         if self._arm is not None:
             self._arm.send(STOP)
 
@@ -236,6 +238,8 @@ class FrankaAdapter:
 
     def _homeward(self, arm: Beside[ArmState], hand: Beside[HandState]) -> bool:
         """Send it home; return whether it is there."""
+        if self._is_halted:
+            raise SafetyStop("emergency_stop() was called; the arm was not moved on.")
         arm.send(pack_joints(GO, self._home))
         hand.send(pack_width(0.0))
         there = float(abs(arm.state.positions - self._home).max()) < 0.02

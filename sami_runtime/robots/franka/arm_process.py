@@ -35,6 +35,7 @@ from sami_runtime.robots.franka.link import (
     unpack_joints,
 )
 from sami_runtime.robots.franka.settings import FrankaSettings
+from sami_runtime.safety.watchdog_process import come_first
 
 TELL_EVERY = 4
 """Cycles of the robot from one state told to the loop to the next."""
@@ -245,12 +246,6 @@ class ArmProcess:
         return f"the robot stopped by itself: {reason}"
 
 
-def _come_first() -> None:
-    """Ask to run before everything else on a busy machine, which takes a permission; it sleeps nearly always."""
-    with suppress(OSError):
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(os.sched_get_priority_max(os.SCHED_FIFO) - 1))
-
-
 def main(settings: dict[str, Any], descriptor: int, bell: int) -> None:
     """Connect, tell the loop's process whether that worked, and run."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
@@ -262,7 +257,7 @@ def main(settings: dict[str, Any], descriptor: int, bell: int) -> None:
     except Exception as error:
         link.sendall(REFUSED + f"{type(error).__name__}: {error}".encode())
         sys.exit(1)
-    _come_first()
+    come_first()
     link.sendall(READY + json.dumps(facts).encode())
     process.run()
     with suppress(OSError):

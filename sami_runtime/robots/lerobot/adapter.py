@@ -117,9 +117,10 @@ class LeRobotAdapter:
             return
         table = self.settings.action
         if table.standing == HOLD:
-            with suppress(Exception):  # a driver that cannot read may still be able to write
-                self._seen = self.robot.get_observation()
-            place = picked(self._seen, table.keys, "get_observation")
+            place = self._goals
+            for read in (lambda: self._seen, self.robot.get_observation):
+                with suppress(Exception):  # a driver that cannot read, or not all, may still be able to write
+                    place = picked(read(), table.keys, "get_observation")
             goals = np.where(np.isfinite(place), place, self._goals)
         else:
             goals = np.broadcast_to(np.asarray(table.standing, np.float64), len(table.keys))
@@ -166,12 +167,9 @@ class LeRobotAdapter:
         robot, kind = self.robot, self.settings.type
         # connect() of a plugin may leave out `calibrate`, and calibrate by itself: a person would have to move the arm.
         robot.calibrate = self._require_calibrated
-        has_calibrate = "calibrate" in inspect.signature(robot.connect).parameters
+        options = {"calibrate": False} if "calibrate" in inspect.signature(robot.connect).parameters else {}
         try:
-            if has_calibrate:
-                robot.connect(calibrate=False)
-            else:
-                robot.connect()
+            robot.connect(**options)
         except SamiError:
             raise
         except Exception as error:  # whatever a driver raises

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sami_runtime.adapters.base import Executed, Observation
 from sami_runtime.clock import Clock
-from sami_runtime.errors import AdapterError
+from sami_runtime.errors import AdapterError, SafetyStop
 from sami_runtime.model.contract import Contract
 from sami_runtime.robots.kit import DifferentialIK, Frame, joint_signals
 from sami_runtime.robots.kit.faults import refuse
@@ -30,7 +30,7 @@ from sami_runtime.robots.ros2.command import (
 )
 from sami_runtime.robots.ros2.diagnostics import diagnose, stopped
 from sami_runtime.robots.ros2.messages import Diagnostics, JointMessage, Message, Numbers, PoseMessage, Trajectory
-from sami_runtime.robots.ros2.node import Publisher, doubled, why_silent
+from sami_runtime.robots.ros2.node import Publisher, Publishers, doubled, why_silent
 from sami_runtime.robots.ros2.open_node import open_node
 from sami_runtime.robots.ros2.settings import Qos, RosSettings
 from sami_runtime.robots.ros2.sources import Joints, Sources, faults_of_signals
@@ -83,7 +83,7 @@ class Ros2Adapter:
         self._seen: Mapping[str, NDArray[np.float32]] = {}
         self._sent: dict[str, Message] = {}
         self._task = settings.task
-        self._open, self._in_episode = True, False
+        self._open, self._in_episode, self._is_halted = True, False, False
         self._node = open_node(settings.backend, settings.domain, clock)
         self.sources.dropped = lambda: self._node.faults
         try:
@@ -98,13 +98,8 @@ class Ros2Adapter:
                 self._publishers[watched.topic] = self._node.publisher(watched.topic, Diagnostics, watched)
             for name, heard_topic in settings.topics.items():
                 hear = partial(self.sources.hear, name)
-                self._node.subscribe(
-                    heard_topic.topic,
-                    KINDS[heard_topic.type],
-                    heard_topic,
-                    hear,
-                    "in turn" if heard_topic.standing else "first",
-                )
+                publishers: Publishers = "in turn" if heard_topic.standing else "first"
+                self._node.subscribe(heard_topic.topic, KINDS[heard_topic.type], heard_topic, hear, publishers)
             deadline = time.monotonic() + settings.heard_s
             refuse([*self._silent_topics(deadline), *self._doubled(), *unheard(self._node, sent, deadline)], "sent")
             refuse(self._away() if settings.kinematics and not settings.kinematics.move_home else [], "sent")
@@ -131,7 +126,7 @@ class Ros2Adapter:
         self._require_open()
         refuse(self._doubled(), "sent")
         self._node.reset()
-        self._in_episode = True
+        self._in_episode, self._is_halted = True, False
         if self._hand and self.settings.kinematics:
             if self.settings.kinematics.move_home:
                 self.home()
@@ -194,13 +189,14 @@ class Ros2Adapter:
             return
         self.emergency_stop()
         self._publishers[self.settings.command.topic].flush(FLUSH_S)
-        self._in_episode = False
+        self._in_episode = self._is_halted = False
         if diagnostics := self.settings.diagnostics:
             with suppress(AdapterError):
                 self._publish(diagnostics.topic, stopped(self.contract, time.time()))
 
     def emergency_stop(self) -> None:
-        """Send what brings all to rest, from any thread, without waiting for anybody."""
+        """Send what brings all to rest, from any thread, without waiting for anybody; `home` goes no further."""
+        self._is_halted = True
         if self._open and self._last is not None:
             self._publish(self.settings.command.topic, self._last)
 
@@ -304,6 +300,8 @@ class Ros2Adapter:
             self._publish(topic, message)
 
     def _fresh(self) -> Joints:
+        if self._is_halted:
+            raise SafetyStop("emergency_stop() was called; the arm was not moved on.")
         joints = self.sources.joints
         if joints is None or self.clock.now() - joints.measured > FRESH_S:
             self.emergency_stop()

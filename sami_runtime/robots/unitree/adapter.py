@@ -74,6 +74,7 @@ class UnitreeAdapter:
         self._latest = Latest(self.observation, clock, note=lambda: self._link.fault)
         self._last_action, self._heard_at = np.zeros(contract.action.size, np.float32), clock.now()
         self._start_time, self._is_driven, self._is_standing, self._open = clock.now(), False, False, True
+        self._is_halted = False  # by `emergency_stop`, until the next reset
         self._link = MotorLink(settings.domain, settings.network, settings.hz, settings.damp_kd, self._hear)
         try:
             self._require_robot()
@@ -108,6 +109,7 @@ class UnitreeAdapter:
         else:
             refuse(self._sport_faults(), "sent")
         self.damp()
+        self._link.expired = self._is_halted = False
         self.stand()
         self._latest.reset()
         self._last_action = np.zeros(self.action.size, np.float32)
@@ -184,7 +186,8 @@ class UnitreeAdapter:
         self.damp()
 
     def emergency_stop(self) -> None:
-        """Damp the motors, from any thread."""
+        """Damp the motors until the next reset, from any thread: whatever leads the joints meanwhile raises."""
+        self._is_halted = True
         self.damp()
 
     def close(self) -> None:
@@ -274,6 +277,8 @@ class UnitreeAdapter:
             fault = f"the robot has fallen: its trunk is tilted by {tilt:.0f} degrees"
         elif silent > longest_s:
             fault = f"the robot told nothing for {silent:.2g} s"
+        elif self._is_halted:
+            fault = "emergency_stop() was called"
         elif self._link.expired and self._is_driven:
             fault = f"no action came within {self.settings.hold_s:g} s of the last one"
         if fault:

@@ -55,6 +55,13 @@ def test_a_pause_rests_asks_nobody_and_takes_no_step_of_the_episode(session, arm
     assert (pilot.resets, report.ended, report.success) == (1, Ending.STEPS, None)
 
 
+def test_a_pilot_that_returns_no_request_is_named_and_the_robot_stopped(session, arm):
+    robot = arm(ManualClock())
+    with pytest.raises(SamiError, match=r"Scripted\.request\(\) returned None\. Return a Request; Request\(\) lets"):
+        run(session, robot, ManualClock(), Scripted(at3=None))
+    assert (len(robot.written), robot.stops) == (3, 1)
+
+
 def test_in_a_loop_that_is_faster_a_pause_begins_at_once_and_no_tick_of_the_policy_is_made_up_for(session, arm):
     clock = ManualClock()
     pilot = Scripted(**{f"at{tick}": PAUSE for tick in range(3, 11)})

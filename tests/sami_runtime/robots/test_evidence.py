@@ -1,14 +1,17 @@
 """The evidence log: what is in it, and that no line can be changed or removed unseen."""
 
+import errno
 import json
 import os
+import pwd
 import signal
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from sami_runtime.errors import ArtifactError, RecordingError, SamiError
+from sami_runtime.errors import ArtifactError, RecordingError, SafetyStop, SamiError
 from sami_runtime.loop.episode import EpisodeReport
 from sami_runtime.loop.tick import LoopReport, Outcome, SectionTimes, StepRecord
 from sami_runtime.robots.evidence import EvidenceLog, check_log
@@ -144,6 +147,56 @@ def test_a_run_that_fails_says_why_in_its_last_line(tmp_path):
     with pytest.raises(OSError, match="the bus is silent"):
         run()
     assert check_log(path).lines[-1]["error"] == "OSError: the bus is silent"
+
+
+@pytest.mark.parametrize("fault", ["write", "fsync"])
+def test_a_disk_that_is_full_at_the_last_line_is_an_error(tmp_path, monkeypatch, fault):
+    def fail(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    log = EvidenceLog(tmp_path / "log.jsonl", FACTS)
+    if fault == "fsync":
+        monkeypatch.setattr(os, "fsync", fail)
+    else:  # the kernel takes as much as there is room for, and says how much
+        file = log._file
+        log._file = SimpleNamespace(write=lambda line: file.write(line[:9]), fileno=file.fileno, close=file.close)
+        log._file.closed = False
+    with pytest.raises(RecordingError, match=r"writing .*log\.jsonl failed: .*No space left"):
+        log.close()
+    assert not check_log(tmp_path / "log.jsonl").complete or fault == "fsync"
+
+
+def test_a_user_without_a_name_is_a_number(tmp_path, monkeypatch):
+    def getpwuid(_):
+        raise KeyError("uid not found")
+
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", getpwuid)
+    EvidenceLog(tmp_path / "log.jsonl", FACTS).close()
+    assert check_log(tmp_path / "log.jsonl").lines[0]["user"].startswith(f"{os.getuid()}@")
+
+
+def test_an_episode_that_ended_before_its_first_tick_has_a_number_of_its_own(tmp_path):
+    with EvidenceLog(tmp_path / "log.jsonl", FACTS) as log:
+        for ticks in ([tick(0), tick(1)], [], [tick(0)]):
+            for record in ticks:
+                log(record)
+            log.conclude(EpisodeReport(len(ticks), False, {}, EMPTY, LoopReport()))
+    check = check_log(tmp_path / "log.jsonl")
+    for kind in ("episode", "ended"):
+        assert [line["episode"] for line in check.of_kind(kind)] == [0, 1, 2]
+    assert [line["steps"] for line in check.of_kind("ended")] == [2, 0, 1]
+
+
+def test_a_log_that_cannot_be_completed_does_not_hide_what_ended_the_run(tmp_path, monkeypatch):
+    def fail(_):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    log = EvidenceLog(tmp_path / "log.jsonl", FACTS)
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(SafetyStop, match="the robot has fallen"), log:
+        raise SafetyStop("the robot has fallen")
 
 
 def test_what_is_no_log_is_refused(tmp_path, log):

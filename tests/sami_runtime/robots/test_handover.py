@@ -267,6 +267,24 @@ class Ends:
         return Request(end=self.ending if self.ticks == 5 else None)
 
 
+@pytest.mark.parametrize("during", ["policy", "home"])
+def test_a_robot_that_was_stopped_after_its_last_tick_or_on_its_way_home_is_not_moved_on(session, monkeypatch, during):
+    def stop(self=None, standing=None):
+        run.stop("somebody saw something")
+        return Request(end=Ending.SUCCESS)
+
+    monkeypatch.setattr(Hand, "home", stop if during == "home" else lambda hand: hand.calls.append("home"), False)
+    person = Ends(Ending.SUCCESS)
+    if during == "policy":
+        monkeypatch.setattr(person, "request", lambda standing: stop() if hand.written else Request())
+    run, hand, changed = run_of(session, {"recover": "home"}, pilot=person)
+    with run, pytest.raises(SafetyStop, match="somebody saw something"):
+        run.episode(seed=0, max_steps=20)
+    assert "home" not in hand.calls
+    assert changed[-1].before == during
+    assert changed[-1].reason.startswith("somebody saw something")
+
+
 @pytest.mark.parametrize(("ending", "recovers"), [(Ending.STOP, False), (Ending.SUCCESS, True)])
 def test_a_robot_recovers_after_an_episode_and_not_where_a_person_ended_the_run(session, ending, recovers):
     run, _, changed = run_of(session, pilot=Ends(ending))
@@ -341,3 +359,32 @@ def test_what_does_not_fit_is_refused_in_one_line_before_anything_moves(session,
         run_of(session, declared, limits)
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+class Beats:
+    """A watchdog of a run that records when it is beaten [s]."""
+
+    name, stop_s, fired = "beats", 2.0, False
+
+    def __init__(self):
+        self.clock, self.times = None, []
+
+    def beat(self):
+        self.times.append(self.clock.now())
+
+    def _ignore(self, *_):
+        return None
+
+    require_rate = rearm = begin = fault = stopping = end = fire = _ignore
+
+
+def test_a_pose_beats_and_writes_as_often_as_the_loop(session):
+    """A loop faster than the policy may have a watchdog that waits for less than a period of the policy."""
+    dog = Beats()
+    run, hand, changed = run_of(session, {"recover": "damp"}, loop_hz=100.0, watchdog=dog)
+    dog.clock, hand.reach = hand.clock, hand.reach / 4  # it is written to four times as often
+    with run:
+        run.episode(seed=0, max_steps=3)
+    assert [change.after for change in changed] == ["damp", "home", "up", "policy", "damp"]
+    assert np.diff(dog.times).max() == pytest.approx(0.01)
+    assert len(dog.times) == len(hand.written)

@@ -10,6 +10,7 @@ from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.recording.format import plain
 from sami_runtime.safety.limits import Limits
 from sami_runtime.signals import Signal
+from tests.making import looking
 
 FULL = """
 low = -0.5
@@ -264,6 +265,15 @@ def test_the_oldest_observation_is_one_of_three_periods_where_the_limits_do_not_
     for seconds in (0.5, math.inf):
         assert Limits(max_age_s=seconds).max_age(contract) == {"position": seconds, "goal": seconds}
     assert Limits(max_age_s={"goal": 9.0}).max_age(contract) == {"position": periods, "goal": 9.0}
+
+
+@pytest.mark.parametrize("steps", [2, 5])
+def test_a_file_that_looks_farther_ahead_may_observe_as_late_as_it_was_fitted_for(steps):
+    contract = looking.contract_of(steps)
+    periods = max(3, steps) / contract.rate_hz
+    assert Limits().max_age(contract) == {"position": periods, "velocity": periods}
+    assert Limits(max_age_s={"velocity": 0.1}).max_age(contract) == {"position": periods, "velocity": 0.1}
+    assert Limits(max_age_s=0.1).max_age(contract) == {"position": 0.1, "velocity": 0.1}
 
 
 @pytest.mark.parametrize("rest", [math.inf, -math.inf, 1e39, {"fx": 0.0, "fy": 1e39}])

@@ -10,6 +10,8 @@ from sami_runtime.adapters import FakeAdapter, Observation
 from sami_runtime.errors import SamiError
 from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.limits import Limits
+from sami_runtime.safety.watch import Watch
+from tests.making import looking
 from tests.making.gates import PERIOD, action, seen
 
 
@@ -44,6 +46,17 @@ def test_what_a_robot_moves_by_is_held_where_it_is_too_old_though_the_policy_doe
         faults.append(armed.fault(replace(seen([0, 0], now), times={"joints": 1.0}), now))
     assert faults[:2] == [None, None]
     assert faults[2].startswith("age: joints was measured 0.121 s before now by the loop's clock, allowed are 0.12 s")
+
+
+def test_what_no_file_predicts_stays_at_three_periods_where_the_file_looks_farther_ahead():
+    contract = looking.contract_of(5)
+    watch = Watch(Limits(), contract, needed=("joints",))
+    values = {signal.name: np.zeros(1, np.float32) for signal in contract.observation}
+    for late, held in (({"position": 5}, ""), ({"position": 5.1}, "age: position"), ({"joints": 3.1}, "age: joints")):
+        times = {name: 1.0 - periods / contract.rate_hz for name, periods in late.items()}
+        objection = watch.judge(Observation(values, 1.0, times), 1.0)
+        assert (objection.reason if objection else "").startswith(held)
+        assert bool(objection) == bool(held)
 
 
 def test_an_observation_that_was_measured_before_one_that_came_earlier_is_a_fault(gate):

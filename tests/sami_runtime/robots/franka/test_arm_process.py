@@ -2,13 +2,16 @@
 
 import socket
 import sys
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
-from sami_runtime import AdapterError, Watchdog
+from sami_runtime import AdapterError, ManualClock, SafetyStop, Watchdog
 from sami_runtime.files import read_document
-from sami_runtime.robots.franka.link import FOLLOW, KIND, Ring
+from sami_runtime.robots.franka.link import FOLLOW, KIND, STOP, ArmPhase, ArmState, HandState, Ring
 from sami_runtime.robots.franka.settings import FrankaSettings
 from sami_runtime.safety.watchdog import instruct_watchdogs
 
@@ -55,3 +58,22 @@ def test_an_arm_stops_when_its_bell_rings_and_goes_on_where_nobody_holds_it(pair
         arm._listen()
         arm._listen()
         assert arm._command == command
+
+
+def test_an_arm_on_its_way_home_is_not_sent_on_after_an_emergency_stop(monkeypatch):
+    pytest.importorskip("mink")
+    from sami_runtime.robots.franka import adapter as adapters
+
+    monkeypatch.setattr(adapters, "HOME_S", 0.5)
+    arm_state = ArmState(ArmPhase.POSITIONING, 0.0, np.ones(7), np.zeros(7), False, 1.0, 0, 0, 0.0)
+    sent = []
+    robot = object.__new__(adapters.FrankaAdapter)
+    robot.settings = FrankaSettings.of(read_document(ARM, "settings"))
+    robot.clock, robot._home = ManualClock(), np.zeros(7)
+    robot._hand = SimpleNamespace(state=HandState(0.0, 0.0, 0.0, 0.0, False, 0), send=lambda message: None)
+    robot._arm = SimpleNamespace(state=arm_state, send=lambda message: sent.append(message[:1]))
+    threading.Timer(0.05, robot.emergency_stop).start()
+    with pytest.raises(SafetyStop, match=r"emergency_stop\(\) was called"):
+        robot.reset()
+    assert len(sent) > 1
+    assert sent[-2:].count(STOP) == 1, "no more than one command that was on its way"

@@ -200,6 +200,19 @@ def test_the_arm_is_stopped_even_where_it_cannot_be_read_any_more(adapter, monke
     assert arm.robot.calls[-1] == dict.fromkeys(KEYS, 10.0), "where it was when it was read last"
 
 
+def test_the_arm_is_stopped_where_its_driver_leaves_a_joint_out(adapter, monkeypatch):
+    arm = adapter(so101())
+    arm.reset()
+    arm.read()
+    arm.write(np.float32([0.5] * 6))
+    goals, near = arm.robot.calls[-1], arm.robot.get_observation
+    monkeypatch.setattr(arm.robot, "get_observation", lambda: {"elbow_flex.pos": near()["elbow_flex.pos"]})
+    with pytest.raises(AdapterError, match="returned no"):
+        arm.read()
+    arm.stop()
+    assert arm.robot.calls[-1] == goals, "where it was sent last"
+
+
 def test_no_motor_is_told_to_go_to_nan(adapter):
     arm = adapter(so101())
     arm.reset()

@@ -1,11 +1,12 @@
 """From actions to commands: the controller's order and units, and a last command at which all rests."""
 
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from sami_runtime import AdapterError, Limits, ManualClock, Watchdog, shipped_models
+from sami_runtime import AdapterError, Limits, ManualClock, SafetyStop, Watchdog, shipped_models
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.robots.kit import Frame
 from sami_runtime.robots.ros2 import adapter as adapters
@@ -109,10 +110,13 @@ class Loopback:
     separates, faults = True, ()
 
     def __init__(self, clock, arm):
-        self.clock, self.arm, self.hear = clock, arm, {}
+        self.clock, self.arm, self.hear, self.sent = clock, arm, {}, None
 
     def publisher(self, topic, kind, qos):
-        return None
+        return SimpleNamespace(send=lambda message: self.sent(topic, message))
+
+    def reset(self):
+        pass
 
     def subscribe(self, topic, kind, qos, hear, publishers):
         self.hear[topic] = hear
@@ -132,8 +136,9 @@ class Loopback:
         self.hear[topic](message, now)
 
 
-@pytest.mark.parametrize("arm", [None, ("panda_joint1", "panda_joint2")], ids=["nothing", "two joints"])
-def test_a_hand_whose_joints_fell_silent_is_held_while_all_else_still_comes(contract, ik, arm, monkeypatch):
+@pytest.fixture
+def looped(contract, ik, monkeypatch):
+    """A robot that is heard by topics of which each may fall silent alone, its node and its clock."""
     changed = {
         "topics__tracker": {"topic": "/tracker", "type": PoseMessage.ros, "clock": "theirs"},
         "topics__fingers": {"topic": "/fingers", "type": JointMessage.ros, "clock": "theirs"},
@@ -141,12 +146,35 @@ def test_a_hand_whose_joints_fell_silent_is_held_while_all_else_still_comes(cont
         "signals__ee_velocity": {"of": "tracker", "field": "velocity"},
         "signals__gripper_width__of": "fingers",
     }
-    clock, period = ManualClock(), 1.0 / contract.rate_hz
-    clock.sleep_until(1.0)
+    clock = ManualClock(1.0)
     node = Loopback(clock, ik.joints)
     monkeypatch.setattr(adapters, "open_node", lambda *_: node)
     monkeypatch.setattr(adapters, "unheard", lambda *_: [])
-    robot = adapters.Ros2Adapter(clock, contract, settings(**changed))
+    return adapters.Ros2Adapter(clock, contract, settings(**changed)), node, clock
+
+
+def test_an_arm_on_its_way_home_is_not_sent_on_after_an_emergency_stop(looped):
+    robot, node, _ = looped
+    sent = []
+
+    def hear(topic, message):
+        node.say("/joint_states", node.arm)
+        sent.append((topic, abs(message.data).max()))
+        if len(sent) == 9:
+            robot.emergency_stop()
+
+    node.sent = hear
+    with pytest.raises(SafetyStop, match=r"emergency_stop\(\) was called"):
+        robot.reset()
+    assert [speed for topic, speed in sent[9:] if topic == ARM] == [0.0]
+    robot.emergency_stop()
+    robot._home = np.zeros(7)
+    robot.reset()  # the next episode may go home
+
+
+@pytest.mark.parametrize("arm", [None, ("panda_joint1", "panda_joint2")], ids=["nothing", "two joints"])
+def test_a_hand_whose_joints_fell_silent_is_held_while_all_else_still_comes(contract, looped, arm):
+    (robot, node, clock), period = looped, 1.0 / contract.rate_hz
     gate = SafetyGate(robot, contract, Limits(out_of_bounds="act"))
     gate.begin(period)
     faults = [gate.fault(robot.read(), clock.now())]
