@@ -354,7 +354,7 @@ class ContextSAC(BaseAlgorithm):
     def _store(self, buffer: EpisodeBuffer, episode: Episode) -> None:
         self._take(buffer, episode)
         self.num_timesteps += len(episode)
-        self._episode_num += 1
+        self._episode_num = max(self._episode_num, episode.index + 1)  # some collectors are ahead of others
         self.task_record.add(episode)
         assert self.ep_info_buffer is not None
         assert self.ep_success_buffer is not None

@@ -1,5 +1,7 @@
 """ContextSAC: an algorithm in stable-baselines3's sense, reproducible to the bit, that learns to remember."""
 
+import dataclasses
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -281,6 +283,14 @@ def test_collectors_run_without_torch_and_bring_what_in_step_collection_brings()
     # The first episodes use the same weights and the same seeds on either side.
     assert np.array_equal(beside.buffer.actions[0], in_step.buffer.actions[0])
     assert np.array_equal(beside.buffer.observations[0, :, 0], in_step.buffer.observations[0, :, 0])
+
+
+def test_a_run_that_goes_on_begins_no_episode_that_a_faster_collector_brought():
+    trained = agent().learn(12)
+    (episode,) = trained._source().collect(False, 0)
+    for index in (2, 4, 1):
+        trained._store(trained.buffer, dataclasses.replace(episode, index=index))
+    assert trained._source().next_index == 5
 
 
 def test_a_collector_that_fails_says_why():
