@@ -15,7 +15,7 @@ import os
 import platform
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -239,7 +239,7 @@ class LogCheck:
 
     def __str__(self) -> str:
         about = self.summary()
-        model = about["model"] or {}
+        model, ended = about["model"] or {}, Counter(line["ended"] for line in about["episodes"])
         state = f"BROKEN: {self.fault}" if self.fault else "the chain holds"
         if not self.fault and not self.complete:
             state += "; the run did not come to its end" + (", and the last line is cut" if self.cut else "")
@@ -250,7 +250,7 @@ class LogCheck:
             else "no signature was asked for: lines may be missing at the end",
             f"from {about['from']} to {about['to']}, by {about['user']}",
             f"model {model.get('name')}, SHA-256 {str(model.get('sha256'))[:12]}",
-            f"episodes ended: {_listed(line['ended'] for line in about['episodes'])}",
+            f"episodes ended: {', '.join(f'{way} {count}' for way, count in ended.items()) or 'none'}",
             *(_hand_over(line) for line in about["hand_overs"]),
             *(f"STOPPED at step {line['step']}: {line['reason']}" for line in about["trips"]),
             *(f"ended by {error}" for error in [about["error"]] if error),
@@ -274,10 +274,6 @@ def _hand_over(line: Mapping[str, Any]) -> str:
 
 def _facts(line: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in line.items() if name not in FIELDS}
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(f"{name} {count}" for name, count in Counter(names).items()) or "none"
 
 
 FIELDS = ("number", "previous", "utc", "clock", "kind", "hash")

@@ -174,10 +174,8 @@ class Ros2Adapter:
         for topic, message in command.messages.items():
             self._publish(topic, message)
         self._sent = command.messages
-        info: dict[str, Any] = {}
-        if faults := self.sources.faults:
-            info["refused"] = faults
-        done = False
+        faults, done = self.sources.faults, False
+        info: dict[str, Any] = {"refused": faults} if faults else {}
         if (success := self.settings.success) and self._seen:
             off = np.linalg.norm(self._seen[success.achieved] - self._seen[success.desired])
             info["is_success"] = done = bool(off < success.within_m)
@@ -217,10 +215,12 @@ class Ros2Adapter:
     def close(self) -> None:
         """Bring to rest what was driven, and leave; also twice."""
         if self._open:
-            if self._in_episode:
-                self.stop()
-            self._open = False
-            self._node.close()
+            try:
+                if self._in_episode:
+                    self.stop()
+            finally:
+                self._open = False
+                self._node.close()
 
     def _command_of(self, action: NDArray[np.float32]) -> RobotCommand:
         if self._hand and not self._seen:

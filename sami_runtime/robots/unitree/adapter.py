@@ -104,12 +104,13 @@ class UnitreeAdapter:
             SafetyStop: It was stopped on the way.
         """
         self._require_open()
+        self._is_halted = False
         if self.settings.release_sport_mode:
             release_mode(self._link, RELEASED_S)
         else:
             refuse(self._sport_faults(), "sent")
         self.damp()
-        self._link.expired = self._is_halted = False
+        self._link.expired = False
         self.stand()
         self._latest.reset()
         self._last_action = np.zeros(self.action.size, np.float32)

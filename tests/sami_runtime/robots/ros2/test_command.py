@@ -110,13 +110,16 @@ class Loopback:
     separates, faults = True, ()
 
     def __init__(self, clock, arm):
-        self.clock, self.arm, self.hear, self.sent = clock, arm, {}, None
+        self.clock, self.arm, self.hear, self.sent, self.closes = clock, arm, {}, None, 0
 
     def publisher(self, topic, kind, qos):
         return SimpleNamespace(send=lambda message: self.sent(topic, message))
 
     def reset(self):
         pass
+
+    def close(self):
+        self.closes += 1
 
     def subscribe(self, topic, kind, qos, hear, publishers):
         self.hear[topic] = hear
@@ -170,6 +173,18 @@ def test_an_arm_on_its_way_home_is_not_sent_on_after_an_emergency_stop(looped):
     robot.emergency_stop()
     robot._home = np.zeros(7)
     robot.reset()  # the next episode may go home
+
+
+def test_a_robot_that_cannot_be_stopped_any_more_is_left_nevertheless(looped):
+    def fail(topic, message):
+        raise AdapterError("it cannot be sent")
+
+    robot, node, _ = looped
+    node.sent, robot._in_episode = fail, True
+    with pytest.raises(AdapterError, match="it cannot be sent"):
+        robot.close()
+    robot.close()
+    assert node.closes == 1
 
 
 @pytest.mark.parametrize("arm", [None, ("panda_joint1", "panda_joint2")], ids=["nothing", "two joints"])

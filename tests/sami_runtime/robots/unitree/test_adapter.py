@@ -169,6 +169,13 @@ def test_an_emergency_stop_while_it_stands_up_is_not_undone_by_the_way_up(robot)
         adapter.reset()
 
 
+def test_an_emergency_stop_while_the_sport_mode_lets_go_counts(robot, monkeypatch):
+    with closing(connect(release_sport_mode=True)) as adapter:
+        monkeypatch.setattr(adapters, "release_mode", lambda *_: adapter.emergency_stop())
+        with pytest.raises(SafetyStop, match=r"emergency_stop\(\) was called"):
+            adapter.reset()
+
+
 def test_a_robot_that_lies_on_its_side_is_not_driven(robot):
     robot.quaternion = [0.7, 0.7, 0.0, 0.0]
     try:
