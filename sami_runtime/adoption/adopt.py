@@ -137,6 +137,7 @@ def adopt_here(reading: PolicyReading, where: str) -> Artifact:
     """Return the adopted file; this process runs the policy, whatever it takes."""
     data, layout, recipe = _fitted(reading, where)
     original = OriginalPolicy(data, recipe, layout, where)
+    _require_initial(data, recipe, where)
     contract = _contract(reading, recipe, layout, where)
     model = wrapped_model(with_free_batch(data), recipe, layout, contract, where)
     golden = list(original.walk(GOLDEN_STEPS, GOLDEN_RESETS, DISTURBED))
@@ -175,17 +176,26 @@ def _fitted(reading: PolicyReading, where: str) -> tuple[bytes, PolicyLayout, Re
         )
     recipe = reading.recipe(where)
     inputs = {*recipe.inputs, *(pair.input for pair in recipe.state)}  # what is given, also where it has a default
+    outputs = {recipe.output, *(pair.output for pair in recipe.state)}
     filled = {tensor.name for tensor in model.graph.initializer} - inputs
+    if not filled <= {tensor.name for tensor in scan.inputs}:  # else weights are listed as inputs, as before IR 4
+        unused = {tensor.shape for tensor in scan.outputs if tensor.name not in outputs}
+        filled -= {tensor.name for tensor in scan.inputs if tensor.shape in unused}  # a state that has a default
     layout = layout_of(recipe, [tensor for tensor in scan.inputs if tensor.name not in filled], scan.outputs, where)
-    defaults = {tensor.name: import_onnx().numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
-    for pair in recipe.state:
-        default = defaults.get(pair.input, np.float32(pair.initial))
-        if (default != np.float32(pair.initial)).any():
-            raise ContractError(
-                f"the recipe does not fit {printable(where)}: state {pair.name!r} begins at {pair.initial:g}, its "
-                f"input's default is {default.min():g} to {default.max():g}. Correct `initial`, or the export."
-            )
     return data, layout, recipe
+
+
+def _require_initial(data: bytes, recipe: Recipe, where: str) -> None:
+    """Refuse a recipe whose states begin at other values than the defaults that a file, loaded before, has for them."""
+    tensors = {tensor.name: tensor for tensor in read_model(data, where).graph.initializer}
+    for pair in recipe.state:
+        initial = np.float32(pair.initial)
+        default = import_onnx().numpy_helper.to_array(tensors[pair.input]) if pair.input in tensors else initial
+        if (default != initial).any():
+            raise ContractError(
+                f"the recipe does not fit {printable(where)}: state {pair.name!r} begins at {initial:g}, its input's "
+                f"default is {default.min():g} to {default.max():g}. Correct `initial`, or the export."
+            )
 
 
 def _contract(reading: PolicyReading, recipe: Recipe, layout: PolicyLayout, where: str) -> Contract:

@@ -83,6 +83,11 @@ def test_a_recurrent_input_with_a_default_is_a_state_all_the_same(adopted):
     assert (first != second).all()
 
 
+def test_a_recurrent_input_with_a_default_is_asked_for_where_the_recipe_has_no_state(adopted):
+    with pytest.raises(ContractError, match=r"nothing fills the input 'h_in'; a recurrent one is a \[\[state\]\]"):
+        adopted(with_default(0.0), document())
+
+
 @pytest.mark.parametrize(("default", "words"), [(0.5, "0.5 to 0.5"), (np.arange(5), "0 to 4")])
 def test_a_default_that_is_not_the_initial_state_of_the_recipe_is_refused(adopted, default, words):
     message = f"state 'h' begins at 0, its input's default is {words}. Correct `initial`, or the export."
