@@ -1,6 +1,6 @@
 """Train, evaluate, export and run policies that adapt within one episode. Begin with `sami demo`.
 
-Commands import what they need when they run, so that `sami --help` and `sami run` load no torch.
+Commands import their dependencies when they run, so that `sami --help` and `sami run` load no torch.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ EXTRAS = {
     "cryptography": "sign",
     **{command: command for command in ("demo", "train")},
 }
-"""The extra of a command, or that brings a module; those not named here come with `train`."""
+"""The extra that installs a missing module or a command's modules; any other module is in `train`."""
 
 app = typer.Typer(
     name="sami",
@@ -90,7 +90,7 @@ def options(
 
 
 class Command(TyperCommand):
-    """A command that imports no code which only a file names: an environment of a user's own is named by `--env`."""
+    """A command that imports users' code only if the command line names it: `--env` for a user's own environment."""
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override] # typer.Context is the one of typer's click
         """Run the command."""
@@ -145,9 +145,9 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "doctor": doctor.doctor,
     },
 }
-"""Every command, under what it is for."""
+"""Every command, by its panel in the help."""
 LONGEST_MESSAGE = 4_000
-"""Most characters of a message that are printed: a hostile file's names may have millions."""
+"""Most characters of a printed message: names in a hostile file may have millions."""
 TEXT_ONLY = {
     *("teach", "distil", "gather", "export", "adopt", "probe", "describe", "sign"),
     *("demo", "new-adapter", "convert", "view"),
@@ -163,7 +163,7 @@ for panel, commands in PANELS.items():
 
 
 def _name_every_path() -> None:
-    """Begin again in Python's UTF-8 mode where the locale cannot name what was given."""
+    """Restart in Python's UTF-8 mode if the locale cannot decode an argument."""
     unnamed = any("\udc80" <= character <= "\udcff" for character in "".join(sys.argv))
     if unnamed and not sys.flags.utf8_mode and os.environ.get("PYTHONUTF8") != "1":
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, "PYTHONUTF8": "1"})
@@ -171,7 +171,7 @@ def _name_every_path() -> None:
 
 @cache
 def _all_commands() -> Callable[..., Any]:
-    """Return what the annotations above make, which takes typer longer than many a command."""
+    """Return all commands, built from the annotations above; slow, so once a process."""
     return get_command(app)
 
 
@@ -180,9 +180,9 @@ def main() -> None:
     _name_every_path()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a bar that a terminal lacks must not end a run
+            stream.reconfigure(errors="replace")  # a character that the terminal lacks must not end a run
     debug = "--debug" in sys.argv
-    # What is valid anywhere is read before the command's name.
+    # Options that are valid anywhere belong to `sami` itself: move them before the command's name.
     arguments = [argument for argument in sys.argv[1:] if argument not in ("--debug", "--force", "--json")]
     arguments = [option for option in ("--force", "--json") if option in sys.argv] + arguments
     try:

@@ -1,4 +1,4 @@
-"""The episodes of `sami run` and `sami drive`: everything around a run is made, and closed however it ends."""
+"""The episodes of `sami run` and `sami drive`: sets up a run, runs its episodes, and closes everything in any case."""
 
 from __future__ import annotations
 
@@ -31,40 +31,40 @@ if TYPE_CHECKING:
     from .target import Target
 
 PREWARM_S, AWAKE_S = 0.0007, 0.0003
-"""How long before each tick of a paced run the policy is warmed up, and the core kept awake [s]."""
+"""Time before each tick of a paced run in which the policy is warmed up, and the core kept awake [s]."""
 EPISODES = 20
-"""In a simulator, where nobody says how many; on a robot 1."""
+"""Default number of episodes in a simulator; on a robot it is 1."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be run, and who looks on."""
+    """A run: its target, its model, its keys, and how it is shown."""
 
     target: Target
     model: Path
     values: RunKeys
-    """Whatever else the command line or a file says of the run."""
+    """The other keys of the run, from the command line or the robot's file."""
     paced: bool = True
     """Whether the loop keeps real time."""
     dry_run: bool = False
     excite: bool = False
-    """Whether small steps drive in the policy's place."""
+    """Whether small steps replace the policy's actions, for system identification."""
     live: bool = False
-    """Whether a browser shows it."""
+    """Whether a browser shows the run."""
     film: Path | None = None
     steering: Steering | None = None
-    """What a person's keys change: the command that the robot follows."""
+    """The command that the robot follows, which a person changes by keys."""
 
 
 def admission_of(values: RunKeys, rehearsed: bool) -> Admission:
-    """Return which model files are let in."""
+    """Return the rules by which model files are admitted: expected hash, trusted keys, rehearsal."""
     from sami_runtime.session.admission import Admission
 
     return Admission(values.expect_sha256, Path(values.trusted) if values.trusted else None, rehearsed)
 
 
 def watchdog_for(robot: RobotFile) -> Watchdog | None:
-    """Return the watchdog of a robot that is not running yet; None where there is none."""
+    """Return a robot's watchdog, not started yet; None if its file sets none."""
     from sami_runtime.safety.watchdog import Watchdog
 
     stop = robot.emergency_stop or f"{robot.adapter.partition(':')[0]}:emergency_stop"
@@ -72,7 +72,7 @@ def watchdog_for(robot: RobotFile) -> Watchdog | None:
 
 
 def evidence_log(robot: RobotFile, session: Session) -> EvidenceLog:
-    """Begin the evidence log of a robot's run."""
+    """Start the evidence log of a robot's run."""
     from sami_runtime.robots.evidence import EvidenceLog
     from sami_runtime.robots.robot_file import begun_now
 
@@ -88,7 +88,7 @@ def evidence_log(robot: RobotFile, session: Session) -> EvidenceLog:
 
 
 def robot_options(robot: RobotFile, clock: Any, contract: Any, adapter: Any) -> dict[str, Any]:
-    """Return what only a robot's `Run` is given."""
+    """Return the arguments that only a robot's `Run` gets."""
     from .target import load_fallback
 
     fallback = load_fallback(robot.fallback, clock, contract, robot.settings) if robot.fallback else None
@@ -107,7 +107,7 @@ def robot_options(robot: RobotFile, clock: Any, contract: Any, adapter: Any) -> 
 
 @contextmanager
 def safety_warnings_shown() -> Iterator[None]:
-    """Print each warning of a missing protection as one line of standard error."""
+    """Print each SafetyWarning of a `with` block as one line of standard error."""
     from sami_runtime.errors import SafetyWarning
 
     with warnings.catch_warnings(record=True) as caught:
@@ -121,15 +121,15 @@ def safety_warnings_shown() -> Iterator[None]:
 
 
 class WatchedModel:
-    """Takes a model file over when it has changed on disk."""
+    """Loads a model file again when it has changed on disk."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._seen = path, _stamp(path)
 
     def take_over(self, run: Run) -> str:
-        """Let a file that has changed drive from the next episode on, and return a note; nothing if it has not.
+        """Swap to the file for the next episode if it has changed, and return a note; else return an empty text.
 
-        A file that is refused, such as one that is still being written, is tried again when it has changed again.
+        A rejected file, such as one that is half written, is tried again after its next change.
         """
         from sami_runtime.errors import SamiError
 
@@ -140,12 +140,12 @@ class WatchedModel:
         try:
             swap = run.swap(self._path)
         except SamiError as error:
-            return f"{self._path} has changed and is not taken; the model that drove goes on: {error}"
+            return f"{self._path} has changed, but is rejected; the previous model continues: {error}"
         return f"{self._path} has changed: the next episode is driven by weights {swap.weights_sha256[:12]}"
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
-    """Return what changes with a file, also where another one takes its name; None while there is none."""
+    """Return a stamp that changes with a file, also if another file replaces it; None if there is no file."""
     try:
         status = path.stat()
     except OSError:
@@ -180,7 +180,7 @@ def run_episodes(plan: Plan) -> None:
     contract, limits, record = session.contract, values.limits, values.recording()
     profile = GapProfile.load(values.gap) if values.gap else None
     if values.shadow_tolerance and not values.shadow:
-        raise SamiError("shadow_tolerance says what is alike in a second model; name that one by shadow.")
+        raise SamiError("shadow_tolerance is for comparison with a second model; name that model by shadow.")
     follower = None
     if values.shadow:
         second = admission.without_hash.load(named_file(values.shadow), values.provider)
@@ -194,7 +194,7 @@ def run_episodes(plan: Plan) -> None:
     with ExitStack() as closing:
         closing.enter_context(fatal_signals_raise())  # also while the adapter is made and closed
         if dog is not None:
-            closing.enter_context(dog)  # it can stop the robot before anything moves that
+            closing.enter_context(dog)  # before anything can move the robot
         facts: dict[str, Any] = {"env": target.name, "seed": values.seed}
         facts |= {"engine": target.engine} if target.engine else {}
         facts |= {"excited": True} if plan.excite else {}
@@ -268,7 +268,7 @@ def _drive(
     clear: Callable[[], None],
     ended: Callable[[EpisodeReport], None],
 ) -> None:
-    """Run one episode after the other, print a line of each, and the summary."""
+    """Run the episodes one after the other; print a line for each, and the summary."""
     from sami_runtime.loop.pilot import Ending
     from sami_runtime.signals import number_in
 

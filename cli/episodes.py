@@ -1,4 +1,4 @@
-"""What `sami run` and `sami drive` print of episodes: a live line, a row each, and their summary."""
+"""Output of `sami run` and `sami drive`: a live line, a row for each episode, and their summary."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 
 SPARKS = "▁▂▃▄▅▆▇█"
 SPARKS_SHOWN = 12
-"""Most bars that a line shows of how the context moves."""
+"""Most bars of the context's speed in a line."""
 RESULTS = 36
-"""Columns of the terminal that a summary's results take."""
+"""Columns of the terminal for a summary's results."""
 
 LEAST_ABOVE_FLOOR = 0.1
-"""Success above the do-nothing baseline that is more than luck."""
+"""Least success, excluding trivial starts, of a task that the model solves at all."""
 
 JUDGEMENTS = ("success", "failure", "redo", "stop")
-"""What a person may have said of an episode, by ending it."""
+"""Endings of an episode by which a person judges it."""
 
 EVERY_S = 0.1
-"""Shortest time between two drawings [s]: a terminal must not slow the loop down."""
+"""Shortest time between two updates of the live line [s], so that the terminal does not slow the loop down."""
 CLEAR = "\r\x1b[K"
 
 Row = dict[str, Any]
@@ -51,7 +51,7 @@ def row_of(
     follower: Follower | None,
     telemetry: Telemetry,
 ) -> Row:
-    """Return an episode as plain values: task, outcome, loop. `total` is the return, `follower` a second model."""
+    """Return an episode as plain values: task, outcome, loop. `total` is its return, `follower` the shadow model."""
     loop, info = report.loop, report.info
     row: Row = {"episode": number, **dict.fromkeys(world.features), **_task(info)}
     if world.skills:
@@ -77,20 +77,20 @@ def row_of(
 
 
 def _task(info: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the task that an adapter reports; none if it reports something else under that name."""
+    """Return the task that an adapter reports; {} if its `info["task"]` is missing or no mapping."""
     task = info.get("task")
     return task if isinstance(task, Mapping) else {}
 
 
 def at_floor(contract: Contract) -> list[dict[str, Any]]:
-    """Return the tasks that the model hardly ever solved when it was evaluated, so that nobody expects it here."""
+    """Return the tasks that the model hardly ever solved in its own evaluation."""
     measured = (contract.evaluation or {}).get("tasks", [])
     known = [row for row in measured if row.get("above_floor") is not None]
     return [row["task"] for row in known if row["above_floor"] < LEAST_ABOVE_FLOOR]
 
 
 def header(world: Target, telemetry: Telemetry) -> str:
-    """Return the line above the episodes; before it, the engine, and what the columns mean."""
+    """Return the table's header, after lines with the engine and the meaning of columns."""
     from .model_file import engine_line
 
     engine = engine_line(world.name, world.engine)
@@ -108,11 +108,11 @@ def header(world: Target, telemetry: Telemetry) -> str:
 
 
 def line(row: Mapping[str, Any], world: Target, report: EpisodeReport, hopeless: Sequence[Mapping[str, Any]]) -> str:
-    """Return an episode in one line, marked where its task is one of the `hopeless`."""
+    """Return an episode in one line, marked if its task is one of the `hopeless`."""
     import numpy as np
 
     speed = np.linalg.norm(np.diff(report.contexts, axis=0), axis=1) if report.contexts.size else np.zeros(0)
-    # A long episode is shown in stretches of equal length.
+    # In a long episode each bar is the mean over several steps.
     speed = np.array([part.mean() for part in np.array_split(speed, min(len(speed), SPARKS_SHOWN) or 1) if len(part)])
     scale = max(float(speed.max(initial=0.0)), 1e-9)
     sparks = "".join(SPARKS[min(int(s / scale * len(SPARKS)), len(SPARKS) - 1)] for s in speed)
@@ -133,7 +133,7 @@ def line(row: Mapping[str, Any], world: Target, report: EpisodeReport, hopeless:
 
 
 def probed(features: Mapping[str, Mapping[str, float]]) -> str:
-    """Return what a probe read, by feature: of a number its interval, of parts those that are likelier than not."""
+    """Return a readout in words: the estimate and interval of a number, the parts that are probably crippled."""
     words = []
     for name, numbers in features.items():
         if "estimate" in numbers:
@@ -144,14 +144,14 @@ def probed(features: Mapping[str, Mapping[str, float]]) -> str:
 
 
 def successes(rows: Sequence[Row]) -> str:
-    """Return how many episodes of a robot succeeded, where anybody told; else nothing."""
+    """Return how many of a robot's judged episodes succeeded; empty if none was judged."""
     judged = [row["success"] for row in rows if row["success"] is not None]
-    unjudged = f"; of {len(rows) - len(judged)} nobody told" if len(judged) < len(rows) else ""
+    unjudged = f"; {len(rows) - len(judged)} were not judged" if len(judged) < len(rows) else ""
     return f"{sum(judged)} of {len(judged)} episodes succeeded{unjudged}" if judged else ""
 
 
 def summary(rows: list[Row], world: Target, hopeless: Sequence[Mapping[str, Any]]) -> None:
-    """Print the episodes' means, by task; those of the `hopeless` are marked, and the mark is explained."""
+    """Print the episodes' means by task; `hopeless` tasks are marked, and the mark is explained."""
     from rich.table import Table
 
     console = text_console()
@@ -180,7 +180,7 @@ def summary(rows: list[Row], world: Target, hopeless: Sequence[Mapping[str, Any]
 
 
 def _known(telemetry: Mapping[str, Any]) -> str:
-    """Return the phase at the end, and the highest score; an exclamation mark after an alarm."""
+    """Return the last phase and the highest out-of-distribution score, with an exclamation mark after an alarm."""
     score = "-" if telemetry["score"] is None else f"{telemetry['score']:.2f}"
     return f"{telemetry['phase']:<11} {score:>5}{' ' if telemetry['alarm_at'] is None else '!'}"
 
@@ -190,7 +190,7 @@ def _mark(row: Mapping[str, Any], features: Sequence[str], hopeless: Sequence[Ma
 
 
 def _width(feature: str) -> int:
-    """Return the columns of a feature, which has room for most values."""
+    """Return the width of a feature's column, which fits most values."""
     return max(len(feature), 5)
 
 
@@ -212,7 +212,7 @@ def _means(rows: list[Row], world: Target) -> list[str]:
 
 
 def ending(driving: Run, film: Film | None, record: Path | None) -> list[str]:
-    """Return lines of what the run came to, printed also where it was cut off; none if it never began."""
+    """Return the closing lines of a run, which are printed even after an error; [] if it made no tick."""
     if not driving.total.ticks:
         return []
     parts = [str(driving.total)]
@@ -225,7 +225,7 @@ def ending(driving: Run, film: Film | None, record: Path | None) -> list[str]:
 
 
 class LiveLine:
-    """Shows a telemetry's last reading on a terminal, and nothing elsewhere; it is a loop's `on_step`."""
+    """Shows the latest telemetry in one line of a terminal; call it as a loop's `on_step`. Prints nothing elsewhere."""
 
     def __init__(
         self, telemetry: Telemetry, file: TextIO | None = None, status: Callable[[], str] = lambda: ""
@@ -234,7 +234,7 @@ class LiveLine:
         self._live, self._drawn, self._shown = self._file.isatty(), 0.0, False
 
     def __call__(self, record: StepRecord) -> None:
-        """Draws the line, if the last time is long enough ago."""
+        """Draw the line, at most every `EVERY_S` seconds."""
         if self._live and (now := time.monotonic()) - self._drawn >= EVERY_S:
             self._drawn, self._shown = now, True
             known = probed(self._telemetry.probed)
@@ -247,7 +247,7 @@ class LiveLine:
             print(CLEAR + text, end="", file=self._file, flush=True)
 
     def clear(self) -> None:
-        """Take the line away, for another one to be printed there."""
+        """Clear the line, so that another one can be printed in its place."""
         if self._shown:
             self._shown = False
             print(CLEAR, end="", file=self._file, flush=True)
@@ -260,7 +260,7 @@ class LiveLine:
 
 
 def corrected(record: StepRecord) -> str:
-    """Return how far the estimated present is from what arrived, by signal; empty where none is estimated."""
+    """Return the distance of the estimated present from the arrived observation, by signal; empty without estimates."""
     import numpy as np
 
     from sami_runtime.model.contract import PRESENT
@@ -275,7 +275,7 @@ def corrected(record: StepRecord) -> str:
 
 
 def shown(reading: Reading, probe: Probe | None = None) -> str:
-    """Return a reading in one line; of the nearest dynamics only what the context identifies, by the probe."""
+    """Return a telemetry reading in one line; of the nearest task only the features that the context identifies."""
     parts = [f"step {reading.step:>3}", f"speed {reading.speed:5.2f}"]
     if reading.phase is not None:
         parts.append(f"{reading.phase.value:<11}")

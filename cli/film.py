@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 BAR = 16
 """Width of one context bar, in pixels."""
 HEIGHT = 24.0
-"""Height of the largest number so far."""
+"""Height of the bar of the largest number so far, in pixels."""
 HOLD = 12
-"""Frames that an episode's last image stays."""
+"""Frames for which an image at the goal is repeated."""
 FRAMES_HZ = 25.0
 """Most frames a second."""
 SECONDS = 10.0
-"""How much of an episode is filmed."""
+"""Filmed part of an episode, from its start [s]."""
 
 
 class Film:
-    """Collects frames and writes them."""
+    """Collects frames, and writes them as a GIF."""
 
     def __init__(self, path: Path, rate_hz: float, commanded: bool = False) -> None:
         self.path, self._rate, self._commanded = path, rate_hz, commanded
@@ -35,11 +35,11 @@ class Film:
         self._largest = 1e-6
 
     def is_due(self, record: StepRecord) -> bool:
-        """Whether this step is one to film; none before anything was executed."""
+        """Return whether to film this step; False before the first executed action."""
         return bool(record.info) and record.step % self._every == 0 and record.step < SECONDS * self._rate
 
     def add(self, image: np.ndarray, record: StepRecord, ret: float) -> None:
-        """Add a frame: an image (H, W, 3), what happened at this step, and the return so far."""
+        """Add a frame: an image (H, W, 3) uint8, with task, context and outcome of this step, and the return so far."""
         from PIL import Image, ImageDraw
 
         from sami_runtime.model.atlas import shown
@@ -104,7 +104,7 @@ def film_of(render: str | None, dry_run: bool) -> tuple[str | None, Callable[[Pa
 
 
 def _writable(path: Path) -> Path:
-    """Return a path where a film can be written."""
+    """Return the path if a film can be written there; raise SamiError if not."""
     from sami_runtime.errors import SamiError
 
     if path.is_dir() or not os.access(path.parent, os.W_OK):

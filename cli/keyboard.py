@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 ARROWS = {b"A": "up", b"B": "down", b"C": "right", b"D": "left"}
 SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*|O)([@-~])")
-"""What a terminal sends for a key that is no character; an arrow's ends with one of `ARROWS`."""
+"""The bytes of a key that is no character; an arrow's end with one of `ARROWS`."""
 ESCAPE_PREFIX = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*|O)?")
-"""The beginning of one."""
+"""An unfinished sequence of such bytes."""
 ESCAPE_S = 0.05
-"""How long after its first byte the rest of a sequence may come [s]: later, it was the key Esc."""
+"""Longest time for the rest of a sequence after its first byte [s]; without the rest it was the key Esc."""
 ENDINGS = {
     "s": "success",
     "right": "success",
@@ -46,10 +46,10 @@ ENDINGS = {
     "q": "stop",
     "escape": "stop",
 }
-"""What each key says of an episode; the arrows are LeRobot's."""
+"""How each key ends an episode; the arrows are those of LeRobot."""
 ENDS = "s or → success, f failure, r or ← redo, q or Esc stop"
 PUSH_S = 0.25
-"""How long an element is pushed after a key [s]; a key that is held repeats sooner."""
+"""Time for which a key moves an element of the action [s]; a key that is held down repeats sooner."""
 PUSH_SHARE = 0.3
 """How far it is pushed: the share of the way from rest to its bound."""
 MOVE_SHARE = 0.01
@@ -77,7 +77,7 @@ class Terminal:
             return False
 
     def __enter__(self) -> Terminal:
-        """Take the keys."""
+        """Switch the terminal to single keys without echo."""
         import termios
 
         self._before = termios.tcgetattr(self._input)
@@ -87,7 +87,7 @@ class Terminal:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Give the keys back."""
+        """Restore the terminal's mode."""
         signal.signal(signal.SIGCONT, self._continued)
         self._restore()
         atexit.unregister(self._restore)
@@ -123,7 +123,7 @@ class Terminal:
 
 
 def split(pressed: bytes, late: bool) -> tuple[list[str], bytes]:
-    """Return the keys that bytes of a terminal mean, and those bytes that may be the beginning of another one."""
+    """Return the keys that a terminal's bytes stand for, and the last bytes if they may be an unfinished key."""
     keys: list[str] = []
     at = 0
     while at < len(pressed):
@@ -172,7 +172,7 @@ class Keyboard:
 
     @property
     def keys(self) -> str:
-        """What the keys do, in one line."""
+        """The keys and their effects, in one line."""
         elements = " ".join(self._action.elements)
         rests = (
             f"p pause or go on, space take over or hand back (1-{self._action.size} choose of {elements}, ↑ ↓ push)"
@@ -200,7 +200,7 @@ class Keyboard:
                 self._press(key)
 
     def request(self, standing: Array | None) -> Request:
-        """Return what the keys that were pressed say; see `Pilot`."""
+        """Return the request of the pressed keys; see `Pilot`."""
         from sami_runtime.loop.pilot import Ending, Request
 
         for key in self._terminal.pressed():
@@ -266,7 +266,7 @@ class Keyboard:
 
 
 def uses_keys(keys: bool | None, usual: bool) -> bool:
-    """Return whether a run listens to keys: if it is told to, else where that is usual and somebody may press them."""
+    """Return whether a run listens to keys: as `keys` sets it, else if that is usual and there is a terminal."""
     from sami_runtime.errors import SamiError
 
     there = Terminal.there()
@@ -278,7 +278,7 @@ def uses_keys(keys: bool | None, usual: bool) -> bool:
 
 
 def listen(closing: ExitStack, contract: Contract, limits: Limits | None, steering: Steering | None = None) -> Keyboard:
-    """Take the terminal's keys until `closing` closes, and say what they do."""
+    """Listen to the terminal's keys until `closing` closes, and print what they do."""
     from sami_runtime.safety.limits import Limits
 
     pilot = Keyboard(closing.enter_context(Terminal()), contract, limits or Limits(), steering)
@@ -301,7 +301,7 @@ def excitation(
 
 
 def status_of(pilot: Keyboard | None) -> Callable[[], str]:
-    """Return what tells who drives."""
+    """Return a function that names who drives, for the live line."""
     return lambda: pilot.status if pilot else ""
 
 
@@ -331,5 +331,5 @@ def between(
 
 
 def _say(text: str) -> None:
-    """Tell a person; standard output may be read by a program."""
+    """Print a message for a person to standard error, because a program may read standard output."""
     print_text(text, error=True)

@@ -1,4 +1,4 @@
-"""What long measurements share: a bar, the folder that they write to, and where their jobs run."""
+"""Shared parts of long measurements: progress bars, the output folder, and the place where jobs run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sami_train.studies.sweep.engines import Engine
 
 PARTS = 16
-"""Parts of a measurement on a cluster, each a job, if `jobs` is left out."""
+"""Number of jobs of a measurement on a cluster, if `jobs` is left out."""
 PLACES = "a number of processes, slurm:KEY=VALUE,... or ray:ADDRESS,KEY=VALUE,..."
 CLUSTERS = (
     "slurm:partition=gpu,time=240 (minutes): Slurm, with any option of sbatch. ray:ADDRESS,num_cpus=2: a Ray cluster, "
@@ -38,14 +38,14 @@ On = Annotated[
 
 
 def count_results(spec: EnvironmentSpec, task_sets: Sequence[str], episodes: int) -> int:
-    """Return how many tasks an evaluation tells of."""
+    """Return how many task results an evaluation will have."""
     counts = [len(spec.tasks.resolve(name)) for name in task_sets]
     return sum(counts if spec.measure.per == "task" else (min(count, episodes) for count in counts))
 
 
 @contextmanager
 def bars() -> Iterator[Progress]:
-    """Show bars on the terminal of standard error within; they disappear afterwards."""
+    """Show progress bars on standard error during a `with` block, if it is a terminal and without --json."""
     from rich.progress import Progress
 
     console = text_console(error=True)
@@ -55,7 +55,7 @@ def bars() -> Iterator[Progress]:
 
 @contextmanager
 def progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show one bar within; yield what advances it."""
+    """Show a progress bar during a `with` block; yield a function that advances it by a number."""
     with bars() as shown:
         task = shown.add_task(title, total=total)
         yield lambda done: shown.advance(task, done)
@@ -63,15 +63,15 @@ def progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def task_progress(title: str, total: int) -> Iterator[OnTask]:
-    """Show one bar within; yield what takes the result of each task."""
+    """Show a progress bar during a `with` block; yield a function to call with each task's result."""
     with progress(title, total) as advance:
         yield lambda _: advance(1)
 
 
 def findings(folder: Path | None, name: str, plot: bool = True) -> tuple[Path, Path] | None:
-    """Return where a measurement writes its numbers (NAME.json) and its plot (NAME.png); make the folder.
+    """Return the paths of a measurement's numbers (NAME.json) and plot (NAME.png), and create their folder.
 
-    It refuses now rather than after hours.
+    Called before a measurement: SamiError if the outputs exist (without --force) or cannot be written.
     """
     from sami_runtime.errors import SamiError
     from sami_runtime.files import require_output
@@ -79,7 +79,7 @@ def findings(folder: Path | None, name: str, plot: bool = True) -> tuple[Path, P
     if folder is None:
         return None
     if folder.exists() and not folder.is_dir():
-        raise SamiError(f"{folder} is a file; --out names a folder.")
+        raise SamiError(f"{folder} is a file; --out must name a folder.")
     files = folder / f"{name}.json", folder / f"{name}.png"
     for path in files:
         require_output(path, FORCE.get(), makes_folder=True)
@@ -94,31 +94,31 @@ def findings(folder: Path | None, name: str, plot: bool = True) -> tuple[Path, P
 
 
 class JobPlace(NamedTuple):
-    """Where jobs run."""
+    """The place where jobs run."""
 
     kind: str = "cpu"
     """cpu (this machine), gpu (each GPU of this machine), slurm or ray."""
     jobs: int | None = None
-    """How many at once."""
+    """Number of jobs at once, or None for the default."""
     address: str = ""
-    """Of the Ray cluster."""
+    """Address of the Ray cluster."""
     settings: Mapping[str, Any] = MappingProxyType({})
-    """What the cluster gets with each job."""
+    """Options of sbatch, or resources of a Ray task, for each job."""
 
     @property
     def is_cluster(self) -> bool:
-        """Whether other machines do it."""
+        """Whether jobs run on a cluster."""
         return self.kind in ("slurm", "ray")
 
     def engine(self, jobs: int, settings: Mapping[str, Any] | None = None) -> Engine:
-        """Return what runs so many jobs here."""
+        """Return the engine that runs `jobs` jobs in this place."""
         from sami_train.studies.sweep.engines import engine_of
 
         return engine_of(self.kind == "slurm", self.address, jobs, self.settings if settings is None else settings)
 
 
 def place_of(text: str | None, gpus: bool = False) -> JobPlace:
-    """Return the place that `--on` names: `4`, `slurm:time=240,jobs=8`, `ray:10.0.0.1:6379,num_cpus=2`, or `gpu:4`."""
+    """Parse `--on`: `4`, `slurm:time=240,jobs=8`, `ray:10.0.0.1:6379,num_cpus=2`, or with `gpus` also `gpu:4`."""
     from sami_runtime.files import toml_value
 
     if text is None:
@@ -145,9 +145,9 @@ def place_of(text: str | None, gpus: bool = False) -> JobPlace:
 
 
 def cluster_of(place: JobPlace, keep: Path | None) -> Engine | None:
-    """Return the cluster that a measurement is spread over; None where this machine makes it."""
+    """Return the engine of a measurement on a cluster; None for a measurement on this machine."""
     if not place.is_cluster:
         return None
     if keep is None:
-        raise typer.BadParameter(f"--on {place.kind} needs --out: the jobs leave there what they measure")
+        raise typer.BadParameter(f"--on {place.kind} needs --out, a folder to which the jobs write their results")
     return place.engine(place.jobs or PARTS)

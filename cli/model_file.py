@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from sami_train.envs.spec import EnvironmentSpec
 
 DEFAULT = "panda"
-"""Environment where neither a model nor an environment is named."""
+"""Environment if the user names neither a model nor an environment."""
 
 
 def model_file(named: Path | None) -> Path | None:
-    """Return the file that is meant: the one at this path, else the shipped model of this name."""
+    """Return the file at this path, else the shipped model of this name; raise UnknownName if there is neither."""
     if named is None or named.is_file() or named.name != str(named) or named.suffix:
         return named
     from sami_runtime.distribution import shipped_models
@@ -30,13 +30,13 @@ def model_file(named: Path | None) -> Path | None:
 
 
 def named_file(name: str) -> Path:
-    """Return the file of a model that a robot's file names; see `model_file`."""
+    """Return the model file that a robot's file names; see `model_file`."""
     path = Path(name)
     return model_file(path) or path
 
 
 def environment_of(contract: Contract, env: str | None) -> EnvironmentSpec:
-    """Return the environment of that name, or the one that the model was trained in."""
+    """Return the environment `env`, or the model's training environment; raise SamiError if it does not fit."""
     from sami_runtime.errors import SamiError
     from sami_runtime.user_code import require_named
     from sami_train.envs.catalog import environment, is_code
@@ -47,7 +47,7 @@ def environment_of(contract: Contract, env: str | None) -> EnvironmentSpec:
     name = trained_in if env is None else env
     if name is None:
         raise SamiError(
-            f"model {contract.name!r} does not say what it was trained in; name it with --env. "
+            f"model {contract.name!r} does not name its training environment; name one with --env. "
             "To drive a robot with it, use sami drive."
         )
     if is_code(str(name)):
@@ -58,20 +58,20 @@ def environment_of(contract: Contract, env: str | None) -> EnvironmentSpec:
         if env is not None:
             raise
         raise SamiError(
-            f"model {contract.name!r} was trained in {name}, which is not found here: {error} Go to its folder or "
+            f"model {contract.name!r} was trained in {name}, which is not found here: {error} Change to its folder or "
             "install it, or name an environment with the same signals with --env."
         ) from error
     signals = {signal.name for signal in spec.signals}
     if trained_in not in (None, name) and not {signal.name for signal in contract.observation} <= signals:
         raise SamiError(
-            f"model {contract.name!r} was trained in {trained_in}, and --env {name} does not have the signals that it "
+            f"model {contract.name!r} was trained in {trained_in}, but --env {name} does not have the signals that it "
             "reads. Leave out --env, or name another model."
         )
     return spec
 
 
 def _scene(contract: Contract, name: str) -> EnvironmentSpec | None:
-    """Return the environment of an adopted policy in an MJCF file, or in TOML with a key `scene`; else None."""
+    """Return the environment of an adopted policy on an MJCF file, or on TOML with a key `scene`; else None."""
     from sami_runtime.files import read_document
     from sami_train.envs.catalog import added
 
@@ -89,10 +89,10 @@ def _scene(contract: Contract, name: str) -> EnvironmentSpec | None:
 def model_and_environment(
     model: Path | None, env: str | None, admission: Admission | None = None
 ) -> tuple[Path, EnvironmentSpec]:
-    """Return a model file and its environment, where what was left out follows from what was given.
+    """Return a model file and its environment; the one that is None follows from the other.
 
-    A file is admitted before anything that it names is looked at; None admits any that is valid. An environment alone
-    is run with the shipped model ENV-satesac, ENV-tesac or ENV-student, whatever lies in the user's folder.
+    The file is admitted before any name in it is used; `admission` None admits every valid file. An environment without
+    a model gets the shipped model ENV-satesac, ENV-tesac or ENV-student, never a file of the current folder.
     """
     from sami_runtime.distribution import shipped_models
     from sami_runtime.errors import SamiError
@@ -108,17 +108,17 @@ def model_and_environment(
     if not files:
         raise SamiError(
             f"no model of {name} is shipped. Name a file with --model, or make one: sami train --env {spec.name}, then "
-            f"sami export. Models that are shipped: {', '.join(shipped) or 'none'}."
+            f"sami export. Shipped models: {', '.join(shipped) or 'none'}."
         )
     return files[0], spec
 
 
 def engine_line(env: str, engine: str | None) -> str:
-    """Return a line that states the physics engine, or nothing where the environment exists in only one.
+    """Return a line that names the physics engine; empty if the environment exists in only one.
 
     Args:
-        env: Name of the environment.
-        engine: See `EnvironmentSpec.engine`.
+        env: name of the environment.
+        engine: see `EnvironmentSpec.engine`.
     """
     from sami_runtime.distribution import installed_version
 
@@ -131,7 +131,7 @@ def engine_line(env: str, engine: str | None) -> str:
 
 
 def task_set_names(tasks: str | None, spec: EnvironmentSpec) -> list[str]:
-    """Names of task sets, comma-separated; all that the environment has if None."""
+    """Parse comma-separated names of task sets, all if None; raise SamiError or UnknownName for an invalid one."""
     from sami_runtime.errors import SamiError, UnknownName
 
     if tasks is None:

@@ -1,4 +1,4 @@
-"""Options that several commands share, and keys that `--set KEY=VALUE` gives."""
+"""Options that several commands share, and the parsing of `--set KEY=VALUE`."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ OwnEnvironment = Annotated[
         "you repeat the name here.",
     ),
 ]
-"""The option of commands that run files' own environments; `app.Command` reads it."""
+"""The option of commands that run environments named in files; `app.Command` reads it."""
 Provider = Annotated[str, typer.Option(help="Execution provider: cpu, cuda, ... They round differently.")]
 
 FORCE: ContextVar[bool] = ContextVar("force", default=False)
-"""Whether outputs that exist are replaced: `--force`, an option of `sami` itself, may stand anywhere."""
+"""Whether existing outputs are replaced: `--force`, an option of `sami` itself, valid anywhere on the line."""
 JSON: ContextVar[bool] = ContextVar("json", default=False)
-"""Whether a command prints JSON and no text: `--json`, an option of `sami` itself as well."""
+"""Whether a command prints JSON instead of text: `--json`, an option of `sami` itself, valid anywhere on the line."""
 
 
 class Key(NamedTuple):
-    """One key of `--set`."""
+    """A key of `--set`: its type, its help, and its range."""
 
     kind: type
     """bool, int, float or str."""
@@ -47,13 +47,13 @@ class Key(NamedTuple):
 
 
 def set_option(keys: Mapping[str, Key]) -> Any:
-    """Return the option `--set`, whose help lists the keys."""
+    """Return the option `--set`, with the keys in its help."""
     listed = "; ".join(f"{name}: {key.help}" for name, key in keys.items())
     return typer.Option("--set", metavar="KEY=VALUE", help=f"May be given often. {listed}.")
 
 
 def set_values(keys: Mapping[str, Key], texts: Sequence[str] | None) -> dict[str, Any]:
-    """Return the checked values that `--set` gives, by key."""
+    """Return the values of `--set` by key; raise SamiError for an invalid one, UnknownName for an unknown key."""
     from sami_runtime.errors import SamiError, UnknownName
     from sami_runtime.files import toml_value
 
@@ -67,7 +67,7 @@ def set_values(keys: Mapping[str, Key], texts: Sequence[str] | None) -> dict[str
             value = raw
         elif key.kind is float and type(value) is int:
             value = float(value)
-        # A bool is an int to Python.
+        # Compare types exactly: in Python a bool is an int.
         right_kind = type(value) is key.kind
         if not right_kind or (isinstance(value, (int, float)) and not key.low <= value < float("inf")):
             expected = "true or false" if key.kind is bool else f"{key.kind.__name__} of at least {key.low:g}"
@@ -77,7 +77,7 @@ def set_values(keys: Mapping[str, Key], texts: Sequence[str] | None) -> dict[str
 
 
 def split_pair(text: str, option: str, example: str) -> tuple[str, str]:
-    """Return the two sides of NAME=VALUE."""
+    """Return the two sides of NAME=VALUE; raise SamiError, with an example of the option, if one is missing."""
     from sami_runtime.errors import SamiError
 
     name, _, value = (part.strip() for part in text.partition("="))
@@ -88,7 +88,7 @@ def split_pair(text: str, option: str, example: str) -> tuple[str, str]:
 
 
 def run_values(texts: Sequence[str] | None) -> dict[str, Any]:
-    """Return the keys of a run that `--set` gives, by name; files of limits and settings that they name are read."""
+    """Return a run's values of `--set` by key; files of limits and settings are read, other values parsed as TOML."""
     from sami_runtime.files import read_document, toml_value
     from sami_runtime.safety.limits import Limits
 

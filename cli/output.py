@@ -1,4 +1,4 @@
-"""What commands print for people: text and tables that fit the terminal, 80 columns where there is none."""
+"""Printing for people: text and tables that fit the terminal, or 80 columns without a terminal."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 
 
 class Judgement(Protocol):
-    """What a check returns."""
+    """Result of a check."""
 
     @property
     def passed(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether the check found no fault."""
 
 
 COLUMNS = 80
-"""Width of what is piped elsewhere, unless the variable COLUMNS states another."""
+"""Width of piped output, unless the environment variable COLUMNS sets another."""
 NARROWEST = 30
-"""Columns that are left to the last column of a table in text."""
+"""Least width of the last column of a table in text."""
 COMMAND = re.compile(r"\s*(Next: )?(cd [^;]+; )?(\S*/)?(sami|c\+\+) ")
-"""Beginning of a line that a reader copies into a shell."""
+"""Start of a line that is a shell command to copy."""
 
 
 def in_shell(path: object) -> str:
-    """Return a path as a shell reads it."""
+    """Return a path quoted for a shell."""
     return shlex.quote(str(path))
 
 
@@ -51,10 +51,10 @@ def text_console(error: bool = False) -> Console:
 
 
 def print_text(*lines: object, error: bool = False) -> None:
-    """Print lines that fit; nothing where there are none.
+    """Print lines, wrapped to the terminal's width; without lines, print nothing.
 
-    One that is too long continues below its last column, a command after a backslash. A path is never broken. What is
-    piped from standard error stays one line a message, for programs that search it.
+    A long line continues below its last column, a command after a backslash. Paths are never broken. Messages piped
+    from standard error are not wrapped, so that programs can search them line by line.
     """
     stream, text = sys.stderr if error else sys.stdout, "\n".join(map(str, lines))
     if lines:
@@ -62,7 +62,7 @@ def print_text(*lines: object, error: bool = False) -> None:
 
 
 def print_check(result: Judgement, document: Mapping[str, Any]) -> None:
-    """Print what a check found, as text or as one JSON document, and end with exit code 4 where something is wrong."""
+    """Print the result of a check, as text or as one JSON document; exit with code 4 if it failed."""
     from sami_runtime.errors import CheckFailed
 
     if JSON.get():
@@ -74,7 +74,7 @@ def print_check(result: Judgement, document: Mapping[str, Any]) -> None:
 
 
 def wrapped(text: str, columns: int = COLUMNS) -> str:
-    """Return a text whose lines have at most so many columns, apart from a word that is longer."""
+    """Return a text wrapped to `columns`; only longer words exceed that width."""
     return "\n".join(_wrapped_line(line, columns) for line in text.split("\n"))
 
 
@@ -102,5 +102,5 @@ def _wrapped_command(line: str, columns: int) -> str:
 
 
 def _columns() -> int:
-    """Return the width of the terminal; `COLUMNS` where standard output is none."""
+    """Return the width of the terminal; `COLUMNS` if standard output is no terminal."""
     return shutil.get_terminal_size((COLUMNS, 24)).columns

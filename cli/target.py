@@ -1,4 +1,4 @@
-"""What `sami run` and `sami drive` drive: a simulator with hidden tasks, or the adapter of a user's own robot."""
+"""The target that `sami run` and `sami drive` control: a simulator with hidden tasks, or the adapter of a robot."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ if TYPE_CHECKING:
     from sami_train.envs.tasks import Task, TaskSpace
 
 PARTS = ("observation", "action", "reset", "read", "write", "stop", "close")
-"""What an adapter has."""
+"""Attributes that an adapter must have."""
 Settings = dict[str, Any]
 
 
 class Target(NamedTuple):
-    """What a policy is run in."""
+    """A simulator or a robot that a policy controls."""
 
     name: str
     make: Callable[[Clock, Contract], Adapter]
-    """Its adapter, whose observations the clock stamps, for a model."""
+    """Creates the adapter for a model's contract; the clock stamps its observations."""
     features: list[str]
-    """Of its tasks; none where nobody knows them."""
+    """Names of the features of its tasks; empty for a robot, whose task is unknown."""
     success: bool
-    """Whether its episodes are judged by success, else by the return."""
+    """Whether its episodes are judged by success; otherwise by the return."""
     skills: tuple[Skill, ...]
     real: bool
-    """Whether its time is that of the world, and observations age while nothing is written."""
+    """Whether it is a robot, for which time passes by itself."""
     engine: str | None = None
-    """Physics engine, where the environment exists in several."""
+    """Physics engine, if the environment exists in several."""
     tracks: str | None = None
-    """Unit of the error by which a robot follows its command, see `EnvironmentSpec.tracks`."""
+    """Unit of the tracking error, see `EnvironmentSpec.tracks`."""
 
 
 def robot(name: str, config: Mapping[str, Any] | None = None) -> Target:
-    """Return the robot whose adapter MODULE:FACTORY makes, with the user's settings."""
+    """Return a robot as a target; MODULE:FACTORY creates its adapter, with the user's settings."""
 
     def adapter(clock: Clock, contract: Contract) -> Adapter:
         return load_adapter(name, clock, contract, None if config is None else dict(config))
@@ -58,7 +58,7 @@ def simulator(
     render_mode: str | None,
     source: CommandSource | None = None,
 ) -> Target:
-    """Return an environment, with a task drawn in each episode; `source` commands a robot in place of its task."""
+    """Return a simulator as a target, with a task drawn for each episode; `source` replaces the task's command."""
     from sami_train.envs.adapter import make_adapter
     from sami_train.envs.make import make
     from sami_train.envs.measure import SUCCESS
@@ -77,13 +77,13 @@ def simulator(
 
 
 def task_features(texts: Sequence[str]) -> dict[str, Any]:
-    """Return the features of a task that are written as NAME=VALUE, for `TaskSpace.check`."""
+    """Parse features of a task from texts NAME=VALUE; `TaskSpace.check` checks them later."""
     pairs = dict(split_pair(text, "--fix", "length=0.8") for text in texts)
     return {name: _feature(name, value) for name, value in pairs.items()}
 
 
 def _feature(name: str, text: str) -> Any:
-    """Return a number, or the numbers of crippled parts (`0+4` or `none`); other text is left for the check."""
+    """Parse a number, or the numbers of crippled parts (`0+4` or `none`); return any other text unchanged."""
     try:
         if name != "crippled":
             return float(text)
@@ -103,9 +103,9 @@ def _tasks(space: TaskSpace, name: str, fixed: Mapping[str, Any]) -> Sequence[Ta
 
 
 def load_adapter(name: str, clock: Clock, contract: Contract, config: Settings | None = None) -> Adapter:
-    """Make an adapter by calling `FACTORY(clock)` of `MODULE`, which may lie in the current folder.
+    """Create an adapter by `FACTORY(clock)` of `MODULE`, which is installed or in the current folder; or SamiError.
 
-    A factory that declares `contract` or `config` is given them by keyword.
+    A factory that declares `contract` or `config` gets them as keyword arguments.
     """
     from sami_runtime.errors import SamiError
     from sami_runtime.factories import load_factory
@@ -124,7 +124,7 @@ def load_adapter(name: str, clock: Clock, contract: Contract, config: Settings |
 
 
 def load_fallback(name: str, clock: Clock, contract: Contract, config: Settings | None = None) -> Controller:
-    """Make a fallback controller, as an adapter is made; one that takes no settings is not given the adapter's."""
+    """Create a fallback controller like an adapter; its factory need not accept the adapter's settings."""
     from sami_runtime.factories import load_factory
 
     factory = load_factory(name, "fallback", "my_arm:retreat for retreat(clock) in my_arm.py")
@@ -136,23 +136,23 @@ def load_fallback(name: str, clock: Clock, contract: Contract, config: Settings 
 def _keywords(
     name: str, factory: Callable[..., Any], contract: Contract, config: Settings | None, shared: bool = False
 ) -> dict[str, Any]:
-    """Return what of contract and settings a factory takes by keyword, beside the clock."""
+    """Return the contract and settings as keyword arguments, as far as a factory accepts them; or SamiError."""
     from sami_runtime.errors import SamiError
 
     try:
         _, *declared = inspect.signature(factory).parameters.values()
-    except (TypeError, ValueError):  # it takes nothing, or does not tell
+    except (TypeError, ValueError):  # it has no parameters, or no signature
         declared = []
     parameters = {arg.name: arg for arg in declared if arg.kind in (arg.POSITIONAL_OR_KEYWORD, arg.KEYWORD_ONLY)}
     takes_any = any(arg.kind is arg.VAR_KEYWORD for arg in declared)
     if config is None and "config" in parameters and parameters["config"].default is inspect.Parameter.empty:
         raise SamiError(
-            f"{name} takes settings (config), and none were given. Give them by settings in the robot's file, or with "
+            f"{name} needs settings (config), but none were given. Set settings in the robot's file, or give "
             "--adapter-config."
         )
     if config is not None and not ("config" in parameters or takes_any or shared):
         raise SamiError(
-            f"{name} takes no settings, and some were given. Declare them, as in make(clock, config), or leave out "
+            f"{name} takes no settings, but some were given. Declare them, as in make(clock, config), or leave out "
             "settings in the robot's file, or --adapter-config."
         )
     keywords = {"contract": contract, "config": config}
@@ -162,7 +162,7 @@ def _keywords(
 def _make(
     name: str, kind: str, factory: Callable[..., Any], clock: Clock, keywords: Settings, parts: Sequence[str]
 ) -> Any:
-    """Return what a factory makes, if it has the parts of what it should be."""
+    """Return the object that a factory creates; raise SamiError if it lacks one of these attributes."""
     from sami_runtime.errors import SamiError
     from sami_runtime.factories import call_factory
 

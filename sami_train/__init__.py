@@ -1,4 +1,4 @@
 """Training of skill-aware policies: environments, agent, losses, evaluation and export.
 
-Importing the package (or its environments) imports no torch: collectors and the runtime's users rely on it.
+Importing the package (or its environments) does not import torch: collector processes and robots work without it.
 """

@@ -1,4 +1,4 @@
-"""Binomial probabilities: how sure a rate is, of which some events were seen."""
+"""Binomial probabilities: confidence limits of a rate, from the number of events in n trials."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 
 def at_most(events: int, n: int, rate: float) -> float:
-    """Probability of at most so many events in n independent trials, each with a probability from 0 to 1.
+    """Probability of at most `events` events in n independent trials, each with probability `rate`, 0 to 1.
 
     >>> at_most(1, 2, 0.5)
     0.75
@@ -21,7 +21,7 @@ def at_most(events: int, n: int, rate: float) -> float:
 
 
 def highest_rate(events: int, n: int, confidence: float = 0.95) -> float:
-    """Upper limit of a rate (Clopper and Pearson 1934, one-sided), of which so many events were seen in n trials.
+    """Return the upper confidence limit of a rate (Clopper and Pearson 1934, one-sided) after `events` in n trials.
 
     >>> round(highest_rate(0, 100), 3)
     0.03
@@ -36,7 +36,7 @@ def highest_rate(events: int, n: int, confidence: float = 0.95) -> float:
 
 
 def fewest(rate: float, confidence: float) -> int:
-    """Return how many values at least a tolerance limit takes; so many trials without an event limit a rate likewise.
+    """Return the least n for which a tolerance limit exists; n trials without an event bound a rate likewise.
 
     >>> fewest(0.05, 0.9), fewest(0.05, 0.95)
     (45, 59)
@@ -45,10 +45,10 @@ def fewest(rate: float, confidence: float) -> int:
 
 
 def tolerance_rank(n: int, rate: float, confidence: float) -> int:
-    """Return number k of n values in order that at most `rate` of all values exceed, with this confidence (Wilks 1941).
+    """Return k: with this confidence, at most `rate` of all values exceed the k-th smallest of n (Wilks 1941).
 
-    0 where n is too small even for the largest. Unlike a conformal quantile, whose rate is right on average over many
-    samples, this holds for the very sample with this confidence.
+    0 where n is too small even for the largest. A conformal quantile has the right rate on average over many samples;
+    this limit holds, with the confidence, for the sample at hand.
 
     >>> tolerance_rank(45, 0.05, 0.9), tolerance_rank(44, 0.05, 0.9)
     (45, 0)

@@ -1,4 +1,4 @@
-"""Files that are written whole, and locks between processes: files that the death of their holder sets free."""
+"""Files that are written whole or not at all, and file locks, which the system releases when their process dies."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ def write_json_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def append(file: RawIOBase, data: bytes) -> None:
-    """Write all of some bytes at the end of a file, or none of them if the disk is full."""
+    """Append all of `data` to a file, or none of it where writing fails, as on a full disk (OSError)."""
     whole = file.seek(0, os.SEEK_END)
     try:
         count = 0
         while count < len(data):
             count += file.write(data[count:]) or 0
     except OSError:
-        file.truncate(whole)  # half a line would swallow the next one
+        file.truncate(whole)  # the next line would be appended to half of this one
         raise
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object; refuse a file that cannot be read or is none."""
+    """Read a JSON object; raise SamiError if the file cannot be read or holds anything else."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -56,7 +56,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_json_lines(path: Path) -> list[dict[str, Any]]:
-    """Return all complete lines of a file with a JSON object a line; a last line that was cut off is left out."""
+    """Return the JSON objects of a file, one a line, up to the first broken line; [] where there is no file."""
     if not path.is_file():
         return []
     rows = []
@@ -74,16 +74,16 @@ def read_json_lines(path: Path) -> list[dict[str, Any]]:
 
 @contextmanager
 def locked(path: Path, busy: Callable[[str], Exception] | None = None, *, leave: bool = True) -> Iterator[None]:
-    """Hold a lock within: a file, made where there is none, which does not lock by being there.
+    """Hold a lock on a file, which is created if it is missing, during a `with` block; a file left over locks nothing.
 
     Args:
         path: the file.
-        busy: given who holds the lock, returns what is raised where another process does; None waits for it.
+        busy: takes the name of the process that holds the lock, returns the error to raise; None waits for the lock.
         leave: whether the file stays afterwards.
     """
     file = _held(path, busy)
     try:
-        with suppress(OSError):  # on a full disk it holds all the same, and nobody is told who
+        with suppress(OSError):  # on a full disk the lock holds, too, but the file does not name its process
             os.ftruncate(file, 0)
             os.write(file, f"process {os.getpid()} on {platform.node()}".encode())
         yield
@@ -110,11 +110,11 @@ def _held(path: Path, busy: Callable[[str], Exception] | None) -> int:
         except BaseException:
             os.close(file)
             raise
-        os.close(file)  # whoever held it before has removed the file: a lock on it keeps nobody out
+        os.close(file)  # the previous holder has removed this file, so that a lock on it would keep nobody out
 
 
 def holder(path: Path) -> str:
-    """Return who holds a lock, e.g. `process 4711 on ant`; empty where it is free."""
+    """Return the process that holds a lock, e.g. `process 4711 on ant`; empty where the lock is free."""
     try:
         with path.open(errors="replace") as file:
             try:

@@ -1,4 +1,4 @@
-"""What the machine gives this process: cores, and signals that ask it to stop."""
+"""The machine as this process sees it: usable cores, and signals that ask the process to stop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def usable_cores() -> int:
-    """Cores that this process may use; fewer than the machine has where it is confined to some."""
+    """Return how many cores this process may use: an affinity mask can leave fewer than the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -23,9 +23,9 @@ def share_of_cores() -> int:
 
 @contextmanager
 def one_thread() -> Any:
-    """Have processes started inside use one thread for linear algebra: they share the machine with the learner.
+    """Give processes that start inside the block one thread for linear algebra: they share the cores with the learner.
 
-    From Python 3.11 on they also import nothing from the current folder before they have this process's path.
+    From Python 3.11 on they also import nothing from the current folder until they have this process's `sys.path`.
     """
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "PYTHONSAFEPATH")
     before = {name: os.environ.get(name) for name in names}
@@ -42,12 +42,12 @@ def one_thread() -> Any:
 
 @contextmanager
 def on_signals(handler: Callable[[int, FrameType | None], Any] | signal.Handlers, *numbers: int) -> Iterator[None]:
-    """Have a handler hear some signals within; afterwards, what heard them before hears them again.
+    """Handle signals during a `with` block; the previous handlers return afterwards.
 
     Args:
-        handler: called with the signal's number and the frame that it interrupted, or SIG_IGN: processes started
-            within then ignore the signals too, until they decide otherwise.
-        numbers: of the signals.
+        handler: called with the signal's number and the interrupted frame; or SIG_IGN, which processes started inside
+            the block inherit: they ignore the signals, too, until they set a handler of their own.
+        numbers: the signals' numbers.
     """
     before = {number: signal.signal(number, handler) for number in numbers}
     try:

@@ -1,6 +1,6 @@
-"""Seeds of the streams of chance that are the same in every run; training itself uses the seed that its user chooses.
+"""Fixed seeds of everything but training; training itself uses the seed that its user chooses.
 
-Two streams of one seed would begin their episodes alike, so that a measurement would judge what it was fitted to.
+Each measurement has its own: with one seed for two, a fit would be judged on the episodes that it was fitted to.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ EVALUATION = 1_000_003
 FINAL = 1_500_007
 """Starts of the evaluation that is quoted, measured once a release: nothing may be chosen by it."""
 EVALUATION_NAMES = {EVALUATION: "development", FINAL: "final"}
-"""What an evaluation calls its seed."""
+"""How an evaluation names its seed in files and tables."""
 ATLAS = 2_000_003
 """Starts of the episodes that the in-distribution reference is fitted to and calibrated on."""
 ALARMS = 2_000_004
@@ -26,15 +26,15 @@ ADAPTATION = 6_000_011
 RECOVERY = 8_000_009
 """Changes and starts of the episodes that a time to adapt is calibrated on."""
 RECOVERY_TEST = 8_500_009
-"""The same of those that judge it."""
+"""Changes and starts of the episodes that judge this calibration."""
 REPORT = 7_000_003
 """Starts of the episodes that a report plays and films."""
 
 TASK_RANGES = 4_000_037
-"""Tasks drawn from ranges. Always used beside the hash of a set's name, which makes other streams of it than those of
-episodes; it has the value of `LOOKAHEAD` because another one would change the tasks of trained runs."""
+"""Tasks drawn from ranges. It equals `LOOKAHEAD`, because another value would change the tasks of trained runs; the
+streams still differ, since a task range always adds the hash of its set's name."""
 EPISODES = (
     *(EVALUATION, FINAL, ATLAS, ALARMS, TRAINING_RANGES, LOOKAHEAD, READOUT, ADAPTATION, RECOVERY, RECOVERY_TEST),
     REPORT,
 )
-"""Of streams that begin episodes: no two are equal."""
+"""All seeds that start episodes; no two are equal."""

@@ -1,6 +1,6 @@
-"""Settings: values that are declared with their ranges, and cannot change once they are set.
+"""Settings: immutable values, declared together with their valid ranges.
 
-A field's `description` ends the sentence "it must ...", which is told when a value is out of range.
+A field's `description` completes the sentence "it must ..." in the error message for a value out of range.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 
 class Settings(BaseModel):
-    """A table of settings; refuses unknown keys, values of another type, and values out of range."""
+    """A table of settings; rejects unknown keys, values of another type, and values out of range."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 def _whole(value: Any) -> Any:
-    """Take 2e5 for 200000."""
+    """Return a float without a fraction, such as 2e5, as an int; other values unchanged."""
     return int(value) if type(value) is float and value.is_integer() else value
 
 
@@ -35,7 +35,7 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False, description="be a n
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False, description="be a number of at least 0")]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, description="lie between 0 and 1")]
 
-# Sequences are written as lists, which a strict tuple would refuse.
+# TOML and JSON have lists, which a strict tuple would reject.
 Numbers = Annotated[tuple[int, ...], Field(strict=False)]
 Texts = Annotated[tuple[str, ...], Field(strict=False)]
 Layers = Annotated[

@@ -81,29 +81,29 @@ def drive(
     run_episodes(Plan(world, model, file, dry_run=dry_run, excite=excite, live=browse))
 
 
-class NotJudged(Exception):  # noqa: N818 - no fault was found, and none was excluded
-    """A check cannot be made without moving the robot."""
+class NotJudged(Exception):  # noqa: N818 - it is no error: the check neither passed nor failed
+    """A check would need to move the robot."""
 
 
 class RobotCheck(NamedTuple):
-    """What a check found."""
+    """Result of one check."""
 
     name: str
-    """What is checked."""
+    """Name of the check."""
     state: str
-    """`ok`, `warn` for a protection that is missing, `WRONG`, or `--` for what could not be judged."""
+    """`ok`, `warn` for a missing protection, `WRONG`, or `--` for a check that could not be made."""
     note: str
-    """What is wrong, or worth knowing."""
+    """The fault, or a remark."""
 
 
 def _check_all(path: Path, load: Callable[[], RobotFile]) -> None:
-    """Check what `load` reads from a file, print a line for each check, and exit with 4 if one of them fails."""
+    """Make all checks of the robot file that `load` reads, print a line for each, and exit with 4 if one fails."""
     from sami_runtime.errors import CheckFailed, SafetyWarning, SamiError
 
     checks: list[RobotCheck] = []
 
     def judge(name: str, check: Callable[[], Any]) -> Any:
-        """Return what a check returns; None where it fails."""
+        """Make a check, print its line, and return its result; None if it failed."""
         result: Any = None
         state, note = "ok", ""
         try:
@@ -116,9 +116,9 @@ def _check_all(path: Path, load: Callable[[], RobotFile]) -> None:
             state, note = "--", str(reason)
         except SamiError as error:
             state, note = "WRONG", str(error)
-        except (Exception, SystemExit) as error:  # a driver that leaves the process is wrong, too
+        except (Exception, SystemExit) as error:  # a driver that calls sys.exit() is a fault, too
             if isinstance(error, SystemExit) and isinstance(error.code, int) and error.code > 128:
-                raise  # somebody ends the check by a signal
+                raise  # a signal ends the check
             state, note = "WRONG", f"{type(error).__name__}: {error}"
         checks.append(RobotCheck(name, state, note))
         if not JSON.get():
@@ -139,7 +139,7 @@ def _check_all(path: Path, load: Callable[[], RobotFile]) -> None:
 
 
 def _judge_all(load: Callable[[], RobotFile], judge: Callable[[str, Callable[[], Any]], Any]) -> None:
-    """Make every check whose foundations hold."""
+    """Make every check whose prerequisites passed."""
     from sami_runtime.clock import MonotonicClock
     from sami_runtime.loop.stopping import fatal_signals_raise
 
@@ -174,7 +174,7 @@ def _judge_all(load: Callable[[], RobotFile], judge: Callable[[str, Callable[[],
 
 
 def _model(file: RobotFile) -> tuple[Session, str]:
-    """Return the session of the model that is let in."""
+    """Return the session of the admitted model, and check the shadow model."""
     from ..episode_loop import admission_of
     from ..model_file import named_file
 
@@ -189,7 +189,7 @@ def _model(file: RobotFile) -> tuple[Session, str]:
 
 
 def _recording(file: RobotFile) -> tuple[None, str]:
-    """Check that a recording could begin, without beginning one."""
+    """Check that a recording could start, without starting one."""
     from sami_runtime.errors import RecordingError
     from sami_runtime.recording.mcap_file import mcap_parts
 
@@ -204,7 +204,7 @@ def _recording(file: RobotFile) -> tuple[None, str]:
 
 
 def _evidence(file: RobotFile) -> tuple[None, str]:
-    """Check that an evidence log could begin, and be signed at its end, without beginning one."""
+    """Check that an evidence log could start and be signed, without starting one."""
     from sami_runtime.model.signing import private_key
     from sami_runtime.robots.robot_file import begun_now
 
@@ -219,7 +219,7 @@ def _evidence(file: RobotFile) -> tuple[None, str]:
 
 
 def _require_room(path: Path) -> None:
-    """Refuse a file that could not be begun: it exists, or its folder cannot be written to."""
+    """Raise RecordingError if a file exists, or its folder cannot be written to."""
     from sami_runtime.errors import RecordingError
 
     if path.exists():
@@ -231,7 +231,7 @@ def _require_room(path: Path) -> None:
 
 
 def _limits(file: RobotFile, session: Session) -> tuple[bool, str]:
-    """Check that the limits fit the model, and return true."""
+    """Check that the limits fit the model; warn if limits or a neutral action are missing."""
     from sami_runtime.errors import SafetyWarning
 
     if file.limits is None or file.limits.rest is None:
@@ -249,7 +249,7 @@ def _limits(file: RobotFile, session: Session) -> tuple[bool, str]:
 
 
 def _host(file: RobotFile, closing: ExitStack) -> tuple[None, str]:
-    """Take the priority and the memory that are asked for."""
+    """Set the priority and lock the memory as the file asks."""
     from sami_runtime import realtime
 
     closing.enter_context(realtime.real_time(file.priority, file.lock_memory))
@@ -258,7 +258,7 @@ def _host(file: RobotFile, closing: ExitStack) -> tuple[None, str]:
 
 
 def _watchdog(file: RobotFile, session: Session, closing: ExitStack) -> tuple[Watchdog | None, str]:
-    """Return the running watchdog, if the file has one."""
+    """Start the file's watchdog and return it; warn if the file sets none."""
     from sami_runtime.errors import SafetyWarning
 
     from ..episode_loop import watchdog_for
@@ -275,7 +275,7 @@ def _watchdog(file: RobotFile, session: Session, closing: ExitStack) -> tuple[Wa
 
 
 def _fit(file: RobotFile, session: Session, adapter: Any, clock: Any, dog: Watchdog | None) -> tuple[Run, str]:
-    """Return the run that `sami drive` would open."""
+    """Return the `Run` that `sami drive` would open, as a dry run."""
     from sami_runtime.gap.profile import GapProfile
     from sami_runtime.run import Run
 
@@ -300,16 +300,16 @@ def _fit(file: RobotFile, session: Session, adapter: Any, clock: Any, dog: Watch
 
 
 def _observation(run: Run, clock: Any) -> tuple[None, str]:
-    """Read once, and let the guards judge it."""
+    """Read one observation, and check it by the safety gate."""
     from sami_runtime.adapters.base import require_observation
     from sami_runtime.errors import SamiError
     from sami_runtime.signals import require_finite
 
     try:
         observation = require_observation(run.adapter.read(), run.adapter)
-    except Exception as error:  # an adapter owes a reading only after its reset
+    except Exception as error:  # an adapter need not return an observation before its reset
         raise NotJudged(
-            f"the adapter gives none before a reset, which may move the robot ({error}); --dry-run resets and judges"
+            f"the adapter returns none before a reset, which may move the robot ({error}); --dry-run resets it first"
         ) from error
     contract = run.session.contract
     for signal in contract.observation:
@@ -323,7 +323,7 @@ def _observation(run: Run, clock: Any) -> tuple[None, str]:
 
 
 def _watched(dog: Watchdog) -> tuple[None, str]:
-    """Check that the watchdog lives, and stopped nothing."""
+    """Check that the watchdog is still running, and has not stopped the robot."""
     from sami_runtime.errors import SamiError
 
     if fault := dog.fault():

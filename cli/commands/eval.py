@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 MOST_COLUMNS = 4
-"""Features of a task that have columns; of tasks with more, a table tells what changed."""
+"""Most features with columns of their own; with more, a table names the changed features only."""
 
 
 def evaluate(
@@ -81,7 +81,7 @@ def evaluate(
         source, spec = agent.policy.numpy_weights(), environment(agent.config.env)
     else:
         assert model is not None
-        # Refuses here what a worker process would refuse with less grace.
+        # Errors of the model file are clearer here than from a worker process.
         source, spec = model_and_environment(model_file(model), env)
     names = task_set_names(tasks, spec)
     profile = GapProfile.load(gap) if gap else None
@@ -102,7 +102,7 @@ def evaluate(
                 spread(cluster, policy, source, spec.name, names, [profile], episodes, keep, on_task, seed)
             jobs, shown = place.jobs or usable_cores(), on_task if cluster is None else None
             result: Evaluation = measure(source, spec.name, names, episodes, jobs, shown, profile, keep, seed)
-        # The run's own evaluation is that of the world as it is.
+        # The run's own evaluation is the one without a profile.
         whole = profile is None and names == list(spec.tasks.sets)
         if run is not None and whole:
             folder.keep_evaluation(result.to_dict(), agent.num_timesteps)
@@ -122,7 +122,7 @@ def evaluate(
 
 
 def evaluation_table(result: Evaluation, task_set: str) -> Table:
-    """Return what was measured in each task of one set, with the mean."""
+    """Return a table of one task set: a row for each task, and the mean."""
     import numpy as np
     from rich.markup import escape
     from rich.table import Table

@@ -65,9 +65,9 @@ def train(
 ) -> None:
     """Train a policy. Ctrl-C stops at a checkpoint, from which `--resume RUN` continues."""
     if JSON.get() and not dry_run:
-        raise typer.BadParameter("--json goes with --dry-run")
+        raise typer.BadParameter("--json is valid only with --dry-run")
     if dry_run and resume is not None:
-        raise typer.BadParameter(f"--dry-run is for a new run; what {resume} was told is in its config.json")
+        raise typer.BadParameter(f"--dry-run is for a new run; the configuration of {resume} is in its config.json")
     from sami_runtime.errors import SamiError
     from sami_train.config.recordings import recordings_of
     from sami_train.config.resolve import explain, parse_override
@@ -79,7 +79,7 @@ def train(
         for name in ("env", "method", "preset", "seed", "steps", "gap", "init.source"):
             if name in overrides:
                 option = f"--{name.partition('.')[0]}"
-                raise SamiError(f"{name} has an option of its own; give {option} instead of --set {name}=...")
+                raise SamiError(f"{name} has its own option; give {option} instead of --set {name}=...")
         if init is not None:
             from sami_train.config.weights import read_weights, weights_file
 
@@ -96,12 +96,12 @@ def train(
             from sami_runtime.gap.profile import GapProfile
 
             overrides["gap"] = GapProfile.load(gap).dumps()
-        resolved = explain(preset, overrides)  # before torch loads: a typing error should not have to wait for it
+        resolved = explain(preset, overrides)  # before torch loads, so that errors are reported at once
         if dry_run:
             if init is not None or recordings or resolved.config.device != "auto":
                 from sami_train.runs.train import prepare
 
-                prepare(resolved.config, recordings_of)  # refuses what the run would refuse
+                prepare(resolved.config, recordings_of)  # raises the errors that the run would raise
             return _show(resolved)
         spec = environment(env)
         folder = out or Path("runs") / f"{spec.short_name}-{method}-{seed}"
@@ -114,7 +114,7 @@ def train(
         agent = start(resolved.config, folder, show=not quiet, reader=recordings_of)
     else:
         if init is not None or override:
-            raise SamiError("--resume goes on with a run that has begun; leave out --init and --set.")
+            raise SamiError("--resume continues a run with its own configuration; leave out --init and --set.")
         folder = resume
         from sami_train.runs.train import resume as go_on
 
@@ -126,7 +126,7 @@ def train(
         reached = "- (no episode ended)" if mean is None or math.isnan(mean) else measure.show(mean, coarse=True)
         print_text(f"trained {agent.num_timesteps:,} steps, {measure.name} while exploring {reached}. Next:")
         print_text(f"  sami eval --run {shown}{named}")
-        if not agent.method.is_told:  # nobody tells a robot its task
+        if not agent.method.is_told:  # an oracle cannot be exported
             print_text(f"  sami export --run {shown} --out {in_shell(f'{folder.name}.onnx')}{named}")
     else:
         print_text(f"stopped after {agent.num_timesteps:,} of {agent.config.steps:,} steps. Go on with:")
@@ -135,7 +135,7 @@ def train(
 
 
 def _show(resolved: Resolved) -> None:
-    """Print a configuration, what follows from what, and what the run would do."""
+    """Print a configuration, the reasons for its values, and the length of the run."""
     import json
 
     if JSON.get():
@@ -152,7 +152,7 @@ def _show(resolved: Resolved) -> None:
 
 
 def _configuration_table(resolved: Resolved) -> Table:
-    """Return every key with its value and, where it is not every environment's, the reason."""
+    """Return every key with its value, and the reason for it if it is not a default."""
     import json
 
     from rich.box import SIMPLE_HEAD
@@ -172,7 +172,7 @@ def _configuration_table(resolved: Resolved) -> Table:
 
 
 def _in_words(resolved: Resolved) -> str:
-    """Return what was asked of the environment, and what the run would do."""
+    """Return the environment's properties, and the run's steps, updates and memory, in words."""
     from sami_train.config.preset import describe_conditions
     from sami_train.envs.catalog import environment
 

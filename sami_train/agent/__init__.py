@@ -1,4 +1,4 @@
-"""The agent: a context encoder, a policy, and how both learn."""
+"""The agent: a context encoder and a soft actor-critic policy, their losses and their optimisers."""
 
 from sami_train.agent.context_sac import ContextSAC
 

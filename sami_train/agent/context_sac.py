@@ -1,4 +1,4 @@
-"""ContextSAC: soft actor-critic on a recurrent context, an algorithm in stable-baselines3's sense."""
+"""ContextSAC: soft actor-critic whose networks read a recurrent context, as an algorithm of stable-baselines3."""
 
 from __future__ import annotations
 
@@ -44,23 +44,23 @@ from sami_train.episodes.rollout import Rollout, tasks_of, with_states
 Self = TypeVar("Self", bound="ContextSAC")
 
 MAX_BACKLOG = 500
-"""Updates that the learner may owe before collectors have to wait for it."""
+"""Updates that may be due before the learner stops taking new episodes, so that collectors wait."""
 TARGETS = {"momentum_encoder": "encoder", "critic_target": "critic"}
-"""Networks that follow another one: what a file of weights does not hold begins as a copy of it."""
+"""Target networks, with the networks that they follow; one that is missing in a file of weights starts as a copy."""
 SAVED_VERSION = 1
 COUNTED = ("num_timesteps", "_total_timesteps", "_n_updates", "_updates_before", "_began_at", "_episode_num")
-"""What an agent has counted, by its attribute."""
+"""Attributes of an agent that are counters, which its file stores."""
 FIRST = "first_actor."
-"""What the names of the tensors begin with that the actor is anchored to."""
+"""Prefix, in an agent's file, of the tensors of the actor that `InitConfig.anchor` pulls towards."""
 DYNAMICS = "dynamics."
-"""What those of the loss begin with by which contexts learn to carry the task."""
+"""Prefix of the tensors of the task readout, whose loss makes contexts identify the task."""
 PARTS = ("agent.json", "policy.safetensors", "optimizers.safetensors")
 FIRST_DAY = (1980, 1, 1, 0, 0, 0)
-"""The date of every part: the same agent gives the same bytes."""
+"""Date of every part of the zip file, so that the same agent gives the same bytes."""
 
 
 class SavedAgent(NamedTuple):
-    """What a file keeps of an agent: all but its buffer, see `ContextSAC.save`."""
+    """The contents of an agent's file, which is everything but its buffer; see `ContextSAC.save`."""
 
     facts: Mapping[str, Any]
     policy: Mapping[str, Tensor]
@@ -68,12 +68,12 @@ class SavedAgent(NamedTuple):
 
 
 def read_agent(path: str | Path) -> SavedAgent:
-    """Return what `ContextSAC.save` wrote; refuse other versions."""
+    """Return what `ContextSAC.save` wrote; raise SamiError for a file of another version, or one that lacks a part."""
     with zipfile.ZipFile(_zip_file(path)) as file:
         if missing := sorted(set(PARTS) - set(file.namelist())):
             raise SamiError(
                 f"it lacks {', '.join(missing)}. Agents of earlier versions are pickles, which are never loaded: "
-                "export such a run by the version that trained it, and start from the exported weights by --init"
+                "export the run with the version that trained it, and start from the exported weights with --init"
             )
         document, policy, moments = (file.read(name) for name in PARTS)
     facts = json.loads(document)
@@ -83,12 +83,12 @@ def read_agent(path: str | Path) -> SavedAgent:
 
 
 def _plain_space(space: spaces.Space) -> dict[str, Any]:
-    """Return a space as JSON has it."""
+    """Return a space as values for JSON; raise SamiError unless it is a Box or a Dict of Boxes."""
     if isinstance(space, spaces.Dict):
         return {"entries": {name: _plain_space(entry) for name, entry in space.spaces.items()}}
     if isinstance(space, spaces.Box):
         return {"low": space.low.tolist(), "high": space.high.tolist(), "dtype": str(space.dtype)}
-    raise SamiError(f"the space {space} cannot be saved; it must be a Box or a dictionary of them.")
+    raise SamiError(f"the space {space} cannot be saved; it must be a Box or a Dict of Boxes.")
 
 
 def _space(plain: Mapping[str, Any]) -> spaces.Space:
@@ -100,22 +100,22 @@ def _space(plain: Mapping[str, Any]) -> spaces.Space:
 
 
 def _zip_file(path: str | Path) -> Path:
-    """Return a path that has an ending, `.zip` where it had none, as stable-baselines3 does it."""
+    """Return the path, with `.zip` added if it has no suffix, as stable-baselines3 does."""
     path = Path(path)
     return path if path.suffix else path.with_suffix(".zip")
 
 
 class ContextSAC(BaseAlgorithm):
-    """SAC whose actor and critics read a context that an encoder infers within the episode: all methods, and baselines.
+    """SAC whose actor and critics read a context that an encoder infers within the episode; all methods and baselines.
 
-    Collection goes by whole episodes. With `config.collection.collectors` 0 it happens in step with learning and the
-    same seed gives the same weights; otherwise processes of their own collect while this one learns.
+    It collects whole episodes. With `config.collection.collectors` 0, this process collects and learns in turn, and the
+    same seed gives the same weights; otherwise so many worker processes collect while this process learns.
 
     Args:
         policy: `"ContextPolicy"`.
         env: a Gymnasium environment (or its id, or a `DummyVecEnv` of several) with flat or goal observations.
-        config: hyperparameters, the default preset's if None; `env`, `steps`, `preset` and `device` in it are for
-            whoever starts runs: not read here.
+        config: hyperparameters, the default preset's if None. Its `env`, `steps`, `preset` and `device` are not read
+            here; `runs.train` uses them.
         seed: the config's if None. The other arguments are those of stable-baselines3.
     """
 
@@ -143,7 +143,7 @@ class ContextSAC(BaseAlgorithm):
             seed=self.config.seed if seed is None else seed,
             device=device,
             support_multi_env=True,
-            # Episodes are counted where they are collected.
+            # `_store` counts episodes, in place of stable-baselines3's Monitor.
             monitor_wrapper=False,
             supported_action_spaces=(spaces.Box,),
         )
@@ -167,11 +167,11 @@ class ContextSAC(BaseAlgorithm):
             self.environment = spec_of(self._envs[0])
             if (tasks := len(self._learned_tasks())) < self.method.least_tasks:
                 raise SamiError(
-                    f"{self.method.title} compares tasks with one another, and this environment draws from {tasks}; it "
-                    f"needs at least {self.method.least_tasks}. Give it more tasks, or take another --method, e.g. "
-                    "satesac."
+                    f"{self.method.title} compares tasks with one another, but this environment has {tasks} for "
+                    f"training; it needs at least {self.method.least_tasks}. Add tasks, or choose another --method, "
+                    "e.g. satesac."
                 )
-        else:  # of the file that it was loaded from
+        else:  # `load` has set it, if the file names an environment
             self.environment = getattr(self, "environment", None)
         behind = self.config.behind_gap
         policy_class = cast(type[ContextPolicy], self.policy_class)
@@ -196,11 +196,11 @@ class ContextSAC(BaseAlgorithm):
 
     @property
     def _envs(self) -> list[gym.Env]:
-        """The environments, which are stepped one by one."""
+        """The environments, which this process steps one after the other."""
         if not isinstance(self.env, DummyVecEnv):
             raise SamiError(
-                f"env is a {type(self.env).__name__}; ContextSAC takes a Gymnasium environment or a DummyVecEnv of "
-                "several. For collection in parallel set collection.collectors to the number of processes."
+                f"env is a {type(self.env).__name__}; ContextSAC takes a Gymnasium environment or a DummyVecEnv. To "
+                "collect in parallel, set collection.collectors to the number of processes."
             )
         return self.env.envs
 
@@ -218,27 +218,27 @@ class ContextSAC(BaseAlgorithm):
         return self.config.training_tasks() if self.env is None else tasks_of(self._envs[0])
 
     def _task_features(self, tasks: Sequence[Task]) -> Sequence[Feature | Crippled]:
-        """Return what tasks name; numbers, where nothing is known of the environment."""
+        """Return the environment's task features; without a spec, a number for each name in the first task."""
         spec = self.environment
         return spec.tasks.features if spec else [Feature(name, "1", low=-math.inf) for name in tasks[0]]
 
     def _task_code(self) -> TaskCode:
-        """Return how a policy is told its task: by the extremes of the tasks that it learns from."""
+        """Return the code that makes the task an input of the oracle, scaled by the extremes of the training tasks."""
         if self.env is None and self.environment is None:
-            raise SamiError("an oracle of an environment that is not in the catalogue is loaded with it: env=...")
+            raise SamiError("this oracle's environment is not in the catalogue; pass it to load(): env=...")
         tasks = self._learned_tasks()
-        if self.environment is not None and not any(tasks):  # each episode has a new one
+        if self.environment is not None and not any(tasks):  # each episode draws a new task
             tasks = self.environment.tasks.sets["training"]
         features = self._task_features(tasks)
         if not features:
             raise SamiError(
-                "the oracle is told the task, and this environment's tasks name nothing to tell. Declare the features "
-                "that change from task to task, or take another --method."
+                "the oracle's input is the task, but this environment's tasks have no features. Declare the features "
+                "that differ between tasks, or choose another --method."
             )
         return TaskCode.of(features, tasks)
 
     def _estimated(self) -> list[list[int]] | None:
-        """Return the numbers of the flat observation whose present is estimated, by signal; all where none is known."""
+        """Return, by signal, the columns of the flat observation to estimate: all of them if there is no spec."""
         if self.config.behind_gap.estimate == 0:
             return None
         if self.environment is None:
@@ -246,13 +246,13 @@ class ContextSAC(BaseAlgorithm):
         return [self.environment.layout.numbers(signal.name) for signal in self.environment.estimated]
 
     def _resting(self) -> list[int]:
-        """Return the motors that obey in no task that it learns from, by their numbers in the action."""
+        """Return the columns of the action whose motors are crippled in every training task."""
         if self.environment is None or not (tasks := self._learned_tasks()):
             return []
         return sorted(set.intersection(*(set(self.environment.tasks.silent(task)) for task in tasks)))
 
     def _task_readout(self) -> TaskReadout | None:
-        """Return what reads the task from contexts while training, see `LearningConfig.aux_dynamics`."""
+        """Return the head that reads the task from contexts during training, see `LearningConfig.aux_dynamics`."""
         if not self.config.learning.aux_dynamics:
             return None
         tasks = self._learned_tasks()
@@ -260,7 +260,7 @@ class ContextSAC(BaseAlgorithm):
         return TaskReadout(self.policy.encoder.size, truth).to(self.policy.device)
 
     def make_buffer(self) -> EpisodeBuffer:
-        """Make the episode buffer, or return it where it is made: acting needs none."""
+        """Return the episode buffer, which the first call creates: an agent that only acts has none."""
         if self.buffer is None:
             self.buffer = EpisodeBuffer(
                 self.config.learning.buffer_episodes,
@@ -278,7 +278,7 @@ class ContextSAC(BaseAlgorithm):
         cfg, state = self.config.learning, self.policy.encoder.state
         if cfg.window:
             return WindowPlan(cfg.window, cfg.burn_in, state)
-        # Whole episodes begin with a state of zeros, but for those whose policy is told something at their start.
+        # Whole episodes start from a state of zeros; an oracle's start from the task, so that its states are stored.
         return None if self.policy.task_input is None else WindowPlan(self._horizon, 0, state)
 
     def learn(
@@ -292,7 +292,7 @@ class ContextSAC(BaseAlgorithm):
     ) -> Self:
         """Collect and learn for `total_timesteps` more environment steps; arguments as in stable-baselines3.
 
-        Callbacks' `on_step` is called after each look for new episodes; a line of the log is due at multiples of
+        Each callback's `on_step` runs once per iteration, after new episodes were stored; a line is logged every
         `log_interval` environment steps.
 
         Raises:
@@ -306,15 +306,15 @@ class ContextSAC(BaseAlgorithm):
         source = self._source()
         try:
             while True:
-                # Updates come before collecting, so that a run resumed from a checkpoint (written by a callback,
-                # right after collecting) goes on with exactly what an uninterrupted run does next.
+                # Updates come before collecting: a callback writes checkpoints right after collecting, and a run that
+                # resumes from one then continues exactly as an uninterrupted run.
                 self._update_current_progress_remaining(self.num_timesteps, total)
                 self.learner.set_progress(1.0 - self._current_progress_remaining)
                 for _ in range(source.updates(self.due(self.num_timesteps))):
                     self._update(buffer, source)
                 due = self.due(self.num_timesteps)
                 passed = self.num_timesteps // log_interval > self.logged_at // log_interval
-                # The last line waits for updates that are owed.
+                # The last line of the log waits until all due updates are made.
                 if passed and (self.finished or self.num_timesteps < total):
                     self.dump_logs()
                 if self.finished:
@@ -348,7 +348,7 @@ class ContextSAC(BaseAlgorithm):
         return InStep(rollout, policy, self.policy.numpy_weights, first)
 
     def due(self, steps: int) -> int:
-        """Return how many updates are owed after so many environment steps, counted from the run's beginning."""
+        """Return how many updates are due once the run has done `steps` environment steps, less those already made."""
         return self.config.updates_after(steps - self._began_at) - (self._n_updates - self._updates_before)
 
     def _store(self, buffer: EpisodeBuffer, episode: Episode) -> None:
@@ -369,7 +369,7 @@ class ContextSAC(BaseAlgorithm):
                 self.policy.privileged.update(episode.true_observations[:, episode.observations.shape[1] :])
 
     def take_recorded(self, episodes: Iterable[Episode]) -> None:
-        """Put recorded episodes into the buffer; none is counted. Their encoder states are those of today's encoder."""
+        """Put recorded episodes into the buffer, with the present encoder's states; they do not count as steps."""
         buffer, plan = self.make_buffer(), self._window_plan()
         policy = NumpyPolicy(self.policy.numpy_weights(), 1)
         for episode in episodes:
@@ -389,7 +389,7 @@ class ContextSAC(BaseAlgorithm):
             source.publish(self.policy.numpy_weights())
 
     def dump_logs(self) -> None:
-        """Write a line of the log."""
+        """Write one line of the log at the present step."""
         self.logged_at = self.num_timesteps
         assert self.ep_info_buffer is not None
         judged = (spec.measure, spec.outcomes) if (spec := self.environment) else (SUCCESS, {})
@@ -408,15 +408,15 @@ class ContextSAC(BaseAlgorithm):
 
     @property
     def finished(self) -> bool:
-        """Whether the steps that `learn` was last asked for are done, and every update that they owe."""
+        """Whether the steps of the last call of `learn` are done, with all their updates."""
         return self.num_timesteps >= self._total_timesteps and self.due(self.num_timesteps) < 1
 
     def weights(self, model: str = "", *, targets: bool = True) -> Weights:
-        """Return the weights, as `--init` takes them; the agent was trained in an environment of the catalogue.
+        """Return the weights in the form that `--init` reads; the environment must be in the catalogue (UnknownName).
 
         Args:
-            model: hash of the weights of the model file that is made of them, if one is.
-            targets: with the networks that follow others; without, a fine-tuning begins them as copies.
+            model: hash of the exported model file's weights; empty if there is no model file.
+            targets: whether to include the target networks; without them, fine-tuning starts them as copies.
         """
         config, policy = self.config, self.policy
         header = WeightsHeader(
@@ -437,11 +437,11 @@ class ContextSAC(BaseAlgorithm):
         return Weights(header, tensors)
 
     def save(self, path: str | Path) -> None:  # type: ignore[override] # a pickle's options mean nothing here
-        """Write the agent without its buffer; `.zip` is added to a name without an ending.
+        """Write the agent without its buffer; `.zip` is added to a path without a suffix.
 
-        No part is a pickle: agent.json has what is counted and drawn so far, configuration and spaces;
-        policy.safetensors every network and the normaliser by the policy's own names; optimizers.safetensors Adam's
-        moments by OPTIMIZER.PARAMETER.NAME.
+        No part is a pickle: agent.json has counters, random state, configuration and spaces; policy.safetensors has
+        every network and the normaliser, by the policy's names; optimizers.safetensors has Adam's moments, by
+        OPTIMIZER.PARAMETER.MOMENT.
         """
         assert self.rng is not None
         facts = {
@@ -480,10 +480,10 @@ class ContextSAC(BaseAlgorithm):
     def load(  # type: ignore[override]
         cls: type[Self], path: str | Path, env: GymEnv | None = None, device: torch.device | str = "auto"
     ) -> Self:
-        """Return the agent that `save` wrote; to go on learning it needs an environment, to act it needs none.
+        """Return the agent that `save` wrote; it needs an `env` to continue learning, and none to act.
 
         Raises:
-            ValueError: the environment has other spaces than the agent.
+            ValueError: the environment's spaces differ from the agent's. SamiError: see `read_agent`.
         """
         saved = read_agent(path)
         facts = saved.facts
@@ -499,16 +499,16 @@ class ContextSAC(BaseAlgorithm):
         return agent
 
     def _extra_modules(self) -> dict[str, torch.nn.Module]:
-        """Return whose tensors a file keeps beside the policy's, by what their names begin with there."""
+        """Return the modules that an agent's file stores beside the policy, by the prefix of their tensors' names."""
         extra = {FIRST: self.learner.first_actor, DYNAMICS: self.learner.dynamics}
         return {start: module for start, module in extra.items() if module is not None}
 
     def _optimizers(self) -> dict[str, torch.optim.Optimizer]:
-        """Return the learner's optimisers by its attribute."""
+        """Return the learner's optimisers by the names of its attributes."""
         return {name: value for name, value in vars(self.learner).items() if isinstance(value, torch.optim.Optimizer)}
 
     def _restore(self, saved: SavedAgent) -> None:
-        """Bring this agent, which has the configuration and the spaces of a saved one, to where that one was."""
+        """Restore weights, optimisers, random state and counters of a saved agent with this configuration."""
         policy = {name: tensor for name, tensor in saved.policy.items() if not name.startswith((FIRST, DYNAMICS))}
         self.policy.load_state_dict(policy)
         self.learner.anchor()
@@ -528,7 +528,7 @@ class ContextSAC(BaseAlgorithm):
         self.rng.bit_generator.state = facts["rng"]
         for name in COUNTED:
             setattr(self, name, facts["counted"][name])
-        self.logged_at = facts.get("logged_at", self.num_timesteps)  # older files have none: as if just now
+        self.logged_at = facts.get("logged_at", self.num_timesteps)  # older files lack it
         self._last_scalars = dict(facts.get("last_scalars", {}))
         self.ep_info_buffer = deque(facts["episodes"], self._stats_window_size)
         self.ep_success_buffer = deque(facts["successes"], self._stats_window_size)

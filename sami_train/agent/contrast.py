@@ -1,4 +1,4 @@
-"""The contrastive loss of a method: draw trajectories, embed them, compare them; and the record of what it reached."""
+"""The contrastive loss of a method, which draws, embeds and compares trajectories, and a record of its bound."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from sami_train.episodes.buffer import EpisodeBuffer, SequenceBatch, Windows
 from sami_train.episodes.sampling import of_one_age, rank_by
 
 WINDOW = 100
-"""Losses that are averaged over: the bound of a single batch says little."""
+"""Number of losses to average over: the bound of a single batch is noisy."""
 NEGLIGIBLE = 0.01
-"""A mean bound up to this says that the loss learns nothing [nats]; a constant encoder has 0."""
+"""Largest mean bound that counts as learning nothing [nats]; a constant encoder reaches 0."""
 
 
 class Contrast:
-    """Compares trajectories by their embeddings (paper, figure 5): queries by psi, keys by psi or its momentum psi*.
+    """Compares embeddings of trajectories (paper, figure 5): queries by psi, keys by psi or its momentum copy psi*.
 
-    With keys of psi* (the paper's) no gradient reaches the negatives: a step pulls the queries towards good skills, and
-    takes bad ones, which the same network reads, along. Alone on a buffer, that learns and forgets in turn
-    (docs/results/contrast.md). With keys of psi itself both sides move apart. The estimator chooses the trajectories.
+    With keys of psi* (as in the paper) no gradient reaches the negatives. A step moves the queries towards the
+    positives, but the negatives, which psi embeds too, move along; on a fixed buffer the loss then improves and
+    collapses in turn (docs/results/contrast.md). With keys of psi both sides move apart.
     """
 
     def __init__(self, policy: ContextPolicy, estimator: Estimator, config: ContrastConfig) -> None:
         self.policy, self.estimator, self.config = policy, estimator, config
 
     def loss(self, buffer: EpisodeBuffer, rng: np.random.Generator) -> ContrastiveLoss | None:
-        """Return the loss on newly drawn trajectories; its gradient reaches psi alone.
+        """Return the loss on newly drawn trajectories; it has a gradient for the encoder psi alone.
 
-        None while the buffer holds nothing to compare: a single task for InfoNCE; for SaNCE only equal scores, or in
-        the draw a single one above the others.
+        None if the draw has nothing to compare: for InfoNCE, a single task or one episode of the current task; for
+        SaNCE, equal scores, or only one trajectory above the others.
         """
         config = self.config
         window: Windows | None = None
@@ -95,40 +95,40 @@ class Contrast:
 
 
 def embeddings_of(contexts: Tensor, lengths: np.ndarray, pairing: str, rng: np.random.Generator) -> Tensor:
-    """Return the embeddings that stand for trajectories; padding never does.
+    """Return one context of each trajectory as its embedding, (B, C); never one of the padding.
 
     Args:
-        contexts: (B, L + 1, C), of episodes padded to L steps.
-        lengths: (B,) steps of each.
-        pairing: "last", "one_age": after these lengths, (B, C). "prefix": the first steps of each, as many as chance
-            says, (B, C).
-        rng: draws the prefixes.
+        contexts: (B, L + 1, C), of trajectories padded to L steps.
+        lengths: (B,) steps of each trajectory.
+        pairing: "last" and "one_age" take the context after the last step, "prefix" the one after a random number of
+            steps, at least 1.
+        rng: draws the lengths of the prefixes.
     """
     steps = lengths if pairing in ("last", "one_age") else rng.integers(1, lengths + 1)
     return contexts[np.arange(len(lengths)), torch.from_numpy(steps)]
 
 
 class ContrastRecord:
-    """A window over the last losses, and the share of the last attempts that had one.
+    """Running means over the last losses, and the share of the last attempts that had trajectories to compare.
 
-    After `patience` losses in a row that taught nothing the contrast has ended; 0 is without end.
+    After `patience` losses in a row that taught nothing, training drops the loss; with patience 0 it never does.
     """
 
     def __init__(self, patience: int = 0) -> None:
         self.patience = patience
         self.in_vain = 0
-        """Losses in a row, up to the last, around which the mean bound was at most `NEGLIGIBLE`."""
+        """How many of the latest losses, in a row, had a mean bound over the window of at most `NEGLIGIBLE`."""
         self._bounds: deque[float] = deque(maxlen=WINDOW)
         self._log_k: deque[float] = deque(maxlen=WINDOW)
         self._attempts: deque[bool] = deque(maxlen=WINDOW)
 
     @property
     def ended(self) -> bool:
-        """Whether the loss taught nothing for so long that there is no more of it."""
+        """Whether training has dropped the loss, since `patience` losses in a row taught nothing."""
         return 0 < self.patience <= self.in_vain
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the windows, and what was in vain, as JSON has them."""
+        """Return the windows and the counter `in_vain` as values for JSON."""
         windows: dict[str, Iterable[float]] = {"bounds": self._bounds, "log_k": self._log_k, "attempts": self._attempts}
         return {name: list(window) for name, window in windows.items()} | {"in_vain": self.in_vain}
 
@@ -143,7 +143,7 @@ class ContrastRecord:
         return record
 
     def add(self, scalars: Mapping[str, Tensor | float]) -> None:
-        """Take what an update with a contrastive loss returned; nothing in it where there was nothing to compare."""
+        """Add the scalars of an update that tried the loss; without `contrast_bound` if it had nothing to compare."""
         self._attempts.append("contrast_bound" in scalars)
         if self._attempts[-1]:
             self._bounds.append(float(scalars["contrast_bound"]))
@@ -155,10 +155,10 @@ class ContrastRecord:
         return len(self._bounds) == WINDOW and float(np.mean(self._bounds)) <= NEGLIGIBLE
 
     def scalars(self) -> dict[str, float]:
-        """Return what a log keeps, means over the last attempts; or `contrast/ended`.
+        """Return scalars for the log, means over the last attempts; only `contrast/ended` once the loss is dropped.
 
-        `contrast/bound` is the estimator's mean [nats], `contrast/k` that of the number of samples K that a loss
-        compared, and `contrast/share` the share of attempts that had something to compare.
+        `contrast/bound` is the estimator's mean [nats], `contrast/k` the mean number of samples K in a loss, and
+        `contrast/share` the share of attempts that had trajectories to compare.
         """
         if self.ended:
             return {"contrast/ended": 1.0}

@@ -1,10 +1,10 @@
-"""Context encoders: what was seen and done so far in the episode, to the context c_t = psi(tau_0:t).
+"""Context encoders: they map the episode's observations and actions so far to the context c_t = psi(tau_0:t).
 
-All read, at each step, features of the observation and the action executed before it, and carry a state of named
-tensors from step to step that is zero at the start of an episode. None reads the reward: a robot has none.
+At each step, every encoder reads features of the observation and the previous executed action. It carries named state
+tensors from step to step, zero at the start of an episode. None reads the reward: a robot has no reward.
 
-The last three learn nothing; they are what the baselines give their policies in the place of a context: nothing, the
-last steps as they were, the task itself.
+The last three have no weights. Baselines use them to give the policy something other than a context: nothing, the last
+steps unchanged, or the task itself.
 """
 
 from __future__ import annotations
@@ -25,52 +25,52 @@ State = tuple[Tensor, ...]
 
 
 class Inference(NamedTuple):
-    """Contexts as the critics learn from them."""
+    """What an encoder infers over windows, for the critics and the losses."""
 
     contexts: Tensor
     """(B, T, C)"""
     divergence: Tensor | None
-    """KL divergence from the prior, (B, T); None where contexts are no random variables."""
+    """KL divergence from the prior, (B, T) [nats]; None if the encoder is deterministic."""
     corrections: Tensor | None = None
-    """How the present differs from what arrived, (B, T, E) in the units of `Present`; None where none estimates."""
+    """Estimated present minus the arrived observation, (B, T, E), in `Present.unit`; None without an estimate."""
 
     def detached(self) -> Inference:
-        """Return the same as data, from which nothing is learned."""
+        """Return contexts and corrections without gradient, and no divergence."""
         corrections = None if self.corrections is None else self.corrections.detach()
         return Inference(self.contexts.detach(), None, corrections)
 
 
 class _Encoder(nn.Module):
-    """What encoders have in common."""
+    """Base class of the encoders."""
 
     kind: ClassVar[EncoderKind]
     infers: ClassVar[bool] = True
-    """Whether what it gives the policy is a context, which a model file answers and telemetry reads."""
+    """Whether its output is a context, which a model file then outputs, and telemetry shows."""
     state: dict[str, tuple[int, ...]]
-    """Shapes of the tensors that it carries from step to step, by name."""
+    """Shapes of its state tensors without the batch axis, by name."""
     size: int
-    """How many numbers it gives the policy beside the features of the observation, C."""
+    """Size C of its output, which the policy reads beside the observation's features."""
 
     def infer(self, x: Tensor, state: State | None, generator: torch.Generator) -> Inference:
-        """Return the contexts of windows (B, T, features + A); deterministic."""
+        """Return what the encoder infers over windows (B, T, features + A); deterministic here."""
         contexts, corrections, _ = self.heads(x, state)
         return Inference(contexts, None, corrections)
 
     def heads(self, x: Tensor, state: State | None = None) -> tuple[Tensor, Tensor | None, State]:
-        """Return as `forward`, with the corrections (B, T, E) between; None where the encoder estimates nothing."""
+        """Return contexts, corrections (B, T, E) or None without an estimate, and the state; see `forward`."""
         contexts, state = self(x, state)
         return contexts, None, state
 
     def arrays(self) -> dict[str, Tensor]:
-        """Return the weights that its likeness in `numpy_policy` needs."""
+        """Return the weights that its numpy version in `numpy_policy` needs, by name."""
         return {}
 
 
 class LSTMEncoder(_Encoder):
-    """LSTM, then one linear layer (paper, appendix "Encoder architecture"); a second one may estimate the present.
+    """LSTM with a linear head (paper, appendix "Encoder architecture"); a second head may estimate the present.
 
-    The first columns of the input are `features` (so many), the others the previous action. The paper has 128 LSTM
-    units and contexts of 6 numbers. `corrections` is how many numbers of the present it estimates, E.
+    The input has `features` columns of features, then `actions` of the previous action. The paper has 128 LSTM units
+    and contexts of 6 numbers. `corrections` is E, how many numbers of the present observation it estimates.
     """
 
     kind: ClassVar[EncoderKind] = "lstm"
@@ -80,9 +80,9 @@ class LSTMEncoder(_Encoder):
         self.state, self.size = {"hidden": (1, hidden_size), "cell": (1, hidden_size)}, context_size
         self.lstm = nn.LSTM(features + actions, hidden_size, batch_first=True)
         self.head = nn.Linear(hidden_size, context_size)
-        # Made without a draw: all else begins as it does in an encoder that estimates nothing.
+        # Without random numbers, so that all other weights start as they do without this head.
         self.correction = skip_init(nn.Linear, hidden_size, corrections) if corrections else None
-        if self.correction is not None:  # what arrived is the first estimate
+        if self.correction is not None:  # the first estimate is the observation as it arrived
             nn.init.zeros_(self.correction.weight)
             nn.init.zeros_(self.correction.bias)
 
@@ -97,14 +97,14 @@ class LSTMEncoder(_Encoder):
         return contexts, state
 
     def heads(self, x: Tensor, state: State | None = None) -> tuple[Tensor, Tensor | None, State]:
-        """Encode as `forward`, with the corrections (B, T, E) between."""
+        """Return as `forward`, with the corrections (B, T, E) in second place."""
         before = None if state is None else (state[0].transpose(0, 1), state[1].transpose(0, 1))
         hidden, (h, c) = self.lstm(x, before)
         corrections = None if self.correction is None else self.correction(hidden)
         return self.head(torch.relu(hidden)), corrections, (h.transpose(0, 1), c.transpose(0, 1))
 
     def arrays(self) -> dict[str, Tensor]:
-        """Return the weights that `numpy_policy.LSTM` needs."""
+        """Return the weights that `numpy_policy._LSTM` needs."""
         named: dict[str, Tensor] = {name.removesuffix("_l0"): weight for name, weight in self.lstm.named_parameters()}
         for name, head in (("head", self.head), ("correction", self.correction)):
             if head is not None:
@@ -116,8 +116,8 @@ class GaussianEncoder(_Encoder):
     """PEARL's encoder: a product of Gaussian factors, one for each transition (Rakelly et al. 2019, equation 2).
 
     q(z | tau_0:t) is proportional to N(z; 0, 1) times N(z; mu(s, a, s'), sigma(s, a, s')^2) of every transition so
-    far: the order of transitions does not matter, and before the first one the posterior is the prior. It acts on the
-    posterior's mean; critics learn from samples. `units` are those of the hidden layers of the MLP (mu, sigma).
+    far: the order of transitions does not matter, and before the first one the posterior is the prior. The policy acts
+    on the posterior's mean; critics learn from samples. `units` are the hidden layers of the MLP of mu and sigma.
     """
 
     kind: ClassVar[EncoderKind] = "gaussians"
@@ -140,10 +140,10 @@ class GaussianEncoder(_Encoder):
         precision, weighted, previous, has_past = state
         features = x[..., : self.features]
         before = torch.cat([previous.unsqueeze(1), features[:, :-1]], 1)
-        # Not `chunk`: its graph would divide sizes, and files that divide whole numbers are refused.
+        # Not `chunk`, which exports an integer division: the runtime rejects graphs with one.
         moments, size = self.factor(torch.cat([before, x], -1)), self.size
         mean, spread = moments[..., :size], moments[..., size:]
-        # The first observation of an episode ends no transition.
+        # The first observation of an episode has no transition before it.
         present = torch.cat([has_past.unsqueeze(1), torch.ones_like(x[:, 1:, :1])], 1)
         factor_precision = present / (F.softplus(spread) + SMALLEST_VARIANCE)
         precision = precision.unsqueeze(1) + _running_sum(factor_precision)
@@ -158,21 +158,21 @@ class GaussianEncoder(_Encoder):
         return mean, state
 
     def infer(self, x: Tensor, state: State | None, generator: torch.Generator) -> Inference:
-        """Sample the posterior, with one noise for each window, and return its KL divergence from the prior."""
+        """Return samples of the posterior, with one noise vector for each window, and its KL divergence."""
         mean, variance, _ = self.posterior(x, state)
         noise = torch.empty_like(mean[:, :1]).normal_(generator=generator)
         divergence = 0.5 * (variance + mean**2 - 1.0 - variance.log()).sum(-1)
         return Inference(mean + variance.sqrt() * noise, divergence)
 
     def arrays(self) -> dict[str, Tensor]:
-        """Return the weights that `numpy_policy.Gaussians` needs."""
+        """Return the weights that `numpy_policy._Gaussians` needs."""
         linears = [module for module in self.factor if isinstance(module, nn.Linear)]
         named = {f"factor.weight_{i}": linear.weight for i, linear in enumerate(linears)}
         return named | {f"factor.bias_{i}": linear.bias for i, linear in enumerate(linears)}
 
 
 class NoEncoder(_Encoder):
-    """Nothing: the policy of memoryless SAC reads the observation alone."""
+    """No context: the policy of memoryless SAC reads the observation alone."""
 
     kind: ClassVar[EncoderKind] = "none"
     infers: ClassVar[bool] = False
@@ -187,9 +187,9 @@ class NoEncoder(_Encoder):
 
 
 class HistoryEncoder(_Encoder):
-    """The last k steps as they were, end to end and the newest last; zeros before the first (Mnih et al. 2015).
+    """The last k >= 2 steps, concatenated, the newest last; zeros before the episode's first (Mnih et al. 2015).
 
-    A step is what every encoder reads at it: features of the observation, and the action executed before; k >= 2.
+    A step is the features of an observation and the previous executed action.
     """
 
     kind: ClassVar[EncoderKind] = "history"
@@ -201,16 +201,16 @@ class HistoryEncoder(_Encoder):
         self.state = {"history": (steps - 1, features + actions)}
 
     def forward(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        """Return the steps that each step can see, (B, T, k (features + A)); as `LSTMEncoder.forward`."""
+        """Return the last k steps at each step, (B, T, k (features + A)); otherwise as `LSTMEncoder.forward`."""
         before = x.new_zeros(len(x), *self.state["history"]) if state is None else state[0]
         steps = torch.cat([before, x], 1)  # (B, k - 1 + T, features + A)
-        if x.shape[1] == 1:  # one step, which exports to fewer operators
+        if x.shape[1] == 1:  # a single step exports to fewer operators this way
             return steps.flatten(1).unsqueeze(1), (steps[:, 1:],)
         return steps.unfold(1, self.steps, 1).transpose(2, 3).flatten(2), (steps[:, x.shape[1] :],)
 
 
 class ToldEncoder(_Encoder):
-    """The task itself, in `TaskCode`'s numbers, which the state holds for the whole episode: an oracle."""
+    """The oracle's encoder: its output is the task in `TaskCode`'s numbers, which the state holds all episode."""
 
     kind: ClassVar[EncoderKind] = "told"
 
@@ -219,12 +219,12 @@ class ToldEncoder(_Encoder):
         self.state, self.size = {"task": (size,)}, size
 
     def forward(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        """Return the task at every step, (B, T, C); as `LSTMEncoder.forward`, but never without a state."""
+        """Return the task at every step, (B, T, C); SamiError without a `state`, which holds the task."""
         if state is None:
-            raise SamiError("an oracle is told the task by the encoder's state, and none was given.")
+            raise SamiError("an oracle reads the task from the encoder's state, but got none; pass state.")
         return state[0].unsqueeze(1).expand(-1, x.shape[1], -1), state
 
 
 def _running_sum(parts: Tensor) -> Tensor:
-    # A single step needs none, and exports to fewer operators without it.
+    # A single step needs no sum, and exports to fewer operators without one.
     return parts if parts.shape[1] == 1 else parts.cumsum(1)

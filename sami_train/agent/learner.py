@@ -39,7 +39,7 @@ class _Batch(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """The two states of each transition as the networks see them: (N, F + C), features of s and the context c there."""
+    """Both states of N transitions as network inputs: (N, F + C) for the actor, see `critic_state` for the critics."""
 
     state: Tensor
     """s_t, as the actor reads it."""
@@ -52,7 +52,7 @@ class _Seen(NamedTuple):
 
 
 _Auxiliary = tuple[Tensor, dict[str, Tensor]]
-"""What the encoder learns beside what the critics ask of it: a loss, and scalars for the log."""
+"""The encoder's auxiliary loss, which is added to the critics' loss, and scalars for the log."""
 
 
 class Learner:
@@ -66,9 +66,9 @@ class Learner:
         learning = self.learning
         powers = learning.discount ** torch.arange(learning.return_steps + 1, dtype=torch.float64, device=policy.device)
         self._discounts, self._reward_weights = powers.float(), (powers.cumsum(0) - powers).float()
-        """gamma^k, and 1 + gamma + ... of k steps, by k."""
+        """gamma^k, and the sum of gamma^i over i < k, by k = 0 ... n: (n + 1,) each."""
         self.first_actor: Actor | None = None
-        """What the actor is anchored to, see `InitConfig.anchor`; None where nothing is."""
+        """Copy of the actor that its loss pulls towards, see `InitConfig.anchor`; None without an anchor."""
         self.device = policy.device
         self.noise = torch.Generator(device=self.device)
         fused = self.device.type in ("cpu", "cuda")
@@ -88,17 +88,17 @@ class Learner:
             if contrast is not None and contrast.config.rate > 0
             else None
         )
-        """Of the contrastive loss alone; None where it has none, or shares the critics' step."""
+        """Optimiser of the contrastive loss alone; None without this loss, or if the critics' optimiser takes it."""
 
     def anchor(self) -> None:
-        """Anchor the actor to what it is now, where the configuration says so."""
+        """Make a copy of the present actor the anchor of its loss, if `InitConfig.anchor` is above 0."""
         if self.init.anchor > 0:
             self.first_actor = copy.deepcopy(self.policy.actor).requires_grad_(False)
 
     def set_progress(self, done: float) -> None:
-        """Set the learning rates for a share `done` of the run in [0, 1]."""
+        """Set the learning rates of the schedule, `done` being the fraction of the run's steps that are done."""
         cfg = self.learning
-        done = min(done, 1.0)  # the last episode goes past the end
+        done = min(done, 1.0)  # the last episode can end after the run's last step
         past = 0.0 if done <= cfg.decay_from else (done - cfg.decay_from) / (1.0 - cfg.decay_from)
         left = 1.0 - past * (1.0 - cfg.decay_to)
         # The groups are looked up each time: loading an optimiser's state replaces them.
@@ -116,14 +116,14 @@ class Learner:
     def update(
         self, buffer: EpisodeBuffer, rng: np.random.Generator, contrasting: bool, only_critics: bool = False
     ) -> dict[str, Tensor]:
-        """Take gradient steps on one draw of windows: the encoder one, actor, critics and temperature `steps_per_draw`.
+        """Learn from one draw of windows: one step of the encoder, `steps_per_draw` of actor, critics and temperature.
 
         Args:
-            buffer: where episodes are drawn from.
-            rng: the only source of randomness: the same state gives the same step.
-            contrasting: whether the contrastive loss takes part; never with `only_critics`.
-            only_critics: leave encoder, actor and temperature as they are: critics that begin anew know nothing yet
-                that these could learn from.
+            buffer: the episodes to sample; it must not be empty (ReplayError).
+            rng: the only source of randomness: the same state gives the same update.
+            contrasting: whether to add the contrastive loss; must be False with `only_critics`.
+            only_critics: whether to train the critics alone: encoder, actor and temperature cannot learn from critics
+                that are still untrained.
 
         Returns:
             Scalars for the log, of the last step.
@@ -148,7 +148,7 @@ class Learner:
             batch = _Batch(*(torch.from_numpy(array).to(self.device) for array in transitions))
             contrastive = self.contrast.loss(buffer, rng) if self.contrast is not None and shared else None
             scalars |= self._step(batch, inference, target_contexts, contrastive, auxiliary, only_critics)
-            # The encoder has learned from these windows; the steps that follow take its contexts as data.
+            # The encoder learns once from these windows; the following steps treat its contexts as constants.
             inference, shared, auxiliary = inference.detached(), False, None
         if self.contrast is not None and self.contrast_optimizer is not None and contrasting:
             contrastive = self.contrast.loss(buffer, rng)
@@ -161,7 +161,7 @@ class Learner:
     def _auxiliary(
         self, buffer: EpisodeBuffer, windows: Windows, sequences: SequenceBatch, inference: Inference
     ) -> _Auxiliary | None:
-        """Return what else the encoder learns from windows; None where it learns nothing else, or not at all."""
+        """Return the encoder's auxiliary loss on windows; None without one, or if the encoder does not learn."""
         losses: list[Tensor] = []
         errors: dict[str, Tensor] = {}
         estimate = self.policy.estimate_loss(sequences, windows.burn_in, inference.corrections)
@@ -184,7 +184,7 @@ class Learner:
         auxiliary: _Auxiliary | None,
         only_critics: bool,
     ) -> dict[str, Tensor]:
-        """Take one gradient step of everything: the inner loop of Algorithm 1, phi with L_RL, psi with L_SaNCE too."""
+        """Update all networks once (Algorithm 1, inner loop): L_RL trains phi, and L_RL + alpha L_SaNCE trains psi."""
         seen = self._seen(batch, inference, target_contexts)
         temperature = self.policy.log_temperature.detach().exp()
         target = self._target(batch, seen, temperature)
@@ -230,7 +230,7 @@ class Learner:
         if not cfg.clip_targets:
             return target
         lowest = -1.0 / (1.0 - cfg.discount)
-        # Nothing that follows a lost episode can reach the goal: -1 for ever.
+        # After a failure the goal is out of reach: the value is that of a reward of -1 for ever.
         return torch.where(batch.failure, lowest, target.clamp(lowest, 0.0))
 
     def _update_critics_and_encoder(
@@ -252,7 +252,7 @@ class Learner:
         if self.contrast is not None and contrastive is not None:
             loss = loss + self.contrast.config.coefficient * contrastive.loss
             scalars |= _contrast_scalars(contrastive)
-        if inference.divergence is not None:  # PEARL's, in place of L_SaNCE
+        if inference.divergence is not None:  # PEARL's KL divergence, in place of L_SaNCE
             divergence = inference.divergence[batch.rows, batch.steps].mean()
             loss = loss + cfg.divergence_coefficient * divergence
             scalars["divergence"] = divergence.detach()
@@ -284,7 +284,7 @@ class Learner:
         }
 
     def _update_temperature(self, entropy: Tensor) -> None:
-        """Descend on log temperature * (entropy - its target): it rises while the policy is surer than the target."""
+        """Descend on log temperature * (entropy - target): the temperature rises while the entropy is too low."""
         cfg, log_temperature = self.learning, self.policy.log_temperature
         descend(self.temperature_optimizer, log_temperature * (entropy - cfg.target_entropy))
         if cfg.minimum_temperature > 0:
@@ -293,7 +293,7 @@ class Learner:
 
     def _autocast(self) -> AbstractContextManager[None]:
         kind = self.device.type
-        # Entered anew for each use: its cache of cast weights must not outlive an optimiser's step.
+        # A new context for each use: autocast caches the cast weights, which an optimiser's step makes obsolete.
         return torch.autocast(kind, torch.bfloat16, enabled=self.learning.bf16 and kind in ("cpu", "cuda"))
 
 

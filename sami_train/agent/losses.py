@@ -1,8 +1,8 @@
-"""K-sample estimators of mutual information, as functions of tensors, and the losses made of them.
+"""K-sample estimators of mutual information, as functions of tensors, and the contrastive losses made of them.
 
-All three of the paper's estimators are one bound on different samples: f compares a query with one positive and with
-K - 1 negatives. What sets them apart is whose trajectories those are (paper, figure 4; see `episodes.sampling`).
-Keys (positives and negatives) come from the momentum encoder psi*, and carry no gradient.
+The paper's three estimators compute the same bound on different samples: f compares a query with one positive and with
+K - 1 negatives. They differ in which trajectories these are (paper, figure 4; see `episodes.sampling`). Positives and
+negatives are the keys; in the paper the momentum encoder psi* embeds them, and they get no gradient (see `contrast`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 
 
 class ContrastiveLoss(NamedTuple):
-    """A contrastive loss and what it is made of; all scalars."""
+    """A contrastive loss and its parts, all scalars."""
 
     loss: Tensor
     bound: Tensor
@@ -23,11 +23,11 @@ class ContrastiveLoss(NamedTuple):
     weight: Tensor
     """Mean soft weight, at least 1."""
     log_k: float
-    """log K [nats], of the K samples that there were."""
+    """log K [nats], with K the number of samples that were compared."""
 
 
 def scores(queries: Tensor, keys: Tensor, temperature: float) -> Tensor:
-    """Compare by log f(q, k) = q . k / beta, with f as under equation 3: (N, E) and (M, E) to (N, M)."""
+    """Return log f(q, k) = q . k / beta (f as under equation 3), (N, M), of queries (N, E) and keys (M, E)."""
     return queries @ keys.T / temperature
 
 
@@ -37,8 +37,8 @@ def k_sample_bound(positive: Tensor, negative: Tensor, hardness: float = 0.0) ->
     Args:
         positive: log f of each query and its positive, (N,).
         negative: log f of each query and its K - 1 negatives, (N, K - 1).
-        hardness: negatives weigh more in the sum, the more alike they are: in proportion to f ** hardness, with a mean
-            weight of 1 ("Contrastive Learning with Hard Negative Samples", Robinson et al. 2021). 0 weighs all alike.
+        hardness: each negative gets a weight proportional to f ** hardness, with mean 1, so that those most similar to
+            the query count most ("Contrastive Learning with Hard Negative Samples", Robinson et al. 2021). 0: equal.
 
     Returns:
         (N,) in nats, each at most log K.
@@ -52,8 +52,8 @@ def k_sample_bound(positive: Tensor, negative: Tensor, hardness: float = 0.0) ->
 def soft_weight(queries: Tensor, negatives: Tensor) -> Tensor:
     """Return max(||psi(tau+) - psi(tau-)||_2, 1) of each query (paper, equation 4): (N, E) and (M, E) to (N,).
 
-    The distance is each query's mean distance to the negatives. It weighs the bound and is held constant for the
-    gradient: differentiated too, it would reward pushing embeddings apart without end.
+    The distance is each query's mean distance to the negatives. It is a weight of the bound without a gradient: with
+    one, the loss would push embeddings apart without limit.
     """
     with torch.no_grad():
         return torch.cdist(queries, negatives).mean(1).clamp(min=1.0)
@@ -62,14 +62,14 @@ def soft_weight(queries: Tensor, negatives: Tensor) -> Tensor:
 def contrastive_loss(
     queries: Tensor, positives: Tensor, negatives: Tensor, temperature: float, *, soft: bool, hardness: float = 0.0
 ) -> ContrastiveLoss:
-    """Return what is minimised: -w I, with the soft weight w where `soft` (L_SaNCE, equation 4), else with w = 1.
+    """Return the loss -w I to minimise, with w the soft weight if `soft` (L_SaNCE, equation 4), and 1 otherwise.
 
     Args:
-        queries: psi(tau) of trajectories that belong together, (N, E).
-        positives: psi*(tau) of the same, (N, E): one for each query.
-        negatives: psi*(tau) of trajectories apart from them, (K - 1, E): shared by all queries.
+        queries: psi(tau) of the positive trajectories, (N, E).
+        positives: psi*(tau) of one other positive trajectory for each query, (N, E).
+        negatives: psi*(tau) of the negative trajectories, (K - 1, E), which all queries share.
         temperature: beta.
-        soft: whether to weigh each query by `soft_weight`.
+        soft: whether to weight each query by `soft_weight`.
         hardness: see `k_sample_bound`.
     """
     positive = (queries * positives).sum(-1) / temperature  # (N,)

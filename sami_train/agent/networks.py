@@ -37,10 +37,10 @@ class FeatureLayout:
 
 
 def feature_layout(size: int, goal: Goal | None, network: NetworkConfig) -> FeatureLayout:
-    """Lay out the features of a flat observation of `size` numbers, as `network` says.
+    """Return the feature layout of a flat observation of `size` numbers, as `network` configures it.
 
-    The dynamics do not depend on the goal, and an encoder that does not see it gives one context for every goal that
-    hindsight asks about; nor does it see what is achieved. A relative goal is (goal - achieved) and the goal, times 10.
+    By default the encoder reads neither the desired nor the achieved goal: the dynamics do not depend on them, and its
+    context stays valid for every hindsight goal. A relative goal is (desired - achieved, desired), times 10.
     """
     identity = np.eye(size, dtype=np.float32)
     if goal is None:
@@ -66,7 +66,7 @@ def feature_layout(size: int, goal: Goal | None, network: NetworkConfig) -> Feat
 
 
 class Features(nn.Module):
-    """Affine, clipped features of the flat observation: `clip((o P - mean) * scale, -5, 5)`, P of the layout."""
+    """Affine, clipped features of the flat observation: `clip((o P - mean) * scale, -5, 5)`, P the projection."""
 
     projection: Tensor
     mean: Tensor
@@ -97,7 +97,7 @@ class Features(nn.Module):
 
     @torch.no_grad()
     def update(self, observations: np.ndarray) -> None:
-        """Take flat observations (n, D) into the running mean and deviation (Chan's parallel update)."""
+        """Update the running mean and deviation with flat observations (n, D) (Chan's parallel update)."""
         batch = torch.as_tensor(observations, device=self.mean.device).double() @ self.projection.double()
         n = len(batch)
         delta = batch.mean(0) - self.running_mean
@@ -112,18 +112,18 @@ class Features(nn.Module):
 
 
 class EstimateLoss(NamedTuple):
-    """How far estimates are from the present, mean squares in deviations of each number."""
+    """Mean squared errors against the true present, in squared standard deviations of each number."""
 
     loss: Tensor
     uncorrected: Tensor
-    """The same of what arrived, without gradient: what an estimate is worth is told by the two together."""
+    """The error of the observation as it arrived, without gradient: the estimate is useful if `loss` is smaller."""
 
 
 class Present(nn.Module):
-    """Between what arrived and the present that an encoder estimates, both flat observations.
+    """Applies an encoder's corrections to the observation that arrived, to estimate the present one.
 
-    A correction is in deviations of its number, as the running statistics have them, so that all weigh alike.
-    `signals` are the numbers of the flat observation that are estimated, by signal.
+    A correction is in running standard deviations of its number, so that all numbers weigh alike in the loss.
+    `signals` are the estimated columns of the flat observation, by signal.
     """
 
     numbers: Tensor
@@ -135,44 +135,44 @@ class Present(nn.Module):
         self.signals = tuple(list(numbers) for numbers in signals)
         numbers = torch.tensor([number for signal in self.signals for number in signal])
         projection = features.projection
-        # Not part of what is learned: they follow from the layout.
+        # Not saved: they follow from the layout.
         self.register_buffer("numbers", numbers, persistent=False)
         self.register_buffer("columns", projection[numbers].abs().argmax(1), persistent=False)
         self.register_buffer("place", torch.eye(len(projection))[numbers], persistent=False)
 
     @property
     def size(self) -> int:
-        """How many numbers are estimated, E."""
+        """Number E of estimated columns."""
         return len(self.numbers)
 
     def unit(self, features: Features) -> Tensor:
-        """Return what 1 stands for in a correction, (E,), in the signals' units."""
+        """Return the size of a correction of 1, (E,), in the signals' units."""
         return 1.0 / features.scale[self.columns]
 
     def loss(
         self, features: Features, corrections: Tensor, arrived: Tensor, true: Tensor, first_steps: Tensor, last: Tensor
     ) -> EstimateLoss:
-        """Return the loss of corrections (B, L + 1, E) over windows (B, L + 1, D), whose first and last steps count."""
+        """Return the loss of corrections (B, L + 1, E) over windows (B, L + 1, D), from first to last steps (B,)."""
         steps = torch.arange(arrived.shape[1], device=arrived.device)
         within = (steps >= first_steps[:, None]) & (steps <= last[:, None])
-        # From what arrived to the truth, clipped as features are.
+        # The true correction, clipped as features are.
         needed = ((true - arrived)[..., self.numbers] / self.unit(features)).clamp(-CLIP, CLIP)[within]
         return EstimateLoss(F.mse_loss(corrections[within], needed), (needed**2).mean())
 
     def estimate(self, features: Features, arrived: Tensor, corrections: Tensor) -> tuple[Tensor, ...]:
-        """Return what each signal is now, (..., size), as corrections (..., E) of what arrived (..., D) have it."""
+        """Return the present estimate of each signal, (..., size): arrived (..., D) plus corrections (..., E)."""
         now = arrived[..., self.numbers] + corrections * self.unit(features)
         return torch.split(now, [len(signal) for signal in self.signals], -1)
 
     def forward(self, arrived: Tensor, estimated: Sequence[Tensor]) -> Tensor:
-        """Return what arrived (..., D) with what was estimated of it, by signal, in its place."""
+        """Return the arrived observation (..., D) with the estimated signals (..., size) in their columns."""
         return arrived * (1.0 - self.place.sum(0)) + torch.cat(list(estimated), -1) @ self.place
 
 
 class TaskReadout(nn.Module):
-    """Reads the task from the context, in training alone: what makes a context carry it, no policy acts on it.
+    """Linear readout of the task from the context; its loss, in training alone, makes the context identify the task.
 
-    What tells the training tasks apart is `task_inputs` (K, M), see `envs.scales.standardised`.
+    `task_inputs` (K, M) are the K training tasks as numbers, see `envs.task_numbers.standardised`.
     """
 
     def __init__(self, context_size: int, task_inputs: Tensor) -> None:
@@ -182,13 +182,13 @@ class TaskReadout(nn.Module):
 
     @property
     def task_inputs(self) -> Tensor:
-        """What tells the training tasks apart, (K, M)."""
+        """The training tasks as standardised numbers, (K, M)."""
         return self.get_buffer("told")
 
     def loss(self, contexts: Tensor, tasks: Tensor, first_steps: Tensor, lengths: Tensor) -> Tensor:
-        """Return the mean square error over windows (B, L + 1, C), in variances: 1 for contexts that carry nothing.
+        """Return the mean squared error over contexts (B, L + 1, C): 1 is that of a constant readout of the mean task.
 
-        Training tasks, first and last step that count are of each window, (B,); other tasks, as of recordings, do not.
+        `tasks`, `first_steps` and `lengths` are (B,); windows of other than training tasks (recordings) do not count.
         """
         steps = torch.arange(contexts.shape[1], device=contexts.device)
         known = ((tasks >= 0) & (tasks < len(self.task_inputs)))[:, None]
@@ -199,7 +199,7 @@ class TaskReadout(nn.Module):
 
 
 def mlp(sizes: Sequence[int], layer_norm: bool = False) -> nn.Sequential:
-    """Make linear layers with ReLU between them (after an optional LayerNorm); none after the last."""
+    """Return linear layers with (an optional LayerNorm and) a ReLU between each two, and nothing after the last."""
     layers: list[nn.Module] = []
     for i, (before, after) in enumerate(pairwise(sizes)):
         layers.append(nn.Linear(before, after))
@@ -213,8 +213,8 @@ def mlp(sizes: Sequence[int], layer_norm: bool = False) -> nn.Sequential:
 class Actor(nn.Module):
     """Squashed Gaussian policy pi(a | s, c) (SAC).
 
-    The mean stays 0 for the `resting` motors, which obey in no training task: learned, it would follow the critics'
-    errors from one end to the other, and so would the robot where such a motor obeys after all.
+    The mean stays 0 for the `resting` motors, which are crippled in every training task: a learned mean would follow
+    the critics' errors to its limits, and on a robot whose motor does work, so would the motor.
     """
 
     def __init__(self, input_size: int, action_size: int, hidden: Sequence[int], resting: Sequence[int] = ()) -> None:
@@ -241,7 +241,7 @@ class Actor(nn.Module):
 
 
 def _keep_at_zero(layer: nn.Linear, rows: list[int]) -> None:
-    """Keep some outputs of a layer at 0, whatever it learns or loads."""
+    """Keep these outputs of a layer at 0, through gradient steps and loaded weights."""
 
     @torch.no_grad()
     def clear(*_: object) -> None:
@@ -272,7 +272,7 @@ class TwinCritic(nn.Module):
 
 
 def _value(q: nn.Sequential, x: Tensor) -> Tensor:
-    """Return Q (N,); its last layer in float32, since bfloat16 tells values of 500 apart by steps of 2."""
+    """Return Q (N,); the last layer runs in float32, because near 500 bfloat16 has steps of 2."""
     hidden = q[:-1](x).float()
     with torch.autocast(x.device.type, enabled=False):
         value: Tensor = q[-1](hidden).squeeze(-1)
@@ -282,7 +282,7 @@ def _value(q: nn.Sequential, x: Tensor) -> Tensor:
 def descend(
     optimizer: torch.optim.Optimizer, loss: Tensor, clipped: Sequence[Tensor] = (), largest_norm: float = 0.0
 ) -> None:
-    """Take one step of an optimiser down a loss; the gradient of `clipped` is cut to a largest norm, 0 cuts none."""
+    """Take one optimiser step on a loss; the gradient norm of `clipped` is limited to `largest_norm`, if above 0."""
     optimizer.zero_grad(set_to_none=True)
     loss.backward()
     if largest_norm > 0:

@@ -1,4 +1,4 @@
-"""ContextPolicy: encoder, actor and critics together, and how they act from step to step."""
+"""ContextPolicy: encoder, actor and critics in one module, with the forward pass of a step."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ class ContextPolicy(BasePolicy):
     Args:
         observation_space, action_space: of the environment.
         network: shapes of the networks.
-        goal: where the goal lies in the flat observation; None where there is none.
-        encoder: which kind (see `encoders`).
-        task_input: how the task becomes an input, for a policy that gets it (the oracle).
+        goal: columns of the goal in the flat observation; None if the environment has no goal.
+        encoder: its kind, see `encoders`.
+        task_input: the code that makes the task an input, for the oracle alone.
         initial_temperature: SAC's alpha at the start.
-        estimated: numbers of the flat observation whose present the encoder estimates, by signal; the actor then acts
-            on the estimate. None estimates nothing.
-        critic_actions: how many of the actions executed last the critics read.
-        true_critic: whether the critics read the true state, which training alone knows.
-        privileged: how many numbers of it, its last, no policy observes even without a gap, P.
+        estimated: columns of the flat observation, by signal, whose present the encoder estimates for the actor.
+        critic_actions: number K of the most recent executed actions that the critics read.
+        true_critic: whether the critics read the true state, which only training has.
+        privileged: P, the last numbers of the true state, which are no part of any observation.
+        resting: columns of the action whose mean stays 0, see `Actor`.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class ContextPolicy(BasePolicy):
 
         self.encoder, self.momentum_encoder = make_encoder(), make_encoder()
         self.context_size = self.encoder.size if self.encoder.infers else 0
-        """C of the context that it answers; 0 where it infers none."""
+        """Size C of the context that the policy outputs; 0 if the encoder infers none."""
         inputs = self.features.size + self.encoder.size
         self.actor = Actor(inputs, actions, network.net_arch, resting)
         critic_inputs = inputs + actions * (critic_actions + 1) + (self.privileged.size if self.privileged else 0)
@@ -95,11 +95,11 @@ class ContextPolicy(BasePolicy):
             target.requires_grad_(False)
 
     def encoder_input(self, features: Tensor, previous_action: Tensor) -> Tensor:
-        """Join what the encoder reads at each step: its share of the features, and the previous executed action."""
+        """Return the encoder's input, (..., columns + A): the first features, and the previous executed action."""
         return torch.cat([features[..., : self.layout.encoder_columns], previous_action], -1)
 
     def sequence_input(self, sequences: SequenceBatch) -> tuple[Tensor, State | None]:
-        """Return what the encoder reads over windows, (B, L + 1, features + A), and its state before them."""
+        """Return the encoder's input over windows, (B, L + 1, columns + A), and its state before each; None is zero."""
 
         def tensor(array: np.ndarray) -> Tensor:
             return torch.from_numpy(array).to(self.device)
@@ -109,17 +109,17 @@ class ContextPolicy(BasePolicy):
         return x, tuple(tensor(part) for part in sequences.state) or None
 
     def step(self, observation: Tensor, previous_action: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
-        """Take one deterministic step, as it is exported: observation (B, D), action (B, A), encoder's state (B, ...).
+        """Take the deterministic step that export traces: observation (B, D), previous action (B, A), states (B, ...).
 
         Returns:
-            Action (B, A), context (B, C) unless it infers none, what it estimates each signal to be now, then the
-            encoder's next state.
+            Action (B, A), context (B, C) if the encoder infers one, the estimated signals (B, size), then the encoder's
+            next state.
         """
         (mean, _), context, estimated, state = self._advance(observation, previous_action, state)
         return torch.tanh(mean), *((context,) if self.context_size else ()), *estimated, *state
 
     def estimate(self, observations: Tensor, corrections: Tensor | None) -> Tensor:
-        """Return what the actor acts on: what arrived (..., D), corrected (..., E) where it estimates the present."""
+        """Return the actor's observation (..., D): as it arrived, or corrected (..., E) to estimate the present."""
         if self.present is None or corrections is None:
             return observations
         return self.present(observations, self.present.estimate(self.features, observations, corrections))
@@ -127,7 +127,7 @@ class ContextPolicy(BasePolicy):
     def estimate_loss(
         self, sequences: SequenceBatch, first_steps: np.ndarray, corrections: Tensor | None
     ) -> EstimateLoss | None:
-        """Return how far the present that was estimated over windows is from the true one; None without gradient."""
+        """Return the loss of the estimated present over windows; None without estimates or without their gradient."""
         if self.present is None or corrections is None or not corrections.requires_grad:
             return None
         observed, true = sequences.observations, sequences.true_observations
@@ -135,10 +135,10 @@ class ContextPolicy(BasePolicy):
         return self.present.loss(self.features, corrections, *(torch.from_numpy(a).to(self.device) for a in arrays))
 
     def critic_state(self, actor_features: Tensor, true: Tensor, contexts: Tensor, recent_actions: Tensor) -> Tensor:
-        """Return what the critics read beside the action: features, contexts (..., C), recent actions (..., K A).
+        """Return the critics' input beside the action: features, contexts (..., C), recent actions (..., K A).
 
-        The features are of what the actor believes (..., F), or of the true flat observation, the first D numbers of
-        the true state (..., D + P); then those of its privileged numbers follow the actions.
+        The features are the actor's, (..., F), or with `true_critic` those of the true observation, the first D numbers
+        of the true state (..., D + P); features of the P privileged numbers then follow the actions.
         """
         size = len(self.features.projection)
         features = self.features(true[..., :size]) if self.true_critic else actor_features
@@ -148,14 +148,14 @@ class ContextPolicy(BasePolicy):
     def _advance(
         self, observation: Tensor, previous_action: Tensor, state: State
     ) -> tuple[tuple[Tensor, Tensor], Tensor, tuple[Tensor, ...], State]:
-        """Advance as `step`, with the actor's mean and log standard deviation in place of an action."""
+        """Return as `step`, but the actor's mean and log standard deviation in place of the action."""
         features = self.features(observation)
         estimated: tuple[Tensor, ...] = ()
         x = self.encoder_input(features, previous_action).unsqueeze(1)
         context, corrections, state = self.encoder.heads(x, state)
         context = context.squeeze(1)
         if self.present is not None and corrections is not None:
-            # By signal and together again: the action follows from what the file answers, see `PolicyHead`.
+            # Split by signal and joined again, so that the action depends on the file's outputs: see `PolicyHead`.
             estimated = self.present.estimate(self.features, observation, corrections.squeeze(1))
             features = self.features(self.present(observation, estimated))
         seen = torch.cat([features, context], -1) if self.encoder.size else features
@@ -177,19 +177,19 @@ class ContextPolicy(BasePolicy):
             observation: of the environment, with or without a leading batch axis.
             state: what the last call returned; None starts new episodes.
             episode_start: (n,) bool, rows that begin a new episode: their state and previous action become zero.
-            deterministic: the distribution's centre instead of a sample.
+            deterministic: whether to return the squashed mean instead of a sample.
 
         Returns:
-            Actions in the action space, batched as the observation was, and the next state: the encoder's, then the
-            action executed last, which the caller replaces where another one was executed than predicted.
+            Actions in the action space, batched as the observation was, and the next state: the encoder's state, then
+            this action. If another action is executed, the caller must put it there.
 
         Raises:
-            SamiError: the policy is told the task, and the state that holds it is missing.
+            SamiError: the policy is an oracle, and `state`, which holds its task, is missing.
         """
         if self.task_input is not None and (state is None or (episode_start is not None and np.any(episode_start))):
             raise SamiError(
-                "an oracle is told the task, which predict() does not know. Evaluate it with sami eval --run RUN, or "
-                "give predict() the state: what task_input.tell(tasks) returns, then a previous action of zeros."
+                "an oracle reads the task, which predict() does not know. Evaluate it with sami eval --run RUN, or "
+                "pass predict() a state: (task_input.encode(tasks), zeros for the previous action)."
             )
         flat = flatten(observation)
         batched = flat.ndim == 2
@@ -212,7 +212,7 @@ class ContextPolicy(BasePolicy):
         return (scaled if batched else scaled[0]), state
 
     def numpy_weights(self) -> NumpyWeights:
-        """Copy what `NumpyPolicy` needs; it shares no memory with the module."""
+        """Return copies of the weights that `NumpyPolicy` needs."""
         linears = [module for module in self.actor.body.modules() if isinstance(module, nn.Linear)]
         tensors: dict[str, Any] = {f"features.{n}": getattr(self.features, n) for n in ("projection", "mean", "scale")}
         for name, head in (("mean", self.actor.mean), ("log_std", self.actor.log_std)):

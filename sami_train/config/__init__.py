@@ -1,4 +1,4 @@
-"""What a training is told: its keys, their ranges, and the presets."""
+"""The configuration of a training run: its keys, their valid ranges, and the presets."""
 
 from sami_train.config.resolve import resolve
 from sami_train.config.schema import TrainConfig

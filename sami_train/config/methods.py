@@ -1,4 +1,4 @@
-"""The methods: the same SAC, buffer and budget, another encoder or another contrastive loss; and three baselines."""
+"""The methods and three baselines: they share SAC, buffer and budget, and differ in encoder or contrastive loss."""
 
 from __future__ import annotations
 
@@ -11,48 +11,48 @@ from sami_train.episodes.sampling import Strategy, low_returns_of_all_tasks, oth
 
 @dataclass(frozen=True)
 class Estimator:
-    """What a contrastive loss estimates: `losses.k_sample_bound` of the trajectories that a strategy draws."""
+    """An estimator of mutual information: `losses.k_sample_bound` on trajectories that a strategy draws."""
 
     name: str
     """Name in the paper."""
     strategy: Strategy
-    """Which trajectories are compared."""
+    """Draws the trajectories to compare."""
     ranks: bool = True
-    """Whether better trajectories are told from worse."""
+    """Whether the strategy ranks trajectories by their scores."""
     soft: bool = True
-    """Whether the soft weight of section 4.3 weighs the bound."""
+    """Whether the bound has the soft weight of section 4.3."""
 
 
 INFO_NCE = Estimator("InfoNCE", other_tasks, ranks=False, soft=False)
-"""Equation 1: the current task against the others."""
+"""Equation 1: compares the current task with the others."""
 SANCE = Estimator("SaNCE", same_task)
-"""Equation 3: high returns of the current task against its low returns."""
+"""Equation 3: compares high returns of the current task with its low returns."""
 SA_INFO_NCE = Estimator("Sa+InfoNCE", low_returns_of_all_tasks)
-"""Appendix "Sample size of I_Sa+InfoNCE": high returns of the current task against low returns of every task."""
+"""Appendix "Sample size of I_Sa+InfoNCE": compares high returns of the current task with low returns of every task."""
 
 
 @dataclass(frozen=True)
 class Method:
-    """A method of the paper (section 5.1), or a baseline that infers nothing."""
+    """A method of the paper (section 5.1), or a baseline that infers no context."""
 
     name: str
     """Name on the command line."""
     title: str
-    """Name in the paper, or in texts."""
+    """Name in the paper, in tables and in messages."""
     encoder: EncoderKind = "lstm"
     estimator: Estimator | None = None
-    """What its contrastive loss estimates; None has no such loss."""
+    """Estimator of its contrastive loss; None without such a loss."""
     least_tasks: int = 1
-    """How many tasks an environment must have for it."""
+    """Least number of training tasks that it needs."""
 
     @property
     def memoryless(self) -> bool:
-        """Whether its policy reads the observation alone: what adaptation is worth is measured from here."""
+        """Whether its policy reads the observation alone: the lower reference for the value of adaptation."""
         return self.encoder == "none"
 
     @property
     def is_told(self) -> bool:
-        """Whether its policy is told the task, as no robot is: what adaptation is worth is measured up to here."""
+        """Whether its policy reads the task, which no robot can: the upper reference for the value of adaptation."""
         return self.encoder == "told"
 
 
@@ -69,14 +69,14 @@ METHODS = {
         Method("oracle", "Oracle", encoder="told"),
     )
 }
-"""The paper's five, then the baselines."""
+"""The paper's five methods, then the baselines, by name."""
 
 
 def method(name: str) -> Method:
     """Look a method up by its name.
 
     Raises:
-        UnknownName: there is none; lists those that there are.
+        UnknownName: no method has this name; the message lists them all.
     """
     if name not in METHODS:
         raise UnknownName("method", name, list(METHODS))

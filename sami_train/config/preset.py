@@ -1,4 +1,4 @@
-"""A preset: hyperparameters for any environment, each with the reason why it has this value there."""
+"""Presets: hyperparameters that adapt to the environment, each with the reason for its value."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from sami_train.envs.spec import EnvironmentSpec
 
 _PRESETS = files("sami_train.config").joinpath("presets")
 _FORESIGHT = (10, 100)
-"""Fewest and most steps that a discount looks ahead."""
+"""Shortest and longest horizon of a discount, 1 / (1 - discount), in steps."""
 SHORT = 200
-"""Steps of the longest episode that counts as short. A gradient step on whole episodes of 200 steps costs what one on
-windows does, and needs no stored state; on those of 400 steps it takes 1.6 times as long."""
+"""Steps of the longest episode that counts as short. On whole episodes of 200 steps a gradient step costs as much as on
+windows, and needs no stored state; on episodes of 400 steps it takes 1.6 times as long."""
 
 
 class Condition(NamedTuple):
-    """Something that is so in an environment, or not; never its name, so that presets suit a user's own as well."""
+    """A property of an environment, but never its name, so that presets also suit a user's own environment."""
 
     holds: Callable[[EnvironmentSpec], bool]
     wording: str
-    """How it is said of an environment; may name fields of the spec in braces."""
+    """How messages name it, after "the environment has"; may contain `{episode_steps}`."""
 
 
 CONDITIONS = {
@@ -37,37 +37,37 @@ CONDITIONS = {
     "native batch": Condition(lambda spec: spec.batch_entry_point is not None, "a native batch"),
     "no native batch": Condition(lambda spec: spec.batch_entry_point is None, "no native batch"),
 }
-"""By the name that presets use."""
+"""Conditions by the names that presets use in `when`."""
 
 
 def describe_conditions(spec: EnvironmentSpec, *names: str) -> str:
-    """Say some conditions of an environment, e.g. `a goal, 50 steps an episode`; without names, all that hold."""
+    """Return conditions in words, e.g. `a goal, 50 steps an episode`; without names, all that the environment meets."""
     chosen = names or [name for name, condition in CONDITIONS.items() if condition.holds(spec)]
     return ", ".join(CONDITIONS[name].wording.format(episode_steps=f"{spec.episode_steps:,}") for name in chosen)
 
 
 class Derivation(NamedTuple):
-    """A value that is not the same everywhere, and why it is this one."""
+    """A value that depends on the environment, the weights or an override, with the reason for it."""
 
     key: str
     """Dotted key of the configuration."""
     value: Any
     why: str
-    """From what it follows."""
+    """The reason, in words."""
 
 
 def presets() -> list[str]:
-    """Return the names of the presets that come with the package."""
+    """Return the names of the built-in presets."""
     return sorted(file.name.removesuffix(".toml") for file in _PRESETS.iterdir() if file.name.endswith(".toml"))
 
 
 def load_preset(
     name: str, spec: EnvironmentSpec, episode_steps: int | None = None
 ) -> tuple[dict[str, Any], list[Derivation]]:
-    """Return the values of a preset for an environment by dotted key, and those that follow from the environment.
+    """Return a preset's values for an environment by dotted key, and the reasons for those that depend on it.
 
-    How many episodes a buffer holds follows from `episode_steps`, a `CollectionConfig.episode_steps` if it is not to be
-    the preset's. Presets that do not exist are refused with the list of those that do.
+    `episode_steps` overrides the preset's `CollectionConfig.episode_steps`, by which the buffer's size is computed.
+    UnknownName, with a list of all presets, if there is none of this name.
     """
     if name not in presets():
         raise UnknownName("preset", name, presets())
@@ -99,9 +99,9 @@ def load_preset(
 def _worked_out(
     inputs: Mapping[str, Any], spec: EnvironmentSpec, learned_steps: int, compared: int
 ) -> Iterator[Derivation]:
-    """Work out what follows from numbers of an environment, by the preset's `follows`.
+    """Compute the values that depend on numbers of the environment, by the preset's table `follows`.
 
-    Episodes are learned from for `learned_steps` and judged for the spec's; a loss compares so many trajectories.
+    Training episodes have `learned_steps`, evaluation episodes the spec's; a loss compares `compared` trajectories.
     """
     transitions, entropy = inputs["follows.buffer_transitions"], inputs["follows.entropy_per_motor"]
     episodes = max(1, transitions // learned_steps)

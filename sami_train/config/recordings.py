@@ -1,10 +1,10 @@
-"""Recordings of `sami run --record` as episodes to learn from: off-policy, by the actions that were executed.
+"""Recordings of `sami run --record` as episodes for off-policy training, with the executed actions.
 
-A step is a tick at which the policy's observation was fresh and something was executed: the policy acted, a person
-drove, or the answer came too late and the last action stood. Where the loop held, refused, fell back, paused or missed
-ticks, what was observed is not what the robot went on from: the episode is cut there, and what follows begins anew, as
-a session does after a reset. What came of the last action of a stretch was not recorded, so that action is left out,
-unless the world ended the episode: nothing is worth anything after that.
+A step is a tick with a fresh observation and an executed action: the policy acted, a person drove, or inference was too
+late and the last action was held. Wherever the loop held for another reason, rejected an observation, fell back, paused
+or missed ticks, the next observation does not follow from the last action: the episode is cut there, and the rest is a
+new episode. The last action of each part is left out, because its successor was not recorded, unless the environment
+terminated the episode there.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 
 
 SHORTEST = 2
-"""Steps that a stretch must have to teach anything."""
+"""Least number of steps of an episode."""
 
 
 def recordings_of(config: TrainConfig) -> list[Episode]:
-    """Return the recorded episodes that a run's configuration names; errors as of `recorded_episodes`."""
+    """Return the episodes of a configuration's recordings; ConfigError for a wrong reward, else `recorded_episodes`."""
     collection, spec = config.collection, environment(config.env)
     if collection.recordings and spec.goal is not None and collection.reward != "sparse":
         raise ConfigError(
-            f"collection.reward is {collection.reward!r}, and recordings are paid -1 until the goal is reached; "
+            f"collection.reward is {collection.reward!r}, but recordings are rewarded by -1 until the goal is reached; "
             "set collection.reward=sparse, or leave collection.recordings out."
         )
     return recorded_episodes(
@@ -60,13 +60,13 @@ def recorded_episodes(
 ) -> list[Episode]:
     """Return the episodes of recordings, without encoder states.
 
-    An episode in none of the run's tasks, as the adapter tells it, counts as of a further task; where nobody tells the
-    task, each file is one. What goes on for longer than `episode_steps` is cut. With `end_on_fall` an episode is lost
-    when what should reach the goal is below where it can lie, see `Goal.lowest`.
+    A task that the adapter reported, but that is not in `tasks`, counts as an additional task; without a reported task,
+    each file is one task. Episodes are cut to `episode_steps`. With `end_on_fall` an episode ends by failure once the
+    achieved goal is below `Goal.lowest`.
 
     Raises:
-        RecordingError: one cannot be read, or is named twice.
-        SamiError: one has other signals, another rate, or nothing that tells the reward.
+        RecordingError: a recording cannot be read, or is named twice.
+        SamiError: a recording has other signals, another rate, no reward, or too few steps.
     """
     known: list[Any] = [dict(task) for task in tasks]
     episodes: list[Episode] = []
@@ -87,7 +87,7 @@ def recorded_episodes(
                     episodes.append(episode)
                     episodes_read += 1
         if not episodes_read:
-            raise SamiError(f"{path} has no {SHORTEST} steps in a row to learn from; leave it out.")
+            raise SamiError(f"{path} has no {SHORTEST} consecutive steps to learn from; leave it out.")
     return episodes
 
 
@@ -98,8 +98,8 @@ def _require_fit(recording: Recording, spec: EnvironmentSpec) -> None:
         raise SamiError(f"{recording.path} has other signals than environment {spec.name!r}: {difference}.")
     if abs(contract.rate_hz - spec.rate_hz) > 1e-6 * spec.rate_hz:
         raise SamiError(
-            f"{recording.path} was recorded at {contract.rate_hz:g} Hz, and {spec.name!r} acts at {spec.rate_hz:g} Hz; "
-            "a step would be another stretch of time."
+            f"{recording.path} was recorded at {contract.rate_hz:g} Hz, but {spec.name!r} acts at {spec.rate_hz:g} Hz; "
+            "leave it out, since steps of another length cannot be learned from."
         )
 
 
@@ -113,10 +113,10 @@ def _episode(
     succeeded: bool,
     end_on_fall: bool,
 ) -> Episode | None:
-    """Return the episode of a stretch of ticks of the policy; None where too little is left of it.
+    """Return the episode of consecutive ticks; None if it has fewer than `SHORTEST` steps.
 
-    It is rewarded as the adapter told, else by what reaching the goal is paid. Where `ended`, the ticks reach the end
-    of the recorded episode, which was a success where `succeeded`.
+    Its rewards are those that the adapter reported, else -1 or 0 by its goal. `ended` says that the ticks include the
+    end of the recorded episode, `succeeded` that it was a success.
     """
     if len(ticks) < SHORTEST:
         return None
@@ -125,7 +125,7 @@ def _episode(
     all_rewarded = all(reward is not None for reward in rewards)
     if not all_rewarded and goal is None:
         raise SamiError(
-            f"{path} tells no reward, and {spec.name!r} has no goal that would say it. Let the adapter's "
+            f"{path} has no rewards, and {spec.name!r} has no goal to compute them from. Let the adapter's "
             'write() return info={"reward": ...}.'
         )
     observations = np.empty((len(ticks), layout.size), np.float32)
@@ -145,7 +145,7 @@ def _episode(
             fallen = following[: len(reached), goal.achieved][:, 2] < goal.lowest
         if not all_rewarded:
             rewards = [*np.where(reached, 0.0, -1.0), 0.0 if success else -1.0]
-        # The training's episodes would have ended here.
+        # End the episode where it would have ended in training.
         for ends, good in ((reached, True), (fallen & end_on_fall, False)):
             first = int(np.argmax(ends)) + 1
             if ends.any() and first <= steps - terminated:
@@ -166,7 +166,7 @@ def _episode(
 
 
 def _normalised(executed: Sequence[Any], action: Signal) -> np.ndarray:
-    """Return executed actions (T, A) as training has them: the signal's bounds, if any, are -1 and 1."""
+    """Return executed actions (T, A) in training's units: the signal's bounds, if any, are scaled to -1 and 1."""
     actions = np.array(executed, np.float32)
     for column, (low, high) in enumerate(zip(action.low, action.high, strict=True)):
         if low is not None and high is not None and (low, high) != (-1.0, 1.0):

@@ -1,4 +1,4 @@
-"""Presets, overrides and weights to start from, resolved into a configuration."""
+"""Resolves a preset, overrides and weights to start from into one configuration, with a reason for each value."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from sami_train.envs.catalog import environment
 from sami_train.envs.spec import EnvironmentSpec
 
 FINE_TUNING_RATE = 0.1
-"""Share of the preset's learning rates for what was trained before."""
+"""Learning rates of networks with trained weights, as a fraction of the preset's."""
 COOLING = 0.25
-"""Share of the preset's initial temperature where the weights do not tell one: runs end about there."""
+"""Initial temperature if the weights have none, as a fraction of the preset's: about where runs end."""
 CRITIC_UPDATES = 2_000
-"""Updates for critics that begin anew."""
+"""Updates that train new critics alone."""
 ANCHOR = 2.0
-"""What an actor pays for leaving what it did, where its critics begin anew."""
+"""`InitConfig.anchor` of a trained actor with new critics."""
 WARMUP_SHARE = 0.1
-"""Longest warm-up, as a share of the run."""
+"""Longest warm-up of fine-tuning, as a fraction of the run."""
 
 
 class Resolved(NamedTuple):
-    """A configuration, and what in it is not the same for every environment."""
+    """A configuration, and the reasons for its values that depend on the environment, the weights or an override."""
 
     config: TrainConfig
     derivations: tuple[Derivation, ...]
@@ -35,12 +35,12 @@ class Resolved(NamedTuple):
 
 
 def resolve(preset: str, overrides: Mapping[str, Any] | None = None) -> TrainConfig:
-    """Return a preset's configuration: what follows from the environment's fields, and what it asks for itself.
+    """Return a preset's configuration, adapted to the environment, with overrides applied.
 
     Overrides are values by dotted key, e.g. `{"env": "hopper", "learning.discount": 0.97}`.
 
     Raises:
-        ConfigError, UnknownName: a key or value is not valid, or nothing would be learned in so few steps.
+        ConfigError, UnknownName: a key or value is invalid, or the run is too short for an update.
     """
     return explain(preset, overrides).config
 
@@ -49,7 +49,7 @@ def explain(preset: str, overrides: Mapping[str, Any] | None = None) -> Resolved
     """Return a preset's configuration with the reasons for its values; arguments and errors as `resolve`."""
     overrides = {FORMER_KEYS.get(key, key): value for key, value in (overrides or {}).items()}
     shorter = overrides.get("collection.episode_steps")
-    shorter = shorter if isinstance(shorter, int) and shorter >= 0 else None  # what else it may be is refused below
+    shorter = shorter if isinstance(shorter, int) and shorter >= 0 else None  # `from_dict` rejects other values
     spec = environment(str(overrides.get("env", ENV)))
     chosen, derivations = load_preset(preset, spec, shorter)
     if overrides.get("init.source"):
@@ -70,24 +70,25 @@ def explain(preset: str, overrides: Mapping[str, Any] | None = None) -> Resolved
 
 
 def from_dict(values: Mapping[str, Any]) -> TrainConfig:
-    """Return the configuration of plain values, as `to_dict` gives them; errors as `resolve`."""
+    """Return the configuration of plain values, as `to_dict` returns them; raises as `resolve` does."""
     return TrainConfig.model_validate(values)
 
 
 def _require_updates(config: TrainConfig) -> None:
-    """Refuse a run that is over before its first update; one is the least that a run may have."""
+    """Raise ConfigError if the run ends before its first update."""
     if config.updates_after(config.steps) > 0:
         return
     steps, warmup, every = config.steps, config.exploration.warmup_steps, config.learning.train_every
     shorter = f", or an exploration.warmup_steps of at most {steps - every:,}" if steps >= every else ""
     raise ConfigError(
-        f"steps is {steps:,} and exploration.warmup_steps {warmup:,}: this would teach nothing, for the first update "
-        f"comes after {warmup + every:,} steps (the warm-up, then learning.train_every). Give at least that{shorter}."
+        f"steps is {steps:,} and exploration.warmup_steps {warmup:,}: the run would learn nothing, since the first "
+        f"update comes after {warmup + every:,} steps (the warm-up, then learning.train_every). Set steps to at least "
+        f"that{shorter}."
     )
 
 
 def parse_override(text: str) -> tuple[str, Any]:
-    """Part `"learning.discount=0.97"` into key and value (TOML syntax; bare words are strings)."""
+    """Split `"learning.discount=0.97"` into key and value (TOML syntax; bare words are strings); else ConfigError."""
     key, equals, raw = text.partition("=")
     if not equals or not key.strip():
         raise ConfigError(f"override {text!r} is not KEY=VALUE, e.g. learning.discount=0.97.")
@@ -95,18 +96,17 @@ def parse_override(text: str) -> tuple[str, Any]:
 
 
 def fine_tuned(chosen: Mapping[str, Any], overrides: Mapping[str, Any], spec: EnvironmentSpec) -> list[Derivation]:
-    """Return what changes in a preset's values for a run that starts from weights.
+    """Return the changes of a preset's values for a run that starts from weights (fine-tuning).
 
-    Networks are those of the weights. The warm-up acts with the policy, which it need not find out about at random, and
-    is a tenth of the run at most; nothing is scripted any more, and greedy episodes have their full share at once. What
-    was trained goes on at a tenth of the preset's learning rates, as runs end; critics that begin anew learn at all of
-    them.
+    The networks' sizes are those of the weights. The policy acts in the warm-up, at most a tenth of the run; no reach
+    is scripted, and greedy episodes have their full share at once. Trained networks learn at a tenth of the
+    preset's learning rates, as at the end of a run; new critics at the preset's.
 
-    Both mappings are by dotted key; the overrides, with `init.source` and `method` among them, are applied later.
+    Both mappings are by dotted key. The overrides must have `init.source` and `method`; the caller applies them later.
 
     Raises:
-        ConfigError: the weights are of other signals, another kind of encoder, or other networks than asked for.
-        SamiError: they cannot be read.
+        ConfigError: the weights are for other signals, another kind of encoder, or other network sizes than overrides.
+        SamiError: the weights cannot be read.
     """
     file = weights_file(str(overrides["init.source"]))
     weights = read_weights(file)
@@ -116,7 +116,7 @@ def fine_tuned(chosen: Mapping[str, Any], overrides: Mapping[str, Any], spec: En
         table, _, name = key.partition(".")
         plain = list(value) if isinstance(value, tuple) else value
         if table == "network" and name in network and network[name] != plain:
-            raise ConfigError(f"{key} is {value!r}, and {file} has {network[name]!r}: leave it out.")
+            raise ConfigError(f"{key} is {value!r}, but the weights {file} have {network[name]!r}: leave {key} out.")
     has_critics = any(name.startswith("critic.") for name in weights.arrays)
     changes = [Derivation(f"network.{name}", value, "of the weights") for name, value in network.items()]
     changes += _learning(chosen, weights.header.temperature, has_critics)
@@ -128,7 +128,7 @@ def _require_fit(header: WeightsHeader, chosen: str, spec: EnvironmentSpec, file
     if difference := unlike(header.observation, header.actions, spec):
         raise ConfigError(
             f"{file} is of environment {header.env!r} and has other signals than {spec.name!r}: {difference}. "
-            "Weights go on in environments with the same signals only."
+            "Weights fit only environments with the same signals."
         )
     if list(header.observation) != list(flat_signals(spec)):
         raise ConfigError(f"{file} has the signals of {spec.name!r} in another order: {', '.join(header.observation)}.")
@@ -136,7 +136,7 @@ def _require_fit(header: WeightsHeader, chosen: str, spec: EnvironmentSpec, file
     if method(chosen).encoder != kind:
         alike = ", ".join(name for name, candidate in METHODS.items() if candidate.encoder == kind)
         raise ConfigError(
-            f"{file} was trained by {header.method}, and {chosen} has another kind of encoder; go on with: {alike}."
+            f"{file} was trained by {header.method}, but {chosen} has another kind of encoder; choose one of: {alike}."
         )
 
 
@@ -146,18 +146,18 @@ def _learning(chosen: Mapping[str, Any], temperature: float | None, has_critics:
         key = f"learning.{name}"
         yield Derivation(key, chosen[key] * FINE_TUNING_RATE, f"{FINE_TUNING_RATE:g} of the preset's, as runs end")
     start, lowest = chosen["learning.initial_temperature"] * COOLING, chosen["learning.minimum_temperature"]
-    why = "of the weights" if temperature else f"{COOLING:g} of the preset's: the weights tell none"
+    why = "of the weights" if temperature else f"{COOLING:g} of the preset's: the weights have none"
     yield Derivation("learning.initial_temperature", max(temperature or start, lowest), why)
     if not has_critics:
-        why = "the weights have no critics: they begin anew"
+        why = "the weights have no critics, so new ones are trained"
         yield Derivation("init.critic_updates", CRITIC_UPDATES, why)
         yield Derivation("init.keep_encoder", True, why)
         yield Derivation("init.anchor", ANCHOR, why)
 
 
 def _exploration(chosen: Mapping[str, Any], steps: Any) -> Iterator[Derivation]:
-    most = int(steps * WARMUP_SHARE) if isinstance(steps, int | float) else 0  # what else it may be is refused later
-    known = "the policy was trained before"
+    most = int(steps * WARMUP_SHARE) if isinstance(steps, int | float) else 0  # `from_dict` rejects other values
+    known = "the policy is already trained"
     warmup = min(chosen["exploration.warmup_steps"], most)
     yield Derivation("exploration.warmup_by_policy", True, known)
     yield Derivation("exploration.warmup_steps", warmup, f"at most {WARMUP_SHARE:g} of the run")

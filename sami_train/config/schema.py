@@ -1,6 +1,6 @@
-"""Configuration: frozen settings, filled from a preset (TOML) and overrides; resolved in the run folder.
+"""The configuration of a run: immutable settings, from a preset (TOML) and overrides; config.json stores them resolved.
 
-A key that every preset sets has no default here: its value is written in one place.
+A key that every preset sets has no default here, so that its value is written in one place only.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from sami_train.seeds import EPISODES
 from sami_train.settings import Count, Layers, Natural, NotNegative, Numbers, Positive, Settings, Share, Texts, Whole
 
 ENV, METHOD, PRESET = "panda", "tesac", "fast-cpu"
-"""What is trained where nothing else is asked for."""
+"""Environment, method and preset if the user names none."""
 
 
 FORMER_KEYS = {"behind_gap.spared": "behind_gap.clean_share"}
-"""What keys are called today, by their names in older configurations, which stay readable."""
+"""Present name of each renamed key, by the former name, which older configurations use."""
 
 
 class ConfigError(SamiError):
-    """A configuration that cannot be used."""
+    """An invalid configuration."""
 
 
 class NetworkConfig(Settings):
@@ -45,19 +45,19 @@ class NetworkConfig(Settings):
     context_size: Count = 6
     """Numbers in the context embedding (paper: 6)."""
     encoder_units: Layers = (200, 200, 200)
-    """Units of the hidden layers of PEARL's encoder (its authors: three of 200)."""
+    """Units of the hidden layers of PEARL's encoder (PEARL's paper: three of 200)."""
     history_steps: Annotated[Whole, Field(ge=2, description="be at least 2")] = 10
-    """Steps that the method sac-history stacks: observations, each with the action executed before it."""
+    """Steps that the method sac-history concatenates: each an observation and the previous executed action."""
     net_arch: Layers
     """Units of the hidden layers of actor and critics."""
     layer_norm: bool
     """LayerNorm in the critics."""
     normalize: bool
-    """Normalise observations by running mean and deviation."""
+    """Normalise observations by running mean and standard deviation."""
     encoder_reads_goal: bool
-    """Whether the encoder sees the goal; hindsight needs that it does not."""
+    """Whether the encoder reads the goal; must be false with hindsight."""
     relative_goal: bool
-    """Give actor and critics (goal - cube) instead of the achieved goal."""
+    """Whether actor and critics read (desired - achieved goal) instead of the achieved goal."""
 
 
 class LearningConfig(Settings):
@@ -70,72 +70,71 @@ class LearningConfig(Settings):
     encoder_rate: Positive
     temperature_rate: Positive
     decay_from: Share
-    """Share of the run after which all learning rates fall linearly; 1 never."""
+    """Fraction of the run after which all learning rates fall linearly; with 1 they never fall."""
     decay_to: Share = 0.1
-    """Share of the learning rates that is left at the end of the run."""
+    """Learning rates at the end of the run, as a fraction of their initial values."""
     encoder_clip: float
     """Largest norm of the encoder's gradient; 0 does not clip."""
     critic_target_rate: Positive
-    """Soft-update rate of the critics' targets."""
+    """Soft-update rate of the target critics."""
     momentum_rate: Positive
     """Soft-update rate m of the momentum encoder (paper, equation of the appendix)."""
     aux_dynamics: NotNegative = 0.0
-    """Weight of a loss by which the context learns to carry the task: a linear regression from it to the features of
-    the training tasks, each of deviation 1. 0 has none. Not in the paper, whose contexts owe nothing to labels."""
+    """Weight of a loss that makes the context identify the task: a linear regression from the context to the training
+    tasks' features, each with standard deviation 1. 0 has no such loss; the paper's contexts use no task labels."""
     divergence_coefficient: NotNegative = 0.1
-    """Weight of the KL divergence of PEARL's context from its prior (its authors: 0.1)."""
+    """Weight of the KL divergence of PEARL's context from its prior (PEARL's paper: 0.1)."""
     target_entropy: float
-    """Entropy that SAC's temperature steers towards; presets set it by the size of actions."""
+    """Target entropy of SAC's temperature [nats]; presets set it by the size of the action."""
     initial_temperature: Positive
     minimum_temperature: float
     batch_episodes: Count
-    """Episodes (or windows of them) that one update runs through the encoder."""
+    """Episodes (or windows of episodes) that one update runs through the encoder."""
     batch_transitions: Natural
-    """Transitions of them that it learns from; 0 takes all."""
+    """Transitions to draw from these windows for each gradient step; 0 takes all."""
     steps_per_draw: Count = 1
-    """Gradient steps of actor and critics on one draw of windows, each on transitions of its own; the encoder takes
-    one. Running an encoder over long windows costs more than those steps."""
+    """Gradient steps of actor and critics on one draw of windows, each with newly drawn transitions; the encoder takes
+    one step, because running it over long windows costs more than the other steps."""
     window: Natural = 0
-    """Longest stretch of an episode, in steps, that the encoder runs over at once; 0 takes whole episodes."""
+    """Longest window of an episode, in steps, that the encoder runs over at once; 0 takes whole episodes."""
     burn_in: Natural = 0
-    """First steps of a window that are not learned from; see `buffer.WindowPlan`."""
+    """First steps of a window that no loss counts; see `buffer.WindowPlan`."""
     reward_offset: float = 0.0
-    """Subtracted from every reward while learning. Where no episode ends early this changes no policy, and critics need
-    not learn what is always paid, such as a robot's bonus for being alive."""
+    """Subtracted from every reward while learning. If no episode ends early, the optimal policy stays the same, and
+    critics need not learn a constant reward, such as a robot's bonus for being alive."""
     reward_scale: Positive = 1.0
-    """What is left of a reward is multiplied by this while learning: critics take long to climb to values of many
-    thousands."""
+    """Factor of the reward, after the offset, while learning: critics learn values of many thousands slowly."""
     hindsight: Share
     """Probability of a hindsight goal."""
     return_steps: Count = 1
-    """Steps n of a return before the critics' estimate takes over: r_t + ... + gamma^n Q(s_t+n)."""
+    """Steps n of an n-step return: r_t + ... + gamma^n Q(s_t+n)."""
     clip_targets: bool
-    """Keep target values in what a reward of -1 or 0 a step can give, [-1 / (1 - discount), 0]."""
+    """Clip target values to [-1 / (1 - discount), 0], the range for rewards of -1 or 0 a step."""
     train_every: Count
-    """Environment steps that `gradient_steps` updates wait for (an update is one draw of windows)."""
+    """Environment steps for each `gradient_steps` updates (an update is one draw of windows)."""
     gradient_steps: Count
     buffer_episodes: Count
-    """Episodes kept; presets set it by how many transitions an episode has."""
+    """Episodes in the buffer; presets set it by the length of an episode."""
     bf16: bool
-    """Actor and critics in bfloat16 while learning on a CPU (the encoder and the critics' last layer stay in float32).
-    Faster only on CPUs that multiply it (avx512_bf16, amx); three times slower on others."""
+    """Run actor and critics in bfloat16 while learning (the encoder and the critics' last layer stay in float32).
+    On CPUs faster only with bfloat16 instructions (avx512_bf16, amx); three times slower without."""
 
     @model_validator(mode="after")
     def _leave_something_to_learn(self) -> LearningConfig:
         if self.burn_in and self.burn_in >= self.window:
             raise ConfigError(
                 f"learning.burn_in is {self.burn_in} and learning.window {self.window}: the burn-in must be shorter "
-                "than the window, or nothing is left to learn from. Whole episodes (window 0) need none."
+                "than the window, or no step is left to learn from. Whole episodes (window 0) need burn_in 0."
             )
         if self.clip_targets and self.discount == 1.0:
             raise ConfigError(
                 f"learning.discount is {self.discount}; with learning.clip_targets it must be below 1, since targets "
-                "are kept above -1 / (1 - discount)."
+                "are clipped to at least -1 / (1 - discount)."
             )
         if self.clip_targets and (self.reward_scale, self.reward_offset) != (1.0, 0.0):
             raise ConfigError(
                 f"learning.reward_scale is {self.reward_scale} and learning.reward_offset {self.reward_offset}; "
-                "learning.clip_targets counts on rewards of -1 or 0, so leave them at 1 and 0, or set it to false."
+                "learning.clip_targets needs rewards of -1 or 0, so leave them at 1 and 0, or set it to false."
             )
         return self
 
@@ -145,48 +144,48 @@ RANKINGS: tuple[str, ...] = get_args(Ranking)
 
 
 EARLIER: Mapping[str, Any] = {"keys": "momentum"}
-"""What a configuration without a key of the contrast means: it was written before the key existed."""
+"""Values of contrast keys that a configuration lacks because it was written before these keys existed."""
 RETIRED = (("stretch", 0),)
-"""Keys of the contrast that are no more, at the values that mean what goes without them."""
+"""Former contrast keys that are ignored, at the values that had no effect."""
 
 
 class ContrastConfig(Settings):
     """The contrastive loss (methods that have one)."""
 
     coefficient: NotNegative
-    """Weight alpha of the contrastive loss in the critics' step; without effect where `rate` gives it its own."""
+    """Weight alpha of the contrastive loss in the critics' loss; it has no effect if `rate` is above 0."""
     rate: NotNegative = 0.0
-    """Learning rate of an Adam of its own, which takes a step of the encoder for every loss, unclipped; 0 adds the loss
-    to the critics', whose gradient and whose clip are then its own."""
+    """Learning rate of a separate Adam for the contrastive loss, which takes one unclipped step of the encoder for each
+    loss. With 0 the loss is added to the critics' loss, and shares its optimiser and gradient clip."""
     trajectories: Annotated[Whole, Field(ge=4, description="be at least 4")]
-    """Trajectories that one loss compares: half queries and positive keys, half negatives (K is half of it plus 1)."""
+    """Trajectories in one loss: half queries and positive keys, half negatives (K is half of it plus 1)."""
     pairing: Literal["last", "prefix", "one_age"] = "last"
-    """Where trajectories are compared: at their "last" step, at a random "prefix" of each, or all at "one_age", a step
-    drawn for all of a loss, so that counting steps tells nothing. Where episodes are learned from in windows, a
-    trajectory is a random window of its episode, and its last step is that window's."""
+    """At which step trajectories are compared: the "last", after a random "prefix" of each, or "one_age", a step drawn
+    for all trajectories, so that counting steps cannot separate them. If training uses windows, a trajectory is a
+    random window of its episode, and "last" is the window's last step."""
     ranking: Ranking = "return"
-    """What tells good skills from bad: the "return", the "advantage" (return less what start, goal and the policy's age
-    explain), the "value" that the critic gives to what was done; "shuffled" and "recency" are controls that know
-    nothing of skills, see `sampling.rank_by`."""
+    """What ranks trajectories as good or bad: their "return", their "advantage" (the return that start, goal and the
+    policy's age do not explain), or the critics' mean "value" of their actions. "shuffled" and "recency" are controls
+    without information about skills, see `sampling.rank_by`."""
     hardness: NotNegative = 0.0
-    """How much more those negatives weigh that resemble the query; 0 weighs all alike."""
+    """Extra weight of negatives that resemble the query; 0 weights all negatives equally."""
     temperature: Positive
-    """beta."""
+    """Temperature beta of the similarities."""
     keys: Literal["momentum", "encoder"]
     """Which network embeds positives and negatives: the "momentum" encoder psi*, as in the paper, without gradient; or
     the "encoder" psi itself, so that the loss moves both sides apart."""
     every: Count
-    """Updates between contrastive losses."""
+    """Updates for each contrastive loss."""
     patience: Natural = 0
-    """Losses in a row that may teach nothing, with a mean bound of at most 0.01 nats, before the run goes on without;
-    0 never ends them."""
+    """Number of losses in a row, with a mean bound of at most 0.01 nats, after which the run drops the contrastive
+    loss; 0 never drops it."""
     unit_length: bool = True
-    """Contrast embeddings scaled to unit length."""
+    """Whether embeddings are scaled to unit length before they are compared."""
 
     @model_validator(mode="before")
     @classmethod
     def _read_earlier_versions(cls, values: Any) -> Any:
-        """Add a key that earlier versions did not write, and leave out one that did nothing."""
+        """Add keys that earlier versions did not write, and drop former keys that had no effect."""
         if not isinstance(values, Mapping):
             return values
         return {**EARLIER, **{key: value for key, value in values.items() if (key, value) not in RETIRED}}
@@ -196,47 +195,47 @@ class CollectionConfig(Settings):
     """How episodes are collected."""
 
     collectors: Natural
-    """Processes that collect beside the learner; 0 collects in step with learning (deterministic)."""
+    """Processes that collect in parallel to the learner; with 0 the learner collects by itself (deterministic)."""
     envs: Count = 6
-    """Environments that each collector process steps side by side; collection in step uses those of the agent."""
+    """Environments that each collector process steps together; without collectors the agent's environments count."""
     publish_every: Count
-    """Updates between new weights for the collectors."""
+    """Updates between two transfers of new weights to the collectors."""
     tasks: Numbers = ()
-    """Which of the environment's training tasks to learn from, by number from 0; empty takes them all."""
+    """Which of the environment's training tasks to learn from, by number from 0; empty takes all."""
     recordings: Texts = ()
-    """Recordings of `sami run --record` whose episodes are in the buffer from the beginning."""
+    """Recordings of `sami run --record` whose episodes are in the buffer from the start."""
     draws: Natural = 32
-    """How many tasks to learn from where the training set has no end (ranges, a function): drawn once, by the seed, and
-    visited in turn. 0 draws a new one in each episode; a method that compares episodes of one task cannot."""
+    """Number of tasks to draw once, by the seed, if the training set is given by ranges or a function; the run visits
+    them in turn. 0 draws a new task for each episode, which methods with a contrastive loss do not support."""
     episode_steps: Natural = 0
-    """Longest episode to learn from; 0 is the environment's own length, which every evaluation has. A robot that falls
-    and cannot get up, as an ant on its back, teaches little after it: shorter episodes begin anew more often. Up to ten
-    times as long, for a robot that is slower than its simulator."""
+    """Longest training episode, in steps; 0 is the environment's length, which evaluations always use. Shorter episodes
+    help a robot that cannot get up after a fall, such as an ant on its back. Up to ten times the environment's length,
+    for a robot that is slower than its simulator."""
     reward: str
     end_on_fall: bool
-    """End an episode when the cube has fallen off the table (in training only)."""
+    """Whether an episode ends when the cube falls off the table; in training only."""
 
 
 class InitConfig(Settings):
-    """What a run starts from, if not from nothing; see `resolve.fine_tuned`."""
+    """Weights to start from (fine-tuning); see `resolve.fine_tuned`."""
 
     source: str = ""
-    """A run, a checkpoint, a file of weights or a model, as `--init` names it; empty starts from nothing."""
+    """A run, a checkpoint, a file of weights or a model, as `--init` names it; empty starts from random weights."""
     sha256: str = ""
-    """Of the file that is meant."""
+    """SHA-256 of the file of weights."""
     critic_updates: Natural = 0
-    """First updates that train the critics alone: where these begin anew, they would teach the actor nonsense."""
+    """Number of first updates that train the critics alone: untrained critics would spoil the actor."""
     keep_encoder: bool = False
-    """Leave the encoder as it was for the whole run: contexts mean what they meant. There is no contrastive loss."""
+    """Freeze the encoder for the whole run, so that contexts keep their meaning; without a contrastive loss."""
     anchor: NotNegative = 0.0
-    """What the actor pays for the squared distance between its action and the one it would have taken at first: without
-    it an actor is soon no better than what its critics have learned in the meantime."""
+    """Weight of the squared distance between the actor's action and the initial actor's, in the actor's loss: it
+    protects a trained actor while its critics are still untrained."""
     keep_statistics: bool = True
-    """Leave the statistics that normalise observations as they were: moving them changes what a trained policy does."""
+    """Freeze the statistics that normalise observations: changing them changes what a trained policy does."""
 
     @property
     def keeps_statistics(self) -> bool:
-        """Whether observations change no statistics."""
+        """Whether new observations leave the normalising statistics unchanged."""
         return bool(self.source) and self.keep_statistics
 
 
@@ -246,7 +245,7 @@ class TrainConfig(Settings):
     env: str = ENV
     method: str = METHOD
     preset: str = PRESET
-    """Where the values came from; kept for the record."""
+    """The preset that the values came from; informative only."""
     seed: Natural = 0
     steps: Count
     """Environment steps."""
@@ -254,7 +253,7 @@ class TrainConfig(Settings):
     """Environment steps between checkpoints."""
     device: str = "auto"
     gap: str = ""
-    """The gap to reality that training goes on behind: a `GapProfile` as JSON, so that the run needs no other file."""
+    """The sim-to-real profile to train with: a `GapProfile` as JSON, so that the run depends on no other file."""
     init: InitConfig = InitConfig()
     network: NetworkConfig
     learning: LearningConfig
@@ -284,48 +283,47 @@ class TrainConfig(Settings):
     def _go_together(self) -> TrainConfig:
         method(self.method)
         if self.seed in EPISODES:
-            raise ConfigError(f"seed {self.seed} begins the episodes that judge policies; train by another seed.")
+            raise ConfigError(f"seed {self.seed} is reserved for episodes that judge policies; choose another seed.")
         if self.learning.hindsight > 0 and self.network.encoder_reads_goal:
             raise ConfigError(
-                "learning.hindsight is on and network.encoder_reads_goal is true: hindsight changes goals of single "
-                "transitions, which an encoder that reads goals would have seen. Set one of them off."
+                "learning.hindsight is above 0 and network.encoder_reads_goal is true: hindsight changes the goals of "
+                "single transitions, but the context has already read the original goal. Set one of them to 0 or false."
             )
         if self.learning.hindsight > 0 and self.collection.reward != "sparse":
             raise ConfigError(
-                f"learning.hindsight is on and collection.reward is {self.collection.reward!r}: hindsight writes "
+                f"learning.hindsight is above 0 and collection.reward is {self.collection.reward!r}: hindsight writes "
                 "rewards of -1 and 0. Set collection.reward=sparse or learning.hindsight=0."
             )
         if self.collection.end_on_fall and not self.learning.clip_targets:
             raise ConfigError(
-                "collection.end_on_fall is true and learning.clip_targets false: only clipped targets give a lost "
-                "episode the worst value, without them falling would end all further cost. Set one the other way."
+                "collection.end_on_fall is true and learning.clip_targets false: only clipped targets give a failed "
+                "episode the worst value; without them, falling would end all further cost. Change one of them."
             )
         return self
 
     @property
     def gap_profile(self) -> GapProfile | None:
-        """The gap to reality that training goes on behind; None without one."""
+        """The sim-to-real profile to train with, or None."""
         return GapProfile.loads(self.gap) if self.gap else None
 
     def updates_after(self, steps: int) -> int:
-        """Return how many updates so many environment steps owe: none before the warm-up ends."""
+        """Return how many updates are due in all after `steps` environment steps: none during the warm-up."""
         past_warmup = max(0, steps - self.exploration.warmup_steps)
         return past_warmup // self.learning.train_every * self.learning.gradient_steps
 
     def training_tasks(self) -> list[Task]:
-        """Return the tasks that the run learns from."""
+        """Return the run's training tasks; if each episode draws a new task, the listed examples of the set."""
         space = environment(self.env).tasks
-        # Where each episode has a new one, those that stand for the set.
         tasks = space.sets["training"] if self.new_tasks else space.training_tasks(self.collection.draws, self.seed)
         return [tasks[number] for number in self.collection.tasks or range(len(tasks))]
 
     @property
     def new_tasks(self) -> bool:
-        """Whether a new task is drawn in each episode."""
+        """Whether each episode draws a new task."""
         return "training" in environment(self.env).tasks.drawn and not self.collection.draws
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values, as they are written to config.json."""
+        """Return plain values for config.json."""
         return self.model_dump()
 
     def by_key(self) -> dict[str, Any]:
@@ -347,14 +345,14 @@ def keys() -> list[str]:
 
 
 def defaults() -> dict[str, Any]:
-    """Return the values of the keys that no preset needs to set, by dotted key."""
+    """Return the default values, by dotted key, of the keys that have one."""
     return {key: field.default for key, field in _fields(TrainConfig) if not field.is_required()}
 
 
 def explained(error: ValidationError, values: Mapping[str, Any]) -> SamiError:
-    """Return what is wrong with a configuration: its first wrong key, the value there, and what would be valid."""
+    """Return the error for a configuration's first invalid key: its name, its value, and what would be valid."""
     problem = error.errors(include_url=False)[0]
-    # Numbers in it count within a list, which is shown as a whole.
+    # Numbers in `loc` are positions in a list; the message shows the whole list.
     names = [name for name in problem["loc"] if isinstance(name, str)]
     key = ".".join(names)
     fields = FORMER_KEYS.get(key, key).split(".")
@@ -362,8 +360,8 @@ def explained(error: ValidationError, values: Mapping[str, Any]) -> SamiError:
         return UnknownName("config key", key, keys())
     if problem["type"] == "missing" and problem["loc"][-1] == names[-1]:
         return ConfigError(
-            f"{key} is missing; a configuration that is written by hand holds every key that presets set. Begin with "
-            "a preset: sami_train.config.resolve(PRESET, {KEY: VALUE})."
+            f"{key} is missing; a configuration written by hand needs every key that presets set. Start from a "
+            "preset: sami_train.config.resolve(PRESET, {KEY: VALUE})."
         )
     kind: Any = TrainConfig
     value: Any = values
@@ -379,24 +377,24 @@ def explained(error: ValidationError, values: Mapping[str, Any]) -> SamiError:
         of = "texts" if get_args(kind)[:1] == (str,) else "whole numbers"
         valid = f"be a list of {of}" if get_origin(kind) is tuple else f"be of type {kind.__name__}"
     elif kind is float:
-        value = float(value)  # out of range, as it would have been held
+        value = float(value)  # as the configuration would have stored it
     return ConfigError(f"{key or 'the configuration'} is {excerpt(value)}; it must {valid}.")
 
 
 LEAST_COMPARED = 4
-"""Episodes of a task of which a contrastive loss can make two sides: two queries, and something to tell them from."""
+"""Least number of a task's episodes for a contrastive loss: two queries, and negatives."""
 LONGER = 10
-"""How many times as long as the environment's own an episode to learn from may be: a slow robot takes its time."""
+"""Longest training episode, as a multiple of the environment's own: a robot may be slower than its simulator."""
 
 
 def misfits(config: TrainConfig, spec: EnvironmentSpec) -> Iterator[str]:
-    """Yield what in a configuration does not suit its environment; later checks count on the earlier ones."""
+    """Yield an error message for each value that does not suit the environment; each check assumes the earlier ones."""
     env, collection, learning, behind = config.env, config.collection, config.learning, config.behind_gap
     chosen = method(config.method)
     if config.new_tasks and chosen.estimator is not None:
         yield (
-            f"collection.draws is 0, and {chosen.title} compares episodes of one task with one another: give it "
-            "a number of tasks to learn from, or take a method without a contrastive loss, e.g. tesac."
+            f"collection.draws is 0, but {chosen.title} compares episodes of the same task: set collection.draws to a "
+            "number of tasks, or choose a method without a contrastive loss, e.g. tesac."
         )
     known = () if config.new_tasks else spec.tasks.training_tasks(collection.draws, config.seed)
     if len(set(collection.tasks)) < len(collection.tasks) or not set(collection.tasks) <= set(range(len(known))):
@@ -410,13 +408,13 @@ def misfits(config: TrainConfig, spec: EnvironmentSpec) -> Iterator[str]:
         yield (
             f"learning.buffer_episodes is {learning.buffer_episodes}, and {env} has {tasks} training tasks: with fewer "
             f"than {LEAST_COMPARED} episodes of each, {config.method} has nothing to compare. Set "
-            f"learning.buffer_episodes to at least {LEAST_COMPARED * tasks} (contrast.trajectories in full need "
-            f"{config.contrast.trajectories * tasks}), or take fewer tasks by collection.tasks."
+            f"learning.buffer_episodes to at least {LEAST_COMPARED * tasks} (all contrast.trajectories need "
+            f"{config.contrast.trajectories * tasks}), or choose fewer tasks with collection.tasks."
         )
     if collection.episode_steps > (most := LONGER * spec.episode_steps):
         yield (
             f"collection.episode_steps is {collection.episode_steps}; an episode of {env} has "
-            f"{spec.episode_steps} steps, so give one from 1 to {most}, or 0 for all of them."
+            f"{spec.episode_steps} steps, so set it from 1 to {most}, or to 0 for {spec.episode_steps}."
         )
     if spec.goal is None:
         cost_to_go = {
@@ -426,53 +424,50 @@ def misfits(config: TrainConfig, spec: EnvironmentSpec) -> Iterator[str]:
         }
         if wrong := [key for key, on in cost_to_go.items() if on]:
             yield (
-                f"{', '.join(wrong)}: for environments with goals, and {env} has none. "
-                "Leave them as its presets have them: 0, false and false."
+                f"{', '.join(wrong)}: only for environments with a goal, and {env} has none. "
+                "Leave learning.hindsight at 0, learning.clip_targets and collection.end_on_fall at false."
             )
     elif collection.end_on_fall and "end_on_fall" not in spec.training_options:
-        yield (
-            f"collection.end_on_fall is true, and {env} has no fall that could end an episode. "
-            "Set collection.end_on_fall=false."
-        )
+        yield (f"collection.end_on_fall is true, but {env} does not detect falls. Set collection.end_on_fall=false.")
     if config.exploration.reach_episodes and spec.reach is None:
         yield (
-            f"exploration.reach_episodes is {config.exploration.reach_episodes}, and {env} has no scripted "
+            f"exploration.reach_episodes is {config.exploration.reach_episodes}, but {env} has no scripted "
             "reach. Set exploration.reach_episodes=0."
         )
     if learning.reward_offset and spec.ends_early:
         yield (
-            f"learning.reward_offset is {learning.reward_offset}, and episodes of {env} end early: it would "
-            "change what is worth ending them for. Set learning.reward_offset=0."
+            f"learning.reward_offset is {learning.reward_offset}, but episodes of {env} can end early: an offset "
+            "would change how much an early end is worth. Set learning.reward_offset=0."
         )
     if weight := learning.aux_dynamics:
         if chosen.encoder not in ("lstm", "gaussians"):
             yield (
-                f"learning.aux_dynamics is {weight}, and {chosen.title} infers no context that could carry the task. "
-                "Set it to 0, or take another --method, e.g. satesac."
+                f"learning.aux_dynamics is {weight}, but {chosen.title} infers no context. "
+                "Set it to 0, or choose another --method, e.g. satesac."
             )
         if config.new_tasks:
             yield (
-                f"learning.aux_dynamics is {weight} and collection.draws 0: it learns from a number of training tasks. "
-                "Give collection.draws one."
+                f"learning.aux_dynamics is {weight} and collection.draws 0: it needs a fixed number of training tasks. "
+                "Set collection.draws above 0."
             )
         if not standardised(spec.tasks.features, config.training_tasks()).size:
             yield (
-                f"learning.aux_dynamics is {weight}, and the training tasks of {env} do not differ by any feature "
-                "that a context could carry. Set it to 0."
+                f"learning.aux_dynamics is {weight}, but the training tasks of {env} do not differ in any feature "
+                "that a context could identify. Set it to 0."
             )
     if behind.true_goals and spec.goal is None:
-        yield f"behind_gap.true_goals is true, and {env} has no goal; leave it false."
+        yield f"behind_gap.true_goals is true, but {env} has no goal; set it to false."
     if behind.estimate > 0 and chosen.encoder != "lstm":
         yield (
-            f"behind_gap.estimate is {behind.estimate}, and only an LSTM encoder estimates the present, which "
-            f"{chosen.title} has not. Set behind_gap.estimate=0, or take another --method, e.g. satesac."
+            f"behind_gap.estimate is {behind.estimate}, but only an LSTM encoder estimates the present, and "
+            f"{chosen.title} has none. Set behind_gap.estimate=0, or choose another --method, e.g. satesac."
         )
     if behind.full_from and not config.gap:
-        yield f"behind_gap.full_from is {behind.full_from}, and there is no gap that could grow. Give one by --gap."
+        yield f"behind_gap.full_from is {behind.full_from}, but there is no sim-to-real profile. Give one by --gap."
     if behind.clean_share and not config.gap:
-        yield f"behind_gap.clean_share is {behind.clean_share}, and there is no gap to leave out. Give one by --gap."
+        yield f"behind_gap.clean_share is {behind.clean_share}, but there is no sim-to-real profile. Give one by --gap."
     if behind.keeps_truth and collection.recordings:
         yield (
-            "collection.recordings do not tell the true state, which behind_gap.true_goals, true_critic and estimate "
-            "learn from. Leave the recordings or these switches out."
+            "collection.recordings lack the true state, which behind_gap.true_goals, true_critic and estimate need. "
+            "Remove the recordings, or leave these three keys at their defaults."
         )

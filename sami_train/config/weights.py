@@ -1,4 +1,4 @@
-"""Weights of a policy as one safetensors file that says what they are of: what `--init` starts from."""
+"""Weights of a policy as one safetensors file with a header; `--init` starts from such a file."""
 
 from __future__ import annotations
 
@@ -19,43 +19,43 @@ from sami_runtime.model.artifact import read_artifact
 from sami_train.envs.spec import EnvironmentSpec
 
 WEIGHTS_FILE = "weights.safetensors"
-"""What run folders and checkpoints call theirs."""
+"""Name of the file of weights in run folders and checkpoints."""
 WEIGHTS_VERSION = 1
 METADATA = "sami.weights"
-"""The key of the file's metadata that holds its header."""
+"""Key of the header in the file's metadata."""
 DTYPES = ("F16", "F32", "F64", "I8", "I16", "I32", "I64", "U8", "U16", "U32", "U64", "BOOL")
-"""Types of tensors, as safetensors calls them, that NumPy has."""
+"""Types of tensors, by their names in safetensors, that NumPy supports."""
 MOST_AXES, LONGEST_AXIS = 8, 2**31
 """Limits of a tensor's shape, well within NumPy's; tensors of a policy have at most three axes."""
 Arrays = dict[str, NDArray[Any]]
 
 
 class WeightsHeader(BaseModel):
-    """What a file of weights says about itself."""
+    """Header of a file of weights."""
 
     model_config = ConfigDict(frozen=True)
 
     version: int = WEIGHTS_VERSION
     env: str
-    """As `--env` takes it."""
+    """Name of the environment, for `--env`."""
     method: str
-    """As `--method` takes it."""
+    """Name of the method, for `--method`."""
     observation: dict[str, int]
-    """Size of each signal, in the order in which they lie in the flat observation."""
+    """Size of each signal, in the order of the flat observation."""
     actions: int
     network: dict[str, Any]
     """A `NetworkConfig`."""
     temperature: float | None = None
-    """SAC's, at the end; None where nothing tells it."""
+    """SAC's temperature at the end; None if unknown."""
     steps: int = 0
-    """Environment steps that it was trained for."""
+    """Environment steps of the training."""
     model: str = ""
-    """SHA-256 of the model file's graph, if these are the weights of one."""
+    """SHA-256 of the model file's graph, if a model file has these weights; else empty."""
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Named tensors of a policy, see `ContextPolicy.state_dict`, and what they are of."""
+    """Named tensors of a policy, see `ContextPolicy.state_dict`, with their header."""
 
     header: WeightsHeader
     arrays: Mapping[str, NDArray[Any]]
@@ -64,7 +64,7 @@ class Weights:
 def write_weights(path: Path, weights: Weights) -> None:
     """Write a file of weights, NAME.safetensors; the same weights give the same bytes."""
     metadata = {METADATA: weights.header.model_dump_json()}
-    # By Python: of a full disk safetensors' own writer tells no errno.
+    # Written by Python, because safetensors' own writer reports no errno for a full disk.
     path.write_bytes(safetensors.numpy.save(dict(sorted(weights.arrays.items())), metadata))
 
 
@@ -72,7 +72,7 @@ def read_weights(path: Path) -> Weights:
     """Read a file of weights.
 
     Raises:
-        SamiError: it cannot be read, or is none.
+        SamiError: the file cannot be read, is not a file of weights, or is of another version.
     """
     try:
         with safetensors.safe_open(path, framework="numpy") as file:
@@ -84,7 +84,7 @@ def read_weights(path: Path) -> Weights:
     except (OSError, safetensors.SafetensorError) as error:
         raise SamiError(f"{path} cannot be read as weights: {error}. Copy it again, or export it again.") from error
     if text is None:
-        raise SamiError(f"{path} does not say what its weights are of; give a file that sami train or export wrote.")
+        raise SamiError(f"{path} has no header of sami; give a file of weights that sami train or export wrote.")
     try:
         header = WeightsHeader.model_validate_json(text)
     except ValidationError as error:
@@ -96,13 +96,10 @@ def read_weights(path: Path) -> Weights:
 
 
 def _require_readable(path: Path, name: str, tensor: Any) -> None:
-    """Check that NumPy can hold a tensor, before it is read."""
+    """Raise SamiError, before a tensor is read, if NumPy does not support its type or shape."""
     dtype, shape = tensor.get_dtype(), tensor.get_shape()
     if dtype not in DTYPES:
-        raise SamiError(
-            f"{path} has tensor {name!r} of type {dtype}, which is not read; valid are {', '.join(DTYPES)}. Save it "
-            "as F32."
-        )
+        raise SamiError(f"{path} has tensor {name!r} of type {dtype}; valid are {', '.join(DTYPES)}. Save it as F32.")
     if len(shape) > MOST_AXES or max(shape, default=0) > LONGEST_AXIS:
         shown = f"{len(shape)} axes, the longest of {max(shape)}"
         raise SamiError(
@@ -121,13 +118,13 @@ def sha256_of(path: Path) -> str:
 
 
 def weights_file(named: str) -> Path:
-    """Return the file that a text names: a run's, a checkpoint's, or itself.
+    """Return the file of weights of a run, a checkpoint, a model file, a shipped model, or `named` itself.
 
-    A model file's is NAME.safetensors beside it, which `sami export` writes; a shipped model's likewise.
+    The weights of a model file are NAME.safetensors beside it, which `sami export` writes.
 
     Raises:
-        ArtifactError, ContractError: it is a model file, and no valid one.
-        SamiError: nothing is there, a folder without weights, or a model file beside which its weights do not lie.
+        ArtifactError, ContractError: the model file is invalid.
+        SamiError: there is no such file, the folder has no weights, or the model file's weights are not beside it.
     """
     path = Path(named)
     if path.suffix == ".onnx" and path.is_file():
@@ -155,23 +152,23 @@ def weights_file(named: str) -> Path:
 
 
 def _beside(model: Path) -> Path:
-    """Return the weights that lie beside a model file, once they are those of its graph."""
+    """Return the file of weights beside a model file; raise SamiError unless it has the weights of its graph."""
     path, graph = model.with_suffix(".safetensors"), read_artifact(model).graph_sha256
     if not path.is_file():
-        raise SamiError(f"{model} has no {path.name} beside it, from which training goes on; sami export writes both.")
+        raise SamiError(f"{model} has no {path.name} beside it, which --init needs; sami export writes both.")
     if read_weights(path).header.model != graph:
         raise SamiError(f"{path} holds the weights of another model than {model.name}; export both again.")
     return path
 
 
 def flat_signals(spec: EnvironmentSpec) -> dict[str, int]:
-    """Return the signals' sizes by name, in the order in which they lie in the flat observation."""
+    """Return the signals' sizes by name, in the order of the flat observation."""
     in_order = sorted(spec.signals, key=lambda signal: spec.layout.columns(signal.name).start)
     return {signal.name: signal.size for signal in in_order}
 
 
 def unlike(observation: Mapping[str, int], actions: int, spec: EnvironmentSpec) -> str:
-    """Return how other signals (sizes by name) and actions differ from an environment's, in words; empty if not."""
+    """Return in words how signals (sizes by name) and actions differ from an environment's; empty if they are equal."""
     signals_here = flat_signals(spec)
     differences = [
         f"{name} {observation.get(name, 'missing')} instead of {signals_here.get(name, 'none')}"

@@ -1,4 +1,4 @@
-"""Environments: those that come along, registered with Gymnasium on import, and what users make their own of."""
+"""Environments: the built-in ones, which an import registers with Gymnasium, and the parts to define your own."""
 
 from sami_train.envs.catalog import ENVIRONMENTS, environment, make_known
 from sami_train.envs.go2.entry import GO2

@@ -1,4 +1,4 @@
-"""What a policy of the runtime drives: an environment, by the names of its signals."""
+"""The runtime's adapter to an environment, by the names of its signals."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from sami_train.envs.spec import EnvironmentSpec
 
 
 def make_adapter(spec: EnvironmentSpec, env: Any, clock: Clock | None = None) -> GymnasiumAdapter:
-    """Make what a policy drives, around an environment that `make` made; `clock` stamps its observations."""
+    """Return an adapter around an environment that `make` created; `clock` stamps its observations."""
     return GymnasiumAdapter(env, spec.layout.sources, spec.action, clock)

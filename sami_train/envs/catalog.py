@@ -1,4 +1,4 @@
-"""Every environment that there is, and how one is found."""
+"""The catalogue of environments: built-in, installed by other packages, or a user's own, found by name."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from sami_runtime.user_code import load_named, require_named
 from sami_train.envs.spec import EnvironmentSpec
 
 ENVIRONMENTS: dict[str, EnvironmentSpec] = {}
-"""Those that are built in, by name; `sami_train.envs` registers them."""
+"""The built-in environments by name; `sami_train.envs` registers them."""
 GROUP = "sami.environments"
-"""Entry points by which installed packages bring theirs: a name, and MODULE:SPEC."""
+"""Group of entry points by which installed packages add environments: a name, and MODULE:SPEC."""
 ROBOT_FILE = "sami_train.envs.mjcf.robot:load_robot"
-"""What reads a robot's `.toml` file; it needs MuJoCo, so it is loaded by name."""
+"""The function that reads a robot's `.toml` file; imported by name, because it needs MuJoCo."""
 OWN_ENVIRONMENT = "Your own: MODULE:SPEC, e.g. my_robots:ARM, or the .toml file of a robot."
 
 _of_users: dict[tuple[str, ...], EnvironmentSpec] = {}
-"""Those of users that were found, by name and what else decides what that is: the folder, and when it was written."""
+"""Users' environments that were loaded, by name, current folder, and modification time of a `.toml` file."""
 
 
 added: dict[str, EnvironmentSpec] = {}
-"""Those that a command made, which `environment` finds in this process; other processes get them as they are."""
+"""Environments that a command created, by name; only this process finds them, and pickles them by value."""
 
 
 def environment(name: str) -> EnvironmentSpec:
-    """Find an environment.
+    """Return an environment's specification.
 
     Args:
-        name: of the catalogue, or its Gymnasium id; of an entry point in the group `sami.environments`; MODULE:SPEC, an
-            `EnvironmentSpec` in a module that is installed or lies in the current folder; or the path of a robot's
-            `.toml` file.
+        name: a built-in name or its Gymnasium id; the name of an entry point in the group `sami.environments`;
+            MODULE:SPEC, an `EnvironmentSpec` in a module that is installed or in the current folder; or the path of a
+            robot's `.toml` file.
 
     Raises:
-        UnknownName: there is none; lists those that there are.
-        SamiError: the module or file cannot be read, or holds something else; or it is code that no user named, see
-            `only_named`.
+        UnknownName: no environment has this name; the message lists the known ones.
+        SamiError: the module or file cannot be read, or has no EnvironmentSpec; or a file, not the user, names the
+            code, see `only_named`.
     """
     for spec in (*added.values(), *ENVIRONMENTS.values()):
         if name in (spec.name, spec.id):
@@ -53,7 +53,7 @@ def environment(name: str) -> EnvironmentSpec:
     key = (name, str(Path.cwd()), written)
     if key not in _of_users:
         spec = dataclasses.replace(_find(name), name=name)
-        if spec.plain is not None:  # whose id is only that of what it is made of
+        if spec.plain is not None:  # the id of a user's environment does not contain its name yet
             spec = dataclasses.replace(spec, id=f"sami/{spec.short_name}-v0")
         make_known(spec)
         _of_users[key] = spec
@@ -61,26 +61,26 @@ def environment(name: str) -> EnvironmentSpec:
 
 
 def is_code(name: str) -> bool:
-    """Whether a name is a path or MODULE:SPEC, which whoever wrote it chose, and not one that something installed has.
+    """Return whether a name is a path or MODULE:SPEC, whose code only the user may choose to run.
 
-    An entry point's may hold a colon, and nobody but the user installs one.
+    The name of an installed entry point may contain a colon, but the user has installed it, so that it is safe.
     """
     return (name.endswith(".toml") or ":" in name) and name not in {entry.name for entry in entry_points(group=GROUP)}
 
 
 def by_name(*names: str) -> str:
-    """Return the option that a command needs for runs in these environments: ` --env NAME`, or nothing."""
+    """Return the option that commands need for runs in users' environments: ` --env NAME,...`, or an empty text."""
     code_names = list(dict.fromkeys(name for name in names if is_code(name)))
     return f" --env {in_shell(','.join(code_names))}" if code_names else ""
 
 
 def is_found(spec: EnvironmentSpec) -> bool:
-    """Whether `environment` finds this very one by its name."""
+    """Return whether `environment` finds this very specification by its name."""
     return any(spec is known for known in (*ENVIRONMENTS.values(), *_of_users.values()))
 
 
 def spec_of(env: Any) -> EnvironmentSpec | None:
-    """Return the specification of an environment that was made; None where it has none: agents also learn on such."""
+    """Return the specification of a Gymnasium environment; None if it has none (agents can train without one)."""
     carried = getattr(env.unwrapped, "environment", None)
     if isinstance(carried, EnvironmentSpec):
         return carried
@@ -105,17 +105,17 @@ def _find(name: str) -> EnvironmentSpec:
 
 
 def _spec(thing: Any, name: str) -> EnvironmentSpec:
-    """Return a specification: a model file names its environment, and what a file names must not be called."""
+    """Return `thing` if it is a specification; never call it, because a model file may have named it."""
     if not isinstance(thing, EnvironmentSpec):
         raise SamiError(
-            f"{name} is a {type(thing).__name__}; it must be an EnvironmentSpec, e.g. what "
-            "EnvironmentSpec.from_gymnasium returns."
+            f"{name} is a {type(thing).__name__}; it must be an EnvironmentSpec, e.g. the result of "
+            "EnvironmentSpec.from_gymnasium."
         )
     return thing
 
 
 def _reduce(spec: EnvironmentSpec) -> Any:
-    """Cross processes and files by name where the name finds it: not every function of a user's could."""
+    """Pickle a specification by its name if `environment` finds it: a user's functions may not be picklable."""
     return (environment, (spec.name,)) if is_found(spec) else object.__reduce_ex__(spec, 2)
 
 
@@ -123,5 +123,5 @@ copyreg.pickle(EnvironmentSpec, _reduce)
 
 
 def make_known(spec: EnvironmentSpec) -> None:
-    """Let `gymnasium.make` make an environment by its id."""
+    """Register an environment with Gymnasium, under its id."""
     registry[spec.id] = spec.for_gymnasium

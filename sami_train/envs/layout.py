@@ -1,4 +1,4 @@
-"""Where signals lie: between flat vectors, signals by name, and the observations of an environment."""
+"""Layouts: they convert between flat vectors, signals by name, and the observations of an environment."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from sami_runtime.errors import SamiError
 from sami_runtime.signals import Signal, SignalSource
 
 UNIT = "1"
-"""Of what nobody gave a unit."""
+"""Unit of signals without one."""
 PRIVILEGED = "privileged"
 """Key of `info` by which an environment reports its privileged signals, flat (P,); see `EnvironmentSpec.privileged`."""
 FLAT_KEYS = ("observation", "achieved_goal", "desired_goal")
-"""Entries of a dictionary that are laid into one flat vector before all others, in this order: Gymnasium's goals."""
+"""Entries of a goal environment's observation, which come first in the flat vector, in this order."""
 
 
 def signal(
@@ -37,9 +37,9 @@ def signal(
 
     Args:
         name: letters, digits and underscores.
-        unit: of each number.
-        elements: their names; or how many there are, and then they are numbered.
-        bounds: smallest and largest value of each; what the environment's space says, if None.
+        unit: the unit of each number.
+        elements: the numbers' names; or how many numbers there are, which are then numbered.
+        bounds: smallest and largest value of each number, in the unit; if None, those of the environment's space.
         **fields: `meaning` and `moves`, see `Signal`.
     """
     if isinstance(elements, int):
@@ -52,12 +52,12 @@ def signal(
 
 
 def keys_in_order(keys: Iterable[str]) -> list[str]:
-    """Return the entries of a dictionary as they are laid into one flat vector: goals', then the others by name."""
+    """Return the keys of a Dict observation in the order of the flat vector: Gymnasium's goal keys, then by name."""
     return sorted(keys, key=lambda key: (FLAT_KEYS.index(key) if key in FLAT_KEYS else len(FLAT_KEYS), key))
 
 
 def flatten(observation: Any) -> np.ndarray:
-    """Lay an observation (an array, or a dictionary of them) into float32 vectors, ``(..., D)``."""
+    """Return an observation, an array or a dictionary of arrays, as flat float32 vectors (..., D)."""
     if isinstance(observation, dict):
         parts = [observation[key] for key in keys_in_order(observation)]
         return np.concatenate(parts, -1).astype(np.float32, copy=False)
@@ -65,15 +65,15 @@ def flatten(observation: Any) -> np.ndarray:
 
 
 def flat_size(space: spaces.Space) -> int:
-    """Length D of a flat observation.
+    """Return the length D of a flat observation.
 
     Raises:
-        SamiError: it is neither an array nor a dictionary of arrays.
+        SamiError: the space is neither a Box nor a Dict of Boxes.
     """
     parts = list(space.spaces.values()) if isinstance(space, spaces.Dict) else [space]
     if strange := [part for part in parts if not isinstance(part, spaces.Box)]:
         raise SamiError(
-            f"the observation is {space}; it must be a Box or a Dict of them, and holds {strange[0]}. Wrap the "
+            f"the observation is {space}; it must be a Box or a Dict of Boxes, but contains {strange[0]}. Wrap the "
             "environment, e.g. in gymnasium.wrappers.FlattenObservation."
         )
     return sum(int(np.prod(part.shape or ())) for part in parts)
@@ -81,7 +81,7 @@ def flat_size(space: spaces.Space) -> int:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where each signal lies in an environment's observation, and so in the flat vector that training works on.
+    """Where each signal is in an environment's observation, and thereby in the flat vector of training.
 
     >>> from sami_train.envs import environment
     >>> layout = environment("panda").layout
@@ -92,11 +92,11 @@ class Layout:
     """
 
     sources: tuple[SignalSource, ...]
-    """In the contract's order; together they are the whole observation."""
+    """The signals with their positions, in the contract's order; together they cover the whole observation."""
 
     @classmethod
     def of(cls, signals: Sequence[Signal]) -> Layout:
-        """Return the layout of signals that lie one after the other in one vector."""
+        """Return the layout of signals that follow one another in one vector."""
         starts = np.cumsum([0, *(signal.size for signal in signals[:-1])]).tolist()
         return cls(tuple(SignalSource(signal, start=start) for signal, start in zip(signals, starts, strict=True)))
 
@@ -112,29 +112,29 @@ class Layout:
 
     @cached_property
     def order(self) -> list[int]:
-        """The flat vector's column of each number of the signals laid end to end in the contract's order, (D,)."""
+        """The flat vector's columns in the contract's order of signals, (D,)."""
         return [index for indices in self._indices.values() for index in indices]
 
     def columns(self, name: str) -> slice:
-        """Return a signal's columns in the flat vector."""
+        """Return a signal's columns in the flat vector as a slice."""
         indices = self._indices[name]
         return slice(indices[0], indices[-1] + 1)
 
     def numbers(self, name: str) -> list[int]:
-        """Return a signal's columns in the flat vector, one by one."""
+        """Return a signal's columns in the flat vector as a list."""
         return list(self._indices[name])
 
     def by_name(self, flat: np.ndarray, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
         """Return copies of the signals (..., size) in flat vectors (..., D).
 
         Args:
-            flat: see `flatten`.
-            names: of the signals; all of them if None.
+            flat: flat vectors, as `flatten` returns them.
+            names: names of the signals to return; all if None.
         """
         return {name: flat[..., self._indices[name]] for name in (self._indices if names is None else names)}
 
     def unflatten(self, flat: np.ndarray) -> Any:
-        """Return what the environment observes where `flatten` gives (D,): an array, or a dictionary of them."""
+        """Return the environment's own observation, an array or a dictionary of arrays, of a flat vector (D,)."""
         sizes = self._part_sizes
         if None in sizes:
             return flat

@@ -1,4 +1,4 @@
-"""Makes environments from their specification, also behind the gap between simulation and reality."""
+"""Creates environments from their specification, with or without a sim-to-real profile."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 
 TRUE_OBSERVATION = "true_observation"
-"""Key of `info` by which an environment behind a gap tells what would have been observed without it, flat (D,)."""
+"""Key of `info` with the undisturbed observation, flat (D,), in an environment with a sim-to-real profile."""
 GAP_SIZE = "gap_size"
-"""Key of a reset's options that says how large the gap is, as a share of its profile."""
+"""Key of a reset's options with the size of the episode's gap, as a fraction of the profile."""
 
 
 class GappedEnv(gym.Wrapper, RecordConstructorArgs):
-    """Disturbs what an environment observes and delays what it is told, as `Gapped` does it to an adapter.
+    """Disturbs an environment's observations and delays its actions, as `Gapped` does for an adapter.
 
-    Reward, success and termination are those of the world as it is. The action of a step is the command: what an
-    actuator with lag makes of it belongs to the dynamics. `info` tells what would have been observed without the gap.
+    Reward, success and termination are those of the undisturbed world. The action of a step is the command; the lag of
+    the actuators belongs to the dynamics. `info` has the undisturbed observation, see `TRUE_OBSERVATION`.
 
     Args:
         env: one of this package's environments.
-        spec: what the catalogue says of it.
-        gap: what lies between.
-        among: see `Gap.begin`: evaluation begins an episode with the same seed in each of several tasks.
+        spec: its specification.
+        gap: the sim-to-real profile.
+        among: see `Gap.begin`: evaluation starts an episode with the same seed in each of several tasks.
 
     Raises:
-        UnknownName, SamiError: the gap names a signal that is not there, or does not fit it.
+        UnknownName, SamiError: the profile names an unknown signal, or does not fit its signal.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class GappedEnv(gym.Wrapper, RecordConstructorArgs):
         self._layout, self._among = spec.layout, among
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Start an episode, and draw its gap by the same seed."""
+        """Start an episode, and draw the values of its gap with the same seed."""
         inner_options = dict(options or {})
         size = inner_options.pop(GAP_SIZE, 1.0)
         observation, info = self.env.reset(seed=seed, options=inner_options or None)
@@ -60,16 +60,16 @@ class GappedEnv(gym.Wrapper, RecordConstructorArgs):
         return self._seen(observation, info), info
 
     def change_gap(self, gap: GapProfile) -> None:
-        """Go on behind another gap from the next step on, see `Gap.change`."""
+        """Use another profile from the next step on, see `Gap.change`."""
         self.gap.change(gap)
 
     def step(self, action: np.ndarray) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Step the environment with what the actuators make of the action (A,)."""
+        """Step the environment with the action (A,) as the profile's delay and actuators change it."""
         observation, reward, terminated, truncated, info = self.env.step(self.gap.actuate(np.asarray(action)))
         return self._seen(observation, info), reward, terminated, truncated, info
 
     def _seen(self, observation: Any, info: dict[str, Any]) -> Any:
-        """Return what arrived, laid out as the environment's own observation; the truth goes into `info`."""
+        """Return the disturbed observation in the environment's own form; the undisturbed one goes into `info`."""
         flat, order = flatten(observation), self._layout.order
         seen = flat.copy()
         info[TRUE_OBSERVATION] = flat
@@ -81,46 +81,46 @@ class Batch(Protocol):
     """Many environments of one kind, each in a task of its own, stepped together."""
 
     rows: int
-    """n."""
+    """Number n of environments."""
     episode_steps: int
 
     @property
     def terminated(self) -> np.ndarray:
-        """Rows whose episode the world ended in the last step, bool (n,)."""
+        """Whether the last step terminated each row's episode, bool (n,)."""
 
     @property
     def metrics(self) -> Mapping[str, np.ndarray]:
-        """What the rows' episodes are judged by so far, by name, (n,) each; see `EnvironmentSpec.metrics`."""
+        """The metrics of the rows' episodes so far, by name, (n,) each; see `EnvironmentSpec.metrics`."""
 
     def reset(self, seeds: Sequence[int | None], tasks: Sequence[Task]) -> np.ndarray:
-        """Begin an episode in every row, each by its seed and in its task: observations (n, D)."""
+        """Start an episode in every row, with its seed and task; return observations (n, D)."""
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Step every row by its action (n, A), also those whose episode is over: observations (n, D), rewards (n,)."""
+        """Step every row, also finished ones, by actions (n, A); return observations (n, D) and rewards (n,)."""
 
 
 def make(spec: EnvironmentSpec, gap: GapProfile | None = None, **arguments: Any) -> Any:
-    """Make an environment, behind a gap to reality.
+    """Create an environment, with a sim-to-real profile if one is given.
 
     Args:
-        spec: which.
-        gap: what lies between; None where nothing does.
-        arguments: of the environment, and of `gymnasium.make`.
+        spec: its specification.
+        gap: the sim-to-real profile, or None.
+        arguments: keyword arguments of the environment and of `gymnasium.make`.
 
     Raises:
         AdapterError: the simulator is not installed.
-        UnknownName, SamiError: the gap names a signal that is not there, or does not fit it.
+        UnknownName, SamiError: the profile names an unknown signal, or does not fit its signal.
     """
     with _simulator(spec):
-        # By its id where that means this one: another folder's may have been given the same.
+        # A user's environment in another folder may have the same id, so that only built-in ones go by their id.
         env = gymnasium.make(spec.id if spec is ENVIRONMENTS.get(spec.name) else spec.for_gymnasium, **arguments)
     return env if gap is None else GappedEnv(env, spec, gap)
 
 
 def make_batch(spec: EnvironmentSpec, rows: int, threads: int) -> Batch:
-    """Make many environments that native threads step together, where `spec.batch_entry_point` names what does.
+    """Create a batch of `rows` environments by `spec.batch_entry_point`, which must be set.
 
-    `threads` are those of the simulation; 0 is one for each core. Raises an `AdapterError` where it is not installed.
+    `threads` is the number of simulation threads; 0 is one for each core. AdapterError: no simulator is installed.
     """
     assert spec.batch_entry_point is not None, spec.name
     with _simulator(spec):
@@ -131,11 +131,11 @@ def make_batch(spec: EnvironmentSpec, rows: int, threads: int) -> Batch:
 
 @contextmanager
 def _simulator(spec: EnvironmentSpec) -> Iterator[None]:
-    """Say how to install the simulator where it is missing."""
+    """Turn a missing simulator into an AdapterError that says how to install it."""
     try:
         yield
     except ModuleNotFoundError as error:
-        remedy = "install it here: no extra brings it"
+        remedy = "install it here; no extra of sami includes it"
         if spec.extra:
             remedy = f"install it with: {install_hint(spec.extra)}"
         raise AdapterError(f"environment {spec.name!r} needs the package {error.name}; {remedy}.") from error

@@ -1,4 +1,4 @@
-"""What episodes are judged by: success or return, the goals that they reach and the skills that they show."""
+"""How episodes are judged: by success or return, by goals that they reach, and by skills that they show."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sami_runtime.errors import UnknownName
 
 @dataclass(frozen=True)
 class Goal:
-    """Where goals lie in the flat observation, and when one is reached."""
+    """Columns of achieved and desired goals in the flat observation, and when a goal is reached."""
 
     achieved: slice
     """Columns of the achieved goal (the cube's position, [m])."""
@@ -23,12 +23,12 @@ class Goal:
     threshold: float
     """A goal is reached when the distance to it is below this [m]."""
     height: float | None = None
-    """Third coordinate of every goal [m], where all have the same: the paper's goals lie on the table."""
+    """Third coordinate of every goal [m], if all have the same: the paper's goals are on the table."""
     lowest: float | None = None
-    """Below this third coordinate [m] the cube has fallen: its position is no goal. None where every one is."""
+    """Lowest third coordinate of a hindsight goal [m]: below it the cube has fallen. None has no such limit."""
 
     def reached(self, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
-        """Whether `achieved` (..., G) is at `desired` (..., G): bool (...)."""
+        """Return whether `achieved` (..., G) is within the threshold of `desired` (..., G): bool (...,)."""
         distance = np.linalg.norm(achieved.astype(np.float64) - desired, axis=-1)
         return distance < self.threshold
 
@@ -40,58 +40,58 @@ class Skill:
     name: str
     """The label."""
     column: str | None = None
-    """What evaluations call the share of episodes with this skill at any step; None where they do not tell it."""
+    """Column of evaluations with the share of episodes that show this skill at any step; None without a column."""
 
 
 def episode_skill(shown: Collection[str], skills: Sequence[Skill]) -> str | None:
-    """Return the skill that an episode is named after: the first of the environment's that it shows at any step.
+    """Return the skill that an episode is named after: the first of the environment's skills that it shows.
 
     >>> episode_skill({"other", "push"}, (Skill("pick_and_place"), Skill("push"), Skill("other")))
     'push'
 
     Args:
-        shown: labels of its steps.
-        skills: of the environment, see `EnvironmentSpec.skills`.
+        shown: the labels of the episode's steps.
+        skills: the environment's skills, see `EnvironmentSpec.skills`.
 
     Returns:
-        Its name; None where it shows none of them.
+        The skill's name; None if the episode shows none of them.
     """
     return next((skill.name for skill in skills if skill.name in shown), None)
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A number that an environment measures of each episode, as `info["metrics"]` says at its last step."""
+    """A number that an environment measures in each episode: `info["metrics"]` has it at the last step."""
 
     name: str
     unit: str = "1"
     digits: int = 2
-    """Digits after the point that a mean is shown with."""
+    """Digits after the decimal point of a displayed mean."""
     meaning: str = ""
 
 
 @dataclass(frozen=True)
 class Measure:
-    """How the policies of an environment are judged, and how that is told."""
+    """How the policies of an environment are judged, and how results are written."""
 
     name: str
     key: str
     """Its key in evaluations."""
     per: str
-    """Where evaluation episodes are counted: so many in each "task", or in each "set", whose tasks come in turn."""
+    """What a number of evaluation episodes refers to: each "task", or each "set", which visits its tasks in turn."""
     exploring: str
-    """Its column in the metrics of a run, while exploring."""
+    """Its column in a run's metrics, measured with exploration."""
     digits: int
-    """Digits after the point that a mean is shown with; a return below 10 has two digits in all."""
+    """Digits after the decimal point of a displayed mean; a return below 10 has two significant digits."""
     bounds: tuple[float, float] | None = None
-    """Smallest and largest value; None where it has no bounds."""
+    """Smallest and largest value; None without bounds."""
 
     def __reduce__(self) -> Any:
-        """Stay the one that there is of each name, also in a copy: it is known by that."""
+        """Unpickle as the one instance of this name: code compares measures by identity."""
         return measure, (self.name,)
 
     def show(self, value: float | None, coarse: bool = False, sign: bool = False) -> str:
-        """Short text for a mean, or a dash for None and NaN; `coarse` has a digit less, `sign` shows a plus too."""
+        """Return a mean as a short text, a dash for None and NaN; `coarse` drops a digit, `sign` writes a plus."""
         if value is None or value != value:
             return "-"
         digits = self.digits
@@ -101,7 +101,7 @@ class Measure:
 
 
 def known(value: float) -> float | None:
-    """Return the value as JSON takes it: None for NaN."""
+    """Return the value for JSON: None instead of NaN."""
     return None if value != value else value
 
 
@@ -110,7 +110,7 @@ RETURN = Measure("return", "ret", "set", "rollout/ep_rew_mean", 0)
 
 
 def measure(name: str) -> Measure:
-    """Look a measure up by its name, `"success"` or `"return"`; raises `UnknownName` for another."""
+    """Return the measure with this name, `"success"` or `"return"`; raise UnknownName for any other."""
     known = {kind.name: kind for kind in (SUCCESS, RETURN)}
     if name not in known:
         raise UnknownName("measure", name, known)

@@ -1,4 +1,4 @@
-"""A user's own Gymnasium environment: what changes its physics, and what its spaces and its user say of it."""
+"""A user's own Gymnasium environment: the functions that change its physics, and the spec's fields from its spaces."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sami_train.envs.measure import RETURN, SUCCESS, Goal, Measure, measure
 SetTask = Callable[[Any, dict[str, Any]], object]
 """Gives the user's environment the physics of a task."""
 SignalNames = Mapping[str, Any] | Sequence[Signal] | None
-"""What a user says of signals: one after the other, by entry of a Dict observation, or nothing."""
+"""Signals as users declare them: a sequence for a Box observation, by key for a Dict, or None."""
 
 
 @dataclass(frozen=True)
@@ -28,55 +28,55 @@ class PlainEnvironment:
     """A user's environment, and the functions that change its physics."""
 
     plain: str | Callable[..., gym.Env[Any, Any]]
-    """Its Gymnasium id, or what makes it; `render_mode` is given to it where something is to be shown."""
+    """Its Gymnasium id, or a function that creates it, which gets `render_mode` only for rendering."""
     set_task: SetTask | None = None
-    """Called with the plain environment and a task before each reset; None where there are no tasks."""
+    """Called with the user's environment and a task before each reset; None without tasks."""
     set_dynamics: SetTask | None = None
-    """The same within an episode; None where that is not possible."""
+    """Called in the same way within an episode; None if that is not possible."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    """Of the id, or of what makes it."""
+    """Keyword arguments of the id, or of the function."""
 
     def open(self, render_mode: str | None = None) -> gym.Env[Any, Any]:
-        """Make the plain environment; raises a `SamiError` where it cannot be made."""
+        """Create the user's environment; raise SamiError if Gymnasium cannot create it."""
         arguments = {**self.arguments, **({} if render_mode is None else {"render_mode": render_mode})}
         try:
             if not isinstance(self.plain, str):
                 return self.plain(**arguments)
-            # Without a limit: how long an episode is, is up to whoever makes it.
+            # Without a time limit, which `EnvironmentSpec.episode_steps` sets.
             return gym.make(self.plain, max_episode_steps=-1, disable_env_checker=True, **arguments)
         except gym.error.Error as error:
             raise SamiError(f"environment {self.plain!r} cannot be made: {error}. Import or install it.") from error
 
 
 def bare(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
-    """Return an environment without the time limit and the checks that Gymnasium put around it."""
+    """Return an environment without Gymnasium's wrappers for time limit and checks."""
     while isinstance(env, (TimeLimit, OrderEnforcing, PassiveEnvChecker)):
         env = env.env
     return env
 
 
 def steps_of(steps: int | None, plain: str | Callable[..., Any], opened: gym.Env[Any, Any], name: str) -> int:
-    """Return the most steps of an episode: the user's number, or the limit that the environment has by itself."""
+    """Return the longest episode, in steps: the user's number, or the environment's own time limit; else SamiError."""
     if steps is None:
         spec = opened.spec if not isinstance(plain, str) or opened.spec is None else gym.spec(opened.spec.id)
         steps = None if spec is None else spec.max_episode_steps
     if steps is None or steps < 1:
-        raise SamiError(f"{name} does not say how many steps an episode has at most; give episode_steps.")
+        raise SamiError(f"{name} has no time limit of at least 1 step; give episode_steps.")
     return int(steps)
 
 
 def rate_of(rate_hz: float | None, env: gym.Env[Any, Any], name: str) -> float:
-    """Return how often it acts [1/s]: what is told, its time step, or its frames a second."""
+    """Return the rate of actions [Hz]: the user's number, 1 / `dt`, or `render_fps`; SamiError if there is none."""
     step_s = getattr(env.unwrapped, "dt", None)
     rate = rate_hz or (1.0 / step_s if isinstance(step_s, (int, float)) and step_s > 0 else None)
     rate = rate or env.metadata.get("render_fps")
     if not rate or not rate > 0:
-        raise SamiError(f"{name} does not say how often it acts; give rate_hz, in actions a second.")
+        raise SamiError(f"{name} has neither dt nor render_fps; give rate_hz, in actions a second.")
     return float(rate)
 
 
 def measure_of(name: str | None, goal: Goal | None) -> Measure:
-    """Return what policies are judged by: success where there is a goal, else what the user named or the return."""
+    """Return how policies are judged: by success if there is a goal, else as named, or by the return."""
     chosen = measure(name or (RETURN if goal is None else SUCCESS).name)
     if goal is not None and chosen is RETURN:
         raise SamiError('an environment with a goal is judged by how often it is reached; give measure="success".')
@@ -84,41 +84,41 @@ def measure_of(name: str | None, goal: Goal | None) -> Measure:
 
 
 def goal_of(goal: float | Goal | None, layout: Layout, name: str) -> Goal | None:
-    """Return a goal; of a distance, that of Gymnasium's goal environments."""
+    """Return the goal; a distance [unit of the goal] stands for the goal of Gymnasium's goal environments."""
     if goal is None or isinstance(goal, Goal):
         return goal
     keys = {source.key: source.signal.name for source in layout.sources}
     if not {"achieved_goal", "desired_goal"} <= set(keys):
         raise SamiError(
-            f"{name} has a goal within {goal:g} and observes no achieved_goal and desired_goal; observe both, or say "
-            "where they lie: goal=Goal(...)."
+            f"{name} has a goal within {goal:g}, but its observation lacks achieved_goal or desired_goal; add them, or "
+            "give their columns: goal=Goal(...)."
         )
     achieved, desired = (layout.columns(keys[key]) for key in ("achieved_goal", "desired_goal"))
     return Goal(achieved, desired, threshold=float(goal))
 
 
 def observed(space: spaces.Space[Any], declared: SignalNames, name: str) -> Layout:
-    """Return where the signals of an observation lie; raises a `SamiError` where they do not fit the space.
+    """Return the layout of an observation's signals; raise SamiError if they do not fit the space.
 
     Args:
-        space: a Box, or a Dict of them.
-        declared: signals of a Box one after the other; of a Dict, those of each entry by its key. What is left out is
-            one signal: `observation`, or the entry's key.
-        name: of the environment, for messages.
+        space: a Box, or a Dict of Boxes.
+        declared: the signals of a Box in order, or those of each entry of a Dict by its key. Without a declaration, a
+            Box is one signal named `observation`, and each entry one signal named by its key.
+        name: the environment's name, for messages.
     """
     parts = _parts(space, name)
     if not isinstance(space, spaces.Dict):
         if isinstance(declared, Mapping):
             raise SamiError(
-                f"{name} observes one Box, and its signals are told by entry ({', '.join(declared)}); give a list of "
-                "them."
+                f"{name} observes one Box, but its signals are declared by entry ({', '.join(declared)}); give a list "
+                "of signals."
             )
         by_key: dict[str | None, Sequence[Signal]] = {None: _sequence(declared)}
     else:
         if declared is not None and not isinstance(declared, Mapping):
-            raise SamiError(f"{name} observes {', '.join(space)}; give the signals of each by its key, a dict.")
+            raise SamiError(f"{name} observes {', '.join(space)}; give a dict with the signals of each by its key.")
         if strange := [key for key in declared or {} if key not in space.spaces]:
-            raise SamiError(f"{name} observes {', '.join(space)}, and signals are told of {', '.join(strange)}.")
+            raise SamiError(f"{name} observes {', '.join(space)}, but signals declares {', '.join(strange)}.")
         by_key = {key: _sequence((declared or {}).get(key)) for key in space}
     sources: list[SignalSource] = []
     for key in parts:
@@ -130,35 +130,35 @@ def observed(space: spaces.Space[Any], declared: SignalNames, name: str) -> Layo
             sources.append(SignalSource(_bounded(entry, low[start:end], high[start:end], label), key, start))
             start = end
         if start != len(low):
-            raise SamiError(f"the signals told of {label} have {start} numbers together; it has {len(low)}.")
+            raise SamiError(f"the signals declared for {label} have {start} numbers together; it has {len(low)}.")
     names = [source.signal.name for source in sources]
     if twice := sorted({entry for entry in names if names.count(entry) > 1}):
-        raise SamiError(f"{name} observes two signals that are called {twice[0]}; name them in signals.")
+        raise SamiError(f"{name} observes two signals named {twice[0]}; give them different names in signals.")
     return Layout(tuple(sources))
 
 
 def acted(space: spaces.Space[Any], action_signal: Signal | None, name: str) -> Signal:
-    """Return what a policy writes: numbers from -1 to 1, whose meaning tells what they stand for.
+    """Return the policy's action signal: numbers from -1 to 1, whose meaning states their scale in the true units.
 
     Args:
-        space: a Box with bounds; a `SamiError` says what is wrong with another.
-        action_signal: the true action, in its units; one called `action` without units, if None.
-        name: of the environment, for messages.
+        space: a Box with bounds; other spaces raise SamiError.
+        action_signal: the true action, in its units; if None, a signal `action` without units.
+        name: the environment's name, for messages.
     """
     if not isinstance(space, spaces.Box):
         raise SamiError(
-            f"{name} acts by {space}; a policy of SaMI acts by continuous numbers, a Box with bounds. Discrete actions "
-            "are not supported: give the environment a continuous action, e.g. a force instead of its sign."
+            f"the action space of {name} is {space}; it must be a Box with bounds. Discrete actions are not "
+            "supported: give the environment a continuous action, e.g. a force instead of its sign."
         )
     low, high = np.ravel(space.low).astype(float), np.ravel(space.high).astype(float)
     if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
         raise SamiError(
-            f"{name} acts by {space}, which has no bounds; give it some, e.g. with "
-            "gymnasium.wrappers.TransformAction or in its action_space."
+            f"the action space of {name} is {space}, without finite bounds; set them in its action_space, or with "
+            "gymnasium.wrappers.TransformAction."
         )
     true, size = action_signal or signal("action", elements=len(low)), len(low)
     if true.size != size:
-        raise SamiError(f"the action told of {name} has {true.size} numbers; it acts by {size}.")
+        raise SamiError(f"the action declared for {name} has {true.size} numbers; its action space has {size}.")
     changes: dict[str, Any] = {"low": (-1.0,) * size, "high": (1.0,) * size}
     if not ((low == -1.0).all() and (high == 1.0).all()):
         unit = "" if true.unit == UNIT else f" {true.unit}"
@@ -179,11 +179,11 @@ def _parts(space: spaces.Space[Any], name: str) -> dict[str | None, spaces.Box]:
         part = "its observation" if key is None else f"its entry {key!r}"
         if not isinstance(entry, spaces.Box):
             raise SamiError(
-                f"{name} observes {space}; a policy of SaMI reads a Box or a Dict of them, and {part} is a "
+                f"{name} observes {space}; it must be a Box or a Dict of Boxes, but {part} is a "
                 f"{type(entry).__name__}. Wrap it, e.g. in gymnasium.wrappers.FlattenObservation."
             )
         if len(entry.shape) > 2:
-            raise SamiError(f"{name}: {part} has the shape {entry.shape}; a policy of SaMI reads vectors, no pictures.")
+            raise SamiError(f"{name}: {part} has the shape {entry.shape}; policies read vectors, not images.")
     return entries
 
 
@@ -192,17 +192,17 @@ def _sequence(declared: Any) -> Sequence[Signal]:
 
 
 def _name(key: str) -> str:
-    """Return an entry's key as the name of a signal."""
+    """Return an entry's key as a valid name of a signal."""
     return re.sub(r"^(?=\d)", "_", re.sub(r"\W+", "_", key))
 
 
 def _bounded(entry: Signal, low: np.ndarray, high: np.ndarray, label: str) -> Signal:
-    """Return a signal with the space's bounds where it has none of its own."""
+    """Return a signal, with the space's bounds if it has none of its own."""
     if len(low) < entry.size:
-        raise SamiError(f"signal {entry.name!r} reaches beyond {label}; give fewer elements.")
+        raise SamiError(f"signal {entry.name!r} has more elements than are left in {label}; give fewer elements.")
     if any(bound is not None for bound in (*entry.low, *entry.high)):
         return entry
-    most = np.finfo(np.float32).max  # a bound that is only the end of what float32 can hold is none
+    most = np.finfo(np.float32).max  # float32's largest number as a bound means no bound
     ends = {"low": low, "high": high}
     known = {key: tuple(float(x) if abs(x) < most else None for x in bounds) for key, bounds in ends.items()}
     return entry.model_copy(update=known)

@@ -1,4 +1,4 @@
-"""What training and export must know of an environment without making one."""
+"""EnvironmentSpec: everything that training and export need to know about an environment without creating one."""
 
 from __future__ import annotations
 
@@ -32,70 +32,70 @@ from sami_train.envs.plain import (
 from sami_train.envs.tasks import Task, TaskSet, TaskSpace, task_space
 
 Reach = Callable[[np.ndarray, np.random.Generator, Task], np.ndarray | None]
-"""Scripted exploration: flat observation (D,) and the task -> action (A,), or None where the policy shall act."""
+"""Scripted exploration: maps a flat observation (D,), a generator and the task to an action (A,); None: policy acts."""
 
 
 @dataclass(frozen=True)
 class EnvironmentSpec:
-    """One environment: its names, its tasks and its layout. It holds no simulator; `envs.make` makes one.
+    """Description of one environment: names, tasks, signals. It has no simulator; `envs.make` creates the environment.
 
-    Those that come along are written out, field by field; `from_gymnasium` fills the fields in for a user's own.
+    The built-in environments set each field explicitly; `from_gymnasium` derives them for a user's own environment.
     """
 
     name: str
-    """Name on the command line, and in the files of models: what `environment` finds it by."""
+    """Name on the command line and in model files, by which `environment` finds it."""
     id: str
     """Gymnasium id."""
     entry_point: str
     tasks: TaskSpace
     layout: Layout
-    """Where each signal lies in the environment's own observation."""
+    """Where each signal is in the environment's own observation."""
     action: Signal
     rate_hz: float
     episode_steps: int
     measure: Measure
-    """What policies are judged by."""
+    """How evaluations judge policies: by success or by return."""
     ends_early: bool
-    """Whether an episode may be over before its last step: the world terminates it."""
+    """Whether the environment may terminate an episode before its time limit."""
     goal: Goal | None
-    """How goals are reached and relabelled; None where the environment has none."""
+    """How goals are reached and relabelled; None without goals."""
     reach: Reach | None
-    """Scripted exploration; None where there is none."""
+    """Scripted exploration, or None."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    """What Gymnasium's id fills in when it makes the environment."""
+    """Keyword arguments of the entry point."""
     vector_entry_point: str | None = None
-    """What `gymnasium.make_vec` makes; None for copies of the one."""
+    """Entry point of `gymnasium.make_vec`; None makes copies of the single environment."""
     batch_entry_point: str | None = None
-    """MODULE:CLASS of what steps many of them by native threads, see `envs.make.Batch`; None where nothing does."""
+    """MODULE:CLASS of a `envs.make.Batch`, which steps many environments in native threads, or None."""
     training_options: tuple[str, ...] = ()
     """Keys of a configuration's `collection` that the environment takes as arguments in training."""
     skills: tuple[Skill, ...] = ()
-    """Skills that it labels, the rarest first: an episode is named after the first of them that it shows."""
+    """Skills in its `info["skill"]`, the rarest first: an episode is named after the first of these that it shows."""
     metrics: tuple[Metric, ...] = ()
-    """What evaluations report beside it, in the order of their tables."""
+    """Further numbers that evaluations report, in the order of their tables."""
     privileged: tuple[Signal, ...] = ()
-    """What it reports beside the observation as `info["privileged"]`, flat (P,): training's critics may read it."""
+    """Signals in `info["privileged"]`, flat (P,), which critics may read in training, but no policy."""
     same_sensor: Mapping[str, str] = field(default_factory=dict)
-    """Signals that come from another one's sensor, by name."""
+    """Signals measured by the sensor of another signal: that signal's name, by name."""
     extra: str | None = None
-    """The extra of this package that brings its simulator; None where no extra does."""
+    """The extra of this package that installs its simulator, or None."""
     original: str | None = None
-    """Name of the environment that this one is in another engine: its shipped model drives this one, too."""
+    """Name of the same environment in its original engine, whose shipped models also drive this one."""
     engine: str | None = None
-    """Name of the physics engine, where the task exists in several; results and recordings state it."""
+    """Name of the physics engine, if the task exists in several; results and recordings state it."""
     hyperparameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """What it asks for beside what a preset makes of the fields above: values by preset and by dotted key."""
+    """Hyperparameters of this environment that override a preset's: values by preset and by dotted key."""
     sheet: DataSheet | None = None
-    """Frame and home pose, which its model files tell; None where nobody wrote them down."""
+    """Frames and home pose, for the contract of its model files, or None."""
     plain: PlainEnvironment | None = None
-    """The user's environment and functions; None where `entry_point` makes one that applies tasks by itself."""
+    """The user's environment and functions; None if the environment of `entry_point` applies tasks itself."""
     commands: tuple[str, ...] = ()
-    """Signals of an adopted policy that say what is wanted, where its contract does not."""
+    """Signals of an adopted policy that are commands, if its contract does not mark them."""
     tracks: str | None = None
-    """Unit of the tracking error where the task is a command that the robot follows: a step's reward is the negative
+    """Unit of the tracking error, if the task is a command that the robot follows: the reward of a step is the negative
     error."""
     can_change: bool = True
-    """Whether its environments have `set_dynamics(task)`, which changes the dynamics within an episode."""
+    """Whether the environment has `set_dynamics(task)`, which changes the dynamics within an episode."""
 
     @classmethod
     def from_gymnasium(
@@ -119,7 +119,7 @@ class EnvironmentSpec:
         ends_early: bool = True,
         hyperparameters: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> EnvironmentSpec:
-        """Return the specification of any Gymnasium environment with continuous actions, and what is hidden in it.
+        """Return the specification of a Gymnasium environment with continuous actions, and of its hidden tasks.
 
         >>> from sami_train.envs import EnvironmentSpec, Range
         >>> def set_mass(env, task):
@@ -131,35 +131,35 @@ class EnvironmentSpec:
         (20.0, 200, '-1 to 1 stands for -2 to 2')
 
         Args:
-            plain: its id, or a function that makes it; it is made once, to see its spaces.
-            tasks: sets of tasks by name, see `task_space`; `"training"` must be there, `"moderate"` and `"extreme"` are
-                what the paper calls its test sets. None where nothing is hidden.
-            set_task: called with the environment and a task before each reset: it changes the physics.
-            name: in messages, until it is found by the name of its module.
-            signals: what the observation holds, see `signal`: a list for a Box, by key for a Dict; what is not told is
+            plain: its Gymnasium id, or a function that creates it; it is created once here, to read its spaces.
+            tasks: task sets by name, see `task_space`. `"training"` is required; `"moderate"` and `"extreme"` are the
+                paper's names of test sets. None without hidden tasks.
+            set_task: called with the environment and a task before each reset; it changes the physics.
+            name: name in messages, until `environment` finds the spec under MODULE:SPEC.
+            signals: the signals of the observation, see `signal`: a list for a Box, by key for a Dict. Missing ones are
                 taken from the spaces, without units.
-            action: the action in its own units. A policy acts from -1 to 1, and the meaning tells what that stands for.
-            rate_hz: actions a second; by the environment's `dt` or its frames a second if None.
-            episode_steps: longest episode; the id's own if None.
-            measure: `"return"`, or `"success"` (then `info["is_success"]` must tell it); with a goal, success.
-            goal: the distance within which Gymnasium's `achieved_goal` is at its `desired_goal`, or a `Goal`. Hindsight
-                rewrites rewards as -1 or 0, so the reward must be that too.
+            action: the action in its own units. A policy acts from -1 to 1; the meaning states the scale.
+            rate_hz: actions a second [Hz]; if None, from the environment's `dt` or its `render_fps`.
+            episode_steps: longest episode, in steps; if None, that of the id.
+            measure: `"return"`, or `"success"` (then `info["is_success"]` is required); with a goal it is success.
+            goal: the distance within which Gymnasium's `achieved_goal` reaches its `desired_goal`, or a `Goal`. The
+                reward must be -1 or 0, because hindsight writes such rewards.
             reach: scripted exploration, see `Reach`.
-            set_dynamics: as `set_task`, but in the middle of an episode; often the same function.
-            metrics: what evaluations report beside the measure; `info["metrics"]` must hold them at the last step.
-            batch: MODULE:CLASS of a `Batch` that steps many of them.
-            arguments: of the id, or of the function.
+            set_dynamics: like `set_task`, but within an episode; often the same function.
+            metrics: further numbers for evaluations; `info["metrics"]` must have them at the last step.
+            batch: MODULE:CLASS of a `Batch` that steps many environments.
+            arguments: keyword arguments of the id, or of the function.
             ends_early: whether the environment may terminate an episode.
-            hyperparameters: what it asks for beside a preset's values, see `hyperparameters`.
+            hyperparameters: values that override a preset's, by preset and by dotted key.
 
         Raises:
-            SamiError: something that has to be known is not, or the spaces are not those that policies can have.
+            SamiError: a required value is missing, arguments contradict one another, or a policy cannot use a space.
         """
         name = str(name or (plain if isinstance(plain, str) else getattr(plain, "__name__", type(plain).__name__)))
         space = task_space(tasks)
         if bool(space.features) != (set_task is not None):
             present, absent = ("tasks", "set_task") if space.features else ("set_task", "tasks")
-            raise SamiError(f"{name} has {present} and no {absent}; give both, or neither where nothing is hidden.")
+            raise SamiError(f"{name} has {present} but no {absent}; give both, or neither if there are no tasks.")
         source = PlainEnvironment(plain, set_task, set_dynamics, dict(arguments or {}))
         opened = source.open()
         env = bare(opened)
@@ -189,7 +189,7 @@ class EnvironmentSpec:
             env.close()
 
     def require_changes(self) -> None:
-        """Raise a `SamiError` where the dynamics cannot change within an episode."""
+        """Raise a `SamiError` if the dynamics cannot change within an episode."""
         if not self.tasks.features:
             raise SamiError(f"environment {self.name!r} has no tasks, so there are no dynamics that could change.")
         if not self.can_change:
@@ -200,7 +200,7 @@ class EnvironmentSpec:
 
     @property
     def for_gymnasium(self) -> EnvSpec:
-        """What Gymnasium makes it by, also in another process."""
+        """The specification for Gymnasium, which can create the environment in another process, too."""
         return EnvSpec(
             id=self.id,
             entry_point=self.entry_point,
@@ -212,28 +212,28 @@ class EnvironmentSpec:
 
     @property
     def short_name(self) -> str:
-        """Its name as folders and files have it: without a path, and of letters, digits, dots and dashes."""
+        """Its name for folders and files: without a path, only letters, digits, `_`, dots and dashes."""
         name = PurePath(self.name).stem if self.name.endswith(".toml") else self.name
         return re.sub(r"[^\w.]+", "-", name).strip("-")
 
     @property
     def signals(self) -> tuple[Signal, ...]:
-        """What a policy reads, in the contract's order."""
+        """The signals that a policy reads, in the contract's order."""
         return self.layout.signals
 
     @property
     def true_size(self) -> int:
-        """Length D + P of the true state: what would be observed without a gap, and the privileged signals."""
+        """Length D + P of the true state: the observation without a sim-to-real profile, and the privileged signals."""
         return self.layout.size + sum(signal.size for signal in self.privileged)
 
     @property
     def estimated(self) -> tuple[Signal, ...]:
-        """Signals whose present a policy may estimate: all but goals and commands, which are no measurements."""
+        """Signals whose present a policy may estimate: all but goals and commands, which no sensor measures."""
         goals = range(0) if self.goal is None else range(self.goal.desired.start, self.goal.desired.stop)
         measured = (signal for signal in self.signals if not signal.command)
         return tuple(signal for signal in measured if self.layout.columns(signal.name).start not in goals)
 
     @property
     def outcomes(self) -> dict[str, str]:
-        """What evaluations tell of an episode beside what it is judged by: the skill of each column."""
+        """Further columns of evaluations: the skill whose share of episodes each column reports."""
         return {skill.column: skill.name for skill in self.skills if skill.column is not None}

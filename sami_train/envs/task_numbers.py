@@ -1,4 +1,4 @@
-"""Tasks as numbers: on which scale features are compared, and how a task is an input of the baseline `oracle`."""
+"""Tasks as numbers: the scales on which features are compared, and the input of the baseline `oracle`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from sami_train.envs.tasks import Crippled, Feature, Task
 Wide = NDArray[np.float64]
 
 RATIO = 5.0
-"""Of the largest value to the smallest, from which a feature's values are compared by their logarithms."""
+"""Least ratio of a feature's largest to its smallest value for a logarithmic scale."""
 
 
 @dataclass(frozen=True)
 class FeatureScale:
-    """The range of a feature that is a number."""
+    """The range and scale of a numeric feature."""
 
     feature: Feature
     low: float
@@ -26,36 +26,36 @@ class FeatureScale:
 
     @classmethod
     def of(cls, feature: Feature, tasks: Sequence[Task]) -> FeatureScale:
-        """Return the range that a feature has in some tasks."""
+        """Return a feature's range over these tasks."""
         values = [feature.of(task) for task in tasks]
         return cls(feature, min(values), max(values))
 
     @property
     def varies(self) -> bool:
-        """Whether tasks differ by it."""
+        """Whether the tasks differ in this feature."""
         return self.high > self.low
 
     @property
     def logarithmic(self) -> bool:
-        """Whether its values are compared by their logarithms."""
+        """Whether the scale is logarithmic."""
         return self.low > 0.0 and self.high / self.low >= RATIO
 
     def place(self, values: ArrayLike) -> Wide:
-        """Return where values lie on the scale."""
+        """Return the positions of values on the scale: their logarithms, or the values; same shape."""
         values = np.asarray(values, np.float64)
         return np.log(values) if self.logarithmic else values
 
     def value(self, places: ArrayLike) -> Wide:
-        """Return the values of places; `place` undone."""
+        """Return the values at these positions, the inverse of `place`; same shape."""
         return np.exp(places) if self.logarithmic else np.asarray(places, np.float64)
 
 
 def standardised(features: Sequence[Feature | Crippled], tasks: Sequence[Task]) -> NDArray[np.float32]:
-    """Return what tells tasks apart as numbers (K, M), each of mean 0 and deviation 1; none that is always the same.
+    """Return K tasks as numbers (K, M), each with mean 0 and standard deviation 1; constant numbers are left out.
 
     Args:
-        features: of the environment: numbers on their scale, and 0 or 1 for each part that may be crippled.
-        tasks: (K,).
+        features: the environment's features; numeric ones count on their scale, each crippled part as 0 or 1.
+        tasks: the K tasks.
     """
     columns: list[Wide] = []
     for feature in features:
@@ -70,22 +70,22 @@ def standardised(features: Sequence[Feature | Crippled], tasks: Sequence[Task]) 
 
 @dataclass(frozen=True)
 class TaskCode:
-    """A task as numbers: each feature by where it lies between the training tasks' extremes, each part as 0 or 1."""
+    """A code of numbers for tasks: features scaled by the training tasks' extremes, crippled parts as 0 or 1."""
 
     features: tuple[Feature | Crippled, ...]
     spans: Mapping[str, tuple[float, float]]
-    """Smallest and largest value in the training tasks, of each feature that is a number."""
+    """Smallest and largest value of each numeric feature in the training tasks."""
 
     @classmethod
     def of(cls, features: Sequence[Feature | Crippled], tasks: Sequence[Task]) -> TaskCode:
-        """Return the code by which tasks are told.
+        """Return the code with the extremes of these tasks.
 
         Args:
-            features: of the environment.
-            tasks: those that are trained on.
+            features: the environment's features.
+            tasks: the training tasks.
 
         Raises:
-            TaskError: a task lacks a feature, or its value is not valid.
+            TaskError: a task lacks a feature, or its value is invalid.
         """
         spans = {}
         for feature in features:
@@ -96,16 +96,16 @@ class TaskCode:
 
     @property
     def size(self) -> int:
-        """How many numbers tell a task, C."""
+        """Number C of numbers in a task's code."""
         return sum(len(feature.parts) if isinstance(feature, Crippled) else 1 for feature in self.features)
 
     def encode(self, tasks: Sequence[Task]) -> np.ndarray:
-        """Return the numbers (n, C) of n tasks: -1 to 1 between the training tasks' extremes, beyond them further out.
+        """Return the codes (n, C) of n tasks: -1 to 1 between the training tasks' extremes, linearly beyond them.
 
-        A feature that training never varied is told by how far it is from its value there.
+        A feature that is constant in training is coded by its difference from that constant.
 
         Raises:
-            TaskError: a task lacks a feature, or its value is not valid.
+            TaskError: a task lacks a feature, or its value is invalid.
         """
         codes = [[number for feature in self.features for number in self._numbers(feature, task)] for task in tasks]
         return np.array(codes, np.float32).reshape(len(tasks), self.size)

@@ -1,4 +1,4 @@
-"""Tasks: settings of the environmental features (paper section 3), and the sets that they are drawn from."""
+"""Tasks: values of the environmental features (paper section 3), and the sets that they are drawn from."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Task = Mapping[str, Any]
 
 
 class TaskError(SamiError):
-    """A task that the environment cannot take."""
+    """A task, or a set of tasks, that the environment does not accept."""
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,13 @@ class Feature:
     name: str
     unit: str
     low: float
-    """Smallest value that is accepted."""
+    """Smallest valid value."""
     low_open: bool = False
-    """Whether ``low`` itself is refused."""
+    """Whether ``low`` itself is invalid."""
     default: float | None = None
-    """Value in a task that does not name the feature; None where a task has to."""
+    """Value in a task that does not name the feature; None if every task must name it."""
     high: float = math.inf
-    """Largest value that is accepted."""
+    """Largest valid value."""
 
     def check(self, value: Any) -> float:
         """Return the value as a float.
@@ -53,7 +53,7 @@ class Feature:
         return number
 
     def of(self, task: Task) -> float:
-        """Return its value in a task, checked; its default where the task does not name it."""
+        """Return the feature's value in a task, or its default, checked as by `check`."""
         return self.check(task.get(self.name, self.default))
 
     def _bounds(self) -> str:
@@ -65,16 +65,16 @@ class Feature:
 
 @dataclass(frozen=True)
 class Crippled:
-    """The discrete feature: which parts of a robot do not obey."""
+    """The discrete feature: which parts of a robot are crippled, so that they ignore commands."""
 
     kind: str
-    """What a part is: joint or leg."""
+    """What kind of part it is: joint or leg."""
     parts: tuple[str, ...]
     """Names of the parts; a task gives their numbers, counted from 0."""
     most: int
     """How many may be crippled at once."""
     motors: tuple[tuple[int, ...], ...] = ()
-    """Which motors fall silent with each part, by their numbers in the action; empty where no motor does."""
+    """The motors of each part, as columns of the action; empty if crippling a part silences no motor."""
     name: ClassVar[str] = "crippled"
     default: ClassVar[tuple[int, ...]] = ()
 
@@ -82,7 +82,7 @@ class Crippled:
         """Return the parts' numbers in order.
 
         Raises:
-            TaskError: a part that does not exist, one named twice, or too many.
+            TaskError: a part does not exist or is named twice, or there are too many.
         """
         try:
             numbers = sorted(operator.index(number) for number in value)
@@ -97,7 +97,7 @@ class Crippled:
         return numbers
 
     def of(self, task: Task) -> list[int]:
-        """Return the parts that are crippled in a task, checked."""
+        """Return the numbers of the parts that are crippled in a task, checked as by `check`."""
         return self.check(task.get(self.name, self.default))
 
 
@@ -107,16 +107,16 @@ class TaskSpace:
 
     features: tuple[Feature | Crippled, ...]
     sets: Mapping[str, tuple[Task, ...]]
-    """The paper's sets: ``training``, ``moderate``, ``extreme``."""
+    """Tasks by set; the paper's sets are ``training``, ``moderate`` and ``extreme``."""
     hint: str = ""
-    """What to do where parts cannot be crippled."""
+    """Advice for the error message, if a task cripples parts but the environment has no such feature."""
     drawn: Mapping[str, Callable[[np.random.Generator], Task]] = field(default_factory=dict)
-    """What draws a task of those sets that have no end; `sets` holds so many of each, always the same."""
+    """Functions that draw a new task, for sets of ranges or a function; `sets` has `DRAWS` fixed examples of each."""
     remark: str = ""
-    """What a reader of results by task should know, as a sentence."""
+    """A sentence for readers of results by task."""
 
     def changes(self, task: Task) -> Task:
-        """Return what of a checked task is not as in the model."""
+        """Return the features of a checked task that differ from their defaults, or have none."""
         return {
             feature.name: task[feature.name]
             for feature in self.features
@@ -124,10 +124,10 @@ class TaskSpace:
         }
 
     def training_tasks(self, count: int, seed: int) -> tuple[Task, ...]:
-        """Return what a run learns from: the training set, or so many tasks drawn from it by the run's seed.
+        """Return a run's training tasks: the training set, or `count` tasks drawn from its ranges by the run's seed.
 
-        Episodes of one task have to be told from those of another, and compared with one another, while learning: so
-        tasks without end become `count` tasks, which are visited in turn as the paper's are.
+        A fixed number of tasks, visited in turn as in the paper, lets a contrastive loss compare episodes of the same
+        task.
         """
         if "training" not in self.drawn:
             return self.sets["training"]
@@ -135,7 +135,7 @@ class TaskSpace:
         return tuple(self.check(self.drawn["training"](rng)) for _ in range(count))
 
     def silent(self, task: Task) -> list[int]:
-        """Return the motors that do not obey in a task, by their numbers in the action."""
+        """Return the motors that are crippled in a task, as columns of the action."""
         crippled = [feature for feature in self.features if isinstance(feature, Crippled) and feature.motors]
         return sorted(
             motor for feature in crippled for part in task.get(feature.name, ()) for motor in feature.motors[part]
@@ -146,11 +146,11 @@ class TaskSpace:
 
         Raises:
             TaskError: a feature is missing or out of range.
-            UnknownName: a feature that this environment does not have.
+            UnknownName: the environment has no such feature.
         """
         names = [feature.name for feature in self.features]
         for name in task:
-            # Nothing crippled is true of every robot.
+            # An empty `crippled` is valid for every robot.
             if name not in names and not (name == Crippled.name and len(task[name]) == 0):
                 raise UnknownName("environmental feature", name, names, self.hint if name == Crippled.name else "")
         needed = [feature.name for feature in self.features if feature.default is None]
@@ -160,7 +160,7 @@ class TaskSpace:
         return {feature.name: feature.of(task) for feature in self.features}
 
     def resolve(self, tasks: str | Task | Sequence[Task]) -> tuple[Task, ...]:
-        """Return the tasks that a caller names: a set's name, one task, or several.
+        """Return the checked tasks of a set's name, one task, or several.
 
         Raises:
             TaskError, UnknownName: as `check`; also for an unknown set or an empty sequence.
@@ -183,20 +183,20 @@ def draw(tasks: Sequence[Task], rng: np.random.Generator) -> Task:
 
 
 DRAWS = 20
-"""Tasks that stand for a set without end wherever tasks are counted: in evaluations, atlases and runs."""
+"""Number of fixed examples of a set given by ranges or a function, for evaluations and in-distribution references."""
 DIGITS = 6
-"""Significant digits of a value that is drawn: all that a table shows, so that what it shows is the task."""
+"""Significant digits of a drawn value, as many as tables show, so that a table shows the exact task."""
 
 
 @dataclass(frozen=True)
 class Range:
-    """Values from `low` to `high`, any of them as likely; with `log`, any ratio.
+    """Values drawn uniformly from `low` to `high`; with `log`, uniformly in the logarithm.
 
     >>> Range(0.5, 2.0).draw(np.random.default_rng(0))
     1.45544
 
     Raises:
-        TaskError: it holds no number, or `log` where it does not begin above 0.
+        TaskError: `low` is not below `high`, one of them is not finite, or `log` with a `low` of at most 0.
     """
 
     low: float
@@ -207,7 +207,7 @@ class Range:
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
             raise TaskError(f"Range({self.low}, {self.high}) holds no value; give a low end below its high end.")
         if self.log and self.low <= 0.0:
-            raise TaskError(f"Range({self.low}, {self.high}, log=True) must begin above 0; leave out log=True.")
+            raise TaskError(f"Range({self.low}, {self.high}, log=True) must start above 0; leave out log=True.")
 
     def draw(self, rng: np.random.Generator) -> float:
         """Draw a value."""
@@ -221,22 +221,22 @@ class Range:
 Choices = Mapping[str, "Range | Sequence[float | Range]"]
 """Values by feature: a grid of lists, or ranges (also several in one list) to draw from."""
 TaskSet = Sequence[Task] | Choices | Callable[[np.random.Generator], Task]
-"""A set as a user writes it."""
+"""A task set as users write it, see `task_space`."""
 
 
 def task_space(sets: Mapping[str, TaskSet] | TaskSpace | None) -> TaskSpace:
-    """Return the space of some sets of tasks, its features and their bounds taken from the sets themselves.
+    """Return the task space of these sets; its features and their bounds follow from the sets' values.
 
     >>> task_space({"training": {"mass": [1.0, 2.0], "length": [0.5]}}).sets["training"]
     ({'mass': 1.0, 'length': 0.5}, {'mass': 2.0, 'length': 0.5})
 
     Args:
-        sets: by name; `"training"` must be there. A sequence of tasks; a mapping from features to lists of values,
-            which is their grid, or to a `Range` (or a list that holds some), which is drawn from; or a function
-            from a generator of random numbers to a task. None is one task without features.
+        sets: task sets by name, with `"training"` among them. Each is a sequence of tasks; a mapping from features to
+            lists of values (their grid), or with any `Range` among the values (drawn); or a function from a random
+            generator to a task. None is one task without features.
 
     Raises:
-        TaskError: there is no training set, a set is empty, its tasks differ in their features, or a value is no
+        TaskError: there is no training set, a set is empty, tasks differ in their features, or a value is not a finite
             number.
     """
     if isinstance(sets, TaskSpace):
@@ -244,7 +244,7 @@ def task_space(sets: Mapping[str, TaskSet] | TaskSpace | None) -> TaskSpace:
     if sets is None:
         return TaskSpace((), {"training": ({},)})
     if "training" not in sets:
-        raise TaskError(f"the task sets are {', '.join(sets) or 'none'}; one of them must be called training.")
+        raise TaskError(f"the task sets are {', '.join(sets) or 'none'}; one of them must be named training.")
     listed: dict[str, tuple[Task, ...]] = {}
     drawn: dict[str, Callable[[np.random.Generator], Task]] = {}
     for name, tasks in sets.items():
@@ -284,7 +284,7 @@ class _FromRanges:
 
 @dataclass(frozen=True)
 class _FromFunction:
-    """A user's function, whose tasks are checked; a class, so that it crosses processes."""
+    """A user's function, whose tasks are checked; a class, so that it can be pickled."""
 
     function: Callable[[np.random.Generator], Task]
     name: str
@@ -312,25 +312,25 @@ def _number(value: Any) -> float:
     except (TypeError, ValueError):
         number = math.nan
     if not math.isfinite(number):
-        raise TaskError(f"a task has the value {value!r}; each feature of a task is one finite number.")
+        raise TaskError(f"a task has the value {value!r}; each feature of a task must be a finite number.")
     return number
 
 
 def _names(sets: Mapping[str, Sequence[Task]]) -> list[str]:
-    """Return the features of the tasks; raises a `TaskError` where they are not the same in all."""
+    """Return the features of the tasks; raise TaskError unless all tasks have the same."""
     names = list(sets["training"][0])
     for name, tasks in sets.items():
         for task in tasks:
             if set(task) != set(names):
                 raise TaskError(
-                    f"a training task has the features {', '.join(names) or 'none'}, and one of {name} has "
-                    f"{', '.join(task) or 'none'}; all tasks must have the same."
+                    f"a training task has the features {', '.join(names) or 'none'}, but a task of set {name} has "
+                    f"{', '.join(task) or 'none'}; all tasks must have the same features."
                 )
     return names
 
 
 def _feature(name: str, sets: Mapping[str, TaskSet], listed: Mapping[str, Sequence[Task]]) -> Feature:
-    """Return a feature that takes whatever lies between the ends of its sets, and anything where a function draws."""
+    """Return a feature with the smallest and largest value of all sets as bounds; without bounds for a function."""
     ends: list[float] = []
     for set_name, tasks in sets.items():
         if callable(tasks):

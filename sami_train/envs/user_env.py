@@ -1,4 +1,4 @@
-"""A plain Gymnasium environment that knows tasks: what training, evaluation and runs make of a user's own."""
+"""UserEnv: a user's Gymnasium environment with tasks, in the form that training, evaluation and runs use."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class UserEnv(gym.Env[Any, np.ndarray]):
     """The user's environment with a task in each episode, actions from -1 to 1, and observations in float32.
 
     Args:
-        spec: the environment.
-        tasks: a set's name, one task, or a sequence of tasks: a new one at each reset. A set without end (ranges, a
-            function) is drawn from anew, by the episode's seed.
-        render_mode: the plain environment's own.
+        spec: its specification.
+        tasks: a set's name, one task, or a sequence of tasks, from which each reset draws one. From a set of ranges or
+            a function, each reset draws a new task, by the episode's seed.
+        render_mode: the render mode of the user's environment.
 
     Raises:
-        TaskError, UnknownName, SamiError: the tasks are not valid, or the environment cannot be made.
+        TaskError, UnknownName, SamiError: the tasks are invalid, or the environment cannot be created.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class UserEnv(gym.Env[Any, np.ndarray]):
         known = self.space.resolve(tasks)
         self._draw = self.space.drawn.get(tasks) if isinstance(tasks, str) else None
         self.tasks: tuple[Task, ...] = () if self._draw else known
-        """What is drawn from; empty where it has no end."""
+        """The tasks to draw from; empty if each episode draws a new one."""
         self.env = bare(self.plain.open(render_mode))
         self.render_mode, self.metadata = render_mode, self.env.metadata
         self.observation_space = _float32(self.env.observation_space)
@@ -52,12 +52,12 @@ class UserEnv(gym.Env[Any, np.ndarray]):
         self.current_task: dict[str, Any] = {}
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Start an episode in a task that is drawn, or in `options["task"]`; other options reach the environment."""
+        """Start an episode in a drawn task or in `options["task"]`; the user's environment gets the other options."""
         super().reset(seed=seed)
         rest = dict(options or {})
         chosen = rest.pop("task", None)
         if chosen is None:
-            (rng,) = self.np_random.spawn(1)  # not the stream that the start is drawn from by the same seed
+            (rng,) = self.np_random.spawn(1)  # another stream than the one that draws the start
             chosen = self._draw(rng) if self._draw else draw(self.tasks, rng)
         self.current_task = dict(self.space.check(chosen))
         if self.plain.set_task is not None:
@@ -66,10 +66,10 @@ class UserEnv(gym.Env[Any, np.ndarray]):
         return _flat(observation), {**info, "task": dict(self.current_task)}
 
     def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Apply one action (A,) from -1 to 1, as the environment's own.
+        """Apply one action (A,) from -1 to 1, rescaled to the range of the user's environment.
 
         Raises:
-            SamiError: the environment should tell success and does not.
+            SamiError: policies are judged by success, but `info` has no `is_success`.
         """
         unit = np.clip(np.asarray(action, np.float64), -1.0, 1.0)
         native = unit if self._unit else self._low + (unit + 1.0) / 2.0 * (self._high - self._low)
@@ -77,8 +77,8 @@ class UserEnv(gym.Env[Any, np.ndarray]):
         observation, reward, terminated, truncated, info = self.env.step(native)
         if self.environment.measure is SUCCESS and "is_success" not in info:
             raise SamiError(
-                f"{self.environment.name} is judged by success, and its info has no is_success after a step; add it "
-                'there, or judge it by its return (measure="return").'
+                f"{self.environment.name} is judged by success, but its info has no is_success after a step; add it, "
+                'or judge it by its return (measure="return").'
             )
         info = {**info, "task": dict(self.current_task)}
         return _flat(observation), float(reward), bool(terminated), bool(truncated), info
@@ -87,7 +87,7 @@ class UserEnv(gym.Env[Any, np.ndarray]):
         """Give the environment the physics of a task in the middle of an episode.
 
         Raises:
-            SamiError: its spec has nothing that does it, or the task is not valid.
+            SamiError: the spec has no `set_dynamics`, or the task is invalid.
         """
         self.environment.require_changes()
         assert self.plain.set_dynamics is not None
@@ -95,7 +95,7 @@ class UserEnv(gym.Env[Any, np.ndarray]):
         self.plain.set_dynamics(self.env, dict(self.current_task))
 
     def render(self) -> Any:
-        """Return what the environment renders."""
+        """Return the user's environment's rendering."""
         return self.env.render()
 
     def close(self) -> None:
@@ -111,7 +111,7 @@ def _flat(observation: Any) -> Any:
 
 
 def _float32(space: Any) -> spaces.Space[Any]:
-    """Return the space of such observations."""
+    """Return the space of these float32 observations."""
     if isinstance(space, spaces.Dict):
         return spaces.Dict({key: _float32(entry) for key, entry in space.items()})
     low, high = (np.ravel(end).astype(np.float32) for end in (space.low, space.high))

@@ -1,1 +1,1 @@
-"""Episodes: played, collected in processes, kept, and drawn from."""
+"""Episodes: how training plays them, collects them in processes, stores them in a buffer, and samples from it."""

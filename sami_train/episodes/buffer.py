@@ -1,4 +1,4 @@
-"""Episode buffer: whole episodes by task, sampled as windows of sequences and as transitions with hindsight."""
+"""Episode buffer: it stores whole episodes, and samples windows of them and transitions with hindsight goals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sami_train.episodes.exploration import BehindGap
 
 
 class Windows(NamedTuple):
-    """B stretches of stored episodes: whole episodes, or parts of them."""
+    """B windows of stored episodes: whole episodes, or parts of them."""
 
     episodes: np.ndarray
     """(B,) positions in the buffer."""
@@ -25,54 +25,54 @@ class Windows(NamedTuple):
     lengths: np.ndarray
     """(B,) steps."""
     burn_in: np.ndarray
-    """(B,) how many of the first steps are not learned from."""
+    """(B,) how many of the first steps only update the encoder's state: no loss counts them."""
 
 
 class SequenceBatch(NamedTuple):
-    """What an encoder runs over: B windows, padded at the end to the longest of them, L steps."""
+    """An encoder's input: B windows, padded at the end to L steps, the longest of them."""
 
     observations: np.ndarray
-    """(B, L + 1, D): one more than actions, since the last state is the last step's successor."""
+    """(B, L + 1, D): one more than actions, to include the successor of the last step."""
     actions: np.ndarray
     """(B, L, A)"""
     previous_action: np.ndarray
-    """(B, A) executed before the first observation; zero at the start of an episode."""
+    """(B, A) the action executed before the first observation; zero at the start of an episode."""
     state: tuple[np.ndarray, ...]
-    """The encoder's state before the first observation, (B, ...) each; empty where all are starts of episodes."""
+    """The encoder's state before the first observation, (B, ...) each; empty without a `WindowPlan` (zero states)."""
     lengths: np.ndarray
-    """(B,) steps of each window; what lies beyond is padding."""
+    """(B,) steps of each window; later steps are padding."""
     true_observations: np.ndarray
-    """(B, L + 1, D + P) without a gap, see `Episode`; those that were observed, where the buffer keeps no others."""
+    """(B, L + 1, D + P) true states, see `Episode`; equal to `observations` if the buffer stores none."""
     recent_actions: np.ndarray
     """(B, L + 1, K A): the K actions before each observation, the newest last; zeros before the episode began."""
 
 
 def whole(episodes: np.ndarray, lengths: np.ndarray) -> Windows:
-    """Take episodes from their first step to their last; arguments as `WindowPlan.draw`."""
+    """Return windows that are whole episodes; arguments as `WindowPlan.draw`."""
     zeros = np.zeros_like(lengths)
     return Windows(episodes, zeros, lengths, zeros)
 
 
 @dataclass(frozen=True)
 class WindowPlan:
-    """Long episodes are learned from in windows, whose encoder state was stored while they were collected."""
+    """How long episodes are cut into windows, each with the encoder's state that was stored during collection."""
 
     steps: int
-    """Longest window."""
+    """Longest window, in steps."""
     burn_in: int
-    """First steps of a window that are not learned from: they bring the stored state up to today's weights
+    """First steps of a window that no loss counts: they recompute the stored state with the present weights
     (Kapturowski et al. 2019). The first window of an episode needs none."""
     state: Mapping[str, tuple[int, ...]]
     """Shapes of the encoder's state, see `encoders`."""
 
     @property
     def stride(self) -> int:
-        """Steps between two beginnings of windows, at most those that a window is learned from: none is left out."""
+        """Steps between two possible starts of windows; few enough that some window learns from every step."""
         return min(self.burn_in or self.steps, self.steps - self.burn_in)
 
     def draw(self, episodes: np.ndarray, lengths: np.ndarray, rng: np.random.Generator) -> Windows:
-        """Draw one window of each episode, (B,) positions and (B,) lengths, every possible beginning as likely."""
-        # The last beginning leaves at least one step to learn from after its burn-in.
+        """Draw one window of each episode, (B,) positions and (B,) lengths, uniformly from its possible starts."""
+        # After its burn-in, the last possible window has at least one step to learn from.
         beginnings = np.maximum(1, -(-(lengths - self.burn_in) // self.stride))
         starts = (rng.random(len(episodes)) * beginnings).astype(np.int64) * self.stride
         burn_in = np.where(starts > 0, self.burn_in, 0)
@@ -80,7 +80,7 @@ class WindowPlan:
 
 
 class ReplayError(SamiError):
-    """A buffer that cannot give what was asked for, or a buffer file that does not fit."""
+    """A buffer that cannot store or sample what was asked for, or a buffer file that does not fit."""
 
 
 class TransitionBatch(NamedTuple):
@@ -91,22 +91,22 @@ class TransitionBatch(NamedTuple):
     steps: np.ndarray
     """(N,) step t of the window."""
     spans: np.ndarray
-    """(N,) steps k to the successor: n, or fewer where the window ends or a hindsight goal is reached before."""
+    """(N,) steps k to the successor: n, or fewer if the window ends or the hindsight goal is reached before."""
     observations: np.ndarray
-    """(N, D), as `next_observations`, `true_observations` and `next_true_observations`; see `SequenceBatch`."""
+    """(N, D), like `next_observations`; `true_observations` and `next_true_observations` are (N, D + P)."""
     next_observations: np.ndarray
     actions: np.ndarray
     """(N, A)"""
     rewards: np.ndarray
-    """(N,): r_t + gamma r_t+1 + ... of the k steps."""
+    """(N,): r_t + gamma r_t+1 + ... over the k steps."""
     terminated: np.ndarray
-    """(N,) bool: no value after the successor. Never true for a time-out."""
+    """(N,) bool: whether the successor is terminal, with no value after it; False at a time-out."""
     failure: np.ndarray
-    """(N,) bool: terminated by a failure from which the goal can never be reached."""
+    """(N,) bool: whether the episode ended there by a failure, after which the goal is out of reach."""
     true_observations: np.ndarray
     next_true_observations: np.ndarray
     recent_actions: np.ndarray
-    """(N, K A), as `next_recent_actions`; see `SequenceBatch`."""
+    """(N, K A), like `next_recent_actions`; see `SequenceBatch`."""
     next_recent_actions: np.ndarray
 
 
@@ -114,12 +114,12 @@ class EpisodeBuffer:
     """A ring of whole episodes.
 
     Args:
-        capacity: episodes kept; the oldest is overwritten.
+        capacity: number of episodes to store; a new one then overwrites the oldest.
         horizon: longest episode, in steps.
         observation_size, action_size: D and A.
         goal: see `Goal`; needed for hindsight.
-        plan: how long episodes are cut into windows; None learns from whole ones.
-        behind: what it keeps of the true state, and how many actions critics read.
+        plan: how to cut episodes into windows; None takes whole episodes.
+        behind: whether to store the true state, and how many recent actions critics read.
         true_size: D + P of the true state, see `EnvironmentSpec.true_size`; D if None.
     """
 
@@ -135,9 +135,7 @@ class EpisodeBuffer:
         true_size: int | None = None,
     ) -> None:
         if capacity < 1 or horizon < 1:
-            raise ReplayError(
-                f"a buffer of {capacity} episodes of {horizon} steps holds nothing; both must be at least 1."
-            )
+            raise ReplayError(f"the buffer has capacity {capacity} and horizon {horizon}; both must be at least 1.")
         self.capacity, self.horizon, self.goal, self.plan = capacity, horizon, goal, plan
         self.observations = np.zeros((capacity, horizon + 1, observation_size), np.float32)
         self.behind = behind or BehindGap()
@@ -155,29 +153,29 @@ class EpisodeBuffer:
         shapes = plan.state.values() if plan else ()
         self.states = tuple(np.zeros((capacity, slots, *shape), np.float32) for shape in shapes)
         self.added = 0
-        """Episodes ever added."""
+        """Number of episodes added so far, including those overwritten since."""
 
     def __len__(self) -> int:
         return min(self.added, self.capacity)
 
     def add(self, episode: Episode) -> None:
-        """Store an episode over the oldest.
+        """Store an episode, over the oldest if the buffer is full.
 
         Raises:
-            ReplayError: it is longer than the horizon, or lacks the encoder's states.
+            ReplayError: the episode is longer than the horizon, or lacks the encoder's states or the true state.
         """
         n = len(episode)
         if n > self.horizon:
             raise ReplayError(f"an episode has {n} steps; this buffer takes at most {self.horizon}.")
         if len(episode.states) != len(self.states):
             raise ReplayError(
-                f"an episode brings {len(episode.states)} encoder states; this buffer needs {len(self.states)}. "
-                "Collect with the buffer's plan."
+                f"an episode has {len(episode.states)} encoder states, but this buffer needs {len(self.states)}. Set "
+                "the rollout's state_every to the stride of the buffer's plan."
             )
         slot = self.added % self.capacity
         if self.behind.keeps_truth:
             if episode.true_observations is None:
-                raise ReplayError("an episode tells no true state, which this buffer keeps; collect by its `behind`.")
+                raise ReplayError("an episode has no true_observations, which this buffer needs; give Rollout behind.")
             self.true_observations[slot, : n + 1] = episode.true_observations
             self.true_observations[slot, n + 1 :] = 0.0
         self.observations[slot, : n + 1], self.observations[slot, n + 1 :] = episode.observations, 0.0
@@ -185,22 +183,22 @@ class EpisodeBuffer:
         self.rewards[slot, :n], self.rewards[slot, n:] = episode.rewards, 0.0
         self.lengths[slot], self.terminated[slot] = n, episode.terminated
         self.success[slot], self.tasks[slot] = episode.success, episode.task_index
-        # A lost episode counts as if its last reward had gone on until the time limit: ending early by
-        # failing must not rank above trying until the end.
+        # A failed episode counts as if its last reward repeated until the time limit: failing early must
+        # not rank above trying until the end.
         failure = self.goal is not None and episode.terminated and not episode.success
         self.returns[slot] = episode.ret + (float(episode.rewards[-1]) * (self.horizon - n) if failure else 0.0)
-        if not episode.terminated:  # one that was cut off, as recordings are, counts as if it had gone on as it went
+        if not episode.terminated:  # a shorter one (a recording) counts as if its mean reward continued
             self.returns[slot] *= self.horizon / n
         for stored, states in zip(self.states, episode.states, strict=True):
             stored[slot, : len(states)] = states
         self.added += 1
 
     def of_task(self, task: int) -> np.ndarray:
-        """Return the positions of the episodes of a task."""
+        """Return the positions (n,) of a task's episodes."""
         return np.flatnonzero(self.tasks[: len(self)] == task)
 
     def of(self, where: np.ndarray) -> EpisodeBuffer:
-        """Return a buffer of copies of the episodes at these positions, as if they had been added in this order."""
+        """Return a new buffer with copies of the episodes at these positions (n,), added in this order."""
         _, _, observation_size = self.observations.shape
         action_size = self.actions.shape[2]
         sizes = (self.horizon, observation_size, action_size)
@@ -213,20 +211,20 @@ class EpisodeBuffer:
         return part
 
     def numbers(self, where: np.ndarray) -> np.ndarray:
-        """Return how many episodes had been added before each of those at these positions, (n,): their policy's age."""
+        """Return the running number, in order of addition, of the episodes at these positions (n,): (n,)."""
         return self.added - 1 - (self.added - 1 - where) % self.capacity
 
     def task_indices(self) -> np.ndarray:
-        """Return the tasks that have at least one episode, ascending."""
+        """Return the indices of the tasks that have at least one episode, ascending."""
         return np.unique(self.tasks[: len(self)])
 
     def windows(self, where: np.ndarray, rng: np.random.Generator) -> Windows:
-        """Draw one window of each episode at these positions; all of it without a plan."""
+        """Draw one window of each episode at these positions (B,); without a plan, the whole episode."""
         lengths = self.lengths[where]
         return self.plan.draw(where, lengths, rng) if self.plan else whole(where, lengths)
 
     def sequences(self, windows: Windows) -> SequenceBatch:
-        """Return what these windows hold, cut to the longest of them."""
+        """Return the contents of B windows, padded to the longest of them."""
         episodes, starts, lengths, _ = windows
         rows = episodes[:, None]
         steps = starts[:, None] + np.arange(int(lengths.max()) + 1)
@@ -240,13 +238,13 @@ class EpisodeBuffer:
         return SequenceBatch(observations, actions, first.astype(np.float32), state, lengths, true, recent)
 
     def _recent_actions(self, slots: np.ndarray, steps: np.ndarray) -> np.ndarray:
-        """Return the K actions before each of these steps, end to end: (..., K A)."""
+        """Return the K actions before each of these steps, concatenated: (..., K A)."""
         before = steps[..., None] - np.arange(self.behind.critic_actions, 0, -1)  # (..., K)
         recent = self.actions[slots[..., None], np.maximum(before, 0)] * (before >= 0)[..., None].astype(np.float32)
         return recent.reshape(*steps.shape, self.behind.critic_actions * self.actions.shape[2])
 
     def sample(self, episodes: int, rng: np.random.Generator) -> np.ndarray:
-        """Draw positions of episodes uniformly, with replacement."""
+        """Draw positions (episodes,) uniformly, with replacement; ReplayError if the buffer is empty."""
         if not len(self):
             raise ReplayError("the buffer is empty; collect at least one episode before sampling.")
         return rng.integers(len(self), size=episodes)
@@ -260,21 +258,20 @@ class EpisodeBuffer:
         return_steps: int = 1,
         discount: float = 1.0,
     ) -> TransitionBatch:
-        """Draw transitions of these windows, past their burn-in, some with a hindsight goal.
+        """Draw transitions of these windows after their burn-in, some with a hindsight goal.
 
         Args:
-            windows: `rows` of the result index into them.
+            windows: the windows, which `rows` of the result index.
             count: N; None takes every step of every window once.
-            hindsight: probability that a transition's goal becomes a place where its own episode took the cube
-                later. Reward and termination follow the new goal.
+            hindsight: probability to replace a transition's goal by a goal that its episode achieved later. Reward
+                and termination follow the new goal. Above 0 it needs a `Goal` (ReplayError).
             rng: source of randomness.
             return_steps: n, the most steps from a state to its successor.
-            discount: of each reward on the way against the one before it.
+            discount: gamma, the factor of each reward in an n-step return.
 
         Returns:
-            At most N transitions: those that begin where their new goal is already reached teach nothing and
-            are left out, after drawing half as many again to make up for them. Where none would be left, all keep
-            their own goals.
+            At most N transitions. Those that start with their new goal already reached are left out (half as many again
+            are drawn to replace them); if that leaves none, all keep their original goals.
         """
         lengths = windows.lengths - windows.burn_in
         ends = np.cumsum(lengths)
@@ -295,9 +292,9 @@ class EpisodeBuffer:
         if hindsight > 0:
             goal = self.goal
             if goal is None:
-                raise ReplayError("hindsight needs an environment with goals; set learning.hindsight to 0.")
+                raise ReplayError("hindsight needs an environment with a goal; set learning.hindsight to 0.")
             later = steps + 1 + (rng.random(len(flat)) * (self.lengths[slots] - steps)).astype(np.int64)
-            # What a goal is judged by: the world, or what was seen of it.
+            # Achieved goals as they truly are, or as observed.
             places = (self.true_observations if self.behind.true_goals else self.observations)[..., goal.achieved]
             new_goal = places[slots, later]
             relabel = rng.random(len(flat)) < hindsight
@@ -312,7 +309,7 @@ class EpisodeBuffer:
             rewards = np.where(relabel[:, None], np.where(there, 0.0, -1.0), rewards)
             there &= ahead < spans[:, None]
             reached = relabel & there.any(1)
-            spans = np.where(reached, there.argmax(1) + 1, spans)  # a return ends where its new goal is reached
+            spans = np.where(reached, there.argmax(1) + 1, spans)  # the return ends once the new goal is reached
 
         following_steps = steps + spans
         observations, following = self.observations[slots, steps], self.observations[slots, following_steps]
@@ -331,7 +328,7 @@ class EpisodeBuffer:
         return TransitionBatch(*(part[chosen] for part in (*columns, true, true_following, recent, next_recent)))
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        """Return what is stored of each episode, by its name in a file."""
+        """Return the arrays with an entry for each episode, by their names in a file."""
         names = ("observations", "actions", "rewards", "lengths", "terminated", "success", "tasks", "returns")
         arrays = {name: getattr(self, name) for name in names}
         if self.behind.keeps_truth:
@@ -346,20 +343,20 @@ class EpisodeBuffer:
         np.savez(path, allow_pickle=False, added=self.added, **arrays)
 
     def restore(self, path: Path) -> None:
-        """Read back what `save` wrote, into a buffer of the same shape.
+        """Read a file of `save` into a buffer of the same shape.
 
         Raises:
             ReplayError: the file belongs to a buffer of another shape.
         """
-        # np.load leaves a file open that it cannot read.
+        # `path.open`, because np.load does not close a file that it cannot read.
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             size = min(int(stored["added"]), self.capacity)
             for name, array in self._arrays().items():
                 if name not in stored:
-                    raise ReplayError(f"{path} holds no {name}; it was written with another encoder or window.")
+                    raise ReplayError(f"{path} has no {name}; it was written with another encoder or window.")
                 if stored[name].shape != array[:size].shape:
                     raise ReplayError(
-                        f"{path}: {name} is {stored[name].shape}; this buffer needs {array[:size].shape}."
+                        f"{path}: {name} has shape {stored[name].shape}; this buffer needs {array[:size].shape}."
                     )
                 array[:size] = stored[name]
             self.added = int(stored["added"])

@@ -1,4 +1,4 @@
-"""Where episodes come from: this process, in step with learning, or processes of their own beside it."""
+"""Sources of episodes for the learner: the learner's own process, in alternation, or parallel collector processes."""
 
 from __future__ import annotations
 
@@ -27,50 +27,50 @@ from sami_train.episodes.rollout import Rollout
 from sami_train.machine import one_thread
 
 QUEUE_ROUNDS = 8
-"""Rounds that wait for the learner before a collector waits too."""
+"""Rounds of each collector in the queue before the collectors wait for the learner."""
 PATIENCE_S = 600.0
-"""Seconds without an episode from any collector after which they count as stuck; an episode takes seconds."""
+"""Seconds without any episode after which collectors count as stuck; an episode takes seconds."""
 LOCK_S = 1.0
-"""Seconds that the learner waits for a collector that reads weights; it takes microseconds."""
+"""Longest time [s] that the learner waits for a collector to finish reading weights, which takes microseconds."""
 BURST = 10
-"""Updates between two looks at what collectors have brought."""
+"""Most updates before the learner takes new episodes from the queue again."""
 
 
 class CollectorError(SamiError):
-    """A collector failed; the error's cause holds its traceback."""
+    """A collector process failed, died or hangs; after a failure, the error's cause has its traceback."""
 
 
 class _Failure(NamedTuple):
-    """What a collector sends in place of episodes when it cannot go on."""
+    """What a collector sends in place of episodes after an exception."""
 
     summary: str
     trace: str
 
 
 class Source(Protocol):
-    """Where the learner gets its episodes: it looks for new ones between its updates."""
+    """Source of the learner's episodes: the learner calls `collect` between its updates."""
 
     def updates(self, due: int) -> int:
-        """Return how many of the updates that are due the learner makes before its next look."""
+        """Return how many of the `due` updates the learner makes before it calls `collect` again."""
 
     def collect(self, wait: bool, steps_done: int) -> list[Episode]:
-        """Return the episodes that are there; where `wait` and none is, wait up to a second for one."""
+        """Return the new episodes; with `wait`, wait up to a second if there are none."""
 
     def publish(self, weights: NumpyWeights) -> None:
-        """Give new weights to those who collect elsewhere."""
+        """Send new weights to the collector processes."""
 
     def close(self) -> None:
         """Stop collecting."""
 
 
 class InStep:
-    """Collects one round at a time in this process: the same seed gives the same episodes.
+    """Collects one round at a time in the learner's process: the same seed gives the same episodes.
 
     Args:
-        rollout: what collects.
-        policy: what it steps.
-        newest: gives the learner's weights.
-        next_index: number of the next episode.
+        rollout: the rollout that collects.
+        policy: the policy of the rollout.
+        newest: returns the learner's present weights.
+        next_index: number of the next episode in the run.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class InStep:
         self.rollout, self.policy, self.newest, self.next_index = rollout, policy, newest, next_index
 
     def updates(self, due: int) -> int:
-        """Make all that are due: what happens must not depend on how fast the machine is."""
+        """Return `due`: training must not depend on the speed of the machine."""
         return due
 
     def collect(self, wait: bool, steps_done: int) -> list[Episode]:
@@ -90,16 +90,16 @@ class InStep:
         return self.rollout.round(indices, steps_done)
 
     def publish(self, weights: NumpyWeights) -> None:
-        """Do nothing: a round takes the newest weights itself."""
+        """Do nothing: each round loads the newest weights itself."""
 
     def close(self) -> None:
         """Do nothing: the caller owns the environments."""
 
 
 class SharedWeights:
-    """The newest weights in shared memory: written without waiting for readers to ask, read when changed.
+    """The newest weights in shared memory: the learner writes them, collectors read them when `version` has changed.
 
-    A reader that was killed or stopped while it read keeps the lock: then nothing is written any more.
+    If a reader is killed or stopped while it holds the lock, later writes time out and change nothing.
     """
 
     def __init__(self, weights: NumpyWeights, context: Any) -> None:
@@ -111,7 +111,7 @@ class SharedWeights:
         self.write(weights)
 
     def write(self, weights: NumpyWeights) -> None:
-        """Replace the weights by others of the same shapes."""
+        """Replace the weights by new ones of the same shapes; does nothing if the lock is not free within `LOCK_S`."""
         if not self._lock.acquire(timeout=LOCK_S):
             return
         try:
@@ -122,7 +122,7 @@ class SharedWeights:
             self._lock.release()
 
     def read(self) -> NumpyWeights:
-        """Copy the newest weights."""
+        """Return a copy of the newest weights."""
         with self._lock:
             flat = np.frombuffer(self._memory, np.float32).copy()
         arrays, start = {}, 0
@@ -134,15 +134,15 @@ class SharedWeights:
 
 
 class Processes:
-    """Collects in processes beside the learner; none of them imports torch.
+    """Collects in processes that run in parallel to the learner; none of them imports torch.
 
     Args:
-        spec: of the environment, as `env.spec` gives it.
-        envs: environments stepped side by side in each process.
+        spec: Gymnasium's `env.spec` of the environment.
+        envs: number of environments that each process steps together.
         collectors: number of processes.
-        weights: first weights.
+        weights: the initial weights.
         seed, exploration, reach: see `Rollout`.
-        next_index: number of the next episode; collector i of n takes every n-th round from there.
+        next_index: number of the next episode in the run; collector i of n takes every n-th round from there.
         state_every, behind: see `Rollout`.
     """
 
@@ -162,13 +162,13 @@ class Processes:
         context = mp.get_context("spawn")
         self.patience_s, self._arrived_at = PATIENCE_S, time.monotonic()
         self._weights = SharedWeights(weights, context)
-        # Without locks, which a killed collector would keep.
+        # Raw values: a killed collector could hold the lock of a synchronised one for ever.
         self._steps, self._stop = context.RawValue("q", 0), context.RawValue("b", 0)
         self._arrived: queue.Queue[Sequence[Episode] | _Failure] = queue.Queue(QUEUE_ROUNDS * max(1, collectors))
         self._processes: list[Any] = []
         self._readers: list[threading.Thread] = []
         self._last_report: dict[str, float] = {}
-        # Without stable-baselines3's Monitor, which a spec cannot make again.
+        # A spec cannot rebuild stable-baselines3's Monitor.
         wrappers = tuple(wrapper for wrapper in spec.additional_wrappers if wrapper.name != "Monitor")
         spec = dataclasses.replace(spec, additional_wrappers=wrappers)
         settings = (spec, envs, seed, exploration, reach, state_every, behind)
@@ -181,19 +181,19 @@ class Processes:
                 self._last_report[name] = time.monotonic()
                 self._processes.append(context.Process(target=_collect, name=name, daemon=True, args=arguments))
                 self._processes[-1].start()
-                writer.close()  # so that the pipe ends with the process
+                writer.close()  # so that the pipe closes when the process ends
                 self._readers.append(threading.Thread(target=self._read, args=(name, reader), daemon=True))
                 self._readers[-1].start()
 
     def updates(self, due: int) -> int:
-        """Make a few: what the collectors bring must not wait long."""
+        """Return at most `BURST`, so that new episodes do not wait long in the queue."""
         return min(due, BURST)
 
     def collect(self, wait: bool, steps_done: int) -> list[Episode]:
-        """Take the rounds that have arrived.
+        """Return the episodes in the queue; see `Source.collect`.
 
         Raises:
-            CollectorError: a collector failed or died.
+            CollectorError: a collector failed or died, or none sent an episode within `patience_s`.
         """
         self._steps.value = steps_done
         episodes: list[Episode] = []
@@ -204,32 +204,32 @@ class Processes:
                 self._check_alive()
                 if wait and time.monotonic() - self._arrived_at > self.patience_s:
                     raise CollectorError(
-                        f"no collector brought an episode within {self.patience_s:g} s: they are stopped, or hang. "
-                        "Look what they wait for, and go on with --resume."
+                        f"no collector sent an episode within {self.patience_s:g} s: they are stopped, or hang. Find "
+                        "out what they wait for, then resume the run with --resume."
                     ) from None
-                return episodes  # also of none: somebody may want the learner to stop
+                return episodes  # also an empty list, so that callbacks can stop the learner
             if isinstance(arrived, _Failure):
                 raise CollectorError(f"a collector failed: {arrived.summary}") from RuntimeError(arrived.trace)
             episodes += arrived
             self._arrived_at = time.monotonic()
 
     def publish(self, weights: NumpyWeights) -> None:
-        """Give new weights to every collector; they take them at their next round."""
+        """Write new weights to shared memory; each collector loads them before its next round."""
         self._weights.write(weights)
 
     def close(self) -> None:
-        """Stop the processes."""
+        """Stop the processes; kill those that are still alive after 5 s."""
         self._stop.value = 1
         for process in self._processes:
             process.join(timeout=5.0)
             if process.is_alive():
-                process.kill()  # one that was stopped hears nothing else
+                process.kill()  # a stopped process (SIGSTOP) reacts to nothing else
                 process.join()
         for reader in self._readers:
             reader.join()
 
     def _read(self, name: str, pipe: Any) -> None:
-        """Take what a collector sends, to its end: a thread, for one that was stopped in a message is waited for."""
+        """Queue a collector's messages until its pipe closes; in a thread, since `recv` blocks on half a message."""
         with pipe, suppress(EOFError, OSError):
             while True:
                 arrived = pipe.recv()
@@ -243,15 +243,15 @@ class Processes:
 
     def _check_alive(self) -> None:
         for process, reader in zip(self._processes, self._readers, strict=True):
-            # One that failed has sent why, and that is waiting, or about to be.
+            # A collector that failed has sent a _Failure: wait until its reader has queued it.
             if not (process.is_alive() or reader.is_alive()) and self._arrived.empty():
                 raise CollectorError(
-                    f"{process.name} died with exit code {process.exitcode}; was it killed for memory? "
-                    "Go on with --resume."
+                    f"{process.name} died with exit code {process.exitcode}; did the system run out of memory? Resume "
+                    "the run with --resume."
                 )
             if time.monotonic() - self._last_report[process.name] > self.patience_s:
                 self._last_report[process.name] = math.inf  # once
-                message = f"{process.name} brought nothing for {self.patience_s:g} s: it is stopped, or hangs."
+                message = f"{process.name} sent no episode for {self.patience_s:g} s: it is stopped, or hangs."
                 print(message, file=sys.stderr)
 
 
@@ -263,8 +263,8 @@ def _collect(
     stop: Any,
     out: Any,
 ) -> None:
-    """Collect until told to stop, or until nobody reads it any more: the body of a collector process."""
-    # Ctrl-C reaches the whole group, and Slurm's signals every process of a step; the learner alone decides to stop.
+    """Collect until `stop` is set or the learner has closed the pipe: the main function of a collector process."""
+    # Ctrl-C and Slurm's signals also reach collectors, but only the learner decides when to stop.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
     with out, suppress(BrokenPipeError):

@@ -1,4 +1,4 @@
-"""One episode, and how training goes in each task over its last ones."""
+"""An episode, and the record of the last episodes of each task, which training logs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sami_train.envs.measure import SUCCESS, Measure
 from sami_train.envs.tasks import Task
 
 DRAWN = -1
-"""Position of a task that no other episode has."""
+"""`task_index` of a task that was drawn for one episode only."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Episode:
     """Number of the episode in its run; with the run's seed it determines the episode's randomness."""
     task: Task
     task_index: int
-    """Position of the task in the set that training draws from; `DRAWN` where that has no end."""
+    """Position of the task in the training set; `DRAWN` if each episode draws a new task."""
     observations: np.ndarray
     """Flat observations, (T + 1, D) float32: one before each step and one after the last."""
     actions: np.ndarray
@@ -33,17 +33,17 @@ class Episode:
     rewards: np.ndarray
     """Rewards, (T,) float32."""
     terminated: bool
-    """The world ended the episode (a time-out does not: its last state has a value)."""
+    """Whether the environment ended the episode; False after a time-out, whose last state has a value."""
     success: bool
     skills: frozenset[str]
     """Skills seen at any step; empty where the environment labels none."""
     states: tuple[np.ndarray, ...] = ()
-    """The encoder's state before steps 0, n, 2 n, ..., (ceil(T / n), ...) each; empty where none were asked for."""
+    """The encoder's state before steps 0, n, 2 n, ..., (ceil(T / n), ...) each; empty if the rollout stores none."""
     true_observations: np.ndarray | None = None
-    """What would have been observed without a gap, then what is privileged, (T + 1, D + P) float32; None where it was
-    not asked for."""
+    """True states, (T + 1, D + P) float32: the observation without a sim-to-real profile, then privileged numbers; None
+    if the rollout stores none."""
     metrics: Mapping[str, float] = field(default_factory=dict)
-    """What the environment measured of it, see `EnvironmentSpec.metrics`."""
+    """The environment's metrics of the episode, see `EnvironmentSpec.metrics`."""
 
     def __len__(self) -> int:
         return len(self.actions)
@@ -55,13 +55,13 @@ class Episode:
 
 
 WINDOW = 50
-"""Episodes of each task that are averaged over."""
+"""Number of episodes of each task to average over."""
 RETURN_WINDOW = 4
-"""The same for returns: where these count, tasks are many and episodes long."""
+"""The number for returns: environments judged by return have many tasks and long episodes."""
 
 
 class TaskRecord:
-    """Windows over the last episodes, by task: whether each succeeded, which skills it showed, and its return."""
+    """The last episodes of each task: whether each succeeded, the skills it showed, and its return."""
 
     def __init__(self) -> None:
         self._success: dict[str, deque[float]] = {}
@@ -69,7 +69,7 @@ class TaskRecord:
         self._returns: dict[str, deque[float]] = {}
 
     def add(self, episode: Episode) -> None:
-        """Take an episode into its task's windows."""
+        """Add an episode to the windows of its task; all episodes in drawn tasks share the name `all`."""
         named = [] if episode.task_index == DRAWN else episode.task.items()
         name = " ".join(f"{feature}={shown(value)}" for feature, value in named) or "all"
         self._success.setdefault(name, deque(maxlen=WINDOW)).append(float(episode.success))
@@ -77,7 +77,7 @@ class TaskRecord:
         self._returns.setdefault(name, deque(maxlen=RETURN_WINDOW)).append(episode.ret)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the windows as JSON has them."""
+        """Return the windows as values for JSON."""
         return {
             "success": {name: list(window) for name, window in self._success.items()},
             "skills": {name: [sorted(seen) for seen in window] for name, window in self._skills.items()},
@@ -94,21 +94,21 @@ class TaskRecord:
         return record
 
     def by_task(self, measure: Measure) -> dict[str, float]:
-        """Return what counts, mean over each task's last episodes."""
+        """Return the success rate or mean return of each task's last episodes."""
         windows = self._success if measure is SUCCESS else self._returns
         return {name: float(np.mean(window)) for name, window in sorted(windows.items())}
 
     def mean(self, measure: Measure) -> float | None:
-        """Return what counts, mean over tasks; None before the first episode."""
+        """Return the success rate or return, mean over tasks; None before the first episode."""
         values = list(self.by_task(measure).values())
         return float(np.mean(values)) if values else None
 
     def scalars(self, measure: Measure, outcomes: Mapping[str, str]) -> dict[str, float]:
-        """Return what a log keeps where policies are judged so.
+        """Return scalars for the log, by column.
 
         Args:
-            measure: what they are judged by.
-            outcomes: what else is told of their episodes, see `EnvironmentSpec.outcomes`.
+            measure: whether to log success or return.
+            outcomes: the skill to count in each further column, see `EnvironmentSpec.outcomes`.
         """
         by_task = self.by_task(measure).items()
         if measure is not SUCCESS:

@@ -1,4 +1,4 @@
-"""The encoder and the policy in numpy: what collectors step, so that they need no torch."""
+"""The encoder and the actor in numpy, so that collector processes need no torch."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from sami_train.envs.task_numbers import TaskCode
 from sami_train.envs.tasks import Task
 
 EncoderKind = Literal["lstm", "gaussians", "none", "history", "told"]
-"""The LSTM of the paper, PEARL's product of Gaussians; or what baselines have in its place: nothing, the last steps as
-they were, the task itself."""
+"""The paper's LSTM, PEARL's product of Gaussians; or a baseline's input in place of a context: nothing, the last steps
+unchanged, or (the oracle's) the task itself."""
 Arrays = Mapping[str, np.ndarray]
 """Weights by name."""
 
 
 @dataclass(frozen=True)
 class NumpyWeights:
-    """All that `NumpyPolicy` needs of a policy, as `ContextPolicy.numpy_weights` gives it."""
+    """The weights and settings of a policy that `NumpyPolicy` needs; `ContextPolicy.numpy_weights` returns them."""
 
     encoder: EncoderKind
-    """Which encoder the arrays belong to."""
+    """The kind of encoder that the arrays belong to."""
     encoder_columns: int
     """How many of the first features the encoder reads."""
     clip: float
     """Features are clipped to this many standard deviations."""
     arrays: Arrays
     history_steps: int = 0
-    """How many steps a policy with a history reads."""
+    """Number k of steps that the history encoder outputs; other encoders ignore it."""
     task_input: TaskCode | None = None
-    """How the task becomes an input, for a policy that gets it (the oracle)."""
+    """The code that makes the task an input, for the oracle alone."""
 
     @property
     def actions(self) -> int:
@@ -43,21 +43,21 @@ class NumpyWeights:
 
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
 SMALLEST_VARIANCE = 1e-4
-"""Of one Gaussian factor of PEARL's context: a single transition must not fix it for good."""
+"""Smallest variance of a Gaussian factor in PEARL's encoder, so that one transition cannot fix the context."""
 
 State = tuple[np.ndarray, ...]
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:
-    # tanh form: exact to rounding, and no overflow for large negative inputs.
+    # By tanh: exact up to rounding, and without overflow for large negative inputs.
     return 0.5 * (np.tanh(0.5 * x) + 1.0)
 
 
 class _LSTM:
     """`encoders.LSTMEncoder` in numpy, for n episodes at once.
 
-    `start` returns the state of n episodes that begin; `step` the context (n, C) and the next state for features
-    (n, F), previous action (n, A) and state. All encoders here have both.
+    `start` returns the initial state of n episodes. `step` maps features (n, F), previous actions (n, A) and the state
+    to contexts (n, C) and the next state. All encoders here have these two methods.
     """
 
     def __init__(self, weights: NumpyWeights) -> None:
@@ -82,7 +82,7 @@ class _LSTM:
         return np.maximum(hidden, 0.0) @ self._head + self._head_bias, (hidden[:, None], cell[:, None])
 
     def corrections(self, state: State) -> np.ndarray:
-        """Return how the present differs from what arrived, (n, E), as the state after a step has it."""
+        """Return the estimated present minus the arrived observation, (n, E), from the state after a step."""
         assert self._correction is not None
         return state[0][:, 0] @ self._correction + self._correction_bias
 
@@ -121,7 +121,7 @@ class _NoContext:
 
 
 class _History:
-    """`encoders.HistoryEncoder` in numpy: the context is the last steps end to end, the newest last."""
+    """`encoders.HistoryEncoder` in numpy: the last steps, concatenated, the newest last."""
 
     def __init__(self, weights: NumpyWeights) -> None:
         self._shape = (weights.history_steps - 1, weights.encoder_columns + weights.actions)
@@ -136,7 +136,7 @@ class _History:
 
 
 class _TaskInput:
-    """`encoders.ToldEncoder` in numpy: state and context are the task, which `NumpyPolicy.reset` puts there."""
+    """`encoders.ToldEncoder` in numpy: state and output are the task, which `NumpyPolicy.reset` sets."""
 
     def __init__(self, weights: NumpyWeights) -> None:
         assert weights.task_input is not None
@@ -180,7 +180,7 @@ class NumpyPolicy:
     """
 
     state: State
-    """The encoder's, (n, ...) each, shaped as `encoders` shapes it."""
+    """The encoder's state, (n, ...) each, with the shapes of the torch encoders."""
 
     def __init__(self, weights: NumpyWeights, rows: int) -> None:
         self.load(weights)
@@ -188,7 +188,7 @@ class NumpyPolicy:
         self._begin()
 
     def load(self, weights: NumpyWeights) -> None:
-        """Take new weights; the recurrent state stays."""
+        """Replace the weights; the recurrent state stays."""
         self._w = {name: np.ascontiguousarray(array, dtype=np.float32) for name, array in weights.arrays.items()}
         self._encoder = _ENCODERS[weights.encoder](replace(weights, arrays=self._w))
         self._encoder_columns, self._clip, self._task_input = weights.encoder_columns, weights.clip, weights.task_input
@@ -196,20 +196,20 @@ class NumpyPolicy:
         self.action_size = weights.actions
 
     def reset(self, tasks: Sequence[Task] = ()) -> None:
-        """Forget everything: zero state and zero previous action in every row.
+        """Start new episodes: initial state and zero previous action in every row.
 
         Args:
-            tasks: the one that each row is in, (n,), for a policy that is told it; no other one reads them.
+            tasks: the task of each row, (n,); only the oracle reads them.
 
         Raises:
-            SamiError: the policy is told the task, and these are not as many as there are rows.
+            SamiError: the policy is an oracle, and the number of tasks is not the number of rows.
         """
         self._begin()
         if self._task_input is not None:
             if len(tasks) != self.rows:
                 raise SamiError(
-                    f"this policy is told the task of each of its {self.rows} episodes, and was given {len(tasks)}. "
-                    "Give reset() the tasks, as a rollout does."
+                    f"this oracle needs the task of each of its {self.rows} episodes, but reset() got {len(tasks)} "
+                    "tasks. Pass one task for each row."
                 )
             self.state = (self._task_input.encode(tasks),)
 
@@ -225,7 +225,7 @@ class NumpyPolicy:
             noise: standard normal, (n, A), to sample the action; None for the deterministic action.
 
         Returns:
-            actions (n, A) in [-1, 1] and contexts (n, C). The caller sets `previous_action` if it executes others.
+            Actions (n, A) in [-1, 1], contexts (n, C). If you execute other actions, set `previous_action` to them.
         """
         w = self._w
         features = self._features(observation)

@@ -1,9 +1,9 @@
-"""Collecting whole episodes, in rounds: one episode in each of n environments, stepped side by side.
+"""Rollouts collect whole episodes in rounds: one episode in each of n environments, stepped together.
 
-Episode k of a run (its task, its start, its exploration) is a function of seed, k, weights and how far the run is.
-Nothing is carried from one episode to the next, so a run that resumes between two rounds continues exactly.
+Episode k of a run (its task, start and exploration) is a function of the seed, k, the weights and the steps done.
+No state passes from one episode to the next, so that a run resumed between two rounds continues exactly.
 
-No torch here: collectors run this in processes of their own.
+This module imports no torch, because collector processes import it.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from sami_train.episodes.exploration import BehindGap, Exploration, _Explorer
 
 
 class Policy(Protocol):
-    """What a rollout steps: n episodes at once."""
+    """A policy that steps n episodes at once."""
 
     previous_action: np.ndarray
-    """(n, A): what was executed last; the rollout writes it where it executed something else."""
+    """(n, A): the previous executed action; the rollout sets it, since it may execute another one than proposed."""
 
     @property
     def state(self) -> tuple[np.ndarray, ...]:
-        """The encoder's state, (n, ...) each; read only by rollouts that keep states."""
+        """The encoder's state, (n, ...) each; only rollouts that store states read it."""
 
     def reset(self, tasks: Sequence[Task] = ()) -> None:
-        """Begin new episodes in all rows, each in its task; only a baseline that is told it may read it."""
+        """Start a new episode in each row; only the oracle may read its task."""
 
     def step(self, observation: np.ndarray, noise: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Return actions (n, A) and contexts (n, C) for flat observations (n, D); see `NumpyPolicy.step`."""
 
 
 def tasks_of(env: gym.Env) -> Sequence[Task]:
-    """Return the tasks that an environment draws from; one empty task where it has none, or draws without end."""
+    """Return the tasks of an environment; one empty task if it has none, or draws a new one for each episode."""
     return getattr(env.unwrapped, "tasks", None) or ({},)
 
 
 def beginning(seed: int, index: int) -> tuple[int, np.random.SeedSequence]:
-    """Return what an episode of a run begins with: the environment's seed, and the stream of its exploration."""
+    """Return an episode's random seeds: the environment's seed, and the seed sequence of its exploration."""
     start, explore = np.random.SeedSequence((seed, index)).spawn(2)
     return int(start.generate_state(1)[0]), explore
 
@@ -56,13 +56,13 @@ class Rollout:
 
     Args:
         envs: the environments; a round is one episode in each.
-        policy: stepped for all of them at once; its `rows` is the number of environments.
+        policy: it steps all environments at once, so that it needs one row for each.
         seed: the run's seed.
         exploration: None acts deterministically (evaluation).
         reach: scripted exploration of the environment, see `EnvironmentSpec.reach`.
-        tasks: visited in turn; those that the environment draws from, if None.
-        state_every: steps between encoder states that episodes bring along; 0 brings none.
-        behind: what episodes behind a gap bring along of the true state, and how large the gap is.
+        tasks: the tasks to visit in turn; the environment's own if None.
+        state_every: steps between two encoder states that an episode stores; 0 stores none.
+        behind: whether episodes store the true state, and how large their sim-to-real profile is.
     """
 
     def __init__(
@@ -88,9 +88,9 @@ class Rollout:
         """Run one episode in each environment.
 
         Args:
-            indices: numbers of the episodes, one for each environment; episode k is in task k modulo the
-                number of tasks, as the paper's Algorithm 1 visits every task in turn.
-            steps_done: environment steps that the run has done so far (exploration depends on it).
+            indices: numbers of the episodes in the run, one for each environment. Episode k has task k modulo the
+                number of tasks, since the paper's Algorithm 1 visits the tasks in turn.
+            steps_done: environment steps of the run so far, on which exploration depends.
 
         Returns:
             The episodes, in the order of the environments.
@@ -125,7 +125,7 @@ class Rollout:
         if (size := self.behind.size(steps_done, self.seed, index)) < 1.0:
             options[GAP_SIZE] = size
         observation, info = env.reset(seed=start, options=options or None)
-        if not task and info.get("task"):  # which the environment drew, of many without end
+        if not task and info.get("task"):  # the environment drew a new task
             task, task_index = info["task"], DRAWN
         truth = info.get("task", task)
         explorer = _Explorer(
@@ -145,13 +145,13 @@ class Rollout:
 
 @dataclass
 class _Recorder:
-    """What an episode has seen and done so far."""
+    """The record of one running episode."""
 
     index: int
     task: Task
     task_index: int
     truth: Task
-    """The task that the environment says it is in: that of `task`, with every feature, where it draws none."""
+    """The full task as the environment reports it, with every feature."""
     explorer: _Explorer
     observations: list[np.ndarray]
     true_observations: list[np.ndarray] | None = None
@@ -163,12 +163,12 @@ class _Recorder:
     info: dict[str, Any] = field(default_factory=dict)
 
     def true(self, info: dict[str, Any]) -> np.ndarray:
-        """Return what would have been observed last without a gap, where there is one, and what is privileged."""
+        """Return the last true state (D + P,): the observation without the profile's errors, and privileged numbers."""
         seen = np.asarray(info.get(TRUE_OBSERVATION, self.observations[-1]))
         return np.concatenate([seen, info[PRIVILEGED]]) if PRIVILEGED in info else seen
 
     def keep_state(self, policy: Policy, row: int, every: int) -> None:
-        """Keep the encoder's state before this step, if it is one of those that are kept."""
+        """Store the encoder's state before this step, if the step is a multiple of `every`."""
         if every and len(self.actions) % every == 0:
             self.states.append(tuple(part[row].copy() for part in policy.state))
 
@@ -203,11 +203,11 @@ class _Recorder:
 
 
 def with_states(episode: Episode, policy: Policy, every: int) -> Episode:
-    """Return an episode with the encoder states that a rollout of this policy would have kept, see `Rollout`.
+    """Return the episode with the encoder states that a `Rollout` of this policy would have stored.
 
     Args:
-        episode: what was observed and executed.
-        policy: of one row; begun anew here.
+        episode: its observations and executed actions are replayed.
+        policy: a policy with one row, which is reset here.
         every: steps between two states.
     """
     policy.reset([episode.task])

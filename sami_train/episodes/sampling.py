@@ -1,7 +1,7 @@
 """Which trajectories a contrastive loss compares (paper, section 4.3 and figure 4).
 
-Every strategy looks at one current task, drawn anew for each loss, and takes up to `count` trajectories: half as
-queries and positive keys, half as negatives. Where the buffer holds fewer, it takes what there is, and K is smaller.
+Every strategy draws one current task for each loss, and up to `count` trajectories: half are queries and positive
+keys, half are negatives. With fewer in the buffer, K is smaller.
 """
 
 from __future__ import annotations
@@ -15,15 +15,14 @@ import numpy as np
 from sami_train.episodes.buffer import EpisodeBuffer, Windows
 
 RIDGE = 1e-3
-"""Keeps the regression defined where drawn starts or goals are alike; in units of its normalised columns."""
+"""Penalty that keeps the regression defined if all drawn starts or goals are equal; for normalised columns."""
 
 
 def rank_by(kind: str, buffer: EpisodeBuffer, where: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Return the scores (n,) of a buffer's episodes at these positions (n,), all of one task; higher is better.
 
-    Kinds: "return" is what an episode was paid (paper, section 4.3), "advantage" the return less what the start, the
-    goal and the policy's age explain. Two controls know nothing of skills: "shuffled" is chance, "recency" the policy's
-    age alone.
+    Kinds: "return" (paper, section 4.3); "advantage" is the part of the return that start, goal and the policy's age do
+    not explain. Two controls ignore skills: "shuffled" is random, "recency" is the policy's age alone.
     """
     if kind == "shuffled":
         return rng.random(len(where))
@@ -36,7 +35,7 @@ def rank_by(kind: str, buffer: EpisodeBuffer, where: np.ndarray, rng: np.random.
 def unexplained(values: np.ndarray, causes: np.ndarray) -> np.ndarray:
     """Return the residuals (n,) of a ridge regression of values (n,) on causes (n, C); equal values stay equal.
 
-    Values that are all alike have no better and no worse, and noise must not make any.
+    If all values are equal, all residuals are 0, without rounding noise that would rank them.
     """
     if np.ptp(values) == 0.0:
         return np.zeros_like(values)
@@ -48,7 +47,7 @@ def unexplained(values: np.ndarray, causes: np.ndarray) -> np.ndarray:
 
 
 def _circumstances(buffer: EpisodeBuffer, where: np.ndarray) -> np.ndarray:
-    """Return what an episode owes to luck and to its policy's age, (n, C): age; start, goal, and how far apart."""
+    """Return causes of a return other than skill, (n, C): the policy's age, and the start, the goal, their distance."""
     causes = [buffer.numbers(where)[:, None].astype(np.float64)]
     if buffer.goal is not None:
         start = buffer.observations[where, 0]
@@ -59,30 +58,30 @@ def _circumstances(buffer: EpisodeBuffer, where: np.ndarray) -> np.ndarray:
 
 
 class Trajectories(NamedTuple):
-    """Buffer positions of what is compared; nothing stands on both sides."""
+    """Buffer positions of the trajectories to compare; no position is on both sides."""
 
     positives: np.ndarray
-    """At least two, of the current task: queries, and keys for one another."""
+    """(N,), N >= 2, of the current task: queries, and positive keys of one another."""
     negatives: np.ndarray
-    """At least one."""
+    """(K - 1,), at least one."""
 
 
 Score = Callable[[np.ndarray], np.ndarray]
-"""Buffer positions (n,) to what ranks them (n,), higher is better."""
+"""Maps buffer positions (n,) to the scores that rank them (n,); higher is better."""
 
 
 Strategy = Callable[[EpisodeBuffer, int, np.random.Generator, Score], Trajectories | None]
-"""Draws up to so many trajectories, of both sides together, which the score ranks; None where there are none to compare
-yet."""
+"""Draws up to a number of trajectories, for both sides together, and ranks them by the score; None if the buffer does
+not have two sides yet."""
 
 
 def same_task(buffer: EpisodeBuffer, count: int, rng: np.random.Generator, score: Score) -> Trajectories | None:
-    """Set high returns of the current task against low returns of the same task (SaNCE)."""
+    """Compare high scores of the current task with low scores of the same task (SaNCE)."""
     return _split(buffer, _current(buffer, rng), count, rng, score)
 
 
 def other_tasks(buffer: EpisodeBuffer, count: int, rng: np.random.Generator, score: Score) -> Trajectories | None:
-    """Set the current task against the others, whatever the returns (InfoNCE)."""
+    """Compare the current task with the other tasks, whatever the scores (InfoNCE)."""
     current = _current(buffer, rng)
     positives = _draw(buffer.of_task(current), count // 2, rng)
     negatives = _draw(np.flatnonzero(buffer.tasks[: len(buffer)] != current), count // 2, rng)
@@ -92,7 +91,7 @@ def other_tasks(buffer: EpisodeBuffer, count: int, rng: np.random.Generator, sco
 def low_returns_of_all_tasks(
     buffer: EpisodeBuffer, count: int, rng: np.random.Generator, score: Score
 ) -> Trajectories | None:
-    """Set high returns of the current task against low returns of every task, in equal shares (Sa+InfoNCE)."""
+    """Compare high scores of the current task with low scores of every task, in equal shares (Sa+InfoNCE)."""
     current = _current(buffer, rng)
     current_split = _split(buffer, current, count, rng, score)
     if current_split is None:
@@ -107,11 +106,10 @@ def low_returns_of_all_tasks(
 def of_one_age(
     drawn: Trajectories, buffer: EpisodeBuffer, rng: np.random.Generator
 ) -> tuple[Trajectories, Windows] | None:
-    """Draw an age, and leave out the trajectories that ended before it; None where too few are left.
+    """Draw an age, in steps of an episode, and drop the trajectories that ended before it; None if too few remain.
 
-    Compared at one age, trajectories cannot be told apart by counting steps: neither their length nor the clock of a
-    recurrent state says which is which. The window (B = 1), which suits every one of them, ends at the age. An age is
-    counted from the start of an episode.
+    At one age, neither the length nor the step count in a recurrent state separates the two sides. The returned window
+    (B = 1) ends at that age, and applies to every trajectory.
     """
     window = buffer.windows(rng.choice(drawn.positives, 1), rng)
     length = rng.integers(window.burn_in + 1, window.lengths + 1)
@@ -136,11 +134,11 @@ def _split(
     score: Score,
     least: int = 2,
 ) -> Trajectories | None:
-    """Rank `count` trajectories of a task and part the better from the worse, at most half of `count` each.
+    """Rank `count` trajectories of a task, and split the better from the worse, at most half of `count` each.
 
-    They part where the score changes, as near to the middle as it does: equal scores never stand on both sides. At
-    least `least` are better; two of the current task, where a query's positive is another one. None where that cannot
-    be: all scores are equal, or too few are above the others to tell what good trajectories have in common.
+    The split is at the change of score nearest to the middle: equal scores are never on both sides. The better side has
+    at least `least` trajectories; the current task needs two, because a query's positive is another trajectory. None
+    if all scores are equal, or too few are above the others.
     """
     drawn = _draw(buffer.of_task(task), count, rng)
     values = score(drawn)

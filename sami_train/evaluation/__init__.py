@@ -1,1 +1,1 @@
-"""How good a policy is: by task, by set of tasks, and behind gaps to reality."""
+"""Evaluation of policies: by task, by task set, and under sim-to-real profiles of growing size."""

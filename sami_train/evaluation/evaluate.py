@@ -1,11 +1,11 @@
-"""Evaluation on the paper's sets of tasks, with the same starts for every policy. No torch here.
+"""Evaluation on the paper's task sets, with the same starts for every policy. It imports no torch.
 
-An environment's measure says where episodes are counted (`Measure.per`), and that settles what two arguments mean:
+The meaning of two arguments depends on how the environment's measure counts episodes (`Measure.per`):
 
           "task" (success)                                   "set" (return)
-episodes  in each task; the k-th begins alike in every task  in each set; its tasks come in turn
-cores     so many processes, which share the tasks           so many threads of a simulation that has a batch; else,
-                                                             and behind a gap, processes, which share the episodes
+episodes  in each task; the k-th has one start in all tasks  in each set, which visits its tasks in turn
+cores     processes, which share the tasks                   threads of a native batch; processes, which share the
+                                                             episodes, with a profile or without a batch
 
 The paper runs 100 episodes on each set, not on each task: a set has up to 240 tasks, and an episode up to 2000 steps.
 """
@@ -58,7 +58,7 @@ def evaluate(
     keep: Path | None = None,
     seed: int = seeds.EVALUATION,
 ) -> Evaluation:
-    """Run a policy on some sets of tasks, behind one gap or none; arguments as those of `evaluate_gaps`."""
+    """Evaluate a policy on task sets, with one sim-to-real profile or none; arguments as `evaluate_gaps`."""
     return evaluate_gaps(source, env, task_sets, [gap], episodes, cores, on_task, keep, seed)[0]
 
 
@@ -73,19 +73,19 @@ def evaluate_gaps(
     keep: Path | None = None,
     seed: int = seeds.EVALUATION,
 ) -> list[Evaluation]:
-    """Run a policy behind each of some gaps to reality, in the tasks of some sets: the same starts for all.
+    """Evaluate a policy on task sets with each sim-to-real profile, from the same starts; one Evaluation for each.
 
     Args:
         source: the policy.
         env: name of the environment.
-        task_sets: names of sets.
-        gaps: what lies between; None where nothing does.
-        episodes: in each task or in each set, see above.
-        cores: most that are used, see above; the results do not depend on it.
+        task_sets: names of task sets.
+        gaps: the profiles; None stands for an evaluation without a profile.
+        episodes: number of episodes in each task or in each set, see the module's docstring.
+        cores: most processes or threads, see the module's docstring; the results do not depend on it.
         on_task: called with each task's result as it arrives, in any order.
-        keep: the file that the caller will write the results to. What is finished is kept beside it meanwhile, so that
-            the same call goes on after a cut; call it within `keeping(keep)`. None keeps nothing.
-        seed: of the starts; `seeds.FINAL` for what is quoted.
+        keep: the file to which the caller will write the results. Finished parts are stored beside it, so that the same
+            call continues after an interruption; call it within `keeping(keep)`. None stores nothing.
+        seed: seed of the starts; `seeds.FINAL` for results that are quoted.
     """
     spec = environment(env)
     store = KeptResults(keep, source, spec, episodes)
@@ -98,7 +98,7 @@ def evaluate_gaps(
 
 
 def pieces(spec: EnvironmentSpec, task_sets: Sequence[str], gaps: Gaps, seed: int = seeds.EVALUATION) -> list[Piece]:
-    """Return what an evaluation behind some gaps consists of."""
+    """Return the pieces of an evaluation, for each profile: its tasks if episodes count by task, else its task sets."""
     by_task = spec.measure.per == "task"
     return [
         Piece(gap, task_set, task, seed)
@@ -117,7 +117,7 @@ def measure_pieces(
     cores: int = 1,
     on_task: OnTask | None = None,
 ) -> None:
-    """Measure those of some pieces that are not kept yet, and keep them; arguments as those of `evaluate_gaps`."""
+    """Measure the pieces that `store` lacks, and store their results; other arguments as `evaluate_gaps`."""
 
     def report(results: Iterable[TaskResult]) -> None:
         if on_task is not None:
@@ -143,7 +143,7 @@ def _measure_tasks(source: Source, spec: EnvironmentSpec, left: list[Piece], epi
 
 
 class _Worker:
-    """What a process keeps between tasks."""
+    """Policy and environments of a process, which it uses for one task after another."""
 
     def __init__(self, source: Source, spec: EnvironmentSpec, episodes: int) -> None:
         self.spec, self.episodes = spec, episodes
@@ -156,7 +156,7 @@ class _Worker:
             env.close()
 
     def run(self, piece: Piece) -> list[TaskResult]:
-        """Play the episodes of one task behind one gap."""
+        """Play the episodes of one task with one profile."""
         assert piece.task is not None
         envs = self.envs
         if piece.gap is not None:
@@ -170,7 +170,7 @@ class _Worker:
 
 
 def _among(task: Task) -> int:
-    """Return what sets a task's draws of a gap apart from those of other tasks, whatever is measured beside it."""
+    """Return a number by which a profile's random draws differ between tasks, see `Gap.begin`."""
     return zlib.crc32(json.dumps(dict(task), sort_keys=True).encode())
 
 
@@ -178,7 +178,7 @@ def _result(spec: EnvironmentSpec, task_set: str, task: Task, episodes: Sequence
     def share(outcomes: Iterable[bool]) -> float:
         return float(np.mean(list(outcomes)))
 
-    goal, starts = spec.goal, [np.asarray(episode.true_observations)[0] for episode in episodes]  # not what was seen
+    goal, starts = spec.goal, [np.asarray(episode.true_observations)[0] for episode in episodes]  # undisturbed
     at_goal = (goal is not None and bool(goal.reached(start[goal.achieved], start[goal.desired])) for start in starts)
     shares = {column: share(skill in episode.skills for episode in episodes) for column, skill in spec.outcomes.items()}
     skills = [episode_skill(episode.skills, spec.skills) for episode in episodes]
@@ -198,7 +198,7 @@ def _result(spec: EnvironmentSpec, task_set: str, task: Task, episodes: Sequence
 
 
 def _by_name(metrics: Sequence[Mapping[str, float]]) -> dict[str, tuple[float, ...]]:
-    """Return the metrics of some episodes by name."""
+    """Return the metrics of episodes by name, one number for each episode."""
     return {name: tuple(of_episode[name] for of_episode in metrics) for name in metrics[0]}
 
 
@@ -212,7 +212,7 @@ def _measure_sets(source: Source, spec: EnvironmentSpec, left: list[Piece], epis
 
 @contextmanager
 def _stage(source: Source, spec: EnvironmentSpec, episodes: int, cores: int, gap: GapProfile | None) -> Iterator[Play]:
-    """Set the fastest stage that the environment has."""
+    """Yield the fastest way to play episodes in this environment: in processes, in a native batch, or one by one."""
     if cores > 1 and episodes > ROWS and not plays_in_batch(spec, gap):
         with playing_in_processes(source, spec, episodes, cores, gap) as play:
             yield play
@@ -222,16 +222,16 @@ def _stage(source: Source, spec: EnvironmentSpec, episodes: int, cores: int, gap
 
 
 def in_turn(count: int, episodes: int, seed: int) -> np.ndarray:
-    """Which of `count` tasks each episode is in, (episodes,): every task once, in random order, before any comes again.
+    """Return the task number of each episode, (episodes,): all `count` tasks in random order, then all again.
 
-    Where a set has more tasks than there are episodes, these are a random sample of it.
+    With fewer episodes than tasks, the tasks are a random sample of the set.
     """
     rng = np.random.default_rng(seed)
     return np.concatenate([rng.permutation(count) for _ in range(-(-episodes // count))])[:episodes]
 
 
 def _measure_returns(play: Play, piece: Piece, tasks: Sequence[Task], episodes: int) -> Iterator[TaskResult]:
-    """Run episodes over a set of tasks, and yield what came of each task that came up, in the order of the set."""
+    """Run episodes over a set of tasks, and yield the result of each task that had an episode, in the set's order."""
     turns = in_turn(len(tasks), episodes, piece.seed)
     returns, steps, metrics = play([tasks[turn] for turn in turns], piece.seed)
     for index, task in enumerate(tasks):

@@ -1,4 +1,4 @@
-"""95 % intervals of what an evaluation measured, over its starts; other seeds of training differ by more."""
+"""95 % intervals of an evaluation's scores over its starts; scores of other training seeds differ by more."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ REPLICATES = 2000
 
 
 def scores_of_starts(evaluation: Evaluation, task_set: str) -> np.ndarray:
-    """Return what each start scored, mean over a set's tasks, (starts,); empty in files of before it was kept.
+    """Return the score of each start, mean over a set's tasks, (starts,); empty in older files, which lack it.
 
-    Where returns count, each episode has a start of its own.
+    If policies are judged by return, each episode has its own start.
     """
     if evaluation.measure is RETURN:
         return evaluation.returns(task_set)
@@ -26,14 +26,14 @@ def scores_of_starts(evaluation: Evaluation, task_set: str) -> np.ndarray:
 def interval_over_starts(scores: np.ndarray, bounds: tuple[float, float] | None = None) -> tuple[float, float] | None:
     """Return the 95 % interval of the mean over starts, by the percentile bootstrap; None for a single start.
 
-    The k-th episode begins alike in every task, so the episodes of one start are not independent of each other; starts
-    are, and so is what a gap draws. A policy is one: other seeds of its training differ by more than this. Where all
-    starts score alike, a bootstrap sees no doubt. Then a share of starts that as many would all miss in one of 40
-    measurements may have scored anything within the bounds.
+    The k-th episodes of all tasks have the same start, so that episodes of one start are not independent; starts are,
+    and so are a profile's random draws. The interval is for one trained policy: other training seeds differ by more. If
+    all starts score the same, a bootstrap has no width. The interval then assumes an unseen share of starts with any
+    score within the bounds, as large as that many starts would all miss with a probability of 1 in 40.
 
     Args:
         scores: mean score of each start, (starts,).
-        bounds: smallest and largest score, where there are such.
+        bounds: smallest and largest possible score, or None.
     """
     count = len(scores)
     if count < 2:
@@ -47,10 +47,10 @@ def interval_over_starts(scores: np.ndarray, bounds: tuple[float, float] | None 
 
 
 def interval_of(evaluation: Evaluation, task_set: str) -> tuple[float, float] | None:
-    """Return the interval of a set's score; None where it has none.
+    """Return the 95 % interval of a set's score; None for fewer than 2 starts.
 
-    Where returns count, each task's episodes are drawn among themselves, so that how far tasks lie apart is none of
-    it; where a task came up once, the tasks are a sample of the set, and all episodes are drawn alike.
+    Returns are resampled within each task, so that differences between tasks do not widen the interval. If a task has a
+    single episode, the tasks are a sample of the set, and all episodes are resampled together.
     """
     scores = scores_of_starts(evaluation, task_set)
     tasks = [np.array(result.returns) for result in evaluation.of(task_set)]
@@ -64,7 +64,7 @@ def interval_of(evaluation: Evaluation, task_set: str) -> tuple[float, float] | 
 
 
 def _middle(means: np.ndarray) -> tuple[float, float]:
-    """Return what holds the middle 95 % of drawn means."""
+    """Return the limits of the middle 95 % of resampled means."""
     tail = 50.0 * (1.0 - CONFIDENCE)
     low, high = np.percentile(means, [tail, 100.0 - tail])
     return float(low), float(high)

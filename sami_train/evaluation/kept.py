@@ -1,4 +1,4 @@
-"""Results that a long measurement has so far, in a file: one that was cut off goes on from them."""
+"""Intermediate results of a long measurement in a file, from which an interrupted measurement continues."""
 
 from __future__ import annotations
 
@@ -26,34 +26,34 @@ ENDING = ".unfinished.jsonl"
 
 @dataclass(frozen=True)
 class Piece:
-    """What is measured as a whole, and kept so."""
+    """The smallest part of a measurement that is measured and stored as a whole."""
 
     gap: GapProfile | None
     task_set: str
     task: Task | None = None
-    """None for all tasks of the set, where episodes are counted by set."""
+    """None for all tasks of the set, if episodes count by set."""
     seed: int = seeds.EVALUATION
-    """Of the starts."""
+    """Seed of the starts."""
 
     @property
     def key(self) -> str:
-        """What it is in a file."""
+        """Its key in the file of intermediate results, as JSON."""
         gap, task = self.gap and self.gap.dumps(), self.task and dict(self.task)
         return json.dumps([gap, self.task_set, task, self.seed])
 
 
 class KeptResults:
-    """A file with a line for each piece of work that is done; it goes once `keeping` has ended well.
+    """A file with a line for each finished piece; `keeping` removes it at the end of a successful measurement.
 
-    Its name tells what is measured, so that a measurement never goes on from what another one left: the policy's
-    weights, the environment and its engine, how many episodes, and this version of sami. Code of an own environment is
-    not among them.
+    Its name has a hash of the policy's weights, the environment and its engine, the number of episodes, and the version
+    of sami, so that a measurement never continues from another one's results. The code of a user's environment is not
+    part of the hash.
 
     Args:
-        beside: of the result that the measurement is for; the file's name begins with its stem. None keeps nothing.
+        beside: path of the measurement's result; the file's name starts with its stem. None stores nothing.
         source: the policy.
         spec: the environment.
-        episodes: as `evaluate` takes it.
+        episodes: see `evaluate`.
     """
 
     def __init__(self, beside: Path | None, source: Source, spec: EnvironmentSpec, episodes: int) -> None:
@@ -62,7 +62,7 @@ class KeptResults:
         self._ending = ""
         self._rows: dict[str, list[TaskResult]] = {}
         self._as_read: list[dict[str, Any]] | None = []
-        """What the file held, until it is written to: who only reads it changes nothing."""
+        """The lines of the file until the first write: reading alone leaves the file unchanged."""
         if beside is None:
             return
         identity = json.dumps([installed_version("sami"), _digest(source), spec.name, spec.engine, episodes])
@@ -70,7 +70,7 @@ class KeptResults:
         self._read(beside)
 
     def at(self, beside: Path) -> KeptResults:
-        """Return what is kept of the same measurement beside another result; the policy is not read again."""
+        """Return the intermediate results of the same measurement beside another result."""
         other = copy.copy(self)
         other._read(beside)
         return other
@@ -83,27 +83,27 @@ class KeptResults:
                 row["of"]: [TaskResult.from_row(result, self.spec) for result in row["results"]] for row in whole
             }
         except (KeyError, TypeError, ValueError) as error:
-            raise SamiError(f"{self.path} is damaged: {error!r}. Remove it, and all is measured anew.") from error
+            raise SamiError(f"{self.path} is damaged: {error!r}. Remove it, and run the command again.") from error
 
     def results_of(self, piece: Piece) -> list[TaskResult] | None:
-        """Return what was measured of a piece; None where nothing was yet."""
+        """Return the results of a piece; None if it is not measured yet."""
         return self._rows.get(piece.key)
 
     def take(self, other: KeptResults) -> list[TaskResult]:
-        """Keep what another file has of the same measurement, and return what is new of it."""
+        """Add the results of another file of the same measurement, and return the new ones."""
         new = {key: results for key, results in other._rows.items() if key not in self._rows}
         for key, results in new.items():
             self._keep(key, results)
         return [result for results in new.values() for result in results]
 
     def add(self, piece: Piece, results: Sequence[TaskResult]) -> None:
-        """Keep what was measured of a piece; raises a `SamiError` where the disk is full or must not be written to."""
+        """Store the results of a piece; raise SamiError if the file cannot be written."""
         self._keep(piece.key, results)
 
     def _keep(self, key: str, results: Sequence[TaskResult]) -> None:
         self._rows[key] = list(results)
         if self.path is not None:
-            if self._as_read is not None:  # a last line that was cut off would swallow the next one
+            if self._as_read is not None:  # drop a last line that was cut off, to which the next would be appended
                 write_json_lines(self.path, self._as_read)
                 self._as_read = None
             row = {"of": key, "results": [result.row(self.spec.measure) for result in results]}
@@ -113,13 +113,13 @@ class KeptResults:
 
 @contextmanager
 def keeping(beside: Path | None) -> Iterator[None]:
-    """Keep other processes from measuring for the same result within; what was kept goes once that ended well.
+    """Lock a result during a `with` block, and remove its intermediate results if the block succeeds.
 
     Args:
-        beside: the result, which is written within; None keeps nothing, and nobody out.
+        beside: path of the result, which is written in the block; None locks nothing.
 
     Raises:
-        SamiError: another process measures for it.
+        SamiError: another process is measuring the same result.
     """
     if beside is None:
         yield
@@ -134,7 +134,7 @@ def keeping(beside: Path | None) -> Iterator[None]:
 
 
 def discard_all(beside: Path) -> None:
-    """Remove what any measurement has left for a result."""
+    """Remove all intermediate results beside a result."""
     for path in beside.parent.glob(f"{beside.stem}.*{ENDING}"):
         path.unlink(missing_ok=True)
 

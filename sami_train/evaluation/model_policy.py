@@ -1,4 +1,4 @@
-"""What is evaluated, a model file or weights, as a policy that plays episodes."""
+"""Policies for evaluation: a model file, or weights in numpy, with the interface of a rollout's policy."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from sami_train.episodes.numpy_policy import NumpyPolicy, NumpyWeights
 from sami_train.episodes.rollout import Policy
 
 Source = Path | NumpyWeights
-"""What is evaluated: a model file, or weights as `ContextPolicy.numpy_weights` gives them."""
+"""The policy to evaluate: a model file, or weights that `ContextPolicy.numpy_weights` returned."""
 
 
 def policy_of(source: Source, spec: EnvironmentSpec, rows: int) -> Policy:
-    """Return the policy that plays `rows` episodes side by side."""
+    """Return the policy that steps `rows` episodes together."""
     return SessionPolicy(source, spec, rows) if isinstance(source, Path) else NumpyPolicy(source, rows)
 
 
 def tell_ages(policy: Policy, envs: Sequence[gym.Env], gap: GapProfile | None) -> None:
-    """Have a model file know how late its observations arrive, and its actions take effect, behind a gap.
+    """Give a model file the observation ages under a sim-to-real profile: observation latency plus command delay.
 
-    The first is what stamps say; the second stands in no stamp. A robot's would have been measured: it is told as the
-    gap has it, of a range the middle.
+    Time stamps give the first, as on a robot. The second, which a robot's user measures, is the profile's action
+    latency, or the middle of its range.
     """
-    policy = getattr(policy, "policy", policy)  # of a `RecordedPolicy`
+    policy = getattr(policy, "policy", policy)  # a `RecordedPolicy` contains the policy
     if not isinstance(policy, SessionPolicy):
         return
     if gap is None:
@@ -46,12 +46,12 @@ def tell_ages(policy: Policy, envs: Sequence[gym.Env], gap: GapProfile | None) -
 
 
 class SessionPolicy:
-    """A model file, stepped as rollouts step policies: evaluation runs what a robot would run.
+    """A model file with the interface of a rollout's policy: evaluation runs the same file as a robot.
 
     Args:
-        model: the file, or one in memory that is not written yet.
+        model: the file, or a model file in memory.
         spec: the environment, whose layout names the signals.
-        rows: episodes stepped together, at least 2 (a session of one takes and gives arrays without rows).
+        rows: episodes stepped together, at least 2 (a session with batch 1 has arrays without rows).
 
     Raises:
         AdapterError: the model reads or writes other signals than the environment has.
@@ -64,7 +64,7 @@ class SessionPolicy:
         self.names = [signal.name for signal in self._session.contract.observation]
         self.previous_action = np.zeros((rows, self._session.contract.action.size), np.float32)
         self.ages: Callable[[], np.ndarray] | None = None
-        """Tells how old the signals of each row are (n, S) [periods]; None where nothing is late."""
+        """Returns the age of each signal in each row, (n, S) [periods]; None without a profile."""
         self._acted = False
 
     @property
@@ -73,12 +73,12 @@ class SessionPolicy:
         return tuple(self._session.state.tensors.values())
 
     def reset(self, tasks: Sequence[Task] = ()) -> None:
-        """Begin new episodes in all rows; a model file is told no task."""
+        """Start new episodes in all rows; a model file does not read the tasks."""
         self._session.reset()
         self._acted = False
 
     def step(self, observation: np.ndarray, noise: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Actions (n, A) and contexts (n, C) for flat observations (n, D); a model file samples no actions."""
+        """Return actions (n, A) and contexts (n, C) for flat observations (n, D); ValueError if `noise` is given."""
         if noise is not None:
             raise ValueError("a model file acts deterministically; it takes no noise")
         session, seen = self._session, self._layout.by_name(observation, self.names)
@@ -93,7 +93,7 @@ class SessionPolicy:
         old = np.any(ages[:, counts] > lookahead.steps, axis=1)
         if not old.any():
             return session.step(seen, ages)[:2]
-        # What a loop does: the action executed last stands, and state and context with it.
+        # As a control loop does: rows with too old observations hold action, state and context.
         session.elapse(rows=old)
         before = session.state
         session.step(seen, np.where(old[:, None], 0.0, ages))

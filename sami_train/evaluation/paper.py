@@ -1,4 +1,4 @@
-"""What the paper reports (arXiv 2406.04815, NeurIPS 2024): tables 1 and 2, and the appendix's paired t-tests.
+"""The paper's results (arXiv 2406.04815, NeurIPS 2024): tables 1 and 2, and the appendix's paired t-tests.
 
 Five seeds, 1.6 million environment steps, 100 episodes; success on Panda, average return elsewhere.
 """
@@ -13,7 +13,7 @@ SPREAD = {
     "panda": "its ± is the deviation across the set's tasks, not seeds, as the published raw data show (across seeds "
     "the mean deviates by 0.01 to 0.08)",
 }
-"""What stands after the ±, where it is not the deviation across seeds."""
+"""The meaning of the number after the ±, if it is not the standard deviation across seeds."""
 
 
 class Reported(NamedTuple):
@@ -21,17 +21,17 @@ class Reported(NamedTuple):
 
     mean: float
     spread: float
-    """What stands after the ±; see `SPREAD`."""
+    """The number after the ±; see `SPREAD`."""
 
 
 def reported(env: str, title: str, task_set: str) -> Reported | None:
-    """Return the paper's result of a method, by its title; None where it reports none."""
+    """Return the paper's result of a method, by its title; None if the paper has none."""
     cells = _RESULTS.get(env, {}).get(title)
     return Reported(*cells[SETS.index(task_set)]) if cells and task_set in SETS else None
 
 
 def reported_p(env: str, x: str, y: str, task_set: str) -> float | None:
-    """Return the paper's p of a paired t-test of x - y, by titles; None where it reports none."""
+    """Return the paper's p of a paired t-test of x - y, by titles; None if the paper has none."""
     if env not in _P_VALUES or (x, y) not in _P_PAIRS or task_set not in SETS:
         return None
     return _P_VALUES[env][_P_PAIRS.index((x, y))][SETS.index(task_set)]

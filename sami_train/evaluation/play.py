@@ -1,4 +1,4 @@
-"""Playing a policy on many tasks: one episode in each, side by side, on the fastest stage that an environment has."""
+"""Plays a policy on many tasks, one episode in each: in single environments, a native batch, or several processes."""
 
 from __future__ import annotations
 
@@ -20,47 +20,47 @@ from sami_train.evaluation.model_policy import Source, policy_of, tell_ages
 from sami_train.machine import one_thread
 
 Gaps = Sequence[GapProfile | None]
-"""Gaps to reality that lie between a policy and its environment, one after the other; None where nothing does."""
+"""Sim-to-real profiles to evaluate with, one after the other; None stands for no profile."""
 ROWS = 10
-"""Most episodes that are stepped side by side in single environments."""
+"""Most episodes that are stepped together in single environments."""
 BATCH_ROWS = 100
-"""Most episodes that are stepped side by side by native threads."""
+"""Most episodes that are stepped together by native threads."""
 
 Metrics = Mapping[str, float]
-"""What an environment measured of an episode, by name."""
+"""An environment's metrics of an episode, by name."""
 Play = Callable[[Sequence[Task], int], tuple[np.ndarray, np.ndarray, list[Metrics]]]
-"""Run one episode in each of these tasks, the k-th begun as the k-th of a `Rollout` of this seed: the returns and the
-lengths, (len(tasks),) each, and what the environment measured of each."""
+"""Runs one episode in each task, the k-th with the start of a `Rollout`'s k-th for this seed; returns the episodes'
+returns and lengths, (len(tasks),) each, and their metrics."""
 OnRound = Callable[[int], None]
 """Called after each round with the number of episodes in it."""
 P = TypeVar("P", bound=Policy)
 
 
 class Worker(Protocol):
-    """What a process keeps between jobs, until its end."""
+    """The state of a process, which it uses for one job after another."""
 
     def run(self, job: Any) -> Any:
-        """Do a job."""
+        """Do a job, and return its result."""
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Release its resources."""
 
 
 Jobs = Callable[[Sequence[Any]], Iterator[tuple[Any, Any]]]
-"""Does jobs, and yields each with its result."""
+"""Does jobs, and yields each job with its result."""
 
 
 @contextmanager
 def sharing(
     make_worker: Callable[..., Worker], arguments: tuple[Any, ...], processes: int, in_order: bool = False
 ) -> Iterator[Jobs]:
-    """Start processes that share jobs, and end them afterwards.
+    """Start processes that share jobs during a `with` block.
 
     Args:
-        make_worker: makes a process's worker when its first job comes; it and the jobs can be pickled.
-        arguments: of `make_worker`.
-        processes: how many; with 1 or less it is this one.
-        in_order: yield results in the order of the jobs, and not as they arrive.
+        make_worker: creates a process's worker for its first job; it must be picklable, as must the jobs.
+        arguments: arguments of `make_worker`.
+        processes: number of processes; with 1 or less, this process does the jobs.
+        in_order: whether to yield results in the order of the jobs, instead of as they arrive.
     """
     if processes <= 1:
         with closing(make_worker(*arguments)) as worker:
@@ -72,13 +72,13 @@ def sharing(
 
 
 def _alone(worker: Worker) -> Jobs:
-    """Do jobs in this process."""
+    """Return a function that does jobs in this process."""
     return lambda jobs: ((job, worker.run(job)) for job in jobs)
 
 
 _make_worker: Callable[[], Worker]
 _worker: Worker | None = None
-"""Of this process, where it is a pool's."""
+"""The worker of this process, if it belongs to a pool and has had a job."""
 
 
 def _begin_process(make_worker: Callable[..., Worker], arguments: tuple[Any, ...]) -> None:
@@ -95,12 +95,12 @@ def _run(job: Any) -> tuple[Any, Any]:
 
 
 def side_by_side(episodes: int, most: int = ROWS) -> int:
-    """How many episodes to step together: at least 2, as a session of one takes and gives arrays without rows."""
+    """Return how many episodes to step together: at least 2, because a session with batch 1 has arrays without rows."""
     return max(2, min(most, episodes))
 
 
 def plays_in_batch(spec: EnvironmentSpec, gap: GapProfile | None) -> bool:
-    """Whether native threads step the episodes: the environment has a batch, and nothing lies between."""
+    """Return whether a native batch steps the episodes: the environment has one, and there is no profile."""
     return spec.batch_entry_point is not None and gap is None
 
 
@@ -114,16 +114,16 @@ def playing(
     on_round: OnRound | None = None,
     clean_share: float = 0.0,
 ) -> Iterator[tuple[Play, P]]:
-    """Set a stage, and take it down afterwards.
+    """Create environments and a policy during a `with` block; yield a `Play` and the policy.
 
     Args:
         spec: the environment.
-        make_policy: makes the policy for so many rows.
-        episodes: about how many will be played at a time.
-        threads: of the simulation, where it is stepped as a batch; 0 is one for each core.
-        gap: to reality; it lies between a policy and one environment, so behind it there is no batch.
-        on_round: told of the progress.
-        clean_share: share of the episodes that have no gap all the same, as in `BehindGap`.
+        make_policy: creates the policy for a number of rows.
+        episodes: about how many episodes one call of `Play` will have.
+        threads: simulation threads of a native batch; 0 is one for each core.
+        gap: the sim-to-real profile, or None; with a profile no native batch is used.
+        on_round: called with the progress.
+        clean_share: share of the episodes without the profile, as in `BehindGap`.
     """
     in_batch = plays_in_batch(spec, gap)
     rows = side_by_side(episodes, BATCH_ROWS if in_batch else ROWS)
@@ -141,14 +141,14 @@ def playing(
 def playing_in_processes(
     source: Source, spec: EnvironmentSpec, episodes: int, processes: int, gap: GapProfile | None = None
 ) -> Iterator[Play]:
-    """Set a stage of several processes, which share the rounds: what is played is what `playing` plays, to the bit.
+    """Yield a `Play` whose rounds are shared by several processes; its results are bit-equal to those of `playing`.
 
     Args:
         source: the policy.
-        spec: the environment, which has no batch.
-        episodes: about how many will be played at a time.
-        processes: how many.
-        gap: to reality.
+        spec: the environment, which is stepped without a native batch.
+        episodes: about how many episodes one call of `Play` will have.
+        processes: most processes to start.
+        gap: the sim-to-real profile, or None.
     """
     rows = side_by_side(episodes)
     with sharing(_stage_of, (source, spec, rows, gap), min(processes, -(-episodes // rows)), in_order=True) as run:
@@ -166,7 +166,7 @@ def _play_by(run: Jobs, rows: int, on_round: OnRound | None) -> Play:
             played += of_round
             if on_round is not None:
                 on_round(min(rows, len(tasks) - first))
-        # The last round may run more episodes than are asked for.
+        # The last round may have more episodes than there are tasks left.
         returns, lengths, metrics = zip(*played[: len(tasks)], strict=True)
         return np.array(returns), np.array(lengths), list(metrics)
 
@@ -174,7 +174,7 @@ def _play_by(run: Jobs, rows: int, on_round: OnRound | None) -> Play:
 
 
 class _EnvStage:
-    """Single environments, stepped side by side: a round is an episode in each, with its return, length and metrics."""
+    """Single environments, stepped together: a round is an episode in each, with its return, length and metrics."""
 
     def __init__(
         self, spec: EnvironmentSpec, policy: Policy, rows: int, gap: GapProfile | None, clean_share: float = 0.0

@@ -1,4 +1,4 @@
-"""A policy that records what it observed and did, beside any other."""
+"""RecordedPolicy: wraps a policy, and records its observations, actions and contexts."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class RecordedPolicy:
     """A policy whose observations, actions and contexts are recorded, round by round.
 
     Args:
-        policy: what acts.
-        explore: replaces its actions (n, A); None leaves them.
+        policy: the policy that acts.
+        explore: maps its actions (n, A) to those to execute; None leaves them unchanged.
     """
 
     def __init__(self, policy: Policy, explore: Callable[[np.ndarray], np.ndarray] | None = None) -> None:
@@ -38,12 +38,12 @@ class RecordedPolicy:
         return self.policy.state
 
     def reset(self, tasks: Sequence[Task] = ()) -> None:
-        """Begin new episodes in all rows, and a new round."""
+        """Start new episodes in all rows, and a new round of the record."""
         self.policy.reset(tasks)
         self.rounds.append([])
 
     def step(self, observation: np.ndarray, noise: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """As the policy's, with what explores."""
+        """Step as the policy, replace its actions by `explore`, and record the step."""
         action, context = self.policy.step(observation, noise)
         if self.explore is not None:
             action = self.explore(action)

@@ -1,4 +1,4 @@
-"""What an evaluation measured, by task and by set of tasks."""
+"""Results of an evaluation, by task and by task set."""
 
 from __future__ import annotations
 
@@ -20,41 +20,41 @@ from sami_train.envs.tasks import Task
 
 @dataclass(frozen=True)
 class TaskResult:
-    """What a policy did in one task."""
+    """Result of a policy in one task."""
 
     task_set: str
     task: Task
     episodes: int
     steps: float
-    """Mean length of an episode."""
+    """Mean length of an episode, in steps."""
     success: float = 0.0
-    """Share of episodes that succeeded; 0 where success is not what counts."""
+    """Share of successful episodes; 0 if policies are judged by return."""
     solved_at_start: float = 0.0
-    """Share of episodes that began at the goal: what doing nothing would score."""
+    """Share of episodes that started at the goal: the do-nothing baseline."""
     shares: Mapping[str, float] = field(default_factory=dict)
-    """Shares of episodes with the outcomes that the environment declares, by column, see `EnvironmentSpec.outcomes`."""
+    """Shares of episodes with the environment's outcomes, by column, see `EnvironmentSpec.outcomes`."""
     skills: Mapping[str, float] = field(default_factory=dict)
-    """Shares of episodes by the skill that they are named after, 1 in all, see `episode_skill`; empty where the
-    environment labels none, and in files of before it was kept."""
+    """Shares of episodes by the skill that they are named after (`episode_skill`), at most 1 together; empty if the
+    environment labels no skills, and in older files."""
     ret: float | None = None
-    """Mean return; None in files of before it was kept."""
+    """Mean return; None in older files."""
     returns: tuple[float, ...] = ()
-    """Return of each episode, where the return is what counts."""
+    """Return of each episode, if policies are judged by return."""
     successes: tuple[bool, ...] = ()
-    """Whether each episode succeeded, where success is what counts; the k-th began as the k-th of every other task.
-    Empty in files of before it was kept."""
+    """Whether each episode succeeded, if policies are judged by success; the k-th episodes of all tasks have one start.
+    Empty in older files."""
     metrics: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    """What the environment measured of each episode, by name, see `EnvironmentSpec.metrics`."""
+    """The environment's metrics of each episode, by name, see `EnvironmentSpec.metrics`."""
 
     @property
     def above_floor(self) -> float:
-        """Success among the episodes that were not solved at their start; NaN where there is none."""
+        """Share of successes among episodes that did not start at the goal; NaN if all did."""
         if self.solved_at_start == 1.0:
             return math.nan
         return (self.success - self.solved_at_start) / (1.0 - self.solved_at_start)
 
     def row(self, measure: Measure) -> dict[str, Any]:
-        """Return plain values of what is told where policies are judged so; the outcomes are columns like others."""
+        """Return the result as plain values; which ones, depends on the measure. Each outcome is a column."""
         first = {"task_set": self.task_set, "task": dict(self.task), "episodes": self.episodes}
         last: dict[str, Any] = {"steps": self.steps, "ret": self.ret}
         if self.metrics:
@@ -68,10 +68,10 @@ class TaskResult:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any], spec: EnvironmentSpec) -> TaskResult:
-        """Back from `row`.
+        """Return the result that `row` wrote.
 
         Raises:
-            KeyError, TypeError: something is missing, or is of another kind.
+            KeyError, TypeError: a value is missing, or of a wrong type.
         """
         values: dict[str, Any] = {name: row[name] for name in ("task_set", "task", "episodes", "steps")}
         if spec.measure is SUCCESS:
@@ -104,52 +104,52 @@ class Evaluation:
     env: str
     results: tuple[TaskResult, ...]
     gap: GapProfile | None = None
-    """The gap to reality that lay between; None where none did."""
+    """The sim-to-real profile, or None."""
     engine: str | None = None
-    """Physics engine, see `EnvironmentSpec.engine`; None in files of before it was kept."""
+    """Physics engine, see `EnvironmentSpec.engine`; None in older files."""
     seed: int = seeds.EVALUATION
-    """Of the starts; files of before it was kept have this one."""
+    """Seed of the starts; older files, which lack it, have the default."""
 
     @property
     def measure(self) -> Measure:
-        """What counts."""
+        """How policies are judged: by success or by return."""
         return environment(self.env).measure
 
     @property
     def seed_name(self) -> str:
-        """What the seed of the starts is for."""
+        """The purpose of the seed, in words: `development seed` or `final seed`."""
         return f"{seeds.EVALUATION_NAMES.get(self.seed, self.seed)} seed"
 
     def of(self, task_set: str) -> list[TaskResult]:
-        """Results of one set."""
+        """Return the results of one task set."""
         return [result for result in self.results if result.task_set == task_set]
 
     @property
     def sets(self) -> list[str]:
-        """Sets that were evaluated, in order."""
+        """Names of the evaluated task sets, in order."""
         return list(dict.fromkeys(result.task_set for result in self.results))
 
     def score(self, task_set: str) -> float:
-        """Return what counts, mean over a set."""
+        """Return a set's success or return, by the measure."""
         return self.success(task_set) if self.measure is SUCCESS else self.ret(task_set)
 
     def success(self, task_set: str) -> float:
-        """Mean success over a set's tasks."""
+        """Return the mean success over a set's tasks."""
         return float(np.mean([result.success for result in self.of(task_set)]))
 
     def above_floor(self, task_set: str) -> float:
-        """Mean of `TaskResult.above_floor` over the set's tasks where it is defined; NaN where it is in none."""
+        """Return the mean of `TaskResult.above_floor` over the set's tasks that have one; NaN if none has."""
         defined = [value for result in self.of(task_set) if not math.isnan(value := result.above_floor)]
         return float(np.mean(defined)) if defined else math.nan
 
     def ret(self, task_set: str) -> float:
-        """Mean return: over a set's episodes where it is what counts, else over its tasks; NaN where it is not kept."""
+        """Return the mean return: over a set's episodes if the measure is the return, else over its tasks; or NaN."""
         if self.measure is RETURN:
             return float(self.returns(task_set).mean())
         return float(np.mean([np.nan if result.ret is None else result.ret for result in self.of(task_set)]))
 
     def returns(self, task_set: str) -> np.ndarray:
-        """Return of each episode of a set, (episodes,), task by task; empty where it is not what counts."""
+        """Return the return of each episode of a set, (episodes,), task by task; empty if the measure is success."""
         return np.array([value for result in self.of(task_set) for value in result.returns])
 
     def ret_std(self, task_set: str) -> float | None:
@@ -158,10 +158,10 @@ class Evaluation:
         return float(returns.std(ddof=1)) if len(returns) > 1 else None
 
     def ret_error(self, task_set: str) -> float | None:
-        """Return the standard error of a set's mean return over starts, its tasks as they are; None for one episode.
+        """Return the standard error of a set's mean return over starts, for these tasks; None for one episode.
 
-        Each task's own episodes say how far it may be off. Where a task came up once, the tasks are a sample of the
-        set, and the deviation over all episodes says it.
+        It follows from the variance within each task. If a task has a single episode, the tasks are a sample of the
+        set, and the error follows from the variance over all episodes.
         """
         tasks = [np.array(result.returns) for result in self.of(task_set)]
         if all(len(returns) > 1 for returns in tasks):
@@ -171,13 +171,13 @@ class Evaluation:
         return None if std is None else std / math.sqrt(len(self.returns(task_set)))
 
     def metrics(self, task_set: str) -> dict[str, float]:
-        """Mean of each metric over a set's episodes, by name; empty where the environment has none."""
+        """Return the mean of each metric over a set's episodes, by name; empty without metrics."""
         results = [result for result in self.of(task_set) if result.metrics]
         names = results[0].metrics if results else ()
         return {name: float(np.mean([value for result in results for value in result.metrics[name]])) for name in names}
 
     def summary(self, task_set: str) -> dict[str, float | None]:
-        """Return what counts in a set: success, or the return with its deviation over episodes and standard error."""
+        """Return a set's summary: success, or the return with standard deviation and standard error; and metrics."""
         metrics = self.metrics(task_set)
         if self.measure is RETURN:
             return {
@@ -191,7 +191,7 @@ class Evaluation:
         return {"success": self.success(task_set), "above_floor": known(self.above_floor(task_set)), **ret, **metrics}
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values for JSON."""
         return {
             "env": self.env,
             "seed": self.seed,
@@ -203,10 +203,10 @@ class Evaluation:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Evaluation:
-        """Back from `to_dict`.
+        """Return the evaluation that `to_dict` wrote.
 
         Raises:
-            SamiError: something is missing.
+            SamiError: a value is missing or invalid.
         """
         try:
             rows, env, seed = values["tasks"], values["env"], values.get("seed", cls.seed)

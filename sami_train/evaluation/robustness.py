@@ -1,4 +1,4 @@
-"""How a policy stands the gap to reality: success behind one kind of gap at a time, against its size. No torch."""
+"""Robustness to the sim-to-real gap: a policy's score under one kind of gap at a time, by its severity. No torch."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ POSITIONS, SPEEDS = ("m", "rad"), ("m/s", "rad/s")
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of gap, everything else being as in the simulator."""
+    """One kind of gap, with everything else as in the simulator."""
 
     name: str
     unit: str
-    """Of the severities; `"periods"` are those of the policy, and shown in seconds."""
+    """Unit of the severities; `"periods"` are those of the policy, and are shown in seconds."""
     severities: tuple[float, ...]
     profile: Callable[[EnvironmentSpec, float], Mapping[str, Any]]
-    """The gap of a severity, as `GapProfile` takes it."""
+    """Returns the values of the `GapProfile` of a severity."""
 
     def point(self, spec: EnvironmentSpec, severity: float) -> tuple[float, str, GapProfile]:
         """Return a severity with its unit, and its profile."""
@@ -41,7 +41,7 @@ class Kind:
 
 
 def _measured(spec: EnvironmentSpec, units: Sequence[str]) -> list[str]:
-    """Signals in these units, without goals and commands, which nobody measures."""
+    """Return the signals in these units, without goals and commands, which no sensor measures."""
     desired = None if spec.goal is None else spec.goal.desired
     measured = [signal for signal in spec.signals if not signal.command and signal.name not in spec.commands]
     return [s.name for s in measured if s.unit in units and spec.layout.columns(s.name) != desired]
@@ -52,9 +52,9 @@ def _on(key: str, units: Sequence[str], span: bool = False) -> Callable[[Environ
 
 
 STARTS = 50
-"""Starts in each task: with fewer, what a range draws by chance decides the result."""
+"""Starts in each task: with fewer, random draws from a profile's ranges dominate the result."""
 STUCK_FROM = 3
-"""Period in which all sensors stick."""
+"""Period from which all sensors are stuck."""
 
 KINDS = (
     Kind("latency", "periods", (1, 2, 4), lambda _, s: {"latency_s": s}),
@@ -73,32 +73,32 @@ KINDS = (
     Kind("action latency", "periods", (1, 2, 3), lambda _, s: {"action_latency_s": s}),
     Kind("actuator lag", "periods", (0.5, 1, 2, 4), lambda _, s: {"actuator_lag_s": s}),
 )
-"""What `sweep` tries. Clock skew is not among them: it moves stamps, which a gate reads and a policy does not."""
+"""The kinds that `sweep` measures by default; not clock skew, which changes stamps, but no input of the policy."""
 
 
 @dataclass(frozen=True)
 class RobustnessPoint:
-    """A policy behind one gap."""
+    """Evaluation of a policy with one profile."""
 
     kind: str
-    """Empty for the world as it is."""
+    """Name of the kind; empty for the evaluation without a profile."""
     severity: float
     unit: str
     gap: Mapping[str, Any]
     evaluation: Evaluation
 
     def score(self, task_set: str) -> tuple[float, tuple[float, float] | None]:
-        """Return what counts in a set, and its 95 % interval over starts; None where that is not known."""
+        """Return a set's score, and its 95 % interval over starts or None if that is unknown."""
         return self.evaluation.score(task_set), interval_of(self.evaluation, task_set)
 
     def tracking_error(self, task_set: str) -> float | None:
-        """Return the mean error by which the robot followed its commands; None where it has none."""
+        """Return the mean tracking error, in `EnvironmentSpec.tracks`' unit; None if the task is no command."""
         if environment(self.evaluation.env).tracks is None:
             return None
         return float(np.mean([-(result.ret or 0.0) / result.steps for result in self.evaluation.of(task_set)]))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values for JSON."""
         sets = {}
         for name in self.evaluation.sets:
             value, interval = self.score(name)
@@ -115,10 +115,10 @@ class RobustnessPoint:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], env: str) -> RobustnessPoint:
-        """Back from `to_dict`, also from files of before starts were kept: their scores have no interval.
+        """Return the point that `to_dict` wrote; scores of older files, without starts, have no interval.
 
         Raises:
-            SamiError: something is missing.
+            SamiError: a value is missing.
         """
         try:
             kind, severity, unit, gap = (values[key] for key in ("kind", "severity", "unit", "gap"))
@@ -128,7 +128,7 @@ class RobustnessPoint:
 
 
 def kinds(names: Sequence[str] | None = None) -> list[Kind]:
-    """Kinds by name, each once; all of them if None.
+    """Return the kinds with these names, each once; all kinds if None.
 
     Raises:
         UnknownName: there is no such kind.
@@ -141,18 +141,18 @@ def kinds(names: Sequence[str] | None = None) -> list[Kind]:
 
 
 def parts_of(gap: GapProfile) -> list[Kind]:
-    """Return what a profile costs as kinds of one severity: the whole, and each of its keys alone.
+    """Return kinds with one severity, to measure what a profile costs: the whole profile, and each of its keys alone.
 
     Raises:
-        SamiError: there is nothing in it.
+        SamiError: the profile is empty.
     """
     whole = gap.to_dict()
     shared = {"same_as": whole.pop("same_as")} if "same_as" in whole else {}
     alone = {key: {key: value} for key, value in whole.items() if key != "stuck_for_s"}
-    if "stuck_for_s" in whole:  # says nothing without the other
+    if "stuck_for_s" in whole:  # has no effect without `stuck_at_s`
         alone["stuck_at_s"]["stuck_for_s"] = whole["stuck_for_s"]
     if not alone:
-        raise SamiError("the gap is empty: nothing lies between, so there is nothing to measure.")
+        raise SamiError("the profile is empty, so there is nothing to measure; give one with at least one key.")
     parts = {"the whole gap": whole}
     if len(alone) > 1:
         parts |= {f"{key} alone": part for key, part in alone.items()}
@@ -164,7 +164,7 @@ def _part(name: str, profile: Mapping[str, Any]) -> Kind:
 
 
 def gaps_of(spec: EnvironmentSpec, chosen: Sequence[Kind]) -> list[GapProfile | None]:
-    """Return what `sweep` puts between, one after the other; nothing first."""
+    """Return the profiles that `sweep` evaluates, in order; None, without a profile, comes first."""
     return [None, *(profile for *_, profile in _points(spec, chosen))]
 
 
@@ -182,10 +182,10 @@ def sweep(
     on_task: OnTask | None = None,
     keep: Path | None = None,
 ) -> list[RobustnessPoint]:
-    """Measure a policy in the world as it is, then behind each severity of some kinds of gap.
+    """Evaluate a policy without a profile, then with each severity of the `chosen` kinds of gap.
 
-    The starts are the same for every point; what a gap draws differs by start and by task. Arguments but `chosen`, the
-    kinds of gap, are those of `evaluate_gaps`.
+    The starts are the same for every point; a profile's random draws differ by start and by task. The other arguments
+    are those of `evaluate_gaps`.
     """
     spec = environment(env)
     points = _points(spec, chosen)

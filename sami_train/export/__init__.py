@@ -1,1 +1,1 @@
-"""From a trained agent to a model file that describes itself."""
+"""Export: a trained agent becomes one ONNX file that describes itself, with its weights and its model card."""

@@ -1,10 +1,10 @@
-"""The in-distribution reference (atlas) of a model file: where the contexts of the training tasks lie. No torch here.
+"""The in-distribution reference (atlas) of a model file: the distribution of contexts in its training tasks. No torch.
 
-The file itself drives the training tasks, deterministically. Of each task's episodes the first half fits a Gaussian,
-the other half calibrates what is far from it: the threshold is a tolerance limit (Wilks 1941), the k-th smallest of the
-n held-out episodes' largest distances. With a confidence of 90 %, a fresh episode in the same tasks then gives an alarm
-with a probability of at most the rate, whatever the contexts' true distribution. A policy that learned behind a
-gap to reality knows the world so: its contexts are measured behind that gap.
+The model file acts in the training tasks, deterministically. The first half of each task's episodes fits a Gaussian;
+the other half calibrates the alarm: its threshold is a tolerance limit (Wilks 1941), the k-th smallest of the n
+held-out episodes' largest distances. With a confidence of 90 %, a new episode in the same tasks then raises an alarm
+with a probability of at most the rate, for any distribution of the contexts. For a policy that was trained with a
+sim-to-real profile, contexts are measured with that profile.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ from sami_train.export.seen import Contexts, collect_contexts, known_gap, known_
 
 Array = NDArray[np.float64]
 RATE = 0.05
-"""Rate of false alarms, by episode, that thresholds keep to."""
+"""Largest rate of false alarms, as a share of episodes."""
 CONFIDENCE = 0.9
-"""With which they do."""
+"""Confidence with which a threshold keeps that rate."""
 WINDOW_SHARE = 1 / 16
-"""Of the median training episode, that a window takes: strides of a gait are averaged out, and changes still show."""
+"""Length of a window as a share of the median episode: it averages out the strides of a gait, but not changes."""
 SHORTEST_WINDOW = 3
-"""Steps that a window takes where episodes are short."""
+"""Least length of a window, in steps, unless episodes are shorter than two windows."""
 RIDGE = 1e-6
-"""Added to the diagonal of covariances, times its mean: a context may have numbers that never change."""
+"""Share of the mean variance that is added to all variances, because numbers of a context may be constant."""
 
 
 def least_episodes(tasks: int, rate: float = RATE) -> int:
-    """Fewest episodes of each task from which a threshold for the rate can be told."""
+    """Return the least number of episodes of each task from which a threshold for the rate can be computed."""
     return 2 * math.ceil(fewest(rate, CONFIDENCE) / tasks)
 
 
 def require_enough(episodes: int, tasks: int, rate: float = RATE) -> None:
-    """Refuse fewer episodes of each task than a threshold needs, with the fewest that are enough."""
+    """Raise SamiError, with the least number, if there are fewer episodes of each task than a threshold needs."""
     if episodes < (least := least_episodes(tasks, rate)):
         raise SamiError(
             f"{episodes} episodes of each of {tasks} tasks are too few for a false-alarm rate of {rate:.0%}; "
@@ -64,32 +64,31 @@ def fit(
     window: int | None = None,
     rate: float = RATE,
 ) -> Atlas:
-    """Make an atlas of contexts.
+    """Return an atlas of contexts.
 
-    Each task has a covariance of its own, because contexts spread unequally (a robot that fails wanders), drawn towards
-    the tasks' mean covariance by C / (C + n): n is the task's number of episodes, not of steps, as the steps of one
-    episode resemble each other.
+    Each task has its own covariance, because contexts spread unequally (widely if a robot fails), shrunk towards the
+    tasks' mean covariance by C / (C + n), with n the task's number of episodes: steps of one episode are similar.
 
     Args:
-        fitted: (K,) lists of episodes (T, C) that means and covariances come from.
-        held_out: (K,) lists of other episodes, that the thresholds come from.
-        tasks: (K,).
-        window: W, how many contexts are averaged and placed; `usual_window` if None. An episode's first W contexts are
-            left to exploring, so that the first window that counts is that of step 2 W - 1.
-        rate: largest share of episodes that may give a false alarm.
+        fitted: lists of episodes (T, C) for each of K tasks, from which means and covariances are computed.
+        held_out: lists of other episodes for each task, from which the thresholds are computed.
+        tasks: the K tasks.
+        window: W, how many contexts in a row are averaged; `usual_window` if None. In an episode's first W steps the
+            policy identifies the task, so that the first window that counts ends at step 2 W - 1.
+        rate: largest share of episodes that may raise a false alarm.
 
     Raises:
-        SamiError: too few episodes, or none that is long enough.
+        SamiError: there are too few held-out episodes, or no episode is long enough.
     """
     every = [episode for task in fitted for episode in task]
     window = usual_window(every) if window is None else window
     counted = [[late for episode in task if len(late := windowed(episode, window)[window:])] for task in fitted]
-    # A task whose episodes are all over before has no place of its own.
+    # A task whose episodes all end before a window counts is left out.
     known = [k for k, episodes in enumerate(counted) if sum(map(len, episodes)) > 1]
     if not known:
         raise SamiError(
             f"no task has two windows of {window} contexts that count, which takes episodes of at least {2 * window} "
-            f"steps; the median one has {_median_length(every)}. Take a shorter window, or run more episodes."
+            f"steps; the median episode has {_median_length(every)}. Set a shorter window, or run more episodes."
         )
     means = [np.concatenate(counted[k]).mean(axis=0) for k in known]
     own_covariances = [
@@ -120,16 +119,16 @@ def fit(
 
 
 def usual_window(episodes: Sequence[np.ndarray]) -> int:
-    """How many contexts are averaged, for episodes (T, C) of such lengths."""
+    """Return the default window, in steps, for episodes (T, C)."""
     median = _median_length(episodes)
     return max(1, min(median // 2, max(SHORTEST_WINDOW, int(median * WINDOW_SHARE))))
 
 
 def tolerance_limit(largest: Sequence[float], rate: float) -> float:
-    """Return the value that a fresh one, one of their kind, exceeds with a probability of at most `rate`.
+    """Return a limit that a new value of the same distribution exceeds with a probability of at most `rate`.
 
-    That holds with a confidence of `CONFIDENCE`. A conformal quantile's rate is right on average over samples, so that
-    about every second sample gives more.
+    That holds with a confidence of `CONFIDENCE`; SamiError if there are too few values. A conformal quantile has the
+    right rate on average only, so that about every second sample exceeds it.
     """
     k = tolerance_rank(len(largest), rate, CONFIDENCE)
     if k == 0:
@@ -138,13 +137,13 @@ def tolerance_limit(largest: Sequence[float], rate: float) -> float:
 
 
 def farthest(atlas: Atlas, contexts: np.ndarray) -> float:
-    """Return the largest distance to the atlas in an episode (T, C); 0 where it is over before a window counts."""
+    """Return the largest distance to the atlas in an episode (T, C); 0 if it ends before a window counts."""
     locate = Locator(atlas)
     return max((locate(mean).distance for mean in _counted(atlas, contexts)), default=0.0)
 
 
 def _median_length(episodes: Sequence[np.ndarray]) -> int:
-    """Step of the median episode."""
+    """Return the length of the median episode, in steps."""
     return int(np.median([len(episode) for episode in episodes]))
 
 
@@ -154,12 +153,12 @@ def _counted(atlas: Atlas, contexts: np.ndarray) -> Array:
 
 
 def _drifts(contexts: np.ndarray, window: int) -> Array:
-    """|m_t - m_(t-1)| of an episode's windows that count, (n,)."""
+    """Return |m_t - m_(t-1)| of an episode's window means that count, (n,)."""
     return np.asarray(np.linalg.norm(np.diff(windowed(contexts, window)[window - 1 :], axis=0), axis=1))
 
 
 def _fastest(atlas: Atlas, contexts: np.ndarray) -> float:
-    """Return the highest drift of an episode once it had come to rest; 0 if it never had."""
+    """Return an episode's largest drift after its first slow one; 0 if none is slow."""
     drifts = _drifts(contexts, atlas.window)
     rested = np.flatnonzero(drifts <= atlas.slow)
     return float(drifts[rested[0] :].max()) if len(rested) else 0.0
@@ -173,7 +172,7 @@ def measure(
     seed: int = seeds.ATLAS,
     on_round: OnRound | None = None,
 ) -> Atlas:
-    """Return the atlas of a model file, perhaps not written yet; arguments as of `collect_contexts` and `fit`.
+    """Return the atlas of a model file, which may exist in memory only; arguments as `collect_contexts` and `fit`.
 
     Raises:
         SamiError: the model infers no context, there are too few episodes, or none is long enough for the window.
@@ -193,12 +192,12 @@ def measure(
 
 
 def attach(model: Path, atlas: Atlas | None) -> Contract:
-    """Put an atlas into a model file; a time to adapt goes, which changes were detected by the one before."""
+    """Write an atlas into a model file; this removes the time to adapt, which was measured with the former atlas."""
     return write(recompose(read_artifact(model), {"atlas": atlas, "recovery": None}))
 
 
 def windowed(contexts: NDArray[Any], window: int) -> NDArray[np.float64]:
-    """Return the means of every W contexts in a row, (T, C) to (T - W + 1, C): number i is that of step i + W - 1.
+    """Return the means (T - W + 1, C) of every W consecutive contexts (T, C): row i ends at step i + W - 1.
 
     >>> windowed(np.array([[0.0], [2.0], [4.0]]), 2)
     array([[1.],

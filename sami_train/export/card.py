@@ -1,4 +1,4 @@
-"""The card of a shipped model: how it was made and what it measured, all of it read from the run."""
+"""The model card: how a model was trained and how it was evaluated, read from the run."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from sami_train.files import unfinished
 from sami_train.runs.record import RealisedContrast, RunRecord
 
 LEAST_LEARNED = 0.5
-"""Bound in nats below which the contrast hardly taught the encoder."""
+"""Bound [nats] below which a card says that the contrast hardly taught the encoder."""
 MOST_LISTED = 30
-"""Most tasks of a set that a card lists one by one."""
+"""Most tasks of a set with a row each."""
 MOST_VALUES = 16
-"""Most values of a feature that it lists one by one; more were drawn from a range."""
+"""Most values of a feature that a card lists; of more, it states the range."""
 
 
 MOST_NAMED = 9
-"""Most tasks whose curves a plot names; of more, only the mean is."""
+"""Most tasks whose curves a plot labels; with more, only the mean has a label."""
 
 
 IMITATION = "train/action_error"
@@ -90,13 +90,13 @@ def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
 
 
 def _teaching(run: RunRecord) -> list[str]:
-    """Return how a student's teacher was made."""
+    """Return the lines about the training of a student's teacher."""
     teacher = run.facts.get("teacher")
     return [f"sami teach --out {shlex.quote(teacher['folder'])} --steps {teacher['steps']}"] if teacher else []
 
 
 def _trained_in(run: RunRecord) -> str:
-    """Return the run's folder, as a shell reads it; of a study's line, the one that it was trained in."""
+    """Return the run's folder, quoted for a shell; for a study's line, the folder that it was trained in."""
     if run.study is None:
         return shlex.quote(run.address)
     words = list(run.facts.get("command", ()))
@@ -178,7 +178,7 @@ def _returns(result: Evaluation, title: str) -> list[str]:
 
 
 def _listed(rows: Sequence[TaskResult]) -> Iterator[tuple[str, list[TaskResult]]]:
-    """Return what a table tells of a set: each task, or of many with few episodes each, those that share a feature."""
+    """Return a set's rows: one for each task; for many tasks with few episodes, one for each value of a feature."""
     if len(rows) <= MOST_LISTED:
         yield from ((label(row.task), [row]) for row in rows)
         return
@@ -249,7 +249,7 @@ def draw_training(run: RunRecord, measure: Measure, path: Path) -> str:
 
 
 def _never_obeyed(space: TaskSpace, tasks: Sequence[Task]) -> tuple[str, ...]:
-    """Return the parts that are crippled in every one of some tasks, e.g. "joint foot_joint"."""
+    """Return the parts that are crippled in all of these tasks, e.g. "joint foot_joint"."""
     return tuple(
         f"{feature.kind} {part}"
         for feature in space.features

@@ -1,7 +1,7 @@
-"""Export: one ONNX file that holds encoder, policy and normalisation, its contract, and golden steps.
+"""Export: composes one ONNX file with encoder, policy and normalisation, its contract, and golden steps.
 
-The file is composed in memory, and agrees with torch: step by step with its state fed back and a reset in the middle,
-and in closed loop in the environment. `export_run` has measured what it carries besides, and writes it once.
+The file in memory is compared with torch: step by step, with its state fed back and a reset in the middle, and in
+closed loop in the environment. `export_run` adds measurements and writes the file.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from sami_train.export.graph import Exportable, closed_loop_errors, record, trac
 from sami_train.export.model_file import compose_verified
 
 TOLERANCE = 1e-5
-"""Largest difference from torch that is accepted, in any output at any step."""
+"""Largest accepted difference from torch, in any output at any step."""
 ROUNDINGS = 3.0
-"""How many times what torch itself rounds off is accepted in closed loop, where that is more."""
+"""In closed loop a difference of this many times torch's own rounding error is accepted, if that is more."""
 NO_GRAPH = "0" * 64
-"""The hash of the weights in a contract that has no graph yet."""
+"""Placeholder for the hash of the weights in a contract without a graph."""
 
 
 def compose_model(
@@ -41,23 +41,22 @@ def compose_model(
     """Return the model file of a trained agent; nothing is written.
 
     Args:
-        agent: trained; its networks are not changed.
-        path: where the file will be; its name is the model's.
-        training: how the agent came about, for the contract.
-        evaluation: success by task set, for the contract; None where it was not measured.
-        spec: the environment that it was trained in; needed where that is not in the catalogue.
+        agent: the trained agent, which stays unchanged.
+        path: the path of the future file; its stem becomes the model's name.
+        training: facts about the training, for the contract.
+        evaluation: results by task set, for the contract; None if there are none.
+        spec: the training environment; required if it is not in the catalogue.
 
     Raises:
-        SamiError: the policy is told the task, nobody says what the environment's signals are, or they do not fit the
-            agent.
-        CheckFailed: the file would differ from torch by more than 1e-5, and by more than rounding explains.
+        SamiError: the policy is an oracle, there is no spec, or its sizes do not fit the agent.
+        CheckFailed: the file differs from torch by more than 1e-5, and by more than rounding explains.
     """
     if agent.policy.task_input is not None:
         names = ", ".join(feature.name for feature in agent.policy.task_input.features)
         raise SamiError(
-            f"a policy of the method {agent.method.name} is told the task ({names}), and nobody tells it to a robot: "
-            "there is no model file of it. Evaluate its run with sami eval --run RUN; export one of a method that "
-            "finds the task out, e.g. satesac."
+            f"a policy of the method {agent.method.name} reads the task ({names}), which a robot does not know, so it "
+            "cannot be exported. Evaluate its run with sami eval --run RUN; export a policy of a method that infers "
+            "the task, e.g. satesac."
         )
     spec = _fitting(agent, spec)
     policy = copy.deepcopy(agent.policy).to("cpu").eval()
@@ -75,7 +74,7 @@ def compose_model(
 
 
 def _fitting(agent: ContextSAC, spec: EnvironmentSpec | None) -> EnvironmentSpec:
-    """Return what is known of the agent's environment; refuse another one, by its sizes."""
+    """Return the specification of the agent's environment; raise SamiError if there is none, or its sizes differ."""
     spec = spec or agent.environment
     if spec is None:
         raise SamiError(
@@ -86,7 +85,7 @@ def _fitting(agent: ContextSAC, spec: EnvironmentSpec | None) -> EnvironmentSpec
     if (expected := (spec.layout.size, spec.action.size)) != sizes:
         raise SamiError(
             f"the agent observes {sizes[0]} numbers and acts with {sizes[1]}; environment {spec.name!r} has "
-            f"{expected[0]} and {expected[1]}. Give the EnvironmentSpec of the environment that it was trained in."
+            f"{expected[0]} and {expected[1]}. Give the EnvironmentSpec of its training environment."
         )
     return spec
 
@@ -98,7 +97,7 @@ def fill_contract(
     training: Mapping[str, Any],
     evaluation: Mapping[str, Any] | None,
 ) -> Contract:
-    """Return the contract of a policy that has no graph yet: without golden steps, and its hash stands for none."""
+    """Return the contract of a policy without a graph: it has no golden steps, and `NO_GRAPH` as hash."""
     return Contract(
         name=name,
         rate_hz=spec.rate_hz,
@@ -116,7 +115,7 @@ def fill_contract(
 
 
 def present_signal(signal: Signal) -> Signal:
-    """Return the output that tells what a policy estimates a signal to be now, beside what arrived of it."""
+    """Return the output signal for a policy's estimate of a signal's present value."""
     free = (None,) * signal.size
     changes = {"name": f"{PRESENT}{signal.name}", "low": free, "high": free, "moves": None}
     return signal.model_copy(update={**changes, "meaning": f"what {signal.name} is estimated to be now"})

@@ -1,4 +1,4 @@
-"""From a run folder to what is shipped of it: the model file, its weights and its card, in this order."""
+"""Exports a run folder: writes the model file, its weights and its model card, in this order."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from sami_train.runs.record import RunRecord
 from sami_train.runs.train import load_agent
 
 ATLAS_EPISODES = 20
-"""Of each training task, where they are not too few for an atlas."""
+"""Default episodes of each training task for an atlas, unless it needs more."""
 
 Addition = Callable[[Artifact], Artifact]
-"""Adds something to a model file that is not written yet: a forward model, a readout."""
+"""Adds a part to a model file in memory: a forward model, a readout."""
 Progress = Callable[[int, int], None]
-"""Called now and then with how many episodes are done since it was called last, and how many there are in all."""
+"""Called with the number of episodes done since its last call, and the number of all episodes."""
 
 
 @dataclass(frozen=True)
 class Exported:
-    """What an export wrote."""
+    """The result of an export."""
 
     contract: Contract
-    """Of the model file."""
+    """The model file's contract."""
     weights: Path
     card: tuple[Path, ...]
-    """The files of the card; none if it was left out."""
+    """The files of the model card; empty without a card."""
 
 
 def export_run(
@@ -57,31 +57,31 @@ def export_run(
     untrained: bool = False,
     on_round: Progress | None = None,
 ) -> Exported:
-    """Write a run as one model file, its weights and its card.
+    """Write a run as one model file, its weights and its model card.
 
-    Everything that the file carries is measured and composed in memory; the file is written once, when it is whole.
+    All parts of the file are measured and composed in memory, and the complete file is written once.
 
     Args:
-        run: trained.
+        run: the trained run.
         out: the model file, NAME.onnx; the weights are NAME.safetensors, the card NAME.md and NAME.png.
-        atlas_episodes: of each training task, for the atlas; 20, or as many as it needs, if None; 0 leaves it out, and
-            so does a policy without a context.
-        seen_episodes: in all training tasks together, for the training ranges; 0 leaves them out.
+        atlas_episodes: episodes of each training task for the atlas (the in-distribution reference); if None, 20 or as
+            many as it needs; 0 makes none, as does a policy without a context.
+        seen_episodes: episodes in all training tasks together for the training ranges; 0 measures none.
         additions: applied to the file in this order, before it is written.
-        card: whether to write the card.
-        untrained: whether to export a policy that has not learned.
-        on_round: shows the progress of atlas and training ranges.
+        card: whether to write the model card.
+        untrained: whether to export a policy even if it made no update.
+        on_round: reports the progress of atlas and training ranges.
 
     Raises:
-        SamiError, CheckFailed: the run has no agent, its policy has not learned, its evaluation cannot be read, or
-            there are too few episodes for an atlas; see also `compose_model`. Nothing is written then.
+        SamiError, CheckFailed: the run has no agent or no update, its evaluation cannot be read, or there are too few
+            episodes for an atlas; see also `compose_model`. Nothing is written in these cases.
     """
     agent = load_agent(run)
     facts = training_facts(run, agent)
     if not facts["updates"] and not untrained:
         raise SamiError(
-            f"the policy of {run.path} has not learned: {facts['steps']:,} steps, 0 updates; it acts at random. "
-            "Train it for longer, or export it all the same with --force."
+            f"the policy of {run.path} is untrained: {facts['steps']:,} steps, 0 updates; it acts at random. "
+            "Train it for longer, or export it anyway with --force."
         )
     evaluation = evaluation_of(run, agent)
     spec = environment(run.config().env)
@@ -102,7 +102,7 @@ def export_run(
     for add in additions:
         artifact = add(artifact)
     weights = out.with_suffix(".safetensors")
-    # The weights are made before the model appears: an error leaves neither without the other.
+    # Write the weights first, but rename them last: an error leaves neither file without the other.
     with unfinished(weights) as beside:
         write_weights(beside, agent.weights(artifact.contract.weights_sha256, targets=False))
         contract = write(artifact)
@@ -117,8 +117,8 @@ def with_measured(
     seen_episodes: int = 0,
     on_round: OnRound | None = None,
 ) -> Artifact:
-    """Return a model file with an atlas of its contexts, if it has any, and with training ranges; see `export_run`."""
-    if atlas_episodes and artifact.contract.context is not None:  # the model itself drives these episodes
+    """Return a model file with an atlas (if it has a context) and training ranges; arguments as `export_run`."""
+    if atlas_episodes and artifact.contract.context is not None:  # the model file itself acts in these episodes
         artifact = recompose(artifact, {"atlas": measure(artifact, spec, atlas_episodes, on_round=on_round)})
     if seen_episodes:
         artifact = recompose(artifact, {"seen": measure_seen(artifact, spec, seen_episodes, on_round=on_round)})
@@ -126,7 +126,7 @@ def with_measured(
 
 
 def training_facts(run: RunFolder, agent: ContextSAC) -> dict[str, Any]:
-    """Return what the contract tells of the training."""
+    """Return the contract's entry `training`."""
     config, facts = agent.config, run.facts()
     return {
         "method": facts.get("title", agent.method.title),
@@ -147,7 +147,7 @@ def training_facts(run: RunFolder, agent: ContextSAC) -> dict[str, Any]:
 
 
 def evaluation_of(run: RunFolder, agent: ContextSAC) -> dict[str, Any] | None:
-    """Return a run's evaluation; None if there is none of this agent."""
+    """Return a run's evaluation of this agent, or None; SamiError if its file cannot be read."""
     if not run.evaluation.is_file():
         return None
     try:
@@ -155,5 +155,5 @@ def evaluation_of(run: RunFolder, agent: ContextSAC) -> dict[str, Any] | None:
         evaluation = Evaluation.from_dict(stored).to_dict()
     except SamiError as error:
         raise SamiError(f"{run.evaluation}: {error}") from error
-    # An evaluation of fewer steps measured an earlier agent of this run.
+    # An evaluation after fewer steps is of an earlier agent of this run.
     return evaluation if stored.get("agent_steps") == agent.num_timesteps else None

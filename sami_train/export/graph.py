@@ -1,4 +1,4 @@
-"""The graph of a policy, one step from observation and state to action, context and state; its parity with torch."""
+"""The ONNX graph of one step of a policy, golden steps, and the comparison of a model file with torch."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from sami_train.envs.spec import EnvironmentSpec
 OPSET = 17
 GOLDEN_STEPS = 64
 GOLDEN_RESET = 31
-"""Step of the golden steps at which a new episode begins."""
+"""Golden step at which a new episode starts."""
 CLOSED_LOOP_STEPS = 300
 TRIES = 20
-"""Episodes that are tried for one that is long enough; where episodes are shorter, several take its place."""
+"""Most episodes to try until one is long enough; if none is, several shorter ones replace it."""
 
 Row = tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]
-"""One step: the flat observation (D,), the executed action (A,), the answers by output."""
+"""One step: the flat observation (D,), the executed action (A,), the policy's outputs by name."""
 
 
 class Exportable(nn.Module):
@@ -45,7 +45,7 @@ class Exportable(nn.Module):
         self.register_buffer("permutation", torch.as_tensor(np.argsort(spec.layout.order)))
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        """Signals (B, size) in the contract's order, previous action (B, A), then the encoder's state (B, ...)."""
+        """Step the policy with signals (B, size) in the contract's order, previous action (B, A), states (B, ...)."""
         split = len(inputs) - len(self.policy.encoder.state)
         *signals, previous_action = inputs[:split]
         flat = torch.cat(signals, -1)[:, self.permutation]
@@ -71,14 +71,14 @@ def trace_graph(module: Exportable, contract: Contract) -> onnx.ModelProto:
             dynamo=False,
         )
     model = onnx.load_from_string(buffer.getvalue())
-    # Every input in its order: tracing leaves out one that nothing reads, as a memoryless policy's action.
+    # Tracing drops inputs that nothing reads, such as a memoryless policy's action: add them, and restore the order.
     traced = {value.name: value for value in model.graph.input}
     for name, shape in inputs.items():
         if name not in traced:
             traced[name] = onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["batch", *shape])
     del model.graph.input[:]
     model.graph.input.extend(traced[name] for name in inputs)
-    for output in model.graph.output:  # tracing leaves some of their static dimensions unnamed
+    for output in model.graph.output:  # tracing leaves some static dimensions undefined
         for axis, size in enumerate(outputs[output.name], start=1):
             output.type.tensor_type.shape.dim[axis].dim_value = size
     model.graph.name = contract.name
@@ -88,9 +88,9 @@ def trace_graph(module: Exportable, contract: Contract) -> onnx.ModelProto:
 
 
 class TorchSession:
-    """The trained policy in torch, stepped as a session is: the reference that files are compared with.
+    """The trained policy in torch with the interface of a session: the reference for model files.
 
-    In float64 it answers what its weights mean, and a file differs by its own rounding alone.
+    In float64 it has hardly any rounding error, so that a difference shows the file's own.
     """
 
     def __init__(self, policy: ContextPolicy, contract: Contract) -> None:
@@ -98,16 +98,16 @@ class TorchSession:
         self.reset()
 
     def reset(self) -> None:
-        """Begin an episode."""
+        """Start an episode."""
         kind = self.policy.log_temperature.dtype
         self.state = tuple(torch.full((1, *tensor.shape), tensor.initial, dtype=kind) for tensor in self.contract.state)
         self.previous_action = np.zeros(self.contract.action.size, np.float32)
 
     @torch.no_grad()
     def step(self, observation: np.ndarray) -> dict[str, np.ndarray]:
-        """Return the answers, by the contract's outputs, (size,) each, to a flat observation (D,).
+        """Return the policy's outputs for a flat observation (D,), by the contract's names, (size,) each.
 
-        The action counts as executed; set `previous_action` to what was, where that is another one.
+        Its action counts as executed; if another action was executed, set `previous_action` to that action.
         """
         kind = self.policy.log_temperature.dtype
         seen, before = (torch.as_tensor(array, dtype=kind)[None] for array in (observation, self.previous_action))
@@ -120,9 +120,9 @@ class TorchSession:
 
 
 def record(policy: ContextPolicy, spec: EnvironmentSpec, contract: Contract, seed: int = 0) -> GoldenSteps:
-    """Record golden steps: two beginnings of episodes, or more where these end early, at random every other step.
+    """Record golden steps: the first steps of two episodes, or more if these end early; half of the actions are random.
 
-    Random actions keep the episodes from ending early, and make executed and proposed actions differ.
+    Random actions make executed actions differ from the policy's, and keep some episodes from ending early.
     """
     env = make(spec)
     rng = np.random.default_rng(seed)
@@ -146,7 +146,7 @@ def record(policy: ContextPolicy, spec: EnvironmentSpec, contract: Contract, see
 def _lasting(
     env: Any, session: TorchSession, length: int, rng: np.random.Generator, seeds: Iterator[int]
 ) -> list[list[Row]]:
-    """Return one episode of so many steps; where none lasts so long, the longest of some, so many steps together."""
+    """Return one episode of `length` steps; or if none lasts as long, the longest ones, cut to `length` in all."""
     shorter: list[list[Row]] = []
     while len(shorter) < TRIES or sum(map(len, shorter)) < length:
         steps = _steps(env, session, length, rng, next(seeds))
@@ -178,10 +178,10 @@ def _steps(env: Any, session: TorchSession, length: int, rng: np.random.Generato
 
 
 def closed_loop_errors(session: Session, policy: ContextPolicy, spec: EnvironmentSpec) -> tuple[float, float]:
-    """Return the largest difference in any answer of a file, and of torch itself, from torch in float64.
+    """Return the largest differences from torch in float64, in any output: of the file, and of torch in float32.
 
-    The file drives episodes, and torch follows on its own state. What torch in float32 differs by is rounding alone,
-    which a policy that amplifies small differences makes larger.
+    The file acts in the environment, and both torch sessions step along with their own states. The difference of torch
+    in float32 is rounding error, which some policies amplify.
     """
     env = make(spec)
     exact, rounded = (TorchSession(stepper, session.contract) for stepper in (copy.deepcopy(policy).double(), policy))

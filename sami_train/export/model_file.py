@@ -1,4 +1,4 @@
-"""A model file is written as a whole, or not at all."""
+"""Composes model files in memory, and writes them whole or not at all."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from sami_train.files import unfinished
 
 
 def compose(path: Path, graph: onnx.ModelProto, contract: Contract) -> Artifact:
-    """Return a graph and its contract as the file that they make; nothing is written.
+    """Return the model file of a graph and its contract; nothing is written.
 
     Raises:
-        ArtifactError, ContractError: the file would not be valid; so do all functions here.
+        ArtifactError, ContractError: the file would be invalid; so do all functions here.
     """
     onnx.helper.set_model_props(graph, contract.metadata())
     return judge(graph.SerializeToString(), path)
@@ -28,10 +28,10 @@ def compose(path: Path, graph: onnx.ModelProto, contract: Contract) -> Artifact:
 def compose_verified(
     path: Path, graph: onnx.ModelProto, contract: Contract, golden: GoldenSteps, tolerance: float = 1e-5
 ) -> Artifact:
-    """Return a graph and its contract with golden steps, which the graph reproduces; nothing is written.
+    """Return the model file of a graph and its contract with golden steps; nothing is written.
 
     Raises:
-        CheckFailed: the graph does not reproduce them.
+        CheckFailed: the graph does not reproduce the golden steps within the tolerance.
     """
     digest = graph_sha256(graph.SerializeToString())
     contract = contract.model_copy(update={"golden": contract.pack_golden(golden), "weights_sha256": digest})
@@ -41,16 +41,16 @@ def compose_verified(
 
 
 def recompose(artifact: Artifact, changes: Mapping[str, Any]) -> Artifact:
-    """Return a model file, perhaps not written yet, with other values of some of its contract's fields.
+    """Return a model file, which may exist in memory only, with changed fields of its contract.
 
-    Graph, weights and golden steps stay as they are, to the bit; so do all changes here.
+    Graph, weights and golden steps stay bit-equal.
     """
     graph = onnx.load_from_string(artifact.model_bytes)
     return compose(artifact.path, graph, artifact.contract.model_copy(update=changes))
 
 
 def write(artifact: Artifact) -> Contract:
-    """Write a model file at its path, and return its contract; an error leaves what was there."""
+    """Write a model file to its path, and return its contract; after an error the previous file is still there."""
     artifact.path.parent.mkdir(parents=True, exist_ok=True)
     with unfinished(artifact.path) as file:
         file.write_bytes(artifact.model_bytes)

@@ -1,8 +1,8 @@
-"""What training saw: tasks, gap, contexts, the spread of every signal and its response to the action. No torch here.
+"""Training ranges: the spread of every signal in training, and its response to the action. No torch.
 
-The file itself drives the training tasks. Training saw more than a trained policy shows: its first episodes were
-random, the last ones explored. So where ranges are measured, half of the actions of every second episode are random.
-Signals are measured as they arrived, behind the gap that it learned behind; responses without one.
+The model file acts in the training tasks. Training explored, and so saw more states than the trained policy reaches:
+half of the actions of every second measured episode are random. Signals are measured with the sim-to-real profile of
+the training, responses without it.
 """
 
 from __future__ import annotations
@@ -34,41 +34,41 @@ from sami_train.export.model_file import recompose, write
 
 SEED = seeds.TRAINING_RANGES
 EPISODES = 120
-"""In all training tasks together."""
+"""Episodes, in all training tasks together."""
 STARTS = 24
-"""Starts that responses are measured from, in all training tasks together."""
+"""Starts from which responses are measured, in all training tasks together."""
 SHARE = 0.1
-"""Of half the action's range: how far its elements are moved to see what answers."""
+"""Size of a move of an action element that measures responses, as a share of half its range."""
 TICKS, SETTLE = 5, 5
-"""Ticks of a move, and of rest after it."""
+"""Ticks of a move, and ticks of the neutral action after it."""
 TRIES = 10
-"""Starts that are tried for each that is wanted: at some the episode is over before the moves are."""
+"""Most starts to try for each one needed: an episode may end before all moves are done."""
 Contexts = Sequence[np.ndarray]
 """One task's episodes, each (T, C)."""
 
 
 class Behind(NamedTuple):
-    """The gap that episodes are measured behind."""
+    """The sim-to-real profile of measured episodes."""
 
     gap: GapProfile | None = None
-    """None where nothing lies between."""
+    """The profile, or None."""
     clean_share: float = 0.0
-    """Share of the episodes that have none all the same."""
+    """Share of the episodes without the profile."""
 
 
 def known_tasks(training: Mapping[str, Any], spec: EnvironmentSpec) -> Sequence[Task]:
-    """Return the tasks that a policy learned from: what its contract tells of training, else the environment's own."""
+    """Return a policy's training tasks: those in its contract, else the environment's training set."""
     return spec.tasks.resolve(training.get("tasks") or "training")
 
 
 def known_gap(training: Mapping[str, Any]) -> Behind:
-    """Return what a policy learned behind, by its contract; without a gap where that tells of none."""
-    config = training.get("config")  # a stranger's file may hold anything there
+    """Return the profile that a policy was trained with, by its contract; SamiError if the entry is invalid."""
+    config = training.get("config")  # a file from elsewhere may have any value here
     if not isinstance(config, Mapping) or not config.get("gap"):
         return Behind()
     behind_gap = config.get("behind_gap")
     keys = behind_gap if isinstance(behind_gap, Mapping) else {}
-    name = "spared" if "spared" in keys else "clean_share"  # as files of before have it, and as those of today
+    name = "spared" if "spared" in keys else "clean_share"  # older files have the former name
     share = keys.get(name, 0.0)
     if not isinstance(share, (int, float)) or not 0 <= share <= 1:
         raise SamiError(
@@ -87,10 +87,10 @@ def collect_contexts(
     on_round: OnRound | None = None,
     behind: Behind | None = None,
 ) -> list[Contexts]:
-    """Return the contexts of a model file in so many episodes of each of K tasks, (K,) lists.
+    """Return a model file's contexts in `episodes` episodes of each of K tasks: K lists of arrays (T, C).
 
-    All episodes begin differently, also in different tasks: episodes of one start resemble each other, and held-out
-    ones must count as so many independent ones. Without `behind` there is no gap.
+    Every episode has its own start, also across tasks, because held-out episodes must be independent. Without `behind`
+    there is no sim-to-real profile.
     """
     task_of_episode = [task for task in tasks for _ in range(episodes)]
 
@@ -110,7 +110,7 @@ def _drive(
     behind: Behind,
     on_round: OnRound | None,
 ) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Return what was observed (T, D), executed (T, A) and inferred (T, C) in an episode of each task."""
+    """Return observations (T, D), executed actions (T, A) and contexts (T, C) of one episode of each task."""
     stage = playing(spec, make_policy, len(tasks), gap=behind.gap, on_round=on_round, clean_share=behind.clean_share)
     with stage as (play, policy):
         _, lengths, _ = play(tasks, seed)
@@ -119,12 +119,12 @@ def _drive(
 
 
 def tasks_in_turn(tasks: Sequence[Task], episodes: int) -> list[Task]:
-    """Return the task of each episode: K tasks in turn, each in even and in odd ones, which explore."""
+    """Return the task of each episode: K tasks in turn, so that each has even episodes and odd ones, which explore."""
     return [tasks[(k + k // (2 * len(tasks))) % len(tasks)] for k in range(episodes)]
 
 
 def exploring(model: Path | Artifact, spec: EnvironmentSpec, rows: int) -> RecordedPolicy:
-    """Return a model file of which every second row acts at random half of the time, and which is recorded."""
+    """Return a recorded policy of a model file, in which every second row acts at random half of the time."""
     low, high = _bounds(spec.action)
     rng = np.random.default_rng(SEED)
 
@@ -144,7 +144,7 @@ def measure_seen(
     seed: int = SEED,
     on_round: OnRound | None = None,
 ) -> Seen:
-    """Return what training saw, in episodes of all its tasks in turn; responses are measured from 2 starts or more.
+    """Return the training ranges, from `episodes` episodes over all training tasks, and responses from `starts` starts.
 
     Raises:
         AdapterError: the model reads or writes other signals than the environment has.
@@ -176,10 +176,10 @@ def measure_seen(
 def measure_repeats(
     spec: EnvironmentSpec, gap: GapProfile | None, observations: Sequence[np.ndarray]
 ) -> dict[str, int]:
-    """Return the longest run of equal values of each signal that had noise, by its name.
+    """Return the longest run of equal values, in ticks, of each signal with noise, by name.
 
-    A signal without noise repeats wherever the world rests, whatever it did in training, so nothing is said of it.
-    The observations (T, D) of every episode were measured behind the gap.
+    Signals without noise are left out, because they repeat whenever the world is at rest. The observations (T, D) of
+    each episode were measured with the profile `gap`.
     """
     longest = {}
     for name in [] if gap is None else noisy_signals(gap, [signal.name for signal in spec.signals]):
@@ -190,7 +190,7 @@ def measure_repeats(
 def noisy_signals(gap: GapProfile, names: Sequence[str]) -> list[str]:
     """Return the signals to which a profile adds noise in every episode, and which it neither rounds nor freezes.
 
-    Noise that is a share of the value is none where the value is 0, so it does not count.
+    Relative noise does not count, because it vanishes at a value of 0.
     """
     source = {name: gap.same_as.get(name, name) for name in names}
     return [
@@ -203,14 +203,14 @@ def noisy_signals(gap: GapProfile, names: Sequence[str]) -> list[str]:
 
 
 def measure_responses(spec: EnvironmentSpec, tasks: Sequence[Task], starts: int, seed: int = SEED) -> Responses | None:
-    """Return how observations answer to small moves of each element of the action.
+    """Return the responses of all signals to small moves of each element of the action; each start draws a task.
 
-    None where hardly an episode lasts as long as the moves take: a robot that falls while it rests. One of the tasks is
-    drawn at each start, of which there are at least 2.
+    None if fewer than 2 starts give a response, because episodes end before the moves are done: a robot that falls with
+    the neutral action.
     """
     low, high = _bounds(spec.action)
     size, rest = SHARE * (high - low) / 2, np.clip(np.zeros(spec.action.size, np.float32), low, high)
-    # Moves take longer than an episode may.
+    # All moves together can take longer than an episode.
     robot = make_adapter(spec, make(spec, tasks=list(tasks), max_episode_steps=1_000_000))
     answers: list[np.ndarray] = []
     try:
@@ -240,9 +240,9 @@ def measure_responses(spec: EnvironmentSpec, tasks: Sequence[Task], starts: int,
 
 
 def _answers(robot: GymnasiumAdapter, rest: np.ndarray, size: np.ndarray, seed: int) -> np.ndarray | None:
-    """Return the responses (A, D) at one start; None where its episode ends.
+    """Return the responses (A, D) at one start; None if its episode ends.
 
-    Each side comes first once, from the same start, so that what the robot does by itself, such as fall, falls out.
+    Each element is moved up and down from the same start, so that the robot's own motion, such as a fall, cancels out.
     """
     over = False
 
@@ -262,14 +262,14 @@ def _answers(robot: GymnasiumAdapter, rest: np.ndarray, size: np.ndarray, seed: 
 
 
 def _bounds(action: Signal) -> tuple[np.ndarray, np.ndarray]:
-    """Return the action's bounds (A,); 1 to either side where it has none."""
+    """Return the action's lower and upper bounds, (A,) each; -1 and 1 for elements without bounds."""
     low = np.array([-1.0 if bound is None else bound for bound in action.low], np.float32)
     high = np.array([1.0 if bound is None else bound for bound in action.high], np.float32)
     return low, high
 
 
 def longest_repeat(values: np.ndarray) -> int:
-    """Return how many rows in a row of (T, size) are equal to the last bit, at most; 1 where none repeats.
+    """Return the longest run of bit-equal consecutive rows in values (T, size); 1 if none repeats.
 
     >>> longest_repeat(np.array([[1.0], [2.0], [2.0], [3.0]]))
     2
@@ -282,9 +282,9 @@ def longest_repeat(values: np.ndarray) -> int:
 
 
 def describe(model: Path, spec: EnvironmentSpec, seen: Seen) -> Contract:
-    """Put what training saw into a model file, and what its environment tells of signals, frame and home pose.
+    """Write training ranges into a model file, and the spec's meanings of signals, frame and home pose.
 
-    Names, sizes, units and bounds of the signals stay.
+    The signals' names, sizes, units and bounds stay.
     """
     artifact = read_artifact(model)
     contract = artifact.contract

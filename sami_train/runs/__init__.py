@@ -1,1 +1,1 @@
-"""A training run: its folder, its metrics, its progress, and the training itself."""
+"""A training run: its folder, its metrics, its progress display, and the training loop around the agent."""

@@ -1,14 +1,14 @@
-"""The run folder: everything that one training leaves behind.
+"""The run folder: all files of one training run.
 
 config.json       the resolved configuration
-run.json          versions, git state, machine, state of the run (running, stopped, finished)
-metrics.jsonl     one line of numbers for each stretch of the run
-tensorboard/      the same for TensorBoard
+run.json          versions, git state, machine, state of the run (running, stopped, failed, finished)
+metrics.jsonl     a line of training metrics every 10,000 environment steps
+tensorboard/      the same metrics for TensorBoard
 checkpoints/N/    agent.zip, weights.safetensors and buffer.npz after N environment steps; complete or absent
 agent.zip         the trained agent, once the run has finished
-weights.safetensors    its weights, which --init starts from
+weights.safetensors    the trained agent's weights, which --init can start from
 evaluation.json   success or returns by task, once `sami eval` has run
-lock              held by the process that trains here
+lock              held by the process that trains in this folder
 """
 
 from __future__ import annotations
@@ -39,33 +39,33 @@ PACKAGES = (
 )
 LOCK = "lock"
 BUFFERS_KEPT = 2
-"""Newest checkpoints that keep their buffers, which are large: a run resumes from the newest, or, where that was
-damaged since, from the one before."""
+"""How many of the newest checkpoints keep their (large) buffers: a run resumes from the newest, or from the one before
+if the newest is damaged."""
 
 
 class RunError(SamiError):
-    """A run folder that is missing, incomplete, in use or of another version."""
+    """A run that cannot be used: its folder is missing, taken, incomplete or of another version, or training failed."""
 
 
 class RunFolder:
-    """One run's folder, see `create` and `open`; or that of one of its checkpoints, to evaluate and export it."""
+    """The folder of a run (see `create` and `open`), or of one of its checkpoints, to evaluate and export it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         where = path.absolute()
         self.checkpointed = int(where.name) if where.parent.name == "checkpoints" and where.name.isdigit() else None
-        """Steps of the checkpoint that it is; None for a run."""
+        """Environment steps of the checkpoint, if `path` is one; None for a run."""
         self.run = path if self.checkpointed is None else where.parents[1]
-        """The run's folder."""
+        """The run's folder, also if `path` is one of its checkpoints."""
         self.metrics = self.run / "metrics.jsonl"
         self.evaluation = path / "evaluation.json"
-        """Of the newest agent."""
+        """The evaluation of the newest agent."""
         self.agent = path / "agent.zip"
         self.weights = path / WEIGHTS_FILE
 
     @classmethod
     def create(cls, path: Path, config: TrainConfig, command: list[str]) -> RunFolder:
-        """Make a new run folder; refuse a path where something is already, or where another process trains."""
+        """Create a run folder; raise RunError if the path exists and is not empty, or another process trains in it."""
         run = cls(path)
         run._refuse_taken()
         facts = {
@@ -81,12 +81,12 @@ class RunFolder:
         with writing(path):
             path.mkdir(parents=True, exist_ok=True)
         with run.locked():
-            run._refuse_taken()  # by one that began at the same time
+            run._refuse_taken()  # another process may have created it since
             write_json(path / "run.json", facts)
             try:
                 write_json(path / "config.json", config.to_dict())
             except SamiError:
-                (path / "run.json").unlink()  # an empty folder is in nobody's way
+                (path / "run.json").unlink()  # so that the same --out works next time
                 raise
         return run
 
@@ -95,7 +95,7 @@ class RunFolder:
         if path.exists() and (not path.is_dir() or any(entry.name != LOCK for entry in path.iterdir())):
             if by := holder(path / LOCK):
                 raise self._busy(by)
-            hint = "go on with it by --resume, or" if self.newest_checkpoint() else "please"
+            hint = "resume it with --resume, or" if self.newest_checkpoint() else "please"
             raise RunError(f"{path} exists and is not empty; {hint} choose another --out.")
 
     def _busy(self, by: str) -> RunError:
@@ -103,13 +103,13 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
-        """Open an existing run folder; refuse one of another version."""
+        """Open an existing run folder; raise RunError if it is missing, incomplete or of another version."""
         if not path.is_dir():
             raise RunError(f"there is no run folder {path}; `sami train --out {in_shell(path)}` makes one.")
         for name in ("run.json", "config.json"):
             if not (cls(path).run / name).is_file():
                 raise RunError(
-                    f"{path} has no {name}: it is no run folder, or its making was cut off. "
+                    f"{path} has no {name}: it is not a run folder, or its creation was interrupted. "
                     "Train again with a new --out."
                 )
         run = cls(path)
@@ -121,7 +121,7 @@ class RunFolder:
         return from_dict(read_json(self.run / "config.json"))
 
     def facts(self) -> dict[str, Any]:
-        """Return what run.json holds; of a checkpoint, with the seconds until then."""
+        """Return the contents of run.json; of a checkpoint, with the steps and seconds up to it."""
         facts = read_json(self.run / "run.json")
         if self.checkpointed is not None:
             seconds = [0.0, *(row["time/seconds"] for row in self.rows())][-1]
@@ -129,20 +129,20 @@ class RunFolder:
         return facts
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return the lines of metrics; of a checkpoint, those until then."""
+        """Return the lines of metrics; of a checkpoint, the lines up to it."""
         rows = read_metrics(self.metrics)
         return rows if self.checkpointed is None else [row for row in rows if row["step"] <= self.checkpointed]
 
     def update(self, **facts: Any) -> None:
-        """Change some of run.json's facts."""
+        """Set these entries of run.json; the others stay."""
         write_json(self.path / "run.json", {**self.facts(), **facts})
 
     def keep_evaluation(self, result: dict[str, Any], agent_steps: int) -> None:
-        """Write the evaluation of all task sets, beside the steps that its agent had trained for."""
+        """Write the evaluation of all task sets, with the environment steps that its agent was trained for."""
         write_json(self.evaluation, result | {"agent_steps": agent_steps})
 
     def finish(self, agent: Any) -> None:
-        """Write the trained agent: a last checkpoint, which more steps could go on from, and the agent itself."""
+        """Write the trained agent: a last checkpoint, from which the run can be extended, weights, and agent.zip."""
         self.checkpoint(agent.num_timesteps, agent)
         with unfinished(self.weights) as beside:
             write_weights(beside, agent.weights())
@@ -150,16 +150,16 @@ class RunFolder:
             agent.save(beside)
 
     def reopen(self, config: TrainConfig) -> None:
-        """Make a finished run an unfinished one with another configuration; what was measured of it goes."""
-        from sami_train.evaluation.kept import discard_all  # simulators, which readers of a run need not have
+        """Make a finished run unfinished, with another configuration; delete its agent and its evaluations."""
+        from sami_train.evaluation.kept import discard_all  # needs simulators; reading a run does not
 
         for path in (self.evaluation, self.weights, self.agent):
             path.unlink(missing_ok=True)
         discard_all(self.evaluation)
-        write_json(self.path / "config.json", config.to_dict())  # last: with its agent, it would be finished
+        write_json(self.path / "config.json", config.to_dict())  # last: a run with an agent.zip counts as finished
 
     def newest_agent(self) -> Path:
-        """Return the trained agent, or the newest checkpoint's."""
+        """Return the path of the trained agent, or of the newest checkpoint's; raise RunError if there is neither."""
         if self.agent.is_file():
             return self.agent
         checkpoint = self.newest_checkpoint()
@@ -175,30 +175,30 @@ class RunFolder:
         return checkpoint / "agent.zip"
 
     def locked(self) -> AbstractContextManager[None]:
-        """Keep other processes from training in this folder, or say which one does."""
+        """Keep other processes from training in this folder; raise RunError, with its name, if one already does."""
         return locked(self.path / LOCK, self._busy)
 
     def newest_checkpoint(self) -> Path | None:
-        """Return the checkpoint with the most steps; None where there is none."""
+        """Return the checkpoint with the most steps; None if there is no checkpoint."""
         return next(iter(self.checkpoints()), None)
 
     def checkpoints(self) -> list[Path]:
-        """Return all checkpoints, that with the most steps first."""
+        """Return all checkpoints, the one with the most steps first."""
         folder = self.path / "checkpoints"
         complete = [p for p in folder.iterdir() if p.name.isdigit()] if folder.is_dir() else []
         return sorted(complete, key=lambda p: int(p.name), reverse=True)
 
     def clear(self) -> None:
-        """Remove what a killed process was writing; for whoever holds the lock."""
+        """Remove the unfinished files of a killed process; the caller must hold the lock."""
         for folder in (self.path, self.path / "checkpoints"):
             for path in folder.glob("*.unfinished"):
-                if not path.name.startswith(self.evaluation.name):  # which is measured under a lock of its own
+                if not path.name.startswith(self.evaluation.name):  # `sami eval` may be writing it, under another lock
                     remove(path)
 
     def newest_whole_checkpoint(self) -> Path | None:
-        """Return the newest checkpoint of which no bit is damaged, if there is any; for whoever holds the lock.
+        """Return the newest undamaged checkpoint; None if the run has no checkpoint. The caller must hold the lock.
 
-        Those after it are set aside as N.damaged; where all are damaged, the run is refused.
+        Newer, damaged checkpoints are renamed to N.damaged; if all are damaged, RunError is raised.
         """
         damaged: dict[Path, str] = {}
         for checkpoint in self.checkpoints():
@@ -206,7 +206,7 @@ class RunFolder:
                 damaged[checkpoint] = f"{checkpoint}/{damage}"
                 continue
             for other, reason in damaged.items():
-                print(f"{reason}. It is set aside; the run goes on from {checkpoint.name} steps.", file=sys.stderr)
+                print(f"{reason}. It is set aside; the run resumes at {checkpoint.name} steps.", file=sys.stderr)
                 other.replace(other.with_name(f"{other.name}.damaged"))
             return checkpoint
         if damaged:
@@ -214,9 +214,9 @@ class RunFolder:
         return None
 
     def checkpoint(self, steps: int, agent: Any) -> Path:
-        """Write a checkpoint of a `ContextSAC` after so many environment steps.
+        """Write a checkpoint of a `ContextSAC` after `steps` environment steps, and return its folder.
 
-        It appears under its name only once it is complete; older buffers go, but for the last.
+        The folder gets its name once it is complete. Only the two newest checkpoints keep their buffers.
         """
         folder = self.path / "checkpoints"
         target = folder / str(steps)
@@ -233,8 +233,8 @@ class RunFolder:
 
 
 def _damage(checkpoint: Path) -> str:
-    """Return what of a checkpoint is damaged, by the sums in its zip files; empty where nothing is."""
-    from sami_train.agent.context_sac import read_agent  # torch, which readers of a run need not have
+    """Return which file of a checkpoint is damaged and how, by the checksums of its zip files; empty if none is."""
+    from sami_train.agent.context_sac import read_agent  # needs torch; reading a run does not
 
     for name in ("agent.zip", "buffer.npz"):
         path = checkpoint / name
@@ -244,31 +244,31 @@ def _damage(checkpoint: Path) -> str:
             with zipfile.ZipFile(path) as file:
                 for member in file.infolist():
                     if member.compress_type != zipfile.ZIP_STORED:
-                        raise ValueError(f"{member.filename} is packed, which no run does")
+                        raise ValueError(f"{member.filename} is compressed; a run writes it uncompressed")
                 if wrong := file.testzip():
-                    raise ValueError(f"{wrong} is not what was written")
+                    raise ValueError(f"the checksum of {wrong} is wrong")
             if name == "agent.zip":
                 read_agent(path)
-        except Exception as error:  # zipfile has one of its own for each bit that can be wrong
+        except Exception as error:  # zipfile raises many kinds, by which byte is damaged
             return f"{name} cannot be loaded: {error or type(error).__name__}"
     return ""
 
 
 def check_version(run: Path | str, facts: Mapping[str, Any]) -> None:
-    """Refuse facts, as run.json holds them, of another version; `run` is what a message calls the run."""
+    """Raise RunError if the contents of a run.json are of another version; `run` names the run in the message."""
     version = facts.get("version")
     if version != RUN_VERSION:
         raise RunError(f"{run} is of run version {version}; this sami reads version {RUN_VERSION}.")
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that a result depends on."""
+    """Return the versions of Python and of the installed packages that a result depends on."""
     installed = {package: version for package in PACKAGES if (version := installed_version(package)) is not None}
     return {"python": platform.python_version(), **installed}
 
 
 def git_state() -> dict[str, Any]:
-    """Commit of the checkout that this package runs from, and whether it has changes; empty outside one."""
+    """Return the commit of this package's git checkout, and whether it has changes; {} outside a checkout."""
     here = Path(__file__).parent
 
     def git(*arguments: str) -> str:
@@ -276,7 +276,7 @@ def git_state() -> dict[str, Any]:
         return result.stdout.strip()
 
     try:
-        # An installed copy may lie inside some other repository; only files that git knows are a checkout.
+        # An installed copy may lie inside another repository: only a file that git tracks shows a checkout.
         git("ls-files", "--error-unmatch", Path(__file__).name)
         return {"commit": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain"))}
     except (OSError, subprocess.CalledProcessError):
@@ -284,12 +284,12 @@ def git_state() -> dict[str, Any]:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """Return the lines of a metrics file up to the first that no run wrote whole: numbers by name, and their `step`."""
+    """Return the lines of a metrics file, numbers by name with their `step`, up to the first broken or invalid one."""
     return list(itertools.takewhile(is_line, read_json_lines(path)))
 
 
 def is_line(row: Any) -> bool:
-    """Whether a value is a line of metrics."""
+    """Return whether a value is a line of metrics: a dict with an integer `step`, numbers or null otherwise."""
     if not isinstance(row, dict) or type(row.get("step")) is not int:
         return False
     return all(

@@ -1,4 +1,4 @@
-"""What a run shows and logs: a display on the terminal, lines of metrics, TensorBoard."""
+"""Progress of a run: the display on the terminal, metrics.jsonl, and TensorBoard."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from sami_train.files import append, write_json_lines, writing
 from sami_train.runs.folder import read_metrics
 
 NARROW = 80
-"""Columns of a line that is not printed to a terminal."""
+"""Columns of a progress line where the output is no terminal."""
 RATE_WINDOW = 30.0
-"""Seconds that the shown speed is averaged over."""
+"""Seconds over which the displayed speed is averaged."""
 
 
 class Progress:
-    """A live display on a terminal; on anything else a line every half minute.
+    """A live display on a terminal; a line every half minute on other outputs.
 
-    Environment steps `done` before count as done; without `show` it shows nothing.
+    A resumed run starts at `done` environment steps; without `show` nothing is printed.
     """
 
     def __init__(self, config: TrainConfig, done: int, show: bool = True) -> None:
@@ -64,7 +64,7 @@ class Progress:
         self._live.stop()
 
     def update(self, steps: int, updates: int, record: TaskRecord, contrast: str = "") -> None:
-        """Show where the run is: its steps, its updates, its last episodes, and in words what the contrast reached."""
+        """Display the run's steps and updates so far, its recent episodes, and a summary of the contrastive loss."""
         now = time.monotonic()
         self._history.append((now, steps, updates))
         while now - self._history[0][0] > RATE_WINDOW:
@@ -96,9 +96,9 @@ class Progress:
 
 
 class MetricsFile(KVWriter):
-    """Writes stable-baselines3's logged numbers, one JSON object a line with its `step`.
+    """Writes stable-baselines3's logged numbers as one JSON object a line, with their `step`.
 
-    A run that resumes writes again what came after the last line that its checkpoint knows of, at `logged_at` steps.
+    A resumed run first deletes the lines after step `logged_at`, its checkpoint's last line, and writes them again.
     """
 
     def __init__(self, path: Path, logged_at: int = 0) -> None:
@@ -118,7 +118,7 @@ class MetricsFile(KVWriter):
 
 
 class Dashboard(KVWriter):
-    """Writes the same to `tensorboard/` in the run's folder, as long as it can; training goes on without it."""
+    """Writes the same numbers to `tensorboard/` in the run's folder; if that fails, training goes on without it."""
 
     def __init__(self, run: Path) -> None:
         self._run = run
@@ -129,16 +129,16 @@ class Dashboard(KVWriter):
             self._give_up(error)
 
     def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:
-        """Write numbers; the first failure is the last try, with a warning on stderr."""
+        """Write numbers; after the first failure, which prints a warning to stderr, write no more."""
         if self._file is None:
             return
         try:
             self._file.write(key_values, key_excluded, step)
-        except Exception as error:  # TensorBoard's thread hands on whatever it met
+        except Exception as error:  # TensorBoard's writer thread can raise any exception here
             self._give_up(error)
 
     def close(self) -> None:
-        """Close the files; what their last lines say is in the metrics, too."""
+        """Close the files; errors are ignored, because metrics.jsonl has the same numbers."""
         if self._file is not None:
             with suppress(Exception):
                 self._file.close()
@@ -146,8 +146,8 @@ class Dashboard(KVWriter):
     def _give_up(self, error: Exception) -> None:
         self._file = None
         print(
-            f"warning: {self._run / 'tensorboard'} cannot be written: {error}. Training goes on; metrics.jsonl has the "
-            "same numbers.",
+            f"warning: {self._run / 'tensorboard'} cannot be written: {error}. Training continues; metrics.jsonl has "
+            "the same numbers.",
             file=sys.stderr,
             flush=True,
         )

@@ -1,4 +1,4 @@
-"""What became of a run, as studies, cards and reports read it: from its folder, or from its line in a study's file."""
+"""A run's results, as studies, cards and reports read them: from its folder, or from its line in a study's file."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from sami_train.runs.folder import RunError, RunFolder
 
 
 class RealisedContrast(NamedTuple):
-    """What a run's contrastive loss reached; means over the lines of its log."""
+    """The contrastive loss of a run: means over the lines of its log."""
 
     bound: float | None
-    """Mean of the estimator [nats]; None where there was never anything to compare."""
+    """Mean of the estimator [nats]; None if no update found trajectories to compare."""
     log_k: float | None
-    """log K [nats], which no bound passes."""
+    """log K [nats], the largest value that the bound can have."""
     share: float | None
-    """Share of the attempts that had something to compare; None in logs that do not tell it."""
+    """Share of the updates that found trajectories to compare; None in old logs, which lack it."""
     averaged: bool
-    """Whether each line is a mean over many losses; of old logs it is a single one's."""
+    """Whether each line of the log is a mean over many losses; in old logs it is the value of one loss."""
     ended: int | None = None
-    """Environment steps after which it ended by itself, having taught nothing for long; None where it did not."""
+    """Environment step at which training dropped the loss because it taught nothing; None if it did not."""
 
     def __str__(self) -> str:
         if self.bound is None or self.log_k is None:
@@ -41,12 +41,12 @@ class RealisedContrast(NamedTuple):
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What a run's files hold: config.json, run.json (facts), evaluation.json if it has one, lines of metrics.jsonl."""
+    """The contents of a run's files: config.json, run.json (facts), evaluation.json or None, lines of metrics.jsonl."""
 
     folder: Path
-    """The run folder; of a line, the folder beside its file that has the run's name, there or not."""
+    """The run folder; for a study's line a path beside the study's file with the run's name, which need not exist."""
     study: Path | None
-    """The file that the run is a line of; None where the folder was read."""
+    """The study's file, of which the run is a line; None where the folder was read."""
     config: dict[str, Any]
     facts: dict[str, Any]
     evaluation: dict[str, Any] | None
@@ -54,7 +54,7 @@ class RunRecord:
 
     @classmethod
     def of_folder(cls, path: Path) -> RunRecord:
-        """Read a run folder; refuse one that `RunFolder.open` refuses, or of which a file is damaged."""
+        """Read a run folder; raise RunError as `RunFolder.open` does, or if a file is damaged."""
         folder = RunFolder.open(path)
         try:
             evaluation = read_json(folder.evaluation) if folder.evaluation.is_file() else None
@@ -65,22 +65,22 @@ class RunRecord:
 
     @property
     def name(self) -> str:
-        """The name of its folder, which is the run's in a study."""
+        """The name of the run: that of its folder, which a study's line repeats."""
         return self.folder.resolve().name if self.study is None else self.folder.name
 
     @property
     def address(self) -> str:
-        """What finds the run again, see `study.find_runs`: its folder, or FILE:NAME."""
+        """The run as command lines name it, see `sweep.study.find_runs`: its folder, or FILE:NAME."""
         return self.folder.as_posix() if self.study is None else f"{self.study.as_posix()}:{self.name}"
 
     @property
     def title_of_evaluation(self) -> str:
-        """What a message calls the evaluation."""
+        """How messages name the evaluation."""
         return f"{self.folder / 'evaluation.json'}" if self.study is None else f"the evaluation of {self.address}"
 
     @property
     def contrast(self) -> RealisedContrast | None:
-        """What its contrastive loss reached; None where it had none."""
+        """The contrastive loss of the run; None if it trained without one."""
 
         def mean(column: str) -> float | None:
             values = [row[column] for row in self.metrics if column in row]
@@ -95,7 +95,7 @@ class RunRecord:
         return None if bound is None else RealisedContrast(bound, mean("train/contrast_log_k"), None, False)
 
     def train_config(self) -> TrainConfig:
-        """Return the resolved configuration; refuse one of other versions of sami."""
+        """Return the resolved configuration; raise RunError if this version of sami does not accept it."""
         try:
             return from_dict(self.config)
         except SamiError as error:
@@ -103,7 +103,7 @@ class RunRecord:
             raise RunError(f"{title}: {error}") from error
 
     def how_to_evaluate(self, options: str = "") -> str:
-        """Return the command that evaluates the run, with some options; of a study's line, also the gathering."""
+        """Return the command that evaluates the run, with `options`; for a study's line, also `sami gather`."""
         options += by_name(str(self.config.get("env")))
         if self.study is None:
             return f"sami eval --run {in_shell(self.folder)}{options}"

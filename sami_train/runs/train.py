@@ -29,18 +29,18 @@ from sami_train.runs.folder import RunError, RunFolder
 from sami_train.runs.progress import Dashboard, MetricsFile, Progress
 
 LOG_EVERY = 10_000
-"""Environment steps between two lines of the metrics."""
+"""Environment steps between two lines of metrics.jsonl."""
 
 
 NORMAL_ENTROPY = 0.5 * float(np.log(2.0 * np.pi * np.e))
-"""Of one number from a normal distribution of deviation 1 [nat]."""
+"""Differential entropy of a normal distribution with standard deviation 1 [nat]."""
 RecordingReader = Callable[[TrainConfig], list[Episode]]
 """Reads the episodes of the recordings that a configuration names, as `config.recordings.recordings_of` does."""
 CRITICS_INPUTS = frozenset(f"{critic}.{q}.0.weight" for critic in ("critic", "critic_target") for q in ("q1", "q2"))
 
 
 class _Keeper(BaseCallback):
-    """Shows progress, writes checkpoints, and stops the run when asked to."""
+    """Callback that shows progress, writes checkpoints, and stops the run after Ctrl-C or SIGTERM."""
 
     def __init__(self, run: RunFolder, config: TrainConfig, progress: Progress, before: float) -> None:
         super().__init__()
@@ -50,18 +50,18 @@ class _Keeper(BaseCallback):
         self._next = 0
 
     def ask_to_stop(self, number: int, frame: Any) -> None:
-        """Turn Ctrl-C and SIGTERM into a stop at the next safe place; a second Ctrl-C stops at once."""
+        """Stop after the current step, with a checkpoint, on Ctrl-C or SIGTERM; a second Ctrl-C stops at once."""
         if self.stop_requested and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.stop_requested = True
 
     @property
     def seconds(self) -> float:
-        """Seconds spent on this run so far, with those before a resumption."""
+        """Seconds spent on this run so far, including those before it was resumed."""
         return self.before + time.perf_counter() - self.started
 
     def _on_training_start(self) -> None:
-        self.logger.record("time/seconds", self.seconds)  # a resumed run may begin with a line of its log
+        self.logger.record("time/seconds", self.seconds)  # a resumed run may log before its first step
         self._next = (self.num_timesteps // self.config.checkpoint_every + 1) * self.config.checkpoint_every
 
     def _on_step(self) -> bool:
@@ -80,11 +80,11 @@ class _Keeper(BaseCallback):
 
 
 def without_recordings(config: TrainConfig) -> list[Episode]:
-    """Return no episodes; refuse a configuration that names recordings."""
+    """Return no episodes; raise ConfigError if the configuration names recordings."""
     if config.collection.recordings:
         raise ConfigError(
-            f"collection.recordings is {list(config.collection.recordings)}, and nothing reads them; give "
-            "reader=sami_train.config.recordings.recordings_of."
+            f"collection.recordings is {list(config.collection.recordings)}, but this call has no reader for them; "
+            "pass reader=sami_train.config.recordings.recordings_of."
         )
     return []
 
@@ -97,14 +97,14 @@ def start(
     command: list[str] | None = None,
     reader: RecordingReader = without_recordings,
 ) -> ContextSAC:
-    """Train in a new run folder, which notes `command`, or this process's own, as what repeats the run.
+    """Train in a new run folder, and return the agent; run.json stores `command`, or this process's, to repeat the run.
 
     Raises:
-        RunError: the folder is taken, or the weights to start from do not fit.
-        ConfigError: the configuration names recordings, and `reader` reads none.
-        UnknownName: there is no such device.
+        RunError: the folder exists and is not empty, or the weights to start from do not fit the networks.
+        ConfigError: the configuration names recordings, and `reader` is the default, which reads none.
+        UnknownName: torch does not know the device.
     """
-    agent, episodes = prepare(config, reader)  # everything that can fail, fails before anything is written
+    agent, episodes = prepare(config, reader)  # before the folder: a wrong configuration leaves no files
     run = RunFolder.create(out, config, command or [Path(sys.argv[0]).name, *sys.argv[1:]])
     if engine := environment(config.env).engine:
         run.update(engine=engine)
@@ -116,7 +116,7 @@ def start(
 
 
 def prepare(config: TrainConfig, reader: RecordingReader) -> tuple[ContextSAC, list[Episode]]:
-    """Return the agent that a new run trains, and the recorded episodes in its buffer; errors as `start`."""
+    """Return a new run's agent, and the recorded episodes that its buffer starts with; raises as `start` does."""
     prepare_torch(config)
     episodes = reader(config)
     agent = ContextSAC("ContextPolicy", make_env(config), config, device=config.device)
@@ -129,30 +129,30 @@ def prepare(config: TrainConfig, reader: RecordingReader) -> tuple[ContextSAC, l
 def resume(
     out: Path, *, steps: int | None = None, show: bool = True, reader: RecordingReader = without_recordings
 ) -> ContextSAC:
-    """Go on with a run from its newest checkpoint; buffer, optimisers and random states come back.
+    """Continue a run from its newest checkpoint, with its buffer, optimisers and random states; return the agent.
 
-    With `steps` the run is that long from now on; learning rates fall as in one of that length from the beginning.
+    `steps` becomes the run's total, and the learning rates then follow the schedule of a run of that length.
 
     Raises:
-        RunError: there is no such run, these steps add no update, it has no checkpoint, or is in use.
+        RunError: the run is missing, finished, in use, of another engine or without checkpoint, or `steps` too few.
     """
     run = RunFolder.open(out)
     config = run.config()
     named = by_name(config.env)
     if run.checkpointed is not None:
         newest = f"sami train --resume {in_shell(run.run)}{named}"
-        raise RunError(f"{out} is a checkpoint; go on with its run's newest one: {newest}")
+        raise RunError(f"{out} is a checkpoint; resume its run, from the newest checkpoint: {newest}")
     if run.agent.is_file() and steps is None:
         line = f"sami eval --run {in_shell(out)}{named}"
         raise RunError(
-            f"{out} has finished its {config.steps} steps; evaluate it with: {line}, or give it more by --steps."
+            f"{out} has finished its {config.steps} steps; evaluate it with: {line}, or extend it with --steps."
         )
     if run.newest_checkpoint() is None and not run.agent.is_file():
         raise RunError(f"{out} has no checkpoint to resume from; train again with a new --out.")
     engine = environment(config.env).engine
     if (original := run.facts().get("engine", engine)) != engine:
         raise RunError(
-            f"{out} was trained in the engine {original}, and {config.env} runs in {engine} here; go on with it where "
+            f"{out} was trained in the engine {original}, but {config.env} runs in {engine} here; resume it where "
             f"{original} is installed, or train again with a new --out."
         )
     if steps is not None:
@@ -166,20 +166,20 @@ def resume(
             least = next(n for n in itertools.count(agent.num_timesteps + 1) if agent.due(n) > 0)
             if steps < least:
                 raise RunError(
-                    f"{out} has done {agent.num_timesteps} steps; --steps {steps} adds none to learn from: the next "
-                    f"update needs --steps {least} or more."
+                    f"{out} has done {agent.num_timesteps} steps; --steps {steps} is too few for another update: the "
+                    f"next one needs --steps {least} or more."
                 )
             if checkpoint is None:
-                run.checkpoint(agent.num_timesteps, agent)  # the agent, which goes, was all there is
+                run.checkpoint(agent.num_timesteps, agent)  # `reopen` deletes the only copy of the agent
             run.reopen(config)
             run.update(extended=[*run.facts().get("extended", ()), {"from": agent.num_timesteps, "to": steps}])
         run.update(state="running")
-        run.evaluation.unlink(missing_ok=True)  # it measured an agent that is about to change
+        run.evaluation.unlink(missing_ok=True)  # training is about to change the agent that it measured
         return _run(run, config, agent, show)
 
 
 def _agent_of(run: RunFolder, checkpoint: Path | None, config: TrainConfig, reader: RecordingReader) -> ContextSAC:
-    """Return the agent of a checkpoint (of a finished run that has none left: its last) with what its buffer held."""
+    """Return a checkpoint's agent with its buffer; of a finished run without checkpoints, its final agent."""
     env, folder = make_env(config), checkpoint or run.path
     file, buffer = folder / "agent.zip", folder / "buffer.npz"
     with _readable(file):
@@ -190,18 +190,18 @@ def _agent_of(run: RunFolder, checkpoint: Path | None, config: TrainConfig, read
             agent.make_buffer().restore(buffer)
     else:
         agent.take_recorded(reader(config))
-        # The buffer is empty, and the agent is not: as in a warm-up it collects before it learns.
+        # The agent is trained, but its buffer is empty: it collects episodes first, as in a warm-up.
         agent._began_at, agent._updates_before = agent.num_timesteps, agent._n_updates
         print(
-            f"{run.path} kept no buffer: what it had collected is lost. It goes on from its agent, and learns again "
-            f"after {config.exploration.warmup_steps:,} steps.",
+            f"{run.path} has no buffer: its collected episodes are lost. Training continues from its agent, with the "
+            f"first update after {config.exploration.warmup_steps:,} more steps.",
             file=sys.stderr,
         )
     return agent
 
 
 def load_agent(run: RunFolder, env: Any = None) -> ContextSAC:
-    """Return the newest agent of a run; for acting only, unless it gets an environment."""
+    """Return a run's newest agent, on the CPU; it can learn only with an `env`. RunError: none yet, or unreadable."""
     path = run.newest_agent()
     with _readable(path):
         return ContextSAC.load(path, env, device="cpu")
@@ -209,15 +209,15 @@ def load_agent(run: RunFolder, env: Any = None) -> ContextSAC:
 
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
-    """Say which file it was that could not be read, whatever its reader raised."""
+    """Turn any error of a reader into a RunError that names the file."""
     try:
         yield
     except Exception as error:
-        raise RunError(f"{path} cannot be loaded: {error}. Was it half written, or by other versions?") from error
+        raise RunError(f"{path} cannot be loaded: {error}. Was it cut off, or is it of another version?") from error
 
 
 def make_env(config: TrainConfig) -> Any:
-    """Return the environment that a run trains in, on its training tasks and behind its gap."""
+    """Return the environment that a run trains in, with its training tasks and its sim-to-real profile."""
     spec, collection = environment(config.env), config.collection
     options = {name: getattr(collection, name) for name in spec.training_options}
     steps = collection.episode_steps or spec.episode_steps
@@ -226,13 +226,13 @@ def make_env(config: TrainConfig) -> Any:
 
 
 def prepare_torch(config: TrainConfig) -> None:
-    """Leave a core to each collector, skip denormal numbers (they only cost time), let a GPU use its fast float32."""
+    """Set torch's threads and number formats; UnknownName or RunError if the device is unknown or not there."""
     try:
         needs_gpu = config.device != "auto" and torch.device(config.device).type == "cuda"
     except RuntimeError as error:
         raise UnknownName("device", config.device, ["auto", "cpu", "cuda"]) from error
     if needs_gpu and not torch.cuda.is_available():
-        raise RunError(f"device is {config.device!r}, and torch finds no GPU here; use device=cpu or auto.")
+        raise RunError(f"device is {config.device!r}, but torch finds no GPU here; use device=cpu or auto.")
     torch.set_flush_denormal(True)
     torch.set_num_threads(max(1, share_of_cores() - max(1, config.collection.collectors)))
     torch.set_float32_matmul_precision("high")
@@ -250,18 +250,18 @@ def _run(run: RunFolder, config: TrainConfig, agent: ContextSAC, show: bool) -> 
         if agent.logged_at != agent.num_timesteps:
             agent.dump_logs()
         if agent.finished:
-            # Before the agent is there, by which the run counts as finished.
+            # First the facts: as soon as agent.zip is there, the run counts as finished.
             run.update(seconds=keeper.seconds, steps=agent.num_timesteps, updates=agent._n_updates)
             run.finish(agent)
     except BaseException as error:
-        with suppress(SamiError, OSError):  # such as the full disk that it failed for
+        with suppress(SamiError, OSError):  # a full disk may be why training failed
             run.update(state="failed")
         if isinstance(error.__cause__, OSError) and run.newest_checkpoint():
             command = f"sami train --resume {in_shell(run.path)}{by_name(config.env)}"
-            raise RunError(f"{error} Then go on with: {command}") from error
+            raise RunError(f"{error} Then resume the run: {command}") from error
         raise
     finally:
-        with suppress(OSError):  # TensorBoard's last lines on a full disk; what they say is in the metrics
+        with suppress(OSError):  # on a full disk TensorBoard loses its last lines, which metrics.jsonl has
             agent.logger.close()
     state = "finished" if agent.finished else "stopped"
     run.update(state=state, seconds=keeper.seconds, steps=agent.num_timesteps, updates=agent._n_updates)
@@ -269,11 +269,11 @@ def _run(run: RunFolder, config: TrainConfig, agent: ContextSAC, show: bool) -> 
 
 
 def start_from(agent: ContextSAC, config: TrainConfig) -> None:
-    """Give an agent the weights that its configuration names.
+    """Load the weights that `config.init.source` names into an agent.
 
-    Optimisers begin anew, and SAC's temperature with `learning.initial_temperature`. Critics that the file lacks stay
-    as they were made, and those that read fewer of the actions executed last give the others no weight at first; an
-    actor without a deviation gets the one that has the target entropy.
+    Optimisers start afresh, and SAC's temperature at `learning.initial_temperature`. Critics that the file lacks keep
+    their random weights. Critics in the file that read fewer recent actions get zero weights for the added ones. An
+    actor without a standard deviation gets the one whose entropy is the target entropy.
 
     Raises:
         RunError: the file has changed since the configuration was resolved, or does not fit the networks.
@@ -282,8 +282,8 @@ def start_from(agent: ContextSAC, config: TrainConfig) -> None:
     weights = read_weights(path)
     if (digest := sha256_of(path)) != config.init.sha256:
         raise RunError(
-            f"{path} has the SHA-256 {digest[:12]}..., and init.sha256 is {config.init.sha256[:12]}...: it has changed "
-            "since. Start again with --init."
+            f"{path} has the SHA-256 {digest[:12]}..., but init.sha256 is {config.init.sha256[:12]}...: the file has "
+            "changed since the run was configured. Start again with --init."
         )
     policy, tensors = agent.policy, {name: torch.from_numpy(np.array(a)) for name, a in weights.arrays.items()}
     initial = policy.state_dict()
@@ -299,26 +299,26 @@ def start_from(agent: ContextSAC, config: TrainConfig) -> None:
             value = entropy - NORMAL_ENTROPY if name.endswith("bias") else 0.0
             tensors[name] = torch.full_like(initial[name], value)
         elif name.startswith(("critic.", "encoder.correction.", "momentum_encoder.correction.")):
-            tensors[name] = initial[name]  # a head that has learned nothing yet takes what arrived for the present
+            tensors[name] = initial[name]  # a new correction is 0: the estimate is the observation as it arrived
     for name in CRITICS_INPUTS & tensors.keys():
         tensors[name] = _with_recent_actions(tensors[name], initial[name].shape[1], agent)
     wrong = sorted(name for name in initial.keys() | tensors.keys() if _shape(initial, name) != _shape(tensors, name))
     if wrong or not torch.equal(tensors["features.projection"].cpu(), initial["features.projection"].cpu()):
         of = ", ".join(f"{name} {_shape(tensors, name)} instead of {_shape(initial, name)}" for name in wrong[:3])
         raise RunError(
-            f"{path} does not fit the networks of this run: {of or 'the observation is laid out otherwise'}. An "
-            "encoder's correction needs behind_gap.estimate above 0, a larger critic behind_gap.critic_actions as it "
-            "had them. Leave the keys of network. out, and take an environment with the same goal."
+            f"{path} does not fit the networks of this run: {of or 'its observation has another layout'}. If the file "
+            "has encoder.correction, set behind_gap.estimate above 0; if its critics are larger, set behind_gap."
+            "critic_actions as in its run. Set no keys of network., and use an environment with the same goal."
         )
     policy.load_state_dict(tensors)
     agent.learner.anchor()
 
 
 def _with_recent_actions(weight: torch.Tensor, inputs: int, agent: ContextSAC) -> torch.Tensor:
-    """Return a critic's first weights (H, N) with zeros for older actions, which follow what it sees of the state."""
+    """Return a critic's first weights, (H, N), widened to (H, inputs) by zeros for older actions, after the context."""
     seen, missing = agent.policy.features.size + agent.policy.encoder.size, inputs - weight.shape[1]
     if missing <= 0 or missing % agent.policy.action_size:
-        return weight  # of another network, which is refused with its shapes
+        return weight  # does not fit: the caller rejects it, and names both shapes
     return torch.cat([weight[:, :seen], weight.new_zeros(len(weight), missing), weight[:, seen:]], 1)
 
 

@@ -167,8 +167,8 @@ def test_a_factory_is_given_settings_and_the_models_contract_if_it_takes_them(sa
     done = sami("check-adapter", "my_robot:settled", *model, "--adapter-config", "late.toml")
     assert (done.code, "BROKEN  stamps observations with the loop's clock" in done.out) == (4, True)
     for factory, settings, message in (
-        ("my_robot:settled", None, "my_robot:settled takes settings (config), and none were given."),
-        ("my_robot:make", "arm.toml", "my_robot:make takes no settings, and some were given."),
+        ("my_robot:settled", None, "my_robot:settled needs settings (config), but none were given."),
+        ("my_robot:make", "arm.toml", "my_robot:make takes no settings, but some were given."),
         ("my_robot:settled", "no.toml", "no.toml cannot be read: No such file or directory."),
     ):
         options = ("--adapter-config", settings) if settings else ()

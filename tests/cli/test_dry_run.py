@@ -45,7 +45,7 @@ def test_a_dry_run_refuses_what_the_run_refuses_in_the_same_words(sami, small, c
         dry, real = (sami("train", *words.split(), *more) for more in (("--dry-run",), ("--out", "run", "-q")))
         assert (dry.code, dry.out, dry.err) == (1, "", real.err)
         assert contents(tmp_path) == before
-    assert "correction needs behind_gap.estimate above 0" in " ".join(sami("train", "--init", "source").err.split())
+    assert "set behind_gap.estimate above 0" in " ".join(sami("train", "--init", "source").err.split())
     fitting = ("--set", "behind_gap.estimate=1", "--dry-run")
     assert "Nothing was started." in sami("train", "--init", "source", *fitting).out
     assert sami("train", "--init", trained.run, *fitting).code == 0
@@ -63,7 +63,7 @@ def test_a_run_that_teaches_nothing_is_refused_before_anything_is_made(sami, con
     for command in ("train", "train --dry-run", "sweep --out sweep"):
         done = sami(*command.split(), "--steps", 3000)
         assert (done.code, done.out) == (1, "")
-        assert "steps is 3,000 and exploration.warmup_steps 6,000: this would teach nothing" in done.err
+        assert "steps is 3,000 and exploration.warmup_steps 6,000: the run would learn nothing" in done.err
     assert contents(tmp_path) == before
 
 
@@ -91,8 +91,8 @@ def test_a_policy_that_has_not_learned_is_exported_only_with_force_and_says_so(s
     )
     done = sami(*export)
     assert done.code == 1
-    assert "has not learned: 7" in done.err
-    assert "0 updates; it acts at random. Train it for longer, or export it all the same with --force." in done.err
+    assert "is untrained: 7" in done.err
+    assert "0 updates; it acts at random. Train it for longer, or export it anyway with --force." in done.err
     assert not list(Path().iterdir())
     assert sami(*export, "--force").code == 0
     assert "**It has not learned: 0 updates.**" in Path("idle.md").read_text(encoding="utf-8")

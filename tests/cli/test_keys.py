@@ -172,7 +172,7 @@ def test_an_episode_is_repeated_judged_afterwards_and_the_next_one_waits_for_ent
     at.wait_for("reset with seed 1")
     at.wait_for("Enter begins")
     at.press("\x1b")
-    at.wait_for("0 of 1 episodes succeeded; of 1 nobody told")
+    at.wait_for("0 of 1 episodes succeeded; 1 were not judged")
     assert at.end() == 0
     assert read_recording("r.mcap").episodes == {0: ("redo", None), 1: ("failure", False), 2: ("steps", None)}
 

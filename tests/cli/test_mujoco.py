@@ -135,7 +135,7 @@ def test_a_film_of_a_robot_needs_no_display_and_keeps_its_time(sami, models, mon
         (("--env", "hopper", "--fix", "crippled=0"), "environments whose names begin with crippled-."),
         (
             ("--env", "panda", "--fix", "damping=1"),
-            "was trained in hopper, and --env panda does not have the signals",
+            "was trained in hopper, but --env panda does not have the signals",
         ),
         (("--env", "walker"), "observation 'joint_angles' has size 3, the adapter's has 6"),
         (("--env", "hoper"), "unknown environment 'hoper'. Did you mean 'hopper'?"),
@@ -210,7 +210,7 @@ def test_a_model_is_measured_in_its_own_environment_if_none_is_named(sami, model
     assert {"mass", "damping"} < row.keys()
     refused = sami("robustness", model, "--env", "panda", *kinds, *options)
     assert refused.code == 1
-    assert "was trained in hopper, and --env panda does not have the signals that it reads" in refused.err
+    assert "was trained in hopper, but --env panda does not have the signals that it reads" in refused.err
 
 
 def test_training_a_robot_ends_in_a_card_with_returns(sami, monkeypatch):

@@ -123,7 +123,7 @@ def test_no_tasks_no_changes_and_early_ends_are_fine(sami, tipping):
     refused = sami("adapt", "--model", tipping.model, "--env", TIPPING, "--change", "mass=1:2@3")
     assert f"environment '{TIPPING}' has no tasks, so there are no dynamics that could change" in refused.err
     refused = sami("train", "--env", TIPPING, "--method", "ccm", "--steps", 200, *settings(**SMALL), "-q")
-    assert "CCM compares tasks with one another, and this environment draws from 1" in refused.err
+    assert "CCM compares tasks with one another, but this environment has 1" in refused.err
 
 
 def test_success_is_counted_by_task_where_users_tell_it(sami, tmp_path, monkeypatch):

@@ -54,9 +54,9 @@ def test_wrong_usage_exits_with_2(sami, arguments):
         ("train --set learning.discount=2", "learning.discount is 2.0; it must lie between 0 and 1."),
         ("train --set learning=3", "learning is 3; it must be a table of values."),
         ("train --steps 0", "steps is 0; it must be at least 1."),
-        ("train --set method=tesac", "method has an option of its own; give --method instead of --set method=..."),
-        ("train --steps 9 --set steps=8", "steps has an option of its own; give --steps instead of --set steps=..."),
-        ("train --gap modest --set gap=x", "gap has an option of its own; give --gap instead of --set gap=..."),
+        ("train --set method=tesac", "method has its own option; give --method instead of --set method=..."),
+        ("train --steps 9 --set steps=8", "steps has its own option; give --steps instead of --set steps=..."),
+        ("train --gap modest --set gap=x", "gap has its own option; give --gap instead of --set gap=..."),
         ("train --resume nothing", "there is no run folder nothing; `sami train --out nothing` makes one."),
         ("eval --run nothing", "there is no run folder nothing"),
         (
@@ -69,7 +69,7 @@ def test_wrong_usage_exits_with_2(sami, arguments):
         ("export --run RUN --out x.txt", "x.txt does not end in .onnx; a model file is NAME.onnx."),
         ("inspect .", ". is a directory, expected a model file. Give the path of its .onnx file."),
         ("run --model nothing.onnx", "nothing.onnx does not exist."),
-        ("run --model MODEL --set shadow_tolerance=0.1", "shadow_tolerance says what is alike in a second model"),
+        ("run --model MODEL --set shadow_tolerance=0.1", "shadow_tolerance is for comparison with a second model"),
         (
             "run --model MODEL --render no/a.gif",
             "cannot write no/a.gif; --render takes NAME.gif in a folder that exists",
@@ -80,7 +80,7 @@ def test_wrong_usage_exits_with_2(sami, arguments):
         ),
         ("atlas MODEL --set gap=none", "gap goes with --check; a reference is measured with the profile of the policy"),
         ("atlas MODEL --check 2 --set window=3", "--check measures what is there and writes nothing; leave out"),
-        ("atlas MODEL --env hopper", "was trained in panda, and --env hopper does not have the signals that it reads"),
+        ("atlas MODEL --env hopper", "was trained in panda, but --env hopper does not have the signals that it reads"),
         ("robustness MODEL --gap latncy", "unknown kind of gap 'latncy'. Did you mean 'latency'?"),
         ("robustness MODEL --out /proc/x", "/proc/x cannot be made: No such file or directory. Choose another --out."),
         ("verify nothing.onnx", "nothing.onnx does not exist. Give the path of a .onnx file;"),
@@ -106,7 +106,7 @@ def test_a_refusal_is_one_message_and_leaves_nothing_behind(sami, trained, conte
 @pytest.mark.parametrize("command", ["run --model", "eval --model", "robustness", "atlas", "adapt --change x --model"])
 def test_a_model_that_does_not_say_its_environment_needs_one_by_name(sami, rewritten, command):
     silent = rewritten(lambda contract: contract["training"].pop("env"))
-    assert "does not say what it was trained in; name it with --env." in refused(sami(*command.split(), silent))
+    assert "does not name its training environment; name one with --env." in refused(sami(*command.split(), silent))
 
 
 @pytest.mark.parametrize("command", ["eval --run RUN", "export --run RUN --out x.onnx", "train --resume RUN"])
@@ -120,8 +120,8 @@ def test_a_model_that_does_not_say_its_environment_needs_one_by_name(sami, rewri
             lambda old: old.replace(b'"version": 1', b'"version": 9'),
             "is of run version 9; this sami reads version 1.",
         ),
-        ("run.json", None, "has no run.json: it is no run folder, or its making was cut off."),
-        ("config.json", None, "has no config.json: it is no run folder, or its making was cut off."),
+        ("run.json", None, "has no run.json: it is not a run folder, or its creation was interrupted."),
+        ("config.json", None, "has no config.json: it is not a run folder, or its creation was interrupted."),
     ],
 )
 def test_a_damaged_run_is_refused_and_left_as_it_was(
@@ -150,7 +150,7 @@ def test_a_truncated_or_missing_agent_is_refused(sami, run_copy, contents, tmp_p
 def test_a_taken_out_folder_is_refused_and_left_as_it_was(sami, run_copy, contents, small):
     before = contents(run_copy)
     message = refused(sami("train", "--steps", 700, *small(), "--out", run_copy, "-q"))
-    assert "exists and is not empty; go on with it by --resume, or choose another --out." in message
+    assert "exists and is not empty; resume it with --resume, or choose another --out." in message
     assert "has finished its 700 steps; evaluate it with: " in refused(sami("train", "--resume", run_copy))
     assert contents(run_copy) == before
 

@@ -311,7 +311,7 @@ def test_a_model_file_that_changes_on_disk_drives_the_next_episode(sami, trained
     weights = read_artifact(other).graph_sha256
     assert recording.steps[10].record.swapped.weights_sha256 == weights
     assert f"copy.onnx has changed: the next episode is driven by weights {weights[:12]}\n" in done.err
-    assert "copy.onnx has changed and is not taken; the model that drove goes on: copy.onnx" in done.err
+    assert "copy.onnx has changed, but is rejected; the previous model continues: copy.onnx" in done.err
     assert "1 swaps of the model" in done.prose
     model.write_bytes(trained.model.read_bytes())
     again = sami("replay", "run.mcap")

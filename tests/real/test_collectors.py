@@ -21,7 +21,7 @@ def test_a_collector_that_ends_or_stops_within_a_message_does_not_hang_the_learn
     time.sleep(3.0)
     for process in beside._processes:
         os.kill(process.pid, number)
-    report = "died with exit code -9" if number == signal.SIGKILL else r"no collector brought an episode within 3 s"
+    report = "died with exit code -9" if number == signal.SIGKILL else r"no collector sent an episode within 3 s"
     with pytest.raises(CollectorError, match=rf"{report}.*--resume"):
         collected(beside, math.inf)
     beside.close()
@@ -35,4 +35,4 @@ def test_of_one_that_stops_it_is_told_once_and_the_others_go_on(beside, capsys):
     for _ in range(8):
         collected(beside, 10)
         time.sleep(1.0)
-    assert capsys.readouterr().err == "collector-0 brought nothing for 6 s: it is stopped, or hangs.\n"
+    assert capsys.readouterr().err == "collector-0 sent no episode for 6 s: it is stopped, or hangs.\n"

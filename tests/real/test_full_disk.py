@@ -71,10 +71,10 @@ def test_a_training(disk, tmp_path):
     status, message = sami(tmp_path, *TRAIN, "--out", run)  # what the first one left is not in the way
     assert (status, message.count("\n")) == (1, 1)
     assert message.startswith(f"sami: {run}/checkpoints/")
-    assert f"Then go on with: sami train --resume {run}" in message
+    assert f"Then resume the run: sami train --resume {run}" in message
     require_whole(run)
     status, message = sami(tmp_path, "train", "--resume", run, *OWN_ENV, "-q")
-    assert (status, f"Then go on with: sami train --resume {run}" in message) == (1, True)
+    assert (status, f"Then resume the run: sami train --resume {run}" in message) == (1, True)
     require_whole(run)
     assert RunFolder(run).newest_checkpoint()
     assert not list(path.rglob("*.unfinished"))

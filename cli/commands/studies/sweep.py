@@ -141,7 +141,7 @@ def _grid(options: dict[str, str | None], overrides: list[str]) -> Grid:
     for text in overrides:
         key, values = parse_axis(text)
         if key in options:
-            raise SamiError(f"{key} has an option of its own; give --{key} instead of --set {key}=...")
+            raise SamiError(f"{key} has its own option; give --{key} instead of --set {key}=...")
         if key in overridden:
             raise SamiError(f"--set {key}=... was given twice; give all values at once, e.g. {key}=1,2.")
         overridden.add(key)

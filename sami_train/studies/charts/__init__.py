@@ -1,1 +1,1 @@
-"""Drawing: charts of panels over rows, with matplotlib, for pages, papers and pictures beside results."""
+"""Charts with matplotlib, as panels drawn from table rows: for reports, papers and the figures beside results."""

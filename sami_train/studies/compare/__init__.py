@@ -1,1 +1,1 @@
-"""Comparison of runs: groups, statistics, tables and plots. No torch here."""
+"""Comparison of runs: groups, statistics, tables and plots. It imports no torch."""

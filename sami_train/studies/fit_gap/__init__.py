@@ -1,1 +1,1 @@
-"""A gap profile from recordings of a robot: what arrived when, what answered to which command, what sensors said."""
+"""Fits a sim-to-real profile to recordings of a robot: observation latency, command response, and sensor errors."""

@@ -1,1 +1,1 @@
-"""System identification: the parameters of a robot's MJCF model from recordings of the robot."""
+"""System identification: fits the parameters of a robot's MJCF model to recordings of the robot."""

@@ -1,1 +1,1 @@
-"""A forward model in front of a policy: what it learns from, how it is fitted, how a model file takes it in."""
+"""Lookahead (state prediction): a forward model's data, its fit, and how a model file takes it in."""

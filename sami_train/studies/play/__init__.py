@@ -1,1 +1,1 @@
-"""An adopted policy in MuJoCo: any MJCF robot whose joints have the policy's names, by a velocity command."""
+"""Plays an adopted policy in MuJoCo, by a velocity command, on any MJCF robot whose joints have the policy's names."""

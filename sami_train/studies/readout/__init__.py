@@ -1,1 +1,1 @@
-"""A small readout from context to the physics: which tasks it learns from, its fit, how a model file takes it in."""
+"""A small readout of the physics from the context: its training tasks, its fit, and how a model file takes it in."""

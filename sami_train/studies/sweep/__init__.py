@@ -1,1 +1,1 @@
-"""Grids of runs, on this machine or by Slurm."""
+"""Grids of training runs, on this machine, by Slurm or by Ray."""

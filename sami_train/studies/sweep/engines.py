@@ -21,25 +21,25 @@ from sami_train.machine import share_of_cores
 from sami_train.studies.sweep.job import LIFELINE, OUTCOME, job_command
 
 VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
-"""The variable by which CUDA is told which GPUs there are."""
+"""The environment variable that selects the GPUs for CUDA."""
 LOG = "log.txt"
-"""What a job on this machine or on Ray prints, in its folder of logs."""
+"""File with the output of a job on this machine or on Ray, in its log folder."""
 RAY_POLL_S = 0.2
-"""Seconds between two looks of Ray's worker at its process."""
+"""Seconds between two checks of a process by its Ray worker."""
 RAY_RETRIES = 20
-"""Nodes that may be lost under one cell, before it counts as failed."""
+"""Most nodes that one cell may lose before it counts as failed."""
 SLURM_NUMBER = "slurm-job"
-"""The number of a cell's last job, in its folder of logs."""
+"""File with the number of a cell's last Slurm job, in its log folder."""
 SLURM_POLL_S = 5.0
-"""Seconds between two looks at the queue, one for all jobs: the controller serves the whole cluster."""
+"""Seconds between two queries of the queue, for all jobs together: the controller serves the whole cluster."""
 SLURM_WARNING_S = 90
-"""Seconds before its time limit at which a job is told, and stops at a checkpoint."""
+"""Seconds before its time limit at which a job gets a signal, to stop at a checkpoint."""
 SLURM_GRACE_S = 15.0
-"""Seconds that a shared file system may take to show what a job wrote at its end."""
+"""Longest time until a shared file system shows the last writes of a job [s]."""
 SLURM_COMMAND_S = 60.0
 """Seconds after which a command of Slurm counts as stuck."""
 RESERVED = ("job-name", "output", "error", "open-mode", "signal", "parsable", "test-only", "wrap", "array", "chdir")
-"""Settings of sbatch that are the sweep's."""
+"""Options of sbatch that the sweep sets itself."""
 SLURM_LOST = ("PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "REVOKED")
 SLURM_OVER = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "DEADLINE", "OUT_OF_MEMORY", *SLURM_LOST)
 SLURM_RUNS = ("RUNNING", "COMPLETING", "SUSPENDED", "SIGNALING", "STAGE_OUT", "STOPPED", "RESIZING")
@@ -53,31 +53,31 @@ class SweepError(SamiError):
 
 @dataclass(frozen=True)
 class Look:
-    """Where a job stands."""
+    """State of a job."""
 
     state: Literal["pending", "running", "ended", "lost", "cancelled"]
     """Ended: by itself, and it may have said how (see `CellOutcome`). Lost: taken away with its node, by a preemption
     or by a time limit, so that it should go on elsewhere. Cancelled: somebody else did not want it any more."""
     reason: str = ""
-    """Why it waits, or how it ended, in the engine's words."""
+    """Why the job waits, or how it ended, in the engine's words."""
 
     @property
     def over(self) -> bool:
-        """Whether nothing of it runs any more, or will."""
+        """Whether the job has ended for good."""
         return self.state not in ("pending", "running")
 
 
 class Job(Protocol):
-    """One process, now or later, that brings a cell further."""
+    """One process, started or queued, that works on a cell."""
 
     log: Path
-    """What it prints."""
+    """File with its output."""
 
     def look(self) -> Look:
-        """Return where it stands; asked for about twice a second."""
+        """Return the job's state; called about twice a second."""
 
     def stop(self) -> None:
-        """Ask it to stop at a safe place; may be asked again."""
+        """Ask the job to stop at a safe place; may be called again."""
 
 
 class Engine(Protocol):
@@ -95,7 +95,7 @@ class Engine(Protocol):
 
 
 def engine_of(slurm: bool, ray: str, jobs: int, settings: Mapping[str, Any], gpus: Sequence[str] = ()) -> Engine:
-    """Return the engine that somebody asked for: Slurm, a Ray cluster, or this machine.
+    """Return the engine that the arguments select: Slurm, a Ray cluster, or this machine.
 
     Args:
         slurm: whether it is Slurm.
@@ -392,7 +392,7 @@ def _slurm(command: list[str], script: str = "", may_fail: bool = False) -> str:
 
 
 def usable_gpus() -> tuple[str, ...]:
-    """Return what CUDA calls the GPUs that this process may use, as `CUDA_VISIBLE_DEVICES` takes them."""
+    """Return the GPUs that this process may use, by their names in `CUDA_VISIBLE_DEVICES`."""
     import torch
 
     count = torch.cuda.device_count()

@@ -31,11 +31,11 @@ from sami_train.studies.sweep.grid import Cell
 OUTCOME = "outcome.json"
 """How a job's last process ended, in its folder of logs."""
 CELL, PART = "cell.json", "part.json"
-"""What a job is, in its folder of logs: either of them. What a part has measured lies beside, see `KeptResults`."""
+"""Files in a log folder that describe its job, one of the two; a part's results are beside them, see `KeptResults`."""
 LIFELINE = "--lifeline"
-"""Has a job stop at a safe place once its standard input ends: with the process that started it."""
+"""Makes a job stop at a safe place when its standard input ends, which is when the process that started it ends."""
 OF_A_RUN = {"config.json", "run.json", "metrics.jsonl", "tensorboard", "checkpoints", "lock"}
-"""What a run folder may hold before its first checkpoint."""
+"""Files that a run folder may have before its first checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class CellOutcome:
 
     @classmethod
     def read(cls, logs: Path) -> CellOutcome | None:
-        """Return what a job's process wrote at its end; None where it wrote nothing that can be read."""
+        """Return the outcome that a job's process wrote at its end; None if there is none that can be read."""
         try:
             outcome = read_json(logs / OUTCOME)
         except SamiError:
@@ -59,12 +59,12 @@ class CellOutcome:
 
 @dataclass(frozen=True)
 class CellStatus:
-    """What the files of a cell tell."""
+    """Progress of a cell, read from its files."""
 
     steps: int = 0
-    """Environment steps that its metrics have reached."""
+    """Environment steps at the last line of its metrics."""
     seconds: float = 0.0
-    """Seconds of training until then."""
+    """Seconds of training up to that line."""
     exploring: float | None = None
     """What the environment is judged by, while exploring."""
     trained: bool = False
@@ -73,7 +73,7 @@ class CellStatus:
 
 
 def status(folder: Path, env: str, episodes: int) -> CellStatus:
-    """Read how far a cell is; it is done when all sets of tasks are evaluated with so many episodes."""
+    """Read a cell's progress; it is done when all task sets are evaluated with `episodes` episodes."""
     run, measure = RunFolder(folder), environment(env).measure
     last = (read_metrics(run.metrics) or [{}])[-1]
     return CellStatus(
@@ -161,7 +161,7 @@ def main(logs: str, *options: str) -> None:
 
 
 def run_job(logs: Path) -> CellOutcome:
-    """Bring the job of a folder of logs to its end from wherever the process before it was, and write how that ended.
+    """Finish the job of a log folder, from where a previous process left it, and write its outcome.
 
     SIGTERM and SIGUSR2, Slurm's warning before a time limit, stop it at a safe place. A job that a cluster starts anew
     forgets what it wrote at its first end.
@@ -233,7 +233,7 @@ def clear_beginning(folder: Path) -> None:
 
 
 def _measure_part(logs: Path) -> bool:
-    """Measure what a part is, and has not kept yet."""
+    """Measure a part's pieces that are not stored yet."""
     part: dict[str, Any] = read_json(logs / PART)
     policy, spec = part["policy"], environment(part["env"])
     source = Path(policy["model"]) if "model" in policy else _weights(RunFolder.open(Path(policy["run"])))[0]

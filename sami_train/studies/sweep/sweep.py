@@ -29,14 +29,14 @@ from sami_train.studies.sweep.study import STUDY, write_study
 
 SWEEP_VERSION = 1
 POLL = 0.5
-"""Seconds between two looks at the jobs."""
+"""Seconds between two queries of the jobs' states."""
 PATIENCE = 60.0
 """Seconds that a stopped sweep waits for its jobs' last checkpoints."""
 
 
 @dataclass
 class CellRow:
-    """Where one cell of a sweep stands."""
+    """State of one cell of a sweep."""
 
     cell: Cell
     state: str = "waiting"
@@ -45,7 +45,7 @@ class CellRow:
     reason: str = ""
     log: Path | None = None
     began_at: int = -1
-    """Steps of the checkpoint that its last job began from."""
+    """Steps of the checkpoint from which its last job started."""
 
 
 class Sweep:
@@ -64,7 +64,7 @@ class Sweep:
     def __init__(self, path: Path, grid: Grid, episodes: int) -> None:
         self.path, self.grid, self.episodes = path, grid, episodes
         self.cluster: dict[str, Any] = {}
-        """The settings that a cluster gets with the jobs, kept with the grid."""
+        """The cluster's settings for each job, stored with the grid."""
         self.rows = [CellRow(cell) for cell in grid.cells()]
         for row in self.rows:
             self._check(row.cell)
@@ -128,12 +128,12 @@ class Sweep:
         return self.path / STUDY
 
     def count(self, *states: str) -> int:
-        """How many cells are in one of some states."""
+        """Return how many cells are in one of these states."""
         return sum(row.state in states for row in self.rows)
 
     @property
     def seconds_left(self) -> float | None:
-        """Estimate for all cells that are not done, run one after the other; None before there is any speed."""
+        """Estimated time for all unfinished cells, one after the other; None until a speed is measured."""
         steps = sum(row.status.steps for row in self.rows)
         seconds = sum(row.status.seconds for row in self.rows)
         left = sum(max(0, row.cell.config.steps - row.status.steps) for row in self.rows if row.state != "failed")

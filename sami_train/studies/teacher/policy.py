@@ -1,4 +1,4 @@
-"""The teacher's networks: an actor, and a critic with inputs of its own."""
+"""The teacher's networks: an actor, and a critic with separate inputs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Normaliser(nn.Module):
 
     @torch.no_grad()
     def update(self, x: Tensor) -> None:
-        """Take vectors (n, size) in."""
+        """Update the statistics with vectors (n, size)."""
         n, total = len(x), self.count + len(x)
         delta, share = x.mean(0) - self.mean, len(x) / total
         of_both = self.variance * self.count + x.var(0, unbiased=False) * n
@@ -46,7 +46,7 @@ class Normaliser(nn.Module):
 
 
 class Inputs(BaseFeaturesExtractor):
-    """Normalises both parts of an observation and lays them end to end."""
+    """Normalises both parts of an observation and concatenates them."""
 
     def __init__(self, observation_space: spaces.Dict) -> None:
         sizes = {name: int(np.prod(space.shape or ())) for name, space in observation_space.spaces.items()}
@@ -68,7 +68,7 @@ class Bodies(nn.Module):
         self.actor, self.critic = _body(actor_inputs, units), _body(inputs, units)
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what actor and critic make of inputs (B, D + P)."""
+        """Return the latents of actor and critic, (B, units) each, for inputs (B, D + P)."""
         return self.forward_actor(inputs), self.forward_critic(inputs)
 
     def forward_actor(self, inputs: Tensor) -> Tensor:
@@ -105,7 +105,7 @@ class PrivilegedPolicy(ActorCriticPolicy):
 
     @torch.no_grad()
     def act(self, observation: np.ndarray, privileged: np.ndarray) -> np.ndarray:
-        """Return the mean actions (n, A) for observations (n, D) and what is known beside (n, P)."""
+        """Return the mean actions (n, A) for observations (n, D) and privileged information (n, P)."""
         parts = {"observation": torch.from_numpy(observation), "privileged": torch.from_numpy(privileged)}
         inputs = self.extract_features(parts)
         assert isinstance(inputs, Tensor)

@@ -1,4 +1,4 @@
-"""Distils a teacher into a recurrent policy that reads what a robot has, by DAgger (Ross et al. 2011).
+"""Distils a teacher into a recurrent policy that reads a robot's observations, by DAgger (Ross et al. 2011).
 
 The student acts, the teacher says at each step what it would do, and the student learns that from its own observations
 so far. The student's context has to estimate what the teacher reads beside them: how the robot moves, and the task. A
@@ -37,40 +37,40 @@ from sami_train.studies.teacher.teacher import Teacher, load_teacher
 from sami_train.studies.teacher.vector import TrainingBatch, push_some, training_batch
 
 CHUNK = 25
-"""Steps that a gradient goes back, and after which rows that are over begin anew."""
+"""Steps of backpropagation through time; after each chunk, rows whose episode is over start a new one."""
 ROWS = 128
-"""Robots that are simulated side by side."""
+"""Robots that are simulated together."""
 REPLAYED = 80
-"""Chunks that are learned from."""
+"""Number of recent chunks to learn from."""
 UPDATES, DRAWN = 64, 64
 """Gradient steps after each chunk, and rows of a chunk that each learns from."""
 SHOWN = 40
 """Chunks between two lines of the log."""
 RATES = (1e-3, 1e-4)
-"""Adam's, at the beginning and the end."""
+"""Adam's learning rate at the start and at the end of the run."""
 TEACHER_SHARE = 0.1
-"""Share of the run in which the teacher acts in fewer and fewer episodes."""
+"""Share of the run over which the share of episodes in which the teacher acts falls to 0."""
 NOISE = 0.2
 """Largest deviation of the noise on actions, in half of the episodes: from it a student learns to recover."""
 LARGE = 0.1
 """Errors of an action count by their square up to here, and by their size beyond: those of a fall are large."""
 PRIVILEGED_WEIGHT = 0.1
-"""Of the regression from the context to what the teacher reads."""
+"""Weight of the regression from the context to the teacher's privileged inputs."""
 
 
 class Chunk(NamedTuple):
-    """What CHUNK steps of all rows taught; the leading axes are rows and steps."""
+    """Training data of CHUNK steps of all rows; the leading axes are rows and steps."""
 
     observations: Tensor
     previous_actions: Tensor
     labels: Tensor
-    """What the teacher would have done."""
+    """The teacher's actions for the same states."""
     counts: Tensor
     """1 for steps of an episode, 0 after its end."""
     privileged: Tensor
-    """What the teacher read beside the observations, normalised."""
+    """The teacher's privileged inputs, normalised."""
     state: tuple[Tensor, ...]
-    """The encoder's, before the first step."""
+    """The encoder's state before the first step."""
 
 
 def student_config(env: str, method: str, steps: int, seed: int) -> TrainConfig:

@@ -33,7 +33,7 @@ from sami_train.studies.teacher.policy import Inputs, PrivilegedPolicy
 from sami_train.studies.teacher.vector import ACTION_SCALE, BatchVecEnv, nominal_task, training_batch, vector_env
 
 KL = 0.015
-"""Divergence of an update that the step size aims at."""
+"""KL divergence of an update at which the step size aims."""
 RATES = (1e-5, 3e-3)
 ENTROPY = 0.01
 """Weight of the actions' entropy until all tasks are drawn; then it is 0, and actions become as exact as they can."""
@@ -45,12 +45,12 @@ MEASURED = 12
 
 @dataclass(frozen=True)
 class TeacherConfig:
-    """What a teacher is made with."""
+    """Settings of a teacher's training."""
 
     env: str
     seed: int = 0
     rows: int = 256
-    """Robots that are simulated side by side."""
+    """Robots that are simulated together."""
     rollout: int = 24
     """Steps of each between two updates."""
     units: int = 128
@@ -75,13 +75,13 @@ class Teacher:
 
 
 class AdaptivePPO(PPO):
-    """PPO whose step size follows the divergence of its updates, and whose inputs are normalised anew after each."""
+    """PPO that adapts its step size to the KL divergence of its updates; each also updates the input statistics."""
 
     rate = 1e-3
     policy: PrivilegedPolicy
 
     def train(self) -> None:
-        """Update on the rollouts collected last."""
+        """Update the networks on the latest rollouts."""
         self.lr_schedule = lambda _: self.rate
         super().train()
         divergence = self.logger.name_to_value["train/approx_kl"]
@@ -145,7 +145,7 @@ def train_teacher(
 
 
 def read_config(folder: Path) -> TeacherConfig:
-    """Return what the teacher of a folder was made with; raises a `SamiError` where there is none."""
+    """Return the settings of the teacher in a folder; raise SamiError if there is no teacher."""
     path = folder / "teacher.json"
     if not path.is_file():
         raise SamiError(f"{folder} has no teacher.json; make one: sami teach --out {in_shell(folder)}")
@@ -153,7 +153,7 @@ def read_config(folder: Path) -> TeacherConfig:
 
 
 def load_teacher(folder: Path) -> Teacher:
-    """Return the teacher of a folder; raises a `SamiError` where there is none."""
+    """Return the teacher in a folder; raise SamiError if there is no teacher."""
     config = read_config(folder)
     spec = environment(config.env)
     vector = vector_env(spec, 2, 0)

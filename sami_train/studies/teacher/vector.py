@@ -1,4 +1,4 @@
-"""An environment's batch as a vector environment of stable-baselines3, with what a privileged critic reads."""
+"""An environment's batch as a vector environment of stable-baselines3, with privileged information for critics."""
 
 from __future__ import annotations
 
@@ -43,20 +43,20 @@ class TrainingBatch(Batch, Protocol):
         tasks: Sequence[Task | None] | None = None,
         rows: Sequence[int] | np.ndarray | None = None,
     ) -> np.ndarray:
-        """Begin episodes in some rows; None draws tasks and goes on with each row's generator."""
+        """Start episodes in these rows; None draws tasks, and continues each row's random generator."""
 
     def observations(self) -> np.ndarray:
-        """Observations now, (n, D)."""
+        """Return the present observations, (n, D)."""
 
     def privileged(self) -> np.ndarray:
-        """Return what only a simulator knows, (n, P)."""
+        """Return the privileged information, (n, P)."""
 
     def push(self, rows: np.ndarray, rng: np.random.Generator) -> None:
         """Push the robots of some rows, if they can be pushed over."""
 
 
 def vector_env(spec: EnvironmentSpec, rows: int, seed: int) -> BatchVecEnv:
-    """Return so many robots to train a teacher with."""
+    """Return a batch of robots to train a teacher with."""
     return BatchVecEnv(training_batch(spec, rows), spec.layout.size, spec.action.size, seed, nominal_task(spec))
 
 
@@ -73,7 +73,7 @@ def push_some(batch: TrainingBatch, rng: np.random.Generator) -> None:
 
 
 def training_batch(spec: EnvironmentSpec, rows: int) -> TrainingBatch:
-    """Make a batch to train a teacher in; raises a `SamiError` where the environment has none."""
+    """Create a batch to train a teacher in; raise SamiError if the environment has no batch."""
     batch = make_batch(spec, rows, threads=0) if spec.batch_entry_point else None
     if batch is None or not hasattr(batch, "privileged"):
         raise SamiError(

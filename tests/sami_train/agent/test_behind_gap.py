@@ -162,16 +162,16 @@ def test_critics_read_the_truth_and_the_actor_never_does(full):
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"env": "hopper", "behind_gap.true_goals": True}, "behind_gap.true_goals is true, and hopper has no goal"),
+        ({"env": "hopper", "behind_gap.true_goals": True}, "behind_gap.true_goals is true, but hopper has no goal"),
         (
             {"method": "pearl", "behind_gap.estimate": 1.0},
-            "only an LSTM encoder estimates the present, which PEARL has",
+            "only an LSTM encoder estimates the present, and PEARL has none",
         ),
-        ({"behind_gap.full_from": 10}, "behind_gap.full_from is 10, and there is no gap that could grow"),
-        ({"behind_gap.clean_share": 0.5}, "behind_gap.clean_share is 0.5, and there is no gap to leave out"),
+        ({"behind_gap.full_from": 10}, "behind_gap.full_from is 10, but there is no sim-to-real profile"),
+        ({"behind_gap.clean_share": 0.5}, "behind_gap.clean_share is 0.5, but there is no sim-to-real profile"),
         (
             {"behind_gap.true_critic": True, "collection.recordings": ["run.mcap"]},
-            "collection.recordings do not tell the true state",
+            "collection.recordings lack the true state",
         ),
         ({"behind_gap.estimate": -1.0}, "behind_gap.estimate is -1.0; it must be a number of at least 0"),
     ],

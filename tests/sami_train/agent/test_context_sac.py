@@ -118,7 +118,7 @@ def test_methods_without_a_contrastive_loss_compute_none(method):
 def test_a_method_that_compares_tasks_refuses_an_environment_of_one():
     env = gym.make("sami-tests/HiddenSign-v0")
     env.unwrapped.tasks = ({"sign": 1.0},)
-    with pytest.raises(SamiError, match=r"CCM compares tasks .* draws from 1; it needs at least 2"):
+    with pytest.raises(SamiError, match=r"CCM compares tasks .* has 1 for training; it needs at least 2"):
         agent(env=env, method="ccm")
     agent(env=env, method="saccm")
 

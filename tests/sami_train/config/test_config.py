@@ -164,8 +164,8 @@ def test_unknown_names_are_answered_with_the_nearest(overrides, message):
         ({"steps": 1.5}, "steps is 1.5; it must be of type int"),
         ({"learning.hindsight": 1.5}, "learning.hindsight is 1.5; it must lie between 0 and 1"),
         ({"network.net_arch": "256"}, "network.net_arch is '256'; it must be a list of whole numbers"),
-        ({"seed": 1_500_007}, "seed 1500007 begins the episodes that judge policies; train by another"),
-        ({"network.encoder_reads_goal": True}, "hindsight changes goals"),
+        ({"seed": 1_500_007}, "seed 1500007 is reserved for episodes that judge policies; choose another"),
+        ({"network.encoder_reads_goal": True}, "hindsight changes the goals"),
         ({"collection.reward": "dense"}, "hindsight.*sparse"),
         ({"learning": 3}, "learning is 3; it must be a table"),
         ({"contrast.trajectories": 3}, "contrast.trajectories is 3; it must be at least 4"),
@@ -191,15 +191,15 @@ def test_unknown_names_are_answered_with_the_nearest(overrides, message):
                 "learning.clip_targets": True,
                 "collection.end_on_fall": True,
             },
-            "learning.hindsight, learning.clip_targets, collection.end_on_fall: for environments with",
+            "learning.hindsight, learning.clip_targets, collection.end_on_fall: only for environments with",
         ),
         ({"env": "hopper", "learning.window": 8}, "learning.burn_in is 8 and learning.window 8: the burn-in"),
         ({"learning.burn_in": 16}, "learning.burn_in is 16 and learning.window 0: the burn-in must be shorter"),
-        ({"env": "go2", "learning.reward_offset": 1.0}, "learning.reward_offset is 1.0, and episodes of go2 end early"),
-        ({"learning.reward_offset": -1.0}, "learning.reward_offset -1.0; learning.clip_targets counts on rewards of"),
-        ({"learning.reward_scale": 0.1}, "learning.reward_scale is 0.1 .*; learning.clip_targets counts on rewards of"),
+        ({"env": "go2", "learning.reward_offset": 1.0}, "learning.reward_offset is 1.0, but episodes of go2 can end"),
+        ({"learning.reward_offset": -1.0}, "learning.reward_offset -1.0; learning.clip_targets needs rewards of"),
+        ({"learning.reward_scale": 0.1}, "learning.reward_scale is 0.1 .*; learning.clip_targets needs rewards of"),
         ({"learning.discount": 1.0}, "with learning.clip_targets it must be below 1"),
-        ({"learning.clip_targets": False}, "only clipped targets give a lost episode the worst value"),
+        ({"learning.clip_targets": False}, "only clipped targets give a failed episode the worst value"),
     ],
 )
 def test_values_that_cannot_work_are_refused(overrides, message):
@@ -239,7 +239,7 @@ def test_an_error_in_what_is_built_by_hand_is_explained_too():
         TrainConfig(**{**WHOLE, "learning": {**WHOLE["learning"], "hindsight": 2}})
     with pytest.raises(UnknownName, match=r"unknown config key 'step'. Did you mean 'steps'"):
         TrainConfig(**WHOLE, step=1)
-    with pytest.raises(ConfigError, match=r"checkpoint_every is missing; .* Begin with a preset"):
+    with pytest.raises(ConfigError, match=r"checkpoint_every is missing; .* Start from a preset"):
         TrainConfig(steps=1)
 
 

@@ -158,7 +158,7 @@ def test_an_environment_asks_for_nothing_that_a_configuration_does_not_have():
     [
         ({"steps": 3000}, r"steps is 3,000 and exploration\.warmup_steps 6,000: .* after 6,016 .* at most 2,984\."),
         ({"steps": 6015}, r"steps is 6,015 .* at most 5,999"),
-        ({"steps": 9}, r"Give at least that\.$"),
+        ({"steps": 9}, r"Set steps to at least that\.$"),
         ({"env": "hopper", "steps": 10_000}, "after 10,032 steps"),
     ],
 )
@@ -177,8 +177,8 @@ def test_the_shortest_run_has_one_update_and_what_was_run_before_is_still_read()
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ({"collection.end_on_fall": True}, "collection.end_on_fall is true, and mine has no fall"),
-        ({"exploration.reach_episodes": 0.5}, "exploration.reach_episodes is 0.5, and mine has no scripted reach"),
+        ({"collection.end_on_fall": True}, "collection.end_on_fall is true, but mine does not detect falls"),
+        ({"exploration.reach_episodes": 0.5}, "exploration.reach_episodes is 0.5, but mine has no scripted reach"),
     ],
 )
 def test_what_an_environment_does_not_have_cannot_be_asked_for(like, value, message):

@@ -151,5 +151,5 @@ def test_what_cannot_be_learned_from_is_refused(recorded):
     path = recorded([tick(step) for step in range(3)])
     with pytest.raises(SamiError, match=r"r\.mcap has other signals than environment 'hopper': .*cube_position"):
         recorded_episodes([path], environment("hopper"), TASKS, RULES)
-    with pytest.raises(SamiError, match="has no 2 steps in a row to learn from"):
+    with pytest.raises(SamiError, match="has no 2 consecutive steps to learn from"):
         episodes(recorded([tick(0)], name="short.mcap"))

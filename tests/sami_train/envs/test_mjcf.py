@@ -320,7 +320,7 @@ def test_a_simulation_that_blows_up_begins_anew_and_says_so(file, tmp_path, monk
             "[observation]\nsensors = ['gyro']\n[features]",
             "unknown sensor 'gyro'. Valid: top-speed, where.",
         ),
-        ("training", "trainning", "one of them must be called training"),
+        ("training", "trainning", "one of them must be named training"),
         ("mass = [1.0, 2.0]", "weight = [1.0]", "unknown environmental feature 'weight'. Valid: mass."),
         ("mass = [1.0, 2.0]", "mass = [0.0]", "mass is 0.0; it must be a number greater than 0 kg."),
         ("mass = [1.0, 2.0]", "mass = { low = 1 }", "a range is { low = 0.5, high = 2.0 }. Give both ends"),

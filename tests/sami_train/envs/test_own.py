@@ -149,7 +149,7 @@ def test_a_distance_makes_a_goal_of_gymnasiums_own():
     spec = EnvironmentSpec.from_gymnasium(goals, goal=0.05, episode_steps=5, name="points")
     assert spec.measure.name == "success"
     assert spec.goal == Goal(slice(2, 4), slice(4, 6), threshold=0.05)
-    with pytest.raises(SamiError, match=r"observes no achieved_goal and desired_goal"):
+    with pytest.raises(SamiError, match=r"observation lacks achieved_goal or desired_goal"):
         EnvironmentSpec.from_gymnasium("Pendulum-v1", goal=0.05)
     with pytest.raises(SamiError, match='give measure="success"'):
         EnvironmentSpec.from_gymnasium(goals, goal=0.05, episode_steps=5, measure="return")
@@ -159,7 +159,7 @@ def test_success_that_nobody_tells_is_refused_at_the_first_step():
     spec = EnvironmentSpec.from_gymnasium("Pendulum-v1", measure="success", name="swing")
     env = make(spec)
     env.reset(seed=0)
-    with pytest.raises(SamiError, match="swing is judged by success, and its info has no is_success"):
+    with pytest.raises(SamiError, match="swing is judged by success, but its info has no is_success"):
         env.step(np.zeros(1, np.float32))
 
 
@@ -188,17 +188,17 @@ def observing(space):
         ("CartPole-v1", {}, "Discrete actions are not supported: give the environment a continuous action"),
         ("Pendulum-v9", {}, "'Pendulum-v9' cannot be made"),
         (observing(gym.spaces.Discrete(3)), {}, "its observation is a Discrete"),
-        (observing(gym.spaces.Box(0, 255, (8, 8, 3), np.uint8)), {}, "reads vectors, no pictures"),
+        (observing(gym.spaces.Box(0, 255, (8, 8, 3), np.uint8)), {}, "policies read vectors, not images"),
         (observing(gym.spaces.Dict({"a": gym.spaces.Dict({})})), {}, "its entry 'a' is a Dict"),
-        (own.Tipping, {"episode_steps": None}, "does not say how many steps an episode has"),
-        (own.Tipping, {"signals": [signal("x")]}, "give the signals of each by its key"),
-        (own.Tipping, {"signals": {"plaice": signal("x")}}, "signals are told of plaice"),
+        (own.Tipping, {"episode_steps": None}, "has no time limit of at least 1 step"),
+        (own.Tipping, {"signals": [signal("x")]}, "give a dict with the signals of each by its key"),
+        (own.Tipping, {"signals": {"plaice": signal("x")}}, "signals declares plaice"),
         (own.Tipping, {"signals": {"place": signal("x")}}, "have 1 numbers together; it has 2"),
-        (own.Tipping, {"signals": {"place": signal("x", elements=3)}}, "reaches beyond"),
-        (own.Tipping, {"signals": {"place": signal("speed", elements=2)}}, "two signals that are called speed"),
-        (own.Tipping, {"action": signal("push")}, "told of Tipping has 1 numbers; it acts by 2"),
-        (own.Tipping, {"tasks": {"training": [{"mass": 1.0}]}}, "has tasks and no set_task"),
-        (own.Tipping, {"set_task": print}, "has set_task and no tasks"),
+        (own.Tipping, {"signals": {"place": signal("x", elements=3)}}, "more elements than are left"),
+        (own.Tipping, {"signals": {"place": signal("speed", elements=2)}}, "two signals named speed"),
+        (own.Tipping, {"action": signal("push")}, "declared for Tipping has 1 numbers; its action space has 2"),
+        (own.Tipping, {"tasks": {"training": [{"mass": 1.0}]}}, "has tasks but no set_task"),
+        (own.Tipping, {"set_task": print}, "has set_task but no tasks"),
         (own.Tipping, {"measure": "speed"}, "unknown measure 'speed'"),
     ],
 )
@@ -225,5 +225,5 @@ def test_a_range_holds_what_it_says():
     for wrong in ((1.0, 1.0), (2.0, 1.0), (0.0, float("inf"))):
         with pytest.raises(TaskError, match="holds no value"):
             Range(*wrong)
-    with pytest.raises(TaskError, match="must begin above 0"):
+    with pytest.raises(TaskError, match="must start above 0"):
         Range(0.0, 1.0, log=True)

@@ -52,7 +52,7 @@ def test_a_run_learns_from_tasks_drawn_once_by_its_seed():
 
 def test_a_new_task_in_each_episode_is_for_methods_that_compare_none():
     overrides = {"env": PENDULUM, "collection.draws": 0}
-    with pytest.raises(ConfigError, match=r"collection\.draws is 0, and SaTESAC compares episodes of one task"):
+    with pytest.raises(ConfigError, match=r"collection\.draws is 0, but SaTESAC compares episodes of the same task"):
         resolve("fast-cpu", {**overrides, "method": "satesac"})
     env = make_env(resolve("fast-cpu", {**overrides, "method": "tesac"}))
     masses = {env.reset(seed=seed)[1]["task"]["mass"] for seed in range(30)}
@@ -62,13 +62,13 @@ def test_a_new_task_in_each_episode_is_for_methods_that_compare_none():
 @pytest.mark.parametrize(
     ("sets", "message"),
     [
-        ({"moderate": [{"mass": 1.0}]}, "one of them must be called training"),
+        ({"moderate": [{"mass": 1.0}]}, "one of them must be named training"),
         ({"training": []}, "holds no task"),
         ({"training": {"mass": []}}, "give a list of numbers, or a Range"),
         ({"training": {"mass": "heavy"}}, "give a list of numbers, or a Range"),
-        ({"training": [{"mass": "heavy"}]}, "value 'heavy'; each feature of a task is one finite number"),
-        ({"training": [{"mass": [1.0, 2.0]}]}, "each feature of a task is one finite number"),
-        ({"training": [{"mass": float("nan")}]}, "one finite number"),
+        ({"training": [{"mass": "heavy"}]}, "value 'heavy'; each feature of a task must be a finite number"),
+        ({"training": [{"mass": [1.0, 2.0]}]}, "each feature of a task must be a finite number"),
+        ({"training": [{"mass": float("nan")}]}, "must be a finite number"),
         ({"training": [{"mass": 1.0}], "extreme": [{"length": 1.0}]}, "all tasks must have the same"),
         ({"training": lambda rng: 3}, "returned 3; it must return numbers by feature"),
     ],

@@ -49,7 +49,7 @@ def test_the_true_state_is_what_would_have_been_observed_without_the_gap(name):
 
 def test_it_is_brought_along_only_where_it_is_asked_for():
     assert episode({"latency_s": 0.1}, BehindGap(critic_actions=2, full_from=100)).true_observations is None
-    with pytest.raises(ReplayError, match="an episode tells no true state, which this buffer keeps"):
+    with pytest.raises(ReplayError, match="an episode has no true_observations, which this buffer needs"):
         buffer_of(episode({"latency_s": 0.1}, BehindGap()))
 
 

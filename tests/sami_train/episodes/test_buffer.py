@@ -167,7 +167,7 @@ def test_a_saved_buffer_comes_back_and_another_shape_is_refused(tmp_path):
     assert again.added == 2
     assert np.array_equal(again.observations, buffer.observations)
     assert np.array_equal(again.returns, buffer.returns)
-    with pytest.raises(ReplayError, match=r"observations is \(2, 51, 25\); this buffer needs \(2, 31, 25\)"):
+    with pytest.raises(ReplayError, match=r"observations has shape \(2, 51, 25\); this buffer needs \(2, 31, 25\)"):
         EpisodeBuffer(64, 30, 25, 4, GOAL).restore(tmp_path / "buffer.npz")
 
 

@@ -102,13 +102,13 @@ def test_states_are_saved_and_restored_and_other_encoders_refused(buffer, tmp_pa
     again.restore(tmp_path / "buffer.npz")
     assert all(np.array_equal(a, b) for a, b in zip(again.states, buffer.states, strict=True))
     other = EpisodeBuffer(16, toy.EPISODE_STEPS, 3, 1, plan=WindowPlan(STEPS, BURN_IN, {"other": (1,)}))
-    with pytest.raises(ReplayError, match=r"holds no state\.other"):
+    with pytest.raises(ReplayError, match=r"has no state\.other"):
         other.restore(tmp_path / "buffer.npz")
 
 
 def test_an_episode_without_states_is_refused(buffer):
     rollout = Rollout([gym.make("sami-tests/HiddenSign-v0")], _Idle(), 0)
-    with pytest.raises(ReplayError, match="brings 0 encoder states; this buffer needs"):
+    with pytest.raises(ReplayError, match="has 0 encoder states, but this buffer needs"):
         buffer.add(rollout.round([0])[0])
 
 

@@ -106,7 +106,7 @@ def test_a_profile_costs_as_a_whole_and_by_each_key():
     stuck = GapProfile(stuck_at_s=0.2, stuck_for_s=0.1, dropout=0.1)
     assert [kind.point(spec, 1.0)[2].stuck_for_s for kind in parts_of(stuck)] == [0.1, pytest.approx(np.inf), 0.1]
     assert len(parts_of(GapProfile(latency_s=0.04))) == 1
-    with pytest.raises(SamiError, match="the gap is empty"):
+    with pytest.raises(SamiError, match="the profile is empty"):
         parts_of(GapProfile())
 
 

@@ -101,6 +101,6 @@ def test_an_atlas_of_what_infers_no_context_is_refused(exported):
 
 def test_an_oracle_is_not_exported_and_the_sentence_says_why_and_what_to_do(tmp_path):
     agent = make_agent("oracle")
-    with pytest.raises(SamiError, match=r"told the task \(mass, friction\), and nobody tells it to a robot.*sami eval"):
+    with pytest.raises(SamiError, match=r"reads the task \(mass, friction\), which a robot does not know.*sami eval"):
         write(compose_model(agent, tmp_path / "oracle.onnx", {"method": "Oracle"}, None))
     assert not list(tmp_path.iterdir())

@@ -163,7 +163,7 @@ def test_steps_that_add_no_update_are_refused_before_anything_is_written(copy):
     before = contents()
     assert RunFolder.open(copy).facts()["steps"] == 300
     for steps in (200, 300, 301, 319):  # updates come after 100 steps of warm-up and 20 more each
-        reason = rf"has done 300 steps; --steps {steps} adds none to learn from: .* needs --steps 320 or more\."
+        reason = rf"has done 300 steps; --steps {steps} is too few for another update: .* needs --steps 320 or more\."
         with pytest.raises(RunError, match=reason):
             train.resume(copy, steps=steps, show=False)
     assert contents() == before
@@ -174,7 +174,7 @@ def test_steps_that_add_no_update_are_refused_before_anything_is_written(copy):
 def test_a_run_without_its_buffer_goes_on_with_what_it_collects_anew_and_says_so(source, copy, capsys):
     shutil.rmtree(copy / "checkpoints")
     agent = train.resume(copy, steps=480, show=False)
-    assert "kept no buffer" in capsys.readouterr().err
+    assert "has no buffer" in capsys.readouterr().err
     before = source[1]
     learned_from = agent.num_timesteps - before.num_timesteps - 100  # the warm-up, anew
     assert agent._n_updates - before._n_updates == learned_from // 20
@@ -200,7 +200,7 @@ def test_recorded_episodes_are_learned_from_and_not_counted(source):
 
 def test_recordings_are_refused_where_the_run_is_paid_otherwise():
     config = resolve("paper", {"collection.recordings": ["r.mcap"]})
-    with pytest.raises(SamiError, match=r"collection\.reward is 'dense', and recordings are paid -1"):
+    with pytest.raises(SamiError, match=r"collection\.reward is 'dense', but recordings are rewarded by -1"):
         recordings_of(config)
     with pytest.raises(SamiError, match=r"nothing\.mcap cannot be read"):
         recordings_of(resolve("fast-cpu", {"collection.recordings": ["nothing.mcap"]}))
@@ -208,6 +208,8 @@ def test_recordings_are_refused_where_the_run_is_paid_otherwise():
 
 def test_a_run_whose_recordings_nobody_reads_does_not_begin_without_them(tmp_path):
     config = resolve("fast-cpu", TINY | {"collection.recordings": ["r.mcap"]})
-    with pytest.raises(SamiError, match=r"recordings is \['r\.mcap'\], and nothing reads them; give reader="):
+    with pytest.raises(
+        SamiError, match=r"recordings is \['r\.mcap'\], but this call has no reader for them; pass reader="
+    ):
         train.start(config, tmp_path / "run", show=False)
     assert not (tmp_path / "run").exists()

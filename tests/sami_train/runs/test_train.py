@@ -82,7 +82,7 @@ def test_a_damaged_last_checkpoint_falls_back_to_the_one_before_to_the_bit(finis
     damage(newest / "agent.zip")
     agent = train.resume(stopped.path, show=False)
     assert f"{newest}/agent.zip cannot be loaded: " in (message := capsys.readouterr().err)
-    assert f"It is set aside; the run goes on from {before.name} steps" in message
+    assert f"It is set aside; the run resumes at {before.name} steps" in message
     expected = finished[1].policy.state_dict()
     assert all(torch.equal(tensor, expected[name]) for name, tensor in agent.policy.state_dict().items())
 
@@ -90,7 +90,7 @@ def test_a_damaged_last_checkpoint_falls_back_to_the_one_before_to_the_bit(finis
 def test_a_run_is_not_resumed_in_another_physics_engine(stopped):
     assert stopped.facts()["engine"] == environment("panda").engine
     stopped.update(engine="another")
-    with pytest.raises(RunError, match="was trained in the engine another, and panda runs in "):
+    with pytest.raises(RunError, match="was trained in the engine another, but panda runs in "):
         train.resume(stopped.path, show=False)
 
 
@@ -159,7 +159,7 @@ def test_a_finished_run_is_not_resumed_and_a_taken_folder_not_overwritten(finish
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     with pytest.raises(RunError, match="has finished its 900 steps"):
         train.resume(folder, show=False)
-    with pytest.raises(RunError, match="exists and is not empty; go on with it by --resume"):
+    with pytest.raises(RunError, match="exists and is not empty; resume it with --resume"):
         train.start(resolve("fast-cpu", TINY), folder, show=False)
     assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
@@ -232,5 +232,5 @@ def test_a_checkpoint_is_evaluated_and_exported_like_a_run_and_not_trained_on(fi
         <= middle.checkpointed
         < RunRecord.of_folder(folder).metrics[-1]["step"]
     )
-    with pytest.raises(RunError, match=rf"is a checkpoint; go on with its run.*--resume {folder}"):
+    with pytest.raises(RunError, match=rf"is a checkpoint; resume its run.*--resume {folder}"):
         train.resume(middle.path, show=False)

@@ -72,7 +72,7 @@ def test_a_window_is_a_sixteenth_of_the_median_episode_and_more_where_that_is_sh
 
 def test_a_window_that_no_episode_fills_is_refused_with_the_length_that_there_is():
     rng = np.random.default_rng(7)
-    with pytest.raises(SamiError, match="episodes of at least 22 steps; the median one has 20"):
+    with pytest.raises(SamiError, match="episodes of at least 22 steps; the median episode has 20"):
         fit(drawn(20, rng), drawn(23, rng), TASKS, window=11)
 
 
