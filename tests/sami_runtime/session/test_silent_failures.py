@@ -154,7 +154,7 @@ def test_a_recurrent_policy_is_stepped_at_the_hosts_rate(session, arm):
         still = arm(clock, limit=1e-30)  # nothing moves, so that both loops see the same
         contexts.append(run_episode(session, still, seed=0, clock=clock, loop_hz=hz).contexts)
     np.testing.assert_array_equal(contexts[0], contexts[1])
-    with pytest.raises(SamiError, match="Take a multiple of it, such as 50"):
+    with pytest.raises(SamiError, match="Set a multiple of it, such as 50"):
         run_episode(session, arm(), loop_hz=40.0)
 
 
