@@ -229,7 +229,7 @@ def test_a_gap_that_would_write_what_no_gate_allowed_is_refused_on_a_robot(sami,
     Path("gap.toml").write_text("action_latency_s = 0.1")
     done = sami(*robot)
     assert (done.code, done.out) == (1, "")
-    assert "would write to the robot what the gate did not allow" in done.err
+    assert "write actions that the gate did not allow" in done.err
     Path("gap.toml").write_text("noise = 0.01")
     assert sami(*robot).code == 0
 
@@ -257,6 +257,6 @@ def test_a_watchdog_watches_over_a_robot_that_offers_an_emergency_stop(sami, tra
     done = sami(*robot)
     assert (done.code, done.errors) == (0, "")
     assert not Path("emergency.txt").exists()
-    assert "Give it more, such as three periods, 0.12 s." in sami(*robot, "--set", "watchdog_s=0.02").err
+    assert "Set a longer time, such as three periods, 0.12 s." in sami(*robot, "--set", "watchdog_s=0.02").err
     Path("brakes.py").write_text(STOPPABLE)
     assert sami(*robot, "--set", "emergency_stop=brakes:emergency_stop").code == 0
