@@ -55,7 +55,7 @@ def test_a_robot_is_not_moved_for_a_model_that_does_not_tell_what_answers(sami, 
     Path("limits.toml").write_text("rest = 0.0")
     done = sami("check-adapter", "my_robot:make", "--model", trained.model, "--excite", "--limits", "limits.toml")
     assert (done.code, Path("written.txt").exists()) == (1, False)
-    assert "Measure it with: sami describe FILE" in done.err
+    assert "Measure them with: sami describe FILE" in done.err
 
 
 def test_a_robot_is_run_in_real_time_recorded_and_replayed(sami, trained):
