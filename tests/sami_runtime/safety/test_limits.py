@@ -130,7 +130,7 @@ def test_a_wrong_value_is_named_with_what_would_be_valid(written, document, mess
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("limits.yaml", "rate: 1", "limits.yaml is no file of limits; they are written as NAME.toml or NAME.json."),
+        ("limits.yaml", "rate: 1", "limits.yaml is no file of limits; give the path of a file NAME.toml or NAME.json."),
         ("limits.toml", "rate = ", "limits.toml cannot be read: Invalid value"),
         ("limits.json", "{", "limits.json cannot be read: Expecting property name"),
     ],

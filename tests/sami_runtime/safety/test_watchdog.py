@@ -277,7 +277,7 @@ def sockets_of(pid):
     [
         (
             "my_arm:refused",
-            r"my_arm:refused\(\) failed: OSError: no route to the arm \(my_arm.py, line \d+, in refused\)\. Correct the fac",
+            r"my_arm:refused\(\) failed: OSError: no route to the arm \(my_arm.py, line \d+, in refused\)\. Correct",
         ),
         ("my_arm:forgotten", r"my_arm:forgotten\(\) returned None, which cannot be called\. It connects"),
         ("my_arm:stop", r"unknown factory 'stop'.*Valid: .*emergency_stop, "),
