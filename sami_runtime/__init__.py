@@ -1,6 +1,6 @@
 """Steps skill-aware policies inside a control loop, from one ONNX file and without torch.
 
-These names are what a user programs against. The rooms below have more, for whoever extends them.
+The names in `__all__` are the public API. The subpackages have more names, for people who extend the runtime.
 """
 
 from importlib import import_module
@@ -140,12 +140,12 @@ _HOMES = {
     "session.telemetry": "Phase Reading Telemetry",
     "signals": "Signal SignalSource",
 }
-"""The public names of each module. A name's module is loaded when the name is first used: a process that watches over a
-robot, or rehearses a model, starts in a fraction of the time that loading them all takes."""
+"""Public names by module. A module is imported when one of its names is first used, so that the small processes (the
+watchdog, the rehearsal of a model file) start fast: they need few of the modules."""
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 
 
-if not TYPE_CHECKING:  # to a type checker, a module with this function has every name
+if not TYPE_CHECKING:  # a type checker would accept any name of a module that defines __getattr__
 
     def __getattr__(name: str) -> object:
         if name not in _HOME_OF:

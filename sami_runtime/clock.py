@@ -1,4 +1,4 @@
-"""Time, as something that a loop is given: the machine's, or one that a test moves by hand."""
+"""Clocks that a loop can run on: the machine's, or one that a test moves by hand; and the pace of the loop's ticks."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ class Clock(Protocol):
 
 
 BOOTTIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)
-"""The system's clock that goes on while the machine is suspended, where there is one."""
+"""The system clock that keeps counting while the machine is suspended; None where the system has none."""
 _SLEPT_BEFORE = 0.0 if BOOTTIME is None else time.clock_gettime(BOOTTIME) - time.perf_counter()
-"""What it is ahead of `time.perf_counter` [s]: how long the machine was suspended before now."""
+"""How far `BOOTTIME` is ahead of `time.perf_counter` [s]: how long the machine was suspended before this import."""
 
 
 class MonotonicClock:
-    """The machine's monotonic clock, on which time passes also while the machine is suspended, where it can tell.
+    """The machine's monotonic clock; it also counts time while the machine is suspended, if the system can measure it.
 
-    It is `time.perf_counter` until that happens: an adapter that stamps by that one falls behind from then on, and what
-    it observes counts as too old.
+    It equals `time.perf_counter` until the machine is suspended. From then on, stamps that an adapter takes from
+    `time.perf_counter` lag behind, and its observations count as too old.
 
     Args:
-        awake_s: How long before each deadline [s] it stays awake instead of asleep: a sleeping core wakes up late, and
-            cold. It costs so much of a core at every tick; 0.0003 is enough on most machines.
+        awake_s: How long before each deadline [s] to spin instead of sleep: a sleeping core wakes up late and with cold
+            caches. 0.0003 is enough on most machines. A SamiError is raised if it is negative or not finite.
     """
 
     def __init__(self, awake_s: float = 0.0) -> None:
@@ -83,41 +83,41 @@ class ManualClock:
         self._now = max(self._now, deadline)
 
     def advance(self, seconds: float) -> None:
-        """Lets time pass, as slow work does."""
+        """Move the time forward, as slow work would."""
         self._now += seconds
 
 
 class Pace:
-    """Absolute deadlines at a fixed rate: a late turn skips ticks and never makes up for them in a burst.
+    """Absolute deadlines at a fixed rate: after a late turn, it skips the missed ticks instead of catching up.
 
-    Tick k is due at start + k * period, whatever happened before, so that no error adds up.
+    Tick k is due at start + k * period, whatever happened before, so that timing errors do not add up.
 
     Args:
-        clock: Whose time it is; tick 0 is now.
+        clock: Measures the time; tick 0 is due at once.
         period: Time between two ticks [s].
     """
 
     def __init__(self, clock: Clock, period: float) -> None:
         self.period = period
         self.tick = 0
-        """Number of the tick that runs now."""
+        """Number of the current tick."""
         self._clock = clock
         self._start = clock.now()
 
     @property
     def due(self) -> float:
-        """When the tick that runs now was due [s]."""
+        """When the current tick was due [s], by the clock."""
         return self._start + self.tick * self.period
 
     def wait(self, early: float = 0.0, prepare: Callable[[], None] | None = None) -> int:
-        """Sleeps until the next tick that lies ahead.
+        """Sleep until the next tick whose time has not passed yet.
 
         Args:
-            early: How long before the tick [s] to prepare it. If that moment has passed, the tick goes unprepared.
-            prepare: What to do then. Where it takes longer, the tick begins late; it is not missed.
+            early: How long before the tick [s] to call `prepare`. If that time has passed, `prepare` is not called.
+            prepare: Called before the tick. If it takes longer than `early`, the tick begins late but is not missed.
 
         Returns:
-            How many ticks passed without a turn, because the last turn ended after its deadline.
+            How many ticks were missed because the last turn took too long.
         """
         self.tick += 1
         passed = (self._clock.now() - self._start) / self.period

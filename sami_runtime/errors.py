@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 
 class SamiError(Exception):
-    """Base of all errors that are explained to the user instead of traced back."""
+    """Base of all errors that the `sami` command prints as a message, without a traceback."""
 
     exit_code: int = 1
     """What the `sami` command returns for this error."""
@@ -27,15 +27,15 @@ class ContractError(SamiError):
 
 
 class ArtifactError(SamiError):
-    """A model file cannot be read, is not safe to load, or does not keep its own contract."""
+    """A model file cannot be read, is not safe to load, or its graph does not match its own contract."""
 
 
 class ProviderError(SamiError):
-    """What should run a model is not there: onnxruntime, or an execution provider. Nothing runs it in its place."""
+    """onnxruntime or the requested execution provider is missing or failed. The runtime uses no other in its place."""
 
 
 class SignalError(SamiError):
-    """A number that crosses the border of a session is missing, misshapen or not finite."""
+    """An input or output of a session is missing, misshapen or not finite."""
 
     def __init__(self, message: str, signal: str | None = None) -> None:
         super().__init__(message)
@@ -44,11 +44,11 @@ class SignalError(SamiError):
 
 
 class NonFiniteError(SignalError):
-    """NaN or infinity in an observation or an answer: a fault of the moment, which a loop may outlast by holding."""
+    """NaN or infinity in an observation or an output; it may be momentary, so the loop holds and tries again."""
 
 
 class AdapterError(SamiError):
-    """An adapter cannot do what was asked, or does not fit the model that should drive it."""
+    """An adapter failed, returned a wrong type or shape, or does not fit the model that should drive it."""
 
 
 class SafetyStop(SamiError):  # noqa: N818 - it reports a stop that worked, not a fault of the program
@@ -58,10 +58,10 @@ class SafetyStop(SamiError):  # noqa: N818 - it reports a stop that worked, not 
 
 
 class RecordingError(SamiError):
-    """A recording cannot be written, or what should be one cannot be read."""
+    """A recording cannot be written, or a file cannot be read as a recording."""
 
 
-class CheckFailed(SamiError):  # noqa: N818 - the check ran; what it found is the news
+class CheckFailed(SamiError):  # noqa: N818 - the check itself worked; its result is negative
     """A check (`verify`, `replay`, `check-adapter`) found a difference."""
 
     exit_code = 4
@@ -89,7 +89,7 @@ class UnknownName(SamiError):  # noqa: N818 - named after what the user typed
         near = nearest(self.name, self.valid)
         guess = f" Did you mean {near!r}?" if near else ""
         valid: Iterable[str] = self.valid
-        if len(self.valid) > 40:  # keys in sections: those of the name's section, else the sections
+        if len(self.valid) > 40:  # too many to list: the keys of the same section, else the names of the sections
             within = [name for name in self.valid if name.startswith(self.name.partition(".")[0] + ".")]
             valid = within or sorted({re.sub(r"\..*", ".*", name) for name in self.valid})
         listed = ", ".join(valid) or "none"
@@ -98,18 +98,18 @@ class UnknownName(SamiError):  # noqa: N818 - named after what the user typed
 
 
 def text_of(error: BaseException) -> str:
-    """Return what an error says; the name of one, such as MemoryError, that says nothing."""
+    """Return an error's message, or its class name if the message is empty, as that of MemoryError."""
     return str(error) or type(error).__name__
 
 
 def excerpt(value: object) -> str:
-    """Return a value as Python writes it, cut off after 80 characters: a wrong value may be as long as its document."""
+    """Return the `repr` of a value, cut off after 80 characters: a wrong value may be as long as its whole document."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:80]}..."
 
 
 def in_shell(name: object) -> str:
-    """Return a path or another name as a shell reads it."""
+    """Return a path or another name, quoted for a shell."""
     return shlex.quote(str(name))
 
 

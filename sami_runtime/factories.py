@@ -1,4 +1,4 @@
-"""What makes the adapters of users, their fallbacks and what stops their robot in an emergency: MODULE:FACTORY."""
+"""Loads factories that users name as MODULE:FACTORY: of adapters, of fallbacks and of emergency stops."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.user_code import module_of
 
 PACKAGES = ("sami_runtime", "sami_train", "sami_cli")
-"""What of this project is imported."""
+"""The top-level packages of this project."""
 _INSTALLED = tuple(sysconfig.get_paths()[name] + os.sep for name in ("stdlib", "purelib", "platlib"))
 
 
 def look_beside(path: Path) -> None:
-    """Find modules in the folder of a file first, and in the current one: the file names them, MODULE:NAME."""
+    """Put a file's folder, then the current folder, first on `sys.path`, for modules that the file names."""
     for folder in (str(Path.cwd()), str(path.resolve().parent)):
         if folder in sys.path:
             sys.path.remove(folder)
@@ -27,7 +27,7 @@ def look_beside(path: Path) -> None:
 
 
 def load_factory(name: str, kind: str, example: str) -> Callable[..., Any]:
-    """Return `FACTORY` of `MODULE`, something to call; see `load_named`."""
+    """Return the callable that `name`, MODULE:FACTORY, names; arguments and errors as of `user_code.load_named`."""
     module, factory_name = module_of(name, kind, example, "FACTORY")
     factory = getattr(module, factory_name, None)
     if not callable(factory):
@@ -38,17 +38,17 @@ def load_factory(name: str, kind: str, example: str) -> Callable[..., Any]:
 
 
 def call_factory(name: str, factory: Callable[..., Any], *arguments: Any, shown: str = "", **keywords: Any) -> Any:
-    """Return what a factory makes.
+    """Call a factory and return its result.
 
     Args:
-        name: As the user gave it.
+        name: MODULE:FACTORY as the user gave it, for the message.
         factory: What `load_factory` returned.
-        arguments: What it is called with.
+        arguments: Its positional arguments.
         shown: The arguments' names, for the message.
-        keywords: What it is called with by name.
+        keywords: Its keyword arguments.
 
     Raises:
-        SamiError: It failed.
+        SamiError: The factory raised; the message names the line of the user's own code.
     """
     try:
         return factory(*arguments, **keywords)
@@ -57,12 +57,12 @@ def call_factory(name: str, factory: Callable[..., Any], *arguments: Any, shown:
     except (Exception, SystemExit) as error:
         where = f" ({line})" if (line := own_line(error)) else ""
         raise SamiError(
-            f"{name}({shown}) failed: {type(error).__name__}: {error}{where}. Correct it, or what it needs."
+            f"{name}({shown}) failed: {type(error).__name__}: {error}{where}. Correct the factory or its settings."
         ) from error
 
 
 def own_line(error: BaseException) -> str:
-    """Return where in code of a user's own an error came up: `my_arm.py, line 12, in read`; empty where it did not."""
+    """Return the last line of the user's own code that an error passed: `my_arm.py, line 12, in read`; else empty."""
     place = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
         code, package = frame.f_code, str(frame.f_globals.get("__name__")).partition(".")[0]

@@ -1,4 +1,4 @@
-"""Files read and written whole: documents that people write, and outputs that never replace another by accident."""
+"""Reads documents that people write, and writes outputs that appear whole and never replace a file by accident."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ else:
     import tomli as tomllib
 
 MAX_DOCUMENT_BYTES = 4 * 1024 * 1024
-"""Largest document that is read: what people write has a few kB."""
+"""Largest document that is read [bytes]; documents that people write have a few kB."""
 _UNWRITABLE = {
     *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS),
     *(errno.EACCES, errno.EPERM, errno.EIO, errno.ENAMETOOLONG),
 }
-"""What a disk says that is full, read-only or broken, or a limit of this process (`ulimit -f`)."""
+"""Error numbers of a disk that is full, read-only or broken, and of a limit of this process (`ulimit -f`)."""
 ENDING = ".unfinished"
-"""Of what is being made, see `unfinished`."""
+"""Suffix of files and folders that are being written, see `unfinished`."""
 
 
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object, for `object_pairs_hook`; raise ValueError where a key comes twice.
+    """Return a JSON object, for `object_pairs_hook`; raise ValueError if a key occurs twice.
 
-    Of two values of one key, a person sees one and Python another.
+    A reader may see the first of two values, but Python would use the last.
     """
     table = dict(pairs)
     if len(table) != len(pairs):
@@ -47,11 +47,11 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def printable(text: str, allowed: str = "") -> str:
-    """Return a text that a terminal shows and does not obey: what is not printed stands as Python writes it.
+    """Return a text with all characters escaped that a terminal would not print but obey.
 
     Args:
-        text: Any.
-        allowed: Characters that stay, though they are not printed.
+        text: Any text.
+        allowed: Characters that are not escaped, such as a newline.
     """
     if text.isprintable():
         return text
@@ -59,7 +59,7 @@ def printable(text: str, allowed: str = "") -> str:
 
 
 def plain_strings(value: Any, allowed: str = "") -> Any:
-    """Return a JSON value whose every text is printable; see `printable`."""
+    """Return a JSON value with all texts and keys made `printable`."""
     if isinstance(value, str):
         return printable(value, allowed)
     if isinstance(value, dict):
@@ -68,7 +68,7 @@ def plain_strings(value: Any, allowed: str = "") -> Any:
 
 
 def faults_of(error: ValidationError, document: Mapping[str, Any]) -> str:
-    """Return what is wrong with a document, key by key, for people: the first ten faults.
+    """Return the first ten faults of a document as text, each with its key.
 
     A table in a list goes by its name. Where a value may be of several kinds, Pydantic names each kind among the keys;
     they are left out, and of a number or a table only what is wrong within the table is reported.
@@ -100,13 +100,13 @@ def read_document(path: Path, content: str) -> dict[str, Any]:
 
     Args:
         path: The file.
-        content: What it should be, in the plural: `"limits"`.
+        content: The expected content, in the plural: `"limits"`.
 
     Raises:
-        SamiError: The file cannot be read, or holds no table.
+        SamiError: The file cannot be read, or does not contain a table.
     """
     if path.suffix not in (".toml", ".json"):
-        raise SamiError(f"{path} is no file of {content}; they are written as NAME.toml or NAME.json.")
+        raise SamiError(f"{path} is no file of {content}; give the path of a file NAME.toml or NAME.json.")
     try:
         if not path.is_file() and path.exists():
             raise ValueError("it is no regular file")
@@ -128,7 +128,7 @@ def read_document(path: Path, content: str) -> dict[str, Any]:
 
 
 def toml_value(text: str) -> Any:
-    """Return a value as TOML writes it; a text needs no quotes."""
+    """Return the value of a TOML expression; a text that is none is returned as it is, so it needs no quotes."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except ValueError:
@@ -137,7 +137,7 @@ def toml_value(text: str) -> Any:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Raise SamiError, which names the file, where the disk is full or must not be written to; its cause is OSError."""
+    """Convert an OSError of a disk that is full or not writable to a SamiError that names the file."""
     try:
         yield
     except OSError as error:
@@ -145,8 +145,8 @@ def writing(path: Path) -> Iterator[None]:
             raise
         shown = path.with_name(path.name.partition(f".{platform.node()}-")[0]) if path.suffix == ENDING else path
         raise SamiError(
-            f"{shown} cannot be written: {error.strerror}. Make room or choose another place; what was there is as it "
-            "was."
+            f"{shown} cannot be written: {error.strerror}. Make room or choose another place; an existing file was not "
+            "changed."
         ) from error
 
 
@@ -156,14 +156,14 @@ def unfinished(path: Path, replaces: bool = True) -> Iterator[Path]:
 
     Args:
         path: The file or folder.
-        replaces: Whether one that exists is replaced; if not, it stays, also where it appeared only meanwhile.
+        replaces: Whether an existing file is replaced; if not, it stays, even if it appeared after the block began.
 
     Yields:
-        Where to make it, beside `path` and for this process alone: nothing is there. What an error leaves there is
-        removed, and so is what a process of this machine left that was killed.
+        A temporary path beside `path`, unique to this process, at which nothing exists. After an error it is removed;
+        leftovers of killed processes of this machine are removed, too.
 
     Raises:
-        SamiError: the disk is full or must not be written to.
+        SamiError: The disk is full or not writable, or the file exists and must not be replaced.
     """
     host = platform.node()
     beside, aside = (path.with_name(f"{path.name}.{host}-{role}{os.getpid()}{ENDING}") for role in ("", "old-"))
@@ -188,13 +188,13 @@ def unfinished(path: Path, replaces: bool = True) -> Iterator[Path]:
 
 
 def require_output(path: Path, force: bool = False, inputs: Iterable[Path] = (), makes_folder: bool = False) -> None:
-    """Refuse to write where something would be lost or no folder is; a command calls this before it computes.
+    """Check that an output can be written without losing another file; a command calls this before it computes.
 
     Args:
-        path: What is to be written.
-        force: Whether a file that exists may be replaced.
-        inputs: What the command reads, which nothing may replace.
-        makes_folder: Whether the command makes a folder that is missing.
+        path: The output file.
+        force: Whether an existing file may be replaced.
+        inputs: Files that the command reads, which it must not replace.
+        makes_folder: Whether the command creates a missing folder.
 
     Raises:
         SamiError: The path exists, is an input, or has no folder to be in.

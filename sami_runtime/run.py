@@ -1,4 +1,4 @@
-"""A run: episodes of one policy, with all that belongs around them, put together and closed in the right order."""
+"""`Run` composes session, adapter, gate, watchdog and recording, runs episodes, and closes all in the right order."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def _compose(
     dry_run: bool,
     simulator: bool,
 ) -> Adapter:
-    """Return an adapter as the loop sees it: behind the gap, without its write in a dry run, its known values zeroed.
+    """Wrap an adapter for the loop: sim-to-real profile, dry run, time scaling, then sensor-bias calibration.
 
     Raises:
-        UnknownName, SamiError: The gap or what is known does not fit.
+        UnknownName, SamiError: The profile or the limits' `known` values do not fit the adapter or the contract.
     """
     behind = adapter if gap is None else Gapped(adapter, gap, contract.rate_hz, settings.loop_hz)
     behind = DryRun(behind) if dry_run else behind
@@ -56,35 +56,35 @@ def _compose(
     if limits is None or not limits.known:
         return behind
     limits.require_fit(contract)
-    clock = None if simulator else settings.clock  # a simulator waits
+    clock = None if simulator else settings.clock  # a simulator's observations do not age
     return Zeroed(behind, limits.known, limits.known_readings, clock, 1.0 / contract.rate_hz)
 
 
 def _require_for_robot(settings: LoopSettings, gap: GapProfile | None) -> None:
-    """Refuse what is for simulators alone.
+    """Refuse settings that only a simulator may have.
 
     Raises:
-        SamiError: With what to do instead.
+        SamiError: There is no clock and `enforce_timing` is not set, or the profile changes actions.
     """
     if settings.clock is None and settings.enforce_timing is None:
         raise SamiError(
-            "the run of a robot has no clock, so nothing keeps its rate or tells the age of what it sees. Pass the "
-            "clock that stamps its observations, or enforce_timing=False if its read() keeps the rate; or "
-            "simulator=True, if it is one."
+            "the run of a robot has no clock, so nothing keeps its rate or measures the age of its observations. Pass "
+            "the clock that stamps them, or enforce_timing=False if the adapter's read() keeps the rate, or "
+            "simulator=True if the adapter is a simulator."
         )
     if gap is not None and gap.on_actions:
         raise SamiError(
-            "a gap with action_latency_s, actuator_lag_s or another key of actions would write to the robot what the "
-            "gate did not allow; leave them out of the gap, they are for simulators."
+            "the gap has action_latency_s, actuator_lag_s or another key that changes actions; on a robot it would "
+            "write actions that the gate did not allow. Remove these keys from the gap: they are for simulators."
         )
 
 
 def _warn_of_missing(
     contract: Contract, limits: Limits | None, watchdog: LoopWatchdog | None, guards: Collection[str], dry_run: bool
 ) -> None:
-    """Warn, by a `SafetyWarning` each, of the protections that a robot's run goes without.
+    """Issue one `SafetyWarning` for each protection that a robot's run lacks.
 
-    Guards that were turned off by name are no surprise; in a dry run only what judges observations matters.
+    Guards that the caller turned off by name are not reported. A dry run reports only guards of observations.
     """
     missing = []
     if not dry_run and watchdog is None:
@@ -99,13 +99,13 @@ def _warn_of_missing(
         )
     if not dry_run and (limits is None or limits.rest is None):
         missing.append(
-            "no neutral action: while no new action comes, the last one stands until the robot is stopped. Set rest in "
-            "the limits, such as rest = 0.0."
+            "no neutral action: while the policy gives no new action, its last one stays in force until the robot is "
+            "stopped. Set rest in the limits, such as rest = 0.0."
         )
     if "ranges" in guards and contract.seen is None:
         missing.append(
-            f"no training ranges in {contract.name!r}: observations are not judged against what training saw. Add them "
-            "with: sami describe FILE"
+            f"no training ranges in {contract.name!r}: nothing compares observations with the ranges of training. Add "
+            "them with: sami describe FILE"
         )
     if "ood" in guards and contract.atlas is None and contract.context is not None:
         missing.append(
@@ -117,66 +117,66 @@ def _warn_of_missing(
 
 
 class Follower(Protocol):
-    """A second model on the same stream, as `Shadow` is one."""
+    """A second model that is stepped on the same observations and never acts, such as `Shadow`."""
 
     comparison: Any
-    """What came of all episodes."""
+    """How its actions compare with the applied ones, over all episodes."""
     episode: Any
-    """What came of the last one."""
+    """The same comparison over the last episode alone."""
 
     def require_fit(self, contract: Contract) -> None:
-        """Refuse a model that takes over and that this one cannot follow."""
+        """Raise a SamiError if it cannot follow a driving model of this contract."""
 
     def __call__(self, record: StepRecord) -> None:
-        """Follow one tick."""
+        """Step the second model on the observation of one tick."""
 
 
 REPEAT_S = 0.05
-"""Time [s] from one emergency stop of a loop that hangs to the next."""
+"""Time [s] between two emergency stops while the loop hangs."""
 
 
 class Run:
-    """Episodes behind one gate, watched by one telemetry, one recording and one shadow; what `sami run` does.
+    """Episodes of one policy with one safety gate, telemetry, recording and shadow; `sami run` uses it.
 
-    Making a run refuses what does not fit together, before anything moves and before a file is begun. `with` opens it:
+    The constructor raises where the parts do not fit together: before anything moves and before any file is written.
+    `with` opens the run:
 
         with Run(session, robot, clock, limits=Limits.load("limits.toml"), record="run.mcap") as run:
             for number in range(3):
                 report = run.episode(seed=number)
         print(run.total)
 
-    Inside, and in the main thread, signals that would have killed the process raise SystemExit. However the block ends,
-    the recording is completed; the adapter was stopped at the end of its episode. Session, adapter and shadow are the
-    caller's: they are not closed. Another thread ends a run by `run.stop("reason")`, also where the loop hangs, and
-    gives it another model by `run.swap("newer.onnx")`.
+    Inside the block, in the main thread, signals that would kill the process raise SystemExit. Each episode stops the
+    adapter at its end; the end of the block completes the recording. The caller closes session, adapter and shadow.
+    Another thread ends a run by `run.stop("reason")`, even if the loop hangs, and replaces the model by
+    `run.swap("newer.onnx")`.
 
     Args:
         session: The policy, with a batch of 1.
-        adapter: What it drives.
-        clock: Keeps the rate, and stamps the adapter's observations. Without one, the loop waits for nothing.
-        simulator: Whether the adapter's world stands still while nothing is written: then observations age only behind
-            a gap, a gap may lie on the actions, and it may run without a clock. A robot's world does not, and all
-            guards judge its observations.
+        adapter: The simulator or robot that the policy drives.
+        clock: Keeps the rate; the adapter stamps its observations by it. Without a clock, the loop never waits.
+        simulator: Whether the adapter's world stands still until the next write. Then only `gap` ages observations,
+            `gap` may change actions, and the clock may be None. False means a robot: all guards judge its observations.
         limits: What the gate allows; the default limits if None.
         unguarded: Names of guards that are turned off on a robot: `ranges`, `ood`, `frozen`; see `GUARDS`.
-        gap: A gap to reality between the adapter and the loop.
-        dry_run: Whether everything is done but writing.
-        record: A file, NAME.mcap, for every tick; none if None.
-        facts: What a reader of the recording should know, such as the environment and the seed.
+        gap: Sim-to-real profile (latency, noise, ...) that is simulated between the adapter and the loop.
+        dry_run: Whether the loop does everything except write to the adapter.
+        record: A new file, NAME.mcap, that stores every tick; None stores nothing.
+        facts: Facts to store in the recording, such as the environment and the seed.
         shadow: A second model that follows, such as `Shadow`.
         fallback: Acts where the policy has been held too long; see `SafetyGate`.
-        admission: Which files `swap` lets in; any that are safe to load if None.
-        gate: What makes the gate, such as `partial(BodyGate, settings=...)`.
+        admission: Which files `swap` accepts; if None, any file that is safe to load.
+        gate: Builds the gate, such as `partial(BodyGate, settings=...)`.
         changes: Settings of the loop by their names: `loop_hz`, `slower`, `prewarm_s`, `enforce_timing`,
             `command_delay_s`, `watchdog`, `pilot`, `sequence`; see `LoopSettings`.
 
     Raises:
         AdapterError: The policy and the adapter do not fit.
-        UnknownName, SamiError: Limits or gap do not fit them, or would make no sense on a robot; no guard has such a
-            name.
+        UnknownName, SamiError: Limits, profile or settings are invalid for this policy, adapter or robot, or
+            `unguarded` has an unknown name.
 
     Warns:
-        SafetyWarning: A robot has no watchdog, no limits or no neutral action, or the file lacks a guard's numbers.
+        SafetyWarning: A robot has no watchdog, limits or neutral action, or the model file lacks a guard's reference.
     """
 
     def __init__(
@@ -210,17 +210,17 @@ class Run:
             watchdog.require_rate(1.0 / period)
         self.shadow = shadow
         self.adapter = _compose(adapter, contract, settings, gap, limits, dry_run, simulator)
-        """The adapter as the loop sees it: behind the gap, without its write in a dry run, its known values zeroed."""
+        """The adapter as the loop uses it: with sim-to-real profile, dry run, time scaling and bias calibration."""
         require_compatible(contract, self.adapter.observation, self.adapter.action, type(self.adapter).__name__)
         allowed = (limits or Limits()).in_simulator(gap is not None) if simulator else limits
         self.gate = gate(self.adapter, contract, allowed, fallback, guards)
-        """Owns the write. Tripped, it stays latched until somebody calls its `rearm`."""
+        """The only writer to the adapter. Once tripped, it stays latched until somebody calls its `rearm`."""
         self.telemetry = Telemetry(contract)
-        """Reads the contexts of the episode that runs, or ran last."""
+        """Reads the contexts of the running episode, or of the last one."""
         self.total = LoopReport()
-        """Counts and times of every tick so far, also of an episode that did not end well."""
+        """Counts and times of every tick so far, including episodes that ended in an error."""
         self._handover, self._swapping = Handover(session), threading.Lock()
-        self._judged_by = session  # whose contract the gate has
+        self._judged_by = session  # the gate uses this session's contract
         self._run_episode = partial(
             run_episode,
             adapter=self.adapter,
@@ -257,12 +257,12 @@ class Run:
         """Run the next episode, and stop the adapter however it ends.
 
         Args:
-            seed: For the adapter's reset, and for the gap.
+            seed: For the adapter's reset, and for the noise and delays of the profile.
             max_steps: Most steps; the contract's `episode_steps` if None.
-            on_step: Called after each tick, when everything else of the run has had its record.
+            on_step: Called after each tick with its record, after the recording and the shadow.
 
         Raises:
-            SamiError: The run is not open, or an episode is under way; or what `run_episode` raises.
+            SamiError: The run is not open, or an episode is running; or an error of `run_episode`.
             RecordingError: The recording cannot be written.
         """
         if self._closing is None:
@@ -277,9 +277,9 @@ class Run:
 
         self._handover.begin()
         self._thread = threading.get_ident()
-        self._resting = resting = threading.Event()  # of this episode: whoever waits for one does not take the next
+        self._resting = resting = threading.Event()  # one event an episode: a waiter never sees the next one's
         try:
-            if self.session is not self._judged_by:  # also where it took over in the middle of the last episode
+            if self.session is not self._judged_by:  # a swap may have come in the middle of the last episode
                 self.gate.change_contract(self.session.contract)
                 self.telemetry.take(Telemetry(self.session.contract))
                 self._judged_by = self.session
@@ -296,17 +296,17 @@ class Run:
     def stop(self, reason: str, within_s: float = 0.2) -> None:
         """Stop the robot from another thread, and latch the gate until somebody calls its `rearm`.
 
-        The loop stops it by the adapter's `stop()` as soon as it can. Where it has not done so in time, because it sits
-        in a read or a write, this thread calls the adapter's `emergency_stop()`, and the watchdog's is called as well.
-        Another thread repeats it until the loop rests: a write that hung may still send its command. In the loop's own
-        thread, as from `on_step`, the robot is stopped at the end of the tick.
+        The loop calls the adapter's `stop()` as soon as it can. If it hangs in a read or a write for `within_s`, this
+        thread fires the watchdog and calls the adapter's `emergency_stop()`. A new thread repeats `emergency_stop()`
+        until the episode has ended, because a write that hung may still send its command. If the loop's own thread
+        calls this, as `on_step` may, the loop stops the robot at the end of the tick.
 
         Args:
-            reason: Why, for whoever reads the error that ends the episode.
-            within_s: How long [s] the loop has for it.
+            reason: Text of the error that ends the episode.
+            within_s: How long [s] to wait for the loop.
 
         Raises:
-            AdapterError: The loop did not, and there is neither an `emergency_stop()` that works nor a watchdog.
+            AdapterError: The loop did not stop the robot, and neither `emergency_stop()` nor the watchdog did.
         """
         self.gate.trip(reason)
         resting = self._resting
@@ -332,9 +332,9 @@ class Run:
         )
 
     def conclude(self, ended: Ending, success: bool | None) -> None:
-        """Have the recording say what came of the episode that ran last. `episode` does; a person may know better.
+        """Record how the last episode ended. `episode` calls it; call it again where a person corrects the result.
 
-        An episode that ended before its first tick, or by an error, is left alone: there is nothing to say it of.
+        It does nothing for an episode that had no tick or ended by an error.
 
         Raises:
             RecordingError: The recording cannot be written.
@@ -350,24 +350,24 @@ class Run:
     def swap(
         self, model: str | Path | Session, when: Literal["episode", "now"] = "episode", timeout_s: float = 30.0
     ) -> Swapped:
-        """Let another model drive, without a tick being missed. For a thread other than the loop's.
+        """Replace the driving model without missing a tick. Call it from a thread other than the loop's.
 
-        All that takes time is done by the thread that calls: reading, checking and building the model. The loop takes
-        it between two ticks. Whatever is refused changes nothing.
+        The calling thread reads, checks and builds the new model, which takes time; the loop changes over between two
+        ticks. If this raises, the old model drives on.
 
         Args:
-            model: A model file, run by what runs the one that drives; or a session with a batch of 1, which is the
-                run's from then on.
-            when: `"episode"`: the next episode begins with it; this returns when it is ready. `"now"`: it takes over
-                in the episode that runs, and goes on with the state of the model that drives, whose weights it must
-                have; this returns when it drives. If the episode ends before that, or none runs, the next one begins
-                with it.
-            timeout_s: How long [s] the loop may take to take over a model that is ready.
+            model: A model file, to run on the execution provider of the driving model; or a session with a batch of 1,
+                which belongs to the run from then on.
+            when: `"episode"`: the next episode begins with the new model, and this returns as soon as it is ready.
+                `"now"`: the new model, which must have the same weights, takes over within the running episode and
+                continues from the old model's state; this returns when it drives. If the episode ends before that, or
+                no episode is running, the next episode begins with the new model.
+            timeout_s: How long [s] to wait, with `"now"`, until the loop has taken over the model.
 
         Raises:
             ArtifactError, ContractError, ProviderError: The file is refused, as by `Session.load`.
-            AdapterError, UnknownName, SamiError: It does not fit the adapter, the limits, the rate or the shadow; or,
-                in the middle of an episode, it has other weights or signals.
+            AdapterError, UnknownName, SamiError: The model does not fit the adapter, the limits, the rate or the
+                shadow; or, with `"now"`, it has other weights or signals, or the loop did not take it in time.
         """
         if when not in ("episode", "now"):
             raise UnknownName("time of a swap", when, ("episode", "now"))
@@ -383,11 +383,11 @@ class Run:
 
     @property
     def recorded(self) -> bool:
-        """Whether there is a recording, and it could be written so far."""
+        """Whether there is a recording and all ticks so far were written."""
         return self._recorder is not None and self._recorder.error is None
 
     def __enter__(self) -> Run:
-        """Begin the recording, take over the signals that nobody handles, and keep garbage collections short.
+        """Begin the recording, handle fatal signals that have no handler, and keep garbage collections short.
 
         Raises:
             RecordingError: The file exists or cannot be written, or the package mcap is missing.
@@ -411,10 +411,10 @@ class Run:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Complete the recording, and give the signals back.
+        """Complete the recording, and restore the signal handlers.
 
         Raises:
-            RecordingError: The file cannot be written, and nothing worse has happened.
+            RecordingError: The file cannot be written, and the block itself raised nothing.
         """
         closing, self._closing = self._closing, None
         if closing is not None:
@@ -422,7 +422,7 @@ class Run:
 
 
 def _repeat(stop: Callable[[], object], resting: threading.Event) -> None:
-    """Stop the robot again and again until its loop rests, whatever the tries raise."""
+    """Call `stop` every `REPEAT_S` until the episode has ended, and ignore what the calls raise."""
     while not resting.wait(REPEAT_S):
         with suppress(Exception):
             stop()

@@ -1,4 +1,4 @@
-"""Signals: named vectors that cross between a robot and a policy, with units and bounds, and their values."""
+"""Signals: named vectors that a robot and a policy exchange, with units and bounds; and checks of their values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from sami_runtime.errors import NonFiniteError, SignalError, nearest
 LARGEST = 3.4028234663852886e38
 """Largest float32."""
 MOST_NUMBERS = 1_000_000
-"""Most numbers of a tensor: what a file says of its size is memory that a session takes."""
+"""Most numbers of a tensor, because a session allocates the size that a file declares."""
 
 
 def _not_too_many(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -36,7 +36,7 @@ def _not_too_many(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _none_for(infinity: float) -> BeforeValidator:
-    """Take `infinity` for "no bound": a space says inf, but JSON has no infinity and says null."""
+    """Convert `infinity` to None, "no bound": Gymnasium's spaces have inf, but JSON has no infinity and uses null."""
 
     def convert(value: Any) -> Any:
         numbers = value.tolist() if hasattr(value, "tolist") else value
@@ -61,12 +61,12 @@ High = Annotated[tuple[Number | None, ...], _none_for(math.inf)]
 
 
 class Entry(BaseModel):
-    """A part of a contract. Entries that older files do not have are written only where they say something."""
+    """A part of a contract. Fields that contracts of older versions lack are written only if they are not empty."""
 
-    # A NaN stays one when it is dumped, so that `Contract.dumps` refuses it instead of writing null for it.
+    # Dumping keeps a NaN, so that `Contract.dumps` raises instead of writing null for it.
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
     OPTIONAL: ClassVar[tuple[str, ...]] = ()
-    """Fields that are left out where they are empty."""
+    """Fields that are not written while they are empty."""
 
     @model_serializer(mode="wrap")
     def _without_empty_options(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -74,12 +74,12 @@ class Entry(BaseModel):
 
 
 class Moves(Entry):
-    """What an element of an action moves, where it is a displacement or a velocity."""
+    """The observed element that an element of an action moves, if the action is a displacement or a velocity."""
 
     element: str
     """The element of an observation, as `SIGNAL.ELEMENT`."""
     scale: Number
-    """How far a unit of the action moves it within one period of the policy, in its own unit; not 0."""
+    """By how much one unit of the action changes `element` within a period of the policy, in its unit; not 0."""
 
     @model_validator(mode="after")
     def _moves_something(self) -> Moves:
@@ -105,9 +105,9 @@ class Signal(Entry):
     high: High
     """Highest value of each number in `unit`; None (JSON null) where there is no bound."""
     meaning: str = ""
-    """What the numbers do, where name and unit do not say it all."""
+    """Explanation of the numbers, if name and unit are not enough."""
     moves: dict[str, Moves] | None = None
-    """By element of an action, what it moves; None where that is not declared."""
+    """The observed element that each element of an action moves, by the latter's name; None if not declared."""
     command: bool = False
     """Whether a person or the policy itself chose it (a commanded speed, the last action), instead of a sensor."""
 
@@ -129,13 +129,13 @@ class Signal(Entry):
 
 @dataclass(frozen=True)
 class SignalSource:
-    """Where a signal lies in an environment's observation."""
+    """Position of a signal within an environment's observation."""
 
     signal: Signal
     key: str | None = None
     """The entry of a Dict observation; None for a Box observation."""
     start: int = 0
-    """Index of the signal's first number there."""
+    """Index of the signal's first number in that entry."""
 
 
 def fill(target: NDArray[np.float32], value: ArrayLike, signal: Signal, where: str) -> None:
@@ -162,15 +162,15 @@ def fill(target: NDArray[np.float32], value: ArrayLike, signal: Signal, where: s
             actual, expected = f"has shape {array.shape}", str((size,) if batch == 1 else target.shape)
         names = ", ".join(signal.elements)
         raise SignalError(f"{where} {actual}, expected {expected} [{signal.unit}] ({names}).", signal.name)
-    # A float64 beyond float32 becomes inf, which require_finite then names.
+    # A float64 beyond float32 becomes inf, which `require_finite` then reports.
     with np.errstate(over="ignore"):
         np.copyto(target, array, casting="unsafe")
 
 
 def numbers_of(value: object) -> NDArray[Any]:
-    """Return what an adapter gave as an array of numbers, in its shape; an empty one where it is none.
+    """Convert a value from an adapter to a numeric array of its shape; an empty array (0,) if it is not numeric.
 
-    A ragged list, a text or a class that refuses is no array of numbers.
+    A ragged list, a text, or an object whose conversion raises is not numeric.
     """
     try:
         array = np.asarray(value)
@@ -180,21 +180,21 @@ def numbers_of(value: object) -> NDArray[Any]:
 
 
 def finite_numbers(value: object, size: int) -> NDArray[np.float64] | None:
-    """Return a copy of what an adapter gave as finite numbers, (size,); None where it is anything else."""
+    """Return a value from an adapter as an array (size,) of finite numbers; None if it is anything else."""
     numbers = numbers_of(value).astype(np.float64)
     return numbers if numbers.shape == (size,) and np.isfinite(numbers).all() else None
 
 
 def number_at(values: Mapping[str, object], signal: str, at: int) -> float:
-    """Return a number of an observation's values; NaN where there is none."""
+    """Return the number at index `at` of a signal in an observation's values; NaN if it is missing."""
     numbers = numbers_of(values.get(signal)).reshape(-1)
     return float(numbers[at]) if at < len(numbers) else math.nan
 
 
 def number_in(info: Mapping[str, Any], name: str) -> float | None:
-    """Return what an adapter reports as one number, such as `info["reward"]`; None if there is none, or another kind.
+    """Return one number that an adapter reports, such as `info["reward"]`; None if it is missing or not one number.
 
-    An adapter may report anything: a viewer or a count leaves out what is no number, and never ends a run for it.
+    An adapter may put anything into `info`, and a wrong type there must not end a run.
     """
     array = numbers_of(info.get(name))
     return float(array.item()) if array.size == 1 else None
@@ -206,8 +206,8 @@ def all_finite(value: NDArray[np.float32]) -> bool:
 
 
 def finite_check(numbers: NDArray[np.float32]) -> Callable[[], bool]:
-    """Return a call that says whether every number of this array (K,) is finite now; it allocates nothing."""
-    # numpy writes the flags into the bytes, which Python searches for a 0 faster than numpy reduces them.
+    """Return a function that tests whether every number of this array (K,) is finite; its calls allocate nothing."""
+    # numpy writes the flags into the bytearray, which Python searches for a 0 faster than numpy's `all` does.
     flags = bytearray(len(numbers))
     finite = np.frombuffer(flags, np.bool_)
     is_finite = np.isfinite
@@ -220,17 +220,17 @@ def finite_check(numbers: NDArray[np.float32]) -> Callable[[], bool]:
 
 
 def require_finite(value: NDArray[np.float32], name: str, elements: Sequence[str], where: str, blame: str) -> None:
-    """Refuse NaN and infinity, and say in which elements they are.
+    """Raise if a value contains NaN or infinity.
 
     Args:
         value: (N, ...).
-        name: What the value is called.
-        elements: Names of the numbers in a row; their indices if empty.
+        name: The value's name, for the message.
+        elements: Names of the numbers in a row; the message gives indices if empty.
         where: Beginning of the message, such as `"tick 3: observation"`.
-        blame: A sentence on who produced the value.
+        blame: Last sentence of the message: which code produced the value.
 
     Raises:
-        NonFiniteError: A number is not finite.
+        NonFiniteError: A number is not finite; the message names up to 8 elements.
     """
     rows = value.reshape(len(value), -1)
     bad = np.argwhere(~np.isfinite(rows))
@@ -246,7 +246,7 @@ def require_finite(value: NDArray[np.float32], name: str, elements: Sequence[str
 
 
 def wrong_names(offered: Iterable[str], expected: Collection[str], where: str) -> SignalError:
-    """Return the error for an observation whose signals are not those that the policy reads."""
+    """Return the error for an observation that lacks signals of the policy, or has others."""
     names = [str(name) for name in offered]
     missing = [name for name in expected if name not in names]
     faults = [f"observation {name!r} is missing" for name in missing]
@@ -259,7 +259,7 @@ def wrong_names(offered: Iterable[str], expected: Collection[str], where: str) -
 
 
 def row_mask(rows: ArrayLike, batch: int) -> NDArray[np.bool_]:
-    """(N,) mask of the rows that are named by index or by mask.
+    """Return a mask (N,) of the rows of a batch of N that `rows` selects, by indices or by a mask (N,).
 
     Raises:
         SignalError: A row is not in the batch.

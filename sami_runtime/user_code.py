@@ -1,4 +1,4 @@
-"""What users name as MODULE:NAME: their environments, and, see `factories`, what makes their adapters."""
+"""Loads Python objects that users name as MODULE:NAME, such as environments; `factories` loads callables."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Any
 from sami_runtime.errors import SamiError, UnknownName, in_shell
 
 _named: frozenset[str] | None = None
-"""Names that a user gave, where files are read that name code, too; None where a program names what it imports."""
+"""Names of code that the user gave; only they may be imported. None, as in a program of one's own, allows all names."""
 
 
 @contextmanager
 def only_named(names: Iterable[str]) -> Iterator[None]:
-    """Import no environment meanwhile but those of these names: what only a file names is refused.
+    """Within the block, `require_named` accepts only these names of code; it refuses names that only a file gives.
 
-    Every command of `sami` runs within it, with the names of `--env`. It is for the whole process.
+    Every command of `sami` runs inside this block, with the names of `--env`. It applies to the whole process.
     """
     global _named
     before, _named = _named, frozenset(names)
@@ -31,7 +31,7 @@ def only_named(names: Iterable[str]) -> Iterator[None]:
 
 
 def require_named(name: str, kind: str, source: str = "a file") -> None:
-    """Raise SamiError where only a file names some code and no user did; see `only_named`."""
+    """Raise SamiError if a file names this code and the user did not; see `only_named`."""
     if _named is None or name in _named:
         return
     option = f"--env {in_shell(name)}" if name.isprintable() else "--env and that name"
@@ -44,16 +44,16 @@ def require_named(name: str, kind: str, source: str = "a file") -> None:
 
 
 def load_named(name: str, kind: str, example: str) -> Any:
-    """Return `OBJECT` of `MODULE`, which may lie in the current folder.
+    """Import `MODULE`, also from the current folder, and return its `OBJECT`.
 
     Args:
         name: MODULE:OBJECT, e.g. `my_robots:ARM`.
-        kind: What it is, for messages: `"environment"`.
-        example: What to write instead of a name that is none.
+        kind: What the object is, for messages: `"environment"`.
+        example: A valid name, for messages.
 
     Raises:
-        SamiError: It is no such name, or the module cannot be imported.
-        UnknownName: The module has nothing of that name.
+        SamiError: The name has no colon, or the module cannot be imported.
+        UnknownName: The module has no object of that name.
     """
     module, object_name = module_of(name, kind, example, "OBJECT")
     if not hasattr(module, object_name):
@@ -63,7 +63,7 @@ def load_named(name: str, kind: str, example: str) -> Any:
 
 
 def module_of(name: str, kind: str, example: str, attribute: str) -> tuple[ModuleType, str]:
-    """Return the module of MODULE:NAME, and the name; arguments and errors as of `load_named`, `what` is NAME's."""
+    """Return the imported module of MODULE:NAME, and NAME, which the message calls `attribute`; see `load_named`."""
     module_name, _, object_name = name.partition(":")
     if not (module_name and object_name):
         raise SamiError(f"the {kind} is {name!r}; write MODULE:{attribute}, e.g. {example}.")

@@ -1,4 +1,4 @@
-"""What a policy drives: simulators, robots, and the protocol that they share."""
+"""Adapters: the interface of simulators and robots that a policy drives, and adapters of simulators."""
 
 from sami_runtime.adapters.around import DryRun, Gapped
 from sami_runtime.adapters.base import Adapter, Executed, Observation, require_compatible

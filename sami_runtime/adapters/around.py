@@ -1,4 +1,4 @@
-"""Adapters around another one: they watch it, slow it down, or put a gap in front of it."""
+"""Adapters that wrap another adapter: dry run, time scaling, and a simulated sim-to-real profile."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from sami_runtime.gap.profile import GapProfile
 from sami_runtime.signals import Signal, numbers_of
 
 _OPTIONAL = {"command_delay_s": 0.0, "waits": False, "emergency_stop": None, "watch": None, "basis": (), "scene": None}
-"""What an adapter may have besides the methods of `Adapter`, and what it stands for where it has not."""
+"""Optional members of an adapter, see `Adapter`, each with the value that a missing one stands for."""
 
 
 class Around:
-    """Passes on all that is not read or written, what an adapter may have besides its methods included.
+    """Base of wrappers: it forwards everything except `read` and `write`, optional members included.
 
-    Whoever extends it reads and writes. An observation goes on with what it knows of its age:
+    A subclass defines `read` and `write`. To keep the stamps of an observation, change only its values:
     `dataclasses.replace(self.observed(), values=...)`.
 
     Args:
-        inner: The adapter behind.
+        inner: The wrapped adapter.
     """
 
     def __init__(self, inner: Adapter) -> None:
@@ -47,45 +47,45 @@ class Around:
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
     def reset(self, seed: int | None = None) -> None:
-        """Begin an episode of the adapter behind."""
+        """Begin an episode of the wrapped adapter."""
         self.inner.reset(seed)
 
     def observed(self) -> Observation:
-        """Return what the adapter behind observes.
+        """Return the wrapped adapter's observation.
 
         Raises:
-            AdapterError: Its `read` returned something else.
+            AdapterError: Its `read` did not return a valid `Observation`.
         """
         return require_observation(self.inner.read(), self.inner)
 
     def sent(self, action: NDArray[np.float32]) -> Executed:
-        """Write an action (A,) to the adapter behind; return what it says was executed.
+        """Write an action (A,) to the wrapped adapter, and return its result.
 
         Raises:
-            AdapterError: Its `write` returned something else.
+            AdapterError: Its `write` did not return a valid `Executed`.
         """
         return require_executed(self.inner.write(action), self.inner)
 
     def stop(self) -> None:
-        """Stop the adapter behind, at once."""
+        """Stop the wrapped adapter at once."""
         self.inner.stop()
 
     def close(self) -> None:
-        """Close the adapter behind."""
+        """Close the wrapped adapter."""
         self.inner.close()
 
 
 class DryRun(Around):
-    """Passes everything on but `write`: the action that would have been written counts as executed.
+    """Forwards everything except `write`, and reports each action as executed without writing it.
 
-    `reset` and `stop` are passed on, so an adapter whose reset moves the robot moves it.
+    `reset` and `stop` are forwarded, so a reset that moves the robot still moves it.
 
     Args:
-        inner: The adapter that is not written to.
+        inner: The wrapped adapter, to which nothing is written.
     """
 
     def read(self) -> Observation:
-        """Return what the watched adapter observes."""
+        """Return the wrapped adapter's observation."""
         return self.observed()
 
     def write(self, action: NDArray[np.float32]) -> Executed:
@@ -94,15 +94,15 @@ class DryRun(Around):
 
 
 class Slowed(Around):
-    """Tells speeds as they would be at the policy's own pace: so many times as high.
+    """Time scaling: multiplies observed speeds by `slower`, so that they match the policy's own pace.
 
-    A policy that is asked every third of its periods lives in a world three times as quick as the real one: what moves
-    by 1 cm between two of its steps moves at a third of the speed that it would have in training. Signals in a unit by
-    second are multiplied, accelerations twice; everything else is passed on as it is.
+    If a step takes three periods, an object that moves by 1 cm from step to step has a third of the speed that it would
+    have in training. Signals with a unit per second are multiplied by `slower`, those per second squared by its square;
+    all others stay unchanged.
 
     Args:
-        inner: The adapter behind.
-        slower: How many of its periods a policy's step takes, at least 1; see `LoopSettings`.
+        inner: The wrapped adapter.
+        slower: How many periods each step of the policy takes, at least 1; see `LoopSettings`.
     """
 
     def __init__(self, inner: Adapter, slower: int) -> None:
@@ -111,11 +111,11 @@ class Slowed(Around):
         self._factors = {name: np.float32(slower**power) for name, power in powers.items() if power}
 
     def read(self) -> Observation:
-        """Return what the adapter behind observes, with speeds as the policy knows them."""
+        """Return the wrapped adapter's observation, with speeds at the policy's own pace."""
         seen = self.observed()
         values = dict(seen.values)
         for name in self._factors.keys() & values.keys():
-            with suppress(TypeError, ValueError):  # no numbers: the session that reads them names the signal
+            with suppress(TypeError, ValueError):  # not numeric: the session reports the signal
                 values[name] = np.asarray(values[name], np.float32) * self._factors[name]
         return replace(seen, values=values)
 
@@ -125,20 +125,20 @@ class Slowed(Around):
 
 
 def _by_second(unit: str) -> int:
-    """Return how many times a unit is by second: 1 of `m/s`, 2 of `m/s2` and `rad/s^2`."""
+    """Return the power of seconds in a unit's denominator: 1 for `m/s`, 2 for `m/s2` and `rad/s^2`, else 0."""
     _, slash, by = unit.partition("/")
     return {"s": 1, "s2": 2, "s^2": 2, "s²": 2}.get(by, 0) if slash else 0
 
 
 class Gapped(Around):
-    """Disturbs what is read from another adapter, and delays what is written to it; `stop` and `close` go straight on.
+    """Simulates a sim-to-real profile: it disturbs observations and delays actions; `stop` and `close` are forwarded.
 
-    Every read is one tick of the policy and every write one of the loop. A tick that a late loop skips counts for
-    nothing, so that an episode's gap is a function of its seed alone.
+    Every read counts as one tick of the policy, and every write as one tick of the loop. Ticks that a late loop misses
+    do not count, so that the disturbance of an episode depends only on its seed.
 
-    Where the gap lies on actions, `executed` is the command as it was sent, within the bounds of the action: that is
-    what a robot can tell when it writes. What its actuators make of it later belongs to the dynamics, which a policy
-    has to find out from what it observes. `info["actuated"]` tells it to whoever looks on.
+    If the profile changes actions, the executed action is the command within the action's bounds, because that is what
+    a robot can report when it writes. The later effect of the actuators belongs to the dynamics, which a policy has to
+    infer from observations. `info["actuated"]` reports the action after the actuators.
 
     >>> from sami_runtime.adapters.fake import FakeAdapter
     >>> robot = Gapped(FakeAdapter(axes=1, period=0.1), GapProfile(action_latency_s=0.1), rate_hz=10.0)
@@ -148,13 +148,13 @@ class Gapped(Around):
     (array([0.5], dtype=float32), [0.0])
 
     Args:
-        inner: The adapter behind the gap.
-        profile: What the gap is.
-        rate_hz: Rate of the policy [1/s]: how often a loop reads.
-        loop_hz: Rate of the loop [1/s]: how often it writes; `rate_hz` if None.
+        inner: The wrapped adapter.
+        profile: The sim-to-real profile.
+        rate_hz: Rate of the policy [1/s], at which the loop reads.
+        loop_hz: Rate of the loop [1/s], at which it writes; `rate_hz` if None.
 
     Raises:
-        UnknownName, SamiError: The profile names a signal that the adapter has not.
+        UnknownName, SamiError: The profile does not fit the adapter's signals and action.
     """
 
     def __init__(self, inner: Adapter, profile: GapProfile, rate_hz: float, loop_hz: float | None = None) -> None:
@@ -167,12 +167,12 @@ class Gapped(Around):
         self._high = np.array([np.inf if high is None else high for high in action.high], np.float32)
 
     def reset(self, seed: int | None = None) -> None:
-        """Begin an episode of the adapter behind, and of the gap."""
+        """Begin an episode of the wrapped adapter and of the profile, both with this seed."""
         super().reset(seed)
         self.gap.begin(seed)
 
     def read(self) -> Observation:
-        """Return what has arrived of what the adapter behind observed, with its stamp."""
+        """Return the disturbed observation, with the stamps of the values that have arrived."""
         seen = self.observed()
         for signal in self.observation:
             if numbers_of(seen.values.get(signal.name)).shape != (signal.size,):
@@ -194,10 +194,10 @@ class Gapped(Around):
         return Observation(parts, stamp, times, late, seen.note)
 
     def write(self, action: NDArray[np.float32]) -> Executed:
-        """Send an action (A,) on its way, and say what was sent."""
+        """Send an action (A,) through the simulated actuators, and return the command within the action's bounds."""
         if not self.gap.on_actions:
             return self.sent(action)
-        # What is not a number would stay in the actuator for ever.
+        # A NaN would stay in the simulated actuator for ever.
         command = require_action(action, self.action)
         if not self.gap.in_episode:
             raise AdapterError("the episode has not begun; an action cannot be executed. Call reset() first.")

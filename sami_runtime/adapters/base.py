@@ -1,4 +1,4 @@
-"""What a policy drives, a simulator or a robot, and whether the two fit together."""
+"""The interface `Adapter` of a simulator or robot, and the check that a policy and an adapter fit together."""
 
 from __future__ import annotations
 
@@ -15,69 +15,68 @@ from sami_runtime.model.contract import Contract
 from sami_runtime.signals import Signal, numbers_of
 
 NUMBERS = (float, int, np.number)
-_OBSERVATION = "Observation(values, time), the values by signal and when they were measured [s]"
-_EXECUTED = "Executed(action) with what was really sent, Executed(action, done, info) where the world tells more"
+_OBSERVATION = "Observation(values, time): the values by signal, and the time of their measurement [s]"
+_EXECUTED = "Executed(action) with the action really sent, or Executed(action, done, info) if there is more to report"
 
 
 @dataclass(frozen=True)
 class Observation:
-    """What the sensors said."""
+    """The values of all signals, with the times of their measurement."""
 
     values: Mapping[str, NDArray[np.float32]]
     """By signal name, each (size,) in the signal's unit."""
     time: float
-    """When it was measured [s], by the adapter's clock; not when it was asked for."""
+    """When the sensors measured [s], by the adapter's clock; not when `read` was called."""
     times: Mapping[str, float] | None = None
-    """The same by signal, where sensors measure at different times; `time` holds for those that are left out."""
+    """Measurement times [s] by signal, if sensors measure at different times; `time` is that of all other signals."""
     late: float | Mapping[str, float] = 0.0
-    """How many periods of the policy a simulated gap made it late, where the world waits, see `Adapter`."""
+    """Simulated latency [periods of the policy], for all signals or by signal, if the world `waits`; see `Adapter`."""
     note: str = ""
-    """What is wrong with its sources, such as messages that were dropped: part of the reason where it is too old."""
+    """Problems of the sources, such as dropped messages; added to the reason if the observation is too old."""
 
     def measured(self, name: str) -> float:
         """Return when a signal was measured [s]."""
         return self.time if self.times is None else self.times.get(name, self.time)
 
     def pick(self, names: Iterable[str]) -> dict[str, NDArray[np.float32]]:
-        """Return the values of these signals, without those that are missing: a session names them better."""
+        """Return the values of these signals; missing ones are left out, and `Session.step` reports them."""
         return {name: self.values[name] for name in names if name in self.values}
 
 
 @dataclass(frozen=True)
 class Executed:
-    """What became of an action."""
+    """The result of a write."""
 
     action: NDArray[np.float32]
-    """(A,): what was really sent, after every limit, in the action's unit."""
+    """(A,): the action really sent, after every limit of the adapter, in the action's unit."""
     done: bool = False
     """Whether the world ended the episode."""
     info: Mapping[str, Any] = field(default_factory=dict)
-    """What else the world tells: a simulator's reward and success."""
+    """Anything else to report, such as a simulator's reward and success."""
 
 
 class Adapter(Protocol):
-    """What a policy drives.
+    """A simulator or robot that a policy drives. Besides the members below, it may have some optional ones.
 
-    It may have a sixth method, `emergency_stop()`: brings everything to rest over a connection of its own, while
-    another thread sits in any of the others. It is called from any thread, and more than once.
+    `emergency_stop()` brings everything to rest over a connection of its own, even while another thread is inside one
+    of the other methods. Any thread may call it, and more than once.
 
-    It may have two more attributes, for policies that look ahead: `command_delay_s`, how long an action takes from its
-    write to its effect [s], 0 if left out; and `waits`, whether its world stands still while nothing is written, as a
-    simulator's does. Then stamps tell nothing, and nothing is late but what a gap delays.
+    `command_delay_s` and `waits` are for policies with lookahead: the delay [s] from the write of an action to its
+    effect, 0 if missing; and whether the world stands still until the next write, as a simulator's does. In a world
+    that waits, the age of an observation is only what a sim-to-real profile adds; its stamps are not read.
 
-    And `basis`, names of signals that it observes and makes its commands by: where they are too old, the gate holds,
-    whether the policy reads them or not.
+    `basis` names signals from which the adapter computes its commands. The gate holds if they are too old, even if the
+    policy does not read them.
 
-    And `scene`, what viewers show of it, see `sami_runtime.adapters.scene`.
+    `scene` describes what viewers show, see `sami_runtime.adapters.scene`.
 
-    And `watch(record)`, for those of the robot's who look on: called after each tick of a `Run` with its `StepRecord`,
-    also in a dry run.
+    `watch(record)` is called after each tick of a `Run` with its `StepRecord`, also in a dry run.
     """
 
     observation: tuple[Signal, ...]
-    """What `read` provides; known before `reset`."""
+    """Signals that `read` provides; available before `reset`."""
     action: Signal
-    """What `write` takes; known before `reset`."""
+    """Signal that `write` takes; available before `reset`."""
 
     def reset(self, seed: int | None = None) -> None:
         """Begin an episode. The seed makes a simulator's episode repeatable."""
@@ -86,48 +85,48 @@ class Adapter(Protocol):
         """Return the newest observation."""
 
     def write(self, action: NDArray[np.float32]) -> Executed:
-        """Send an action (A,), and says what was really sent."""
+        """Send an action (A,) in the action's unit, and return the action really sent."""
 
     def stop(self) -> None:
-        """Brings everything to rest. Safe at any time, from any state, twice."""
+        """Bring everything to rest. It must be safe at any time, in any state, and twice."""
 
     def close(self) -> None:
-        """Give everything back. Safe after a failure, and twice."""
+        """Release all resources. It must be safe after a failure, and twice."""
 
 
 def emergency_stop_of(adapter: Adapter) -> Callable[[], object] | None:
-    """Return what stops an adapter from any thread, where it has that."""
+    """Return the adapter's `emergency_stop`; None if it has none."""
     stop = getattr(adapter, "emergency_stop", None)
     return stop if callable(stop) else None
 
 
 def watch_of(adapter: Adapter) -> Callable[[Any], None] | None:
-    """Return what an adapter wants to be told of each tick, where it has that."""
+    """Return the adapter's `watch`, to call after each tick; None if it has none."""
     watch = getattr(adapter, "watch", None)
     return watch if callable(watch) else None
 
 
 def command_delay_of(adapter: Adapter) -> float:
-    """Return how long an action takes to have its effect [s], as an adapter says."""
+    """Return the delay [s] from a write to its effect that the adapter declares; 0 if it declares none."""
     return float(getattr(adapter, "command_delay_s", 0.0))
 
 
 def waits(adapter: Adapter) -> bool:
-    """Return whether an adapter's world stands still while nothing is written."""
+    """Return whether the adapter's world stands still until the next write."""
     return bool(getattr(adapter, "waits", False))
 
 
 def require_compatible(contract: Contract, observation: Sequence[Signal], action: Signal, name: str) -> None:
-    """Refuse signals that a policy cannot drive, before anything moves.
+    """Compare a policy's signals with those of an adapter or environment, before anything moves.
 
     Args:
-        contract: What the policy reads and writes.
-        observation: What is provided.
-        action: What is taken.
-        name: Of what has these signals, for the message: an adapter's class, an environment.
+        contract: Of the policy.
+        observation: Signals that the adapter provides.
+        action: Signal that the adapter takes.
+        name: Of the adapter's class or the environment, for the message.
 
     Raises:
-        AdapterError: With every signal that does not match, and with what both sides have.
+        AdapterError: Signals do not match; the message names each of them, and all signals of both sides.
     """
     provided = {signal.name: signal for signal in observation}
     faults = []
@@ -150,10 +149,10 @@ def require_compatible(contract: Contract, observation: Sequence[Signal], action
 
 
 def require_observation(returned: object, adapter: Adapter) -> Observation:
-    """Return what `read` returned, if that is an observation.
+    """Return `returned`, the result of the adapter's `read`, if it is a valid `Observation`.
 
     Raises:
-        AdapterError: It is something else, holds something else, or has the time of a signal that it lacks.
+        AdapterError: It or one of its fields has another type, or `times` names a signal that `values` lacks.
     """
     require = partial(_require_kind, f"{type(adapter).__name__}.read()", _OBSERVATION)
     observation: Observation = require(returned, Observation)
@@ -165,16 +164,16 @@ def require_observation(returned: object, adapter: Adapter) -> Observation:
     if strange := times.keys() - observation.values.keys():
         raise AdapterError(
             f"{type(adapter).__name__}.read() returned times of {', '.join(sorted(strange))}, which it did not "
-            f"observe; it observed {', '.join(observation.values)}. Name the times as the signals."
+            f"observe; it observed {', '.join(observation.values)}. Use the names of observed signals in times."
         )
     return observation
 
 
 def require_action(value: object, signal: Signal, label: str = "action") -> NDArray[np.float32]:
-    """Return a float32 copy of what should be an action (A,); clipping alone would let NaN through.
+    """Return a float32 copy of an action (A,) after checking it; clipping alone would let NaN through.
 
     Raises:
-        AdapterError: It has another shape, or is not finite; in one sentence, without its period.
+        AdapterError: It has another shape, or is not finite; the message is a sentence without its full stop.
     """
     action = numbers_of(value).astype(np.float32)
     if action.shape != (signal.size,) or not np.isfinite(action).all():
@@ -185,10 +184,10 @@ def require_action(value: object, signal: Signal, label: str = "action") -> NDAr
 
 
 def require_executed(returned: object, adapter: Adapter) -> Executed:
-    """Return what `write` returned, if that says what was executed.
+    """Return `returned`, the result of the adapter's `write`, if it is a valid `Executed`.
 
     Raises:
-        AdapterError: It is something else, or holds something else.
+        AdapterError: It or one of its fields has another type, or the action has no numbers.
     """
     require = partial(_require_kind, f"{type(adapter).__name__}.write()", _EXECUTED)
     executed: Executed = require(returned, Executed)
@@ -209,7 +208,7 @@ def _require_kind(call: str, valid: str, returned: Any, kind: Any, of: str = "")
 def differences(
     kind: str, expected: Signal, offered: Signal, holder: str, fields: Sequence[str] = ("size", "unit", "elements")
 ) -> list[str]:
-    """Return how a signal differs from another one, whose it is in words, a phrase for each field."""
+    """Return a phrase for each field in which `offered`, which `holder` has, differs from the `expected` signal."""
     return [
         f"{kind} {expected.name!r} has {field} {_shown(value)}, {holder} has {_shown(offer)}"
         for field in fields

@@ -14,9 +14,9 @@ from sami_runtime.signals import Signal
 
 
 class FakeAdapter:
-    """A mass on frictionless axes: the force moves it, and its mass [kg] is hidden from whoever drives it.
+    """A mass on frictionless axes that a force moves; the mass [kg] is not observed.
 
-    v' = v + F / m dt, x' = x + v' dt. Faults can be scripted, and everything that was done to it is recorded.
+    v' = v + F / m dt, x' = x + v' dt. Faults can be scripted; actions and calls are counted and stored.
 
     >>> robot = FakeAdapter(axes=1, mass=2.0, period=0.1)
     >>> robot.reset(seed=0)
@@ -86,7 +86,7 @@ class FakeAdapter:
         self._measured = self._clock.now()
 
     def read(self) -> Observation:
-        """Position and velocity as they are now."""
+        """Return the current position [m] and velocity [m/s], each (axes,)."""
         self._require_running()
         read, self.reads = self.reads, self.reads + 1
         if read in self.raise_at_reads:
@@ -98,7 +98,7 @@ class FakeAdapter:
         return Observation(values, self._measured)
 
     def write(self, action: NDArray[np.float32]) -> Executed:
-        """Apply a force for one period."""
+        """Apply a force (A,) [N], clipped to the limit, for one period."""
         self._require_running()
         write, self.writes = self.writes, self.writes + 1
         if write in self.raise_at_writes:
@@ -113,7 +113,7 @@ class FakeAdapter:
         return Executed(force, done=self._steps == self.episode_steps)
 
     def stop(self) -> None:
-        """Brings the mass to rest."""
+        """Bring the mass to rest."""
         self.stops += 1
         self._velocity = np.zeros(self.action.size)
 

@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 class GymnasiumAdapter:
     """Drives a Gymnasium environment by named signals.
 
-    An action beyond the action space is clipped, and the clipped one is what was executed. The episode is
-    done when the environment terminates or truncates it; `info` holds the environment's own, and `reward`,
+    An action beyond the action space is clipped, and the clipped action is reported as executed. The episode is
+    done when the environment terminates or truncates it; `info` contains the environment's own entries, and `reward`,
     `terminated` and `truncated`.
 
     Args:
         env: The environment, with a Dict or Box observation space and a Box action space.
-        observation: Where each signal lies.
-        action: What the environment's action means.
-        clock: Stamps the observations.
+        observation: Position of each signal in the environment's observation.
+        action: The signal of the environment's action.
+        clock: Stamps the observations; the machine's clock if None.
 
     Raises:
-        AdapterError: A signal does not lie within the observation, or the action has another size.
+        AdapterError: A signal is outside the observation space, or the action space has another size.
     """
 
     waits = True
@@ -67,7 +67,7 @@ class GymnasiumAdapter:
         self._low, self._high = np.asarray(space.low), np.asarray(space.high)
 
     def reset(self, seed: int | None = None) -> None:
-        """Begins an episode."""
+        """Begin an episode."""
         self._require_open()
         observation, _ = self.env.reset(seed=seed)
         self._done = False
@@ -95,7 +95,7 @@ class GymnasiumAdapter:
         return Executed(sent, self._done, {**info, **outcome})
 
     def stop(self) -> None:
-        """Nothing: a simulator rests whenever it is not stepped."""
+        """Do nothing: a simulator rests whenever it is not stepped."""
 
     def close(self) -> None:
         """Close the environment."""
@@ -105,7 +105,7 @@ class GymnasiumAdapter:
 
     @cached_property
     def scene(self) -> Scene | None:
-        """What viewers show; None where the environment has no MuJoCo `model` and `data`."""
+        """Shapes for viewers; None if the environment has no MuJoCo `model` and `data`."""
         model, data = (getattr(self.env.unwrapped, name, None) for name in ("model", "data"))
         return MujocoScene(model, data) if hasattr(model, "ngeom") and hasattr(data, "xquat") else None
 
@@ -114,7 +114,7 @@ class GymnasiumAdapter:
         return self.env.render()
 
     def _keep(self, observation: Any) -> None:
-        """Take the signals out of the environment's observation, and the time with them."""
+        """Store the signals of an environment's observation, and the time."""
         self._values = {}
         for source in self._sources:
             part = observation if source.key is None else observation[source.key]
@@ -127,7 +127,7 @@ class GymnasiumAdapter:
             raise AdapterError("the environment was closed. Make a new one, and a new adapter.")
 
     def _require_within(self, source: SignalSource) -> None:
-        """Refuses a signal that does not lie within the environment's observation."""
+        """Raise AdapterError if a signal is outside the environment's observation space."""
         space: Any = self.env.observation_space
         entries = getattr(space, "spaces", None)
         if source.key is not None:

@@ -1,4 +1,4 @@
-"""What a robot looks like, for viewers: shapes that are fixed to links, and where the links are now."""
+"""The appearance of a robot for viewers: shapes that are fixed to links, and the poses of the links."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class Shape(NamedTuple):
 
 
 class Scene(Protocol):
-    """What viewers show of a robot."""
+    """The links and shapes of a robot, for viewers."""
 
     links: tuple[str, ...]
-    """Name of each of L links."""
+    """Names of the L links."""
     shapes: tuple[Shape, ...]
-    """What is fixed to them."""
+    """Shapes that are fixed to the links."""
 
     def poses(self) -> NDArray[np.float64]:
-        """Return where the links are now: position [m] and orientation (x, y, z, w) in the world, (L, 7)."""
+        """Return the current poses of the links, (L, 7): position [m] and orientation (x, y, z, w) in the world."""
 
 
 def scene_of(adapter: Any) -> Scene | None:

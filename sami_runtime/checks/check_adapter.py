@@ -1,7 +1,7 @@
-"""What every adapter owes to the loop, checked on the adapter itself before a policy drives it.
+"""Checks an adapter against the rules that the loop relies on ("laws"), before a policy drives it.
 
-Most of what goes wrong between simulation and a robot goes wrong here: a signal in another order or unit, a buffer that
-is overwritten after it was given away, stamps of another clock, an action that is not what was sent.
+Most errors between simulation and robot are errors of the adapter: a signal in another order or unit, a buffer that is
+overwritten after `read` returned it, stamps of another clock, a reported action that was not sent.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from sami_runtime.safety.limits import Limits
 
 
 class Verdict(NamedTuple):
-    """Whether an adapter keeps a law."""
+    """Whether an adapter obeys a law."""
 
     law: str
-    """What it owes."""
+    """The law, as a predicate of "an adapter"."""
     fault: str = ""
-    """How it breaks it, with the offending value; empty where it keeps it."""
+    """How the adapter breaks the law, with the offending value; empty if it obeys."""
     note: str = ""
-    """What is worth knowing of an adapter that keeps it."""
+    """Further facts about an adapter that obeys the law."""
     unproven: str = ""
-    """What could not be judged, and what to do about it; empty where all was. Such an adapter did not pass."""
+    """What could not be judged, and what to do about it. The adapter passes only if this is empty, too."""
 
 
 def check_adapter(
@@ -43,34 +43,34 @@ def check_adapter(
     excite: bool = False,
     on_verdict: Callable[[Verdict], None] | None = None,
 ) -> list[Verdict]:
-    """Check an adapter law by law, and stops and closes it however that ends.
+    """Check an adapter law by law; stop and close it at the end, whatever happens.
 
     Args:
-        adapter: What is checked. It is reset, read, stopped and closed.
-        contract: Of the model that is to drive it.
-        clock: The loop's, which the adapter's stamps must be times of.
-        limits: What will be allowed; `rest` is what is written, and `max_age_s` how old an observation may be.
-        ticks: How many ticks of the policy are read, and written.
-        write: Whether rest, the action that moves nothing, is written at each tick. Else nothing is written at all.
-        excite: Whether each element of the action is also moved to both sides of rest, within the limits, after a reset
-            for each move: what answers, which way and how far, is compared with the simulation. It moves the robot, as
-            far as `judge_response.plan` says; a fault ends it, and it ends at the start pose.
+        adapter: The adapter to check. It is reset, read, stopped and closed.
+        contract: Of the model that shall drive it.
+        clock: The loop's clock, from which the adapter's stamps must come.
+        limits: The gate's limits; `rest` is the action that is written, `max_age_s` the largest age of observations.
+        ticks: Number of ticks of the policy at which the adapter is read, and written if `write`.
+        write: Whether the neutral action is written at each tick; if False, nothing is written.
+        excite: Whether each element of the action is also moved to both sides of rest, within the limits and after a
+            reset for each move, to compare the responses with those in simulation. This moves the robot, as far as
+            `judge_response.plan` says; a fault ends the moves, and they end at the start pose.
         on_verdict: Called with each verdict as soon as it is known.
 
     Returns:
-        A verdict for each law; none after a broken one that the others build on. An adapter passed where no verdict
-        has a fault, and none is unproven.
+        A verdict for each law; after a broken law that others build on, the others are left out. An adapter passes if
+        no verdict has a `fault` or is `unproven`.
 
     Raises:
-        SamiError: Something is to be written, and the limits do not say what moves nothing; or the robot is to be
-            moved, and the contract does not tell what answered in simulation.
+        SamiError: `write` or `excite` is set, but the limits set no `rest`; or `excite` is set, but the contract has no
+            responses of the simulation.
     """
     limits = limits or Limits()
     write = write or excite
     if excite and (contract.seen is None or contract.seen.responses is None):
         raise SamiError(
-            f"model {contract.name!r} does not tell how observations answered to the action in simulation, so there is "
-            "nothing to compare a robot's with. Measure it with: sami describe FILE"
+            f"model {contract.name!r} has no responses of observations to actions in simulation, with which to compare "
+            "the robot's. Measure them with: sami describe FILE"
         )
     if write and limits.rest is None:
         raise SamiError(
@@ -102,7 +102,7 @@ def check_adapter(
 
     try:
         stopped_after(adapter, body)
-    except AdapterError as error:  # that it could not be stopped: all else is a verdict already
+    except AdapterError as error:  # the adapter could not be stopped; all other errors are verdicts already
         report(Verdict("is stopped at the end", str(error)))
     finally:
         judge(CLOSING)
@@ -131,11 +131,11 @@ READING = (
     Law("leaves time for the policy: reading and writing take less than half a period, at the median", laws.quick),
 )
 SEEING = (Law("gives numbers like those of training: same frame, same units", accustomed),)
-"""Laws that nobody can judge where the model file does not tell what training saw."""
+"""Laws that need a model file with training ranges."""
 WRITING = (Law("returns the applied action, within the action's bounds", laws.reports_executed),)
-"""Laws that nobody can judge who writes nothing."""
+"""Laws that need `write`."""
 MOVING = (Law("responds to each element of the action as in simulation: the same way, about as far", response_fault),)
-"""Laws that nobody can judge who moves nothing."""
+"""Laws that need `excite`."""
 STOPPING = Law("stops in the middle of an episode, and twice", laws.stops)
 CLOSING = Law("closes, and twice", laws.closes)
 LAWS = (*FOUNDATIONS, *READING, *SEEING, *WRITING, *MOVING, STOPPING, CLOSING)

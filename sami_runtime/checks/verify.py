@@ -1,4 +1,4 @@
-"""Whether a model file answers as the trained policy did: golden steps, closed loop, resets, batches."""
+"""Checks that a model file computes what the trained policy did: golden steps, closed loop, resets, batches."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ Answers = Mapping[str, Array]
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was checked."""
+    """The result of one check."""
 
     name: str
     passed: bool
     detail: str
-    """What was found; for an error, its message."""
+    """The measured result, or the message of an error."""
 
 
 @dataclass(frozen=True)
 class Verification:
-    """What `verify` found. A check that could not run, because one before it failed, is not listed."""
+    """The results of `verify`. Checks that could not run because an earlier one failed are not listed."""
 
     path: Path
     checks: tuple[Check, ...]
@@ -66,21 +66,21 @@ class Verification:
 def verify(
     model: str | Path | Artifact, tolerance: float = 1e-5, provider: str = "cpu", admission: Admission | None = None
 ) -> Verification:
-    """Check a model file against the golden steps inside it, at every step and not only at the last.
+    """Compare a model file with every one of the golden steps inside it.
 
     Args:
-        model: The model file, or one in memory that is not written yet.
-        tolerance: Largest difference of any number of any output, in parts of the largest that the golden steps have in
-            its place, or of 1 where that is smaller: rounding grows with the numbers.
-        provider: The execution provider of onnxruntime to check; each of them rounds in its own way.
-        admission: Which files are let in: what it asks for is checked as well.
+        model: The path of a model file, or a model in memory.
+        tolerance: Largest difference of any element of any output, relative to the element's largest magnitude in the
+            golden steps, or to 1 if that is smaller, because rounding grows with the numbers.
+        provider: The execution provider of onnxruntime to check; each rounds differently.
+        admission: Expected hash, trusted keys and rehearsal, which are checked as well.
 
     Returns:
-        What was found. A file that cannot even be read is a failed check, not an error.
+        The results. A file that cannot be read is a failed check, not an error.
 
     Raises:
-        UnknownName: There is no such provider.
-        ProviderError: The provider does not run the file, so that nothing can be said of it.
+        UnknownName: The provider is not part of the installed onnxruntime.
+        ProviderError: The provider does not run the file, so that the file cannot be checked.
     """
     checks: list[Check] = []
 
@@ -118,7 +118,7 @@ def verify(
 
 
 class _ModelFile:
-    """The checks of a model file; each leaves behind what the next one needs."""
+    """The checks of a model file; each stores the data that later checks need."""
 
     def __init__(self, path: Path, data: bytes | None, admission: Admission, tolerance: float, provider: str) -> None:
         self.path, self.admission, self.tolerance, self.provider = path, admission, tolerance, provider

@@ -1,1 +1,1 @@
-"""The gap between simulation and reality: what it is, and what it does to observations and actions."""
+"""Sim-to-real profiles: their description, and the disturbance of observations and actions by them."""

@@ -1,4 +1,4 @@
-"""The gap between simulation and reality, as a document that people write: TOML or JSON, by the names of signals."""
+"""The sim-to-real profile: a TOML or JSON document that people write, by the names of signals."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sami_runtime.signals import Signal
 Span = float | tuple[float, float]
 """A number, or the lowest and highest of a range from which each episode draws its own."""
 BySignal = Span | dict[str, Span]
-"""One for every signal, or a table by the signal's name; of actions, for every element, or a table by its name."""
+"""One value for all signals (or elements of the action), or a table by the name of the signal (or element)."""
 
 
 _MOST = 1e12
@@ -35,25 +35,25 @@ _VALID: dict[str, tuple[float, float, str]] = {
     "action_limit": _TIME,
     "action_commit_s": _NOT_NEGATIVE,
 }
-"""Lowest and highest number of each key, and what it takes in words."""
+"""Lowest and highest number of each key, and the valid values in words."""
 OF_ALL_SIGNALS = (
     *("latency_s", "jitter_s", "dropout", "clock_skew", "clock_offset_s"),
     *("action_latency_s", "actuator_lag_s"),
 )
-"""Keys with one value for all signals, or for all of a line. Their ranges are drawn in this order, then those of each
-signal in the order below: another order would give every seed another gap."""
+"""Keys with one value for all signals, or for all signals of a sensor. Ranges are drawn in this order, then those of
+each signal in the order below; another order would change the episode of every seed."""
 OF_EACH_LINE = ("latency_s", "jitter_s", "dropout")
-"""Those of them that a table gives to signals and sensors: each sensor has a line of its own."""
+"""Those of these keys that may be a table by signal or sensor: the signals of a sensor arrive together."""
 OF_EACH_SIGNAL = ("noise", "noise_relative", "quantisation", "bias", "bias_relative", "stuck_at_s", "stuck_for_s")
 """Keys with a value for each signal."""
 OF_EACH_ELEMENT = ("bias", "bias_relative")
-"""Those of them whose range draws a value for each of a signal's numbers."""
+"""Those of these keys whose range is drawn once for each element of a signal."""
 OF_ACTIONS = ("action_pace", "action_limit", "action_commit_s")
-"""Keys of an action's elements. Drawn last; a range without a table is drawn once, for all elements."""
+"""Keys for elements of the action. They are drawn last; a range without a table is drawn once for all elements."""
 
 
 def _span(name: str, key: str, value: Any) -> Span:
-    """Return a value of a key as numbers; raise ValueError where it is none, or out of range."""
+    """Return the value of a key as a number or a range; raise ValueError if it is neither, or out of bounds."""
     low, high, words = _VALID[key]
     numbers = list(value) if isinstance(value, (list, tuple)) else [value]
     good = all(type(number) in (int, float) and low <= number <= high for number in numbers)
@@ -67,54 +67,54 @@ def _span(name: str, key: str, value: Any) -> Span:
 
 
 class GapProfile(BaseModel):
-    """What lies between a simulator and a robot. What is left out is as in the simulator.
+    """Differences between a simulator and a robot. A key that is left out changes nothing.
 
-    Each value is a number, or a range `[low, high]` from which every episode draws its own, uniformly and by its seed:
-    a fixed gap, or domain randomisation. What stands for signals is one value for all of them, or a table by name.
+    Each value is a number, or a range `[low, high]` from which every episode draws uniformly by its seed (domain
+    randomisation). A key for signals takes one value for all of them, or a table by name.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     sensors: dict[str, tuple[str, ...]] = {}
-    """Signals that come from one sensor, by a name for it, e.g. `{ camera = ["cube_position", "cube_rotation"] }`: they
-    arrive, are late and are lost together. Tables may name a sensor in the place of each of its signals."""
+    """Signals of one sensor by the sensor's name, e.g. `{ camera = ["cube_position", "cube_rotation"] }`: they arrive,
+    are delayed and are lost together. Tables may name a sensor instead of each of its signals."""
     latency_s: BySignal = 0.0
-    """How late an observation arrives [s], rounded to whole periods of the policy like every time here."""
+    """Observation latency [s]; like every time here, it is rounded to whole periods of the policy."""
     jitter_s: BySignal = 0.0
-    """Most that each observation is later still [s]; uniform from 0. One that is overtaken is never read."""
+    """Largest additional latency [s], uniform from 0. An observation that a newer one overtakes is never read."""
     dropout: BySignal = 0.0
-    """Probability that the observation of a tick never arrives: the one before stands, with its own stamp."""
+    """Probability that the observation of a tick is lost: the one before is read again, with its old stamp."""
     clock_skew: Span = 0.0
-    """How much faster the clock runs that stamps the observations: 0.001 gains 1 ms in each second of an episode."""
+    """Relative speed error of the clock that stamps observations: 0.001 gains 1 ms in each second of an episode."""
     clock_offset_s: Span = 0.0
     """How far that clock is ahead when an episode begins [s]."""
     noise: BySignal = 0.0
     """Standard deviation of white normal noise, in the signal's unit."""
     noise_relative: BySignal = 0.0
-    """The same as a share of the value."""
+    """Standard deviation of white normal noise, as a share of the value."""
     bias: BySignal = 0.0
-    """Constant error within an episode, in the signal's unit; a range draws for each element."""
+    """Constant error within an episode, in the signal's unit; a range is drawn for each element."""
     bias_relative: BySignal = 0.0
-    """The same as a share of the value: an error of gain."""
+    """Constant error within an episode, as a share of the value: an error of gain."""
     quantisation: BySignal = 0.0
-    """Step to whose nearest multiple a value is rounded, in the signal's unit; 0 does not round."""
+    """Step to whose multiples values are rounded, in the signal's unit; 0 does not round."""
     stuck_at_s: BySignal = math.inf
-    """When the sensor sticks [s since the episode began]: it goes on to say the same, with fresh stamps."""
+    """Time in the episode [s] at which the sensor gets stuck: it repeats its value, with new stamps."""
     stuck_for_s: BySignal = math.inf
-    """How long it does [s]."""
+    """How long the sensor is stuck [s]."""
     same_as: dict[str, str] = {}
-    """Signals that come from another one's sensor, by name: they say what that one says, with its errors."""
+    """By signal: another signal of the same sensor, whose value, with its errors, it copies."""
     action_latency_s: Span = 0.0
-    """How late an action reaches its actuator [s]; until the first one does, zero."""
+    """Delay [s] until an action reaches its actuator, which is at zero until the first one does."""
     actuator_lag_s: Span = 0.0
-    """Time constant [s] with which the actuator follows, as a first-order system from zero."""
+    """Time constant [s] of the actuator, a first-order system that starts at zero."""
     action_pace: BySignal = 1.0
-    """Share of an action that is executed: a robot that is slower than the simulator. A table is by element."""
+    """Share of an action that is executed, for a robot that is slower than the simulator. A table is by element."""
     action_limit: BySignal = math.inf
-    """Most of an element, to either side, in the action's unit: what moves no faster, however much is asked."""
+    """Largest magnitude of an element, in the action's unit: an actuator that saturates."""
     action_commit_s: BySignal = 0.0
-    """How long [s] an element that reached its limit goes on so, whatever is asked meanwhile: a hand that finishes one
-    command before it takes another."""
+    """How long [s] an element that reached its limit ignores new commands, like a hand that finishes one command before
+    it takes another."""
 
     @field_validator(*_VALID, mode="plain")
     @classmethod
@@ -127,7 +127,7 @@ class GapProfile(BaseModel):
     @model_validator(mode="after")
     def _sticks_at_some_time(self) -> GapProfile:
         if "stuck_for_s" in self.model_fields_set and "stuck_at_s" not in self.model_fields_set:
-            raise ValueError("stuck_for_s says for how long, and stuck_at_s, which says when, is left out.")
+            raise ValueError("stuck_for_s is set, but stuck_at_s, the time at which the sensor gets stuck, is not.")
         return self
 
     @field_validator("sensors", mode="plain")
@@ -159,11 +159,11 @@ class GapProfile(BaseModel):
 
     @classmethod
     def load(cls, path: str | Path) -> GapProfile:
-        """Read a file, NAME.toml or NAME.json, or a profile that comes with the package, by its name.
+        """Read a file, NAME.toml or NAME.json, or a profile of this package by its name.
 
         Raises:
-            SamiError: The file cannot be read, or a value is wrong.
-            UnknownName: It holds a key that is none, or there is no profile of that name.
+            SamiError: The file cannot be read, or a value is invalid.
+            UnknownName: A key is unknown, or there is no profile of that name.
         """
         path = Path(path)
         if not path.suffix and not path.exists():
@@ -176,7 +176,7 @@ class GapProfile(BaseModel):
 
     @classmethod
     def loads(cls, text: str) -> GapProfile:
-        """Back from `dumps`.
+        """Return the profile that `dumps` wrote as `text`.
 
         Raises:
             SamiError, UnknownName: As `load`.
@@ -191,11 +191,11 @@ class GapProfile(BaseModel):
 
     @classmethod
     def of(cls, document: Mapping[str, Any], where: str = "gap") -> GapProfile:
-        """Return a profile from plain values.
+        """Return the profile that a table sets.
 
         Args:
-            document: By key.
-            where: Beginning of a message, such as the file's name.
+            document: Plain values by key.
+            where: Source of the table, for messages: the file's name.
 
         Raises:
             SamiError, UnknownName: As `load`.
@@ -210,7 +210,7 @@ class GapProfile(BaseModel):
             raise SamiError(f"{where}: {message} Correct it, or leave it out.") from None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values of what is not left out."""
+        """Return the keys that differ from their defaults, as values that JSON can represent."""
         return json.loads(self.dumps())
 
     def dumps(self) -> str:
@@ -218,20 +218,21 @@ class GapProfile(BaseModel):
         return json.dumps(self.model_dump(exclude_defaults=True), sort_keys=True)
 
     def require_fit(self, signals: Iterable[Signal], elements: Sequence[str] = ()) -> None:
-        """Refuses a profile that means nothing for these signals, before anything moves.
+        """Check that the profile fits these signals, before anything moves.
 
         Args:
-            signals: What is observed.
-            elements: Of the action, by name.
+            signals: The observed signals.
+            elements: Names of the action's elements.
 
         Raises:
-            UnknownName: A signal is not among them, or an element not among the action's.
-            SamiError: Two signals of one sensor have different sizes.
+            UnknownName: The profile names a signal or an element of the action that does not exist.
+            SamiError: A sensor has a signal's name, a table names a signal that arrives with another one, or the two
+                signals of a `same_as` differ in size.
         """
         sizes = {signal.name: signal.size for signal in signals}
         for sensor, names in self.sensors.items():
             if sensor in sizes:
-                raise SamiError(f"the gap's sensor {sensor!r} is called as a signal is; give it another name.")
+                raise SamiError(f"the gap's sensor {sensor!r} has the name of a signal; give it another name.")
             for name in names:
                 if name not in sizes:
                     raise UnknownName("observation signal", name, sizes, f"The gap's sensor {sensor} names it.")
@@ -240,7 +241,7 @@ class GapProfile(BaseModel):
                 if name not in (*sizes, *self.sensors):
                     raise UnknownName("observation signal", name, [*sizes, *self.sensors], f"The gap {key} names it.")
                 if key in OF_EACH_LINE and (line := self.line_of(name)) != name:
-                    raise SamiError(f"{key}.{name}: {name} comes with {line}, at the same time; name that instead.")
+                    raise SamiError(f"{key}.{name}: {name} arrives together with {line}; set {key}.{line} instead.")
         for key in OF_ACTIONS:
             for name in self._table(key):
                 if name not in elements:
@@ -257,12 +258,12 @@ class GapProfile(BaseModel):
 
     @property
     def on_actions(self) -> bool:
-        """Whether anything of it lies between an action and what the world gets."""
+        """Whether the profile changes actions."""
         late = self.action_latency_s != 0.0 or self.actuator_lag_s != 0.0
         return late or self.action_pace != 1.0 or self.action_limit != math.inf
 
     def of_signal(self, key: str, name: str) -> Span:
-        """Return what a key says of one signal, or of its sensor; its default where it says nothing."""
+        """Return a key's value for one signal: the signal's own, else its sensor's, else the default."""
         value = getattr(self, key)
         default: Span = type(self).model_fields[key].default
         if not isinstance(value, dict):
@@ -270,7 +271,7 @@ class GapProfile(BaseModel):
         return value[name] if name in value else value.get(self._sensor(name) or name, default)
 
     def line_of(self, name: str) -> str:
-        """Return what a signal arrives with: its sensor, the signal that it copies, itself; "" with all the others."""
+        """Return the name under which a signal arrives: its sensor, the signal it copies, or itself; else ""."""
         if name in self.sensors:
             return name
         source = self.same_as.get(name, name)
@@ -278,7 +279,7 @@ class GapProfile(BaseModel):
         return self._sensor(source) or (source if named else "")
 
     def _table(self, key: str) -> Mapping[str, Span]:
-        """Return what a key says by name; nothing where it says one value for all."""
+        """Return a key's table by name; an empty table if the key has one value for all."""
         value = getattr(self, key)
         return value if isinstance(value, Mapping) else {}
 

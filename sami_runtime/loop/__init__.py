@@ -1,1 +1,1 @@
-"""The control loop: ticks, their report, and the way it stops."""
+"""The control loop: its ticks, its reports, and how it stops the robot at the end."""

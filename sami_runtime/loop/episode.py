@@ -1,4 +1,4 @@
-"""The control loop of one episode: read, step, gate, write, record; and stop on every way out."""
+"""The control loop of one episode: read, step, gate, write, record; it stops the adapter however the episode ends."""
 
 from __future__ import annotations
 
@@ -34,36 +34,36 @@ from sami_runtime.session.telemetry import Telemetry
 from sami_runtime.signals import number_in
 
 Age = float | Mapping[str, float]
-"""One for all signals, or by signal [periods]."""
+"""Observation age [periods of the policy]: one number for all signals, or one by signal."""
 DIGITS = 6
-"""Of a period; what is less is rounding."""
+"""Ages are rounded to this many digits of a period."""
 
 
 class Lateness:
-    """Tells the age of observations: by their stamps and the command's own delay, which stands in no stamp.
+    """Computes the age of observations: time since their stamps, plus the command delay, which no stamp contains.
 
-    The world of a simulator waits while nothing is written: there an observation is as old as a gap made it, whatever
-    its stamp says, which a simulator's adapter gives it when it steps, a period before it is read.
+    In a simulator, which waits for the next write, only a sim-to-real profile makes an observation older. Its stamps do
+    not count: a simulator's adapter stamps an observation when it steps, a period before `read`.
 
     Args:
-        adapter: What observes.
+        adapter: Provides the observations.
         rate_hz: Of the policy [1/s].
-        stamped: Whether stamps are of the loop's clock; if not, all counts as measured now.
-        command_delay_s: How long an action takes from its write to its effect [s]; as the adapter says if None.
+        stamped: Whether the loop's clock made the stamps; if not, every observation counts as measured now.
+        command_delay_s: Delay [s] from the write of an action to its effect; the adapter's own value if None.
 
     Raises:
-        SamiError: That is no time.
+        SamiError: The delay is negative or not finite.
     """
 
     def __init__(self, adapter: Adapter, rate_hz: float, stamped: bool, command_delay_s: float | None = None) -> None:
         self.command_delay_s = command_delay_of(adapter) if command_delay_s is None else command_delay_s
         if not 0.0 <= self.command_delay_s < float("inf"):
-            raise SamiError(f"command_delay_s is {self.command_delay_s}; it is a time of at least 0 s.")
+            raise SamiError(f"command_delay_s is {self.command_delay_s}; it must be a finite time [s], at least 0.")
         self.waits = waits(adapter)
         self._rate_hz, self._stamped = rate_hz, stamped
 
     def age(self, observation: Observation, now: float) -> Age:
-        """Return how old an observation is at a time [s] of the loop's clock."""
+        """Return the age [periods of the policy] of an observation at a time [s] of the loop's clock."""
         if self.waits:
             late = observation.late
             if isinstance(late, Mapping):
@@ -81,7 +81,7 @@ class Lateness:
 
 
 def too_old(age: Age, contract: Contract) -> str:
-    """Return why a policy that looks ahead cannot act on what is so old; empty where it can."""
+    """Return why a policy with lookahead cannot act on an observation of this age; an empty text if it can."""
     if contract.lookahead is None:
         return ""
     most, changing = contract.lookahead.steps, contract.lookahead.changing
@@ -101,24 +101,24 @@ OnStep = Callable[[StepRecord], None]
 
 @dataclass(frozen=True)
 class EpisodeReport:
-    """What came of an episode of T steps, the ticks at which the policy was due."""
+    """The result of an episode of T steps; a step is a tick at which the policy was due."""
 
     steps: int
     """T."""
     done: bool
     """Whether the world ended the episode, rather than the number of steps."""
     info: Mapping[str, Any]
-    """What the adapter told last."""
+    """The adapter's last `Executed.info`."""
     contexts: Array
-    """(T, C): the context at each step; where the policy did not act, the one before stands."""
+    """(T, C): the context at each step; at a step without an output of the policy, the context of the step before."""
     loop: LoopReport
     """Counts and times of every tick."""
     ended: Ending = Ending.STEPS
-    """What ended it."""
+    """What ended the episode."""
 
     @property
     def success(self) -> bool | None:
-        """Whether it succeeded: as a person said, else as the adapter did in `info["is_success"]`; None if nobody."""
+        """Whether the episode succeeded: a person's verdict, else the adapter's `info["is_success"]`, else None."""
         if self.ended in (Ending.SUCCESS, Ending.FAILURE):
             return self.ended is Ending.SUCCESS
         success = number_in(self.info, "is_success")
@@ -126,7 +126,7 @@ class EpisodeReport:
 
 
 class RunningEpisode:
-    """An episode while it runs."""
+    """The state of a running episode, and its ticks."""
 
     def __init__(
         self,
@@ -159,16 +159,16 @@ class RunningEpisode:
         self.done, self.info = False, {}  # type: bool, Mapping[str, Any]
         self.due, self.missed = True, 0
         self.answered, self.counted, self.turned = -1, -1, -1
-        """The last step that the policy answered or let pass, the last one in the report, and the last period that had
-        a turn."""
+        """Indices: the last step of the policy that is over, the last step in the report, and the last period in which
+        a tick ran."""
         self.age: Age = 0.0
         self.counts = LoopReport()
 
     def begin(self, seed: int | None, closing: ExitStack) -> None:
-        """Begin it: gate, watchdog, adapter, session, whoever listens, and last the pace."""
+        """Begin the episode: gate, watchdog, adapter, session, pilot, telemetry, and last the pace."""
         self.gate.begin(self.period)
         if self.watchdog:
-            self.watchdog.rearm()  # the gate is: what the watchdog found has latched it, and somebody re-armed it
+            self.watchdog.rearm()  # a watchdog that fired latched the gate, and somebody re-armed the gate since
             self.watchdog.begin()
         if self.sequence:
             closing.enter_context(self.sequence(self, seed))
@@ -182,7 +182,7 @@ class RunningEpisode:
         self.pace = Pace(self.clock, self.period)
 
     def next_tick(self) -> bool:
-        """Sleeps until the next tick; False if the episode is over."""
+        """Sleep until the next tick; return False if the episode is over."""
         over = len(self.contexts) >= self.limit
         if self.done or (over and self._due(self.pace.tick + 1)):
             return False
@@ -201,10 +201,10 @@ class RunningEpisode:
         return not (over and self.due) and self.ended is None
 
     def turn(self) -> None:
-        """One tick: read, step, gate, write, record."""
+        """Run one tick: read, step, gate, write, record."""
         start_time, laps = self.clock.now(), [time.perf_counter()]
         policy_due, passed, step = self.due and not self.request.pause, self._passed(), self._step(self.pace.tick)
-        # In every period, also where a step takes several: whether the sensors live is a matter of real seconds.
+        # Read in every period, even if a step takes several: a dead sensor must be noticed within the limits' seconds.
         looks = self._in_period(self.pace.tick) > self.turned and not self.request.pause
         observation = require_observation(self.adapter.read(), self.adapter) if looks else None
         laps.append(time.perf_counter())
@@ -219,9 +219,9 @@ class RunningEpisode:
         try:
             self._beat()
             sent = self.gate.write(ruling)
-        except SafetyStop as stop:  # somebody tripped the gate meanwhile, or the robot: recorded, too, before the end
+        except SafetyStop as stop:  # another thread, or the adapter, tripped the gate: record the tick before it ends
             error = stop
-        latch(self.gate, self.watchdog)  # also while the write hung
+        latch(self.gate, self.watchdog)  # the watchdog may have fired while the write hung
         laps.append(time.perf_counter())
         if sent is not None:
             self.session.executed(sent.action)
@@ -234,10 +234,10 @@ class RunningEpisode:
             self.contexts.append(self.context)
             self.counted = step
         if self.due:
-            self.answered = step if stepped or self.slower == 1 else step - 1  # asked again in the next period
+            self.answered = step if stepped or self.slower == 1 else step - 1  # if not, ask again in the next period
         elif outcome is not Outcome.STANDING and not self.request.pause:
-            self.answered = self.counted = step - 1  # what interrupted a step ends it
-        if self.telemetry and stepped:  # after the write, which waits for nobody who only looks on
+            self.answered = self.counted = step - 1  # a hold between two steps ends the current step
+        if self.telemetry and stepped:  # after the write, so that telemetry does not delay it
             self.gate.heed(self.telemetry.update(self.context, self.extra))
         record = StepRecord(
             step=self.counts.ticks,
@@ -268,27 +268,27 @@ class RunningEpisode:
             raise error
 
     def report(self) -> EpisodeReport:
-        """Return what came of it."""
+        """Return the report of the episode so far."""
         contexts = np.array(self.contexts, np.float32).reshape(len(self.contexts), self.session.contract.context_size)
         ended = self.ended or (Ending.WORLD if self.done else Ending.STEPS)
         return EpisodeReport(len(self.contexts), self.done, self.info, contexts, self.counts, ended)
 
     def _ask_policy(self, observation: Observation | None, start_time: float, passed: int) -> tuple[Outcome, str, int]:
-        """Ask the policy for its action, where it is due and may act. Unless it acted, its state is as it was.
+        """Run the policy, if it is due and may act. If it does not act, its recurrent state stays the same.
 
         Args:
-            observation: What was read; None if nothing was.
+            observation: What the adapter returned; None if it was not read.
             start_time: When the tick began [s].
             passed: Steps of the policy since it was due last.
 
         Returns:
-            What came of it, why it did not act, and how many steps its state was taken on by.
+            The outcome, the reason why the policy did not act (else empty), and the steps that passed in the session.
         """
-        before = max(0, passed - 1)  # steps that were missed
+        before = max(0, passed - 1)  # missed steps
         self.session.elapse(before)
         outcome, reason = self._answer(observation, start_time)
         if outcome not in STEPPED:
-            passed = passed if self.slower == 1 else before  # the step is not over: it may still answer
+            passed = passed if self.slower == 1 else before  # with `slower`, the next period may still run this step
             self.session.elapse(passed - before)
         return outcome, reason, passed
 
@@ -307,7 +307,7 @@ class RunningEpisode:
         except NonFiniteError as error:
             return Outcome.REFUSED, f"refused: {error}"
         except SignalError:
-            raise  # a signal that is missing or misshapen does not come back by waiting
+            raise  # a missing or misshapen signal is an error of the adapter, and waiting does not help
         except SamiError as error:
             return Outcome.REFUSED, f"refused: {error}"
         self.proposed = answer.action
@@ -315,7 +315,7 @@ class RunningEpisode:
         if self.enforced and elapsed > self.deadline + 1e-6 * self.period:
             self.session.undo()
             allowed = f"allowed are {self.deadline:.3g} s (deadline_s)"
-            return Outcome.LATE, f"late: reading and the answer took {elapsed:.3g} s, {allowed}"
+            return Outcome.LATE, f"late: read and inference took {elapsed:.3g} s, {allowed}"
         self.context, self.extra = answer.context, answer.extra
         return Outcome.ACTED if self.request.command is None else Outcome.PILOTED, ""
 
@@ -332,7 +332,7 @@ class RunningEpisode:
         return self.gate.hold(reason, now, ticks)
 
     def _beat(self) -> None:
-        """Beat just before the write, so that no command stands for longer than the watchdog allows."""
+        """Beat just before the write, so that no command stays in force for longer than the watchdog allows."""
         if self.watchdog:
             try:
                 self.watchdog.beat()
@@ -340,12 +340,12 @@ class RunningEpisode:
                 self.gate.trip(str(stop))
 
     def _passed(self) -> int:
-        """Return the steps of the policy since it was due last: 0 if it is not now. A world that waits misses none."""
+        """Return the steps of the policy since it was due last; 0 if it is not due. A world that waits misses none."""
         steps = self._step(self.pace.tick) - self.answered if self.due else 0
         return min(steps, 1) if self.lateness.waits else steps
 
     def _due(self, tick: int) -> bool:
-        """Whether the policy is to be asked at a tick of the loop, or was to be at one that passed."""
+        """Whether the policy has to make a step at a tick of the loop, or should have made one at a missed tick."""
         return self._step(tick) > self.answered and self._in_period(tick) > self.turned
 
     def _step(self, tick: int) -> int:
@@ -358,7 +358,7 @@ class RunningEpisode:
 
 
 def latch(gate: SafetyGate, watchdog: LoopWatchdog | None) -> None:
-    """Trip the gate where the watchdog fired, or cannot."""
+    """Trip the gate if the watchdog fired, or could not stop the robot."""
     if watchdog and (fault := watchdog.fault()):
         gate.trip(fault)
 
@@ -380,22 +380,22 @@ def run_episode(
 
     Args:
         session: The policy, with a batch of 1.
-        adapter: What it drives.
+        adapter: The simulator or robot that the policy drives.
         seed: For the adapter's reset.
         max_steps: Most steps; the contract's `episode_steps` if None.
-        settings: How the loop runs.
-        on_step: Called after each tick, with all that is known about it.
-        gate: Owns the write. If None, one with the default limits.
-        telemetry: Reads the contexts, for the record of each tick, and for the gate where its limits set
-            `stop_on_alarm` or `time_to_adapt`. If None, a new one does, where `on_step` listens or the gate heeds it.
-        handover: By which another session may take over between two ticks. This one drives it, and it has begun.
+        settings: How the loop runs; the default settings if None.
+        on_step: Called after each tick with its record.
+        gate: The only writer to the adapter; if None, a gate with the default limits.
+        telemetry: Reads the contexts for the records, and for the gate's `stop_on_alarm` and `time_to_adapt`. If None,
+            a new one is made where `on_step` or the gate needs it.
+        handover: Lets another session take over between two ticks. It has begun, and `session` is its session.
         changes: Settings by their names, such as `clock=`; see `LoopSettings`.
 
     Raises:
         SamiError: An argument or a setting is invalid.
         AdapterError: The policy and the adapter do not fit, or the adapter failed.
         SignalError: An observation lacks a signal, or has one of another shape.
-        SafetyStop: The gate stopped the robot, or is latched.
+        SafetyStop: The gate or the watchdog stopped the robot, or the gate is latched.
     """
     limit = session.contract.episode_steps if max_steps is None else max_steps
     if session.batch != 1 or limit < 1:

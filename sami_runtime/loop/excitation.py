@@ -1,4 +1,4 @@
-"""Drives a robot to identify its delays: rests, then steps and returns, so that a recording shows lag and noise too."""
+"""Drives a robot to identify its delays: it rests, then steps and returns, so a recording also shows lag and noise."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from sami_runtime.model.contract import Contract
 from sami_runtime.safety.limits import Limits, by_element
 
 REST_TICKS = 12
-"""How long it rests before the first motion: what sensors say then is noise and bias."""
+"""Ticks of rest before the first motion, which show the noise and bias of the sensors."""
 LONGEST = 4
-"""Ticks that a step lasts, at most; at least one."""
+"""Most ticks of a step to one side; the least is 1."""
 
 
 class Excitation:
-    """Drives in the policy's place: every element steps to one side and as long to the other, each in its own time.
+    """A pilot in place of the policy: each element steps to one side, then as long to the other, at random times.
 
-    What it asks for goes through the gate like a person's command, so that limits shape it and stop it. Each episode
-    has another pattern, a function of the seed and of how many there were before.
+    Its requests pass the gate like a person's commands, so all limits apply. Each episode has another random pattern,
+    which depends on the seed and the number of the episode.
 
     Args:
         contract: Of the model that would drive.
-        limits: The gate's: their bounds hold, and they say what rest is.
-        share: How far a step goes, as a share of the way from rest to the nearer bound; over 0, at most 1.
+        limits: The gate's limits, whose bounds and neutral action (`rest`) it uses.
+        share: Size of a step, as a share of the way from rest to the nearer bound; more than 0, at most 1.
         seed: Of the patterns.
-        every: Ticks of the loop for each of the policy's.
-        person: Whose commands, pauses and endings come first; None where nobody attends.
+        every: Ticks of the loop for each tick of the policy.
+        person: A pilot whose commands, pauses and endings take precedence; None if no person attends.
 
     Raises:
-        SamiError: An element has no bounds, or the limits do not say what rest is.
+        SamiError: The share is invalid, an element has no bounds, or the limits do not set `rest` in numbers.
     """
 
     def __init__(
@@ -44,23 +44,23 @@ class Excitation:
     ) -> None:
         action = contract.action
         if not 0.0 < share <= 1.0:
-            raise SamiError(f"the share is {share}; it must be over 0 and at most 1.")
+            raise SamiError(f"the share is {share}; it must be more than 0 and at most 1.")
         if limits.rest is None or isinstance(limits.rest, str):
             raise SamiError(
-                "to excite a robot, the limits must say what rest is, in numbers: what does not move it, and what its "
-                "motions go to both sides of. Set rest, such as rest = 0.0."
+                f"to excite a robot, the limits must set rest in numbers, and it is {limits.rest!r}. Motions go to "
+                "both sides of this neutral action. Set rest, such as rest = 0.0."
             )
         low, high = limits.bounds(action)
         self._rest = by_element(limits.rest, action, 0.0)
         self._far = share * np.minimum(high - self._rest, self._rest - low)
         for element, far in zip(action.elements, self._far, strict=True):
             if not np.isfinite(far):
-                raise SamiError(f"{element} has no bounds, so that nothing says how far to move it. Set low and high.")
+                raise SamiError(f"{element} has no bounds, from which the size of a step follows. Set low and high.")
         self._seed, self._every, self._person, self._episode = seed, every, person, -1
         self.reset()
 
     def reset(self) -> None:
-        """Begin an episode: at rest."""
+        """Begin an episode, at rest and with a new pattern."""
         self._episode += 1
         self._requests = 0
         self._patterns = [self._pattern(element) for element in range(len(self._rest))]
@@ -68,7 +68,7 @@ class Excitation:
             self._person.reset()
 
     def request(self, standing: Array | None) -> Request:
-        """Return the next motion, unless a person wants something else."""
+        """Return the next motion, or the person's request if there is one; `standing` (A,) was executed last."""
         request = self._person.request(standing) if self._person else Request()
         if request.pause or request.end is not None or request.command is not None:
             return request
@@ -77,7 +77,7 @@ class Excitation:
         return Request(command=(self._rest + self._far * sides).astype(np.float32))
 
     def _pattern(self, element: int) -> list[float]:
-        """Return -1, 0 or 1 of each tick; begun anew when it is over."""
+        """Return an element's side at each tick: -1, 0 or 1. The pattern repeats when it is over."""
         random = np.random.default_rng((self._seed, self._episode, element))
         pattern = [0.0] * REST_TICKS
         while len(pattern) < 60:

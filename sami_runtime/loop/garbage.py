@@ -1,4 +1,4 @@
-"""Python's search for garbage, kept out of the ticks of a loop."""
+"""Keeps Python's garbage collections short, because they interrupt the ticks of a loop."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from contextlib import contextmanager
 
 @contextmanager
 def short_collections() -> Iterator[None]:
-    """Within the block, search for garbage only among what is made in it.
+    """Within the block, the garbage collector examines only objects that were created inside the block.
 
-    A search goes through all objects while the loop waits: 12 ms for those of this package alone, more than a tick at
-    100 Hz. What is garbage already is collected before the block begins.
+    A collection of all objects takes 12 ms for those of this package alone, more than a tick at 100 Hz. Existing
+    garbage is collected before the block begins.
     """
     gc.collect()
-    shared = gc.get_freeze_count() > 0  # somebody else has set objects aside: they stay so
+    shared = gc.get_freeze_count() > 0  # another part of the program froze objects: leave them frozen at the end
     gc.freeze()
     try:
         yield

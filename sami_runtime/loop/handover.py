@@ -1,4 +1,4 @@
-"""Another model for a loop that runs: prepared by another thread, and taken by the loop between two ticks."""
+"""Replaces the model of a running loop: another thread prepares the new model, the loop takes it between two ticks."""
 
 from __future__ import annotations
 
@@ -14,43 +14,43 @@ from sami_runtime.session.session import Session
 from sami_runtime.session.telemetry import Telemetry
 
 FIELDS = ("size", "unit", "elements", "low", "high")
-"""Of a signal, what a model that takes over in the middle of an episode must have alike."""
+"""Fields of a signal that must be equal in both models for a swap in the middle of an episode."""
 
 
 class Handover:
-    """The session that drives a loop, and the one that is to come.
+    """The session that drives a loop, and the one that shall replace it.
 
-    The loop calls `begin`, `take` and `end`, and waits for nobody in between; another thread calls `give`.
+    The loop calls `begin`, `take` and `end`, and never waits for another thread in `take`; another thread calls `give`.
 
     Args:
-        session: Drives first.
+        session: The first session to drive.
     """
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        """The one that drives."""
+        """The session that drives."""
         self._waiting: Session | None = None
-        self._successor: tuple[Session, Future[Swapped]] | None = None  # what waits for the loop to take it
+        self._successor: tuple[Session, Future[Swapped]] | None = None  # waits until the loop takes it
         self._swapped: Swapped | None = None
-        self._loop: int | None = None  # the thread of the episode that runs
+        self._loop: int | None = None  # the thread of the running episode
         self._lock = threading.Lock()  # never waited for within an episode
 
     def begin(self) -> None:
-        """Begin an episode, with the session that waits for one, if there is one.
+        """Begin an episode; the session that waits for it, if there is one, takes over.
 
         Raises:
-            SamiError: Another one has begun, and not ended.
+            SamiError: Another episode has begun and not ended.
         """
         with self._lock:
             if self._loop is not None:
-                raise SamiError("an episode of this run is under way; nothing was driven. Wait for its end.")
+                raise SamiError("an episode of this run is running, so no other one was begun. Wait for its end.")
             session, self._waiting = self._waiting or self.session, None
-            if self._swapped or session is not self.session:  # the former in the last episode, too late for its ticks
+            if self._swapped or session is not self.session:  # `_swapped`: after the last tick of the last episode
                 self._swapped = swapped_to(session)
             self.session, self._loop = session, threading.get_ident()
 
     def end(self) -> None:
-        """End the episode, however that came: what did not take over in it waits for the next one."""
+        """End the episode, for whatever reason; a session that did not take over in it waits for the next episode."""
         with self._lock:
             self._loop = None
             if self._successor is not None:
@@ -59,10 +59,10 @@ class Handover:
                 self._successor = None
 
     def take(self, telemetry: Telemetry | None) -> Session | None:
-        """Return a session that takes over at the next tick, in the state of the one that drove; None if there is none.
+        """Return a session that takes over at the next tick, with the old session's state; None if none waits.
 
         Args:
-            telemetry: Reads the contexts; it goes on by the new file's reference.
+            telemetry: Reads the contexts; it continues with the new model's in-distribution reference.
         """
         if self._successor is None or not self._lock.acquire(blocking=False):
             return None
@@ -74,7 +74,7 @@ class Handover:
             steps = self.session.tick
             try:
                 session.restore(self.session.state)
-            except SamiError as error:  # the session is the caller's, who may have closed or changed it
+            except SamiError as error:  # the caller may have changed the new session meanwhile
                 future.set_exception(error)
                 return None
             self.session = session
@@ -87,23 +87,23 @@ class Handover:
             self._lock.release()
 
     def swapped(self) -> Swapped | None:
-        """Return, once, which model took over since the last tick."""
+        """Return which model took over since the last tick, and None at the next call."""
         swapped, self._swapped = self._swapped, None
         return swapped
 
     def give(self, session: Session, driving: Session, middle: bool, timeout_s: float) -> Swapped:
-        """Hand over a session that is ready; for a thread other than the loop's.
+        """Hand over a session that is ready. Call it from a thread other than the loop's.
 
         Args:
-            session: The one that is to drive.
-            driving: The one that drove when it was judged.
-            middle: Whether in the middle of the episode that runs, if there is one; this then returns when it drives.
-                Else the next episode begins with it.
-            timeout_s: How long [s] the loop may take.
+            session: The new session.
+            driving: The session that drove when the new one was checked.
+            middle: Whether to take over within the running episode, if there is one; this then returns when the new
+                session drives. Otherwise the next episode begins with it.
+            timeout_s: How long [s] to wait for the loop.
 
         Raises:
-            SamiError: It cannot take over in the middle of the episode; the loop did not take it in time; the loop's
-                own thread asked for it; or another one drives by now.
+            SamiError: The session cannot take over in the middle of the episode, the loop did not take it in time, the
+                loop's own thread called this, or `driving` no longer drives.
         """
         with self._lock:
             if not middle or self._loop is None:
@@ -111,11 +111,11 @@ class Handover:
                 return swapped_to(session)
             if self._loop == threading.get_ident():
                 raise SamiError(
-                    "a model that takes over at once was asked for by the loop's own thread, which cannot go on "
-                    'meanwhile. Call swap() from another thread, or with when="episode".'
+                    "the loop's own thread called swap() with when='now', and would wait for itself. Call swap() from "
+                    'another thread, or with when="episode".'
                 )
             if self.session is not driving:
-                raise SamiError(f"{driving.contract.name!r}, which was to be replaced, drives no more. Try again.")
+                raise SamiError(f"another swap has replaced {driving.contract.name!r} meanwhile. Call swap() again.")
             _require_same_state(session, driving)
             future = Future[Swapped]()
             self._successor = successor = (session, future)
@@ -127,51 +127,51 @@ class Handover:
                     self._successor = None
         if not future.done():
             raise SamiError(
-                f"the loop did not take {session.contract.name!r} over within {timeout_s:g} s; the model that "
-                'drove still drives. Try again, or with when="episode".'
+                f"the loop did not take over {session.contract.name!r} within {timeout_s:g} s, so "
+                f'{driving.contract.name!r} drives on. Call swap() again, or with when="episode".'
             )
         return future.result()
 
 
 def swapped_to(session: Session, steps: int = 0) -> Swapped:
-    """Say which model a session runs, and how many steps of the episode had been made when it took over."""
+    """Describe the model of a session that took over after `steps` steps of the episode."""
     artifact = session.artifact
     return Swapped(str(artifact.path), artifact.graph_sha256, session.contract, fed=steps)
 
 
 def require_swap(session: Session, driving: Session, adapter: Adapter, limits: Limits) -> None:
-    """Refuse a session that cannot take over, before anything changes: it must fit adapter, limits and rate.
+    """Check, before anything changes, that a session can take over: it must fit adapter, limits and rate.
 
     Raises:
-        AdapterError, SamiError, UnknownName: With every difference.
+        AdapterError, SamiError, UnknownName: It cannot take over, with the reason.
     """
     new, old = session.contract, driving.contract
     if session is driving or session.batch != 1:
         fault = "is the one that drives" if session is driving else f"has a batch of {session.batch}"
-        raise SamiError(f"the session given to swap() {fault}. Load another one, with a batch of 1.")
+        raise SamiError(f"the session given to swap() {fault}. Load a new session with a batch of 1.")
     if new.rate_hz != old.rate_hz:
         raise SamiError(
             f"model {new.name!r} cannot take over from {old.name!r}: it acts at {new.rate_hz:g} Hz, and this run at "
-            f"{old.rate_hz:g} Hz. End the run, and begin one with it."
+            f"{old.rate_hz:g} Hz. End the run, and begin another run with the new model."
         )
     require_compatible(new, adapter.observation, adapter.action, type(adapter).__name__)
     limits.require_fit(new)
 
 
 def _require_same_state(session: Session, driving: Session) -> None:
-    """Refuse a session that cannot go on in the middle of an episode, where the one that drives stopped.
+    """Check that a session can continue in the middle of an episode from the state of the driving one.
 
-    A state means something to the weights alone that made it, and the gate judges by the bounds of the contract.
+    Only the weights that computed a state can use it, and the gate keeps using the bounds of the old contract.
 
     Raises:
-        SamiError: With every difference.
+        SamiError: The weights or the signals differ; the message names every difference.
     """
     new, old = session.contract, driving.contract
     if session.artifact.graph_sha256 != driving.artifact.graph_sha256:
         raise SamiError(
-            f"model {new.name!r} has weights {session.artifact.graph_sha256[:12]}, and {old.name!r}, which drives, "
-            f"{driving.artifact.graph_sha256[:12]}: in the middle of an episode a model takes over only from one of "
-            'equal weights, whose state it goes on with. Swap at the next episode: when="episode".'
+            f"model {new.name!r} has weights {session.artifact.graph_sha256[:12]}, but {old.name!r}, which drives, has "
+            f"{driving.artifact.graph_sha256[:12]}: in the middle of an episode a model can only continue from the "
+            'state of equal weights. Swap at the next episode: when="episode".'
         )
     if faults := _differences(new, old):
         raise SamiError(
@@ -181,7 +181,7 @@ def _require_same_state(session: Session, driving: Session) -> None:
 
 
 def _differences(new: Contract, old: Contract) -> list[str]:
-    """Each signal that one has and the other has not, or has otherwise."""
+    """Return a phrase for each signal that only one of the contracts has, or that differs between them."""
     faults = []
     for kind, new_signals, old_signals in (
         ("observation", new.observation, old.observation),

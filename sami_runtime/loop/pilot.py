@@ -1,4 +1,4 @@
-"""A person beside the loop, who may drive, pause and end an episode."""
+"""The interface of a person to the loop, who may drive, pause and end an episode."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ class Ending(str, Enum):
     """What ended an episode."""
 
     WORLD = "world"
-    """The world did: `Executed.done`."""
+    """The world ended it: `Executed.done`."""
     STEPS = "steps"
-    """It had as many steps as it may have."""
+    """It reached its largest number of steps."""
     SUCCESS = "success"
     """A person said that it succeeded."""
     FAILURE = "failure"
     """A person said that it failed."""
     REDO = "redo"
-    """A person wants it again: it does not count."""
+    """A person wants to repeat it: it does not count."""
     STOP = "stop"
-    """A person ended it, and with it the run."""
+    """A person ended the episode and the whole run."""
 
 
 class Request(NamedTuple):
-    """What a person wants at a tick."""
+    """A person's request at a tick."""
 
     pause: bool = False
-    """That the robot rests: the policy is not asked, its state stands, and the tick is no step of the episode."""
+    """Whether the robot should rest: the policy makes no step, and the tick does not count as a step of the episode."""
     command: Array | None = None
-    """(A,): what is to be done in place of the policy's action, in its unit. None: the policy drives."""
+    """(A,): an action in place of the policy's, in the same unit. None: the policy drives."""
     end: Ending | None = None
-    """That the episode ends, at once: nothing more is written but the adapter's stop."""
+    """How to end the episode at once: nothing more is written, and the adapter is stopped. None: it goes on."""
 
 
 class Pilot(Protocol):
-    """A person's way into the loop: a keyboard, a gamepad, a leader arm."""
+    """An input device of a person who attends the loop: a keyboard, a gamepad, a leader arm."""
 
     def reset(self) -> None:
         """Begin an episode: the policy drives."""
 
     def request(self, standing: Array | None) -> Request:
-        """Return what the person wants now. Asked at every tick of the loop; it must not block.
+        """Return the person's request. The loop calls this at every tick; it must not block.
 
         Args:
-            standing: (A,): what was executed last; None where nothing was yet.
+            standing: (A,): the action executed last, in its unit; None before the first one.
         """

@@ -1,4 +1,4 @@
-"""Reaching `stop()` on every way out of a loop: the end, an error, Ctrl-C, and being told to terminate."""
+"""Calls the adapter's `stop()` however a loop ends: normally, by an error, by Ctrl-C or by a signal to terminate."""
 
 from __future__ import annotations
 
@@ -16,61 +16,61 @@ from sami_runtime.errors import AdapterError, text_of
 T = TypeVar("T")
 
 FATAL = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")
-"""Signals that would end the process on the spot, where nobody handles them; SIGHUP comes when a terminal closes,
-SIGQUIT from Ctrl-\\."""
+"""OS signals that end the process at once unless it handles them. A closing terminal sends SIGHUP, Ctrl-\\ sends
+SIGQUIT."""
 HANGS_S = 1.0
-"""Time [s] after which a signal that waits for `stop()` is explained to whoever sent it."""
+"""Time [s] after which a message on stderr explains that a signal is waiting for `stop()` to return."""
 
 
 class LoopWatchdog(Protocol):
-    """A watchdog as a loop sees it: it stops the robot where this process cannot, as `safety.watchdog.Watchdog` does.
+    """The interface of a watchdog to the loop; `safety.watchdog.Watchdog` implements it. It stops the robot by itself.
 
-    `begin` and `beat` raise a SafetyStop where the robot was stopped, or would not be if it had to be.
+    `begin` and `beat` raise a SafetyStop if the watchdog stopped the robot, or could not stop it any more.
     """
 
     name: str
-    """What it stops the robot by."""
+    """Name of its emergency stop, for messages."""
     stop_s: float
     """Longest time [s] that the adapter's own `stop()` may take."""
 
     @property
     def fired(self) -> bool:
-        """Whether it stopped the robot by itself, and not because somebody told it to."""
+        """Whether it stopped the robot on its own, not by a call of `fire`."""
 
     def require_rate(self, loop_hz: float) -> None:
-        """Raise a SamiError where a loop of this rate [1/s] beats too seldom."""
+        """Raise a SamiError if a loop of this rate [1/s] beats too seldom."""
 
     def rearm(self) -> None:
         """Forget that it fired."""
 
     def begin(self) -> None:
-        """Watch from now on."""
+        """Begin to watch the loop."""
 
     def beat(self) -> None:
-        """Say that the loop is alive; for the instant before each write."""
+        """Report that the loop is alive; the loop calls it just before each write."""
 
     def fault(self) -> str | None:
-        """Return why the robot must not be driven on; None where it may be."""
+        """Return why the robot must not be driven any further; None if it may be."""
 
     def stopping(self) -> None:
-        """Say that the robot's own `stop()` is called now."""
+        """Report that the robot's own `stop()` is called now."""
 
     def end(self) -> None:
-        """Watch no longer: the robot rests."""
+        """Stop watching, because the robot is at rest."""
 
     def fire(self, wait_s: float = 0.0) -> bool:
-        """Have the robot stopped at once, wait so long [s] for it, and return whether it was."""
+        """Stop the robot at once, wait at most `wait_s` [s] for that, and return whether it was stopped."""
 
 
 def stopped_after(adapter: Adapter, body: Callable[[], T], watchdog: LoopWatchdog | None = None) -> T:
-    """Call `body`, and stop the adapter however that ends; call `stop()` again if it failed.
+    """Call `body`, then stop the adapter, whether `body` returned or raised; if `stop()` fails, call it once more.
 
-    In the main thread, signals that would have killed the process raise SystemExit inside the body instead; those
-    that the program handles or ignores itself are left to it. Once the body has ended, every signal waits until
-    `stop()` has returned, however many come; then their handlers run. Only a watchdog, the robot's emergency stop and
-    SIGKILL end a `stop()` that hangs. Other threads get no signals: there, trip the gate.
+    In the main thread, signals that would kill the process raise SystemExit inside the body; signals that the program
+    handles or ignores itself stay with the program. Once the body has ended, all signals wait until `stop()` has
+    returned; then their handlers run. A `stop()` that hangs can only be ended by a watchdog, the robot's emergency stop
+    or SIGKILL. Other threads receive no signals: to end a loop there, trip the gate.
 
-    A watchdog ends its watch when the adapter has stopped; where that fails, it stops the robot.
+    The watchdog stops watching when `stop()` has returned; if `stop()` fails twice, the watchdog stops the robot.
 
     Raises:
         AdapterError: `stop()` failed twice.
@@ -88,7 +88,7 @@ def stopped_after(adapter: Adapter, body: Callable[[], T], watchdog: LoopWatchdo
                 signals.take_over()
                 deaf = True
             finally:
-                if not deaf:  # a handler that the body installed, and left, raised in between
+                if not deaf:  # a signal handler that the body installed raised after the body
                     _stop(adapter, watchdog)
             failed = _stop(adapter, watchdog)
     finally:
@@ -103,18 +103,18 @@ def stopped_after(adapter: Adapter, body: Callable[[], T], watchdog: LoopWatchdo
             raise cause
         return result
     finally:
-        del cause, failed, interrupt, first  # their tracebacks hold this frame
+        del cause, failed, interrupt, first  # their tracebacks refer to this frame: break the cycle
 
 
 def _interruptible(body: Callable[[], T], signals: _Signals) -> T:
-    """Call the body; only below this frame do signals raise."""
-    if error := signals.deliver():  # it came after the handlers were installed, and before this frame began
+    """Call the body. Signals raise only while this frame is on the stack; see `_Signals`."""
+    if error := signals.deliver():  # a signal came after the handlers were installed, but before this frame
         raise error
     return body()
 
 
 def _stop(adapter: Adapter, watchdog: LoopWatchdog | None) -> BaseException | None:
-    """Stop the adapter, in two tries; return why the first one failed.
+    """Stop the adapter, with a second try if the first one fails; return the first try's error, else None.
 
     Raises:
         AdapterError: Both failed.
@@ -140,11 +140,11 @@ def _stop(adapter: Adapter, watchdog: LoopWatchdog | None) -> BaseException | No
 
 
 class _Signals:
-    """Has the signals of the main thread interrupt the body of `stopped_after`, and nothing else of it.
+    """Lets signals in the main thread interrupt the body of `stopped_after`, but not its calls of `stop()`.
 
-    The handlers stand in the place of those that the program has. Whether they raise depends on the frame that a
-    signal interrupts, not on a flag, so that no moment lies between the body's end and the first try to stop. Blocking
-    signals would not do: the kernel gives them to any thread, and Python runs their handlers in this one.
+    It replaces the program's handlers for a while. Whether its handler raises depends on the stack frames that a signal
+    interrupts, not on a flag, so that there is no gap between the end of the body and the first call of `stop()`.
+    Blocking signals would not help: the kernel may give them to any thread, and Python runs the handlers in this one.
     """
 
     def __init__(self) -> None:
@@ -163,7 +163,7 @@ class _Signals:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give the handlers back. A signal that raises meanwhile does not keep the others."""
+        """Restore the program's handlers, all of them even if a signal raises meanwhile."""
         self._over.set()
         try:
             self._give_back()
@@ -172,7 +172,7 @@ class _Signals:
             raise
 
     def take_over(self) -> None:
-        """Handle what kills the process or runs a handler of the program, if this is the main thread."""
+        """In the main thread, install handlers for signals that kill the process or that the program handles."""
         if threading.current_thread() is not threading.main_thread():
             return
         fatal = {getattr(signal, name, None) for name in FATAL}
@@ -183,7 +183,7 @@ class _Signals:
                 signal.signal(number, self._handle)
 
     def deliver(self) -> BaseException | None:
-        """Do what the signals that waited ask for; return the first error that comes of it."""
+        """Run the handlers of the signals that waited; return the first error that one of them raised."""
         first: BaseException | None = None
         while self._waiting:
             try:
@@ -202,7 +202,7 @@ class _Signals:
         while outer is not None and outer.f_code is not _interruptible.__code__:
             if outer.f_code is stopped_after.__code__:
                 if not self._waiting:
-                    with suppress(RuntimeError):  # no thread can be had: it waits without a word
+                    with suppress(RuntimeError):  # no thread can be started: it waits without a message
                         threading.Thread(target=self._explain, args=(number,), daemon=True).start()
                 self._waiting.append(number)
                 return
@@ -217,7 +217,7 @@ class _Signals:
             _leave(number, frame)
 
     def _explain(self, number: int) -> None:
-        """Say why nothing happens, in a thread of its own: whoever should read it may be stopped or gone."""
+        """Print why the signal has no effect yet; runs in a thread, because a write to stderr may block."""
         if self._over.wait(HANGS_S):
             return
         with suppress(OSError):
@@ -231,7 +231,7 @@ class _Signals:
 
 @contextmanager
 def fatal_signals_raise() -> Iterator[None]:
-    """Within the block, fatal signals that nobody handles raise SystemExit, if this is the main thread."""
+    """Within the block, `FATAL` signals without a handler raise SystemExit, if this is the main thread."""
     replaced = []
     try:
         if threading.current_thread() is threading.main_thread():

@@ -1,6 +1,6 @@
-"""One turn of a control loop: what was observed, proposed, limited and executed, and how long it took.
+"""The record of one tick of a control loop: observation, action, limits, executed action, and times.
 
-`LoopReport` counts many of them.
+`LoopReport` counts the records of many ticks.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ Array = NDArray[np.float32]
 
 
 class Outcome(str, Enum):
-    """What became of a tick."""
+    """The outcome of a tick."""
 
     ACTED = "acted"
-    """The policy was asked, and its answer went to the gate."""
+    """The policy made a step, and its action went to the gate."""
     STANDING = "standing"
-    """Between two ticks of the policy: its last answer stands."""
+    """The tick is between two ticks of the policy, whose last action stays in force."""
     HELD = "held"
-    """The observation was too old or frozen; the policy was not asked."""
+    """The gate refused the observation, or its age exceeds the policy's lookahead; the policy made no step."""
     LATE = "late"
-    """The answer came after its deadline and was dropped."""
+    """The policy's output came after its deadline and was dropped."""
     REFUSED = "refused"
-    """The observation or the answer was not finite, or the inference failed."""
+    """The observation or the output was not finite, or the inference failed."""
     FALLBACK = "fallback"
-    """There was no answer for too long, and the gate's fallback acted; the reason says why there was none."""
+    """The policy had been held for too long, and the gate's fallback acted; the reason says why the policy did not."""
     PILOTED = "piloted"
-    """A person drove: the policy was asked, and the person's command went to the gate in place of its answer."""
+    """A person drove: the policy made a step, but the person's command went to the gate in place of its action."""
     PAUSED = "paused"
-    """A person wants the robot to rest: nothing was read, and the policy was not asked."""
+    """A person paused the robot: nothing was read, and the policy made no step."""
 
 
 STEPPED = (Outcome.ACTED, Outcome.PILOTED)
-"""Outcomes of a tick at which the policy was asked and its state advanced, whoever drove."""
+"""Outcomes of a tick at which the policy made a step, whether policy or person drove."""
 
 
 class SectionTimes(NamedTuple):
@@ -54,7 +54,7 @@ class SectionTimes(NamedTuple):
     observe: float
     """The adapter's read [s]."""
     infer: float
-    """Judging the observation, and the session's step: checks and inference [s]."""
+    """The gate's check of the observation, and the session's step [s]."""
     gate: float
     """The safety gate's ruling on the action [s]."""
     write: float
@@ -62,89 +62,89 @@ class SectionTimes(NamedTuple):
 
 
 class Swapped(NamedTuple):
-    """A model that took over from another one."""
+    """A model that replaced another one in a running loop."""
 
     path: str
-    """Its file."""
+    """The model's file."""
     weights_sha256: str
     contract: Contract
     fed_from: int = 0
-    """0; in recordings of earlier versions, from which of the episode's steps on its state had been rebuilt."""
+    """0; in recordings of earlier versions, the step of the episode from which on the model's state was rebuilt."""
     fed: int = 0
-    """How many steps of the episode had been made when it took over; 0 at an episode's beginning."""
+    """Number of steps in the episode before the model took over; 0 at an episode's beginning."""
 
 
 @dataclass(frozen=True)
 class StepRecord:
-    """One tick of a loop, whole: whoever keeps it needs nothing else. Unless the policy `stepped`, its state stands."""
+    """Everything about one tick of a loop. The policy's recurrent state changed only if it `stepped`."""
 
     step: int
     """Index of the tick in the episode, from 0."""
     outcome: Outcome
     observation: Observation | None
-    """None between two ticks of the policy, unless it was read there and is why the robot was held."""
+    """None between two ticks of the policy, except where a read between them caused a hold; None while paused."""
     action: Array | None
-    """(A,): what the policy proposed last; None if it never did, or was not asked or could not answer at this tick."""
+    """(A,): the policy's last proposal, in the action's unit; None before the first, or if it could not act now."""
     executed: Array | None
-    """(A,): what was really sent. None if nothing was: there is no action yet that could stand, or the gate tripped."""
+    """(A,): the action really sent. None if nothing was sent: there was no action to repeat, or the gate tripped."""
     context: Array
     """(C,): the context that the policy inferred last."""
     info: Mapping[str, Any]
-    """What the adapter told."""
+    """The adapter's last `Executed.info`."""
     times: SectionTimes
     reason: str = ""
-    """Why the policy did not act, or the gate stopped the robot, its kind first: `"age: ..."`, `"pause: ..."`."""
+    """Why the policy did not act or the gate stopped the robot, its kind first: `"age: ..."`, `"pause: ..."`."""
     limited_by: tuple[str, ...] = ()
-    """Every limit that changed the action, each as `"rate dx"`; `"stop"` where the gate tripped."""
+    """Every limit that changed the action, each as `"rate dx"`; `"stop"` if the gate tripped."""
     time: float = 0.0
     """When the tick began [s], by the loop's clock."""
     age: float | Mapping[str, float] = 0.0
-    """How old the observation was when the policy was asked [periods of the policy], with the command's own delay: of
-    all signals, or by signal."""
+    """Observation age plus command delay when the policy was last due [periods of the policy]: of all signals, or by
+    signal."""
     passed: int = 1
-    """Steps of the policy since the last tick at which it was due: 0 between two of them, and where a step that takes
-    several periods may still be answered in the next one; more where some were missed."""
+    """Steps of the policy since the last tick at which it was due; more than 1 if some were missed. 0 between two such
+    ticks, and at a tick that could not act but, with `slower`, may try the same step again in the next period."""
     lag: float = 0.0
-    """How long [s] after it was due."""
+    """How long after its due time the tick began [s]."""
     missed: int = 0
-    """Ticks that had passed without a turn since the tick before."""
+    """Number of ticks that were missed since the tick before."""
     extra: Mapping[str, Array] = field(default_factory=dict)
-    """By the graph's output, each (size,): what else the policy answered last; see the contract's `extra_outputs`."""
+    """The policy's last extra outputs by their names in the graph, each (size,); see the contract's `extra_outputs`."""
     telemetry: Reading | None = None
-    """What the contexts have told so far; None where nothing read them."""
+    """Telemetry of the last step of the policy; None if no telemetry was computed."""
     state: str = ""
-    """Digest of the session's state after the tick, as `Session.digest` tells it; empty where nobody listened."""
+    """`Session.digest` after the tick; empty if the loop had no `on_step`."""
     swapped: Swapped | None = None
-    """The model that took over before this tick; None at all others."""
+    """The model that took over just before this tick; None if none did."""
 
     @property
     def stepped(self) -> bool:
-        """Whether the policy was asked and its state advanced, whoever drove."""
+        """Whether the policy made a step at this tick, whether policy or person drove."""
         return self.outcome in STEPPED
 
     @property
     def answers(self) -> dict[str, Array | None]:
-        """What the policy answered last, by the graph's output."""
+        """The policy's last outputs, by their names in the graph."""
         return {ACTION: self.action, CONTEXT: self.context, **self.extra}
 
 
 SECTIONS = (*SectionTimes._fields, "total", "lag")
-"""What is timed: the sections of a tick, all of them together, and how late ticks began."""
+"""Names of the measured times: the sections of a tick, their sum, and how late ticks began."""
 
 ALWAYS_TOLD = (Outcome.ACTED, Outcome.HELD, Outcome.LATE, Outcome.REFUSED)
-"""Outcomes that the table tells also where there were none."""
+"""Outcomes that the table prints even if their count is 0."""
 
 LOWEST_S = 1e-7
-"""Times below this [s] count as none."""
+"""Times below this [s] count as 0."""
 HIGHEST_S = 1e4
 """Times above this [s] share one bin."""
 GROWTH = 1.01
-"""Each bin ends at so much times its beginning."""
+"""Ratio of a bin's upper to its lower end."""
 _BINS = 2 + math.ceil(math.log(HIGHEST_S / LOWEST_S) / math.log(GROWTH))
 
 
 class Percentiles(NamedTuple):
-    """Of one section's time [s], to half a percent; the worst exactly."""
+    """Percentiles of one section's time [s], accurate to half a percent; `worst` is exact."""
 
     p50: float
     p99: float
@@ -153,9 +153,9 @@ class Percentiles(NamedTuple):
 
 
 class Histogram:
-    """Times of any number of ticks in constant memory: percentiles to half a percent, mean and worst exactly.
+    """Times of any number of ticks in constant memory: percentiles to half a percent, exact mean and worst.
 
-    It counts them in bins that grow with them.
+    It counts the times in bins whose width is proportional to the time.
 
     >>> times = Histogram()
     >>> for milliseconds in range(1, 101):
@@ -184,11 +184,11 @@ class Histogram:
 
     @property
     def mean(self) -> float:
-        """Their mean [s]; 0 where there is none."""
+        """Mean of the times [s]; 0 if there are none."""
         return self.total / self.count if self.count else 0.0
 
     def percentile(self, percent: float) -> float:
-        """Return the time [s] that so many percent do not exceed; 0 where there is none."""
+        """Return the time [s] that `percent` percent of the times do not exceed; 0 if there are none."""
         target, passed = percent / 100 * self.count, 0
         for at, count in enumerate(self._bins):
             passed += count
@@ -199,26 +199,26 @@ class Histogram:
 
 
 class LoopReport:
-    """Counts and times of every tick that it was told about; `add` can be a loop's `on_step`.
+    """Counts and times of all ticks that were passed to `add`, which can be a loop's `on_step`.
 
-    Adding the records of several episodes gives the report of all of them. It takes the same memory however many.
+    Records of several episodes may be added to one report. Its memory does not grow with their number.
     """
 
     def __init__(self) -> None:
         self.outcomes: Counter[Outcome] = Counter()
-        """How many ticks came to each outcome."""
+        """Number of ticks by outcome."""
         self.limited: Counter[str] = Counter()
         """How often each limit changed an action, such as `"rate dx"`."""
         self.reasons: Counter[str] = Counter()
         """How often each kind of reason kept the policy from acting, such as `"age"`."""
         self.overruns = 0
-        """Ticks that ended after the next one was due; of an episode's last one nobody knows."""
+        """Ticks that ended so late that the next one was missed; an episode's last tick is not counted."""
         self.missed = 0
-        """Ticks that passed without a turn, because of overruns."""
+        """Ticks that were missed, because of overruns."""
         self.swaps = 0
         """How often another model took over."""
         self.times = {name: Histogram() for name in SECTIONS}
-        """By what is timed."""
+        """Times [s] by the names in `SECTIONS`."""
         self._elapsed, self._periods, self._last = 0.0, 0, 0.0
 
     def add(self, record: StepRecord) -> None:
@@ -244,11 +244,11 @@ class LoopReport:
 
     @property
     def mean_period(self) -> float | None:
-        """Mean time from tick to tick [s], missed ones included; None before there are two."""
+        """Mean time between two due ticks [s], missed ones included; None before the second tick."""
         return self._elapsed / self._periods if self._periods else None
 
     def percentiles(self) -> dict[str, Percentiles]:
-        """Time [s] by section, of all four together as `total`, and how late ticks began as `lag`; empty at first."""
+        """Return percentiles by the names in `SECTIONS`; an empty table before the first tick."""
         if not self.ticks:
             return {}
         return {

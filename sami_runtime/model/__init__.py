@@ -1,1 +1,1 @@
-"""The model file: what it says of itself, what is checked before it runs, and what it carries along."""
+"""The model file: its contract, the checks before it runs, and the references and golden steps inside it."""

@@ -1,4 +1,4 @@
-"""A model file: read once, judged before onnxruntime sees it, and held to what its contract says."""
+"""Reads a model file once, and checks its safety and its contract before onnxruntime parses it."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from sami_runtime.model.graph_scan import (
 MAX_MODEL_BYTES = 256 * 1024 * 1024
 """Largest file that is read. A policy of the paper has about 1 MB."""
 MAX_CONTRACT_CHARACTERS = 8 * 1024 * 1024
-"""Longest contract that is read: pydantic takes forty bytes for each. One of the paper has 200,000."""
+"""Longest contract that is read: pydantic takes forty bytes a character. A policy of the paper has 200,000."""
 _REFUSED = {
     "Sparse": "{} sparse tensors, where weights must be dense",
     "Function": "{} model-local functions, where operators must be inlined",
     "Subgraph": "{} subgraphs, where control flow is not allowed",
     "Training": "training information, where only inference is allowed",
 }
-"""Messages that a model file must not hold."""
+"""Kinds of ONNX messages that a model file must not contain, with the words of the error."""
 
 
 @dataclass(frozen=True)
@@ -42,28 +42,28 @@ class Artifact:
     path: Path
     contract: Contract
     model_bytes: bytes
-    """The file as it was read; the session is built from these bytes, so nobody can swap them in between."""
+    """The file's bytes. The session is built from them, so a change of the file after the checks has no effect."""
     graph_sha256: str
     """SHA-256 of the serialized graph, equal to `contract.weights_sha256`."""
 
 
 def read_artifact(path: str | Path) -> Artifact:
-    """Read a model file and refuses whatever is unsafe, damaged or not what its contract says.
+    """Read a model file and check that it is safe and undamaged, and that its graph matches its contract.
 
     Raises:
-        ArtifactError: The file cannot be read, is unsafe, was changed, or does not keep its contract.
-        ContractError: Its contract is wrong or of another version.
+        ArtifactError: The file cannot be read, is unsafe, was changed, or its graph does not match its contract.
+        ContractError: The contract is invalid or of another version.
     """
     return judge(read_bytes(path), path)
 
 
 def artifact_of(model: str | Path | Artifact) -> Artifact:
-    """Return a model that is in memory as it is; read one that is a file, see `read_artifact`."""
+    """Return an `Artifact` unchanged; read one from a path by `read_artifact`."""
     return model if isinstance(model, Artifact) else read_artifact(model)
 
 
 def judge(data: bytes, path: str | Path) -> Artifact:
-    """Return a model file, read from `path` as `data`; see `read_artifact`."""
+    """Check the bytes `data` that were read from `path`; returns and raises as `read_artifact`."""
     scan = scan_bytes(data, path)
     require_safe(scan, path)
     contract = read_contract(scan, path)
@@ -73,10 +73,10 @@ def judge(data: bytes, path: str | Path) -> Artifact:
 
 
 def graph_sha256(model_bytes: bytes) -> str:
-    """SHA-256 of the graph inside a serialized model, for the contract's `weights_sha256`.
+    """Return the SHA-256 of the graph inside a serialized model, for the contract's `weights_sha256`.
 
-    The contract lies outside the graph: serialize the model, take this, put it into the contract, and
-    serialize the model again with the contract in its metadata.
+    The contract is outside the graph. So serialize the model, put this hash into the contract, and serialize the model
+    again with the contract in its metadata.
 
     Raises:
         ArtifactError: The bytes are no ONNX model.
@@ -91,7 +91,7 @@ def read_bytes(path: str | Path) -> bytes:
         ArtifactError: There is no such file, it is empty, too large or cannot be read.
     """
     path = Path(path)
-    # A pipe would keep the reader waiting, and a device has no end.
+    # Reading a pipe may block for ever, and a device has no end.
     if path.exists() and not path.is_file():
         kind = "a directory" if path.is_dir() else "no regular file"
         raise ArtifactError(f"{path} is {kind}, expected a model file. Give the path of its .onnx file.")
@@ -115,7 +115,7 @@ def read_bytes(path: str | Path) -> bytes:
 
 
 def scan_bytes(data: bytes, source: str | Path) -> ModelScan:
-    """Return what is in a model file; it raises ArtifactError where the bytes are damaged, or no ONNX model."""
+    """Return the scan of a model file; raise ArtifactError if the bytes are damaged or no ONNX model."""
     try:
         return scan_model(data)
     except MalformedError as error:
@@ -126,7 +126,7 @@ def scan_bytes(data: bytes, source: str | Path) -> ModelScan:
 
 
 def require_safe(scan: ModelScan, source: str | Path, advice: str = "Use a file that sami export wrote.") -> None:
-    """Raise ArtifactError, with all faults, where a model reads other files or runs operators that are not known."""
+    """Raise ArtifactError, which names all faults, if a model reads other files or uses forbidden operators."""
     faults = []
     if scan.external:
         names = ", ".join(repr(name) for name in sorted(set(scan.external))[:5])
@@ -166,8 +166,8 @@ def read_contract(scan: ModelScan, source: str | Path) -> Contract:
     """Return the contract in a model's metadata.
 
     Raises:
-        ArtifactError: There is none, or it is not the one that its hash was taken of.
-        ContractError: It is wrong or of another version.
+        ArtifactError: There is no contract, more than one, or one that does not match its hash.
+        ContractError: The contract is invalid or of another version.
     """
     texts = [value for key, value in scan.metadata if key == METADATA_KEY]
     if not texts:
@@ -181,17 +181,17 @@ def read_contract(scan: ModelScan, source: str | Path) -> Contract:
             f"characters; expected one of at most {MAX_CONTRACT_CHARACTERS}. Export the model again."
         )
     contract = Contract.parse(texts[0], str(source))
-    # Files of before this hash have none.
+    # Files that were exported before this hash was introduced lack it.
     if (hashes := [value for key, value in scan.metadata if key == HASH_KEY]) and hashes != [text_sha256(texts[0])]:
         raise ArtifactError(
-            f"{source} was changed after its export: its contract is not the one that {HASH_KEY} in its metadata was "
-            "taken of. Copy or download the file again, or export the model again."
+            f"{source} was changed after its export: its contract does not match {HASH_KEY} in its metadata. Copy or "
+            "download the file again, or export the model again."
         )
     return contract
 
 
 def require_unchanged(scan: ModelScan, contract: Contract, source: str | Path) -> str:
-    """Return the graph's hash; raise ArtifactError where it is not the one in the contract."""
+    """Return the graph's SHA-256; raise ArtifactError if the contract has another one."""
     digest = hashlib.sha256(scan.graph).hexdigest()
     if digest != contract.weights_sha256:
         raise ArtifactError(
@@ -202,15 +202,15 @@ def require_unchanged(scan: ModelScan, contract: Contract, source: str | Path) -
 
 
 def require_tensors(scan: ModelScan, contract: Contract, source: str | Path) -> None:
-    """Raise ArtifactError, with every difference, where the graph's tensors do not follow from the contract."""
+    """Raise ArtifactError, which names every difference, if the graph's inputs or outputs do not match the contract."""
     faults = _differences("input", scan.inputs, contract.inputs)
     faults += _differences("output", scan.outputs, contract.outputs)
     if faults:
-        raise ArtifactError(f"{source} does not keep its contract: {'; '.join(faults)}. Export the model again.")
+        raise ArtifactError(f"{source} does not match its contract: {'; '.join(faults)}. Export the model again.")
 
 
 def _differences(kind: str, declared: list[TensorType], expected: dict[str, tuple[int, ...]]) -> list[str]:
-    """Return what is wrong with the declared tensors, one phrase for each."""
+    """Return a phrase for each fault of the declared tensors."""
     names = [tensor.name for tensor in declared]
     faults = [f"{kind} {name!r} is declared twice" for name in sorted({n for n in names if names.count(n) > 1})]
     faults += [f"{kind} {name!r} is missing" for name in expected if name not in names]

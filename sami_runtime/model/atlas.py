@@ -1,9 +1,9 @@
-"""The atlas: where the contexts of known dynamics lie, and how far from them a context is.
+"""The in-distribution reference ("atlas"): the distribution of contexts in the training tasks, and distances to it.
 
-What is placed is the mean of the last few contexts, the window: a single context swings with a gait and with what the
-robot is about to do, its mean is where the dynamics show. Each training task is a Gaussian over the means that it leads
-to, from a step on at which the encoder has seen enough. The distance to the atlas is the Mahalanobis distance to the
-nearest of them. What counts as far is calibrated on episodes that no Gaussian was fitted to.
+It uses the mean of the last few contexts (a window), because a single context also changes with the gait and the phase
+of a motion. Each training task is a Gaussian over such means, from a step on at which the encoder has seen enough. The
+distance of a mean to the reference is the Mahalanobis distance to the nearest task. The threshold for "too far" is
+calibrated on episodes to which no Gaussian was fitted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sami_runtime.signals import Count, Entry, NotNegative, Number, Positive
 
 
 class Atlas(Entry):
-    """K known dynamics as Gaussians over mean contexts of C numbers, as they stand in a model's contract."""
+    """The reference in a model's contract: K tasks as Gaussians over mean contexts of C numbers."""
 
     tasks: tuple[dict[str, Any], ...] = Field(min_length=1)
     """(K,): the training tasks."""
@@ -28,21 +28,21 @@ class Atlas(Entry):
     covariance: tuple[tuple[tuple[Number, ...], ...], ...]
     """(K, C, C): the covariance of a window's mean within each task."""
     window: int = Field(default=1, ge=1)
-    """W: how many contexts, the last ones, are averaged and placed; 1 places each by itself."""
+    """W: number of the last contexts that are averaged."""
     step: Count
-    """First step of an episode, from 0, whose window counts; before it the encoder has not seen enough."""
+    """First step of an episode, from 0, that is judged; before it the encoder has not seen enough."""
     threshold: Positive
-    """Largest distance that is no alarm."""
+    """Largest distance without an alarm."""
     slow: NotNegative
-    """Drift |m_t - m_(t-1)| of a window's mean up to which it is at rest: the median over training episodes."""
+    """Largest drift |m_t - m_(t-1)| of a settled mean: the median over training episodes."""
     fast: NotNegative
-    """Drift above which a mean that was at rest is on its way to another place."""
+    """Drift above which a settled mean counts as adapting again."""
     false_alarm_rate: float = Field(gt=0, lt=1)
-    """Share of held-out training episodes beyond `threshold`, and `fast`; of fresh ones it may be more."""
+    """Share of held-out training episodes beyond `threshold`, and beyond `fast`; it may be higher in new episodes."""
     episodes: Count
-    """Episodes that mean, covariance, step and slow come from."""
+    """Number of episodes from which mean, covariance, step and slow were computed."""
     held_out: Count
-    """Other episodes, that threshold and fast come from."""
+    """Number of other episodes, from which threshold and fast were computed."""
 
     @model_validator(mode="after")
     def _shapes(self) -> Atlas:
@@ -63,17 +63,17 @@ class Atlas(Entry):
 
     @property
     def size(self) -> int:
-        """C."""
+        """C, the size of a context."""
         return len(self.mean[0])
 
     @property
     def whitening(self) -> NDArray[np.float64]:
-        """(K, C, C): inv(L) of each covariance L L', so that |inv(L) (c - mean)| is the distance."""
+        """(K, C, C): inv(L) of each covariance L L'; |inv(L) (c - mean)| is the Mahalanobis distance."""
         return np.linalg.inv(np.linalg.cholesky(np.array(self.covariance)))
 
 
 def shown(value: Any) -> str:
-    """Return a short text for a feature's value: a number, or the parts of a list, e.g. ``0+3``."""
+    """Return a short text for the value of a task's feature: a number, or the items of a list, e.g. ``0+3``."""
     if isinstance(value, (list, tuple)):
         return "+".join(str(part) for part in value) or "none"
     return f"{value:g}"
@@ -85,18 +85,18 @@ def label(task: Mapping[str, Any], empty: str = "the one task") -> str:
 
 
 class Place(NamedTuple):
-    """Where a mean context lies."""
+    """The position of a mean context relative to the reference."""
 
     nearest: int
     """Index of the nearest task."""
     distance: float
-    """Mahalanobis distance to it, in standard deviations."""
+    """Mahalanobis distance to the nearest task, in standard deviations."""
     score: float
-    """Out-of-distribution score: the distance over the atlas's threshold; above 1 is an alarm."""
+    """Out-of-distribution score: `distance` divided by the reference's threshold; above 1 is an alarm."""
 
 
 class Locator:
-    """Places mean contexts in an atlas. It allocates nothing large after it was made.
+    """Computes the nearest task, distance and score of mean contexts, without large allocations after its creation.
 
     >>> unit = ((1.0, 0.0), (0.0, 1.0))
     >>> atlas = Atlas(
@@ -114,7 +114,7 @@ class Locator:
         self._offset, self._white = np.empty_like(self._mean), np.empty_like(self._mean)
 
     def __call__(self, context: NDArray[Any]) -> Place:
-        """Return the place of a context, or of the mean of some (C,)."""
+        """Return the place of a mean context (C,)."""
         np.subtract(context[:, None], self._mean, out=self._offset)
         np.matmul(self._whiten, self._offset, out=self._white)
         np.multiply(self._white, self._white, out=self._offset)

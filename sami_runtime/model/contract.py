@@ -1,4 +1,4 @@
-"""The contract: what a model file says about itself, and all that a runtime needs to know about it."""
+"""The contract: the JSON document in a model file that describes everything a runtime needs to run it."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ CONTRACT_VERSION = 1
 METADATA_KEY = "sami.contract"
 """The key of the ONNX `metadata_props` entry that holds the contract."""
 HASH_KEY = "sami.contract.sha256"
-"""The key of the entry that holds the hash of this text."""
+"""The key of the entry that holds the SHA-256 of the contract's text."""
 PREVIOUS_ACTION = "previous_action"
 ACTION = "action"
 CONTEXT = "context"
 PRESENT = "present_"
-"""What the names of extra outputs begin with that estimate the present value of a signal; its name follows."""
+"""Prefix of the names of extra outputs that estimate the present value of a signal; the signal's name follows."""
 EXECUTED = "executed"
-"""What golden steps call the action that was executed, which is no tensor of the graph."""
+"""Name of the executed action in golden steps; it is no tensor of the graph."""
 ADOPTED = "adopted"
 """Key of `training` under which an adopted file stores its recipe and the sources of its fields."""
 
 
 class Quantity(Entry):
-    """Numbers of one unit."""
+    """Numbers with a common unit."""
 
     unit: Text
     values: tuple[Number, ...] = Field(min_length=1)
@@ -47,48 +47,48 @@ class Quantity(Entry):
 
 
 class DataSheet(Entry):
-    """What a robot must be like for a policy's numbers to mean what they meant in training, in words and numbers."""
+    """Properties of a robot that a policy relies on: frame, home pose and gains, in words and numbers."""
 
     OPTIONAL = ("gains",)
 
     frame: Text
-    """Where positions are measured from, along which axes, and of which point."""
+    """Frame of positions: its origin, its axes, and the point of the robot that is measured."""
     home: Text
-    """Where an episode begins."""
+    """Pose in which an episode begins."""
     gains: str = ""
-    """How closely the robot follows an action; empty where that is not known."""
+    """How closely the robot follows an action; empty if that is not known."""
     numbers: dict[str, Quantity] = Field(default_factory=dict)
-    """What the words mean, by name."""
+    """The same facts as numbers, by name."""
 
 
 class StateTensor(Entry):
-    """A recurrent tensor that a session carries from step to step without knowing what it means."""
+    """A recurrent tensor, which a session passes from each step to the next without interpreting it."""
 
     name: Name
     shape: Shape
     """Its shape without the batch axis."""
     initial: Float32 = 0.0
-    """What every number of it is when an episode begins."""
+    """Initial value of all its numbers when an episode begins."""
 
 
 class Context(Entry):
-    """The skill context that the encoder infers."""
+    """The context: a vector that the encoder infers from the episode so far, and that the policy acts on."""
 
     size: Size
 
     @property
     def signal(self) -> Signal:
-        """The context as the graph answers it: numbers that have no names and no unit."""
+        """The signal of the graph's output: its elements have indices for names, and no unit."""
         unbounded, elements = (None,) * self.size, tuple(map(str, range(self.size)))
         return Signal(name=CONTEXT, size=self.size, unit="1", elements=elements, low=unbounded, high=unbounded)
 
 
 class Contract(Entry):
-    """Everything that a model file says about itself.
+    """The description of a model: signals, state, training and references.
 
-    The graph's inputs and outputs are declared here and nowhere else: `signal_inputs`, `age_inputs` and `feedback` are
-    its inputs, `answers` and the next state its outputs. Whoever traces, runs, checks or records the graph loops over
-    them.
+    The graph's inputs and outputs are declared only here: `signal_inputs`, `age_inputs` and `feedback` are its inputs,
+    `answers` and the next state are its outputs. All code that traces, runs, checks or records a graph loops over these
+    tables.
     """
 
     OPTIONAL = ("extra_outputs", "seen", "sheet", "lookahead", "probe", "recovery")
@@ -104,23 +104,23 @@ class Contract(Entry):
     context: Context | None = None
     """None for a memoryless policy."""
     extra_outputs: tuple[Signal, ...] = ()
-    """What the graph answers besides action and context, by the signals' names."""
+    """Signals of the graph's outputs besides action and context; the outputs have the signals' names."""
     episode_steps: Count
     training: dict[str, Any]
-    """How the policy was trained; for people, nothing reads it to act."""
+    """How the policy was trained; information for people that does not affect actions."""
     evaluation: dict[str, Any] | None = None
     atlas: Atlas | None = None
-    """Where the contexts of the training tasks lie; this and the entries below are None where not measured."""
+    """In-distribution reference of the contexts. This entry and those below are None if they were not measured."""
     seen: Seen | None = None
-    """What training saw, element by element."""
+    """Training ranges of each element."""
     sheet: DataSheet | None = None
     """Frame and home pose of the robot."""
     lookahead: Lookahead | None = None
-    """How the graph predicts the present from late observations; None where it treats them as current."""
+    """How the graph predicts the present from late observations; None if it treats them as current."""
     probe: Probe | None = None
-    """What the graph reads of the physics from a context, and how well."""
+    """Readout: which physical features the graph estimates from a context, and how well."""
     recovery: Recovery | None = None
-    """By when the policy is back after a change."""
+    """Bound on the time to adapt after a change of the dynamics."""
     golden: Golden | None = None
     weights_sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     """SHA-256 of the serialized graph, the bytes of the file's GraphProto."""
@@ -139,7 +139,7 @@ class Contract(Entry):
         if self.atlas is not None and self.atlas.size != self.context_size:
             raise ValueError(f"the atlas has contexts of size {self.atlas.size}, the policy of {self.context_size}")
         if self.recovery is not None and self.atlas is None:
-            raise ValueError("there is a time to adapt (recovery), and no atlas to detect changes by")
+            raise ValueError("there is a time to adapt (recovery), but no atlas to detect changes by")
         if self.seen is not None:
             sizes = {signal.name: signal.size for signal in (*self.observation, self.action)}
             self.seen.require_fit(sizes, self.action.name)
@@ -151,36 +151,36 @@ class Contract(Entry):
 
     @property
     def signal_inputs(self) -> dict[str, Signal]:
-        """Graph inputs that an observation fills, each with the signal by whose name `Session.step` takes it."""
+        """The signal of each graph input that takes an observed signal; `Session.step` uses the signal's name."""
         return {observation_input(signal.name): signal for signal in self.observation}
 
     @property
     def age_inputs(self) -> dict[str, int]:
-        """Graph inputs that take the ages of the signals, each with its size; only files that look ahead have one."""
+        """The size of each graph input that takes ages of signals; only models with lookahead have one."""
         return {} if self.lookahead is None else {AGE: len(self.observation)}
 
     @property
     def feedback(self) -> dict[str, str]:
-        """Graph inputs that a session feeds back, each with the output whose value it takes at the next step."""
+        """The graph output that a session feeds back to each recurrent graph input at the next step."""
         states = {state_input(tensor.name): state_output(tensor.name) for tensor in self.state}
         return {PREVIOUS_ACTION: ACTION, **states}
 
     @property
     def answers(self) -> dict[str, Signal]:
-        """Graph outputs that a step answers, each with its signal: all but the next state."""
+        """The signal of each graph output except the next state."""
         context = {} if self.context is None else {CONTEXT: self.context.signal}
         return {ACTION: self.action, **context, **{signal.name: signal for signal in self.extra_outputs}}
 
     @property
     def inputs(self) -> dict[str, tuple[int, ...]]:
-        """Names of the graph's inputs, each with its shape without the batch axis."""
+        """Shapes of the graph's inputs by name, without the batch axis."""
         sizes = {name: signal.size for name, signal in self.signal_inputs.items()} | self.age_inputs
         shapes: dict[str, tuple[int, ...]] = {name: (size,) for name, size in sizes.items()}
         return shapes | {name: self.outputs[output] for name, output in self.feedback.items()}
 
     @property
     def outputs(self) -> dict[str, tuple[int, ...]]:
-        """Names of the graph's outputs, each with its shape without the batch axis."""
+        """Shapes of the graph's outputs by name, without the batch axis."""
         shapes: dict[str, tuple[int, ...]] = {name: (signal.size,) for name, signal in self.answers.items()}
         return shapes | {state_output(tensor.name): tensor.shape for tensor in self.state}
 
@@ -190,10 +190,10 @@ class Contract(Entry):
         return 0 if self.context is None else self.context.size
 
     def golden_steps(self) -> GoldenSteps | None:
-        """Return the decoded golden steps, or None when the model carries none.
+        """Return the decoded golden steps, or None if the model has none.
 
         Raises:
-            ContractError: They do not have the signals and sizes of this contract.
+            ContractError: They cannot be decoded, or do not have the signals and sizes of this contract.
         """
         if self.golden is None:
             return None
@@ -216,17 +216,17 @@ class Contract(Entry):
         )
 
     def pack_golden(self, steps: GoldenSteps) -> Golden:
-        """Pack golden steps as the contract holds them; `golden_steps` gives them back.
+        """Encode golden steps for the contract's field `golden`; `golden_steps` decodes them.
 
         Raises:
-            ContractError: The arrays differ in their number of steps, or hold a number that is not finite.
+            ContractError: The arrays differ in their number of steps, or contain NaN or infinity.
         """
         observed = {name: steps.observation[signal.name] for name, signal in self.signal_inputs.items()}
         ages = {} if steps.age is None or steps.held is None else {AGE: steps.age, HELD: steps.held}
         return Golden.encode({**observed, EXECUTED: steps.executed, **steps.answers, **ages}, steps.resets)
 
     def metadata(self) -> dict[str, str]:
-        """Return what a model file carries: the contract as JSON, and the hash of this text.
+        """Return a model file's metadata: the contract as JSON, and the SHA-256 of this text.
 
         Raises:
             ContractError: See `dumps`.
@@ -238,7 +238,7 @@ class Contract(Entry):
         """Return the contract as JSON.
 
         Raises:
-            ContractError: A value, for example a NaN among the evaluation's numbers, has no place in JSON.
+            ContractError: JSON cannot represent a value, such as a NaN among the evaluation's numbers.
         """
         try:
             return json.dumps(self.model_dump(mode="json"), allow_nan=False, separators=(",", ":"))
@@ -293,7 +293,7 @@ def text_sha256(text: str) -> str:
 
 
 def _version_of(text: str, source: str) -> Any:
-    """Return the version that a document claims, read before anything else in it is judged."""
+    """Return a document's version, which is read before all other fields are checked."""
     try:
         document = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=unique)
     except (ValueError, RecursionError) as error:

@@ -1,6 +1,6 @@
-"""Golden steps: what a policy answered when it was exported, kept inside its own contract.
+"""Golden steps: recorded inputs and outputs of the trained network, stored in the contract to check the model file.
 
-The exporter writes them from the trained network, never from the ONNX file that they are meant to check.
+The exporter computes them by the trained network, not by the ONNX file that they check.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _UNREADABLE = (
     *(binascii.Error, zipfile.BadZipFile, zlib.error, ValueError, TypeError, KeyError),
     *(OSError, EOFError, MemoryError, NotImplementedError, RuntimeError),
 )
-"""All that base64, zipfile and numpy raise on bytes that are no npz."""
+"""The errors that base64, zipfile and numpy raise on bytes that are no npz."""
 
 
 @dataclass(frozen=True)
@@ -35,31 +35,31 @@ class GoldenSteps:
     """T decoded golden steps."""
 
     observation: Mapping[str, NDArray[np.float32]]
-    """By signal name, each (T, size) in the signal's unit: what `Session.step` is given."""
+    """Inputs of `Session.step` by signal name, each (T, size) in the signal's unit."""
     executed: NDArray[np.float32]
     """(T, A): the action executed at each step, which step t + 1 reads as the previous one."""
     answers: Mapping[str, NDArray[np.float32]]
-    """By the graph's output, each (T, size): what the trained policy answered."""
+    """Outputs of the trained policy by their names in the graph, each (T, size)."""
     resets: tuple[int, ...]
-    """Before each of these steps, state and previous action take their initial values."""
+    """Steps before which an episode begins: state and previous action take their initial values."""
     age: NDArray[np.float32] | None = None
-    """(T, S): how old each signal is [periods], in the contract's order; None where the file does not look ahead."""
+    """(T, S): age of each signal [periods], in the contract's order; None for a model without lookahead."""
     held: NDArray[np.float32] | None = None
-    """(T, 1): periods that passed without a step before each step; None where the file does not look ahead."""
+    """(T, 1): periods without a step before each step; None for a model without lookahead."""
 
     def __len__(self) -> int:
         return len(self.executed)
 
 
 class Golden(Entry):
-    """Golden steps as the contract's JSON holds them; `Contract.golden_steps` knows which arrays there are."""
+    """Golden steps as they are encoded in the contract's JSON; `Contract.golden_steps` decodes them."""
 
     steps: Count
-    """How many steps there are."""
+    """T, the number of steps."""
     resets: tuple[int, ...]
     """Ascending step indices before which an episode begins; the first is 0."""
     data: str
-    """Base64 of an npz of arrays (steps, size): what was given and answered, by the graph's names, and `executed`."""
+    """Base64 of an npz with an array (T, size) for each of the graph's inputs and outputs, and for `executed`."""
 
     @model_validator(mode="after")
     def _resets_are_step_indices(self) -> Golden:
@@ -70,14 +70,14 @@ class Golden(Entry):
 
     @classmethod
     def encode(cls, arrays: Mapping[str, ArrayLike], resets: Sequence[int] = (0,)) -> Golden:
-        """Pack golden steps.
+        """Encode golden steps.
 
         Args:
             arrays: By name, each (T, size).
             resets: Step indices before which an episode begins.
 
         Raises:
-            ContractError: The arrays differ in their number of steps, or hold a number that is not finite.
+            ContractError: The arrays differ in their number of steps, or contain NaN or infinity.
         """
         packed = {name: np.asarray(value, dtype=np.float32) for name, value in arrays.items()}
         steps = len(next(iter(packed.values())))
@@ -89,10 +89,10 @@ class Golden(Entry):
         return cls(steps=steps, resets=tuple(int(reset) for reset in resets), data=data)
 
     def decode(self) -> dict[str, NDArray[np.float32]]:
-        """Unpack the arrays by name, without pickle and with a bound on their size.
+        """Return the arrays (T, size) by name; pickle is never loaded, and the size is limited.
 
         Raises:
-            ContractError: The data is no npz of float arrays of `steps` steps each.
+            ContractError: The data is no npz of finite arrays (T, size), or is too large.
         """
         try:
             packed = base64.b64decode(self.data, validate=True)

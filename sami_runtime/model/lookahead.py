@@ -1,7 +1,7 @@
-"""Lookahead: how a model file sees through latency, by a forward model in front of the unchanged policy.
+"""Lookahead: a forward model in front of the unchanged policy, which compensates latency.
 
-The graph predicts each signal from what was observed `age` periods ago to now, over the actions that were executed
-since; a signal of age 0 reaches the policy as it came.
+The graph predicts the present value of each signal from its value `age` periods ago and the actions executed since. A
+signal of age 0 reaches the policy unchanged.
 """
 
 from __future__ import annotations
@@ -13,64 +13,64 @@ from pydantic import Field, model_validator
 from sami_runtime.signals import Count, Entry, NotNegative, Signal, Text
 
 AGE = "age"
-"""The graph's input of ages [periods], one for each signal of the observation, in the contract's order."""
+"""Name of the graph's input of ages [periods], one for each signal of the observation, in the contract's order."""
 HELD = "held"
-"""What golden steps call the periods that passed without a step before each step; it is no tensor of the graph."""
+"""Name, in golden steps, of the number of periods without a step before each step; it is no tensor of the graph."""
 PAST_ACTIONS = "past_actions"
 """The state tensor (K, A) of the actions that were executed before the previous one, the newest first."""
 LAST_CONTEXT = "last_context"
 """The state tensor (C,) of the context of the step before, which the forward model reads."""
 FRONT = "lookahead/"
-"""What the graph's names of all that is in front of the policy begin with; also of what it tells the policy to have
-been observed, `lookahead/observation.NAME`."""
+"""Prefix of the graph's names in the forward model, including its predictions for the policy,
+`lookahead/observation.NAME`."""
 MOST_STEPS = 16
-"""Most periods that a file may look ahead: each one is a forward model in the graph."""
+"""Largest lookahead [periods]: each period adds a copy of the forward model to the graph."""
 
 
 class SignalErrors(Entry):
-    """How far a signal was off on held-out episodes: root of the mean square over elements, in the signal's unit."""
+    """Errors of a signal on held-out episodes: root mean square over its elements, in the signal's unit."""
 
     predicted: tuple[NotNegative, ...]
-    """(K,): when predicted by 1, 2, ... periods."""
+    """(K,): error of the prediction over 1, 2, ... periods."""
     standing: tuple[NotNegative, ...]
-    """(K,): when it is taken for the present as it was so many periods ago."""
+    """(K,): error without prediction, if the value of 1, 2, ... periods ago is used as the present one."""
 
 
 class Lookahead(Entry):
-    """What a model file says of its forward model."""
+    """Description of a model's forward model, in its contract."""
 
     steps: int = Field(ge=1, le=MOST_STEPS)
-    """K: the largest age [periods] that was fitted. What is older is held, not guessed."""
+    """K: the largest age [periods] that was fitted. The policy is held if an observation is older."""
     fitted: Text
-    """What it was fitted to, for people."""
+    """Data that it was fitted to, for people."""
     transitions: Count
-    """How many transitions it was fitted to."""
+    """Number of transitions that it was fitted to."""
     held_out: Count
-    """How many others `errors` come from."""
+    """Number of other transitions, on which `errors` were measured."""
     errors: dict[str, SignalErrors]
-    """By signal of the observation."""
+    """By the observation signal's name."""
 
     @model_validator(mode="after")
     def _one_for_each_step(self) -> Lookahead:
         lengths = {len(part) for error in self.errors.values() for part in (error.predicted, error.standing)}
         if lengths - {self.steps}:
-            raise ValueError(f"errors are told for {sorted(lengths)} periods, and it looks ahead by {self.steps}")
+            raise ValueError(f"errors are given for {sorted(lengths)} periods, but it looks ahead by {self.steps}")
         return self
 
     @property
     def changing(self) -> frozenset[str]:
-        """Signals whose age counts; the others, such as a goal, stay as they are for a whole episode."""
+        """Signals whose age matters; the others, such as a goal, are constant during an episode."""
         return frozenset(name for name, error in self.errors.items() if any(error.standing))
 
     def summary(self) -> str:
-        """Return how far it looks and what it was fitted to, as a sentence without its full stop."""
+        """Return a sentence, without its full stop, about the number of periods and the fitted data."""
         return (
             f"it looks ahead by up to {self.steps} periods, fitted to {self.transitions:,} transitions "
             f"({self.held_out:,} held out): {self.fitted}"
         )
 
     def rows(self, observation: Iterable[Signal]) -> list[tuple[str, str, list[str]]]:
-        """Return the name, the unit and, by period, the error of each signal that changes: predicted, (standing)."""
+        """Return (name, unit, errors) of each signal that changes; errors by period as `predicted (standing)`."""
         units, rows = {signal.name: signal.unit for signal in observation}, []
         for name, error in self.errors.items():
             if name in self.changing:
@@ -79,8 +79,8 @@ class Lookahead(Entry):
         return rows
 
     def require_fit(self, state: Mapping[str, tuple[int, ...]], action: Signal, observation: Iterable[Signal]) -> None:
-        """Raise ValueError where a contract's state has no room for K actions, or `errors` are of other signals."""
+        """Raise ValueError if the contract's state cannot store K past actions, or `errors` have other signals."""
         if state.get(PAST_ACTIONS) != (expected := (self.steps, action.size)):
-            raise ValueError(f"it looks ahead, and has no state {PAST_ACTIONS!r} of shape {expected}")
+            raise ValueError(f"it looks ahead, but has no state {PAST_ACTIONS!r} of shape {expected}")
         if self.errors.keys() != {signal.name for signal in observation}:
-            raise ValueError("lookahead.errors tell of other signals than the observation has")
+            raise ValueError("lookahead.errors has other signals than the observation")

@@ -1,4 +1,4 @@
-"""What training saw: the numbers of each element, and how the observation answers to the action."""
+"""Training ranges: statistics of each element in training, and how observations respond to actions."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ Numbers = tuple[Number, ...]
 Array = NDArray[np.float64]
 
 DIGITS = 6
-"""Significant digits that are kept: more than any sensor has."""
+"""Significant digits that are stored: more than any sensor has."""
 RARE = (0.1, 99.9)
 """Percentiles beyond which a number was rare."""
 LEAST = 0.5
-"""Least width or deviation of an element, as a share of its signal's largest: what never changed may differ a
-little."""
+"""Least width or deviation of an element, as a share of the largest in its signal: an element that never changed in
+training gets a margin, too."""
 ALLOWED = 2.0
-"""Deviations beyond all that training saw from which a number is another robot's, at rest before the policy acts."""
+"""Standard deviations beyond the training range that are allowed at rest, before the policy acts."""
 FACTORS: dict[str, dict[str, float]] = {
     "m": {"cm": 100.0, "mm": 1000.0},
     "m/s": {"cm/s": 100.0, "mm/s": 1000.0},
     "rad": {"degrees": 180 / np.pi},
     "rad/s": {"degrees/s": 180 / np.pi},
 }
-"""By unit: others that are taken for it, each with how many of them are one, the fewest first."""
+"""By unit: units that adapters use in its place by mistake, each with how many of them make one, the fewest first."""
 
 
 class Spread(Entry):
-    """How the numbers of one signal were spread, in its unit: each (size,)."""
+    """Statistics of one signal in training, in its unit: each (size,)."""
 
     mean: Numbers
     deviation: tuple[NotNegative, ...] = Field(min_length=1)
@@ -51,17 +51,17 @@ class Spread(Entry):
 
     @property
     def size(self) -> int:
-        """How many numbers the signal has."""
+        """Number of the signal's elements."""
         return len(self.mean)
 
     def widened(self, times: float, by: Literal["width", "deviation"]) -> tuple[Array, Array]:
-        """Return the lowest and the highest value of each element (size,), with a margin around the training range.
+        """Return the lowest (size,) and highest (size,) values of the training range, widened by a margin.
 
-        A signal that was constant in all of training has nothing to scale a margin by: its range is infinite.
+        If the whole signal was constant in training, its margin has no scale, and the range is infinite.
 
         Args:
-            times: Margin to either side.
-            by: What it is a multiple of: the width of the element's range, or its deviation.
+            times: Margin to either side, as a multiple of `by`.
+            by: The width of the element's range, or its standard deviation.
 
         >>> Spread.of(np.array([[0.0, 5.0], [2.0, 5.0]])).widened(0.5, "width")
         (array([-1. ,  4.5]), array([3. , 5.5]))
@@ -91,30 +91,30 @@ class Spread(Entry):
 
 
 class Response(Entry):
-    """How one signal answers to each element of the action, in its unit for a unit of the action: each (A, size)."""
+    """Response of one signal to each element of the action, in its unit for a unit of the action: each (A, size)."""
 
     mean: tuple[Numbers, ...]
     deviation: tuple[Numbers, ...]
-    """From task to task and start to start."""
+    """Standard deviation over tasks and starts."""
 
 
 class Responses(Entry):
-    """How observations answered to small moves of each element of the action; see `response.probe` for the moves."""
+    """Responses of observations to small moves of each element of the action; `response.probe` makes the moves."""
 
     size: tuple[Positive, ...] = Field(min_length=1)
-    """(A,): how far each element was moved from rest, in the action's unit."""
+    """(A,): size of the moves of each element from the neutral action, in the action's unit."""
     ticks: Count
-    """Ticks of the policy that it was moved for, to either side."""
+    """Duration of a move to either side [ticks of the policy]."""
     settle: Count
-    """Ticks at rest after each."""
+    """Ticks at rest after each move."""
     starts: int = Field(ge=2)
-    """Starts, in all tasks together, that these come from."""
+    """Number of starts, in all tasks together, over which the responses were measured."""
     signals: dict[str, Response]
     """By the name of the observation's signal."""
 
 
 class Seen(Entry):
-    """What training saw, element by element."""
+    """Statistics of all signals in training."""
 
     OPTIONAL = ("repeats",)
 
@@ -132,7 +132,7 @@ class Seen(Entry):
     bit, 1 where none repeated. Empty where training had no noise, and in files that were exported before this entry."""
 
     def require_fit(self, sizes: dict[str, int], action: str) -> None:
-        """Raise ValueError where an entry is not of the contract's signals.
+        """Raise ValueError if an entry does not match the contract's signals and their sizes.
 
         Args:
             sizes: Of the observation's signals and of the action, by name.
@@ -156,13 +156,13 @@ class Seen(Entry):
 
 
 def other_unit(unit: str, value: Array, low: Array, high: Array) -> tuple[str, float] | None:
-    """Return the unit that a signal beyond its range is probably in, with how many of it are one; None if none fits.
+    """Guess the unit of a signal that is out of its range: (unit, how many of it make one `unit`); None if none fits.
 
     Args:
-        unit: In which the signal should be.
+        unit: The unit that the signal should have.
         value: The signal's numbers (size,).
-        low: Their lowest in the unit, (size,).
-        high: Their highest, (size,).
+        low: Lowest allowed numbers in `unit`, (size,).
+        high: Highest allowed numbers in `unit`, (size,).
 
     >>> other_unit("rad", np.array([86.0, 0.0]), np.array([-1.6, -1.0]), np.array([1.6, 1.0]))
     ('degrees', 57.29577951308232)
@@ -172,5 +172,5 @@ def other_unit(unit: str, value: Array, low: Array, high: Array) -> tuple[str, f
 
 
 def rounded(values: ArrayLike) -> Numbers:
-    """Return numbers (size,) with as many digits as are kept."""
+    """Return numbers (size,) rounded to `DIGITS` significant digits."""
     return tuple(float(f"{value:.{DIGITS}g}") for value in np.asarray(values, np.float64))

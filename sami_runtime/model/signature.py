@@ -1,8 +1,8 @@
-"""Signed model files: whose a file is, told by Ed25519 and the package cryptography, which is imported only here.
+"""Signatures of model files by Ed25519, which show who signed a file. Only this module imports cryptography.
 
 NAME.onnx.sig    JSON beside the model file: public key, SHA-256 of the file, and the signature
 NAME.key         a private key, PEM, readable by its owner alone
-NAME.pub         its public key: 64 hexadecimal digits, and who it belongs to
+NAME.pub         its public key: 64 hexadecimal digits, and its owner's name
 """
 
 from __future__ import annotations
@@ -19,24 +19,23 @@ from sami_runtime.errors import ArtifactError, SamiError
 
 SIGNATURE_VERSION = 1
 SUFFIX = ".sig"
-"""What a signature's file ends with, after the model file's whole name."""
+"""Suffix of a signature's file, after the model file's whole name."""
 MAX_BYTES = 1 << 20
-"""Largest file of keys, and largest signature, that is read."""
+"""Largest file of keys or signature that is read [bytes]."""
 PURPOSE = b"sami model file, signature version 1\n"
-"""What is signed begins with this, so that a signature made for something else is none of a model."""
+"""Beginning of the signed bytes, so that a signature that was made for another purpose is not valid for a model."""
 _KEY, _SIGNATURE = re.compile(r"[0-9a-f]{64}"), re.compile(r"[0-9a-f]{128}")
 
 
 def signature_of(model: Path) -> Path:
-    """Return where the signature of a model file lies."""
+    """Return the path of a model file's signature."""
     return model.with_name(model.name + SUFFIX)
 
 
 def trusted_keys(path: Path) -> dict[str, str]:
-    """Return the public keys of a file, each with its owner: a key a line, and lines that begin with #.
+    """Read a file of public keys, one a line with its owner; lines that begin with # are comments.
 
-    Raises:
-        SamiError: It cannot be read, or a line is no key.
+    Returns the owner's name by key. Raises SamiError if the file cannot be read, has no key, or a line is no key.
     """
     keys = {}
     for number, line in enumerate(read_small(path, "a file of keys").decode("utf-8", "replace").splitlines(), 1):
@@ -55,29 +54,29 @@ def trusted_keys(path: Path) -> dict[str, str]:
 
 
 def require_signed(model: Path, data: bytes, keys: dict[str, str]) -> str:
-    """Return whose a model file is.
+    """Return the name of a model file's signer, or the beginning of the key if it has no owner's name.
 
     Args:
-        model: Its path, beside which its signature lies.
-        data: Its bytes.
-        keys: Public keys that are trusted, each with its owner.
+        model: The file's path; its signature is in the same folder.
+        data: The file's bytes.
+        keys: Owners' names by trusted public key.
 
     Raises:
-        ArtifactError: It is not signed, was changed, or is signed by nobody who is trusted.
-        SamiError: cryptography is not installed.
+        ArtifactError: The file is not signed, was changed, or its signer's key is not trusted.
+        SamiError: The package cryptography is not installed, or the signature cannot be read.
     """
     crypto = cryptography_parts()
     file = signature_of(model)
     if not file.is_file():
         raise ArtifactError(
-            f"{model} is not signed: there is no {file}, and only files of trusted people are let in. Have its maker "
-            "sign it with sami sign, and copy both files."
+            f"{model} is not signed: there is no {file}, and only files with a trusted signature are accepted. Ask its "
+            "maker to sign it with sami sign, and copy both files."
         )
     try:
         document: Any = json.loads(read_small(file, "a signature"))
         key, signature = document["key"], document["signature"]
         if document["version"] != SIGNATURE_VERSION or not (_KEY.fullmatch(key) and _SIGNATURE.fullmatch(signature)):
-            raise ValueError("it has another version, or its key or signature is none")
+            raise ValueError("it has another version, or its key or signature is malformed")
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise ArtifactError(f"{file} is no signature of version {SIGNATURE_VERSION}: {error}. Sign again.") from None
     if key not in keys:
@@ -88,14 +87,14 @@ def require_signed(model: Path, data: bytes, keys: dict[str, str]) -> str:
         crypto.ed25519.Ed25519PublicKey.from_public_bytes(bytes.fromhex(key)).verify(bytes.fromhex(signature), signed)
     except (crypto.exceptions.InvalidSignature, ValueError):
         raise ArtifactError(
-            f"{model} is not what was signed by {keys[key] or key[:12]}: it, or {file.name}, was changed since. Copy "
+            f"{model} is not the file that {keys[key] or key[:12]} signed: it, or {file.name}, was changed since. Copy "
             "both files again."
         ) from None
     return keys[key] or key[:12]
 
 
 def read_small(path: Path, content: str) -> bytes:
-    """Return the bytes of a file that should be `what`; raise SamiError where it is too large or cannot be read."""
+    """Return a file's bytes; raise SamiError, which names the expected `content`, if it is too large or unreadable."""
     try:
         if not path.is_file():
             raise SamiError(f"{path} is no file; expected {content}.")
@@ -109,7 +108,7 @@ def read_small(path: Path, content: str) -> bytes:
 
 
 def cryptography_parts() -> Any:
-    """Return the parts of cryptography that are used. Imported here, because the runtime works without it."""
+    """Import and return the needed parts of cryptography, without which the rest of the runtime works."""
     try:
         from cryptography import exceptions
         from cryptography.hazmat.primitives import serialization

@@ -1,1 +1,1 @@
-"""Recordings: their format, who writes and who reads them, and replays."""
+"""Recordings of runs: their format, writing, reading and replaying them."""

@@ -1,4 +1,4 @@
-"""Reading recordings, whole or cut off, with no more memory than a file deserves."""
+"""Reads recordings, complete or cut off, with memory in proportion to the file's size."""
 
 from __future__ import annotations
 
@@ -36,32 +36,32 @@ from sami_runtime.recording.format import (
 from sami_runtime.recording.mcap_file import MAGIC, mcap_parts
 
 STEPS = (Outcome.ACTED, Outcome.PILOTED, Outcome.LATE)
-"""Outcomes of ticks that are steps of an episode: the policy acted, a person drove, or the last action stood because
-the answer came too late."""
+"""Outcomes of ticks that are steps of an episode: the policy acted, a person drove, or the last action was repeated
+because the policy was too late."""
 DAMAGED = (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError, MemoryError)
-"""What reading a file that somebody wrote may raise, besides mcap's own."""
+"""Errors that reading a damaged or hostile file may raise, besides mcap's own."""
 MAX_RECORD_BYTES = 64 * 1024 * 1024
-"""Largest record that is read, packed or unpacked, so that a damaged or hostile length does not fill the memory."""
+"""Largest record that is read, compressed or not, so that a damaged or hostile length does not fill the memory."""
 MOST_PACKED = 100
-"""How many bytes a byte of a file may hold in all, beyond one record; ticks pack to a tenth."""
+"""Largest compression ratio of a file, apart from one record; ticks are compressed to a tenth."""
 
 
 @dataclass(frozen=True)
 class Recording:
-    """A recording that was read."""
+    """The content of a recording."""
 
     path: Path
     about: Mapping[str, Any]
-    """Of what it is one: model (path, name, weights_sha256), contract, limits, providers, versions, machine."""
+    """Metadata: model (path, name, weights_sha256), contract, limits, providers, versions, machine."""
     contract: Contract
     """Of the model that was recorded."""
     steps: tuple[RecordedStep, ...]
     closed: bool
-    """False if the process that wrote it was killed; all whole ticks before that are there."""
+    """False if the process that wrote it was killed; all complete ticks before that are available."""
     episodes: Mapping[int, RecordedEpisode] = field(default_factory=dict)
+    """Outcome of each episode by its number; an episode that ended by an error is missing."""
     transforms: tuple[bytes, ...] = ()
-    """Where the links were after each step: messages of `/tf`, see `view.read_poses`; none without a scene."""
-    """What came of each, by its number; one that did not end well is missing."""
+    """Poses of the links after each step: messages of `/tf`, see `view.read_poses`; empty without a scene."""
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -72,13 +72,13 @@ class Recording:
     def stretches(
         self, usable: Callable[[Observation, np.ndarray], bool]
     ) -> Iterator[tuple[int, list[StepRecord], bool]]:
-        """Yield the number of its episode, the steps of each stretch without a gap, and whether it reaches its end.
+        """Yield uninterrupted stretches of steps: (episode's number, steps, whether the stretch is the episode's last).
 
-        Where the loop held, refused, fell back, paused or missed ticks, what was observed is not what the robot went on
-        from, so a stretch ends there. Between two steps of a slower policy the last action may stand.
+        A stretch ends where the loop held, refused, fell back, paused or missed ticks, because the next observation
+        does not follow from the last one by a single action. Ticks between two steps of the policy do not end it.
 
         Args:
-            usable: of what was observed and what was executed, whether it may be part of a stretch.
+            usable: Whether an observation and its executed action (A,) may be part of a stretch.
         """
         by_episode: dict[int, list[StepRecord]] = {}
         for number, record in self.steps:
@@ -113,12 +113,12 @@ class Recording:
 
 
 def are_finite(seen: Observation, executed: np.ndarray) -> bool:
-    """Whether all numbers that were observed and executed are finite; for `Recording.stretches`."""
+    """Whether all observed and executed numbers are finite; for `Recording.stretches`."""
     return all(np.isfinite(value).all() for value in (executed, *seen.values.values()))
 
 
 def read_each(paths: Sequence[str | Path]) -> Iterator[Recording]:
-    """Read recordings one by one, see `read_recording`; raise RecordingError where one is named twice."""
+    """Read recordings one by one by `read_recording`; raise RecordingError if two paths name the same file."""
     places = [Path(path).resolve() for path in paths]
     for path, place in zip(paths, places, strict=True):
         if places.count(place) > 1:
@@ -130,7 +130,7 @@ def read_recording(path: str | Path) -> Recording:
     """Read a recording, also one whose process was killed.
 
     Raises:
-        RecordingError: The file cannot be read, was changed, or is none of ours.
+        RecordingError: The file cannot be read, was changed, or is no recording of this project.
     """
     mcap = mcap_parts()
     about: Mapping[str, Any] | None = None

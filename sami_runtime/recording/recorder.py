@@ -1,12 +1,12 @@
-"""Recordings: every tick of a loop in an MCAP file, which a killed process leaves readable.
+"""Records every tick of a loop in an MCAP file, which stays readable even if the process is killed.
 
-A tick is one line of JSON on the channel `/step`, which is what a replay reads: numbers are written with all their
-digits, so that reading gives them back to the last bit. Beside it stands what tools show, see `topics`. One metadata
-record, `sami`, is at the beginning; another one, `sami.episode.NUMBER`, after each episode says what came of it, and
-`sami.closed` that nothing follows.
+Each tick is one line of JSON on the channel `/step`, from which a replay reads. Numbers are written with all their
+digits, so that reading returns them bit-equal. Further channels are for viewers, see `topics`. The metadata record
+`sami` at the beginning describes the run, `sami.episode.NUMBER` after each episode its outcome, and `sami.closed` marks
+a complete file.
 
-Ticks are handed to the disk in chunks, by another thread: those of `CHUNK_S` together, and at once the tick of a stop
-and the end of an episode. A kill loses what was not handed over: the last `CHUNK_S` of ticks, and the tick before it.
+Another thread writes the ticks in chunks of `CHUNK_S`; the tick of a stop and the end of an episode are written at
+once. If the process is killed, at most the ticks of the last `CHUNK_S` and the tick before them are lost.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ from sami_runtime.safety.limits import Limits
 from sami_runtime.session.session import Session
 
 CHUNK_S = 0.5
-"""How long ticks wait for the others of their chunk [s], by the machine's clock."""
+"""Duration of a chunk [s], by the machine's clock."""
 CHUNK_BYTES = 4_000_000
-"""How large a chunk grows before that, where no clock keeps a rate."""
+"""Size [bytes] at which a chunk ends earlier, if no clock keeps the loop's rate."""
 
 CUT_OFF = "Its whole ticks can be read. Make room, and record to another name."
 
 
 class Recorder:
-    """Writes a recording; it is a loop's `on_step`, and keeps what the records hold and nothing else.
+    """Writes a recording; pass it to a loop as `on_step`.
 
     Args:
         path: The file, NAME.mcap; it must not exist.
-        session: The policy that is recorded, to say at the beginning which one it is.
-        limits: Those of the gate, for the reader.
-        facts: What else a reader should know, such as the environment and the seed.
-        scene: What the robot looks like; where its links are is recorded after each tick.
+        session: The policy that is recorded; the file's metadata describes it.
+        limits: The gate's limits, for the metadata.
+        facts: Further metadata, such as the environment and the seed.
+        scene: The robot's appearance; the poses of its links are recorded after each tick.
 
     Raises:
         RecordingError: The file exists or cannot be written, or the package mcap or protobuf is missing.
@@ -101,7 +101,7 @@ class Recorder:
         self._require_writable()
         try:
             self._add(record)
-        except Exception as error:  # whatever it was, a tick is missing, and the recording must not pass for whole
+        except Exception as error:  # a tick is missing, so the recording must not count as complete
             self._chunks.error = self._chunks.error or error
             self._require_writable()
 
@@ -120,7 +120,7 @@ class Recorder:
             self._chunk_at = time.monotonic()
 
     def conclude(self, episode: RecordedEpisode) -> None:
-        """Write the outcome of the episode whose ticks were written last; called again, the last one counts.
+        """Write the outcome of the last episode; if this is called again, the last outcome counts.
 
         Raises:
             RecordingError: The file cannot be written.
@@ -138,7 +138,7 @@ class Recorder:
         )
 
     def close(self) -> None:
-        """Completes the file, or removes it if no tick was recorded. Does nothing the second time.
+        """Complete the file, or remove it if no tick was recorded. Does nothing the second time.
 
         Raises:
             RecordingError: The file cannot be written.
@@ -157,15 +157,15 @@ class Recorder:
                 raise  # an interrupt in this thread, while it waited for the other one
             raise RecordingError(f"completing {self.path} failed: {text_of(error)}. {CUT_OFF}") from error
         if self._sequence < 0:
-            self.path.unlink(missing_ok=True)  # a name that is in the way of the next try
+            self.path.unlink(missing_ok=True)  # an empty file would block the name for the next run
 
     @property
     def error(self) -> BaseException | None:
-        """What went wrong in writing; None where nothing did."""
+        """The first error of writing; None if there was none."""
         return self._chunks.error
 
     def _log_time(self, at: float, is_first: bool = False) -> int:
-        """Return a time of the loop's clock, laid on the machine's when the recording began; it never goes back."""
+        """Convert a time [s] of the loop's clock to the machine's time [ns] since 1970; it never goes back."""
         if self._sequence <= 0:
             self._offset_ns = time.time_ns() - round(1e9 * at)
         elif is_first:  # a loop without a clock counts each episode from 0; one that stands still repeats a time
@@ -184,5 +184,5 @@ class Recorder:
         try:
             self.close()
         except RecordingError:
-            if kind is None:  # else what ended the loop is the news
+            if kind is None:  # otherwise the error that ended the loop is more important
                 raise

@@ -1,4 +1,4 @@
-"""A session that follows what another one did: a shadow while it happens, or a replay of its recording."""
+"""Steps a model on the observations of another run: live as a shadow, or as a replay of a recording."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from sami_runtime.signals import Signal
 
 Array = NDArray[np.float32]
 EMPTY: Array = np.zeros(0, np.float32)
-"""Answer of a policy that lacks an output."""
+"""Output of a policy that lacks an output."""
 
 
 class Difference(NamedTuple):
-    """Where the follower would have answered otherwise."""
+    """One difference between the following model and the model that drove."""
 
     episode: int
     step: int
     """Index of the tick in the episode."""
     name: str
-    """What differs: `"action dx"`, `"context 3"`, `"state"`."""
+    """Name of the element: `"action dx"`, `"context 3"`, `"state"`."""
     actual: str
-    """What the follower has there."""
+    """Value of the following model."""
     expected: str
-    """What the one that it follows had there."""
+    """Value of the model that drove."""
     size: float | None
-    """|actual - expected|; None where that has no meaning."""
+    """|actual - expected|; None if the values are not two numbers."""
 
     def within(self, size: float | None) -> bool:
-        """Return whether it is no larger than a size; one without a size is larger than any."""
+        """Return whether the difference is at most `size`; a difference without a size is larger than any number."""
         return size is None or (self.size is not None and self.size <= size)
 
     def plain(self) -> dict[str, Any]:
@@ -52,14 +52,14 @@ class Difference(NamedTuple):
 
 @dataclass
 class ReplayComparison:
-    """What came of following."""
+    """Counts and differences of a shadow or replay."""
 
     steps: int = 0
     """Steps of the policy that were compared."""
     differing: int = 0
-    """Ticks at which anything differs by more than was allowed."""
+    """Ticks at which any value differs by more than the tolerance."""
     failed: int = 0
-    """Steps at which the follower could not answer."""
+    """Steps at which the following model raised an error."""
     first: Difference | None = None
     largest: dict[str, Difference] = field(default_factory=dict)
     """The largest difference of each element."""
@@ -67,11 +67,11 @@ class ReplayComparison:
 
     @property
     def same(self) -> bool:
-        """Whether every step was answered and none differs."""
+        """Whether the following model made every step and no value differs."""
         return not self.differing and not self.failed
 
     def count(self, new_differences: list[Difference], stepped: bool = True) -> None:
-        """Count a tick, with what differs at it, and whether the policy made a step."""
+        """Count a tick with its differences, and as a step if the policy made one."""
         self.steps += stepped
         self.differing += bool(new_differences)
         for difference in new_differences:
@@ -81,12 +81,12 @@ class ReplayComparison:
                 self.largest[difference.name] = difference
 
     def fail(self, error: SamiError) -> None:
-        """Count a step at which the follower could not answer."""
+        """Count a step at which the following model raised an error."""
         self.failed += 1
         self.failures[str(error)] += 1
 
     def summary(self) -> dict[str, Any]:
-        """Return the same for JSON."""
+        """Return the fields as values that JSON can represent."""
         return {
             "steps": self.steps,
             "differing": self.differing,
@@ -116,7 +116,7 @@ class ReplayComparison:
 def differences(
     episode: int, step: int, name: str, elements: tuple[str, ...], actual: Array, expected: Array | None
 ) -> Iterator[Difference]:
-    """Return each element that has other bits."""
+    """Yield a difference for each element (K,) that is not bit-equal, or one if the shapes differ."""
     if expected is None or actual.shape != expected.shape:
         shape = None if expected is None else expected.shape
         yield Difference(episode, step, name, f"of shape {actual.shape}", f"of shape {shape}", None)
@@ -127,39 +127,39 @@ def differences(
 
 
 class Shadow:
-    """A second model on the same stream, fed with what was executed; it is a loop's `on_step`, and writes nothing.
+    """Steps a second model on the same observations and executed actions; it is a loop's `on_step`, and never writes.
 
-    Its state is at every tick what it would be if it had read all this and the executed actions had been its own. An
-    error of the shadow is counted and disturbs nobody.
+    Its state at every tick is that of a model that observed the same and executed these actions itself. Errors of the
+    shadow are counted and do not disturb the loop.
 
     Args:
         session: The second model, with a batch of 1.
         contract: Of the model that drives.
-        tolerance: Largest difference between the two actions that counts as acting alike, in the action's unit.
+        tolerance: Largest difference between the two actions that counts as equal, in the action's unit.
 
     Raises:
-        SamiError: The second model reads, writes or paces otherwise.
+        SamiError: The second model has other signals or another rate.
     """
 
     def __init__(self, session: Session, contract: Contract, tolerance: float = 0.0) -> None:
         require_alike(session, contract)
         self.comparison = ReplayComparison()
-        """Of all episodes."""
+        """Comparison over all episodes."""
         self.episode = ReplayComparison()
-        """Of the last episode alone."""
+        """Comparison over the last episode alone."""
         self._session, self._tolerance = session, tolerance
         self._episode = -1
 
     def require_fit(self, contract: Contract) -> None:
-        """Refuse a model that takes over and that this one cannot follow.
+        """Check that the shadow can follow a driving model of this contract.
 
         Raises:
-            SamiError: With every difference.
+            SamiError: It cannot; the message names every difference.
         """
         require_alike(self._session, contract)
 
     def __call__(self, record: StepRecord) -> None:
-        """Follows one tick."""
+        """Step the shadow at one tick, and compare its action with that of the driving model."""
         if record.step == 0:
             self._episode, self.episode = self._episode + 1, ReplayComparison()
         both = (self.comparison, self.episode)
@@ -180,19 +180,19 @@ class Shadow:
 
 
 def replay(recording: Recording, session: Session, *swapped: Session) -> ReplayComparison:
-    """Step a model over a recording, every tick of every episode, and compares to the last bit.
+    """Step a model through every tick of a recording, and compare its outputs bit by bit with the recorded ones.
 
-    All that the policy answers is compared at each of its steps, and the digest of the state at every tick, where the
-    weights are those of the recording.
+    All outputs are compared at each step of the policy. If the weights are those of the recording, the digest of the
+    state is compared at every tick, too.
 
     Args:
-        recording: What was recorded.
-        session: Of the model.
-        swapped: Of those that took over from it, one for each swap of the recording. They follow before, too, so that
-            their state is what it was. Without any, the first model is compared throughout.
+        recording: The recording to replay.
+        session: Of the first model.
+        swapped: Sessions of the models that took over, one for each swap of the recording. They are also stepped before
+            their swap, so that their state is right. Without any, the first model is compared throughout.
 
     Raises:
-        SamiError: A model reads, writes or paces otherwise than the recorded one, or they are too few or too many.
+        SamiError: A model has other signals or another rate than the recorded one, or the number of models is wrong.
     """
     drivers = _drivers(recording, (session, *swapped))
     comparison = ReplayComparison()

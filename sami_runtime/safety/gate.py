@@ -1,6 +1,6 @@
-"""The safety gate: the only one that writes to an adapter. A policy proposes; the gate limits, holds, or stops.
+"""The safety gate: nothing else writes to the adapter. The policy proposes an action; the gate limits, holds or stops.
 
-A fallback `Controller` acts where the policy does not.
+A fallback `Controller` may act while the policy cannot.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ Array = NDArray[np.float32]
 
 
 class Controller(Protocol):
-    """Drives in the policy's place: a retreat, a hover, a controller that needs fewer sensors."""
+    """Drives while the policy is held: a retreat, a hover, a controller that needs fewer sensors."""
 
     def reset(self) -> None:
         """Begin an episode."""
 
     def act(self, observation: Observation, now: float) -> Array:
-        """Return the action (A,), in the unit of the model's action. It must not block, and write into nothing.
+        """Return the action (A,), in the unit of the model's action. It must not block or modify the observation.
 
         Args:
-            observation: The newest one, as it is: it may be old, frozen or not finite, because that is why the policy
-                is not asked. Whoever acts on it judges by itself what of it can be used.
+            observation: The newest observation, unchecked. It may be old, frozen or not finite, which is why the policy
+                is held; the controller has to decide which signals it can use.
             now: The time [s], by the loop's clock.
         """
 
 
 def fallback_action(controller: Controller, observation: Observation | None, now: float, signal: Signal) -> Array:
-    """Return what a controller wants, (A,): a copy.
+    """Return a copy of the action (A,) that a controller computes.
 
     Raises:
-        SamiError: It failed, or wants what is no action; in one sentence, without its period.
+        SamiError: The controller failed or returned no valid action; the message is a sentence without its full stop.
     """
     name = f"the fallback {type(controller).__name__}"
     if observation is None:
@@ -58,68 +58,68 @@ def fallback_action(controller: Controller, observation: Observation | None, now
 
 
 class Ruling(NamedTuple):
-    """What the gate lets through at one tick."""
+    """The gate's decision at one tick."""
 
     action: Array | None
-    """(A,), or None: nothing is written, because no action has been executed yet that could stand, or to stop."""
+    """(A,): the action to write. None writes nothing: no action was executed yet that could be held, or to stop."""
     limited_by: tuple[str, ...]
     """Every limit that changed the proposal, as `"rate dx"`; `"blend-in"`, `"rest"`, `"stop"` concern all elements."""
     time: float
-    """When it was ruled [s]."""
+    """When the gate decided [s], by the loop's clock."""
     reason: str = ""
-    """Why nothing is to be written any more, its kind first, where the ruling itself found out; empty otherwise."""
+    """Why this ruling tripped the gate, as `"pause: ..."`; empty if it did not."""
     fallback: bool = False
-    """Whether the action is that of the fallback."""
+    """Whether the fallback chose the action."""
 
 
 @dataclass
 class GateEpisode:
-    """What a gate remembers of an episode."""
+    """The gate's state within one episode."""
 
     watch: Watch
-    """Judges its observations."""
+    """Judges the observations."""
     rest: Rest
-    """The action that moves nothing, where one is known."""
+    """The neutral action, if one is known."""
     workspace: Workspace
-    """What its actions do not lead out of."""
+    """Ranges of observed elements that no action may leave."""
     limiter: Limiter
-    """Shapes its actions."""
+    """Shapes the actions."""
     trips: int
     """How often the gate had tripped when the episode began."""
     target: Array | None = None
-    """(A,): what the action is on its way to; None while the last one is held."""
+    """(A,): the action that limited writes approach step by step; None while the last action is held."""
     written: Array | None = None
-    """(A,): written last, which stands while it is held."""
+    """(A,): the action written last, which is repeated while the policy is held."""
     then: Then = "hold"
-    """What is to happen after the last observation, where it must not be acted on."""
+    """What the next `hold` does if the last observation was refused."""
     held: int = 0
-    """Ticks of the policy without a new action, in a row."""
+    """Periods of the policy in a row without a new action."""
     ruled_at: float = math.inf
-    """When it was ruled last [s]; before the first ruling, no time can be too long ago."""
+    """Time of the last ruling [s]; infinite before the first one, so that no pause can be too long."""
     observation: Observation | None = None
-    """What was read last, good or not."""
+    """The observation read last, even if it was refused."""
     taken_over: bool = False
-    """Whether another one than the policy drove last."""
+    """Whether a person or the fallback, not the policy, chose the last action."""
 
 
 class SafetyGate:
-    """Owns the write: judges observations by a `Watch`, shapes actions by a `Limiter`, holds, stops, and stays latched.
+    """The only writer to an adapter: judges observations (`Watch`), shapes actions (`Limiter`), holds, and stops.
 
-    At each tick a loop asks for one ruling (`propose`, `stand` or `hold`; `command` or `rest` where a person wants
-    that) and has it written by `write`. A gate that tripped stays latched over all episodes, and refuses to begin
-    another, until somebody calls `rearm`.
+    At each tick the loop asks for one ruling (`propose`, `stand` or `hold`; `command` or `rest` if a person asks for
+    that) and passes it to `write`. A gate that tripped stays latched: it begins no further episode until somebody calls
+    `rearm`.
 
     Args:
-        adapter: What is written to; nothing else may write to it while the gate is in use.
+        adapter: Simulator or robot. Nothing else may write to it while the gate is in use.
         contract: Of the model that proposes.
-        limits: What is allowed.
-        fallback: Acts where the policy has been held for longer than `hold_ticks`, until `stop_after`, within the same
-            limits. Without one, the action falls back to rest.
-        guards: Names of `GUARDS` that judge observations by the contract's own numbers. `Run` turns all of them on for
-            a robot.
+        limits: What is allowed; the default limits if None.
+        fallback: Acts within the same limits once the policy has been held for longer than `hold_ticks`, until
+            `stop_after`. Without a fallback, the neutral action is approached instead.
+        guards: Names of `GUARDS`, which judge observations by the contract's statistics. `Run` turns all of them on
+            for a robot.
 
     Raises:
-        SamiError: The limits do not fit the model's signals, or leave the fallback no time.
+        UnknownName, SamiError: The limits do not fit the model's signals, or leave the fallback no time.
     """
 
     def __init__(
@@ -138,8 +138,8 @@ class SafetyGate:
         if fallback is not None and self.limits.stop_after <= self.limits.hold_ticks + 1:
             raise SamiError(
                 f"the fallback would never act: it takes over after {self.limits.hold_ticks} ticks (hold_ticks), and "
-                f"at {self.limits.stop_after} the robot is stopped (stop_after). Raise stop_after to how long it may "
-                "act."
+                f"at {self.limits.stop_after} the robot is stopped (stop_after). Raise stop_after by the number of "
+                "ticks for which the fallback may act."
             )
         self.tripped: str | None = None
         """Why the gate is latched; None while it is armed."""
@@ -149,7 +149,7 @@ class SafetyGate:
         self._episode = self._fresh(1.0 / contract.rate_hz)
 
     def begin(self, period: float) -> None:
-        """Begin an episode: nothing has been executed in it.
+        """Begin an episode, in which nothing has been executed yet.
 
         Args:
             period: Nominal time between two ticks [s].
@@ -164,41 +164,41 @@ class SafetyGate:
             self.fallback.reset()
 
     def change_contract(self, contract: Contract) -> None:
-        """Take another model's signals and bounds, from the next episode on.
+        """Use another model's signals and bounds from the next episode on.
 
         Raises:
-            SamiError: The limits do not fit them.
+            UnknownName, SamiError: The limits do not fit these signals.
         """
         self.limits.require_fit(contract)
         self._contract, self._action = contract, contract.action
 
     def trip(self, reason: str) -> None:
         """Latch the gate, also from another thread: it writes nothing more, and the loop stops the robot."""
-        if self.tripped is None:  # what came first is why
+        if self.tripped is None:  # the first reason is reported
             self.tripped = self._why = reason
         self._trips += 1
 
     def require_armed(self) -> None:
-        """Do nothing while the gate is armed.
+        """Raise unless the gate is armed.
 
         Raises:
-            SafetyStop: It tripped, in this episode or before; re-armed, it waits for the next one to begin.
+            SafetyStop: The gate tripped in this episode, even if it was re-armed, or is latched from an earlier one.
         """
         if self.tripped is not None or self._episode.trips != self._trips:
             raise SafetyStop(f"{self._why}. The robot is stopped; nothing is written until the gate is re-armed.")
 
     def rearm(self) -> None:
-        """Let a tripped gate begin another episode. For a person to call, or on a person's behalf."""
+        """Allow a tripped gate to begin another episode. A person should decide that."""
         self.tripped = None
 
     def fault(self, observation: Observation, now: float | None) -> str | None:
-        """Return why an observation must not be acted on, its kind first; None if it may be, and is learned from.
+        """Return why the policy must not act on an observation, as `"age: ..."`; None if it may.
 
-        What the limits want to happen then (hold, rest or stop), the next `hold` does.
+        The next `hold` does what the limits set for this case: hold, rest or stop.
 
         Args:
-            observation: What was read.
-            now: The time [s] on the clock that stamps the observations; None if there is none in common.
+            observation: What the adapter read.
+            now: The time [s] on the clock that stamps the observations; None if loop and adapter share no clock.
         """
         episode = self._episode
         episode.observation = observation
@@ -213,25 +213,25 @@ class SafetyGate:
         return objection.reason
 
     def heed(self, reading: Reading) -> None:
-        """Learn what the context told after a step of the policy; its limits are judged by the next `fault`."""
+        """Store the telemetry of a step; the next `fault` applies `stop_on_alarm` and `time_to_adapt` to it."""
         episode = self._episode
         episode.watch.heed(reading)
         episode.limiter.gentle = episode.watch.gentle
 
     def propose(self, action: Array, now: float, ticks: int = 1) -> Ruling:
-        """Rule on a new action (A,).
+        """Rule on a new action of the policy.
 
-        Where too much time has passed without one, the gate trips, and nothing is to be written.
+        If too much time passed since the last ruling, or too many periods without a new action, the gate trips.
 
         Args:
-            action: What the policy wants.
-            now: The time [s].
-            ticks: After how many ticks of the policy it comes: 1, and those that passed without a turn.
+            action: (A,), in the action's unit.
+            now: The time [s], by the loop's clock.
+            ticks: Periods of the policy since the last ruling: 1, or more if some were missed.
 
         Raises:
-            NonFiniteError: It is not finite; hold instead. Nothing was changed.
-            SamiError: No good value was seen yet of a signal from which the limits start: rest, or a workspace. Or the
-                robot starts beyond the bounds, and no rate is set that leads it back.
+            NonFiniteError: The action contains NaN or infinity; call `hold` instead. The gate's state did not change.
+            SamiError: The neutral action or the workspace is a signal of which no valid value was seen yet, or the
+                robot starts beyond the bounds and no rate limits its way back.
         """
         if not all_finite(action):
             require_finite(action[None], self._action.name, self._action.elements, "action", "It is never clamped.")
@@ -248,12 +248,12 @@ class SafetyGate:
         return Ruling(*episode.limiter.shape(episode.target, now), now)
 
     def command(self, action: Array, now: float) -> Ruling:
-        """Rule on an action (A,) of a person, who drives instead of the policy: all limits but the blend-in hold.
+        """Rule on an action (A,) of a person who drives in place of the policy; all limits but the blend-in apply.
 
-        The policy's next action blends in from there.
+        The policy's next action blends in from this action.
 
         Raises:
-            SamiError: It is not a finite action of the model's. Nothing was changed.
+            AdapterError: The action has another size, or is not finite. The gate's state did not change.
         """
         values = require_action(action, self._action, "a person's command")
         if stop := self._pause(now):
@@ -262,12 +262,12 @@ class SafetyGate:
         return self._drive(values, now)
 
     def rest(self, now: float) -> Ruling:
-        """Rule on a tick at which a person wants the robot to rest; such ticks do not count towards `stop_after`.
+        """Rule on a tick at which a person pauses the robot: approach the neutral action.
 
-        Before the first action nothing is written.
+        It resets the count for `stop_after`. Before the episode's first action nothing is written.
 
         Raises:
-            SamiError: The limits give no rest.
+            SamiError: The limits set no neutral action, or no valid value of its signal was seen yet.
         """
         if stop := self._pause(now):
             return stop
@@ -276,7 +276,7 @@ class SafetyGate:
         return Ruling(None, (), now) if episode.written is None else self._drive(episode.rest.require(), now)
 
     def stand(self, now: float) -> Ruling:
-        """Rule on a tick between two of the policy's: its last action stands, on its way there if limits delay it."""
+        """Rule on a tick between two of the policy's: continue towards its last action, or repeat it once reached."""
         if stop := self._pause(now):
             return stop
         if self._episode.target is None:
@@ -284,14 +284,14 @@ class SafetyGate:
         return Ruling(*self._episode.limiter.shape(self._episode.target, now), now)
 
     def hold(self, reason: str, now: float, ticks: int = 1) -> Ruling:
-        """Rule on a tick at which there is no new action: the last one stands, then the fallback acts, or it rests.
+        """Rule on a tick without a new action: repeat the last one; after `hold_ticks` use the fallback, or rest.
 
-        At the last of too many in a row the gate trips, and nothing is to be written.
+        After `stop_after` periods in a row without a new action the gate trips, and the ruling writes nothing.
 
         Args:
-            reason: Why there is none.
-            now: The time [s].
-            ticks: For how many ticks of the policy there was none, those that passed without a turn included.
+            reason: Why there is no new action, as `"age: ..."`.
+            now: The time [s], by the loop's clock.
+            ticks: Periods of the policy without a new action since the last ruling, missed ones included.
         """
         if stop := self._pause(now) or self._count(ticks, reason, now):
             return stop
@@ -308,31 +308,32 @@ class SafetyGate:
         if rest is None:
             return self._standing(now)
         episode.target = rest
-        episode.limiter.blend_in.reset()  # from rest, it blends in anew
+        episode.limiter.blend_in.reset()  # the policy's next action blends in from the neutral action
         action, limited_by = episode.limiter.shape(rest, now)
         return Ruling(action, ("rest", *limited_by), now)
 
     def write(self, ruling: Ruling) -> Executed | None:
-        """Write what was ruled, and remember it: the next step goes from there. None if the ruling is to write nothing.
+        """Write a ruling's action, from which the next step is limited. None if the ruling has no action.
 
         Raises:
-            SafetyStop: The gate is latched.
-            SignalError: What the adapter says it executed is not finite.
+            SafetyStop: The gate is latched, or its limits computed an action that is not finite.
+            AdapterError, SamiError: `write` of the adapter returned another type or shape than an `Executed` (A,).
+            NonFiniteError: The adapter reports an executed action that is not finite.
         """
         if ruling.action is None:
             return None
         self.require_armed()
-        if not all_finite(ruling.action):  # whatever made it so, a robot does not get it
+        if not all_finite(ruling.action):  # never write NaN or infinity to a robot, whatever the cause
             self.trip(f"the limits made {ruling.action.tolist()} of an action, which is not finite")
             self.require_armed()
-        # Whatever the adapter does with it: the next step goes from what it was handed.
+        # Limits measure the next step from the action handed to the adapter, not from the action it reports.
         elapsed = self._episode.limiter.record_write(ruling.action, ruling.time)
         self._episode.written = ruling.action
         sent = require_executed(self.adapter.write(ruling.action.copy()), self.adapter)
         executed = np.array(sent.action, np.float32)
         if executed.shape != ruling.action.shape:
             raise SamiError(
-                f"{type(self.adapter).__name__} says it executed an action of shape {executed.shape}, expected "
+                f"{type(self.adapter).__name__} reports an executed action of shape {executed.shape}, expected "
                 f"{ruling.action.shape}. Correct what its write() returns."
             )
         if executed.tobytes() != ruling.action.tobytes() and not all_finite(executed):
@@ -342,7 +343,7 @@ class SafetyGate:
         return sent
 
     def changed(self, ruling: Ruling, sent: Executed | None) -> tuple[str, ...]:
-        """Name every limit between proposal and execution: the gate's, and `"adapter dx"` where the adapter had one."""
+        """Name every limit that changed the action: the gate's, and `"adapter dx"` where the adapter changed dx."""
         if ruling.action is None:
             return ruling.limited_by
         if sent is None:
@@ -353,7 +354,7 @@ class SafetyGate:
         return (*ruling.limited_by, *named("adapter", executed != ruling.action, self._action.elements))
 
     def _pause(self, now: float) -> Ruling | None:
-        """Trip, and say so, where the last ruling was too long ago; else None."""
+        """Trip and return that ruling if the last ruling was too long ago; else return None."""
         episode = self._episode
         pause, episode.ruled_at = now - episode.ruled_at, now
         if pause <= self._max_pause * (1 + ROUNDING):
@@ -362,7 +363,7 @@ class SafetyGate:
         return self._stop(f"pause: {pause:.3g} s passed between two ticks, {allowed}", now)
 
     def _count(self, ticks: int, reason: str, now: float) -> Ruling | None:
-        """Count ticks of the policy without a new action; trip, and say so, where they are too many in a row."""
+        """Count periods without a new action; trip and return that ruling after `stop_after` in a row, else None."""
         episode = self._episode
         episode.held += ticks
         if episode.held < self.limits.stop_after:
@@ -375,7 +376,7 @@ class SafetyGate:
         return Ruling(None, ("stop",), now, reason)
 
     def _fall_back(self, fallback: Controller, reason: str, now: float) -> Ruling:
-        """Let the fallback act; where it fails, trip."""
+        """Rule on the fallback's action; trip if the fallback fails."""
         try:
             action = fallback_action(fallback, self._episode.observation, now, self._action)
         except SamiError as error:
@@ -383,7 +384,7 @@ class SafetyGate:
         return self._drive(action, now)._replace(fallback=True)
 
     def _drive(self, action: Array, now: float) -> Ruling:
-        """Rule on an action (A,) of another one than the policy."""
+        """Rule on an action (A,) that a person, a pause or the fallback chose."""
         episode = self._episode
         episode.target, episode.taken_over = action, True
         episode.limiter.blend_in.reset()

@@ -1,8 +1,8 @@
-"""Shapes actions: one class a limit, one method each, and `Limiter`, which applies them in one order.
+"""Shapes actions: each limit is a class, and `Limiter` applies them in a fixed order.
 
-What is aimed at: 1. blend-in, 2. bounds, 3. workspace. How far this write goes there: 4. acceleration, 5. bounds and
-workspace once more, because braking may lead beyond the target, 6. rate. Rate is last: nothing changes a step after it.
-A step goes from what was written last, whatever the adapter reports that it executed.
+The target of a write is limited by 1. blend-in, 2. bounds, 3. workspace. The step towards the target is limited by
+4. acceleration, 5. bounds and workspace again, because braking may overshoot the target, 6. rate. Rate is last, so that
+no write exceeds it. A step starts at the action written last, not at the action that the adapter reports as executed.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ Float64 = NDArray[np.float64]
 
 
 class Workspace:
-    """Elements of observations stay in their ranges, as far as it is known how the actions move them.
+    """Limits actions so that they do not move elements of observations out of their ranges.
 
-    Where an element is, is what the last good observation said, and on from there what was executed since. An action is
-    allowed to move it as far as the end of its range within one period of the policy, and where the action's rate is
-    limited, no faster than it can still come to rest there. Outside, it may move back or stand still.
+    An element's position is its last valid value plus the displacement of the actions executed since. An action may
+    move the element at most to the end of its range within one period of the policy; if the action's rate is limited,
+    it must also be able to stop there. Outside its range, an element may move back or stand still.
 
     Args:
         limits: What is allowed.
@@ -50,25 +50,25 @@ class Workspace:
         self._since, self._last = (np.zeros(len(movers), np.float64) for _ in range(2))
 
     def __bool__(self) -> bool:
-        """Whether there is anything to keep."""
+        """Whether any element is limited."""
         return len(self._movers) > 0
 
     def learn(self, observation: Observation) -> None:
-        """Take over where the elements are; those that are missing or not finite go on as they were moved."""
+        """Store the elements' observed positions; those missing or not finite are computed from the actions alone."""
         positions = np.array([number_at(observation.values, *place) for place in self._places])
         good = np.isfinite(positions)
         self._seen = np.where(good, positions, np.nan if self._seen is None else self._seen)
         self._since, self._last = np.where(good, 0.0, self._since), np.where(good, 0.0, self._last)
 
     def cut(self, action: Array, elapsed: float) -> Array:
-        """Limit an action (A,), `elapsed` seconds after the last write; one that leads nowhere out is not touched.
+        """Limit an action (A,), `elapsed` seconds after the last write; return the same array if nothing is limited.
 
         Raises:
-            SamiError: It is not known where an element is.
+            SamiError: No valid value of a limited element was seen yet.
         """
         if self._seen is None or not np.isfinite(self._seen).all():
             raise SamiError(
-                f"no good value of {', '.join(self._elements)} was seen, whose workspace is limited. Give each "
+                f"no valid value of {', '.join(self._elements)} was seen, whose workspace is limited. Pass each "
                 "observation to fault() before its action to propose()."
             )
         at = self._seen + self._scale * (self._since + self._last * elapsed / self._period)
@@ -84,15 +84,15 @@ class Workspace:
         return cut
 
     def executed(self, action: Array, elapsed: float) -> None:
-        """Learn what was executed (A,), `elapsed` seconds after what was executed before it."""
+        """Add an executed action (A,), `elapsed` seconds after the one before, to the elements' displacement."""
         self._since = self._since + self._last * elapsed / self._period
         self._last = action[self._movers].astype(np.float64)
 
     def _slow(self, way: Float64) -> Float64:
-        """Return the largest action from which the rate still allows coming to rest within a way.
+        """Return the largest actions (M,) from which the rate still allows stopping within the distances `way` (M,).
 
-        The way is told in actions of one period. From an action a it takes n = ceil(a / c) periods in which it falls by
-        c each: a + (a - c) + ... = n a - c n (n - 1) / 2.
+        A distance is in units of the action times one period. An action a falls by the rate's change c in each of
+        n = ceil(a / c) periods, and so covers a + (a - c) + ... = n a - c n (n - 1) / 2.
         """
         braked = np.isfinite(self._change) & np.isfinite(way)
         change, rest = np.where(braked, self._change, 1.0), np.where(braked, way, 0.0)
@@ -108,22 +108,22 @@ def _place(contract: Contract, element: str) -> tuple[str, int]:
 
 
 PAUSE_PERIODS = 2
-"""Periods after which a tick counts as one after a pause: it allows no more than these."""
+"""Longest elapsed time [periods] that a step may use: after a pause, a step is no longer than after this time."""
 
 UNLIMITED = 1e100
-"""An acceleration [unit/s^2] from which on nothing is limited: its square, in which a step is eased, has no number."""
+"""An acceleration [unit/s^2] from here on does not limit: its square, which easing computes, would overflow."""
 
 SHORTEST_PERIODS = 0.5
-"""Periods that a speed is measured over, at least: a step right after another one, over next to no time, has no speed
-of its own. Ticks that come by up to half a period early are measured exactly."""
+"""Shortest time [periods] over which a speed is measured: over almost no time, a step has no meaningful speed. The
+speed of ticks that come up to half a period early is exact."""
 
 PARKED = 0.01
-"""Share of the range between the bounds by which a robot may be parked beyond them where no rate leads it back: noise
+"""Where no rate limits the way back, a robot may start beyond its bounds by this share of the range between them: noise
 of a sensor at its bound."""
 
 
 class Shaped(NamedTuple):
-    """An action, and what made it one."""
+    """A limited action, and the limits that changed it."""
 
     action: Array
     """(A,)"""
@@ -132,7 +132,7 @@ class Shaped(NamedTuple):
 
 
 class Move(NamedTuple):
-    """What a step is a part of."""
+    """The motion towards a target, from which limits compute a step."""
 
     way: Float64
     """(A,): from the action written last to the target, in the action's unit."""
@@ -143,11 +143,11 @@ class Move(NamedTuple):
 
 
 class BlendIn:
-    """The policy's actions are gone over to: from rest, as it was when that began, or from what another one did.
+    """Blends to the policy's actions: from the neutral action, or from the last action of a person or fallback.
 
     Args:
-        duration: In what time [s].
-        rest: The action that moves nothing.
+        duration: Of the blending [s].
+        rest: The neutral action.
     """
 
     def __init__(self, duration: float, rest: Rest) -> None:
@@ -156,20 +156,20 @@ class BlendIn:
         self._origin: Array | None = None
 
     def begin(self, origin: Array | None = None) -> None:
-        """Go out from an action (A,), or from rest, unless it has begun.
+        """Begin to blend from an action (A,), or from the neutral action if None, unless it has begun before.
 
         Raises:
-            SamiError: Rest is needed, and not known yet.
+            SamiError: The neutral action is needed, but not known yet.
         """
         if self._origin is None and self._blended < self._duration:
             self._origin = self._rest.require() if origin is None else origin
 
     def reset(self) -> None:
-        """Limit nothing until it begins anew."""
+        """Stop blending, until `begin` is called again."""
         self._origin, self._blended = None, 0.0
 
     def limit(self, action: Array, elapsed: float) -> Shaped:
-        """Mix an action with the one that it went out from, by the time [s] since the last write (0: none yet)."""
+        """Mix an action (A,) with the initial one; `elapsed` is the time [s] since the last write, at first 0."""
         if self._origin is None or self._blended >= self._duration:
             return Shaped(action, ())
         self._blended += elapsed
@@ -181,11 +181,11 @@ class BlendIn:
 
 
 class Bounds:
-    """No element is below its lowest or above its highest value.
+    """Clips actions to the bounds.
 
     Args:
-        low: (A,) lowest.
-        high: (A,) highest.
+        low: (A,) lowest values, in the action's unit.
+        high: (A,) highest values, in the action's unit.
         elements: Names of the elements.
     """
 
@@ -193,68 +193,68 @@ class Bounds:
         self._low, self._high, self._elements = low, high, elements
 
     def limit(self, action: Array) -> Shaped:
-        """Cut an action at the bounds, and name where."""
+        """Clip an action (A,) to the bounds, and name the clipped elements."""
         bounded = self.cut(action)
         if bounded.tobytes() == action.tobytes():  # half the time of comparing short arrays
             return Shaped(bounded, ())
         return Shaped(bounded, named("bounds", bounded != action, self._elements))
 
     def cut(self, action: Array) -> Array:
-        """Cut an action at the bounds."""
+        """Clip an action (A,) to the bounds."""
         return action.clip(self._low, self._high)
 
     def cut_step(self, action: Array, start: Float64) -> Array:
-        """Cut an action (A,) at the bounds, and one that starts (A,) beyond them where it would lead further out."""
+        """Clip an action (A,) to the bounds; elements that start (A,) beyond them may stay there or move back."""
         cut = self.cut(action)
         if cut.tobytes() == action.tobytes():
             return action
         return action.clip(np.minimum(self._low, start), np.maximum(self._high, start)).astype(np.float32)
 
     def far_out(self, start: Array) -> NDArray[np.bool_]:
-        """Return where (A,) a start (A,) is beyond the bounds by more than a sensor's noise."""
+        """Return a mask (A,) of the elements of a start (A,) that are beyond the bounds by more than sensor noise."""
         noise = PARKED * (self._high.astype(np.float64) - self._low)
         noise[~np.isfinite(noise)] = 0.0
         return (start < self._low - noise) | (start > self._high + noise)
 
     def range(self, at: int) -> str:
-        """Return the bounds of one element, for people."""
+        """Return the bounds of one element as text."""
         return f"{self._low[at]:g} to {self._high[at]:g}"
 
 
 class Rate:
-    """An action changes at most so fast.
+    """Limits how fast an action changes.
 
     Args:
-        rate: (A,) [unit/s]; infinite where there is no limit.
+        rate: (A,) [unit/s]; infinite for elements without a limit.
     """
 
     def __init__(self, rate: Float64) -> None:
         limited = np.isfinite(rate)
         self._rate = np.where(limited, rate, 0.0)
-        self._free = np.where(limited, 0.0, np.inf)  # infinity times no time is not a number
+        self._free = np.where(limited, 0.0, np.inf)  # added later, because inf * 0 s would be NaN
 
     def limit(self, step: Float64, move: Move) -> Float64:
-        """Return as much of a step (A,) as the rate allows; equal to it, to the last bit, where it allows all."""
+        """Return the part of a step (A,) that the rate allows; bit-equal to the step where it allows all of it."""
         longest = self._rate * move.elapsed + self._free
         return step.clip(-longest, longest)
 
     def ease(self, step: Float64, move: Move, share: float, braking: Float64) -> Float64:
-        """Return as much of a step (A,) as a share of the rate allows, or braking: (A,) its length where it is hardest.
+        """Return the part of a step (A,) that a share of the rate allows, but at least the hardest `braking` (A,).
 
-        It is no more than `limit` allows once that has cut it, too.
+        That may exceed the full rate, so apply `limit` afterwards.
         """
         longest = np.maximum(share * self._rate * move.elapsed + self._free, braking)
         return step.clip(-longest, longest)
 
 
 class Acceleration:
-    """An action's rate changes at most so fast, and the action can still come to rest at its target.
+    """Limits how fast an action's rate changes, and keeps the rate low enough to stop at the target.
 
-    The speed from which the rest of the way allows braking, v^2 / (2 a) + v dt / 2 = |way|, keeps the action from
-    overshooting a target that stands still, where dt stays the same; where it varies, it overshoots by little.
+    The largest speed v from which it can stop, v^2 / (2 a) + v dt / 2 = |way|, prevents overshoot of a constant target
+    if dt is constant; if dt varies, the overshoot is small.
 
     Args:
-        acceleration: (A,) [unit/s^2]; infinite where there is no limit.
+        acceleration: (A,) [unit/s^2]; infinite for elements without a limit.
     """
 
     def __init__(self, acceleration: Float64) -> None:
@@ -262,7 +262,7 @@ class Acceleration:
         self._acceleration = np.where(self._limited, acceleration, 0.0)
 
     def limit(self, step: Float64, move: Move) -> Float64:
-        """Return as much of a step (A,) as it allows; equal to the step, to the last bit, where it allows all."""
+        """Return the part of a step (A,) that it allows; bit-equal to the step where it allows all of it."""
         change = self._acceleration * move.elapsed
         brake = np.sqrt((change / 2) ** 2 + 2 * self._acceleration * np.abs(move.way)) - change / 2
         longest = brake * move.elapsed
@@ -270,22 +270,22 @@ class Acceleration:
         return np.where(self._limited, step.clip(-longest, longest).clip(slowest, fastest), step)
 
     def braking(self, move: Move) -> Float64:
-        """Return the length of the step (A,) that brakes as hard as may be; 0 where nothing limits braking."""
+        """Return the length (A,) of the step that brakes as hard as allowed; 0 for elements without a limit."""
         slowest = (np.abs(move.speed) - self._acceleration * move.elapsed) * move.elapsed
         return np.where(self._limited, np.maximum(slowest, 0.0), 0.0)
 
 
 def named(limit: str, where: NDArray[np.bool_], elements: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the elements that a limit changed, each as `"rate dx"`."""
+    """Return the names of the elements in a mask (A,), each after the limit's name, as `"rate dx"`."""
     if 1 not in where.tobytes():  # a tenth of the time of any() on short arrays
         return ()
     return tuple([f"{limit} {element}" for element, changed in zip(elements, where.tolist(), strict=True) if changed])
 
 
 def rounded_down(start: Float64, step: Float64) -> Array:
-    """Return where a step (A,) leads from a start (A,), itself a float32, in float32 and never further than the step.
+    """Return start (A,), itself a float32, plus step (A,) in float32; no element moves further than its step.
 
-    An element whose step is smaller than the distance to the next float32 stands still: at 1e5, that is 0.008.
+    An element stands still if its step is smaller than the distance to the next float32, which is 0.008 at 1e5.
     """
     exact = start + step
     end = exact.astype(np.float32)
@@ -294,14 +294,14 @@ def rounded_down(start: Float64, step: Float64) -> Array:
 
 
 class Limiter:
-    """Applies every limit to the actions of an episode, and knows how they move.
+    """Applies every limit to the actions of an episode, and tracks the last write and its speed.
 
     Args:
         limits: What is allowed.
         action: The action's signal.
-        rest: From where the first step goes.
+        rest: The neutral action, from which the first step starts.
         period: Nominal time between two ticks [s].
-        workspace: What no action leads out of.
+        workspace: Limits on positions of observed elements.
     """
 
     def __init__(self, limits: Limits, action: Signal, rest: Rest, period: float, workspace: Workspace) -> None:
@@ -314,21 +314,21 @@ class Limiter:
         self._acceleration = Acceleration(acceleration)
         self._accelerates = bool((acceleration < UNLIMITED).any())
         self._free = ~(np.isfinite(rate) | (acceleration < UNLIMITED))
-        # What limits nothing is left out, because a loop may run a thousand times a second.
+        # Limits that are not set are skipped, because a loop may run at 1 kHz.
         self._blends = bool(limits.blend_in_s)
         self._rate = Rate(rate) if np.isfinite(rate).any() else None
         self.gentle = 1.0
-        """Share of the rate that is allowed."""
+        """Share of the rate limit that is allowed now."""
         self._written: Array | None = None
         self._written_at = 0.0
         self._speed = np.zeros(action.size)
 
     def shape(self, target: Array, now: float) -> Shaped:
-        """Shape an action that goes to a target (A,): one within all limits is not touched.
+        """Return the action (A,) to write next on the way to a target (A,); the target itself if all limits allow it.
 
         Raises:
-            SamiError: A step has nothing to start from, because rest is not known yet; or it starts beyond the bounds,
-                and neither a rate nor an acceleration is set that leads it back.
+            SamiError: The neutral action or a workspace position is needed, but not known yet; or the robot starts
+                beyond the bounds, and neither a rate nor an acceleration limits its way back.
         """
         if self._written is None:
             self._require_start()
@@ -344,35 +344,35 @@ class Limiter:
         return self._step(action, limited_by, now)
 
     def brake(self, written: Array, now: float) -> Shaped:
-        """Let the action that was written last (A,) stand, once it came to rest within the acceleration."""
+        """Return the action (A,) to write next in order to hold `written` (A,), braking within the acceleration."""
         if self._workspace is None:
             return self._step(written, (), now)
         return self._step(*self._cut_to_workspace(written, self._elapsed(now)), now)
 
     def record_write(self, action: Array, now: float) -> float:
-        """Learn what is written (A,), from where the next step goes; return the time [s] since the write before."""
+        """Store the action (A,) being written, from which the next step starts; return the time [s] since the last."""
         elapsed = self._elapsed(now)
         if self._accelerates:
             start = self._rest.value if self._written is None else self._written
             if start is not None:
                 least = SHORTEST_PERIODS * self._period
                 step = action.astype(np.float64) - start
-                if elapsed < least:  # the speed before it fills up the rest
+                if elapsed < least:  # the earlier speed counts for the remaining time
                     step += self._speed_at(now) * (least - elapsed)
                 self._speed = step / max(elapsed, least)
         self._written, self._written_at = action, now
         return elapsed
 
     def executed(self, action: Array, elapsed: float) -> None:
-        """Learn what the adapter reports as executed (A,), so long after the write before it [s].
+        """Take the action (A,) that the adapter reports as executed, `elapsed` seconds after the write before it.
 
-        Only the workspace uses it: for where the robot is.
+        Only the workspace uses it, to track the robot's position.
         """
         if self._workspace is not None:
             self._workspace.executed(action, elapsed)
 
     def _step(self, target: Array, limited_by: tuple[str, ...], now: float) -> Shaped:
-        """Go as far towards a target (A,) as one write may."""
+        """Return the action as far towards a target (A,) as one write may go."""
         if self._rate is None and not self._accelerates:
             return Shaped(target, limited_by)
         start = (self._rest.require() if self._written is None else self._written).astype(np.float64)
@@ -399,12 +399,12 @@ class Limiter:
         action = rounded_down(start, step)
         if 0 in cut.tobytes():
             action = np.where(cut, action, target)
-        if self._accelerates:  # else a step ends between its start and a target within the bounds
+        if self._accelerates:  # without it, a step ends between its start and a target within the bounds
             action = self._bounds.cut_step(action, start)
         return Shaped(action, limited_by + names)
 
     def _require_start(self) -> None:
-        """Refuse to begin beyond the bounds where nothing leads back but one jump."""
+        """Raise if the robot starts beyond the bounds and only a single jump, which no limit slows, would lead back."""
         start = self._rest.value
         if start is None:
             return
@@ -423,7 +423,7 @@ class Limiter:
         return Shaped(inside, named("workspace", inside != action, self._elements))
 
     def _elapsed(self, now: float) -> float:
-        """Return the time [s] since the last write: one period before the first, none where the clock went back.
+        """Return the time [s] since the last write; one period before the first write, 0 if the clock went back.
 
         It is at most `PAUSE_PERIODS`, so that a pause does not allow a jump.
         """
@@ -432,6 +432,6 @@ class Limiter:
         return min(max(now - self._written_at, 0.0), PAUSE_PERIODS * self._period)
 
     def _speed_at(self, now: float) -> Float64:
-        """Return the (A,) speed of the steps written last [unit/s]; none after a pause, in which the action stood."""
+        """Return the speed (A,) of the steps written last [unit/s]; 0 after a pause, because the action stood still."""
         paused = now - self._written_at > PAUSE_PERIODS * self._period * (1 + ROUNDING)
         return np.zeros_like(self._speed) if paused else self._speed

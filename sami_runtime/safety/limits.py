@@ -1,4 +1,4 @@
-"""What a safety gate allows, as a document that people write and review: TOML or JSON, by the names of elements."""
+"""The limits of a safety gate: a TOML or JSON document that people write and review, by the names of elements."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def _number(value: float) -> float:
 Number = Annotated[float, AfterValidator(_number)]
 Positive = Annotated[float, Field(gt=0)]
 Then = Literal["hold", "rest", "stop"]
-"""What happens: `hold` lets the action that was written last stand, as for any observation that is not acted on; `rest`
-falls back to rest at once; `stop` stops the robot."""
+"""What happens if an observation is refused: `hold` repeats the last action, at first for `hold_ticks`; `rest`
+approaches the neutral action at once; `stop` stops the robot."""
 Beyond = Literal["hold", "rest", "stop", "act"]
-"""The same, or `act`: nothing."""
+"""As `Then`, or `act`: the policy acts on the observation."""
 THENS: tuple[Then, ...] = ("stop", "rest", "hold")
-"""The same, the strictest first."""
+"""The values of `Then`, the strictest first."""
 
 
 def _ordered(value: tuple[float, float]) -> tuple[float, float]:
@@ -54,7 +54,7 @@ Range = Annotated[tuple[Number, Number], BeforeValidator(_pair), AfterValidator(
 
 
 class _Entry(BaseModel):
-    """A value, written alone or as a table that says as well what happens then."""
+    """A limit that is written as a value alone, or as a table with its options, such as `then`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -65,41 +65,41 @@ class _Entry(BaseModel):
 
 
 class Inside(_Entry):
-    """Where an element of an observation stays."""
+    """The range in which an element of an observation has to stay, [lowest, highest] in its unit."""
 
     range: Range
     then: Then = "hold"
 
 
 class Jump(_Entry):
-    """How far an element of an observation moves from one tick of the policy to the next."""
+    """The most by which an element of an observation may change in one period of the policy, in its unit."""
 
     most: Positive
     then: Then = "hold"
 
 
 class Alarm(_Entry):
-    """For how many steps in a row the dynamics may be unknown."""
+    """The limit on steps in a row with an out-of-distribution context."""
 
     steps: Annotated[int, Field(ge=1)]
-    """So many in a row with an out-of-distribution score above `score` are too many."""
+    """Number of steps in a row with an out-of-distribution score above `score` at which `then` happens."""
     then: Then = "stop"
     score: Annotated[Positive, Field(allow_inf_nan=False)] = 1.0
-    """Above this a step counts; 1 is the model's own alarm."""
+    """Score above which a step counts; the model's own alarm is at 1."""
 
 
 class TimeToAdapt(_Entry):
-    """By when a policy must be back after a change was detected, and what holds until then."""
+    """The limit on steps between a detected change of the dynamics and a settled context."""
 
     steps: Annotated[int, Field(ge=1)] | None = None
-    """Of the policy; the bound of the model's contract if left out."""
+    """Steps of the policy; the bound of the model's contract if left out."""
     then: Then = "hold"
-    """What happens when they are over; held for long enough, the fallback acts, until the robot is stopped."""
+    """What happens after these steps; a long hold leads to the fallback, then to a stop, as every hold does."""
     gentle: Annotated[Positive, Field(le=1)] = 1.0
-    """Share of the rate that is allowed until the context has settled; braking to it keeps within the acceleration."""
+    """Share of `rate` that is allowed until the context has settled; slowing down to it respects `acceleration`."""
 
     def bound(self, recovery: Recovery | None) -> tuple[int, str]:
-        """Return the steps, its own or the contract's `recovery`, and what they are called."""
+        """Return the steps, its own or those of the contract's `recovery`, and their source for messages."""
         if self.steps is not None:
             return self.steps, "time_to_adapt.steps"
         assert recovery is not None, "limits that fit the contract name steps, or it has a bound"
@@ -107,32 +107,32 @@ class TimeToAdapt(_Entry):
 
 
 GUARDS: dict[str, str] = {
-    "ranges": "observations far outside what training saw are held, then the robot is stopped",
+    "ranges": "observations far outside the training ranges are held, then the robot is stopped",
     "ood": "a context that stays far from all training tasks stops the robot",
-    "frozen": "a sensor that repeats itself, whose noise in training says that it cannot, is held",
+    "frozen": "a noisy sensor that repeats one value is held",
 }
-"""What judges observations of a robot by default, with the model's own numbers; see docs/reference/guards.md."""
+"""Rules that judge a robot's observations by default, by the model's own statistics; see docs/reference/guards.md."""
 DEFAULT_ALARM = Alarm(steps=30, score=2.0)
-"""Of the guard `ood`, where the limits set no `stop_on_alarm`. benchmarks/guard_rates.py prints how often it stops a
+"""Limit of the guard `ood` if the limits set no `stop_on_alarm`. benchmarks/guard_rates.py prints how often it stops a
 policy in its own simulator."""
 FROZEN_LEAST = 5
-"""Of the guard `frozen`: least number of equal values in a row that mean a stuck sensor. Where values repeated in
-training, through lost messages, it is at least twice the longest run there and one."""
+"""Guard `frozen`: least number of equal values in a row that mean a stuck sensor. If values repeated in training,
+through lost messages, the number is at least 2 n + 1 for the longest run of n equal values there."""
 
 
 class Known(_Entry):
-    """What an element of an observation is after a reset, while the robot rests at home."""
+    """The true value of an element of an observation after a reset, while the robot rests at home."""
 
     value: Annotated[Number, Field(allow_inf_nan=False)]
-    """In its unit."""
+    """In the element's unit."""
     most: Positive = 0.05
-    """Largest misreading that is taken for a constant bias of the sensor, in its unit."""
+    """Largest error that is taken for a constant bias of the sensor, in the element's unit."""
     still: Positive = 0.005
-    """How far it may drift while it is measured, and how sure its mean must be, in its unit."""
+    """Largest drift while the bias is measured, and largest standard error of the mean, in the element's unit."""
 
 
 def _flat(value: Any) -> Any:
-    """Return a table by `SIGNAL.ELEMENT`, which TOML nests where the key is not quoted."""
+    """Return a table with keys `SIGNAL.ELEMENT`; TOML nests tables where such a key is not quoted."""
     if not isinstance(value, Mapping):
         return value
     flat: dict[str, Any] = {}
@@ -146,37 +146,37 @@ def _flat(value: Any) -> Any:
 
 
 ByElement = Annotated[dict[str, V], BeforeValidator(_flat)]
-"""By `SIGNAL.ELEMENT` of the observation, such as `ee_position.z`."""
+"""A table with keys `SIGNAL.ELEMENT` of the observation, such as `ee_position.z`."""
 
 
 def elements_of(signals: tuple[Signal, ...]) -> list[str]:
-    """Return every element of some signals, as `SIGNAL.ELEMENT`."""
+    """Return the names of all elements of these signals, as `SIGNAL.ELEMENT`."""
     return [f"{signal.name}.{element}" for signal in signals for element in signal.elements]
 
 
 Seconds = Annotated[float, Field(gt=0)]
 
 AGE_PERIODS = 3
-"""Periods of the policy after which an observation is too old, where neither the limits nor a lookahead say."""
+"""Largest age of an observation [periods of the policy], if neither the limits nor a lookahead set one."""
 
 FACTOR = 10.0
-"""So many times beyond what an action can do, a limit is a mistake."""
+"""A limit on actions more than this many times beyond the model's own bounds counts as a mistake."""
 FACTOR_SEEN = {"rad": 10.0, "rad/s": 10.0}
-"""By unit, the same beyond what the contract allows of an observation or training saw; 100 for other units. A range
-around a workspace is wide at times, and degrees are 57 times radians."""
+"""By unit, such a factor for limits on observations, against the contract's bounds or the training ranges; 100 for
+other units. Ranges around a workspace may be wide, but a factor of 57 means degrees in place of radians."""
 TURNS = 100.0
-"""An angle [rad] beyond which nothing that is known of it makes a limit plausible."""
+"""A limit on an angle beyond this [rad] counts as a mistake, if neither bounds nor training ranges are known."""
 PERIODS = {"deadline_s": 100, "max_age_s": 1000, "max_pause_s": 1000, "blend_in_s": 1000}
-"""Periods of the policy beyond which a time is a mistake. `inf` takes any."""
+"""A time of more than this many periods of the policy counts as a mistake; `inf` does not."""
 UNITS = {"rad": ("degrees", 180.0 / math.pi), "m": ("millimetres", 1000.0), "s": ("milliseconds", 1000.0)}
-"""By unit, which other one is written in its place, and how many of these one of it is."""
+"""By unit, the unit that people write in its place by mistake, and how many of these make one."""
 
 
 class Limits(BaseModel):
-    """What may be written to a robot. The defaults keep the contract's bounds, and hold and stop when nothing comes.
+    """Limits on actions, observations and times. By default: the contract's bounds, and hold, then stop, on a fault.
 
-    A value for each element of the action is one number for all of them, or a table by the element's name.
-    What is left out is not limited.
+    A limit on actions is one number for all elements, or a table by the element's name. An element or limit that is
+    left out is not limited, unless a default is described below.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -188,74 +188,74 @@ class Limits(BaseModel):
     rate: Positive | dict[str, Positive] | None = None
     """Largest change of the action [unit/s], by the measured time between two writes; no write exceeds it."""
     acceleration: Positive | dict[str, Positive] | None = None
-    """Largest change of that change [unit/s^2]."""
+    """Largest change of the rate of the action [unit/s^2]."""
     rest: Number | dict[str, Number] | str | None = None
-    """The action that moves nothing: every element's value, or the name of the observation signal that holds it (for
-    position control, the measured position). The first action starts from it, and what is held too long falls back
-    to it."""
+    """The neutral action, which moves nothing: the value of every element, or the name of an observation signal that
+    measures it (for position control, the measured position). Rate, acceleration and blend-in start from it, and after
+    `hold_ticks` the gate approaches it."""
     blend_in_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
-    """Time [s] in which an episode goes over from rest to the policy's actions."""
+    """Time [s] at the beginning of an episode to blend from the neutral action to the policy's actions."""
     deadline_s: Seconds | None = None
-    """Longest time [s] from the beginning of a tick to the policy's answer; a later one is dropped. One period of the
-    loop if left out."""
+    """Longest time [s] from the beginning of a tick to the policy's output; a later output is dropped. One period of
+    the loop if left out."""
     max_pause_s: Seconds | None = None
-    """Longest time [s] between two ticks; after a longer one the robot is stopped. As long as `stop_after` ticks of the
-    policy if left out. `inf` takes any: ticks that passed without a turn do not stop a policy that goes on to act."""
+    """Longest time [s] between two ticks; a longer one stops the robot. As long as `stop_after` periods of the policy
+    if left out. With `inf`, missed ticks never stop a policy that acts again afterwards."""
     max_age_s: Seconds | dict[str, Seconds] | None = None
-    """Oldest observation [s] that is acted on, or a table by signal; `inf` takes any. Three periods of the policy where
-    it is left out, or as many as a file that looks farther ahead was fitted for."""
+    """Largest age [s] of an observation that the policy acts on, or a table by signal; `inf` allows any. If left out,
+    three periods of the policy, or the largest age that a model with lookahead was fitted for if that is more."""
     frozen: dict[str, Annotated[int, Field(ge=2)]] = {}
-    """By observation signal: how many equal values in a row, to the last bit, mean that its sensor is stuck."""
+    """By observation signal: how many bit-equal values in a row mean that its sensor is stuck."""
     inside: ByElement[Inside] = {}
-    """Range in which an element of an observation stays, and what happens where it does not."""
+    """Range in which an element of an observation has to stay, and what happens if it leaves it."""
     jump: ByElement[Jump] = {}
-    """Largest change of an element from one tick of the policy to the next, and what happens where it is larger. Where
-    more periods lie between two stamps, so many times as much."""
+    """Largest change of an element in one period of the policy, and what happens if it is exceeded. The limit counts
+    once for each period between two stamps."""
     out_of_bounds: Beyond | dict[str, Beyond] = "hold"
-    """What happens where an observation lies beyond the contract's bounds, for all signals or by signal; `act` takes
-    it. Where the adapter declares wider ones, in numbers, these count."""
+    """What happens if an observation is beyond the contract's bounds, for all signals or by signal; `act` ignores it.
+    Where the adapter declares wider bounds, these apply."""
     workspace: ByElement[Range] = {}
-    """Range of an element of an observation out of which no action leads. It is limited before that happens."""
+    """Range that no action may move an element of an observation out of; the action is limited before that happens."""
     moves: dict[str, Moves] = {}
-    """By element of the action, which element of an observation it moves, and how far in one period of the policy.
-    The contract's hold as well, for those that are left out."""
+    """By element of the action: the element of an observation that it moves, and by how much in a period of the policy.
+    The contract's entries apply to elements that are left out."""
     known: ByElement[Known] = {}
-    """What elements of an observation are after a reset, while the robot rests at home. By how much their sensors
-    misread them is measured before each episode, and taken out of it; see `Zeroed`."""
+    """True values of elements of an observation after a reset, while the robot rests at home. The biases of their
+    sensors are measured before each episode, and subtracted during it; see `Zeroed`."""
     known_readings: Annotated[int, Field(ge=3)] = 10
-    """How many readings at rest that is the mean of, a period of the policy apart on a robot."""
+    """Number of readings at rest over which a bias is averaged; on a robot they are a period of the policy apart."""
     stop_on_alarm: Alarm | None = None
-    """So many of the policy's steps in a row with an out-of-distribution score above 1 stop the robot."""
+    """Number of steps in a row with an out-of-distribution score above 1 that stop the robot; see `Alarm`."""
     time_to_adapt: TimeToAdapt | None = None
-    """How long a policy may adapt to a change; takes the place of the guard `ood`."""
+    """Number of steps in which a policy has to adapt to a change; it replaces the guard `ood`."""
     hold_ticks: Annotated[int, Field(ge=0)] = 3
-    """How many of the policy's periods in a row the last action is held; then the action falls back to rest, if that
-    is given. These are periods of the contract's rate, also where a step takes several of them (`slower`)."""
+    """Number of periods of the policy in a row for which the last action is repeated; then the gate approaches the
+    neutral action, if `rest` is set. Periods are those of the contract's rate, even with `slower`."""
     stop_after: Annotated[int, Field(ge=1)] = 10
-    """At this many of the policy's periods in a row without a new action, the robot is stopped. Those that passed
-    without a turn count."""
+    """Number of periods of the policy in a row without a new action, missed ones included, after which the robot is
+    stopped."""
 
     @classmethod
     def load(cls, path: str | Path) -> Limits:
         """Read a file, NAME.toml or NAME.json.
 
         Raises:
-            SamiError: The file cannot be read, or a value is wrong.
-            UnknownName: It holds a key that is no limit.
+            SamiError: The file cannot be read, or a value is invalid.
+            UnknownName: A key is not the name of a limit.
         """
         return cls.of(read_document(Path(path), "limits"), str(path))
 
     @classmethod
     def of(cls, document: Mapping[str, Any], where: str) -> Limits:
-        """Return the limits of a table.
+        """Return the limits that a table sets.
 
         Args:
             document: Limits by key.
-            where: Where it is written, for messages: a path.
+            where: The table's source, for messages: a path.
 
         Raises:
-            SamiError: A value is wrong.
-            UnknownName: It holds a key that is no limit.
+            SamiError: A value is invalid.
+            UnknownName: A key is not the name of a limit.
         """
         for key in document:
             if key not in cls.model_fields:
@@ -266,12 +266,13 @@ class Limits(BaseModel):
             raise SamiError(f"{where}: {_explain(error)}") from None
 
     def require_fit(self, contract: Contract) -> None:
-        """Refuse limits that mean nothing for a model's signals, before anything moves.
+        """Check that the limits make sense for a model's signals, before anything moves.
 
         Raises:
-            UnknownName: An element or a signal is not among the model's.
-            SamiError: Rest is missing where it is needed, incomplete, or beyond the bounds; low is above high; or a
-                limit cannot be meant, because it is an order of magnitude beyond what it limits.
+            UnknownName: The model has no such element or signal.
+            SamiError: `rest` is missing where it is needed, incomplete, or beyond the bounds; `low` is above `high`;
+                the contract lacks a reference that a limit needs; or a limit is implausibly large, so that it would
+                never limit anything.
         """
         action = contract.action
         for name in ("low", "high", "rate", "acceleration", "rest", "moves"):
@@ -305,29 +306,29 @@ class Limits(BaseModel):
                 f"{high[at]:g} [{action.unit}], the contract's bounds included. Correct low or high."
             )
         self._require_rest(contract.action, signals, low, high)
-        # What cannot be meant is refused; infinite limits limit nothing on purpose.
+        # Implausibly large limits are probably mistakes; infinite ones are set on purpose.
         _require_times(self, 1.0 / contract.rate_hz)
         _require_actions(self, contract)
         _require_observations(self, contract)
 
     def max_pause(self, contract: Contract) -> float:
-        """Return the time [s] that may pass between two ticks: `max_pause_s`, or `stop_after` ticks of the policy."""
+        """Return the longest time [s] between two ticks: `max_pause_s`, or `stop_after` periods of the policy."""
         return self.max_pause_s or self.stop_after / contract.rate_hz
 
     def max_age(self, contract: Contract) -> dict[str, float]:
-        """Return by signal the age [s] up to which it is acted on: `max_age_s`, or its default."""
+        """Return the largest age [s] that the policy acts on, by signal: `max_age_s`, or its default."""
         default = max(AGE_PERIODS, contract.lookahead.steps if contract.lookahead else 0) / contract.rate_hz
         by_signal = self.max_age_s if isinstance(self.max_age_s, dict) else {}
         every = default if isinstance(self.max_age_s, dict) else self.max_age_s or default
         return {signal.name: by_signal.get(signal.name, every) for signal in contract.observation}
 
     def repeats(self, contract: Contract, guards: Collection[str]) -> dict[str, int]:
-        """Return by signal how many equal values in a row mean a stuck sensor: `frozen`, and the guard's."""
+        """Return by signal how many equal values in a row mean a stuck sensor: `frozen`, else the guard's number."""
         longest = contract.seen.repeats if contract.seen is not None and "frozen" in guards else {}
         return {name: max(FROZEN_LEAST, 2 * most + 1) for name, most in longest.items()} | self.frozen
 
     def longest_alarm(self, guards: Collection[str]) -> Alarm | None:
-        """Return for how long the dynamics may be unknown: `stop_on_alarm`, or the guard's; None for any time."""
+        """Return `stop_on_alarm`, or the default of the guard `ood` if it is active; None for no limit."""
         default = DEFAULT_ALARM if "ood" in guards and self.time_to_adapt is None else None
         return self.stop_on_alarm or default
 
@@ -335,8 +336,8 @@ class Limits(BaseModel):
         """Return these limits with defaults that suit a simulator.
 
         Args:
-            gapped: Whether it stands behind a gap. Without one it stands still while nothing is written, so nothing is
-                too old; and the errors that a gap adds to a signal at its bounds lead beyond them, and were asked for.
+            gapped: Whether a sim-to-real profile is simulated. Without one the simulator waits for each write, so ages
+                and pauses are not limited. With one, noise may exceed a signal's bounds, so the policy acts anyway.
         """
         changes: dict[str, Any] = (
             {"out_of_bounds": "act"} if gapped else {"max_age_s": math.inf, "max_pause_s": math.inf}
@@ -345,7 +346,7 @@ class Limits(BaseModel):
         return self.model_copy(update={name: value for name, value in changes.items() if name not in chosen})
 
     def bounds(self, action: Signal) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Return the (A,) lowest and (A,) highest action: the tighter of these limits' and the contract's."""
+        """Return the lowest (A,) and highest (A,) action: the tighter of these limits' and the contract's bounds."""
         contract_low = [-math.inf if value is None else value for value in action.low]
         contract_high = [math.inf if value is None else value for value in action.high]
         low = np.maximum(contract_low, by_element(self.low, action, -math.inf))
@@ -353,16 +354,16 @@ class Limits(BaseModel):
         return low.astype(np.float32), high.astype(np.float32)
 
     def moved(self, contract: Contract) -> dict[str, Moves]:
-        """Return by element of the action what it moves, as these limits or else the contract say."""
+        """Return by element of the action what it moves: the limits' entry, else the contract's."""
         return {**(contract.action.moves or {}), **self.moves}
 
     def beyond(self, signal: str) -> Beyond:
-        """Return what happens where a signal is beyond its bounds."""
+        """Return what happens if a signal is beyond its bounds."""
         by_signal = self.out_of_bounds
         return by_signal.get(signal, "hold") if isinstance(by_signal, dict) else by_signal
 
     def _thens(self) -> Iterator[tuple[str, str]]:
-        """Yield each limit on the world, and what happens beyond it."""
+        """Yield the name of each limit on observations, and its `then`."""
         for limit in ("inside", "jump"):
             for name, entry in getattr(self, limit).items():
                 yield f"{limit}.{name}", entry.then
@@ -389,20 +390,20 @@ class Limits(BaseModel):
             if len(movers) != 1:
                 named = " and ".join(movers) or "none"
                 raise SamiError(
-                    f"workspace.{name} limits the one element of the action that moves it, and {named} is said to. "
-                    f"Say which one does, and how far, such as: [moves] {contract.action.elements[0]} = "
+                    f"workspace.{name} needs exactly one element of the action that moves it; declared as moving it: "
+                    f"{named}. Declare one, and by how much, such as: [moves] {contract.action.elements[0]} = "
                     f'{{ element = "{name}", scale = 0.05 }}.'
                 )
             low, high = (side[contract.action.elements.index(movers[0])] for side in self.bounds(contract.action))
             if not low <= 0.0 <= high:
                 raise SamiError(
-                    f"workspace.{name} needs {movers[0]} to be able to stand still at its end, and it must be at least "
-                    f"{low:g} and at most {high:g}. Correct low or high, or leave the workspace out."
+                    f"workspace.{name} needs {movers[0]} to be able to be 0 at the range's end, but its bounds are "
+                    f"{low:g} to {high:g}. Correct low or high, or leave the workspace out."
                 )
         if self.stop_on_alarm is not None and contract.atlas is None:
             raise SamiError(
-                f"the limits set stop_on_alarm, but {contract.name!r} has no atlas of contexts, so it cannot tell "
-                "whether the dynamics are known. Make one with sami atlas, or leave stop_on_alarm out."
+                f"the limits set stop_on_alarm, but {contract.name!r} has no atlas (in-distribution reference) to "
+                "detect unknown dynamics by. Make one with sami atlas, or leave stop_on_alarm out."
             )
 
     def _require_time_to_adapt(self, contract: Contract) -> None:
@@ -418,8 +419,8 @@ class Limits(BaseModel):
             )
         if limit.gentle < 1.0 and self.rate is None:
             raise SamiError(
-                f"time_to_adapt.gentle is {limit.gentle:g}, a share of the rate, and the limits set none. Set rate, or "
-                "leave gentle out."
+                f"time_to_adapt.gentle is {limit.gentle:g}, a share of the rate, but the limits set no rate. Set rate, "
+                "or leave gentle out."
             )
 
     def _require_rest(self, action: Signal, signals: Mapping[str, Signal], low: Any, high: Any) -> None:
@@ -435,7 +436,7 @@ class Limits(BaseModel):
             if sorted(signal.elements) == sorted(action.elements) and signal.elements != action.elements:
                 raise SamiError(
                     f"rest is the signal {self.rest!r} with {', '.join(signal.elements)}; the action has "
-                    f"{', '.join(action.elements)}. Name a signal of the same order, or give the values."
+                    f"{', '.join(action.elements)}. Name a signal with the same order of elements, or give the values."
                 )
             return
         if isinstance(self.rest, Mapping) and (missing := [e for e in action.elements if e not in self.rest]):
@@ -443,7 +444,7 @@ class Limits(BaseModel):
         with np.errstate(over="ignore"):
             rest = by_element(self.rest, action, math.nan).astype(np.float32)
         if not np.isfinite(rest).all():
-            raise SamiError(f"rest is {self.rest!r}, which is no finite float32. Set rest to what moves nothing.")
+            raise SamiError(f"rest is {self.rest!r}, which is no finite float32. Set rest to the neutral action.")
         if ((rest < low) | (rest > high)).any():
             raise SamiError(
                 f"rest is {rest.tolist()}, beyond the bounds {low.tolist()} to {high.tolist()} [{action.unit}]. "
@@ -452,23 +453,23 @@ class Limits(BaseModel):
 
 
 _UNIONS = ("low", "high", "rate", "acceleration", "rest", "max_age_s", "out_of_bounds")
-"""Limits that are one value for all, or a table."""
+"""Limits that are one value for all elements or signals, or a table."""
 
 
 def by_element(value: float | Mapping[str, float] | None, action: Signal, default: float) -> NDArray[np.float64]:
-    """Return the value of each element, (A,); `default` where none is given."""
+    """Return a limit's value for each element, (A,); `default` for elements without one."""
     if isinstance(value, Mapping):
         return np.array([value.get(element, default) for element in action.elements], np.float64)
     return np.full(action.size, default if value is None else value, np.float64)
 
 
 def _explain(error: ValidationError) -> str:
-    """Return the first problem, by key, value and what would be valid."""
-    # A value for each element may be a number or a table; the deepest problem is that of the one which was given.
+    """Return a sentence about the first problem: key, value, and what would be valid."""
+    # A value may be a number or a table, and both fail; the deepest problem is that of the kind which was given.
     problem = max(error.errors(include_url=False), key=lambda fault: len(fault["loc"]))
     key, *inner = problem["loc"]
     if key in _UNIONS:
-        inner = inner[1:]  # which of its kinds it was taken for
+        inner = inner[1:]  # the first part names the kind, number or table
     key = ".".join(map(str, [key, *(part for part in inner if isinstance(part, str))]))
     if problem["type"] == "missing":
         return f"{key} is missing from {excerpt(problem['input'])}. Give it, or leave the limit out."
@@ -507,7 +508,7 @@ def _require_actions(limits: Limits, contract: Contract) -> None:
             number = value.get(element) if isinstance(value, Mapping) else value
             if number is not None and FACTOR * most < abs(number) < math.inf:
                 beyond[element] = (number, words)
-        # One number for all elements is for those that it can limit.
+        # One number for all elements is a mistake only if it can limit none of them.
         if beyond and (isinstance(value, Mapping) or len(beyond) == action.size):
             element, (number, words) = next(iter(beyond.items()))
             label = f"{name}.{element}" if isinstance(value, Mapping) else name
@@ -539,7 +540,7 @@ def _require_observations(limits: Limits, contract: Contract) -> None:
 
 
 def _observed(limits: Limits) -> Iterator[tuple[str, tuple[float, ...]]]:
-    """Yield the limits on elements of observations, and their values in the element's unit."""
+    """Yield the name of each limit on an element of an observation, and its values in the element's unit."""
     for element, inside in limits.inside.items():
         yield f"inside.{element}", inside.range
     for element, jump in limits.jump.items():
@@ -557,6 +558,6 @@ def _sentence(label: str, number: float, unit: str, words: str, instead: str) ->
         guess = f" In {other}{by}? Then it is {number / per:.4g} {unit}."
     out = "set inf, which limits nothing" if instead == "inf" else "leave it out"
     return (
-        f"{label} is {number:g} [{unit}], which cannot be meant: {words}, and it would never limit anything.{guess} "
+        f"{label} is {number:g} [{unit}], which must be a mistake: {words}, so it would never limit anything.{guess} "
         f"Correct it, or {out}."
     )

@@ -1,8 +1,8 @@
-"""Judges observations: one class a rule, one method each; `Watch` asks every rule.
+"""Judges observations: each rule is a class with a method `judge`, and `Watch` asks every rule.
 
-Those of `ObservationRules` judge the numbers of a row (D,), signal by signal; those of `Watch` the stamps and the
-sensors. A rule remembers only what it needs to judge the next observation. `now` is the time [s] on the clock that
-stamps the observations, None if there is none in common. A number that is not finite is refused by the policy.
+The rules in `ObservationRules` judge a row (D,) of all observed numbers; those in `Watch` judge stamps, stuck sensors
+and the context. `now` is the time [s] on the clock that stamps the observations, or None if loop and adapter share no
+clock. The rules skip numbers that are not finite, because the session refuses them.
 """
 
 from __future__ import annotations
@@ -29,34 +29,34 @@ FLOAT32 = np.dtype(np.float32)
 
 
 class Objection(NamedTuple):
-    """Why an observation must not be acted on, and what happens instead."""
+    """Why the policy must not act on an observation, and what happens instead."""
 
     reason: str
-    """Its kind first."""
+    """As `"age: ..."`, the kind of rule first."""
     then: Then = "hold"
 
 
 class ElementSpan(NamedTuple):
-    """Where an element stays."""
+    """The range in which an element has to stay."""
 
     at: int
-    """Its index in the row."""
+    """The element's index in the row."""
     element: str
-    """What it is called, as `SIGNAL.ELEMENT`."""
+    """The element's name, as `SIGNAL.ELEMENT`."""
     unit: str
     low: float
     high: float
 
 
 class RangeRule:
-    """Elements stay where the limits or the contract say.
+    """Elements stay in ranges that the limits or the contract set.
 
     Args:
-        kind: What the rule is called.
-        ranges: Of the elements that have one.
-        size: D, of a row.
-        then: What happens where one is beyond.
-        words: What a message says between value and range, and behind them.
+        kind: The rule's name, with which a reason begins.
+        ranges: The ranges of all limited elements.
+        size: D, the length of a row.
+        then: What happens if an element is out of its range.
+        words: Words of the message between value and range, and after the range.
     """
 
     def __init__(self, kind: str, ranges: Iterable[ElementSpan], size: int, then: Then, words: tuple[str, str]) -> None:
@@ -67,7 +67,7 @@ class RangeRule:
             self._low[limited.at], self._high[limited.at] = limited.low, limited.high
 
     def judge(self, row: Array, observation: Observation, now: float | None) -> Objection | None:
-        """Object to a number beyond its range."""
+        """Object if a number in the row (D,) is out of its range."""
         low, high = row < self._low, row > self._high
         if 1 not in low.tobytes() and 1 not in high.tobytes():  # a tenth of the time of any() on short arrays
             return None
@@ -82,21 +82,21 @@ class RangeRule:
 
 
 MARGIN, TURNS = 3.0, 10
-"""How far outside its training range an element is far outside once the policy acts, in widths of that range: the robot
-may meet there what training did not. An angle that turned by more than half a turn in training may turn by so many
-whole turns as well, because robots that tumble count them."""
+"""Once the policy acts, an element may be up to MARGIN widths of its training range outside that range, because a robot
+may see more than training did. An angle [rad] that spanned more than half a turn in training may also be TURNS whole
+turns outside, because adapters of robots that tumble count turns."""
 
 
 class TrainingRanges:
-    """Elements do not lie far outside what training saw.
+    """Elements are not far outside their training ranges.
 
-    Until an observation passes, it is judged as `sami check-adapter` does it: errors of unit and frame show at rest,
-    before anything moves. From then on `MARGIN` counts.
+    Up to the first observation that passes, the narrower ranges of `sami check-adapter` apply, so that a wrong unit or
+    frame is detected at rest, before anything moves. From then on the ranges are widened by `MARGIN`.
 
     Args:
         elements: Every element of a row, as `SIGNAL.ELEMENT`.
         units: Of the elements.
-        spreads: What training saw, by signal in the order of the row.
+        spreads: Training ranges of the signals, in the order of the row.
     """
 
     def __init__(self, elements: Iterable[str], units: Iterable[str], spreads: Iterable[Spread]) -> None:
@@ -111,7 +111,7 @@ class TrainingRanges:
         self._allowed = self.first.astype(np.float32)
 
     def judge(self, row: Array, observation: Observation, now: float | None) -> Objection | None:
-        """Object to a number far outside its training range."""
+        """Object if a number in the row (D,) is far outside its training range."""
         beyond = (row < self._allowed[0]) | (row > self._allowed[1])
         if 1 not in beyond.tobytes() or not (beyond := beyond & np.isfinite(row)).any():
             self._allowed = self.later
@@ -130,16 +130,16 @@ class TrainingRanges:
 
 
 class Jumps:
-    """Elements move at most so far from one tick of the policy to the next.
+    """Limits how far elements move from one tick of the policy to the next.
 
-    It compares with the last observation that had not jumped: a single one that is off is one that is not acted on, and
-    one that stays off is believed as soon as it can have got there.
+    It compares with the last observation that passed, and allows the limit once for each period since then. A single
+    outlier is therefore skipped, and a value that stays away is accepted as soon as it could have been reached.
 
     Args:
-        limits: By element, how far.
-        index: Where each element is in a row.
+        limits: The limit of each element, in its unit.
+        index: Each element's index in a row.
         units: Of the elements.
-        then: What happens where one moved farther.
+        then: What happens if an element moved farther.
         period: Of the policy [s].
     """
 
@@ -155,7 +155,7 @@ class Jumps:
         self._ticks = 0
 
     def judge(self, row: Array, observation: Observation, now: float | None) -> Objection | None:
-        """Object to a number that is farther from the last one than it can have got in the time between."""
+        """Object if a number in the row (D,) moved farther than its limit allows for the time since the last row."""
         values = row[self._at].astype(np.float64)
         stamps = np.array([observation.measured(name) for name in self._signals])
         self._ticks += 1
@@ -179,42 +179,42 @@ class Jumps:
 
 
 TOLERANCE = 1e-5
-"""Share of a jump that is rounding of float32."""
+"""Relative excess over a jump's limit that counts as rounding of float32."""
 
 
 class AlarmStreak:
-    """The dynamics are known, or not for long.
+    """Limits for how many steps in a row the context may be out of distribution.
 
     Args:
-        limit: For how many steps in a row they may not be.
+        limit: The number of steps, the score above which a step counts, and what happens then.
     """
 
     def __init__(self, limit: Alarm) -> None:
         self._limit, self._score, self._count = limit, 0.0, 0
 
     def heed(self, reading: Reading) -> None:
-        """Count a step of the policy."""
+        """Take the telemetry of one step of the policy."""
         self._score = reading.score or 0.0
         self._count = self._count + 1 if self._score > self._limit.score else 0
 
     def judge(self) -> Objection | None:
-        """Object after too many steps in a row; without another step of the policy, that stays so."""
+        """Object after too many steps in a row, until another step of the policy ends the streak."""
         if self._count < self._limit.steps:
             return None
         reason = (
             f"alarm: the dynamics were unknown at {self._count} steps in a row, with an out-of-distribution score of "
-            f"{self._score:.3g} at the last; allowed are {self._limit.steps - 1} above {self._limit.score:g} "
-            "(stop_on_alarm)"
+            f"{self._score:.3g} at the last step; allowed are {self._limit.steps - 1} steps above "
+            f"{self._limit.score:g} (stop_on_alarm)"
         )
         return Objection(reason, self._limit.then)
 
 
 class Deadline:
-    """A detected change is over in time, or the policy acts no more.
+    """Limits for how many steps the policy may adapt after telemetry detected a change.
 
     Args:
-        limit: What is allowed.
-        recovery: The contract's bound, for a limit that names no steps.
+        limit: The limit `time_to_adapt`.
+        recovery: The contract's measured bound, used if the limit names no steps.
     """
 
     def __init__(self, limit: TimeToAdapt, recovery: Recovery | None) -> None:
@@ -222,16 +222,16 @@ class Deadline:
         self._then, self._gentle, self._countdown = limit.then, limit.gentle, Countdown()
 
     def heed(self, reading: Reading) -> None:
-        """Count a step of the policy."""
+        """Take the telemetry of one step of the policy."""
         self._countdown.heed(reading)
 
     @property
     def gentle(self) -> float:
-        """Share of the rate that is allowed now."""
+        """Share of the rate limit that is allowed now; less than 1 only while the policy adapts."""
         return 1.0 if self._countdown.steps is None else self._gentle
 
     def judge(self) -> Objection | None:
-        """Object once the time is over, and why; without another step of the policy, that stays so."""
+        """Object once the steps are over, until telemetry reports that the context has settled."""
         steps = self._countdown.steps
         if steps is None or steps <= self._most:
             return None
@@ -243,13 +243,13 @@ class Deadline:
 
 
 class ObservationRules:
-    """Judges the numbers of observations, by every rule that limits and contract set, the strictest first.
+    """Judges the numbers of observations by all rules of the limits and the contract, the strictest first.
 
     Args:
         limits: What is allowed.
         contract: Of the model that reads the observations.
         provided: Signals as the adapter declares them.
-        guards: Names of `GUARDS` that judge as well.
+        guards: Names of active `GUARDS`.
     """
 
     def __init__(
@@ -267,7 +267,7 @@ class ObservationRules:
         units = {f"{signal.name}.{element}": signal.unit for signal, element in elements}
         self._size = len(elements)
         self._rules: list[TrainingRanges | RangeRule | Jumps] = []
-        for then in THENS:  # what is held must not hide what stops
+        for then in THENS:  # strictest first: a rule that holds must not hide one that stops
             inside = [ElementSpan(index[n], n, units[n], *e.range) for n, e in ranges.items() if e.then == then]
             beyond = [
                 ElementSpan(index[f"{s.name}.{element}"], f"{s.name}.{element}", s.unit, *span)
@@ -276,7 +276,7 @@ class ObservationRules:
                 if limits.beyond(s.name) == then
             ]
             moved = {name: jump for name, jump in jumps.items() if jump.then == then}
-            if spreads and then == "hold":  # before the bounds, which cannot say what is probably wrong
+            if spreads and then == "hold":  # before the bounds, whose message does not guess the wrong unit
                 self._rules.append(TrainingRanges(index, units.values(), [spreads[s.name] for s in signals]))
             if inside:
                 self._rules.append(RangeRule("inside", inside, self._size, then, ("allowed are", "inside.{element}")))
@@ -287,7 +287,7 @@ class ObservationRules:
                 self._rules.append(Jumps(moved, index, units, then, 1.0 / contract.rate_hz))
 
     def judge(self, observation: Observation, now: float | None) -> Objection | None:
-        """Return what the first rule that objects says; None if none does."""
+        """Return the objection of the first rule that objects; None if no rule does."""
         if not self._rules or (row := self._row(observation)) is None:
             return None
         for rule in self._rules:
@@ -296,7 +296,7 @@ class ObservationRules:
         return None
 
     def _row(self, observation: Observation) -> Array | None:
-        """Return the (D,) numbers; None where one is missing or misshapen, which the policy names better."""
+        """Return the numbers (D,); None if a signal is missing or misshapen, which `Session.step` reports."""
         try:
             values = observation.values
             parts: list[Any] = [values[name] for name in self._names]
@@ -304,7 +304,7 @@ class ObservationRules:
                 row = np.frombuffer(b"".join(parts), np.float32)  # half the time of concatenate
                 return row if row.shape == (self._size,) else None
         except (LookupError, TypeError, ValueError, AttributeError, BufferError):
-            pass  # numbers that are no arrays yet, or none
+            pass  # values that are no arrays, or not numeric
         numbers = np.concatenate([numbers_of(observation.values.get(name)).reshape(-1) for name in self._names])
         with np.errstate(over="ignore"):  # a number beyond float32 becomes infinity, as in the session
             row = numbers.astype(np.float32)
@@ -316,7 +316,7 @@ def _amount(value: np.floating, unit: str) -> str:
 
 
 def signal_bounds(signal: Signal, provided: Iterable[Signal], limits: Limits) -> dict[str, tuple[float, float]]:
-    """Return the lowest and highest of each element that has bounds: the wider of the contract's and the adapter's."""
+    """Return (lowest, highest) of each bounded element by its name: the wider of contract's and adapter's bounds."""
     if limits.beyond(signal.name) == "act":
         return {}
     offered = next((s for s in provided if s.name == signal.name and s.size == signal.size), signal)
@@ -331,15 +331,15 @@ def signal_bounds(signal: Signal, provided: Iterable[Signal], limits: Limits) ->
 
 
 ROUNDING = 1e-6
-"""Share of a time that is rounding: three periods are not older than three periods."""
+"""Relative excess over a time limit that counts as rounding, so that three periods do not exceed three periods."""
 
 
 class Age:
-    """A signal is measured at most so long before or after now.
+    """Limits the age of each signal; a stamp in the future may be off by as much.
 
     Args:
-        longest: How long [s], by signal.
-        named: Signals of which the limits give each its own.
+        longest: Largest age [s] by signal.
+        named: Signals for which the limits set an age by name, for the message.
     """
 
     def __init__(self, longest: Mapping[str, float], named: Collection[str]) -> None:
@@ -349,10 +349,10 @@ class Age:
         self._least = self._tolerated[self._tightest]
 
     def judge(self, observation: Observation, now: float | None) -> str | None:
-        """Object to a stamp that lies too far off in either direction, or is no time at all."""
+        """Object to a stamp that is too far from now in either direction, or NaN; return the reason."""
         if now is None:
             return None
-        # Written so that a time that is NaN counts as too old.
+        # The comparisons are written so that a NaN counts as too old.
         if observation.times is None:
             if abs(age := now - observation.time) <= self._least:
                 return None
@@ -379,7 +379,7 @@ class Order:
         self._by_signal: dict[str, float] = {}
 
     def judge(self, observation: Observation, now: float | None) -> str | None:
-        """Object to an observation, or a signal of it, that was measured before one that came earlier."""
+        """Object if an observation or one of its signals has an older stamp than its predecessor; return the reason."""
         if observation.times is None:
             if now is not None and observation.time < self._newest:
                 return self._words("the observation", self._newest - observation.time)
@@ -392,15 +392,15 @@ class Order:
         return None
 
     def _words(self, label: str, ahead: float) -> str:
-        return f"order: {label} was measured {ahead:.3g} s before one that came earlier"
+        return f"order: {label} was measured {ahead:.3g} s before its predecessor"
 
 
 class Frozen:
-    """A signal that repeats itself to the last bit comes from a sensor that is stuck.
+    """Detects a stuck sensor: a signal whose values are bit-equal too often in a row.
 
     Args:
-        name: The signal.
-        most: At how many equal values in a row it counts as stuck.
+        name: Of the signal.
+        most: Number of equal values in a row at which it objects.
     """
 
     def __init__(self, name: str, most: int) -> None:
@@ -409,7 +409,7 @@ class Frozen:
         self._count = 0
 
     def judge(self, observation: Observation, now: float | None) -> str | None:
-        """Object to a value that came too often in a row."""
+        """Object if the same value came too often in a row; return the reason."""
         reading = numbers_of(observation.values.get(self._name)).tobytes()
         self._count = self._count + 1 if reading and reading == self._last else 1
         self._last = reading
@@ -422,14 +422,14 @@ class Frozen:
 
 
 class Watch:
-    """Judges the observations of an episode, by every rule that the limits set.
+    """Judges the observations of an episode by every rule of the limits and the guards.
 
     Args:
         limits: What is allowed.
         contract: Of the model that reads the observations.
         provided: Signals as the adapter declares them.
-        guards: Names of `GUARDS` that judge as well, as far as the contract has numbers for them.
-        needed: Provided signals that are not to be too old, whether the model reads them or not.
+        guards: Names of active `GUARDS`; those for which the contract has no reference are skipped.
+        needed: Signals whose age is limited even if the model does not read them (the adapter's `basis`).
     """
 
     def __init__(
@@ -454,21 +454,21 @@ class Watch:
         self._world = ObservationRules(limits, contract, provided, guards)
 
     def heed(self, reading: Reading) -> None:
-        """Learn what the context told after a step of the policy, for `stop_on_alarm` and `time_to_adapt`."""
+        """Take the telemetry of one step of the policy, for `stop_on_alarm` and `time_to_adapt`."""
         for rule in self._of_context:
             rule.heed(reading)
 
     @property
     def gentle(self) -> float:
-        """Share of the rate that is allowed now."""
+        """Share of the rate limit that is allowed now."""
         return 1.0 if self._deadline is None else self._deadline.gentle
 
     def judge(self, observation: Observation, now: float | None) -> Objection | None:
-        """Return what the first rule that objects says; None if none does. Those after it do not see the observation.
+        """Return the objection of the first rule that objects, without asking the rules after it; None if no rule does.
 
         Args:
-            observation: What was read.
-            now: The time [s] on the clock that stamps the observations; None if there is none in common.
+            observation: What the adapter read.
+            now: The time [s] on the clock that stamps the observations; None if loop and adapter share no clock.
         """
         for rule in self._rules:
             if (reason := rule.judge(observation, now)) is not None:
@@ -480,29 +480,29 @@ class Watch:
 
 
 def guards_without(unguarded: Collection[str]) -> tuple[str, ...]:
-    """Return the names of all guards but those that are turned off.
+    """Return the names of all guards except those that are turned off.
 
     Raises:
-        UnknownName: One of them is no guard.
+        UnknownName: `unguarded` contains a name that is not in `GUARDS`.
     """
     for name in unguarded:
         if name not in GUARDS:
-            raise UnknownName("guard", name, GUARDS, "unguarded names what is turned off.")
+            raise UnknownName("guard", name, GUARDS, "unguarded lists the guards to turn off.")
     return tuple(name for name in GUARDS if name not in unguarded)
 
 
 def active_guards(contract: Contract, guards: Collection[str]) -> tuple[str, ...]:
-    """Return those of some guards that a contract has numbers for."""
+    """Return the guards for which a contract has the statistics that they need."""
     ranges = contract.seen
     able = {"ranges": ranges is not None, "ood": contract.atlas is not None, "frozen": bool(ranges and ranges.repeats)}
     return tuple(name for name in guards if able[name])
 
 
 class Rest:
-    """The action that moves nothing: given by the limits, or measured by a signal and learned from observations.
+    """The neutral action, which moves nothing: a constant in the limits, or the current value of an observed signal.
 
     Args:
-        limits: What says which.
+        limits: Their `rest` sets the constant or names the signal.
         action: The action's signal.
     """
 
@@ -510,12 +510,12 @@ class Rest:
         self._size = action.size
         self._signal = limits.rest if isinstance(limits.rest, str) else None
         self.value: Array | None = None
-        """(A,), replaced and never written into; None where it is not known."""
+        """(A,): the neutral action; None if it is not known. Replace the array, never write into it."""
         if limits.rest is not None and not isinstance(limits.rest, str):
             self.value = by_element(limits.rest, action, 0.0).astype(np.float32)
 
     def learn(self, observation: Observation) -> None:
-        """Take over what the signal measured, where that is a whole action and finite."""
+        """Store the signal's value, if it has the size of an action and is finite."""
         if self._signal is None:
             return
         measured = numbers_of(observation.values.get(self._signal)).astype(np.float32).reshape(-1)
@@ -523,18 +523,18 @@ class Rest:
             self.value = measured
 
     def require(self) -> Array:
-        """Return it, (A,).
+        """Return the neutral action (A,).
 
         Raises:
-            SamiError: The limits have none, or no good value of its signal was seen yet.
+            SamiError: The limits set none, or no valid value of its signal was seen yet.
         """
         if self.value is None and self._signal is None:
             raise SamiError(
-                "the robot cannot rest, because the limits do not say what moves nothing. Set rest, such as rest = 0.0."
+                "the robot cannot rest, because the limits set no neutral action. Set rest, such as rest = 0.0."
             )
         if self.value is None:
             raise SamiError(
-                f"no good value of the signal {self._signal!r} was seen, which is the rest to start from. "
-                "Give each observation to fault() before its action to propose()."
+                f"no valid value of the signal {self._signal!r} was seen, which the limit rest names as the neutral "
+                "action. Pass each observation to fault() before its action to propose()."
             )
         return self.value

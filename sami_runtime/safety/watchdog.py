@@ -1,4 +1,4 @@
-"""The loop's side of a watchdog: it starts the process, beats, and learns when that has fired.
+"""The loop's side of a watchdog: it starts the watchdog's process, sends heartbeats, and reads whether it fired.
 
 `sami_runtime.safety.watchdog_process` is the other side. Both share five numbers and two pairs of sockets.
 """
@@ -23,46 +23,45 @@ from sami_runtime.child import python_command
 from sami_runtime.errors import AdapterError, SafetyStop, SamiError
 
 DUE, FIRED, STOPPED, SEEN, STOPPING = range(5)
-"""Index of each number, a time [ns] by `now`. The loop writes the first and the last, the watchdog the others:
+"""Indices of the shared numbers: times [ns] by `now`, or 0 for "not yet". The loop writes DUE and STOPPING.
 
-when the next beat is due, `NEVER` in an episode that has not beaten yet, `STOP_NOW` where somebody asks for the
-emergency stop, and 0 while nothing is watched; when the watchdog fired, 0 if it did not; when its emergency stop first
-came back, 0 if it did not; when it last looked; when the robot's own `stop()` was called, 0 while it was not.
-"""
+DUE: when the next beat is due; 0 while nothing is watched, `NEVER` before an episode's first beat, `STOP_NOW` to ask
+for the emergency stop. FIRED: when the watchdog fired. STOPPED: when its emergency stop first returned without error.
+SEEN: when the watchdog last checked. STOPPING: when the loop called the robot's own `stop()`."""
 NEVER, STOP_NOW = 2**62, 1
 SIZE = 5 * 8
 READY, QUIT, WAKE = b"\0", b"q", b"!"
-"""What goes over the link: the first comes from the watchdog, with the kinds of adapters that are to instruct what
-stops the robot, as JSON; where it cannot stop the robot, it sends why."""
+"""Messages on the link. The watchdog sends READY and, as JSON, the kinds of adapters from which its emergency stop
+expects instructions; or the reason why it cannot stop the robot. The loop sends QUIT and WAKE."""
 ANSWER_S = 6.0
 """Longest time [s] that an emergency stop may take to act on an instruction."""
 LONGEST, MOST_DESCRIPTORS = 65536, 4
 
 
 def shared_numbers(descriptor: int) -> memoryview:
-    """Return the int64 numbers that lie in a file's memory, without copying them.
+    """Return the int64 numbers in a file's memory as a view, (5,).
 
-    Each is read and written as one aligned word, so that nobody sees half of one.
+    Each number is one aligned word, so that the other process never reads a half-written number.
     """
     return memoryview(mmap.mmap(descriptor, SIZE)).cast("q")
 
 
 def now() -> int:
-    """Return the time [ns] that all processes of this machine share; it goes on while the machine is suspended."""
+    """Return the time [ns] of a clock that all processes share, and that also counts while the machine is suspended."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
 def clock_of(moment: int) -> str:
-    """Return what a clock on the wall said at a time [ns] by `now`: `14:03:22.125`."""
+    """Return the local time of day at a time [ns] by `now`: `14:03:22.125`."""
     at = time.time() - 1e-9 * (now() - moment)
     return time.strftime("%H:%M:%S", time.localtime(at)) + f".{int(1e3 * (at % 1.0)):03d}"
 
 
 def why_fired(instructed: bool, loop_ended: bool, stopping: bool, within_s: float, stop_s: float) -> str:
-    """Return why a watchdog fired, for both processes.
+    """Return the reason why a watchdog fired, for messages of both processes.
 
     Args:
-        instructed: Whether somebody asked for the stop.
+        instructed: Whether `fire` asked for the stop.
         loop_ended: Whether the loop's process had ended.
         stopping: Whether the robot's own `stop()` was under way.
         within_s: Longest time [s] between two beats.
@@ -78,22 +77,22 @@ def why_fired(instructed: bool, loop_ended: bool, stopping: bool, within_s: floa
 START_S = 30.0
 """Longest time [s] that the process may take to connect to the robot."""
 QUIT_S = 2.0
-"""Longest time [s] that it may take to end."""
+"""Longest time [s] that the process may take to end."""
 _running: list[Watchdog] = []
-"""Those of this process."""
+"""The running watchdogs that this process started."""
 
 
 def instruct_watchdogs(kind: str, document: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
-    """Send what an adapter has to say to each running watchdog; arguments and errors as `Watchdog.instruct`."""
+    """Send an adapter's instruction to each running watchdog; arguments and errors as of `Watchdog.instruct`."""
     for watchdog in list(_running):
         watchdog.instruct(kind, document, descriptors)
 
 
 class Watchdog:
-    """A process that stops the robot when this one does not beat in time, whatever keeps it from that.
+    """A second process that stops the robot if this process fails to send a heartbeat in time, for whatever reason.
 
-    It connects to the robot by itself and before anything moves: `MODULE:FACTORY` names a function that makes the
-    connection and returns a function that stops the robot. That one may be called more than once.
+    Its connection to the robot is its own, made before anything moves: `MODULE:FACTORY` names a function that connects
+    and returns a function that stops the robot, which may be called more than once.
 
         with Watchdog("my_arm:emergency_stop", within_s=0.12) as dog:
             while driving:
@@ -103,22 +102,22 @@ class Watchdog:
             robot.stop()
             dog.end()
 
-    The right moment to beat is just before a write: then no command stands for longer than `within_s`, whether the
-    process is killed, stopped or hangs. From `begin` on, or the first beat, the end of this process stops the robot as
-    well; `end` ends both. So does the block's end, but where an error leaves it in between, the robot is stopped.
+    Beat just before each write: then no command stays in force for longer than `within_s`, whether this process is
+    killed, suspended or hangs. From `begin` or the first beat on, the robot is also stopped if this process ends. `end`
+    and the end of the block stop the watch; if an error leaves the block before `end`, the robot is stopped.
 
-    Once it fired it stops the robot again and again, until `end`, so that a command that hung cannot move it later;
-    every beat raises, until somebody calls `rearm`. A watchdog that was itself killed or stopped is noticed by the next
-    beat that comes `within_s` after its last sign of life.
+    A watchdog that fired repeats the stop until `end`, so that a write that hung cannot move the robot later. Every
+    beat raises until somebody calls `rearm`. If the watchdog's process itself dies or is suspended, the next beat more
+    than `within_s` after its last check raises.
 
     Args:
-        emergency_stop: MODULE:FACTORY, e.g. `my_arm:emergency_stop`; the module lies in the current folder, or where
-            this process finds its modules.
+        emergency_stop: MODULE:FACTORY, e.g. `my_arm:emergency_stop`; the module is in the current folder or on this
+            process's `sys.path`.
         within_s: Longest time [s] from one beat to the next.
         stop_s: Longest time [s] that the adapter's own `stop()` may take at an episode's end.
 
     Raises:
-        SamiError: A time is none.
+        SamiError: A time is not a positive, finite number.
     """
 
     def __init__(self, emergency_stop: str, within_s: float, stop_s: float = 2.0) -> None:
@@ -138,20 +137,20 @@ class Watchdog:
 
     @property
     def pid(self) -> int | None:
-        """The id of its process; None where there is none."""
+        """The id of the watchdog's process; None if it is not running."""
         return None if self._process is None else self._process.pid
 
     def __enter__(self) -> Watchdog:
         """Start the process, and wait until it is able to stop the robot.
 
         Raises:
-            AdapterError: It is not, with the reason; nothing was moved.
+            AdapterError: It cannot stop the robot, with the reason. Nothing was moved.
         """
         if sys.platform != "linux":
             raise AdapterError(
-                f"a watchdog needs Linux, this is {sys.platform}. Leave it out, and rely on the robot's."
+                f"a watchdog needs Linux, this is {sys.platform}. Leave it out, and rely on the robot's own."
             )
-        shared = os.memfd_create("sami-watchdog")  # memory without a name: gone with the last process that holds it
+        shared = os.memfd_create("sami-watchdog")  # nameless memory, freed with the last process that uses it
         os.ftruncate(shared, SIZE)
         self._numbers = shared_numbers(shared)
         self._link, peer = socket.socketpair()
@@ -161,9 +160,9 @@ class Watchdog:
             self._process = subprocess.Popen(
                 python_command(f"{__name__}_process", self.name, self.within_s, self.stop_s, os.getpid(), *passed),
                 stdin=subprocess.DEVNULL,
-                stdout=2,  # what a user's module prints does not mix with what this process prints
+                stdout=2,  # prints of a user's module must not mix with this process's stdout
                 pass_fds=passed,
-                start_new_session=True,  # keys that stop or end this process do not reach it
+                start_new_session=True,  # Ctrl-C and Ctrl-Z must not reach it
             )
             peer.close()
             their_line.close()
@@ -182,33 +181,33 @@ class Watchdog:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the watch; left by an error while it watches, stop the robot first."""
+        """End the watch; if an error leaves the block before `end`, stop the robot first."""
         if error is not None and self._numbers[DUE]:
             self.fire(self.stop_s)
         self.close()
 
     def require_rate(self, loop_hz: float) -> None:
-        """Refuse a loop that beats too seldom, so that the watchdog would fire between two ticks.
+        """Check that the watchdog would not fire between two ticks of a loop of this rate [1/s].
 
         Raises:
-            SamiError: With a time that leaves room for a late tick.
+            SamiError: It would; the message recommends a longer `within_s`.
         """
         if self.within_s <= 1.0 / loop_hz:
             raise SamiError(
-                f"the watchdog wants a beat every {self.within_s:g} s, and the loop beats every {1.0 / loop_hz:g} s. "
-                f"Give it more, such as three periods, {3.0 / loop_hz:g} s."
+                f"the watchdog needs a beat every {self.within_s:g} s, but the loop beats every {1.0 / loop_hz:g} s. "
+                f"Set a longer time, such as three periods, {3.0 / loop_hz:g} s."
             )
 
     def instruct(self, kind: str, document: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
-        """Send what an adapter has to say to the emergency stop, if that waits for such an adapter.
+        """Send an adapter's instruction to the emergency stop, if that expects one from this kind of adapter.
 
         Args:
-            kind: Of adapter, as the emergency stop calls it in `take_instructions`.
-            document: What JSON can hold.
-            descriptors: Of files or sockets, which the watchdog's process receives copies of.
+            kind: Kind of adapter, by the name that the emergency stop passes to `take_instructions`.
+            document: The instruction, of values that JSON can represent.
+            descriptors: Of files or sockets; the watchdog's process receives copies.
 
         Raises:
-            AdapterError: It cannot act on it, and why; it must not be relied on then.
+            AdapterError: The emergency stop cannot act on the instruction, with the reason. Do not rely on it then.
         """
         if self._line is None or kind not in self._expected:
             return
@@ -221,23 +220,23 @@ class Watchdog:
         self._waits.discard(kind)
 
     def begin(self) -> None:
-        """Watch from now on: this process must not end, and from the first beat on the next one must come in time.
+        """Begin to watch that this process lives, and, from the first beat on, that each next beat is in time.
 
         Raises:
-            SafetyStop: It fired and nobody called `rearm`, or its process is gone.
-            SamiError: It was not started, or its emergency stop waits for an adapter.
+            SafetyStop: The watchdog fired and nobody called `rearm`, or its process is gone.
+            SamiError: It was not started, or its emergency stop still expects an adapter's instruction.
         """
         self._require_usable()
         self._numbers[STOPPING] = 0
         self._numbers[DUE] = NEVER
 
     def beat(self) -> None:
-        """Say that the loop is alive, for the next `within_s`; for the instant before each write.
+        """Report that the loop is alive, which counts for the next `within_s`. Call it just before each write.
 
         Raises:
-            SafetyStop: The robot was stopped, is about to be because this beat is late, or would not be if it had to
-                be. Write nothing more.
-            SamiError: It was not started, or its emergency stop waits for an adapter.
+            SafetyStop: The watchdog fired, is about to fire because this beat is late, or is itself not alive. Write
+                nothing more.
+            SamiError: It was not started, or its emergency stop still expects an adapter's instruction.
         """
         numbers, moment = self._numbers, now()
         if numbers[FIRED] or 0 < numbers[DUE] < moment or moment - numbers[SEEN] > self._within or self._waits:
@@ -245,28 +244,28 @@ class Watchdog:
         numbers[DUE] = moment + self._within
 
     def stopping(self) -> None:
-        """Say that the robot's own `stop()` is called now, which may take `stop_s`."""
+        """Report that the robot's own `stop()` is called now, which may take `stop_s`."""
         if self._numbers[DUE]:
             self._numbers[STOPPING] = moment = now()
             self._numbers[DUE] = moment + round(1e9 * self.stop_s)
 
     def end(self) -> None:
-        """Watch no longer: the robot rests."""
+        """Stop watching, because the robot is at rest."""
         self._numbers[DUE] = self._numbers[STOPPING] = 0
 
     def fire(self, wait_s: float = 0.0) -> bool:
-        """Have the robot stopped at once, from any thread.
+        """Make the watchdog stop the robot at once. Any thread may call this.
 
         Args:
-            wait_s: How long [s] to wait for it.
+            wait_s: How long [s] to wait until the robot is stopped.
 
         Returns:
-            Whether the emergency stop has come back without an error.
+            Whether the emergency stop has returned without an error.
         """
         self._stop_is_requested = True
         self._numbers[DUE] = STOP_NOW
         if self._link is not None:
-            with suppress(OSError):  # it is gone, or was told often enough
+            with suppress(OSError):  # the process is gone, or its socket is full of such messages
                 self._link.send(WAKE, socket.MSG_DONTWAIT)
         end = time.monotonic() + wait_s
         while not self._numbers[STOPPED] and time.monotonic() < end:
@@ -274,27 +273,27 @@ class Watchdog:
         return self._numbers[STOPPED] != 0
 
     def rearm(self) -> None:
-        """Forget that it fired. For a person to call, or on a person's behalf."""
+        """Forget that the watchdog fired. A person should decide that."""
         self._stop_is_requested = False
         self._numbers[DUE] = self._numbers[STOPPED] = self._numbers[FIRED] = self._numbers[STOPPING] = 0
 
     @property
     def fired(self) -> bool:
-        """Whether it stopped the robot by itself, and not because somebody told it to."""
+        """Whether the watchdog stopped the robot on its own, not by a call of `fire`."""
         return self._numbers[FIRED] != 0 and not self._stop_is_requested
 
     def fault(self) -> str | None:
-        """Return why the robot must not be driven on; None while it is watched, or could be."""
+        """Return why the robot must not be driven any further; None if it may be."""
         numbers, moment = self._numbers, now()
         due, fired, seen = numbers[DUE], numbers[FIRED], numbers[SEEN]
         if fired:
             why = why_fired(self._stop_is_requested, False, numbers[STOPPING] != 0, self.within_s, self.stop_s)
-            result = "which worked" if numbers[STOPPED] else "which has not come back"
+            result = "which worked" if numbers[STOPPED] else "which has not returned yet"
             return f"at {clock_of(fired)} the watchdog {why} and stopped the robot by {self.name}, {result}"
         if due == STOP_NOW:
             return f"the watchdog was told to stop the robot by {self.name}, and has not begun"
         if 0 < due < moment:
-            return f"a beat for the watchdog came {1e-9 * (moment - due):.3g} s later than {self.within_s:g} s"
+            return f"a beat for the watchdog came {1e-9 * (moment - due):.3g} s after its limit of {self.within_s:g} s"
         if moment - seen > self._within:
             return (
                 f"the watchdog gave no sign of life for {1e-9 * (moment - seen):.3g} s, allowed are {self.within_s:g} "
@@ -318,32 +317,32 @@ class Watchdog:
         if process is not None:
             try:
                 process.wait(QUIT_S)
-            except subprocess.TimeoutExpired:  # it hangs in what stops the robot
+            except subprocess.TimeoutExpired:  # it hangs in its emergency stop
                 process.kill()
                 process.wait()
 
     def _require_usable(self) -> None:
-        """Do nothing while the robot may be driven.
+        """Raise if the robot must not be driven.
 
         Raises:
-            SafetyStop: With `fault`.
-            SamiError: It was not started.
+            SafetyStop: `fault` returns a reason.
+            SamiError: The watchdog was not started, or its emergency stop still expects an adapter's instruction.
         """
         if self._process is None:
             raise SamiError(
-                "the watchdog is not running, so nobody would stop the robot. Use it inside "
+                "the watchdog is not running, so it could not stop the robot. Use it inside "
                 "`with Watchdog(...) as dog:`."
             )
         if fault := self.fault():
             raise SafetyStop(fault)
         if self._waits:
             raise SamiError(
-                f"{self.name} waits for an adapter of {', '.join(sorted(self._waits))} to say what stops the robot, so "
-                "nobody could stop it. Make the adapter inside `with Watchdog(...) as dog:`."
+                f"{self.name} cannot stop the robot yet: it waits for instructions of an adapter of "
+                f"{', '.join(sorted(self._waits))}. Make the adapter inside `with Watchdog(...) as dog:`."
             )
 
     def _require_ready(self, link: socket.socket, process: subprocess.Popen[bytes]) -> set[str]:
-        """Wait until it could stop the robot; return which kinds of adapters are to instruct it."""
+        """Wait until the process can stop the robot; return the kinds of adapters that have to send it instructions."""
         link.settimeout(START_S)
         try:
             answer = link.recv(65536)
@@ -357,12 +356,12 @@ class Watchdog:
 
 
 def _answer(line: socket.socket, message: bytes, descriptors: Sequence[int], number: int) -> str:
-    """Send an instruction of this number, and return why the emergency stop cannot act on it; empty where it did."""
+    """Send an instruction, and return why the emergency stop cannot act on it; an empty text if it did."""
     end = time.monotonic() + ANSWER_S
     answer: list[Any] = [0, ""]
     try:
         socket.send_fds(line, [message], descriptors)
-        while answer[0] != number:  # an earlier one may have come too late
+        while answer[0] != number:  # skip late answers to earlier instructions
             line.settimeout(max(end - time.monotonic(), 1e-3))
             if not (received := line.recv(LONGEST)):
                 return "its process ended."
@@ -375,5 +374,5 @@ def _answer(line: socket.socket, message: bytes, descriptors: Sequence[int], num
 
 
 def _unshared() -> memoryview:
-    """Return numbers that nobody looks at, as long as no process runs."""
+    """Return numbers (5,) that no other process shares, for the time in which the watchdog is not running."""
     return memoryview(bytearray(SIZE)).cast("q")

@@ -1,8 +1,8 @@
-"""What runs in the watchdog's process: it looks at the beat, and stops the robot when the beat ceases.
+"""The watchdog's own process: it checks the loop's heartbeat, and stops the robot when a beat is late.
 
-What it prints never waits for whoever should read it. An adapter may instruct its emergency stop, such as where to send
-what, over a pair of sockets of which this process inherits one: neither has a name, so that no other process can reach
-them, whoever runs it.
+Its output never blocks it, even if nobody reads stderr. An adapter may send instructions to its emergency stop, such as
+an address and a message to send, over a pair of sockets. This process inherits one of them; they have no names, so that
+no other process can connect to them.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from sami_runtime.safety.watchdog import (
 )
 
 CHUNKS, CHUNK = 256, 4096
-"""Most pieces that wait for a reader, and the bytes of each; what comes beyond that is dropped."""
+"""Most chunks of output that wait for a reader, and the bytes of each; further output is dropped."""
 
 
 class Output:
-    """Takes the place of stdout and stderr, and passes on what is written there, as far as somebody reads it.
+    """Replaces stdout and stderr, so that writing to them never blocks this process.
 
-    Writes of this process, of a user's module and of the libraries that it loads go to a pipe that a thread empties, so
-    that none of them blocks. Another thread writes to the stderr that the process began with. That one may block for
-    ever: it is often a pipe, and the process that should read it may hang, as the loop does.
+    All writes, also those of a user's module and of libraries, go to a pipe that one thread empties. A second thread
+    writes them to the original stderr. That thread may block for ever: stderr is often a pipe, and its reader may hang
+    as the loop does.
     """
 
     def __init__(self) -> None:
@@ -67,13 +67,13 @@ class Output:
             self._waiting.put_nowait(text.encode())
 
     def flush(self, within_s: float) -> None:
-        """Wait until all that was printed has been passed on, no longer than a time [s]."""
+        """Wait until all output has reached the original stderr, but no longer than `within_s` [s]."""
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError, AttributeError):
                 stream.flush()
         end = time.monotonic() + within_s
         while time.monotonic() < end:
-            time.sleep(0.001)  # what was just read from the pipe is not in the queue yet
+            time.sleep(0.001)  # a chunk may have left the pipe and not be in the queue yet
             if not self._waiting.unfinished_tasks and not select.select([self._reads], [], [], 0)[0]:
                 return
 
@@ -85,35 +85,35 @@ class Output:
     def _pass_on(self, descriptor: int) -> None:
         while True:
             chunk = self._waiting.get()
-            with suppress(OSError):  # nobody is there any more
+            with suppress(OSError):  # the reader is gone
                 while chunk:
                     chunk = chunk[os.write(descriptor, chunk) :]
             self._waiting.task_done()
 
 
 Take = Callable[[dict[str, Any], list[int]], object]
-"""Acts on an instruction and the descriptors that came with it; raises where it cannot."""
+"""Acts on an instruction and its file descriptors; raises if it cannot."""
 
 _takers: dict[str, Take] = {}
 
 
 def take_instructions(kind: str, take: Take) -> None:
-    """Have the adapter instruct an emergency stop that is being made in a watchdog's process.
+    """Expect instructions from an adapter; a factory of an emergency stop calls this in a watchdog's process.
 
     Args:
         kind: Of adapter: `"ros2"`.
-        take: Called in a thread of its own, once for each adapter that is made.
+        take: Called in another thread, once for each adapter that is made.
     """
     _takers[kind] = take
 
 
 def kinds_taken() -> list[str]:
-    """Return which kinds of adapters are expected to instruct this process's emergency stop."""
+    """Return the kinds of adapters from which this process's emergency stop expects instructions."""
     return sorted(_takers)
 
 
 def serve(line: socket.socket) -> None:
-    """Pass on each instruction and answer it, in a thread of the watchdog's process, until the loop's process ends."""
+    """Pass each instruction to its `take`, and answer it, until the loop's process ends; runs in a thread."""
     with line, suppress(OSError):
         while True:
             message, descriptors, *_ = socket.recv_fds(line, LONGEST, MOST_DESCRIPTORS)
@@ -129,19 +129,19 @@ def serve(line: socket.socket) -> None:
 
 
 FLUSH_S = 0.5
-"""Longest time [s] that its end waits for whoever reads what it printed."""
+"""Longest time [s] that the process waits at its end until its output has been read."""
 LOOKS = 4
-"""How often it looks in the time within which it has to fire, at least."""
+"""Least number of checks within `within_s`."""
 REPEATS, REPEAT_S = 20, 0.05
-"""How often it stops the robot of a loop that died, and after how long [s] anew at most; that of one which lives is
-stopped until the loop knows it."""
+"""Number of emergency stops after the loop's process died, and longest time [s] between two. While the loop's process
+lives, they are repeated until it calls `end` or `rearm`."""
 
 
 def build_stop(name: str) -> Callable[[], object]:
-    """Return the function that stops the robot, made by `FACTORY()` of `MODULE`.
+    """Call `FACTORY()` of `MODULE`, and return the function that stops the robot.
 
     Raises:
-        SamiError: It cannot be made.
+        SamiError: The factory cannot be found, failed, or returned something that cannot be called.
     """
     example = "my_arm:emergency_stop for emergency_stop() in my_arm.py"
     stop = call_factory(name, load_factory(name, "emergency stop", example))
@@ -154,17 +154,17 @@ def build_stop(name: str) -> Callable[[], object]:
 
 
 class Watcher:
-    """Looks at the beat of a loop, in a process of its own.
+    """Checks the heartbeat of a loop, in the watchdog's process.
 
     Args:
-        numbers: What it shares with the loop.
-        link: To the loop's process.
+        numbers: (5,), shared with the loop; see `watchdog`.
+        link: Socket to the loop's process.
         loop_process: The id of the loop's process.
         stop: Stops the robot.
-        name: What that is called.
-        within_s: Longest time [s] between two beats; how often it looks follows from it.
+        name: MODULE:FACTORY of `stop`, for messages.
+        within_s: Longest time [s] between two beats; it checks `LOOKS` times as often.
         stop_s: Longest time [s] that the robot's own `stop()` may take.
-        output: Takes what it prints.
+        output: Prints messages.
     """
 
     def __init__(
@@ -183,14 +183,14 @@ class Watcher:
         self._pause_ms = 1e3 * within_s / LOOKS
         self._poll = select.poll()
         self._poll.register(link, select.POLLIN)
-        with suppress(AttributeError, OSError):  # an old kernel, or a container that forbids it: the next look sees it
-            # Wakes it up the moment that the loop's process is gone.
+        with suppress(AttributeError, OSError):  # an old kernel, or a container that forbids it
+            # Wakes this process when the loop's process ends; without it, the next check sees that.
             self._poll.register(os.pidfd_open(loop_process), select.POLLIN)
         self._quit = False
         numbers[SEEN] = now()
 
     def run(self) -> None:
-        """Look until the loop's process says that this is enough, or is gone."""
+        """Check the heartbeat until the loop's process sends `QUIT` or ends."""
         while not self._quit:
             self._numbers[SEEN] = moment = now()
             due, loop_ended = self._numbers[DUE], self._loop_ended()
@@ -202,10 +202,10 @@ class Watcher:
                 self._wait(min(self._pause_ms, (due - moment) / 1e6) if due else self._pause_ms)
 
     def _fire(self, moment: int) -> None:
-        """Stop the robot, and keep it stopped: a command that hung until now may still reach it."""
+        """Stop the robot repeatedly, because a write of the loop that hung may still reach it."""
         instructed, stopping = self._numbers[DUE] == STOP_NOW, self._numbers[STOPPING] != 0
         loop_ended = self._loop_ended()
-        self._numbers[FIRED] = moment  # first, so that a loop that goes on meanwhile writes nothing more
+        self._numbers[FIRED] = moment  # first, so that a loop that runs on writes nothing more
         why = why_fired(instructed, loop_ended, stopping, self._within_s, self._stop_s)
         self._output.put(f"sami: {clock_of(moment)} the watchdog {why}, and stops the robot by {self._name}.\n")
         after_death, failed = 0, False
@@ -214,7 +214,7 @@ class Watcher:
             try:
                 self._stop()
                 self._numbers[STOPPED] = self._numbers[STOPPED] or now()
-            except BaseException as error:  # whatever it was, the next try may work
+            except BaseException as error:  # the next try may work
                 if not failed:
                     self._output.put(f"sami: the emergency stop failed: {type(error).__name__}: {error}\n")
                 failed = True
@@ -227,7 +227,7 @@ class Watcher:
         return os.getppid() != self._loop_process
 
     def _wait(self, milliseconds: float) -> None:
-        """Sleep, unless the loop's process has something to say or ends."""
+        """Sleep until the time is over, the loop's process sends a message, or it ends."""
         for descriptor, _ in self._poll.poll(max(milliseconds, 0.0)):
             if descriptor == self._link.fileno() and self._link.recv(64) in (QUIT, b""):
                 self._poll.unregister(self._link)
@@ -239,7 +239,7 @@ class Watcher:
 def main(
     name: str, within_s: float, stop_s: float, loop_process: int, link_end: int, line_end: int, shared: int
 ) -> None:
-    """Build what stops the robot, report to the loop's process whether that worked, and watch.
+    """Build the emergency stop, report to the loop's process whether that worked, and watch its heartbeat.
 
     Args:
         name: MODULE:FACTORY.
@@ -251,7 +251,7 @@ def main(
         shared: Descriptor of the shared numbers.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-        signal.signal(number, signal.SIG_IGN)  # who ends the loop ends this, by the link or by dying
+        signal.signal(number, signal.SIG_IGN)  # this process ends by QUIT, or after the loop's process has died
     link, line = socket.socket(fileno=link_end), socket.socket(fileno=line_end)
     try:
         stop = build_stop(name)
@@ -260,8 +260,8 @@ def main(
         sys.exit(error.exit_code)
     threading.Thread(target=serve, args=(line,), name="sami-instructions", daemon=True).start()
     come_first()
-    # From here on nothing that is printed can keep it from its work. Its threads take over the priority: one that waits
-    # for a processor must not hold Python's lock meanwhile.
+    # From here on output cannot block this process. The threads of `Output` inherit the priority: a thread that waits
+    # for a core while it holds Python's lock would block the watcher.
     output = Output()
     watcher = Watcher(shared_numbers(shared), link, loop_process, stop, name, within_s, stop_s, output)
     link.sendall(READY + json.dumps(kinds_taken()).encode())
@@ -270,6 +270,6 @@ def main(
 
 
 def come_first() -> None:
-    """Ask to run before everything else on a busy machine, which takes a permission; it sleeps nearly always."""
+    """Take a real-time priority if that is permitted, to run even on a busy machine; the process mostly sleeps."""
     with suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(os.sched_get_priority_max(os.SCHED_FIFO) - 1))

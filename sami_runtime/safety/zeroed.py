@@ -1,4 +1,4 @@
-"""An adapter whose sensors' constant errors are taken out: what the home pose tells is compared with what they say."""
+"""Sensor-bias calibration: an adapter measures constant sensor errors at the known home pose and subtracts them."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from sami_runtime.signals import Signal, finite_numbers, numbers_of
 Float64 = NDArray[np.float64]
 
 STILL_UNITS = ("m", "rad")
-"""Units of signals that stand still while a robot rests, whether anything is known of them or not."""
+"""Units of signals that must not change while a robot rests, even if their values are not in `known`."""
 STILL = Known(value=0.0).still
-"""How far they may drift while it rests, where nothing is said of them, in these units."""
+"""Largest drift of such signals at rest, if their values are not in `known`; in their units."""
 FEWEST = 3
-"""Readings that show whether something moves."""
+"""Fewest readings from which a drift can be estimated."""
 DOUBT = 6.0
-"""Standard errors that a drift is beyond what is allowed before it is one: with ten readings, noise alone does that in
+"""A drift must exceed its limit by this many standard errors to count: with ten readings, noise alone does so in about
 one of some thousand episodes."""
 
 
 class Zeroed(Around):
-    """Measures by how much known values are misread while the robot rests, and takes that out of every reading.
+    """Measures the biases of sensors while the robot rests at known values, and subtracts them from every reading.
 
-    It does so in `reset`, before an episode begins: `readings` of them, a period apart. What is not known is passed on
-    as it is, to the last bit. `info["zeroed"]` tells the offsets, by element, at every write, so that recordings have
-    them; what is recorded as observed is what the policy saw, without the offsets.
+    `reset` measures them before an episode begins, as the mean over `readings` readings, a period apart. Elements that
+    are not in `known` stay bit-equal. Every write reports the biases by element in `info["zeroed"]`, and so recordings
+    contain them; recorded observations are those that the policy got, after the subtraction.
 
     Args:
-        inner: The adapter whose sensors are wrong.
-        known: By `SIGNAL.ELEMENT`, the value that it has after a reset.
-        readings: How many readings the offset is the mean of, at least 3.
-        clock: Keeps them a period apart, and stamps them: only new ones count. None where the world stands still while
-            nothing is written, so that every reading is as new as another.
+        inner: The adapter whose sensors have a bias.
+        known: True values after a reset, by `SIGNAL.ELEMENT`.
+        readings: Number of readings, at least 3.
+        clock: Keeps the readings a period apart; only readings with a new stamp count. None for a simulator that waits
+            for the next write: then every reading counts.
         period: Time between two readings [s].
 
     Raises:
@@ -57,20 +57,20 @@ class Zeroed(Around):
     ) -> None:
         super().__init__(inner)
         self.offsets: dict[str, float] = {}
-        """By element, what it is misread by in this episode, in its unit."""
+        """Biases in this episode by `SIGNAL.ELEMENT`, in the element's unit."""
         self._known, self._readings, self._clock, self._period = dict(known), max(FEWEST, readings), clock, period
         elements = elements_of(self.observation)
         for name in known:
             if name not in elements:
-                raise UnknownName("element of an observation", name, elements, "It is said to be known.")
+                raise UnknownName("element of an observation", name, elements, "The limit known names it.")
         self._signals = {name.partition(".")[0] for name in known}
         self._watched = [s for s in self.observation if s.name in self._signals or s.unit in STILL_UNITS]
 
     def reset(self, seed: int | None = None) -> None:
-        """Begins an episode, and measures the offsets.
+        """Begin an episode, and measure the biases.
 
         Raises:
-            AdapterError: The robot does not rest, a reading is missing or not finite, or an offset is implausible.
+            AdapterError: The robot does not rest, a reading is missing or not finite, or a bias is implausibly large.
         """
         super().reset(seed)
         self.offsets = {}
@@ -83,7 +83,7 @@ class Zeroed(Around):
             self.offsets[name] = self._offset(name, known, readings[of][:, column])
 
     def read(self) -> Observation:
-        """Return what the adapter behind observes, without the offsets."""
+        """Return the inner adapter's observation, with the biases subtracted."""
         observation = self.observed()
         values = dict(observation.values)
         for signal in self.observation:
@@ -92,7 +92,7 @@ class Zeroed(Around):
         return replace(observation, values=values)
 
     def write(self, action: NDArray[np.float32]) -> Executed:
-        """Send an action (A,), and tell the offsets beside what was sent."""
+        """Send an action (A,), and return what was sent, with the biases in `info`."""
         sent = self.sent(action)
         return Executed(sent.action, sent.done, {**sent.info, "zeroed": dict(self.offsets)})
 
@@ -100,12 +100,12 @@ class Zeroed(Around):
         offsets = np.array([self.offsets.get(f"{signal.name}.{element}", 0.0) for element in signal.elements])
         numbers = numbers_of(value)
         if not offsets.any() or numbers.shape != offsets.shape:
-            return value  # one that is misshapen is named by whoever reads it
-        kind = np.result_type(numbers, np.float32)  # integers would round the offset off
+            return value  # the session reports a wrong shape
+        kind = np.result_type(numbers, np.float32)  # an integer type would round the bias
         return np.where(offsets != 0.0, numbers.astype(np.float64) - offsets, numbers).astype(kind)
 
     def _at_rest(self) -> dict[str, Float64]:
-        """Return by watched signal what it read, (n, size); of a clock's readings only those that were new."""
+        """Return the readings (n, size) of each watched signal at rest; with a clock, only those with a new stamp."""
         readings: dict[str, dict[float, Float64]] = {signal.name: {} for signal in self._watched}
         start_time = 0.0 if self._clock is None else self._clock.now()
         for number in range(self._readings):
@@ -130,14 +130,14 @@ class Zeroed(Around):
         return {name: np.array(list(values.values())) for name, values in readings.items()}
 
     def _require_rest(self, signal: Signal, readings: Float64) -> None:
-        """Refuse readings (n, size) that drift by more than noise does."""
+        """Raise AdapterError if readings (n, size) drift by more than `still` and noise explain."""
         if len(readings) < FEWEST:
             return
         steps = np.arange(len(readings)) - (len(readings) - 1) / 2.0
         slope = steps @ readings / (steps @ steps)
         left = readings - readings.mean(axis=0) - np.outer(steps, slope)
         drift, variance = slope * (len(readings) - 1), (left**2).sum(axis=0) / (len(readings) - 2)
-        deviation = np.sqrt(np.maximum(variance, variance.mean()))  # few readings tell an own one too low at times
+        deviation = np.sqrt(np.maximum(variance, variance.mean()))  # few readings may underestimate one element's noise
         doubt = DOUBT * deviation * (len(readings) - 1) / np.sqrt(steps @ steps)
         for element, moved, unsure in zip(signal.elements, drift, doubt, strict=True):
             name = f"{signal.name}.{element}"
@@ -150,7 +150,7 @@ class Zeroed(Around):
                 )
 
     def _offset(self, name: str, known: Known, readings: Float64) -> float:
-        """Return the mean misreading of readings (n,) of one element."""
+        """Return the bias of one element from its readings (n,); raise AdapterError if it is too large or uncertain."""
         offset = float(readings.mean()) - known.value
         error = float(readings.std(ddof=1)) / np.sqrt(len(readings))
         if error > known.still:

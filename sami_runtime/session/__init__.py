@@ -1,4 +1,4 @@
-"""A policy, stepped: its state, its inference, and what its contexts tell."""
+"""The stateful policy: recurrent state, inference, admission of model files, and telemetry of the context."""
 
 from sami_runtime.session.memory import SessionState
 from sami_runtime.session.session import Session, Step

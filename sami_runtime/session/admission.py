@@ -1,4 +1,4 @@
-"""What a model file must be before it drives, and its rehearsal in a process of its own."""
+"""Decides whether a model file may drive: by its hash, its signature, and a rehearsal in a separate process."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from sami_runtime.session.session import Session
 
 @dataclass(frozen=True)
 class Admission:
-    """Lets model files in: one of a known hash, those of trusted people, those that came through a rehearsal.
+    """Accepts a model file if it has the expected hash and a trusted signature, and passes a rehearsal.
 
         session = Admission(trusted=Path("keys.pub")).load("policy.onnx")
 
     Raises:
-        SamiError: The hash is none.
+        SamiError: `sha256` is not a SHA-256.
     """
 
     sha256: str | None = None
-    """SHA-256 of the whole file, as sha256sum prints it; None lets in any."""
+    """Expected SHA-256 of the whole file, as sha256sum prints it; None accepts any."""
     trusted: Path | None = None
-    """File of public keys, see `signature.trusted_keys`; None lets in files that nobody signed."""
+    """File of trusted public keys, see `signature.trusted_keys`; None also accepts unsigned files."""
     rehearsed: bool = True
-    """Whether a file is tried in a process of its own before it is loaded in this one. Shipped models are not."""
+    """Whether to try a file in a separate process before loading it in this one. Shipped models are not tried."""
 
     def __post_init__(self) -> None:
         if self.sha256 is not None and not re.fullmatch(r"[0-9a-fA-F]{64}", self.sha256):
@@ -52,20 +52,20 @@ class Admission:
 
     @property
     def without_hash(self) -> Admission:
-        """For another file beside this one: that of any hash, else as this one."""
+        """The same admission without the expected hash, for a second file."""
         return replace(self, sha256=None)
 
     def load(self, path: str | Path, provider: str = "cpu") -> Session:
-        """Read a model file, and make a session of it if it is let in.
+        """Read a model file, check that it may drive, and return a session of it with a batch of 1.
 
         Raises:
-            ArtifactError, ContractError, ProviderError: It is not, with the reason.
-            SamiError: The keys cannot be read, or cryptography is not installed.
+            ArtifactError, ContractError, ProviderError: The file is refused, with the reason.
+            SamiError: The keys cannot be read, or the package cryptography is not installed.
         """
         return Session(self.admit(path, provider), provider=provider)
 
     def admit(self, path: str | Path, provider: str = "cpu") -> Artifact:
-        """Return a model file that is let in; see `load`."""
+        """Read a model file and return it if it may drive; errors as of `load`."""
         path = Path(path)
         data = read_bytes(path)
         self.require_expected(path, data)
@@ -76,88 +76,88 @@ class Admission:
         return artifact
 
     def require_expected(self, path: Path, data: bytes) -> str:
-        """Return the SHA-256 of a file's bytes.
+        """Return the SHA-256 of a file's bytes in hexadecimal.
 
         Raises:
-            ArtifactError: It is not the expected one.
+            ArtifactError: It differs from the expected SHA-256.
         """
         digest = hashlib.sha256(data).hexdigest()
         if self.sha256 is not None and digest != self.sha256.lower():
             raise ArtifactError(
-                f"{path} has SHA-256 {digest}, expected {self.sha256.lower()}. It is another file than the one that "
-                "was meant: copy or download that one again."
+                f"{path} has SHA-256 {digest}, expected {self.sha256.lower()}. This is not the expected file: copy or "
+                "download it again."
             )
         return digest
 
     def require_trusted(self, path: Path, data: bytes) -> str:
-        """Return who signed a file; nobody where it does not matter.
+        """Return the signer's name; an empty text if `trusted` is None.
 
         Raises:
-            ArtifactError: Nobody who is trusted.
-            SamiError: The keys cannot be read, or cryptography is not installed.
+            ArtifactError: The file has no signature of a trusted key.
+            SamiError: The keys cannot be read, or the package cryptography is not installed.
         """
         return "" if self.trusted is None else require_signed(path, data, trusted_keys(self.trusted))
 
 
 STEPS = 64
-"""How many steps are tried, at least those that the golden steps hold."""
+"""Number of rehearsed steps; more if the file has more golden steps."""
 LOAD_CPU_S = 20
-"""Longest time [s] of a processor that loading and all steps together may take; a policy of the paper takes 0.1."""
+"""Most CPU time [s] for loading and all steps together; a policy of the paper takes 0.1."""
 STEP_CPU_S = 1.0
-"""Longest time [s] of a processor that a step may take."""
+"""Most CPU time [s] for one step."""
 WALL_S = 120.0
-"""Longest time [s] of a clock, on a machine that is as busy as it likes."""
+"""Most wall-clock time [s]; long, because the machine may be busy with other work."""
 MEMORY = 2 << 30
-"""Most bytes that a session may take beyond what Python and onnxruntime take. A policy of the paper takes 1 MB."""
+"""Most memory [bytes] of a session, besides that of Python and onnxruntime. A policy of the paper takes 1 MB."""
 MAX_ANSWER = 30_000
-"""Most characters that are read of what the process says."""
+"""Most bytes that are read of the process's verdict, a line of JSON."""
 
 _REFUSALS = {kind.__name__: kind for kind in (ArtifactError, CheckFailed, ContractError, ProviderError)}
 
 
 def rehearse(artifact: Artifact, provider: str = "cpu", cpu_s: int = LOAD_CPU_S) -> None:
-    """Load a model and make its first steps in another process, which may not take much time or memory.
+    """Load a model and make its first steps in another process, whose time and memory are limited.
 
-    The process gets the bytes that were read, not the path: what was tried is what is loaded afterwards. A file that
-    turns harmful later than after `STEPS` steps is not found out: a watchdog stops the robot then.
+    The process gets the bytes that were read, not the path, so that exactly these bytes are loaded afterwards. It
+    cannot detect a file that turns harmful after more than `STEPS` steps; then a watchdog has to stop the robot.
 
     Args:
         artifact: The checked file.
-        provider: What will run the graph.
-        cpu_s: Longest time [s] of a processor that loading and all steps together may take.
+        provider: Execution provider that will run the graph.
+        cpu_s: Most CPU time [s] for loading and all steps together.
 
     Raises:
-        ArtifactError: The process was ended by a signal, took too much, or refused the file.
+        ArtifactError: The process died of a signal, exceeded its time or memory, or refused the file.
         ProviderError: The provider does not run the file.
-        UnknownName: There is no such provider.
+        UnknownName: The provider is not part of the installed onnxruntime.
     """
-    full_name(provider)  # a mistake of the caller, not of the file
+    full_name(provider)  # raises: a wrong name is the caller's mistake, not the file's
     command = python_command("sami_runtime.session.admission", str(artifact.path), provider, cpu_s)
     confined(command, artifact.model_bytes, artifact.path, cpu_s, "use one that sami export wrote")
 
 
 def confined(command: list[str], data: bytes, path: str | Path, cpu_s: int, advice: str) -> bytes:
-    """Run a process that tries a file, given `data`, within `limit_process`, and return what it writes by `reply`.
+    """Run a process that tries a file: it gets `data` on stdin, calls `limit_process`, and answers by `reply`.
 
-    Raises:
-        SamiError: The process was ended by a signal, took too much, or refused the file.
+    Returns the result that the process passed to `reply`. Raises ArtifactError, or the error that the process reported,
+    if it died of a signal, exceeded its time or memory, or refused the file; `advice` ends the message.
     """
 
     def refused(event: str) -> ArtifactError:
         event = f"the process in which it was loaded and stepped {event}"
         return ArtifactError(f"{path} is refused: {event}. Do not run this file; {advice}.")
 
-    try:  # in a session of its own, so that keys that stop or end this process are answered by this one alone
+    try:  # in a new process group, so that Ctrl-C and Ctrl-Z in the terminal reach only this process
         process = subprocess.run(command, input=data, capture_output=True, timeout=WALL_S, start_new_session=True)
     except subprocess.TimeoutExpired:
         raise refused(f"took longer than {WALL_S:g} s") from None
     code = process.returncode
     if code == -getattr(signal, "SIGXCPU", 24):
-        raise refused(f"took more than {cpu_s} s of a processor")
+        raise refused(f"took more than {cpu_s} s of CPU time")
     if code < 0:
         known = [number.name for number in signal.Signals if number == -code]
         name = known[0] if known else f"signal {-code}"
-        raise refused(f"was ended by {name}, as the process that drives would have been")
+        raise refused(f"was ended by {name}, and so would the process that drives")
     verdict, _, result = process.stdout.partition(b"\n")
     with suppress(ValueError, KeyError, TypeError):
         document = json.loads(verdict[-MAX_ANSWER:])
@@ -165,16 +165,16 @@ def confined(command: list[str], data: bytes, path: str | Path, cpu_s: int, advi
             return result
         raise _REFUSALS.get(kind, ArtifactError)(str(document["why"]))
     last = process.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["nothing"]
-    raise refused(f"ended with exit code {code} and said: {last[0][:500]}")
+    raise refused(f"ended with exit code {code} and printed: {last[0][:500]}")
 
 
 def main(path: str, provider: str, cpu_s: int) -> None:
-    """Read a model file from stdin, load and step it within limits, and say on stdout what was wrong with it."""
+    """Rehearse the model file on stdin in this process, within limits, and write the verdict to stdout by `reply`."""
     data = sys.stdin.buffer.read()
 
     def rehearsal() -> bytes:
         artifact = judge(data, path)
-        limit_process(cpu_s, MEMORY if provider == "cpu" else None)  # other providers map the memory of their device
+        limit_process(cpu_s, MEMORY if provider == "cpu" else None)  # other providers map device memory
         _try(artifact, provider)
         return b""
 
@@ -182,7 +182,7 @@ def main(path: str, provider: str, cpu_s: int) -> None:
 
 
 def reply(path: str, attempt: Callable[[], bytes], memory: int) -> NoReturn:
-    """Write to stdout what an attempt returns, or why the file is refused, and end this process; see `confined`."""
+    """Call `attempt`, write its result or the reason of a refusal to stdout, and end this process; see `confined`."""
     kind, why, result = None, "", b""
     try:
         result = attempt()
@@ -192,11 +192,11 @@ def reply(path: str, attempt: Callable[[], bytes], memory: int) -> NoReturn:
         kind, why = "ArtifactError", f"{path} is refused: it takes more than {memory} bytes of memory."
     sys.stdout.buffer.write(json.dumps({"refused": kind, "why": why[:4000]}).encode() + b"\n" + result)
     sys.stdout.buffer.flush()
-    os._exit(0)  # without what a library might still do
+    os._exit(0)  # runs no exit handlers of libraries
 
 
 def _try(artifact: Artifact, provider: str) -> None:
-    """Step a model: on what it was given when it was exported, and on numbers from all of its signals' ranges."""
+    """Step a model on its golden observations, then on random ones from the bounds of its signals."""
     session = Session(artifact, provider=provider)
     contract, draw = artifact.contract, np.random.default_rng(0)
     golden = contract.golden_steps()
@@ -210,19 +210,19 @@ def _try(artifact: Artifact, provider: str) -> None:
                 high = [1e3 if high is None else min(high, 1e30) for high in signal_.high]
                 observation[signal_.name] = draw.uniform(low, np.maximum(low, high))
         start_time = time.process_time()
-        with suppress(SamiError):  # such as an answer that is not finite: the loop holds or stops
+        with suppress(SamiError):  # such as an output that is not finite, which a loop handles by holding or stopping
             session.step(observation)
         if (elapsed := time.process_time() - start_time) > STEP_CPU_S:
             raise ArtifactError(
-                f"{artifact.path} is refused: step {step} took {elapsed:.1f} s of a processor, at most "
+                f"{artifact.path} is refused: step {step} took {elapsed:.1f} s of CPU time, at most "
                 f"{STEP_CPU_S:g} s are allowed, and the policy acts at {contract.rate_hz:g} Hz. Use a file that sami "
                 "export wrote."
             )
 
 
 def limit_process(cpu_s: int, memory: int | None) -> None:
-    """Let this process take no more than so many seconds of a processor and bytes of memory, and write no file."""
-    import_onnxruntime()  # whose memory is not the file's
+    """Limit this process to `cpu_s` more CPU time [s] and `memory` more bytes (None: any); forbid it to write files."""
+    import_onnxruntime()  # first, so that its memory does not count as the file's
     with suppress(ImportError, OSError, ValueError):
         import resource
 

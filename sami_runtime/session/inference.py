@@ -1,4 +1,4 @@
-"""Builds the onnxruntime session that a policy runs in: one thread, quiet, from bytes that were checked."""
+"""Builds the onnxruntime session that runs a policy: on one thread, without log output, from checked bytes."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ TELEMETRY = "ORT_DISABLE_TELEMETRY"
 """onnxruntime reads this variable once, when it is imported."""
 
 _OPTIONS = {CUDA: {"use_tf32": "0"}}
-"""By provider: TF32 keeps 10 bits of a float32's 23, too few for an action that is compared to 1e-5."""
+"""Options by provider. TF32 is off: it keeps 10 of float32's 23 bits, but golden actions are compared to 1e-5."""
 
 
 def install_advice() -> str:
-    """Return how to install one of the two builds of onnxruntime."""
+    """Return a text on how to install one of the two builds of onnxruntime."""
     return f"{install_hint('cpu')}, or, for an NVIDIA GPU, {install_hint('gpu')}"
 
 
 def import_onnxruntime() -> ModuleType:
-    """Return the module onnxruntime, imported so that a robot sends nothing about itself.
+    """Import the module onnxruntime with its telemetry turned off, and return it.
 
-    Since 1.29 onnxruntime keeps an identifier of the machine in the user's cache, starts a thread and sends events to
-    its maker, unless `ORT_DISABLE_TELEMETRY` is set before it is imported. It is set for the import here, unless the
-    environment says otherwise. A program that imports onnxruntime before this package decides for itself.
+    Since 1.29 onnxruntime stores an identifier of the machine in the user's cache, starts a thread and sends events to
+    its maker, unless `ORT_DISABLE_TELEMETRY` is set before the import. This function sets it during the import, unless
+    the user has set it. A program that imports onnxruntime earlier has to set the variable itself.
 
     Raises:
         ProviderError: onnxruntime is not installed, or damaged.
@@ -49,7 +49,7 @@ def import_onnxruntime() -> ModuleType:
     if chosen is None:
         os.environ[TELEMETRY] = "1"
     try:
-        # Here, because it costs a quarter of a second that whoever only reads a contract should not pay.
+        # The import takes a quarter of a second, which a program that only reads contracts need not spend.
         import onnxruntime
     except ModuleNotFoundError as error:
         raise ProviderError(f"onnxruntime is not installed ({error}). Install it with: {install_advice()}.") from error
@@ -70,14 +70,13 @@ def build(artifact: Artifact, provider: str = "cpu") -> ort.InferenceSession:
 
     Args:
         artifact: The checked file.
-        provider: What runs the graph: `"cpu"`, `"cuda"`, or another execution provider of the installed onnxruntime,
-            by its short or its full name. It runs the whole graph, or nothing runs.
+        provider: Short or full name of an execution provider of the installed onnxruntime: `"cpu"`, `"cuda"`, ... It
+            has to run the whole graph; no part falls back to the CPU.
 
     Raises:
         ArtifactError: onnxruntime refuses the graph.
         UnknownName: The provider is not part of the installed onnxruntime.
-        ProviderError: The provider did not start, or would have left a part of the graph to the CPU; or onnxruntime is
-            not installed.
+        ProviderError: The provider did not start, or cannot run a part of the graph; or onnxruntime is not installed.
     """
     onnxruntime = import_onnxruntime()
     name = full_name(provider)
@@ -90,8 +89,8 @@ def build(artifact: Artifact, provider: str = "cpu") -> ort.InferenceSession:
                 f"{artifact.path} is refused by onnxruntime {onnxruntime.__version__}: {error}. Upgrade onnxruntime, "
                 "or export the model again."
             ) from error
-    # onnxruntime goes on with the CPU when a provider fails to start or lacks an operator; timing and rounding would
-    # change silently.
+    # By default onnxruntime falls back to the CPU when a provider fails to start or lacks an operator. Timing and
+    # rounding would change silently.
     options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
     chosen = (name, _OPTIONS.get(name, {}))
     complaints = load_libraries(onnxruntime)
@@ -107,17 +106,17 @@ def build(artifact: Artifact, provider: str = "cpu") -> ort.InferenceSession:
 def runner(
     session: ort.InferenceSession, inputs: Mapping[str, NDArray[np.float32]], outputs: Mapping[str, NDArray[np.float32]]
 ) -> Callable[[], object]:
-    """Return a call that runs the graph on these arrays: it reads `inputs` and writes `outputs` in place.
+    """Return a function that runs the graph on these arrays: it reads `inputs` and writes `outputs` in place.
 
     Args:
-        session: Where the graph is built.
-        inputs: By name, every input of the graph, contiguous.
-        outputs: By name, outputs of the graph, contiguous and of exactly the shapes that they have.
+        session: The onnxruntime session of the graph.
+        inputs: A contiguous array for every input of the graph, by its name.
+        outputs: A contiguous array for each output that is wanted, by its name, of the output's shape.
     """
     if session.get_providers() == [CPU]:
         return in_place(session, bind(session, inputs, outputs))
 
-    # A binding copies to another device when it is bound, not when it is run: it would feed the first values for ever.
+    # A binding to another device copies the values once, when it is made: every run would read those first values.
     names = list(outputs)
 
     def run() -> None:
@@ -130,35 +129,35 @@ def runner(
 def bind(
     session: ort.InferenceSession, inputs: Mapping[str, NDArray[np.float32]], outputs: Mapping[str, NDArray[np.float32]]
 ) -> ort.IOBinding:
-    """Return a binding to arrays of the CPU, which onnxruntime reads and writes where they are; see `runner`."""
+    """Return a binding to arrays in the CPU's memory, which onnxruntime reads and writes in place; see `runner`."""
     value_of = import_onnxruntime().OrtValue.ortvalue_from_numpy
     binding = session.io_binding()
     for name, value in inputs.items():
         binding.bind_ortvalue_input(name, value_of(value))
     for name, value in outputs.items():
         binding.bind_ortvalue_output(name, value_of(value))
-    # It knows the arrays' addresses only: without these references it would write into freed memory.
+    # The binding stores only the arrays' addresses: without these references it would write into freed memory.
     vars(binding)["arrays"] = [*inputs.values(), *outputs.values()]
     return binding
 
 
 def in_place(session: ort.InferenceSession, binding: ort.IOBinding) -> Callable[[], object]:
-    """Return a call that runs the graph on bound arrays, straight in C++ where this onnxruntime lets us.
+    """Return a function that runs the graph on bound arrays, through onnxruntime's C++ object if it is accessible.
 
-    The public method asks each time whether WebGPU captures the graph. Between two runs of a graph its code has left
-    the caches, so that this takes a microsecond, a fifth of all that a session adds to the graph's own time.
+    The public Python method first checks whether WebGPU captures the graph. At a control rate that code is not in the
+    caches, so the check takes a microsecond: a fifth of the time that a session adds to the graph's own.
     """
     compiled, bound = getattr(session, "_sess", None), getattr(binding, "_iobinding", None)
     straight = getattr(compiled, "run_with_iobinding", None)
     if straight is None or bound is None:
         return functools.partial(session.run_with_iobinding, binding)
     run = functools.partial(straight, bound, None)
-    vars(run)["binding"] = binding  # which keeps the arrays
+    vars(run)["binding"] = binding  # keeps the arrays alive
     return run
 
 
 def is_failure(error: Exception) -> bool:
-    """Whether an exception says that onnxruntime failed, which has classes of its own and passes on those of C++."""
+    """Whether an exception comes from onnxruntime, which raises classes of its own and those that it maps from C++."""
     return type(error).__module__.startswith("onnxruntime") or isinstance(
         error, RuntimeError | MemoryError | ValueError
     )
@@ -167,12 +166,12 @@ def is_failure(error: Exception) -> bool:
 def require_shapes(
     session: ort.InferenceSession, artifact: Artifact, batch: int, inputs: Mapping[str, NDArray[np.float32]]
 ) -> None:
-    """Run the graph once, and refuse outputs that are not what the contract says.
+    """Run the graph once, and compare the shapes of its outputs with the contract.
 
     Args:
-        session: What `build` made of the artifact.
+        session: The onnxruntime session that `build` returned for the artifact.
         artifact: The model file.
-        batch: N.
+        batch: N, the number of episodes.
         inputs: Every input by its name in the graph, each (N, ...).
 
     Raises:
@@ -188,16 +187,16 @@ def require_shapes(
     for (name, shape), value in zip(expected.items(), outputs, strict=True):
         if value.shape != shape:
             raise ArtifactError(
-                f"{artifact.path} gives {name!r} of shape {value.shape}, expected {shape}. "
+                f"{artifact.path} computes {name!r} of shape {value.shape}, expected {shape}. "
                 "Export the model again with a dynamic batch axis."
             )
 
 
 def full_name(provider: str) -> str:
-    """Return what onnxruntime calls an execution provider.
+    """Return onnxruntime's full name of an execution provider, such as `"CPUExecutionProvider"` for `"cpu"`.
 
     Raises:
-        UnknownName: There is no such provider here.
+        UnknownName: The provider is not part of the installed onnxruntime.
     """
     available = import_onnxruntime().get_available_providers()
     short = {name.removesuffix("ExecutionProvider").lower(): name for name in available}
@@ -206,14 +205,14 @@ def full_name(provider: str) -> str:
         hint = (
             f"cuda comes with the other build of onnxruntime: {pip()} uninstall onnxruntime, then "
             f"{install_hint('gpu')}. "
-            "`sami doctor` shows what is there."
+            "`sami doctor` shows the available providers."
         )
         raise UnknownName("execution provider", provider, short, hint)
     return short[key]
 
 
 def load_libraries(onnxruntime: ModuleType) -> str:
-    """Load the CUDA libraries that pip installed, and returns what onnxruntime prints where it finds none."""
+    """Load the CUDA libraries that pip installed, and return the text that onnxruntime prints about missing ones."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         onnxruntime.preload_dlls()
@@ -222,21 +221,20 @@ def load_libraries(onnxruntime: ModuleType) -> str:
 
 def _not_started(name: str, artifact: Artifact, reason: str) -> ProviderError:
     return ProviderError(
-        f"execution provider {name} was asked for and does not run {artifact.path}: {' '.join(reason.split())} Nothing "
-        "is run on the CPU in its place. `sami doctor` shows whether the provider and its driver load; or ask for the "
-        "provider cpu."
+        f"execution provider {name} does not run {artifact.path}: {' '.join(reason.split())} The model was not run on "
+        "the CPU instead. `sami doctor` shows whether the provider and its driver load; or choose the provider cpu."
     )
 
 
 def _options(onnxruntime: ModuleType) -> ort.SessionOptions:
     options = onnxruntime.SessionOptions()
-    # A policy this small is fastest on one thread, and the robot's other processes keep theirs.
+    # A policy this small is fastest on one thread, which also leaves the cores to the robot's other processes.
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.add_session_config_entry("session.inter_op.allow_spinning", "0")
-    # onnxruntime would also accept its own format, which the scan has not judged.
+    # onnxruntime would also accept its own ORT format, which `graph_scan` does not check.
     options.add_session_config_entry("session.load_model_format", "ONNX")
-    options.log_severity_level = 4  # what goes wrong is raised, and said once
+    options.log_severity_level = 4  # errors are raised; onnxruntime need not log them, too
     return options

@@ -1,4 +1,4 @@
-"""The tensors of a session, where onnxruntime reads and writes them in place."""
+"""The memory of a session: inputs, outputs and recurrent state, which onnxruntime reads and writes in place."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from sami_runtime.signals import fill, require_finite, wrong_names
 
 Array = NDArray[np.float32]
 Age = ArrayLike | Mapping[str, ArrayLike]
-"""How old what was observed is [periods]: one number for all signals or one for each, by the signal's name."""
+"""Observation age [periods of the policy]: one value for all signals, or one for each signal by its name."""
 
 ALIGNMENT = 64
-"""Each tensor begins at a multiple of this [bytes], as those that onnxruntime allocates itself: kernels then take the
-same path through them, and results are equal to the bit."""
+"""Each tensor begins at a multiple of this [bytes], as tensors that onnxruntime allocates itself do: kernels then use
+the same code path, and results are bit-equal."""
 ROUNDING = 1e-6
-"""Of a period, that is no difference."""
+"""Differences of age up to this [periods] count as rounding."""
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 @dataclass(frozen=True)
 class SessionState:
-    """All that a session remembers of an episode; it can be restored into a session of the same weights."""
+    """A session's state within an episode; it can be restored into a session of the same weights."""
 
     weights_sha256: str
-    """Which weights it belongs to: a state means nothing to other ones."""
+    """Hash of the weights that computed this state; other weights cannot use it."""
     previous_action: Array
-    """(N, A): the action executed last."""
+    """(N, A): the action executed last, in the action's unit."""
     tensors: Mapping[str, Array]
-    """By the state's name in the contract, each (N, ...)."""
+    """Recurrent state by its name in the contract, each (N, ...)."""
     context: Array
     """(N, C): the context inferred last."""
     acted: NDArray[np.bool_]
@@ -45,15 +45,15 @@ class SessionState:
     tick: int = 0
     """Number of steps since the last reset of all rows."""
     extra: Mapping[str, Array] = field(default_factory=dict)
-    """By the graph's output, each (N, size): what was answered last besides action and context."""
+    """The last step's extra outputs by their names in the graph, each (N, size)."""
 
     def by_name(self) -> dict[str, Array]:
-        """Return the numbers by unique names: a recurrent tensor may have any name, also `context`."""
+        """Return all arrays by unique names; recurrent tensors get a prefix, because one may be named `context`."""
         states = {f"state.{name}": value for name, value in self.tensors.items()}
         return {PREVIOUS_ACTION: self.previous_action, CONTEXT: self.context, **self.extra, **states}
 
     def with_rows(self, rows: NDArray[np.bool_], other: SessionState) -> SessionState:
-        """Return the same with the rows of a mask (N,) as another state of this session has them."""
+        """Return a copy in which the rows of a mask (N,) come from another state of this session."""
 
         def mixed(value: Array, elsewhere: Array) -> Array:
             return np.where(rows.reshape(-1, *[1] * (value.ndim - 1)), elsewhere, value)
@@ -68,11 +68,11 @@ class SessionState:
 
 
 class ExtraAnswers(Mapping[str, Array]):
-    """What a step answered besides action and context, by the graph's output: views of one copy, made when asked for.
+    """Extra outputs of a step by their names in the graph; the views into one array are made on access.
 
     Args:
-        numbers: The copy.
-        places: By output, where it lies there, and its shape.
+        numbers: (K,): the numbers of all extra outputs.
+        places: By output, its slice of `numbers` and its shape.
     """
 
     __slots__ = ("_numbers", "_places")
@@ -95,21 +95,21 @@ class ExtraAnswers(Mapping[str, Array]):
 
 
 class TensorBlock:
-    """Named float32 tensors in one contiguous piece of memory, so that one pass looks at all of their numbers.
+    """Named float32 tensors in one contiguous array, so that one pass can check all of their numbers.
 
     Args:
-        shapes: By name, each tensor's shape.
-        numbers: Aligned memory to begin in; new memory if None.
+        shapes: Each tensor's shape by its name.
+        numbers: Aligned array whose beginning to use; a new one if None.
     """
 
     def __init__(self, shapes: Mapping[str, tuple[int, ...]], numbers: Array | None = None) -> None:
         room = self.room(shapes)
         self.numbers: Array = _aligned(room) if numbers is None else numbers[:room]
-        """All numbers; the gaps between the tensors are zero and stay it."""
+        """(K,): the numbers of all tensors, with zeros as padding between them."""
         self.tensors: dict[str, Array] = {}
-        """By name, views."""
+        """Views of `numbers`, by name."""
         self.places: dict[str, slice] = {}
-        """By name, where it lies among the numbers."""
+        """Each tensor's slice of `numbers`, by name."""
         begin = 0
         for name, shape in shapes.items():
             self.places[name] = place = slice(begin, begin + math.prod(shape))
@@ -118,13 +118,13 @@ class TensorBlock:
 
     @staticmethod
     def room(shapes: Mapping[str, tuple[int, ...]]) -> int:
-        """Return how many numbers such a block takes, gaps included."""
+        """Return how many numbers a block of these shapes takes, padding included."""
         step = ALIGNMENT // 4
         return sum(-(-math.prod(shape) // step) * step for shape in shapes.values())
 
     @classmethod
     def adjacent(cls, *tables: Mapping[str, tuple[int, ...]]) -> tuple[Array, list[TensorBlock]]:
-        """Return one piece of memory, and the blocks that follow each other in it."""
+        """Return one array (K,), and a block for each table of shapes; the blocks follow each other in the array."""
         ends = np.cumsum([cls.room(shapes) for shapes in tables])
         whole = _aligned(int(ends[-1]))
         return whole, [cls(shapes, whole[end - cls.room(shapes) :]) for shapes, end in zip(tables, ends, strict=True)]
@@ -137,56 +137,56 @@ def _aligned(count: int) -> Array:
 
 
 class EpisodeMemory:
-    """The action executed last, the other answers of the last step, and the recurrent state of N episodes.
+    """The action executed last, the other outputs of the last step, and the recurrent state of N episodes.
 
-    A session has two and alternates: a step reads one and writes the other, which counts only once it was judged.
+    A session has two and alternates: a step reads one and writes the other, which becomes current once it is checked.
 
     Args:
         contract: Names, shapes and initial values.
-        batch: N.
-        block: Where its tensors lie, of `shapes`; new ones if None.
+        batch: N, the number of episodes.
+        block: Memory of its tensors, of the shapes that `shapes` returns; new memory if None.
     """
 
     def __init__(self, contract: Contract, batch: int, block: TensorBlock | None = None) -> None:
         self._tensors = contract.state
         block = block or TensorBlock(self.shapes(contract, batch))
         self.numbers = block.numbers
-        """All that is in it."""
+        """(K,): the numbers of all tensors."""
         self.outputs = block.tensors
-        """By the graph's output that writes it."""
+        """Each tensor by the name of the graph output that writes it."""
         self.inputs = {name: self.outputs[output] for name, output in contract.feedback.items()}
-        """By the graph's input that reads it."""
+        """Tensors that the next step reads, by the name of the graph input."""
         self.action: Array = self.outputs[ACTION]
         """(N, A): the action executed last."""
         self.context: Array = self.outputs.get(CONTEXT, np.zeros((batch, 0), np.float32))
         """(N, C): the context inferred last."""
         self.extra: dict[str, Array] = {signal.name: self.outputs[signal.name] for signal in contract.extra_outputs}
-        """By the graph's output, each (N, size): the other answers of the last step."""
+        """The extra outputs of the last step by their names in the graph, each (N, size)."""
         row: Any = 0 if batch == 1 else ...
         self.action_row, self.context_row = self.action[row], self.context[row]
-        """Action and context in the shapes that callers get: without the axis of the batch for one episode."""
-        # The extra outputs follow each other, so that one copy takes them all.
+        """Action and context in the shapes that callers get: for a batch of 1 without the batch axis."""
+        # The extra outputs are adjacent in memory, so that one copy takes all of them.
         places = [block.places[name] for name in self.extra]
         begin, end = (places[0].start, places[-1].stop) if places else (0, 0)
         self.extra_numbers = self.numbers[begin:end]
-        """The numbers of the other answers."""
+        """(K,): the numbers of all extra outputs."""
         self.extra_places = {
             name: (slice(place.start - begin, place.stop - begin), self.extra[name][row].shape)
             for name, place in zip(self.extra, places, strict=True)
         }
-        """Where each of them lies there, and its shape as callers get it."""
+        """Each extra output's slice of `extra_numbers`, and its shape as callers get it."""
         self.state: dict[str, Array] = {
             tensor.name: self.outputs[state_output(tensor.name)] for tensor in self._tensors
         }
-        """By the name in the contract, each (N, ...)."""
+        """Recurrent state by its name in the contract, each (N, ...)."""
         self.acted: NDArray[np.bool_] = np.zeros(batch, np.bool_)
-        """(N,): which rows made a step since their reset. It is replaced, never written into."""
+        """(N,): which rows made a step since their reset. The array may be shared: replace it, never write into it."""
         self._past = None if contract.lookahead is None else self.state[PAST_ACTIONS]
         self.begin()
 
     @staticmethod
     def shapes(contract: Contract, batch: int) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of its tensors, by the graph's output."""
+        """Return the shapes of its tensors, by the name of the graph output."""
         return {name: (batch, *shape) for name, shape in contract.outputs.items()}
 
     def begin(self, rows: Any = ...) -> None:
@@ -199,19 +199,19 @@ class EpisodeMemory:
         self.acted[rows] = False
 
     def elapse(self, periods: int, rows: Any = ...) -> None:
-        """Let periods pass in the rows (all if left out) in which the action executed last stood."""
+        """Append the last executed action to the action history of the rows (all if left out), once for each period."""
         if self._past is None:
             return
         for _ in range(min(periods, self._past.shape[1])):
             self._past[rows] = np.concatenate([self.action[rows][:, None], self._past[rows][:, :-1]], 1)
 
     def take(self, other: EpisodeMemory) -> None:
-        """Become equal to another one of the same contract and batch."""
+        """Copy the content of another memory of the same contract and batch."""
         np.copyto(self.numbers, other.numbers)
         self.acted = other.acted
 
     def snapshot(self, weights_sha256: str, tick: int) -> SessionState:
-        """Return a copy."""
+        """Return a copy as a `SessionState`."""
         return SessionState(
             weights_sha256=weights_sha256,
             previous_action=self.action.copy(),
@@ -223,7 +223,7 @@ class EpisodeMemory:
         )
 
     def load(self, state: SessionState) -> None:
-        """Take the numbers of a state of the same shapes."""
+        """Copy the numbers of a state of the same shapes into this memory."""
         self.action[...], self.context[...] = state.previous_action, state.context
         for values, saved in ((self.state, state.tensors), (self.extra, state.extra)):
             for name, value in values.items():
@@ -231,7 +231,7 @@ class EpisodeMemory:
         self.acted = np.array(state.acted, np.bool_)
 
     def digest(self) -> str:
-        """Return a short hash of the numbers that a step reads: equal where every bit is."""
+        """Return a short hash of all numbers that a step reads: 16 hexadecimal digits."""
         parts = (self.acted, self.action, *(self.state[name] for name in sorted(self.state)))
         return hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()[:16]
 
@@ -241,15 +241,15 @@ class StepInputs:
 
     Args:
         contract: Names and sizes of the signals.
-        batch: N.
-        block: Where the observation lies, of `shapes`; new memory if None.
+        batch: N, the number of episodes.
+        block: Memory of the observation, of the shapes that `shapes` returns; new memory if None.
     """
 
     def __init__(self, contract: Contract, batch: int, block: TensorBlock | None = None) -> None:
         block = block or TensorBlock(self.shapes(contract, batch))
         ages = {name: np.zeros((batch, size), np.float32) for name, size in contract.age_inputs.items()}
         self.inputs: dict[str, Array] = block.tensors | ages
-        """By the graph's input that reads it, each (N, size)."""
+        """Observation and ages by the name of the graph input, each (N, size)."""
         self._age = ages.get(AGE)
         self._most = 0.0 if contract.lookahead is None else contract.lookahead.steps + ROUNDING
         changing = frozenset[str]() if contract.lookahead is None else contract.lookahead.changing
@@ -257,20 +257,20 @@ class StepInputs:
         self._counts = np.array([name in changing for name in self._aged])
         self._signals = tuple(contract.signal_inputs.values())
         self._shares = {signal.name: self.inputs[name] for name, signal in contract.signal_inputs.items()}
-        # Where each signal goes, in the shape that callers give.
+        # The memory of each signal, in the shape that callers give.
         self._targets = [(name, share[0] if batch == 1 else share) for name, share in self._shares.items()]
-        # Writing into a view copies an array of exactly this type and shape, and raises for everything else.
+        # Assigning to a memoryview copies an array of exactly this type and shape, and raises for everything else.
         self._views = [(name, target.data) for name, target in self._targets] if batch == 1 else None
         self.zeros = {name: np.zeros_like(target) for name, target in self._targets}
         """An observation of zeros."""
 
     @staticmethod
     def shapes(contract: Contract, batch: int) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of the observation's tensors, by the graph's input."""
+        """Return the shapes of the observation's tensors, by the name of the graph input."""
         return {name: (batch, signal.size) for name, signal in contract.signal_inputs.items()}
 
     def observe(self, observation: Mapping[str, ArrayLike], tick: int) -> None:
-        """Copy an observation to where the graph reads it.
+        """Copy an observation into the memory that the graph reads.
 
         Args:
             observation: By signal name, each (size,) or, for a batch, (N, size).
@@ -295,15 +295,15 @@ class StepInputs:
             require_finite(share, signal.name, signal.elements, f"tick {tick}: observation", blame)
 
     def observe_age(self, age: Age, tick: int) -> None:
-        """Take the ages of a step, where the contract looks ahead.
+        """Copy the ages of a step into the memory that the graph reads, if the model has lookahead.
 
         Args:
-            age: A number for all, (N,) or (N, S), or either of the first two by signal.
+            age: [periods] one number, (N,) or (N, S) for S signals; or by signal, each one number or (N,).
             tick: Of the session, for messages.
 
         Raises:
-            SignalError: An age is no number from 0 to the largest that was fitted, or a signal has none. Of signals
-                that never change any will do.
+            SignalError: A signal has no age, or its age is not between 0 and the largest that was fitted. Ages of
+                constant signals are not checked.
         """
         target = self._age
         if target is None:
@@ -313,7 +313,8 @@ class StepInputs:
             return
         if isinstance(age, Mapping):
             if missing := [name for name in self._aged if name not in age]:
-                raise SignalError(f"tick {tick}: nobody told the age of {', '.join(missing)}. Tell one of each.", AGE)
+                names = ", ".join(missing)
+                raise SignalError(f"tick {tick}: the age of {names} is missing. Give an age for each signal.", AGE)
             numbers = np.stack([np.broadcast_to(age[name], self._batch) for name in self._aged], 1)
         else:
             numbers = np.asarray(age, np.float64)
@@ -330,7 +331,7 @@ class StepInputs:
         target[...] = np.where(self._counts, ages, 0.0)
 
     def _convert(self, observation: Mapping[str, ArrayLike], where: str) -> None:
-        """Copy an observation of any type of numbers, or say what is wrong with it."""
+        """Copy an observation of any numeric type, or raise a SignalError that names what is wrong with it."""
         if len(observation) != len(self._targets):
             raise wrong_names(observation, self._shares, where)
         # A number beyond float32 becomes infinity, which is refused afterwards.

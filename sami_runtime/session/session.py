@@ -1,4 +1,4 @@
-"""A session: one policy, stepped. It checks and feeds; all arithmetic of the policy is inside the graph."""
+"""A session steps one policy: it checks inputs and runs the graph, which contains all arithmetic of the policy."""
 
 from __future__ import annotations
 
@@ -17,43 +17,43 @@ from sami_runtime.session.inference import build, is_failure, require_shapes, ru
 from sami_runtime.session.memory import Age, Array, EpisodeMemory, ExtraAnswers, SessionState, StepInputs, TensorBlock
 from sami_runtime.signals import all_finite, fill, finite_check, require_finite, row_mask
 
-_UNCHANGED = "The policy produced it; the state was not advanced. Check the observation's units and ranges."
+_BLAME = "The policy produced it; the state was not advanced. Check the observation's units and ranges."
 _NO_EXTRA: Mapping[str, NDArray[np.float32]] = {}
 _new = tuple.__new__
 
 
 class Step(NamedTuple):
-    """What the policy answers to one observation."""
+    """The policy's outputs for one observation."""
 
     action: Array
     """(A,) in the units of the contract's action; (N, A) for a batch of N."""
     context: Array
-    """(C,) inferred skill context; (N, C) for a batch. C is 0 for a memoryless policy."""
+    """(C,) the context that the encoder inferred from the episode; (N, C) for a batch. C is 0 without an encoder."""
     inference_s: float
     """Time that onnxruntime took [s]."""
     extra: Mapping[str, Array] = _NO_EXTRA
-    """By the graph's output, each (size,) or (N, size): what the contract's `extra_outputs` declare."""
+    """Outputs that the contract's `extra_outputs` declare, by the graph's name, each (size,) or (N, size)."""
 
     @property
     def answers(self) -> dict[str, Array]:
-        """All that the policy answered, by the graph's output."""
+        """All outputs by the graph's names: action, context and extra ones."""
         return {ACTION: self.action, CONTEXT: self.context, **self.extra}
 
 
 class Session:
     """Steps a policy and carries its recurrent state.
 
-    A step that raises leaves the session as it was: neither the state nor the previous action move. onnxruntime works
-    on memory that is allocated here once; whatever a method returns is a copy that the caller may keep and write into.
-    A step therefore allocates its answer and some small objects of Python, and frees the latter: nothing grows.
-    A session belongs to one thread at a time, and starts none.
+    A step that raises changes neither the state nor the previous action. onnxruntime works on memory that is allocated
+    once; methods return copies, which the caller may keep and modify. A step allocates only its outputs and a few small
+    Python objects, so memory use does not grow. A session starts no threads, and only one thread may use it at a time.
 
     Args:
         artifact: A model file that was read and checked.
         batch: N, how many episodes are stepped together; a robot uses 1.
-        provider: What runs the graph: `"cpu"`, `"cuda"`, or another of onnxruntime's execution providers.
+        provider: Execution provider that runs the graph: `"cpu"`, `"cuda"`, or another one of onnxruntime.
 
     Raises:
+        SamiError: `batch` is less than 1.
         ArtifactError: onnxruntime cannot build or run the graph.
         UnknownName: The provider is not part of the installed onnxruntime.
         ProviderError: The provider does not run the graph, or onnxruntime is not installed.
@@ -66,10 +66,10 @@ class Session:
         self.contract: Contract = artifact.contract
         self.batch = batch
         self.tick = 0
-        """Number of steps since the last reset of all rows; the number of the step that comes next."""
+        """Number of steps since the last reset of all rows, which is the index of the next step."""
         self._onnx = build(artifact, provider)
-        # The observation lies between the two memories, so that one look finds what is not finite in it and in the
-        # memory that a step wrote.
+        # The observation's memory lies between the two episode memories. The inputs and outputs of a step are therefore
+        # one contiguous range, which a single pass checks for NaN and infinity.
         outputs, observation = EpisodeMemory.shapes(self.contract, batch), StepInputs.shapes(self.contract, batch)
         numbers, (first, between, second) = TensorBlock.adjacent(outputs, observation, outputs)
         self._inputs = StepInputs(self.contract, batch, between)
@@ -77,11 +77,11 @@ class Session:
         self._looks_ahead = self.contract.lookahead is not None
         self._all_rows = np.ones(batch, np.bool_)  # never written into
         self._applied = np.zeros((batch, self.contract.action.size), np.float32)
-        # A step reads one memory and writes the other. Which of them counts changes in one assignment, so that neither
-        # an error nor an interruption leaves half a step.
+        # A step reads one memory and writes the other. One assignment to `_now` makes the written memory the current
+        # one, so that neither an error nor an interruption leaves half a step.
         self._memories = (EpisodeMemory(self.contract, batch, first), EpisodeMemory(self.contract, batch, second))
         self._now = 0
-        self._undoable = False  # whether the memory that does not count is the one before the last step
+        self._undoable = False  # whether the other memory still holds the state before the last step
         self._runs = tuple(
             runner(self._onnx, inputs | read.inputs, written.outputs)
             for read, written in (self._memories, self._memories[::-1])
@@ -89,7 +89,7 @@ class Session:
         size = len(first.numbers)
         self._all_finite = finite_check(numbers[size:]), finite_check(numbers[:-size])
         require_shapes(self._onnx, artifact, batch, inputs | self._memories[0].inputs)
-        # On copies, so that nothing leaks into a live step.
+        # `prewarm` runs on copies, so that it cannot change a live step.
         copies = {name: value.copy() for name, value in (inputs | self._memories[0].inputs).items()}
         self._rehearsed = EpisodeMemory(self.contract, batch)
         self._rehearse = runner(self._onnx, copies, self._rehearsed.outputs)
@@ -97,7 +97,7 @@ class Session:
 
     @classmethod
     def load(cls, path: str | Path, batch: int = 1, provider: str = "cpu") -> Session:
-        """Read a model file and makes a session of it. Everything that can be refused, is refused here."""
+        """Read and check a model file and build its session; raises here if the file is invalid, unsafe or unusable."""
         return cls(read_artifact(path), batch, provider)
 
     @property
@@ -106,10 +106,10 @@ class Session:
         return tuple(self._onnx.get_providers())
 
     def prewarm(self) -> None:
-        """Make a step on copies, which changes nothing that a real one depends on.
+        """Make a step on copies, to warm up the caches; the session's state does not change.
 
-        A core that slept until its next tick comes back with cold caches and a low clock. Called about half a
-        millisecond before the deadline, this takes their cost out of the step.
+        A core that slept until its next tick wakes up with cold caches and a low clock frequency. Call this about half
+        a millisecond before the deadline, so that the real step does not pay for them.
 
         Raises:
             SamiError: onnxruntime failed.
@@ -123,13 +123,13 @@ class Session:
             raise SamiError(f"{self._where} inference failed while warming up: {error}. Stop the robot.") from error
 
     def reset(self, rows: ArrayLike | None = None) -> None:
-        """Begins a new episode: state and previous action take their initial values.
+        """Begin a new episode: state and previous action take their initial values.
 
         Args:
             rows: Which episodes of the batch: indices or a mask (N,). All if None.
 
         Raises:
-            SamiError: A row is not in the batch.
+            SignalError: A row is not in the batch.
         """
         mask = self._all_rows if rows is None else row_mask(rows, self.batch)
         memory, spare = self._memories[self._now], self._memories[1 - self._now]
@@ -141,30 +141,30 @@ class Session:
             self.tick = 0
 
     def step(self, observation: Mapping[str, ArrayLike], age: Age = 0.0) -> Step:
-        """Asks the policy for its action, and advances the state.
+        """Run the policy on one observation, and advance the state.
 
         Args:
             observation: By signal name, each (size,) or, for a batch, (N, size), in the signal's unit.
-            age: How old it is [periods of the policy], with what an action takes to have its effect: one number, or by
-                signal, each a number or (N,). Files that do not look ahead take all for the present.
+            age: Observation age plus command delay [periods of the policy]: one number or (N,), or such a value for
+                each signal by its name. A model without lookahead ignores it and treats observations as current.
 
         Returns:
-            The action and the context. The action counts as executed unless `executed` says otherwise.
+            The outputs. The session takes the action as executed unless `executed` is called with another one.
 
         Raises:
-            SignalError: A signal is missing, unknown, misshapen, not finite or too old, or the policy's answer is not
-                finite.
+            NonFiniteError: An observation or an output contains NaN or infinity.
+            SignalError: A signal is missing, unknown or misshapen, or an age is out of the range that was fitted.
             SamiError: onnxruntime failed.
         """
         self._inputs.observe(observation, self.tick)
         if self._looks_ahead:
             self._inputs.observe_age(age, self.tick)
-        self._undoable = False  # from here on the memory before the last step is written over
+        self._undoable = False  # from here on the state before the last step is overwritten
         start = time.perf_counter()
         try:
             self._runs[self._now]()
         except Exception as error:
-            if not is_failure(error):  # a signal's handler raised it, which came while the graph ran
+            if not is_failure(error):  # raised by the handler of an OS signal that arrived while the graph ran
                 raise
             self._inputs.require_finite(self.tick)
             raise SamiError(
@@ -177,7 +177,7 @@ class Session:
             answers = self.contract.answers
             for name, value in answer.outputs.items():
                 elements = answers[name].elements if name in answers else ()
-                require_finite(value, name, elements, f"{self._where} output", _UNCHANGED)
+                require_finite(value, name, elements, f"{self._where} output", _BLAME)
         answer.acted = self._all_rows
         self._now = 1 - self._now
         self.tick += 1
@@ -185,10 +185,10 @@ class Session:
         return self._answer(answer, inference_s)
 
     def undo(self) -> None:
-        """Take back the last step, and what `executed` told since: as if it had never been made, to the last bit.
+        """Take back the last step and any `executed` call since: all state is bit-equal to that before the step.
 
         Raises:
-            SamiError: There is none that could be taken back.
+            SamiError: There is no step that can be taken back.
         """
         if not self._undoable:
             raise SamiError(
@@ -199,10 +199,10 @@ class Session:
         self._now, self.tick = 1 - self._now, self.tick - 1
 
     def executed(self, action: ArrayLike) -> None:
-        """Tells what was really executed since the last step, where that is not the action of the step.
+        """Report the action that was really executed since the last step, if it is not the policy's own action.
 
-        The encoder infers the dynamics from what was done, so the next step reads this as previous action.
-        A row that was reset and has not acted since keeps the initial previous action, as in training.
+        The next step reads it as the previous action, because the encoder infers the dynamics from executed actions.
+        A row that has not acted since its reset keeps the initial previous action, as in training.
 
         Args:
             action: (A,) or, for a batch, (N, A), in the action's unit.
@@ -218,10 +218,10 @@ class Session:
         np.copyto(memory.action, applied, where=memory.acted[:, None])
 
     def elapse(self, periods: int = 1, rows: ArrayLike | None = None) -> None:
-        """Let periods of the policy pass without a step: what was executed last stood, and the state is not advanced.
+        """Let periods of the policy pass without a step: the last executed action stays in force, the state stays too.
 
-        A file that looks ahead keeps the actions of the last periods, whether it was asked at them or not; to others
-        this makes no difference. Call it where a tick is held or skipped, before `executed`; `hold` does.
+        A model with lookahead reads the actions of the last periods, so held and skipped periods have to enter this
+        history; for other models this does nothing. Call it before `executed`; `hold` calls it itself.
 
         Args:
             periods: How many.
@@ -230,10 +230,10 @@ class Session:
         self._memories[self._now].elapse(periods, ... if rows is None else row_mask(rows, self.batch))
 
     def hold(self) -> Step:
-        """Make a held tick: the action executed last stands for one more period, and the state is not advanced.
+        """Hold for one period: return the last executed action again, without advancing the state.
 
         Raises:
-            SamiError: No action was executed since the reset, so there is none that could stand.
+            SamiError: No action was executed since the reset.
         """
         answer = self.last
         self.elapse()
@@ -241,32 +241,32 @@ class Session:
 
     @property
     def last(self) -> Step:
-        """The answer of the last step, its action as it was executed; it raises as `hold`."""
+        """The outputs of the last step, with the action as it was executed; raises as `hold`."""
         memory = self._memories[self._now]
         if not memory.acted.all():
             row = int(np.flatnonzero(~memory.acted)[0])
             raise SamiError(
-                f"hold() in row {row} before its first step since reset: no action was executed that could stand. "
+                f"hold() in row {row} before its first step since reset: no action was executed that could be held. "
                 "Call step() first, or stop the robot."
             )
         return self._answer(memory, 0.0)
 
     @property
     def digest(self) -> str:
-        """A short hash of all that the next step depends on besides its observation: equal where every bit is."""
+        """Short hash of everything but the observation that the next step depends on; equal only for equal bits."""
         return self._memories[self._now].digest()
 
     @property
     def state(self) -> SessionState:
-        """A copy of all that the session remembers."""
+        """A copy of the session's state, for `restore`."""
         return self._memories[self._now].snapshot(self.artifact.graph_sha256, self.tick)
 
     def restore(self, state: SessionState) -> None:
-        """Goes on from a state that a session of the same weights and batch had.
+        """Continue from a `state` that was taken from a session of the same weights and batch.
 
         Raises:
             SamiError: The state belongs to other weights, or has other shapes.
-            SignalError: It holds a number that is not finite.
+            NonFiniteError: The state contains NaN or infinity.
         """
         weights = self.artifact.graph_sha256
         if state.weights_sha256 != weights:
@@ -290,7 +290,7 @@ class Session:
         self._now, self.tick = 1 - self._now, state.tick
 
     def __reduce__(self) -> NoReturn:
-        """Refuse to be copied or pickled: a copy would write into the memory of this session, or lose it."""
+        """Raise SamiError: a copy or pickle would share this session's memory, or lose it."""
         raise SamiError(
             "a session cannot be copied or pickled; its state can. Make another session of the same file, "
             "Session(session.artifact, session.batch), and give it the state: other.restore(session.state)."
@@ -298,7 +298,7 @@ class Session:
 
     def _answer(self, memory: EpisodeMemory, inference_s: float) -> Step:
         extra = ExtraAnswers(memory.extra_numbers.copy(), memory.extra_places) if memory.extra else _NO_EXTRA
-        # Without the method that a NamedTuple puts in front, which takes as long as a copy.
+        # `tuple.__new__` skips the NamedTuple's own constructor, which takes as long as copying an array.
         return _new(Step, (memory.action_row.copy(), memory.context_row.copy(), inference_s, extra))
 
     @property

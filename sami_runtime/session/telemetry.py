@@ -1,15 +1,15 @@
-"""What a context tells while a policy runs: how fast it moves, which dynamics it resembles, whether they are known.
+"""Telemetry of the context while a policy runs: its speed, the nearest training task, and an out-of-distribution score.
 
-Phases, with the numbers of the model's atlas (see `Atlas`), of the mean over its window of the last contexts:
+The telemetry averages the last contexts over a window and compares the mean with the model's in-distribution reference
+(`Atlas`, which also stores the window and the thresholds `step`, `slow` and `fast`). The mean has three phases:
 
-- `identifying`, from a reset on;
-- `settled`, once the atlas counts (`step`), the mean is at rest (drift at most `slow`) and in distribution (no alarm).
-  That the context identifies the dynamics does not follow: a readout measures it;
-- `re-adapting`, when a settled mean leaves: it is quicker than `fast`, or there is an alarm. It ends as identifying
-  does.
+- `identifying`: from a reset on;
+- `settled`: from step `step` on, once the mean drifts at most `slow` a step and there is no out-of-distribution alarm.
+  A settled context need not identify the dynamics: only a readout measures that;
+- `re-adapting`: after a settled mean drifts faster than `fast` or raises an alarm, until it settles again.
 
-Between `slow` and `fast` the phase stays as it is, so that it does not flicker. A policy that has not learned (its
-contract tells of 0 updates) never settles: a random context at rest has identified nothing.
+A drift between `slow` and `fast` does not change the phase, so that it does not flicker. An untrained policy (its
+contract reports 0 updates) never settles, because a constant random context identifies nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sami_runtime.model.probe import PROBE
 
 
 class Phase(str, Enum):
-    """Whether the context still moves."""
+    """Whether the context still moves; the module's docstring defines the phases."""
 
     IDENTIFYING = "identifying"
     SETTLED = "settled"
@@ -35,44 +35,44 @@ class Phase(str, Enum):
 
     @classmethod
     def _missing_(cls, value: object) -> Phase | None:
-        """Read the words of older recordings."""
+        """Accept the names of phases in older recordings."""
         return {"exploring": cls.IDENTIFYING, "adapted": cls.SETTLED}.get(str(value))
 
 
 class Reading(NamedTuple):
-    """What the context told at one step of the policy; None where the model has no atlas, or it does not count yet."""
+    """Telemetry of one step of the policy; fields are None without a reference, or before the reference's `step`."""
 
     step: int
     """Step of the policy in the episode, from 0; -1 before the first."""
     speed: float
-    """|c_t - c_(t-1)|; 0 at the first step."""
+    """|c_t - c_(t-1)| of the contexts; 0 at the first step."""
     phase: Phase | None = None
-    """None without an atlas."""
+    """None without an in-distribution reference."""
     drift: float | None = None
-    """|m_t - m_(t-1)| of the mean over the atlas's window of the last contexts."""
+    """|m_t - m_(t-1)| of the mean m over the reference's window of the last contexts."""
     nearest: Mapping[str, Any] | None = None
-    """The known dynamics that this mean is nearest to."""
+    """The task of the reference whose contexts are nearest to the mean."""
     distance: float | None = None
-    """Mahalanobis distance to them."""
+    """Mahalanobis distance of the mean to the contexts of that task."""
     score: float | None = None
     """Out-of-distribution score; above 1 is an alarm."""
     alarm: bool = False
-    """Whether the mean is further from all known dynamics than they lead to."""
+    """Whether the score is above 1: the mean is farther from all tasks than contexts of these tasks are."""
 
     def plain(self) -> dict[str, Any]:
-        """Return the same for JSON."""
+        """Return the fields as values that JSON can represent."""
         return {**self._asdict(), "phase": self.phase and self.phase.value}
 
 
 class Countdown:
-    """Counts the policy's steps since a change was detected: by an alarm, or a settled context that left its place."""
+    """Counts the policy's steps since telemetry detected a change: an alarm, or the phase `re-adapting`."""
 
     def __init__(self) -> None:
         self.steps: int | None = None
-        """So far; None while none is detected, or once the context has settled again."""
+        """Steps since the change; None before a change, and once the context has settled again."""
 
     def heed(self, reading: Reading) -> None:
-        """Count a step of the policy."""
+        """Count one step of the policy."""
         if reading.phase is Phase.SETTLED:
             self.steps = None
         elif self.steps is not None:
@@ -82,7 +82,7 @@ class Countdown:
 
 
 class ContextRecord(Protocol):
-    """What telemetry reads of a tick: a loop's `StepRecord` has it."""
+    """The fields of a tick that telemetry reads; a loop's `StepRecord` has them."""
 
     @property
     def step(self) -> int:
@@ -90,29 +90,29 @@ class ContextRecord(Protocol):
 
     @property
     def stepped(self) -> bool:
-        """Whether the policy was asked and its state advanced; else the context is an old one."""
+        """Whether the policy made a step at this tick; if not, the context is that of an earlier tick."""
 
     @property
     def context(self) -> NDArray[np.float32]:
-        """(C,)."""
+        """(C,): the context that the policy inferred last."""
 
     @property
     def extra(self) -> Mapping[str, NDArray[np.float32]]:
-        """By the graph's output, each (size,): what else the policy answered last."""
+        """The policy's extra outputs by their names in the graph, each (size,)."""
 
 
 class Telemetry:
-    """Reads the contexts of a policy; it is a loop's `on_step`, or is fed by hand.
+    """Computes a `Reading` of each context of a policy; pass it to a loop as `on_step`, or call `update`.
 
     Args:
-        contract: Of the policy. Without an atlas, only speeds are told.
+        contract: Of the policy. Without an in-distribution reference (`atlas`), readings only have a speed.
     """
 
     def __init__(self, contract: Contract) -> None:
         self.size = contract.context_size
-        """C; 0 for a policy that infers no context, which tells nothing."""
+        """C, the size of the context; 0 for a policy that infers none."""
         self.atlas, self.probe = contract.atlas, contract.probe
-        self._learned = contract.training.get("updates") != 0  # files of early versions do not say
+        self._learned = contract.training.get("updates") != 0  # early files lack `updates` and count as trained
         self._locate = None if contract.atlas is None else Locator(contract.atlas)
         window = 1 if contract.atlas is None else contract.atlas.window
         self._recent = np.zeros((window, contract.context_size))  # step t in row t % W
@@ -120,7 +120,7 @@ class Telemetry:
         self.reset()
 
     def reset(self) -> None:
-        """Forgets the episode."""
+        """Begin an episode: drop all readings of the last one."""
         self.now = Reading(-1, 0.0, None if self._locate is None else Phase.IDENTIFYING)
         """The last reading."""
         self.adapted_at: int | None = None
@@ -128,22 +128,22 @@ class Telemetry:
         self.alarm_at: int | None = None
         """Step of the first alarm."""
         self.readapted = 0
-        """How often adaptation began again."""
+        """How often the phase became `re-adapting`."""
         self.highest: float | None = None
         """Highest out-of-distribution score so far."""
         self.probed: dict[str, dict[str, float]] = {}
-        """By feature and element, what the file's probe told last; empty without one, and before the step that it
-        counts from."""
+        """The last estimates of the file's readout (`probe`), by feature and element; empty without a readout, and
+        before the step from which it is valid."""
 
     def take(self, other: Telemetry) -> None:
-        """Become equal to another one, which is given away: whoever looks at this one sees what that one read."""
+        """Take over all content of another telemetry, which must not be used afterwards. This object stays the same."""
         vars(self).update(vars(other))
 
     def change_contract(self, contract: Contract) -> None:
-        """Go on in the middle of an episode by the contract of another file of the same weights.
+        """Continue within an episode with the contract of another file of the same weights.
 
-        Its atlas judges the contexts from now on. Where it averages over more of them than were kept, telemetry begins
-        anew.
+        The reference of the new contract applies from now on. If its window needs more contexts than were stored, the
+        telemetry starts again from step 0.
         """
         new, steps = Telemetry(contract), self.now.step + 1
         length, needed = len(self._recent), len(new._recent)
@@ -158,14 +158,14 @@ class Telemetry:
         self._mean = self._recent.mean(axis=0)
 
     def __call__(self, record: ContextRecord) -> None:
-        """Read the tick of a loop; a tick at which the policy was not asked tells nothing new."""
+        """Read one tick of a loop; ticks without a step of the policy change nothing."""
         if record.step == 0:
             self.reset()
         if record.stepped:
             self.update(record.context, record.extra)
 
     def update(self, context: NDArray[Any], extra: Mapping[str, NDArray[Any]] | None = None) -> Reading:
-        """Read the context (C,) of the next step of the policy, and what else it answered, by the graph's output."""
+        """Read the context (C,) of the policy's next step, and its extra outputs by name, each (size,)."""
         step = self.now.step + 1
         if self.probe is not None and extra and step >= self.probe.step:
             self.probed = {
@@ -191,7 +191,7 @@ class Telemetry:
         return self.now
 
     def summary(self) -> dict[str, Any]:
-        """Return the episode so far, for JSON; None where the model has no atlas, or it never counted."""
+        """Return a summary of the episode so far, for JSON; values are None where readings had none."""
         now = self.now
         return {
             "phase": now.phase and now.phase.value,
@@ -224,7 +224,7 @@ class Telemetry:
 
 
 def _move(point: NDArray[np.float64], to: NDArray[Any]) -> float:
-    """Move a point (C,), and says how far."""
+    """Move a point (C,) to another one in place, and return the distance."""
     np.subtract(to, point, out=point)
     distance = float(point @ point) ** 0.5
     point[:] = to

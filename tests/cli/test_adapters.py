@@ -55,7 +55,7 @@ def test_a_robot_is_not_moved_for_a_model_that_does_not_tell_what_answers(sami, 
     Path("limits.toml").write_text("rest = 0.0")
     done = sami("check-adapter", "my_robot:make", "--model", trained.model, "--excite", "--limits", "limits.toml")
     assert (done.code, Path("written.txt").exists()) == (1, False)
-    assert "Measure it with: sami describe FILE" in done.err
+    assert "Measure them with: sami describe FILE" in done.err
 
 
 def test_a_robot_is_run_in_real_time_recorded_and_replayed(sami, trained):
@@ -229,7 +229,7 @@ def test_a_gap_that_would_write_what_no_gate_allowed_is_refused_on_a_robot(sami,
     Path("gap.toml").write_text("action_latency_s = 0.1")
     done = sami(*robot)
     assert (done.code, done.out) == (1, "")
-    assert "would write to the robot what the gate did not allow" in done.err
+    assert "write actions that the gate did not allow" in done.err
     Path("gap.toml").write_text("noise = 0.01")
     assert sami(*robot).code == 0
 
@@ -257,6 +257,6 @@ def test_a_watchdog_watches_over_a_robot_that_offers_an_emergency_stop(sami, tra
     done = sami(*robot)
     assert (done.code, done.errors) == (0, "")
     assert not Path("emergency.txt").exists()
-    assert "Give it more, such as three periods, 0.12 s." in sami(*robot, "--set", "watchdog_s=0.02").err
+    assert "Set a longer time, such as three periods, 0.12 s." in sami(*robot, "--set", "watchdog_s=0.02").err
     Path("brakes.py").write_text(STOPPABLE)
     assert sami(*robot, "--set", "emergency_stop=brakes:emergency_stop").code == 0

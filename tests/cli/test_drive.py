@@ -173,7 +173,7 @@ def test_a_check_does_everything_but_move(sami):
             "no.key is no file; expected a key of sami sign --new-key.",
         ),
         ("record = 'r.csv'", "make", "recording", "cannot record to r.csv; a recording is NAME.mcap."),
-        ("watchdog_s = 0.02", "make", "watchdog", "Give it more, such as three periods, 0.12 s."),
+        ("watchdog_s = 0.02", "make", "watchdog", "Set a longer time, such as three periods, 0.12 s."),
         ("watchdog_s = 0.5", "make", "watchdog", "unknown factory 'emergency_stop'"),
         ("", "fails", "adapter", "my_robot:fails(clock) failed: OSError: no such bus: can0"),
         ("loop_hz = 30", "make", "fit", "loop_hz is 30.0, but this policy was trained at 25 Hz"),

@@ -30,10 +30,10 @@ def test_a_robot_is_told_whose_files_it_runs(sami, model, tmp_path):
     model.write_bytes(model.read_bytes() + b"\x72\x00")  # an empty entry of metadata: the policy is the same
     done = sami("verify", model, *trusted)
     assert done.code == 4
-    assert "is not what was signed by Ada" in done.out
+    assert "is not the file that Ada" in done.out
     done = sami(*driving("nowhere:arm", model, trusted=str(trusted[1])))
     assert done.code == 1
-    assert "is not what was signed by Ada" in done.err
+    assert "is not the file that Ada" in done.err
 
 
 def test_only_the_file_that_is_expected_is_let_in(sami, model):

@@ -102,8 +102,8 @@ def test_a_run_for_whose_checkpoints_there_is_no_room_says_so_and_goes_on_once_t
     for _ in range(2):  # the second one resumes, and finds as little
         assert forked(confined, tmp_path)[0] == 0
         assert re.fullmatch(
-            rf"{run}/checkpoints/\d+ cannot be written: File too large\. Make room or choose another place; what was "
-            rf"there is as it was\. Then resume the run: sami train --resume {run} --env pendulum:PENDULUM",
+            rf"{run}/checkpoints/\d+ cannot be written: File too large\. Make room or choose another place; an "
+            rf"existing file was not changed\. Then resume the run: sami train --resume {run} --env pendulum:PENDULUM",
             report.read_text(),
         )
         require_whole(run)

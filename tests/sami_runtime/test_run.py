@@ -173,7 +173,7 @@ def test_a_gap_stands_between_the_robot_and_the_loop(session, arm, recorded):
 
 def test_a_gap_on_actions_is_for_simulators(session, arm):
     gap, clock = GapProfile(action_latency_s=0.08), ManualClock()
-    with pytest.raises(SamiError, match="would write to the robot what the gate did not allow; leave them out of the"):
+    with pytest.raises(SamiError, match=r"write actions that the gate did not allow\. Remove these keys from the gap"):
         Run(session, arm(clock), clock, gap=gap)
     with Run(session, arm(clock), clock, gap=gap, simulator=True) as run:
         assert "actuated" in run.episode(seed=0).info
@@ -193,7 +193,9 @@ def test_observations_age_on_a_robot_and_behind_a_gap_and_not_in_a_simulator_tha
 
 
 def test_a_robot_is_not_run_without_a_clock_unless_that_is_said(session, arm):
-    with pytest.raises(SamiError, match=r"the run of a robot has no clock.*or simulator=True, if it is one"):
+    with pytest.raises(
+        SamiError, match=r"the run of a robot has no clock.*or simulator=True if the adapter is a simulator"
+    ):
         Run(session, arm())
     for options in ({"enforce_timing": False}, {"simulator": True}):
         with Run(session, arm(), **options) as run:
@@ -234,7 +236,7 @@ def test_only_an_open_run_drives(session, arm):
 
 def test_no_second_episode_drives_beside_one_that_is_under_way(session, arm):
     def drive_another(record=None):
-        with pytest.raises(SamiError, match="an episode of this run is under way; nothing was driven"):
+        with pytest.raises(SamiError, match="an episode of this run is running, so no other one was begun"):
             run.episode()
         if record is not None:
             thread = threading.Thread(target=drive_another)

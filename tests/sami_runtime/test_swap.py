@@ -243,7 +243,10 @@ def other_signals(make):
         ("range", r"'position' has high \(2.0, 2.0\), the other's has \(1.0, 1.0\)"),
         ("rate", r"acts at 50 Hz, and this run at 25 Hz"),
         ("unit", r"action 'force' has unit kN, the adapter's has N"),
-        ("weights", r"'tiny' has weights \w{12}, and 'tiny', which drives, \w{12}.*equal weights.*Swap at the next ep"),
+        (
+            "weights",
+            r"'tiny' has weights \w{12}, but 'tiny', which drives, has \w{12}.*equal weights.*Swap at the next ep",
+        ),
         ("memoryless", r"Swap at the next episode: when=\"episode\""),
         ("damaged", "is not a complete ONNX file"),
         ("missing", r"missing.onnx"),
@@ -312,7 +315,7 @@ def test_limits_adapter_shadow_and_batch_are_judged_before_it_waits(make, paths,
 def test_the_loops_own_thread_cannot_wait_for_itself(paths, arm):
     clock = ManualClock()
     with Run(Session.load(paths[0]), arm(clock), clock) as run:
-        with pytest.raises(SamiError, match=r"asked for by the loop's own thread.*Call swap"):
+        with pytest.raises(SamiError, match=r"the loop's own thread called swap.*Call swap"):
             run.episode(0, on_step=lambda _: run.swap(paths[1], "now"))
         run.episode(0, on_step=lambda _: run.total.swaps or run.swap(paths[1]))
         run.episode(0)
@@ -332,7 +335,7 @@ def test_a_loop_that_hangs_does_not_keep_the_model_for_ever(twins, arm):
         threading.Timer(1.0, hanging.set).start()
         run.episode(0, LONG, hang)
     outcome.thread.join()
-    assert "did not take 'another' over within 0.1 s" in str(outcome.error)
+    assert "did not take over 'another' within 0.1 s" in str(outcome.error)
     assert run.total.swaps == 0
 
 

@@ -118,13 +118,13 @@ class BodyGate(SafetyGate):
         return self._by_body(super().hold(reason, now, ticks))
 
     def _by_body(self, ruling: Ruling) -> Ruling:
-        """Have a ruling judged by the body."""
+        """Return the ruling after the body's limits."""
         if ruling.action is None:
             return ruling
         if self._joints is None:
             raise SamiError(
-                f"no good value of {self._positions} was seen, by which the body's limits start. Give each observation "
-                "to fault() before its action to propose()."
+                f"no valid value of {self._positions} was seen, from which the body's limits start. Pass each "
+                "observation to fault() before its action to propose()."
             )
         now = ruling.time
         self._learned_at = now if self._learned_at is None else self._learned_at

@@ -85,7 +85,7 @@ def test_a_recording_of_it_replays_to_the_last_bit(session, arm, tmp_path):
 
 
 def test_less_than_one_period_is_refused(session, arm):
-    with pytest.raises(SamiError, match="slower is 0; a step takes at least 1"):
+    with pytest.raises(SamiError, match="slower is 0; it must be at least 1"):
         run_episode(session, arm(), slower=0)
 
 

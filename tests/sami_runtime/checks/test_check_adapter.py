@@ -215,7 +215,7 @@ def slow(arm):
         (
             changed_write(lambda a: Executed(a[:1])),
             "begins an episode",
-            "executed an action of shape (1,), expected (2,)",
+            "executed action of shape (1,), expected (2,)",
         ),
         (changed_write(lambda a: Executed(a * np.nan)), "begins an episode", "contains NaN at fx, fy"),
         (

@@ -222,5 +222,5 @@ def test_a_model_that_does_not_tell_cannot_judge(contract, env):
     far = changed(*POSITIONS, by=lambda v: v + BASE)
     assert broken(check_adapter(Wrong(env, clock, see=far), plain, clock, Limits(rest=0.0), write=True)) == {}
     assert not clear_responses(plain).any()
-    with pytest.raises(SamiError, match=r"does not tell how observations answered .* sami describe FILE"):
+    with pytest.raises(SamiError, match=r"has no responses of observations .* sami describe FILE"):
         check_adapter(Wrong(env, clock), plain, clock, Limits(rest=0.0), excite=True)

@@ -104,10 +104,18 @@ def test_an_adapter_tells_the_time_of_each_signal():
     ("profile", "error", "message"),
     [
         ({"latency_s": {"camra": 0.1}}, UnknownName, "unknown observation signal 'camra'.*'camera'"),
-        ({"latency_s": {"cube_rotation": 0.1}}, SamiError, "latency_s.cube_rotation: cube_rotation comes with camera"),
-        ({"dropout": {"achieved_goal": 0.1}}, SamiError, "dropout.achieved_goal: achieved_goal comes with camera"),
+        (
+            {"latency_s": {"cube_rotation": 0.1}},
+            SamiError,
+            "latency_s.cube_rotation: cube_rotation arrives together with camera",
+        ),
+        (
+            {"dropout": {"achieved_goal": 0.1}},
+            SamiError,
+            "dropout.achieved_goal: achieved_goal arrives together with camera",
+        ),
         ({"sensors": {"arm": ["elbow"]}}, UnknownName, "unknown observation signal 'elbow'"),
-        ({"sensors": {"ee_position": ["ee_velocity"]}}, SamiError, "sensor 'ee_position' is called as a signal is"),
+        ({"sensors": {"ee_position": ["ee_velocity"]}}, SamiError, "sensor 'ee_position' has the name of a signal"),
     ],
 )
 def test_a_line_that_there_is_not_is_refused(profile, error, message):

@@ -39,6 +39,6 @@ def test_an_adapter_that_stamps_with_a_clock_of_its_own_can_be_driven(session, a
 def test_without_a_clock_there_is_no_time_to_enforce(session, arm):
     adapter = arm()
     assert run_episode(session, adapter, enforce_timing=False).loop.outcomes == {"acted": 10}
-    with pytest.raises(SamiError, match="enforce_timing is True, and there is no clock to tell ages by"):
+    with pytest.raises(SamiError, match="enforce_timing is True, but clock is None, so ages cannot be measured"):
         run_episode(session, adapter, enforce_timing=True)
     assert adapter.resets == 1

@@ -85,7 +85,7 @@ def test_a_person_comes_first(contract, reply):
 
 def test_without_rest_or_bounds_nothing_moves(contract):
     for rest in (None, "position"):
-        with pytest.raises(SamiError, match="the limits must say what rest is, in numbers"):
+        with pytest.raises(SamiError, match="the limits must set rest in numbers"):
             Excitation(contract, Limits(rest=rest))
     endless = contract.action.model_copy(update={"low": (None, -1.0), "high": (None, 1.0)})
     free = contract.model_copy(update={"action": endless})

@@ -215,7 +215,7 @@ def test_a_warm_up_that_is_longer_than_a_period_is_refused(session, arm, early):
 @pytest.mark.parametrize("loop_hz", [24.0, 26.0, 12.5, 60.0, 0.0, -25.0, float("nan"), float("inf")])
 def test_a_rate_that_is_no_multiple_of_the_policys_is_refused(session, arm, loop_hz):
     adapter = arm()
-    with pytest.raises(SamiError, match=r"this policy was trained at 25 Hz.*Take a multiple of it, such as [1-9]"):
+    with pytest.raises(SamiError, match=r"this policy was trained at 25 Hz.*Set a multiple of it, such as [1-9]"):
         run_episode(session, adapter, loop_hz=loop_hz)
     assert adapter.resets == 0
 

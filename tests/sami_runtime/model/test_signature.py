@@ -44,7 +44,7 @@ def test_no_bit_of_a_file_or_its_signature_can_be_changed(signed, keys):
     for at in draw.integers(0, len(data), 50):
         changed = bytearray(data)
         changed[at] ^= 1 << draw.integers(8)
-        with pytest.raises(ArtifactError, match="is not what was signed by Ada, lab 3"):
+        with pytest.raises(ArtifactError, match="is not the file that Ada, lab 3"):
             require_signed(signed, bytes(changed), keys)
     document = json.loads(whole)
     for field in ("key", "signature"):
@@ -52,7 +52,7 @@ def test_no_bit_of_a_file_or_its_signature_can_be_changed(signed, keys):
             digits = document[field]
             other = digits[:at] + ("0" if digits[at] != "0" else "1") + digits[at + 1 :]
             beside.write_text(json.dumps({**document, field: other}))
-            with pytest.raises(ArtifactError, match=r"is not what was signed|is not trusted"):
+            with pytest.raises(ArtifactError, match=r"is not the file that|is not trusted"):
                 require_signed(signed, data, keys)
 
 
@@ -60,7 +60,7 @@ def test_the_hash_in_a_signature_is_not_what_is_believed(signed, keys, make, pol
     """Somebody may put another file's hash there; the file's own is what was signed, or was not."""
     other = make.write(make.memoryless())
     signature_of(other).write_bytes(signature_of(signed).read_bytes())
-    with pytest.raises(ArtifactError, match="is not what was signed"):
+    with pytest.raises(ArtifactError, match="is not the file that"):
         require_signed(other, other.read_bytes(), keys)
 
 

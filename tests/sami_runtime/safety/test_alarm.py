@@ -39,8 +39,8 @@ def test_only_so_many_steps_in_a_row_are_too_many(session, arm):
         results.append(armed.fault(seen([0, 0], step), step))
     assert [fault is None for fault in results] == [True] * 5 + [False, True]
     assert results[5] == (
-        "alarm: the dynamics were unknown at 3 steps in a row, with an out-of-distribution score of 1.5 at the last; "
-        "allowed are 2 above 1 (stop_on_alarm)"
+        "alarm: the dynamics were unknown at 3 steps in a row, with an out-of-distribution score of 1.5 at the last "
+        "step; allowed are 2 steps above 1 (stop_on_alarm)"
     )
 
 

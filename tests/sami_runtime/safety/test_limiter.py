@@ -104,7 +104,7 @@ def test_a_blend_goes_out_from_where_the_robot_was_when_it_began(make):
     adapter.reset()
     gate = SafetyGate(adapter, contract, Limits(rest="joints", blend_in_s=10 * PERIOD))
     gate.begin(PERIOD)
-    with pytest.raises(SamiError, match="no good value of the signal 'joints' was seen"):
+    with pytest.raises(SamiError, match="no valid value of the signal 'joints' was seen"):
         gate.propose(action(1, 1), 0.0)
     written = action(0.5, 0.5)
     for tick in range(20):

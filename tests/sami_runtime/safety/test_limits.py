@@ -130,7 +130,7 @@ def test_a_wrong_value_is_named_with_what_would_be_valid(written, document, mess
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("limits.yaml", "rate: 1", "limits.yaml is no file of limits; they are written as NAME.toml or NAME.json."),
+        ("limits.yaml", "rate: 1", "limits.yaml is no file of limits; give the path of a file NAME.toml or NAME.json."),
         ("limits.toml", "rate = ", "limits.toml cannot be read: Invalid value"),
         ("limits.json", "{", "limits.json cannot be read: Expecting property name"),
     ],
@@ -187,21 +187,24 @@ def test_limits_that_do_not_fit_the_model_are_refused(contract, limits, message)
     [
         (
             Limits(high={"fx": 57.3}),
-            "high.fx is 57.3 [rad], which cannot be meant: the model's bounds are -1 to 1, and",
+            "high.fx is 57.3 [rad], which must be a mistake: the model's bounds are -1 to 1, so",
         ),
         (Limits(high={"fx": 57.3}), "In degrees? Then it is 1 rad. Correct it, or leave it out."),
         (Limits(low=-86), "low is -86 [rad]"),
         (Limits(rate=600.0, rest=0.0), "In degrees/s? Then it is 10.47 rad/s."),
-        (Limits(acceleration={"fy": 1e5}, rest=0.0), "acceleration.fy is 100000 [rad/s^2], which cannot be meant"),
+        (Limits(acceleration={"fy": 1e5}, rest=0.0), "acceleration.fy is 100000 [rad/s^2], which must be a mistake"),
         (
             Limits(inside={"elbow.x": [-120, 120]}),
-            "inside.elbow.x is -120 [rad], which cannot be meant: that is 19",
+            "inside.elbow.x is -120 [rad], which must be a mistake: that is 19",
         ),
         (Limits(inside={"shoulder.x": [-1.0, 86]}), "inside.shoulder.x is 86 [rad]"),
-        (Limits(jump={"goal.x": 500}), "the model's bounds are -1 to 1, and it would never limit anything. In millim"),
+        (Limits(jump={"goal.x": 500}), "the model's bounds are -1 to 1, so it would never limit anything. In millim"),
         (Limits(inside={"goal.x": [-300, 300]}), "Then it is -0.3 m."),
         (Limits(deadline_s=40.0), "In milliseconds? Then it is 0.04 s. Correct it, or set inf, which limits nothing."),
-        (Limits(max_age_s={"goal": 120.0}), "max_age_s.goal is 120 [s], which cannot be meant: more than 1000 periods"),
+        (
+            Limits(max_age_s={"goal": 120.0}),
+            "max_age_s.goal is 120 [s], which must be a mistake: more than 1000 periods",
+        ),
         (Limits(max_pause_s=400.0), "max_pause_s is 400 [s]"),
         (Limits(blend_in_s=500.0, rest=0.0), "Then it is 0.5 s."),
     ],

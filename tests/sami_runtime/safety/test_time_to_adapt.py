@@ -106,7 +106,10 @@ def test_slowing_down_to_the_gentle_rate_keeps_within_the_acceleration(session, 
     ("limits", "message"),
     [
         ({"time_to_adapt": {}}, "has no bound on the time it takes. Make one with sami atlas MODEL --set changes=400"),
-        ({"time_to_adapt": {"steps": 5, "gentle": 0.5}}, "gentle is 0.5, a share of the rate, and the limits set none"),
+        (
+            {"time_to_adapt": {"steps": 5, "gentle": 0.5}},
+            "gentle is 0.5, a share of the rate, but the limits set no rate",
+        ),
     ],
 )
 def test_limits_that_mean_nothing_are_refused_before_anything_moves(make, arm, limits, message):

@@ -64,7 +64,7 @@ def test_an_observation_that_was_measured_before_one_that_came_earlier_is_a_faul
     assert armed.fault(seen([0, 0], 1.0), 1.0) is None
     assert armed.fault(seen([0, 0], 1.0), 1.04) is None
     assert armed.fault(seen([0, 0], 0.99), 1.04) == (
-        "order: the observation was measured 0.01 s before one that came earlier"
+        "order: the observation was measured 0.01 s before its predecessor"
     )
     assert armed.fault(seen([0, 0], 1.01), 1.04) is None
     armed.begin(PERIOD)
@@ -117,7 +117,7 @@ def test_no_signal_goes_back_in_time(gate):
     armed = gate(max_age_s=9.0)
     assert armed.fault(stamped(1.0, goal=0.9), 1.0) is None
     assert armed.fault(stamped(1.04, goal=0.9), 1.04) is None
-    assert armed.fault(stamped(1.08, goal=0.88), 1.08) == "order: goal was measured 0.02 s before one that came earlier"
+    assert armed.fault(stamped(1.08, goal=0.88), 1.08) == "order: goal was measured 0.02 s before its predecessor"
     assert armed.fault(stamped(1.08, goal=0.95), 1.08) is None
 
 
@@ -154,7 +154,7 @@ def test_rest_may_be_what_a_signal_measures(make):
     adapter.reset()
     gate = SafetyGate(adapter, contract, Limits(rest="joints", rate=1.0))
     gate.begin(PERIOD)
-    with pytest.raises(SamiError, match="no good value of the signal 'joints' was seen"):
+    with pytest.raises(SamiError, match="no valid value of the signal 'joints' was seen"):
         gate.propose(action(1, 1), 0.0)
     for values in (np.float32([0.5, -0.5]), np.float32([np.nan, 0.0]), *NO_NUMBERS):
         assert gate.fault(Observation({"joints": values}, 0.0), 0.0) is None

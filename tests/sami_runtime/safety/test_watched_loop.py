@@ -162,7 +162,7 @@ def test_an_error_of_the_loop_is_the_loops_to_handle(session, arm, stops):
 
 def test_a_watchdog_that_would_fire_between_two_ticks_is_refused(session, blocking):
     robot = blocking()
-    with pytest.raises(SamiError, match=r"a beat every 0\.03 s, and the loop beats every 0\.04 s.*0\.12 s"):
+    with pytest.raises(SamiError, match=r"a beat every 0\.03 s, but the loop beats every 0\.04 s.*0\.12 s"):
         Run(session, robot, robot.clock, watchdog=Watchdog(NAME, 0.03))
     Run(session, robot, robot.clock, watchdog=Watchdog(NAME, 0.03), loop_hz=100.0)
 

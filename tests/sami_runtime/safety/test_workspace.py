@@ -121,11 +121,11 @@ def test_what_the_contract_says_counts_and_the_limits_before_it(make):
 def test_without_a_good_observation_nothing_is_proposed(boxed):
     armed = boxed()
     with pytest.raises(
-        SamiError, match=r"no good value of position\.x, position\.y was seen, whose workspace is limited"
+        SamiError, match=r"no valid value of position\.x, position\.y was seen, whose workspace is limited"
     ):
         armed.propose(np.float32([0, 0]), 0.0)
     assert armed.fault(seen([np.nan, 0], 0.0), 0.0) is None
-    with pytest.raises(SamiError, match="no good value"):
+    with pytest.raises(SamiError, match="no valid value"):
         armed.propose(np.float32([0, 0]), 0.0)
 
 
@@ -140,15 +140,18 @@ def test_a_new_episode_knows_nothing_of_the_last_one(boxed):
 @pytest.mark.parametrize(
     ("limits", "message"),
     [
-        ({"workspace": {"position.x": [0, 1]}}, "the one element of the action that moves it, and none is said to"),
+        (
+            {"workspace": {"position.x": [0, 1]}},
+            "exactly one element of the action that moves it; declared as moving it: none",
+        ),
         (
             {
                 "workspace": LIMITS["workspace"],
                 "moves": {n: {"element": "position.x", "scale": 1} for n in ("fx", "fy")},
             },
-            "and fx and fy is said to",
+            "declared as moving it: fx and fy",
         ),
-        ({**LIMITS, "low": 0.1, "rest": 0.5}, "workspace.position.x needs fx to be able to stand still at its end"),
+        ({**LIMITS, "low": 0.1, "rest": 0.5}, "workspace.position.x needs fx to be able to be 0 at the range's end"),
         (
             {"workspace": {"positon.x": [0, 1]}},
             "unknown element of an observation 'positon.x'. Did you mean 'position.x'?",

@@ -33,7 +33,9 @@ def test_a_file_of_the_expected_hash_is_let_in_and_no_other(make, path, rehearsa
     expected = Admission(sha256=hashlib.sha256(path.read_bytes()).hexdigest().upper())
     assert expected.load(path).contract.name == "tiny"
     other = make.write(make.memoryless())
-    with pytest.raises(ArtifactError, match=r"has SHA-256 [0-9a-f]{64}, expected [0-9a-f]{64}\. It is another file"):
+    with pytest.raises(
+        ArtifactError, match=r"has SHA-256 [0-9a-f]{64}, expected [0-9a-f]{64}\. This is not the expected file"
+    ):
         expected.load(other)
     assert expected.without_hash.load(other).contract.name == "reflex"
     assert rehearsals == [path, other]

@@ -134,7 +134,7 @@ def test_an_age_that_was_not_fitted_is_refused_and_nothing_moves(session, age):
 
 
 def test_an_age_that_nobody_told_is_named(session):
-    with pytest.raises(SignalError, match="nobody told the age of velocity"):
+    with pytest.raises(SignalError, match="the age of velocity is missing"):
         session.step(seen(0.5), {"position": 1.0})
 
 

@@ -117,7 +117,7 @@ def test_an_answer_that_misses_its_deadline_is_dropped_as_if_it_had_not_been_ask
     adapter = arm(clock, reading=[0, 0, 0, 0.05])  # all that makes an answer late
     run = Run(Session.load(path), adapter, clock=clock)
     assert run.outcomes() == ["acted"] * 3 + ["late"] + ["acted"] * 6
-    assert run.records[3].reason == "late: reading and the answer took 0.05 s, allowed are 0.04 s (deadline_s)"
+    assert run.records[3].reason == "late: read and inference took 0.05 s, allowed are 0.04 s (deadline_s)"
     assert run.records[3].action is not None
     assert run.records[3].executed.tobytes() == run.records[2].executed.tobytes()
     assert same(run.states[3], run.states[2])

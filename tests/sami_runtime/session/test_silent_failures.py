@@ -154,7 +154,7 @@ def test_a_recurrent_policy_is_stepped_at_the_hosts_rate(session, arm):
         still = arm(clock, limit=1e-30)  # nothing moves, so that both loops see the same
         contexts.append(run_episode(session, still, seed=0, clock=clock, loop_hz=hz).contexts)
     np.testing.assert_array_equal(contexts[0], contexts[1])
-    with pytest.raises(SamiError, match="Take a multiple of it, such as 50"):
+    with pytest.raises(SamiError, match="Set a multiple of it, such as 50"):
         run_episode(session, arm(), loop_hz=40.0)
 
 
@@ -207,6 +207,6 @@ def test_a_hash_is_written_and_never_checked(session, arm, tmp_path):
 def test_a_contract_that_was_changed_is_refused(make, written, changed):
     data = make.write(make.recurrent()).read_bytes()
     assert data.count(written) >= 1
-    with pytest.raises(ArtifactError, match=r"its contract is not the one that sami\.contract\.sha256"):
+    with pytest.raises(ArtifactError, match=r"its contract does not match sami\.contract\.sha256"):
         read_artifact(make.raw(data.replace(written, changed, 1)))
     read_artifact(make.raw(data.replace(b"sami.contract.sha256", b"sami.contract.sha25X")))  # older files have no hash

@@ -109,7 +109,7 @@ def test_joints_that_are_not_finite_are_held(session):
     gate.begin(0.1)
     robot.at[0] = np.nan
     assert gate.fault(robot.read(), clock.now()).startswith("body: joints is [nan")
-    with pytest.raises(SamiError, match="no good value of joints was seen"):
+    with pytest.raises(SamiError, match="no valid value of joints was seen"):
         gate.propose(np.zeros(len(robot.at), np.float32), clock.now())
 
 
