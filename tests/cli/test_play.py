@@ -145,7 +145,7 @@ def test_training_ranges_come_from_a_recording_or_a_rollout(sami, standing_model
     refused = sami("describe", model)
     assert "its training's environment is not here" in refused.err
     done = sami("describe", model, "--rollout", "s.mcap")
-    assert "over 120 steps of 2 episodes" in done.out
+    assert "from 120 steps of 2 episodes" in done.out
     seen = read_artifact(model).contract.seen
     assert seen.signals["command"].mean == (0.5, 0.0, 0.0)
     assert "--force" in sami("describe", model, "--rollout", "s.mcap").err

@@ -89,7 +89,7 @@ def test_golden_steps_hold_it_and_those_without_it_are_refused(make, policy, pat
     np.testing.assert_array_equal(steps.answers["estimate"], steps.answers["context"] / 2)
     assert contract.pack_golden(steps) == golden
     del steps.answers["estimate"]
-    with pytest.raises(ContractError, match=r"hold .*; its signals are .*estimate 2"):
+    with pytest.raises(ContractError, match=r"hold .*; its signals are .*'estimate': 2"):
         contract.model_copy(update={"golden": contract.pack_golden(steps)}).golden_steps()
 
 
