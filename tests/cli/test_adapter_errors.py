@@ -55,7 +55,7 @@ def test_an_error_of_an_adapters_own_is_told_with_its_line(sami, trained, method
 def test_an_error_in_making_an_adapter_is_told_with_its_line(sami, trained):
     done = run_wrong(sami, trained, "def make(clock):\n    return 1 + 'x'\n")
     assert "wrong:make(clock) failed: TypeError: unsupported operand" in done.err
-    assert "(wrong.py, line 2, in make). Correct it" in done.err
+    assert "(wrong.py, line 2, in make). Correct the factory" in done.err
 
 
 @pytest.mark.parametrize(
