@@ -142,7 +142,7 @@ class EvidenceLog:
             error: The exception that ended the run; None if it ended normally.
 
         Raises:
-            RecordingError: The file cannot be written.
+            RecordingError, SamiError: The file, or its signature, cannot be written.
         """
         if self._file.closed:
             return
@@ -205,7 +205,7 @@ class LogCheck:
     cut: bool
     """Whether the last line is unfinished, because the process was killed while it wrote."""
     signer: str | None = None
-    """Who signed the whole file; None if nobody did, or nobody was asked for."""
+    """Who signed the whole file; None if the check got no public keys."""
 
     @property
     def complete(self) -> bool:

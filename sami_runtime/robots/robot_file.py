@@ -108,7 +108,7 @@ class SimulatorKeys(RunKeys):
 
 
 class RobotFile(RunKeys):
-    """One robot and what drives it, as `sami drive` reads it.
+    """One robot and the model that drives it, as read by `sami drive`.
 
     Paths in the file are relative to its folder, which may also contain the modules that it names.
     """

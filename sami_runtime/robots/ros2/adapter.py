@@ -213,7 +213,7 @@ class Ros2Adapter:
             )
 
     def close(self) -> None:
-        """Bring to rest what was driven, and leave; also twice."""
+        """Stop the robot if an episode has begun, and leave the domain. May be called twice."""
         if self._open:
             try:
                 if self._in_episode:
