@@ -79,7 +79,7 @@ class PointSpeed:
     point: str
     place: tuple[str, int]
     most: float
-    """[m/s]."""
+    """Highest speed [m/s]."""
     then: Then
 
     @property

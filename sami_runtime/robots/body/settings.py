@@ -24,16 +24,16 @@ class PositionKeys(RobotTable):
     """`[body.position]`."""
 
     low: Number | dict[str, Number] | None = None
-    """Lowest positions [rad, m], for all joints or by joint; the model's where left out."""
+    """Lowest positions [rad, m], for all joints or by joint; the model's if left out."""
     high: Number | dict[str, Number] | None = None
     then: Then = "scale"
 
 
 class MostKeys(RobotTable):
-    """`[body.velocity]`, `[body.torque]`, and an entry of `[body.points]`."""
+    """`[body.velocity]` and `[body.torque]`."""
 
     most: Positive | dict[str, Positive] | None = None
-    """For all joints or by joint; the model's where left out."""
+    """Highest value for all joints or by joint [rad/s, m/s; N m]; the model's if left out."""
     then: Then = "scale"
 
 

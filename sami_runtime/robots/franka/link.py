@@ -65,7 +65,7 @@ class HandState(NamedTuple):
     measured: float
     """When [s], by `now`."""
     width: float
-    """Between the fingers [m], when it was measured."""
+    """Width between the fingers at that time [m]."""
     speed: float
     """Speed of the change of width [m/s]; negative while the hand closes."""
     target: float

@@ -33,9 +33,9 @@ class FrankaMotion(RobotTable):
     home_speed: Annotated[float, Field(gt=0.0, le=1.0)] = 0.3
     """Share of these limits on the way home."""
     acceleration: Annotated[float, Field(gt=0.0, le=HIGHEST_ACCELERATION)] = 5.0
-    """Of each joint [rad/s2]."""
+    """Highest acceleration of each joint [rad/s2]."""
     jerk: Annotated[float, Field(gt=0.0, le=HIGHEST_JERK)] = 1500.0
-    """Of each joint [rad/s3]."""
+    """Highest jerk of each joint [rad/s3]."""
 
     @property
     def limits(self) -> JointLimits:
@@ -59,7 +59,7 @@ class Compliance(RobotTable):
 
 
 class FrankaHand(RobotTable):
-    """How the hand moves."""
+    """How the hand moves and grasps."""
 
     speed: Annotated[float, Field(gt=0.0, le=0.2)] = 0.1
     """Speed of the fingers [m/s]."""
