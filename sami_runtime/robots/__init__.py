@@ -1,1 +1,1 @@
-"""Adapters of particular robots, and the parts that such adapters are made of. The trunk imports none of it."""
+"""Adapters of particular robots, and the parts of such adapters. The core of `sami_runtime` imports none of them."""

@@ -1,8 +1,8 @@
-"""The evidence log: who drove a robot by which file, and every intervention, in lines that cannot be changed unseen.
+"""The evidence log: who drove a robot with which model, and every intervention, as a tamper-evident chain of lines.
 
-One JSON object a line. `hash` is the SHA-256 of the line without it, and `previous` the hash of the line before: a
-line that was changed, removed or put in breaks the chain there. Only a signature, made when a run ends, shows that
-nothing is missing at the end.
+Each line is a JSON object. `hash` is the SHA-256 of the line without its `hash`, and `previous` is the hash of the
+line before, so a changed, removed or inserted line breaks the chain. Only the signature, which is made at the end of a
+run, shows that no lines are missing at the end.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ FIRST = "0" * 64
 SUMMARY_S = 1.0
 """Time between two lines that count ticks [s], by the loop's clock."""
 ON_DISK = ("begin", "ended", "end")
-"""Kinds of lines at which the file is on the disk."""
+"""Kinds of lines after which the file is synced to the disk."""
 NORMAL = {Outcome.ACTED, Outcome.STANDING}
 
 
 class EvidenceLog:
     """Writes the log of one run; it is a loop's `on_step`.
 
-    Each kind of intervention gets a line at the tick where it begins, or begins again after a whole second without it.
-    Every second a line counts the ticks and all interventions since the line before. Lines are handed to the system as
-    they are made, so that a killed process loses none; they are on the disk when the run begins, after each episode
+    An intervention gets a line at the tick where it begins, and again if it returns after a second without it. Each
+    second, a line counts the ticks and interventions since the last count. Each line is passed to the operating system
+    at once, so that a killed process loses none. The file is synced to the disk when the run begins, after each episode
     and at the end.
 
     Args:
         path: The file, NAME.jsonl; it must not exist.
-        facts: What the first line says: model and its hash, limits, the robot's file.
+        facts: Facts for the first line: model and its hash, limits, the robot's file.
         key: Private key that signs the whole file when it is closed; unsigned if None.
 
     Raises:
@@ -60,7 +60,7 @@ class EvidenceLog:
     """
 
     def __init__(self, path: str | Path, facts: Mapping[str, Any], key: str | Path | None = None) -> None:
-        self.path, self._key = Path(path), private_key(Path(key)) if key else None  # before anything moves
+        self.path, self._key = Path(path), private_key(Path(key)) if key else None  # fail before the robot moves
         try:
             user = f"{getpass.getuser()}@{platform.node()}"
         except (KeyError, OSError):  # in a container, a user may be a number without a name
@@ -78,12 +78,12 @@ class EvidenceLog:
         """When each kind of intervention was seen last [s]."""
         self._driver = "policy"
         self.explanations: Mapping[str, str] = {}
-        """By limit, as in `limited_by`, why it changed an action when it last began to; as `BodyGate` has it."""
+        """By limit, as named in `limited_by`, why it last began to change actions; the same mapping as `BodyGate`'s."""
         software = installed_version("sami-rl") or "unknown"
         self._write("begin", {"version": VERSION, "user": user, "software": software, **facts})
 
     def __call__(self, record: StepRecord) -> None:
-        """Log what is worth it of one tick.
+        """Log the hand-overs, swapped models, interventions and trips of one tick.
 
         Raises:
             RecordingError: The file cannot be written.
@@ -113,7 +113,7 @@ class EvidenceLog:
             self._summarize()
 
     def hand_over(self, change: StageChange) -> None:
-        """Log that one stage of a hand-over follows another, and why where that is an error's doing.
+        """Log a change from one stage of a hand-over to the next, with the reason if there is one.
 
         Raises:
             RecordingError: The file cannot be written.
@@ -123,7 +123,7 @@ class EvidenceLog:
         self._write("hand-over", {"from": change.before, "to": change.after, **reason})
 
     def conclude(self, report: EpisodeReport) -> None:
-        """Log what came of an episode.
+        """Log the result of an episode.
 
         Raises:
             RecordingError: The file cannot be written.
@@ -139,10 +139,10 @@ class EvidenceLog:
         """Write the last line, and sign the file. Does nothing the second time.
 
         Args:
-            error: What ended the run, if it did not end by itself.
+            error: The exception that ended the run; None if it ended normally.
 
         Raises:
-            RecordingError: The file cannot be written.
+            RecordingError, SamiError: The file, or its signature, cannot be written.
         """
         if self._file.closed:
             return
@@ -170,7 +170,7 @@ class EvidenceLog:
         digest = hashlib.sha256(text.encode()).hexdigest()
         line = f'{text[:-1]},"hash":"{digest}"}}\n'.encode()
         try:
-            if self._file.write(line) < len(line):  # as much as there was room for
+            if self._file.write(line) < len(line):  # the disk is full
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             if kind in ON_DISK:
                 os.fsync(self._file.fileno())
@@ -182,12 +182,12 @@ class EvidenceLog:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        with suppress(RecordingError) if error else nullcontext():  # what ended the run is the news
+        with suppress(RecordingError) if error else nullcontext():  # the error that ended the run matters more
             self.close(error)
 
 
 def interventions(record: StepRecord) -> list[str]:
-    """Return what kept a tick from executing the policy's own answer: its outcome, then each limit."""
+    """Return why a tick did not execute the policy's own action: its outcome, the kind of reason, then each limit."""
     kinds = [] if record.outcome in NORMAL else [record.outcome.value]
     if record.outcome is not Outcome.PAUSED and record.reason:
         kinds.append(record.reason.partition(":")[0])
@@ -196,20 +196,20 @@ def interventions(record: StepRecord) -> list[str]:
 
 @dataclass(frozen=True)
 class LogCheck:
-    """What a log says, and whether its chain holds."""
+    """The lines of a log, and whether their chain is intact."""
 
     lines: tuple[Mapping[str, Any], ...]
     """Every line up to the first fault."""
     fault: str
     """Which line breaks the chain, and how; empty if none does."""
     cut: bool
-    """Whether the last line is unfinished, as a process leaves it that was killed while it wrote."""
+    """Whether the last line is unfinished, because the process was killed while it wrote."""
     signer: str | None = None
-    """Who signed the whole file; None if nobody did, or nobody was asked for."""
+    """Who signed the whole file; None if the check got no public keys."""
 
     @property
     def complete(self) -> bool:
-        """Whether the run came to its end: the last line says so."""
+        """Whether the chain is intact and its last line marks the end of the run."""
         return not self.fault and bool(self.lines) and self.lines[-1]["kind"] == "end"
 
     @property
@@ -218,7 +218,7 @@ class LogCheck:
         return sum((Counter(_facts(line)) for line in self.of_kind("counts")), Counter[str]())
 
     def summary(self) -> dict[str, Any]:
-        """Return what happened, as plain values."""
+        """Return a summary of the run as plain values for JSON."""
         first, last = (self.lines[0], self.lines[-1]) if self.lines else ({}, {})
         return {
             "lines": len(self.lines),
@@ -277,7 +277,7 @@ def _facts(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 FIELDS = ("number", "previous", "utc", "clock", "kind", "hash")
-"""What every line has."""
+"""Fields of every line."""
 
 
 def check_log(path: str | Path, trusted: str | Path | None = None) -> LogCheck:
@@ -285,11 +285,11 @@ def check_log(path: str | Path, trusted: str | Path | None = None) -> LogCheck:
 
     Args:
         path: The file.
-        trusted: File of public keys, one of which must have signed it; not asked for if None.
+        trusted: File of public keys, one of which must have signed the log; None skips this check.
 
     Raises:
-        SamiError: The file cannot be read.
-        ArtifactError: It is not signed by one of the keys, or was changed since.
+        SamiError: The log or the keys cannot be read, or the log has no whole line.
+        ArtifactError: None of the keys signed the log, or it was changed since.
     """
     path = Path(path)
     try:
@@ -316,7 +316,7 @@ _SEAL = re.compile(rb',"hash":"([0-9a-f]{64})"}')
 
 
 def _read_line(text: bytes, number: int, previous: str) -> Mapping[str, Any]:
-    """Return a line that follows the line of the hash `previous`; raise ValueError if it does not."""
+    """Return a parsed line; raise ValueError if its hash is wrong or it does not follow the hash `previous`."""
     seal = _SEAL.search(text, max(0, len(text) - 80))
     if seal is None or seal.end() != len(text):
         raise ValueError("has no hash at its end")

@@ -1,4 +1,4 @@
-"""The hand-over: what leads a robot to where its policy takes over, and away again; `[handover]` of a robot.toml."""
+"""The hand-over: stages that move a robot to where its policy starts, and away later; `[handover]` of robot.toml."""
 
 from __future__ import annotations
 
@@ -26,44 +26,44 @@ from sami_runtime.signals import Number, Positive, finite_numbers, number_at
 
 DAMP, POLICY = "damp", "policy"
 OWN_WAYS = ("home", "stand")
-"""Stages in which the adapter moves the robot in its own way: its `reset` before the policy, the method of that name
-after it."""
+"""Stages in which the adapter moves the robot: by its `reset` before the policy, by its method of the stage's name
+after the policy."""
 PAGE = "docs/reference/handover.md lists the keys"
 GAIN = 0.25
-"""Share of the way to where a pose's element should be by now that is made up for in a period."""
+"""Share of the position error of a pose's element that an action corrects in one period."""
 BLEND = 5
-"""Periods in which a stage goes over from the action before it."""
+"""Periods over which a pose blends from the action that was executed before it to its own actions."""
 WARM = 3
-"""Steps on copies, of which the quickest says whether the model is warm."""
+"""Most steps on copies of the session's state; the model is warm if one of them meets the deadline."""
 
 Array = NDArray[np.float32]
 
 
 class PoseKeys(RobotTable):
-    """`[handover.poses.NAME]`: where the policy's own action leads the robot, through the gate."""
+    """`[handover.poses.NAME]`: a pose, to which actions of the policy's kind move the robot through the gate."""
 
     at: Annotated[dict[str, Number], Field(min_length=1)]
-    """By element of the action: where that is to be which the element moves [m, rad]. The others rest."""
+    """By element of the action, the target of what it moves [m, rad]. Other elements take the neutral action."""
     seconds: Positive = 3.0
-    """How long the way takes [s]."""
+    """How long the motion takes [s]."""
     within: Positive = 0.02
-    """How near it has to come [m, rad]."""
+    """Largest distance from the target at the end [m, rad]."""
 
 
 class HandoverSettings(RobotTable):
-    """What is declared of a hand-over."""
+    """The table `[handover]` of a robot.toml."""
 
     stages: Annotated[tuple[str, ...], Field(min_length=1)] = (DAMP, "home")
-    """Before the policy, in this order: `damp`, then `home` or `stand`, then names of `poses`."""
+    """Stages before the policy, in this order: `damp` (optional), `home` or `stand`, then names of `poses`."""
     recover: str = DAMP
-    """After the policy's end: `damp`, `home`, `stand` or a pose; the robot is damped after each. Whatever stops the
-    robot damps it at once."""
+    """Stage after the policy: `damp`, `home`, `stand` or a pose, always followed by damp. A stopped robot is damped at
+    once."""
     velocity: dict[str, Positive] = {}
     """By observation signal, the highest speed at which the next stage begins [m/s, rad/s]."""
     damp_s: Annotated[float, Field(ge=0, le=60)] = 0.5
-    """How long it is damped before the next stage [s]."""
+    """How long the stage `damp` takes [s]."""
     wait_s: Annotated[float, Field(gt=0, le=60)] = 2.0
-    """How long a stage may wait for the next one's conditions [s]; then the robot is stopped, with the reason."""
+    """How long to wait for the conditions of the next stage [s], before the robot is stopped with the reason."""
     poses: dict[str, PoseKeys] = {}
 
     @classmethod
@@ -75,8 +75,8 @@ class HandoverSettings(RobotTable):
             where: Where they are written, for messages.
 
         Raises:
-            UnknownName: There is no such key or stage.
-            SamiError: A value is wrong, or does not fit the others.
+            UnknownName: A key or a stage does not exist.
+            SamiError: A value is invalid, or contradicts another.
         """
         settings = checked_table(cls, document, "key of [handover]", where, PAGE)
         for stage in (*settings.stages, settings.recover):
@@ -87,13 +87,13 @@ class HandoverSettings(RobotTable):
         return settings
 
     def __str__(self) -> str:
-        """Return the sequence, for people."""
+        """Return the sequence of stages as text."""
         timed = [f"{name} ({self.poses[name].seconds:g} s)" if name in self.poses else name for name in self.stages]
         after = [self.recover, DAMP] if self.recover != DAMP else [DAMP]
         return " - ".join([*timed, POLICY, *after])
 
     def _fault(self) -> str:
-        """Return what does not fit together, a sentence; empty if all does."""
+        """Return a sentence about stages or poses that do not fit together; empty if all do."""
         named = ", ".join(self.stages)
         if len(set(self.stages)) != len(self.stages):
             return f"stages names one twice: {named}. Name each once."
@@ -111,7 +111,7 @@ class HandoverSettings(RobotTable):
 
 
 class StageChange(NamedTuple):
-    """One hand-over."""
+    """A change from one stage to the next."""
 
     time: float
     """[s], by the loop's clock."""
@@ -120,21 +120,21 @@ class StageChange(NamedTuple):
     after: str
     """The stage that begins."""
     reason: str = ""
-    """Why the robot is damped, where it was not the sequence's end."""
+    """Why the robot is damped before the sequence is complete; else empty."""
 
 
 class PoseDrive:
-    """Leads the elements of a pose along smooth ways, by actions of the policy's kind.
+    """Moves what the elements of a pose drive along smooth paths, by actions of the policy's kind.
 
     Args:
         name: Of the pose.
-        keys: Where to.
-        contract: Whose action it is, and what its elements move.
-        limits: They say what rest is.
-        body: What an action of joints commands; None without.
+        keys: Targets, duration and tolerance.
+        contract: Defines the action, and in `moves` what its elements move.
+        limits: Define the neutral action (`rest`).
+        body: Defines what an action of joints commands; None if there is no `[body]`.
 
     Raises:
-        UnknownName, SamiError: Nothing says what an element moves.
+        UnknownName, SamiError: The action has no such element, or it is not known what the element moves.
     """
 
     def __init__(
@@ -149,21 +149,21 @@ class PoseDrive:
         self._at = np.array([elements.index(element) for element in keys.at])
         self._end = np.array([*keys.at.values()], np.float64)
         self._targets = body is not None and body.command == "joint_positions"
-        """Whether actions are where to go, rather than how far or how fast."""
+        """Whether actions are target positions, rather than displacements or velocities."""
         moved = [self._moved(element, contract, body) for element in keys.at]
         self._sources = [source for source, _, _ in moved]
-        """Signal and index of what each element moves."""
+        """For each element, the signal of the position that it moves, and the index in this signal."""
         self._unit, self._zero = np.array([numbers for _, *numbers in moved]).T
 
     def begin(self, now: float, observation: Observation, before: Array | None, slower: int) -> None:
-        """Go out from where the robot is, and from the action that was executed last."""
+        """Start at the robot's positions, or its last targets; blend from `before` (A,), the last executed action."""
         self._start_time, self._before, self._slower, self._ticks = now, before, slower, 0
         self._start = self._positions(observation)
         if self._targets and before is not None:
             self._start = self._zero + self._unit * before[self._at]
 
     def action(self, observation: Observation, now: float) -> Array:
-        """Return the next action (A,)."""
+        """Return the action (A,) for the time `now` [s]; raise SamiError if the neutral action is not known."""
         target, later = self._where(now), self._where(now + self._period)
         rest = Rest(self._limits, self._action)
         rest.learn(observation)
@@ -179,7 +179,7 @@ class PoseDrive:
         return command.astype(np.float32)
 
     def fault(self, observation: Observation) -> str:
-        """Return what has not arrived; empty if all has."""
+        """Return why the pose is not reached; empty if it is."""
         for (name, _), element, is_at, end in zip(
             self._sources, self.keys.at, self._positions(observation), self._end, strict=True
         ):
@@ -200,7 +200,7 @@ class PoseDrive:
     def _moved(
         self, element: str, contract: Contract, body: BodySettings | None
     ) -> tuple[tuple[str, int], float, float]:
-        """Return what an element moves, by how much an action of 1 does in a period or where it leads, and offset."""
+        """Return the signal and index an element moves, u, z: a target is z + u a, a motion per period u (a + z)."""
         joints = (body.elements or body.joints) if body and body.command != "hand" else ()
         if body is not None and element in joints:
             at = joints.index(element)
@@ -221,22 +221,22 @@ class PoseDrive:
 
 
 class HandoverSequence:
-    """Leads a robot through the declared stages, and logs each change: `Run(..., sequence=HandoverSequence(...))`.
+    """Runs the stages of `[handover]`, and reports each change: `Run(..., sequence=HandoverSequence(...))`.
 
-    Before each stage but the first two, the stage before has to have arrived, sensors have to be fresh and accepted by
-    the guards, and nothing may be faster than `velocity`. The policy takes over only within `[body.start]`, and with a
-    model that is warm. A stage that waits in vain for that, a connection that dies, sensors that cease: each ends in
-    the adapter's `stop()`, with the reason.
+    After `home`, `stand` and each pose, the next stage begins only once the pose is reached, the gate accepts the
+    observation, and no signal is faster than `velocity`. The policy also needs joints within `[body.start]` and a warm
+    model. If that takes too long, if the connection breaks or if the sensors fail, the adapter's `stop()` ends the run,
+    with the reason.
 
     Args:
-        settings: What is declared.
-        adapter: The robot's, as it is given to the run.
+        settings: The table `[handover]`.
+        adapter: The robot's adapter, the same as the run's.
         contract: Of the model.
-        limits: The run's.
-        body: The run's, where the body has limits.
+        limits: The run's limits, which must set `rest` and `blend_in_s`.
+        body: The run's `[body]`; None if there is none.
 
     Raises:
-        UnknownName, SamiError: They do not fit together; nothing moves.
+        UnknownName, SamiError: The arguments do not fit together; nothing moves.
     """
 
     def __init__(
@@ -249,9 +249,9 @@ class HandoverSequence:
     ) -> None:
         self.settings, self._adapter, self._body = settings, adapter, body
         self.listen: Callable[[StageChange], None] = lambda change: None
-        """Hears each change."""
+        """Called with each change."""
         self.stage = ""
-        """Where the robot is: a stage, or `policy`; empty before the first."""
+        """The present stage, or `policy`; empty before the first stage."""
         if limits is None or not limits.blend_in_s or limits.rest is None:
             raise SamiError(
                 "[handover] needs limits with rest and blend_in_s, by which the policy's first actions go out from "
@@ -273,7 +273,7 @@ class HandoverSequence:
 
     @contextmanager
     def __call__(self, loop: RunningEpisode, seed: int | None) -> Iterator[None]:
-        """Lead the robot to where the policy takes over, let it drive, and lead the robot away; see `LoopSettings`."""
+        """Run the stages before the policy, let the policy drive, and run the stage after it; see `LoopSettings`."""
         self.stage, reason = "", ""
         try:
             self._lead_in(loop, seed)
@@ -285,10 +285,10 @@ class HandoverSequence:
         self._change(loop, DAMP, reason)
 
     def _lead_in(self, loop: RunningEpisode, seed: int | None) -> None:
-        """Go through the stages before the policy.
+        """Run the stages before the policy.
 
         Raises:
-            SafetyStop: One may not begin, or the robot was stopped.
+            SafetyStop: The conditions of a stage were not met in time, or the robot was stopped.
         """
         poses, stages = self._poses(loop.session.contract), self.settings.stages
         for stage, after in zip(stages, (*stages[1:], POLICY), strict=True):
@@ -305,7 +305,7 @@ class HandoverSequence:
         self._change(loop, POLICY)
 
     def _lead_out(self, loop: RunningEpisode) -> str:
-        """Go through what follows the policy; return why it was left out or did not come to its end."""
+        """Run the stage after the policy; return why it was skipped or not completed, empty if it was completed."""
         recover = self.settings.recover
         if recover == DAMP:
             return ""
@@ -315,7 +315,7 @@ class HandoverSequence:
         self._change(loop, recover)
         if recover in OWN_WAYS:
             if loop.watchdog:
-                loop.watchdog.begin()  # nothing beats meanwhile; the end of this process still stops the robot
+                loop.watchdog.begin()  # no heartbeats until it returns; the robot still stops if this process ends
             getattr(self._adapter, recover)()
             loop.gate.require_armed()
             return ""
@@ -323,10 +323,10 @@ class HandoverSequence:
         return f"handover: {recover} did not come to its end: {why}" if why else ""
 
     def _settle(self, loop: RunningEpisode, pose: PoseDrive | None, after: str) -> str:
-        """Go to a pose, or wait where the adapter led, until the next stage may begin; return why it may not.
+        """Move to the pose, if there is one, and wait until the stage `after` may begin; return why it may not.
 
         Raises:
-            SafetyStop: The gate stopped the robot meanwhile: sensors ceased, somebody tripped it, ...
+            SafetyStop: The gate tripped, for example because the sensors failed or another thread tripped it.
         """
         clock, gate = loop.clock, loop.gate
         start_time = due = clock.now()
@@ -355,7 +355,7 @@ class HandoverSequence:
                 if not why or now - start_time >= longest + self.settings.wait_s:
                     return why
             for tick in range(loop.substeps):
-                if tick and pose is not None:  # between two of its actions, as often as the loop writes
+                if tick and pose is not None:  # the loop writes more often than the pose acts
                     self._write(loop, gate.stand(clock.now()))
                 due = max(due + loop.period, clock.now())
                 clock.sleep_until(due)
@@ -368,7 +368,7 @@ class HandoverSequence:
         loop.standing = loop.standing if sent is None else np.array(sent.action, np.float32)
 
     def _too_fast(self, observation: Observation, slower: int) -> str:
-        """Return what is faster than the next stage may begin with; empty if nothing is."""
+        """Return which signal is too fast for the next stage to begin; empty if none is."""
         for name, most in self.settings.velocity.items():
             signal = self._signals[name]
             for at, element in enumerate(signal.elements):
@@ -378,7 +378,7 @@ class HandoverSequence:
         return ""
 
     def _pass_time(self, loop: RunningEpisode, seconds: float) -> None:
-        """Wait, for as long as nobody trips the gate."""
+        """Wait for so many seconds; raise SafetyStop as soon as the gate is tripped."""
         end = loop.clock.now() + seconds
         while (now := loop.clock.now()) < end:
             loop.gate.require_armed()
@@ -395,7 +395,7 @@ class HandoverSequence:
 
 
 def _not_finite(contract: Contract, observation: Observation) -> str:
-    """Return which signal of the policy is missing or not finite; empty if none is."""
+    """Return which input signal of the policy is missing, misshapen or not finite; empty if none is."""
     for signal in contract.observation:
         reading = observation.values.get(signal.name)
         if finite_numbers(reading, signal.size) is None:
@@ -404,13 +404,13 @@ def _not_finite(contract: Contract, observation: Observation) -> str:
 
 
 def _outside(gate: SafetyGate) -> str:
-    """Return why the policy may not take over where the joints are, as a gate that knows the body says it."""
+    """Return why the policy may not start at the present joints, if the gate is a `BodyGate`; else empty."""
     outside = getattr(gate, "outside", None)
     return str(outside()) if outside else ""
 
 
 def _cold(loop: RunningEpisode) -> str:
-    """Return why the model would answer too late; empty where it is warm, or no time is kept."""
+    """Return why the model would miss its deadline; empty if it is warm, or if the loop enforces no deadline."""
     if not loop.enforced:
         return ""
     seconds = []

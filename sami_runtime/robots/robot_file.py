@@ -1,4 +1,4 @@
-"""The document `robot.toml`: one robot, the model that drives it, and everything around the two."""
+"""The document `robot.toml`: one robot, the model that drives it, and the settings of the run."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ if TYPE_CHECKING:
 VERSION = 1
 """Version of the document that this code reads."""
 TIME = "{time}"
-"""Stands in the name of a recording for the time at which it begins, so that no run meets the file of another."""
+"""Placeholder in the name of a recording or log, replaced by the time, so that no run overwrites another's file."""
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-fA-F]{64}$")]
 
 
 def begun_now(name: str | None, now: datetime | None = None) -> Path | None:
-    """Return the path of a file that begins now, whose name may hold `{time}`; None for no name."""
+    """Return a path in which `now` (UTC; the present if None) replaces `{time}`; None if there is no name."""
     moment = now or datetime.now(timezone.utc)
     return Path(name.replace(TIME, moment.strftime("%Y%m%dT%H%M%SZ"))) if name else None
 
 
 class RunKeys(BaseModel):
-    """What may be said of any run, on a robot or in a simulator. What is left out is None or its default."""
+    """Settings of any run, on a robot or in a simulator. A key that is left out is None or its default."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True)
 
     kind: ClassVar[str] = "key of a run"
-    """What a key is called in messages."""
+    """What messages call a key."""
 
     expect_sha256: Sha256 | None = None
     """SHA-256 of the model file, as sha256sum prints it; another file is refused."""
     trusted: str | None = None
     """File of public keys: a model that none of them signed is refused."""
     provider: str = "cpu"
-    """What runs the graph: cpu, cuda, ..."""
+    """What runs the ONNX graph: cpu, cuda, ..."""
     limits: Limits | None = None
-    """What may be written: a table, or the path of a file."""
+    """Limits of the safety gate: a table, or the path of a file."""
     gap: str | None = None
     """Sim-to-real profile: a file, or `modest`."""
     command_delay_s: NotNegative | None = None
@@ -57,25 +57,25 @@ class RunKeys(BaseModel):
     record: str | None = None
     """Recording of every tick, NAME.mcap; `{time}` in the name becomes the time at which it begins."""
     shadow: str | None = None
-    """A second model that follows."""
+    """A second model, which runs in shadow: its actions are compared and never executed."""
     shadow_tolerance: NotNegative = 0.0
-    """Difference of an action that counts as alike."""
+    """Largest difference between the actions of the two models that counts as equal."""
     watch_model: bool = False
-    """Whether a model file that changes on disk drives from the next episode on."""
+    """Whether to load a model file that changed on disk, for the next episode."""
     priority: Annotated[int, Field(ge=1, le=99)] | None = None
     """Real-time priority of the loop (SCHED_FIFO)."""
     lock_memory: bool = False
     """Whether all memory is kept from being swapped out."""
     episodes: Count | None = None
-    """How many episodes; 1 on a robot, 20 in a simulator, if left out."""
+    """Number of episodes; if left out, 1 on a robot and 20 in a simulator."""
     steps: Count | None = None
     """Most steps of an episode; the contract's if left out."""
     seed: Annotated[int, Field(ge=0)] = 0
-    """Seed of the first episode; the next ones count on."""
+    """Seed of the first episode; it increases by 1 for each further episode."""
     keys: bool | None = None
-    """Whether a person's keys count; at a terminal if left out."""
+    """Whether a person's hotkeys are read; if left out, only at a terminal."""
     pause_s: NotNegative | None = None
-    """Seconds between two episodes; on a robot with keys until Enter if left out, else none."""
+    """Pause between two episodes [s]; if left out, until Enter on a robot with hotkeys, else 0."""
 
     @classmethod
     def of(cls, values: Mapping[str, Any], where: str) -> Self:
@@ -83,34 +83,34 @@ class RunKeys(BaseModel):
 
         Args:
             values: By key.
-            where: Where they are written, for messages: a path.
+            where: Where the values are written, a path, for messages.
 
         Raises:
-            UnknownName: There is no such key.
-            SamiError: A value is wrong, or a key is missing.
+            UnknownName: A key does not exist.
+            SamiError: A value is invalid, or a key is missing.
         """
         return checked_table(cls, values, cls.kind, where, "docs/reference/robot-file.md lists the keys")
 
     def recording(self, now: datetime | None = None) -> Path | None:
-        """Return the file of a recording that begins now; None if nothing is recorded."""
+        """Return the path of a recording that begins now; None if nothing is recorded."""
         return begun_now(self.record, now)
 
 
 class SimulatorKeys(RunKeys):
-    """What may be said of a run in a simulator."""
+    """Settings of a run in a simulator."""
 
     kind: ClassVar[str] = "key of --set"
 
     dry_run: bool = False
-    """Whether to read and infer, and write nothing."""
+    """Whether to only read and infer, without writing actions."""
     excite: bool = False
-    """Whether small steps drive in the policy's place, for `sami fit-gap`."""
+    """Whether small test motions replace the policy's actions, for `sami fit-gap`."""
 
 
 class RobotFile(RunKeys):
-    """One robot and what drives it, as `sami drive` reads it.
+    """One robot and the model that drives it, as read by `sami drive`.
 
-    Every path in a file is relative to the file's folder, and its modules may lie there.
+    Paths in the file are relative to its folder, which may also contain the modules that it names.
     """
 
     kind: ClassVar[str] = "key of a robot"
@@ -122,21 +122,21 @@ class RobotFile(RunKeys):
     adapter: str
     """MODULE:FACTORY of the robot's adapter."""
     settings: dict[str, Any] | None = None
-    """For FACTORY(clock, config=...): a table, or the path of a file."""
+    """The argument `config` of the adapter's FACTORY: a table, or the path of a file."""
     watchdog_s: Positive | None = None
-    """Another process stops the robot when the loop is silent for so long [s]."""
+    """Silence of the loop after which another process stops the robot [s]."""
     emergency_stop: str | None = None
-    """MODULE:FACTORY of how the watchdog stops it; `emergency_stop` of the adapter's module if left out."""
+    """MODULE:FACTORY of the watchdog's stop function; `emergency_stop` of the adapter's module if left out."""
     loop_hz: Positive | None = None
-    """Writes a second, a multiple of the policy's rate; that rate if left out."""
+    """Writes per second, a multiple of the policy's rate; the policy's rate if left out."""
     slower: Count = 1
-    """Ask the policy at every so-many-th of its periods, for a robot that is so many times as slow."""
+    """Time scaling N: the policy acts in one of N of its periods, for a robot that is N times as slow."""
     fallback: str | None = None
-    """MODULE:FACTORY of what acts where the policy was held too long."""
+    """MODULE:FACTORY of the controller that acts once the policy was held for too long."""
     body: BodySettings | None = None
     """Limits of the body: a table, or the path of a file."""
     handover: HandoverSettings | None = None
-    """What leads the robot to where the policy takes over, and away again."""
+    """Stages that move the robot to where the policy starts, and away afterwards."""
     evidence: str | None = None
     """Evidence log of who drove and of every intervention, NAME.jsonl; `{time}` in the name as in `record`."""
     evidence_key: str | None = None
@@ -149,8 +149,8 @@ class RobotFile(RunKeys):
         """Read a file, NAME.toml or NAME.json, and the files of limits and settings that it names.
 
         Raises:
-            SamiError: A file cannot be read, is of another version, or a value is wrong.
-            UnknownName: It holds a key that does not exist.
+            SamiError: A file cannot be read or has another version, or a value is invalid.
+            UnknownName: A key does not exist.
         """
         path = Path(path)
         document = read_document(path, "robot settings")
@@ -191,11 +191,11 @@ class RobotFile(RunKeys):
 PATHS = ("trusted", "limits", "record", "settings", "body", "evidence", "evidence_key")
 """Keys whose text is a path."""
 NAMES_OR_PATHS = ("model", "shadow", "gap")
-"""Keys whose text is a path, or a name that comes along: a bare word without a suffix."""
+"""Keys whose text is a path, or the name of something that is built in: a bare word without a suffix."""
 
 
 def _beside(folder: Path, key: str, value: Any) -> Any:
-    """Return a value of a file, whose paths are relative to the file's folder."""
+    """Return the value of a key, with a path joined to the folder of its file."""
     if not isinstance(value, str):
         return value
     path = folder / value

@@ -1,4 +1,4 @@
-"""Limits of the body: joints, points and shapes of a robot, whatever the policy's action is called."""
+"""Limits of the body: joints, points and shapes of a robot, which apply whatever the policy's action means."""
 
 from sami_runtime.robots.body.body import BodyLimits, BodyRuling
 from sami_runtime.robots.body.gate import BodyGate

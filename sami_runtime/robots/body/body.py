@@ -1,4 +1,4 @@
-"""The limits of one body, applied to one command after the other: joints first, then points, then shapes."""
+"""The limits of one robot's body, applied to each command: first its joints, then its points, then its shapes."""
 
 from __future__ import annotations
 
@@ -30,41 +30,41 @@ from sami_runtime.robots.body.joints import (
 from sami_runtime.robots.body.settings import BodySettings
 
 ROUNDING = 1e-6
-"""Share of a command, and of a period's way, that is rounding: actions are float32."""
+"""Relative change of a command, speed or distance that counts as rounding: actions are float32."""
 HALF = 0.5
-"""Share of a command that comes too close which is tried before the robot stands."""
+"""Share of a command that is tried if the whole command comes too close, before the robot stands still."""
 SHORTEST = 1e-9
-"""Braking time [s] below which a joint rests."""
+"""Least braking time [s], which avoids a division by 0 for a joint at rest."""
 SWEEP, SWEEPS = 0.1, 6
-"""How far [rad, m] the joint that goes furthest may go from one pose to the next in which shapes are judged, and the
-most poses of one command."""
+"""Largest joint motion [rad, m] between two poses in which shapes are compared, and the largest number of poses for
+one command, which takes precedence."""
 LEADS = [1.0 - np.sqrt(1.0 - np.linspace(0.0, 1.0, poses)[:, None]) for poses in range(SWEEPS + 1)]
-"""By number of poses, (poses, 1): share of the braking time at each, so that a joint goes equally far between two."""
+"""By number of poses, (poses, 1): share of the braking time at each pose, such that a joint moves in equal steps."""
 
 
 class BodyRuling(NamedTuple):
-    """What the body allows of a command."""
+    """The decision of the body's limits about a command."""
 
     command: Array
-    """As it may be executed."""
+    """The command that may be executed, in the unit and shape of the command that was asked for."""
     limited_by: tuple[str, ...] = ()
-    """Every limit that changed it, as `"body velocity joint1"`."""
+    """Every limit that changed the command, as `"body velocity joint1"`."""
     reasons: tuple[Reason, ...] = ()
-    """Of each of these why; `str()` says it in numbers."""
+    """The reason of each entry of `limited_by`; `str()` gives it with numbers."""
     stop: str = ""
-    """Why the robot is to be stopped; empty while it is not."""
+    """Why the robot has to be stopped; empty if it need not be."""
 
 
 class Reason(NamedTuple):
     """Why a limit changed a command."""
 
     value: float
-    """What the command came to."""
+    """The value that the command would have caused."""
     low: float
     high: float
     unit: str
     between: str = ""
-    """Of a distance, the two parts."""
+    """The two parts, if the value is a distance; else empty."""
 
     def __str__(self) -> str:
         if self.between:
@@ -74,51 +74,51 @@ class Reason(NamedTuple):
 
 @dataclass(frozen=True)
 class PointSpeed:
-    """A point of the robot is no faster, as predicted for the end of the period."""
+    """Limits the speed of a point of the robot, as predicted for the end of the period."""
 
     point: str
     place: tuple[str, int]
     most: float
-    """[m/s]."""
+    """Highest speed [m/s]."""
     then: Then
 
     @property
     def name(self) -> str:
-        """As interventions call it."""
+        """Name of the limit in `limited_by`."""
         return f"body speed {self.point}"
 
     def share(self, standing: float, moving: float) -> float:
-        """Return how much of the way between two commands is allowed, by the point's speeds under them [m/s].
+        """Return how far a command may go from standing still to moving, by the point's speeds under both [m/s].
 
-        A speed is a norm, and a norm is convex: between the two it is below the chord.
+        Speed is a norm and thus convex: between the two commands it stays below the linear interpolation.
         """
         return max(0.0, (self.most - standing) / (moving - standing)) if moving > standing else 0.0
 
 
 @dataclass(frozen=True)
 class Collision:
-    """Until the robot would rest after the period, its parts keep their margin [m] to each other and to boxes."""
+    """Keeps the margin [m] between parts, and to boxes, during the period and until the robot has braked to rest."""
 
     geometry: Geometry
     margin: float
     acceleration: Array
-    """(J,) by which the joints brake [rad/s^2]."""
+    """(J,) deceleration with which the joints brake [rad/s^2, m/s^2]."""
     then: Then
     sags: bool
-    """Whether joints that stand sag: pairs within their margin must then be able to part one after the other."""
+    """Whether joints sag while they stand still; then pairs within their margin must be able to part one by one."""
 
     def near(self, now: Array, motion: Prediction) -> Near:
-        """Return what would be too close on the way from where the joints are (J,) to where they come to rest.
+        """Return the closest forbidden pair on the path from the joints' positions (J,) to rest; `CLEAR` if none.
 
-        Poses are judged every `SWEEP` of the joint that goes furthest, from the end of the period on; one that brakes
-        from so far that it would take more than `SWEEPS` of them is judged that often. Joints brake at the same time,
-        each until it rests. A pair that is within its margin now may part, while no other comes closer; where
-        joints sag, while no other comes from outside of its margin into half of it.
+        Shapes are compared in one pose for every `SWEEP` of the longest joint motion, but in at most `SWEEPS`, from the
+        end of the period on. All joints start to brake then, each until it rests. A pair that is within its margin now
+        may part, as long as no other pair comes closer; if joints sag, as long as no other pair comes from outside its
+        margin to less than half of it.
         """
         ends = abs(motion.velocities) / self.acceleration
         braking = 0.5 * motion.velocities * ends
         way = abs(motion.positions + braking - now).max()
-        braked = LEADS[2]  # where the period ends, and where all rest
+        braked = LEADS[2]  # one pose at the end of the period, one with all at rest
         if way > 2.0 * SWEEP:
             lead = LEADS[min(SWEEPS, math.ceil(way / SWEEP))]
             braked = np.minimum(lead * ends.max() / np.maximum(ends, SHORTEST), 1.0)
@@ -128,7 +128,7 @@ class Collision:
             return CLEAR
         least, present = math.inf, dict[tuple[str, str], float]()
         for least, pair in sorted(self.geometry.all_near(now), reverse=True):
-            present[pair] = -math.inf if self.sags else least - ROUNDING * self.margin  # its closest contact comes last
+            present[pair] = -math.inf if self.sags else least - ROUNDING * self.margin  # its closest contact is last
         other = HALF * self.margin if self.sags else math.inf
         return min(
             (near for near in close if near.distance <= least or near.distance < present.get(near.pair, other)),
@@ -137,7 +137,7 @@ class Collision:
 
 
 class BodyLimits:
-    """Limits the commands of one robot. For one thread; `begin` before each episode.
+    """Limits the commands of one robot. Use it from one thread, and call `begin` before each episode.
 
     In a loop of your own, one line between the command and the robot:
 
@@ -146,10 +146,10 @@ class BodyLimits:
         command = body.limit(command, positions, velocities, period).command
 
     Args:
-        settings: What is known and allowed.
+        settings: The table `[body]`.
 
     Raises:
-        UnknownName, SamiError: The settings do not fit the model, or nothing would be limited.
+        UnknownName, SamiError: The settings do not fit the model, or they limit nothing.
     """
 
     def __init__(self, settings: BodySettings) -> None:
@@ -172,7 +172,7 @@ class BodyLimits:
             else None
         )
         self.size = 3 if settings.command == "hand" else len(joints)
-        """Numbers of a command."""
+        """Number of elements of a command: 3 for a hand, else J."""
         self._drive: Drive = Velocities(self.acceleration)
         if settings.command == "joint_positions":
             self._drive = SoftTargets(*self.gains, self.inertia) if self.gains else StiffTargets()
@@ -204,22 +204,22 @@ class BodyLimits:
 
     @classmethod
     def of(cls, table: Mapping[str, Any]) -> BodyLimits:
-        """Return the body of a table `[body]`; see `BodySettings.of`."""
+        """Return the limits that a table `[body]` defines; see `BodySettings.of`."""
         return cls(BodySettings.of(table))
 
     @property
     def follows_reference(self) -> bool:
-        """Whether a command's speed is its step from the one before, and not what joints do from where they are."""
+        """Whether a command's speed is its step from the command before, rather than from the measured joints."""
         return isinstance(self._drive, StiffTargets)
 
     def begin(self, reference: ArrayLike | None = None) -> None:
         """Begin an episode.
 
         Args:
-            reference: The command that is executed now; where the joints are, or no speed, if None.
+            reference: (J,) or (3,) the command that is executed now; if None, the joints' positions or zero speed.
 
         Raises:
-            SamiError: The reference is no command of this body. The episode has not begun.
+            SamiError: The reference has another shape or is not finite; the episode has not begun.
         """
         executed = None if reference is None else np.array(reference, np.float64)
         if executed is not None and (executed.shape != (self.size,) or not np.isfinite(executed).all()):
@@ -232,16 +232,16 @@ class BodyLimits:
     def limit(
         self, command: ArrayLike, positions: ArrayLike, velocities: ArrayLike | None, period: float
     ) -> BodyRuling:
-        """Return what is allowed of a command, which counts as executed from then on.
+        """Return the allowed part of a command, which from then on counts as the executed command.
 
         Args:
-            command: (J,) joint positions or velocities, or (3,) velocity of the hand.
-            positions: (J,) measured.
-            velocities: (J,) measured; as if the joints rested, if None.
-            period: How long it takes until the next command holds [s].
+            command: (J,) joint positions [rad, m] or velocities [rad/s, m/s], or (3,) velocity of the hand [m/s].
+            positions: (J,) measured [rad, m].
+            velocities: (J,) measured [rad/s, m/s]; 0 if None.
+            period: Time until the next command takes effect [s].
 
         Raises:
-            SamiError: A number is not finite, or the robot begins too close to something. Nothing has been allowed.
+            SamiError: A shape is wrong, a number is not finite, or the robot begins within a margin.
         """
         target, at = np.asarray(command, np.float64), np.asarray(positions, np.float64)
         speeds = np.zeros(len(at)) if velocities is None else np.asarray(velocities, np.float64)
@@ -256,7 +256,7 @@ class BodyLimits:
         if reference is None:
             reference = at if self._drive.targets else np.zeros(self.size)
         ruling = self._ruled(target, BodyState(at, speeds, reference, period), jacobian)
-        self._reference, self._is_first = ruling.command.copy(), False  # the caller may write over its own
+        self._reference, self._is_first = ruling.command.copy(), False  # a copy, since the caller may modify the result
         return ruling
 
     def _ruled(self, target: Array, state: BodyState, jacobian: Array | None) -> BodyRuling:
@@ -274,7 +274,7 @@ class BodyLimits:
             beyond = abs(after - before) > ROUNDING * (1e-3 + abs(before))
             if 1 not in beyond.tobytes():
                 continue
-            spans = list(zip(before.tolist(), low.tolist(), high.tolist(), strict=True))  # faster than by element
+            spans = list(zip(before.tolist(), low.tolist(), high.tolist(), strict=True))  # faster than indexing arrays
             for at in np.flatnonzero(beyond).tolist():
                 names.append(of_joint[at])
                 reasons.append(Reason(*spans[at], self._unit))
@@ -311,7 +311,7 @@ class BodyLimits:
         reasons: list[Reason],
         thens: list[Then],
     ) -> Array:
-        """Return a command scaled back towards standing, as far as points and shapes ask for."""
+        """Return a command, scaled back towards standing still as far as the limits of points and shapes require."""
         assert self.geometry is not None
 
         def predict(command: Array) -> Prediction:

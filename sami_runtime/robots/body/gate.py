@@ -1,4 +1,4 @@
-"""The safety gate of a robot whose body has limits: what the gate's own rules let through, the body judges last."""
+"""A safety gate for a robot whose body has limits, which apply last, after the gate's own rules."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from sami_runtime.signals import Signal, finite_numbers
 UNITS = {"rad": "rad/s", "m": "m/s"}
 """Units of a joint's position, and of its velocity."""
 PERIODS = 2.0
-"""Most periods of the loop by which a command may step further than in one, after a pause."""
+"""Most periods of the loop that a command may step across at once, after a pause."""
 
 
 class BodyGate(SafetyGate):
     """A safety gate that knows the body: `Run(..., gate=partial(BodyGate, settings=BodySettings.load("body.toml")))`.
 
-    The body's limits come after all others, also after a rate: where they contradict, the body's hold.
+    The body's limits apply after all others, including rate limits, and take precedence if they contradict.
 
     Args:
-        adapter, contract, limits, fallback, guards: As of `SafetyGate`. The adapter observes the joints.
-        settings: Of the body.
-        slower: As of `LoopSettings`: how many times the observed speeds of the joints are as high as the real ones.
+        adapter, contract, limits, fallback, guards: As in `SafetyGate`; the adapter must observe the joints.
+        settings: The table `[body]`.
+        slower: As in `LoopSettings`: the observed joint speeds are this many times the real ones.
 
     Raises:
         UnknownName, SamiError: The settings do not fit the adapter's signals or the model's action.
@@ -52,7 +52,7 @@ class BodyGate(SafetyGate):
         super().__init__(adapter, contract, limits, fallback, guards)
         self.body, self._slower = BodyLimits(settings), slower
         self.explanations: dict[str, str] = {}
-        """By limit, as in `limited_by`, why it changed an action when it last began to."""
+        """By limit, as named in `limited_by`, why it last began to change actions."""
         self._positions = self._signal(settings.positions, UNITS)
         speeds = [self._signal(settings.velocities, UNITS.values())] if settings.velocities else []
         self._signals = [self._positions, *speeds]
@@ -75,13 +75,13 @@ class BodyGate(SafetyGate):
         self._age, self._learned_at, self._ruled_at = 0.0, None, None
 
     def change_contract(self, contract: Contract) -> None:
-        """Take another model's signals; see `SafetyGate`."""
+        """Change to the signals of another model; see `SafetyGate`."""
         super().change_contract(contract)
         self._fit(contract)
         self._start = self._envelope(contract)
 
     def fault(self, observation: Observation, now: float | None) -> str | None:
-        """Return why an observation must not be acted on; see `SafetyGate`. Joints must be finite, and not too old."""
+        """Return why an observation is refused; see `SafetyGate`. Joints must be finite, and not too old."""
         if (fault := super().fault(observation, now)) is not None:
             return fault
         joints, count = [], len(self.body.settings.joints)
@@ -95,7 +95,7 @@ class BodyGate(SafetyGate):
         return (self.outside() or None) if self._episode.written is None else None
 
     def propose(self, action: NDArray[np.float32], now: float, ticks: int = 1) -> Ruling:
-        """Rule on a new action; see `SafetyGate`. Where the policy may not take over from another, it is held."""
+        """Rule on a new action; see `SafetyGate`. Hold the policy if it may not take over at the present joints."""
         if self._episode.taken_over and (reason := self.outside()):
             ruling = self._by_body(super().hold(reason, now, ticks))
             return ruling._replace(reason=ruling.reason or reason)
@@ -110,7 +110,7 @@ class BodyGate(SafetyGate):
         return self._by_body(super().rest(now))
 
     def stand(self, now: float) -> Ruling:
-        """Rule on a tick between two of the policy's; see `SafetyGate`."""
+        """Rule on a tick between two steps of the policy; see `SafetyGate`."""
         return self._by_body(super().stand(now))
 
     def hold(self, reason: str, now: float, ticks: int = 1) -> Ruling:
@@ -118,7 +118,7 @@ class BodyGate(SafetyGate):
         return self._by_body(super().hold(reason, now, ticks))
 
     def _by_body(self, ruling: Ruling) -> Ruling:
-        """Return the ruling after the body's limits."""
+        """Return the ruling with the body's limits applied to its action."""
         if ruling.action is None:
             return ruling
         if self._joints is None:
@@ -153,10 +153,10 @@ class BodyGate(SafetyGate):
         return ruling._replace(action=action, limited_by=limited_by)
 
     def _envelope(self, contract: Contract) -> tuple[Array, Array, Array] | None:
-        """Return the lowest and highest positions and the highest speeds, (J,) each, at which the policy takes over.
+        """Return lowest positions, highest positions and highest speeds, (J,) each, at which the policy may take over.
 
         Raises:
-            SamiError: Nothing says where.
+            SamiError: Neither `start.within` nor the contract's training range defines the positions.
         """
         settings = self.body.settings
         start, free = settings.start, np.full(len(settings.joints), np.inf)
@@ -177,7 +177,7 @@ class BodyGate(SafetyGate):
         return low, high, settings.by_joint(start.velocity, free)
 
     def outside(self) -> str:
-        """Return why the policy may not take over where the joints are, its kind first; empty where it may."""
+        """Return why the policy may not take over at the joints seen last, as `"start: ..."`; empty if it may."""
         if self._start is None or self._joints is None:
             return ""
         low, high, fastest = self._start
@@ -194,7 +194,7 @@ class BodyGate(SafetyGate):
         return ""
 
     def _signal(self, name: str, units: Collection[str]) -> str:
-        """Return the name of a signal that the adapter observes, of all joints."""
+        """Return the name; raise if the adapter has no such signal, or it has a wrong size or unit."""
         signals: dict[str, Signal] = {signal.name: signal for signal in self.adapter.observation}
         if name not in signals:
             raise UnknownName("signal of the joints", name, signals, "The adapter has to observe it, for [body].")
@@ -207,10 +207,10 @@ class BodyGate(SafetyGate):
         return name
 
     def _fit(self, contract: Contract) -> None:
-        """Take from which elements of the action a command is made.
+        """Store which elements of the action make up a command, with their scale and offset.
 
         Raises:
-            UnknownName, SamiError: They are not among the action's, or too few.
+            UnknownName, SamiError: The action lacks an element, their number is wrong, or a scale is 0.
         """
         settings, action = self.body.settings, contract.action
         elements = settings.elements

@@ -1,4 +1,4 @@
-"""Where the parts of a robot are, how fast its points move, and what comes close: by MuJoCo, from its MJCF or URDF."""
+"""Kinematics of a robot and distances between its parts, computed by MuJoCo from an MJCF or URDF file."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from sami_runtime.robots.body.joints import Array
 from sami_runtime.robots.body.settings import BoxKeys
 
 ROBOT, BOX = 1, 2
-"""Bits of what collides with what."""
+"""Bits of MuJoCo's `contype` and `conaffinity`."""
 DAMPING = 1e-4
-"""Of the inverse Jacobian [m^2]: near a stretched arm it asks for fast joints, and not for infinite ones."""
+"""Damping of the inverse Jacobian [m^2], which bounds joint speeds near singularities such as a stretched arm."""
 
 
 class ModelLimits(NamedTuple):
-    """What a file says of some joints, (J,) each; infinite or NaN where it says nothing."""
+    """Limits of some joints in a model file, (J,) each; infinite where the file has none."""
 
     low: Array
     high: Array
@@ -33,10 +33,10 @@ class ModelLimits(NamedTuple):
 
 
 class Near(NamedTuple):
-    """Two parts that are closer than their margin."""
+    """A pair of parts that are closer than their margin."""
 
     distance: float
-    """[m], negative where they overlap; infinite where nothing is near."""
+    """[m], negative if the parts overlap; infinite in `CLEAR`."""
     pair: tuple[str, str]
 
 
@@ -44,16 +44,16 @@ CLEAR = Near(np.inf, ("", ""))
 
 
 class Geometry:
-    """A robot's bodies, for one thread. Its base stands where the file has it.
+    """The bodies of a robot, whose base stays where the file has it. Use it from one thread.
 
     Args:
         path: MJCF or URDF file.
-        joints: The joints, hinges and slides; all others stay where they are.
-        home: Positions (J,); the first key of the file, or its zero position, if None.
+        joints: Names of the J joints, hinges or slides; all other joints stay where they are.
+        home: Positions (J,) [rad, m]; if None, those of the file's first key, or its zero position.
 
     Raises:
-        SamiError: The file is no model, or MuJoCo is missing.
-        UnknownName: It has no such joint.
+        SamiError: The file is no model, MuJoCo is missing, or the joints are of two robots.
+        UnknownName: The file has no such joint.
     """
 
     def __init__(self, path: str | Path, joints: Sequence[str], home: Sequence[float] | None) -> None:
@@ -69,11 +69,11 @@ class Geometry:
         self._home = home
         self._require_joints()
         self.near = False
-        """Whether shapes are compared."""
+        """Whether shapes are compared, see `watch`."""
         self._compile()
 
     def _read(self, path: Path) -> tuple[Any, dict[str, tuple[float, float]]]:
-        """Return the model's `MjSpec`, and by joint of a URDF its highest speed and torque."""
+        """Return the model's `MjSpec` and, for a URDF, the highest speed and torque by joint."""
         try:
             text = path.read_bytes()
             root = ElementTree.fromstring(text)
@@ -86,7 +86,7 @@ class Geometry:
                     if (mesh := shape.find("geometry/mesh")) is not None:
                         file = path.parent / str(mesh.get("filename")).removeprefix("package://")
                         if not file.is_file():
-                            link.remove(shape)  # it lies where only the robot's own tools find it
+                            link.remove(shape)  # only the robot's own tools can resolve its path
                         mesh.set("filename", str(file.resolve()))
             for extension in root.findall("mujoco"):
                 root.remove(extension)
@@ -115,7 +115,7 @@ class Geometry:
                 f"the joints {', '.join(self._joints)} are of two robots in {self.path}. Name those of one."
             )
         self.floats = any(joint.type == kinds.mjJNT_FREE for joint in self._root.joints)
-        """Whether the base is free, so that nobody knows where it is."""
+        """Whether the base floats, so that its pose is unknown."""
 
     def _compile(self) -> None:
         try:
@@ -131,14 +131,14 @@ class Geometry:
         if self._home is not None:
             self._data.qpos[self._at] = self._home
         self.home: Array = self._data.qpos[self._at].copy()
-        """Positions (J,) at the beginning."""
+        """Positions (J,) of the joints at home [rad, m]."""
         self._jacobian, self._velocity = np.zeros((6, model.nv)), np.zeros(6)
         self._moved, self._turned = self._jacobian[:3], self._jacobian[3:]
         objects = self._mujoco.mjtObj
         self._kinds = {"body": objects.mjOBJ_XBODY, "site": objects.mjOBJ_SITE}
 
     def limits(self) -> ModelLimits:
-        """Return what the file says of the joints."""
+        """Return the limits of the joints in the file."""
         model, inf = self._model, np.inf
         low, high, speed, torque = (np.full(len(self._joints), value) for value in (-inf, inf, inf, inf))
         motors = {int(model.actuator_trnid[at, 0]): at for at in range(model.nu) if model.actuator_trntype[at] == 0}
@@ -155,10 +155,10 @@ class Geometry:
         return ModelLimits(low, high, speed, torque)
 
     def require_place(self, name: str) -> tuple[str, int]:
-        """Return the kind and number of a body or site.
+        """Return a place, which is the kind ("body" or "site") and id, by its name.
 
         Raises:
-            UnknownName: There is none of the name.
+            UnknownName: The model has no body or site of this name.
         """
         places = {self._model.body(at).name: ("body", at) for at in range(1, self._model.nbody)}
         places |= {self._model.site(at).name: ("site", at) for at in range(self._model.nsite)}
@@ -167,13 +167,13 @@ class Geometry:
         return places[name]
 
     def watch(self, boxes: dict[str, BoxKeys], inner: bool, margin: float, ignore: Sequence[tuple[str, str]]) -> None:
-        """Compare shapes from now on.
+        """Compare shapes from now on, with boxes and, if `inner`, with each other; `margin` is in m.
 
-        Shapes that collide in the file count; where none does, all of the robot's do. Bodies that are joined, and those
-        that touch at home with at most one body between them, touch by design.
+        The robot's shapes that collide in the file are compared, or all of them if none does. Bodies that are joined,
+        or are close at home with at most two bodies between them, are never compared.
 
         Raises:
-            SamiError: There are no shapes, the base is free and boxes are declared, or the robot touches at home.
+            UnknownName, SamiError: `ignore` is wrong, shapes are missing, or other parts are close at home.
         """
         spec, root = self._spec, self._root
         apiece = margin * _share_of_margin(self._mujoco)
@@ -213,7 +213,7 @@ class Geometry:
         self._design(bodies)
 
     def _design(self, bodies: list[Any]) -> None:
-        """Leave out the pairs that touch at home by design, and refuse the others."""
+        """Exclude close pairs of neighbours at home; raise SamiError for any other pair that is close at home."""
         parents = {body.name: body.parent.name for body in bodies}
         for a, b in {near.pair for near in self.all_near(self.home)}:
             if "box " in a + b:
@@ -231,18 +231,18 @@ class Geometry:
         self._compile()
 
     def clearance(self, positions: Array) -> Near:
-        """Return the pair of parts that is closest, of those within their margin."""
+        """Return the closest pair of parts within their margin at positions (J,); `CLEAR` if there is none."""
         return min(self.all_near(positions), default=CLEAR)
 
     def all_near(self, positions: Array) -> list[Near]:
-        """Return every pair of parts within their margin, once for each contact."""
+        """Return every pair of parts within their margin at positions (J,), once for each contact."""
         self._place(positions)
         self._mujoco.mj_collision(self._model, self._data)
         distances = self._data.contact.dist.tolist() if self._data.ncon else []
         return [Near(distance, self._pair(at)) for at, distance in enumerate(distances)]
 
     def jacobian(self, positions: Array, place: tuple[str, int]) -> Array:
-        """Return (6, J): the velocity [m/s] and turning [rad/s] of a place, by speeds of the joints."""
+        """Return the Jacobian (6, J) of a place: its linear and angular velocity for each joint's speed of 1."""
         kind, number = place
         self._place(positions)
         self._mujoco.mj_comPos(self._model, self._data)
@@ -251,7 +251,7 @@ class Geometry:
         return self._jacobian[:, self._dof]
 
     def speeds(self, positions: Array, velocities: Array, places: Sequence[tuple[str, int]]) -> list[float]:
-        """Return how fast places move [m/s], by positions and velocities of the joints (J,)."""
+        """Return the speed of each place [m/s], for positions and velocities (J,) of the joints."""
         self._place(positions)
         self._data.qvel[self._dof] = velocities
         self._mujoco.mj_comPos(self._model, self._data)
@@ -263,7 +263,7 @@ class Geometry:
         return rows
 
     def inertia(self) -> Array:
-        """Return what each motor moves at home while all others stand, (J,) [kg m^2, kg]."""
+        """Return the inertia that each joint moves at home while all others stand still, (J,) [kg m^2, kg]."""
         model, data = self._model, self._data
         self._place(self.home)
         self._mujoco.mj_comPos(model, data)
@@ -286,7 +286,7 @@ class Geometry:
 
 
 def by_hand(jacobian: Array) -> Array:
-    """Return the joint speeds (J, 3) that move a hand along x, y and z at 1 m/s without turning it, least damped."""
+    """Return joint speeds (J, 3) that move a hand along x, y, z at 1 m/s without turning it: damped least squares."""
     square = jacobian @ jacobian.T
     square.flat[::7] += DAMPING
     return np.asarray(jacobian.T @ np.linalg.inv(square)[:, :3])
@@ -294,7 +294,7 @@ def by_hand(jacobian: Array) -> Array:
 
 @cache
 def _share_of_margin(mujoco: Any) -> float:
-    """Return how much of the margin between two shapes each has: MuJoCo 4 adds them up, others take the larger one."""
+    """Return each shape's share of the margin of a pair: MuJoCo 4 adds both margins, older versions take the larger."""
     sphere = '<body pos="{} 0 0"><freejoint/><geom size="0.1" margin="0.1"/></body>'
     world = f"<mujoco><worldbody>{sphere.format(0.0)}{sphere.format(0.35)}</worldbody></mujoco>"
     model = mujoco.MjModel.from_xml_string(world)

@@ -1,10 +1,10 @@
-"""The arithmetic of the joints' limits, and nothing else: `examples/cpp/sami_joints.hpp` computes the same.
+"""The arithmetic of the joints' limits; `examples/cpp/sami_joints.hpp` computes the same in C++.
 
-Both are held by the cases in `tests/cases/joint_limits.json`. Joints do not know of one another here. All is float64.
+The cases in `tests/cases/joint_limits.json` test both. Each joint is independent of the others, and all is float64.
 
-A limit is an interval of joint speeds or torques; a `Drive` says which commands lead to them. Towards the end of a
-joint's range, the speed u is one from which it can still come to rest there after this period h, braking by a:
-u h + u^2 / (2 a) <= room.
+A limit is an interval of joint speeds or torques, and a `Drive` converts it to an interval of commands. Towards the end
+of a joint's range, the limit of the speed u ensures that the joint can brake with deceleration a, after this period h,
+and come to rest before the end: u h + u^2 / (2 a) <= room.
 """
 
 from __future__ import annotations
@@ -19,87 +19,87 @@ Array = NDArray[np.float64]
 Interval = tuple[Array, Array]
 """(J,) lowest and (J,) highest command."""
 Then = Literal["scale", "hold", "stop"]
-"""What happens to a command beyond a limit: as much of it as is allowed is executed, the robot stands, or it stops."""
+"""What happens to a command beyond a limit: it is scaled to the limit, the robot stands still, or the run stops."""
 FAR = 1e9
-"""Where the range of a joint ends that has no end [rad, m]."""
+"""End of the range of a joint without an end [rad, m]."""
 
 SIDES = np.array([[1.0], [-1.0]])
-"""Of the ends of a range: a joint's room is its position - low, and high - its position."""
+"""Signs for the two ends of a range: the room of a joint is position - low, and high - position."""
 
 
 class BodyState(NamedTuple):
-    """Where the joints are when a command is judged."""
+    """The state of the joints when a command is judged."""
 
     positions: Array
     """q (J,), measured [rad, m]."""
     velocities: Array
     """v (J,), measured [rad/s, m/s]."""
     reference: Array
-    """(J,): the command that is executed now; before the first one what moves nothing."""
+    """The command that is executed now, (J,), or (3,) for a hand; before the first command, one that moves nothing."""
     period: float
-    """h, how long the command holds [s]."""
+    """h, how long the command is in force [s]."""
 
 
 class Prediction(NamedTuple):
-    """What joints are going to do."""
+    """The predicted motion of the joints."""
 
     velocities: Array
-    """(J,) when the period ends [rad/s, m/s]."""
+    """(J,) at the end of the period [rad/s, m/s]."""
     positions: Array
-    """(J,) then [rad, m]."""
+    """(J,) at the end of the period [rad, m]."""
 
     def towards(self, other: Prediction, share: float) -> Prediction:
-        """Return what lies between."""
+        """Return the linear interpolation, at `share` of the way to the other prediction."""
         return Prediction(*(a + share * (b - a) for a, b in zip(self, other, strict=True)))
 
 
 @dataclass(frozen=True)
 class Velocities:
-    """The command is joint velocities, which the robot takes on within its acceleration."""
+    """The command is joint velocities, which the robot reaches with limited acceleration."""
 
     acceleration: Array
-    """(J,) [rad/s^2, m/s^2]; infinite where it is there at once."""
+    """(J,) [rad/s^2, m/s^2]; infinite if the joint reaches its speed at once."""
 
     targets = False
 
     def start(self, state: BodyState) -> Array:
-        """Return from where a joint goes on, (J,)."""
+        """Return the positions (J,) from which a command moves the joints."""
         return state.positions
 
     def commands(self, state: BodyState, slowest: Array, fastest: Array) -> Interval:
-        """Return the commands that ask for speeds between two, (J,) each."""
+        """Return the interval of commands that ask for speeds between two, (J,) each."""
         return slowest, fastest
 
     def standing(self, state: BodyState) -> Array:
-        """Return the command that brings the joints to rest."""
+        """Return the command (J,) that brings the joints to rest."""
         return np.zeros_like(state.positions)
 
     def predicted(self, state: BodyState, command: Array) -> Prediction:
-        """Return what the joints do by a command."""
+        """Return the predicted motion of the joints under a command (J,)."""
         change = self.acceleration * state.period
         velocities = bounded(command, state.velocities - change, state.velocities + change)
         return Prediction(velocities, state.positions + state.period * velocities)
 
 
 class StiffTargets:
-    """The command is joint positions, which the robot follows within a period: speed is the step between two."""
+    """The command is joint positions, which the robot reaches within a period: speed is the step between commands."""
 
     targets = True
 
     def start(self, state: BodyState) -> Array:
-        """Return from where a joint goes on, (J,)."""
+        """Return the positions (J,) from which a command moves the joints."""
         return state.reference
 
     def commands(self, state: BodyState, slowest: Array, fastest: Array) -> Interval:
-        """Return the commands that ask for speeds between two, (J,) each."""
+        """Return the interval of commands that ask for speeds between two, (J,) each."""
         return state.reference + state.period * slowest, state.reference + state.period * fastest
 
     def standing(self, state: BodyState) -> Array:
-        """Return the command that brings the joints to rest."""
+        """Return the command (J,) that brings the joints to rest."""
         return state.reference
 
     def predicted(self, state: BodyState, command: Array) -> Prediction:
-        """Return what the joints do by a command."""
+        """Return the predicted motion of the joints under a command (J,)."""
         return Prediction((command - state.reference) / state.period, command)
 
 
@@ -107,9 +107,9 @@ class StiffTargets:
 class SoftTargets:
     """The command is joint positions, towards which motors pull: torque = kp (target - q) - kd v.
 
-    A motor pulls no faster than to where both terms are equal: a command that asks for a speed u is at most kd / kp u
-    away. A joint that is faster than it may be is braked so that it is not, when the period ends, by an implicit step,
-    which is stable for any period: u (m + h kd + h^2 kp) = m v + h kp (target - q).
+    At a constant speed u both terms are equal, so that a command that asks for u is at most kd / kp u away from q. A
+    joint that is too fast is braked to its limit by the end of the period. This is computed by an implicit step, which
+    is stable for any period: u (m + h kd + h^2 kp) = m v + h kp (target - q).
     """
 
     kp: Array
@@ -117,16 +117,16 @@ class SoftTargets:
     kd: Array
     """(J,) [N m s/rad]."""
     inertia: Array
-    """m (J,) that a motor moves [kg m^2]."""
+    """m (J,), the inertia that each motor moves [kg m^2]."""
 
     targets = True
 
     def start(self, state: BodyState) -> Array:
-        """Return from where a joint goes on, (J,)."""
+        """Return the positions (J,) from which a command moves the joints."""
         return state.positions
 
     def commands(self, state: BodyState, slowest: Array, fastest: Array) -> Interval:
-        """Return the commands that lead to speeds between two, (J,) each."""
+        """Return the interval of commands that lead to speeds between two, (J,) each [rad/s]."""
         softness = self.kd / self.kp
         low = softness * slowest + np.maximum(self._braking(slowest, state), 0.0)
         high = softness * fastest + np.minimum(self._braking(fastest, state), 0.0)
@@ -136,18 +136,18 @@ class SoftTargets:
         return state.period * speeds + self.inertia * (speeds - state.velocities) / (state.period * self.kp)
 
     def standing(self, state: BodyState) -> Array:
-        """Return the command that brings the joints to rest."""
+        """Return the command (J,) that brings the joints to rest."""
         return state.positions - self.inertia * state.velocities / (state.period * self.kp)
 
     def predicted(self, state: BodyState, command: Array) -> Prediction:
-        """Return what the joints do by a command."""
+        """Return the predicted motion of the joints under a command (J,)."""
         pull = state.period * self.kp
         whole = self.inertia + state.period * (self.kd + pull)
         velocities = (self.inertia * state.velocities + pull * (command - state.positions)) / whole
         return Prediction(velocities, state.positions + state.period * velocities)
 
     def by_torque(self, state: BodyState, most: Array) -> Interval:
-        """Return the commands whose torque now is at most `most`, (J,) [N m]."""
+        """Return the interval of commands whose torque at the present state is at most `most`, (J,) [N m]."""
         damped = self.kd * state.velocities
         return state.positions + (damped - most) / self.kp, state.positions + (damped + most) / self.kp
 
@@ -157,7 +157,7 @@ Drive = Velocities | StiffTargets | SoftTargets
 
 @dataclass(frozen=True)
 class PositionLimit:
-    """Joints stay in their range, and are slow enough before its ends to come to rest there."""
+    """Keeps joints in their range, and slow enough near its ends to come to rest there."""
 
     low: Array
     """(J,) [rad, m]."""
@@ -165,18 +165,18 @@ class PositionLimit:
     ends: Array
     """(2, J): -low and high."""
     acceleration: Array
-    """(J,) [rad/s^2, m/s^2] by which a joint brakes at least; infinite where it stops at once."""
+    """(J,) least deceleration of a braking joint [rad/s^2, m/s^2]; infinite if it stops at once."""
     then: Then = "scale"
     name = "position"
 
     @classmethod
     def of(cls, low: Array, high: Array, acceleration: Array, then: Then) -> PositionLimit:
-        """Return the limit of joints, some of which may have no end: these have one far away."""
+        """Return the limit; ends that are infinite, (J,) each, become `FAR`."""
         low, high = np.maximum(low, -FAR), np.minimum(high, FAR)
         return cls(low, high, np.stack([-low, high]), acceleration, then)
 
     def interval(self, state: BodyState, drive: Drive) -> Interval:
-        """Return what is allowed now. Beyond its range a joint may stand, or come back."""
+        """Return the allowed commands. A joint beyond its range may stand still or return."""
         start = drive.start(state)
         room = np.maximum(SIDES * start + self.ends, 0.0)
         slowest, fastest = SIDES * -braking_speed(room, self.acceleration, state.period)
@@ -188,7 +188,7 @@ class PositionLimit:
 
 @dataclass(frozen=True)
 class VelocityLimit:
-    """No joint is asked to be faster."""
+    """Limits the speed that a command asks of a joint."""
 
     most: Array
     """(J,) [rad/s, m/s]."""
@@ -196,13 +196,13 @@ class VelocityLimit:
     name = "velocity"
 
     def interval(self, state: BodyState, drive: Drive) -> Interval:
-        """Return what is allowed now."""
+        """Return the interval of allowed commands."""
         return drive.commands(state, -self.most, self.most)
 
 
 @dataclass(frozen=True)
 class TorqueLimit:
-    """No motor is asked for more torque than it has, when the command arrives."""
+    """Limits the torque that a command asks of a motor when the command arrives."""
 
     most: Array
     """(J,) [N m, N]."""
@@ -210,7 +210,7 @@ class TorqueLimit:
     name = "torque"
 
     def interval(self, state: BodyState, drive: SoftTargets) -> Interval:
-        """Return what is allowed now."""
+        """Return the interval of allowed commands."""
         return drive.by_torque(state, self.most)
 
 
@@ -218,12 +218,12 @@ JointRule = PositionLimit | VelocityLimit | TorqueLimit
 
 
 def bounded(values: Array, low: Array, high: Array) -> Array:
-    """Return values (J,) cut to between two; a third of the time of `clip` on short arrays."""
+    """Return values (J,) clipped to [low, high], in a third of the time of `np.clip` for short arrays."""
     return np.asarray(np.minimum(np.maximum(values, low), high))
 
 
 def braking_speed(room: Array, acceleration: Array, period: float) -> Array:
-    """Return the speed (..., J) from which a joint comes to rest within its room (..., J) after a period [s].
+    """Return the highest speed (..., J) that allows a joint, after a period [s], to brake within its room (..., J).
 
     u = a h (sqrt(1 + 2 room / (a h^2)) - 1), written so that an infinite a gives room / h.
     """

@@ -24,16 +24,16 @@ class PositionKeys(RobotTable):
     """`[body.position]`."""
 
     low: Number | dict[str, Number] | None = None
-    """Lowest positions [rad, m], for all joints or by joint; the model's where left out."""
+    """Lowest positions [rad, m], for all joints or by joint; the model's if left out."""
     high: Number | dict[str, Number] | None = None
     then: Then = "scale"
 
 
 class MostKeys(RobotTable):
-    """`[body.velocity]`, `[body.torque]`, and an entry of `[body.points]`."""
+    """`[body.velocity]` and `[body.torque]`."""
 
     most: Positive | dict[str, Positive] | None = None
-    """For all joints or by joint; the model's where left out."""
+    """Highest value for all joints or by joint [rad/s, m/s; N m]; the model's if left out."""
     then: Then = "scale"
 
 
@@ -49,25 +49,25 @@ class CollisionKeys(RobotTable):
     """`[body.collision]`."""
 
     self: bool = True
-    """Whether the robot keeps clear of itself."""
+    """Whether parts of the robot keep their distance to each other."""
     margin: Annotated[float, Field(gt=0, le=0.5)] = 0.01
-    """Distance that is kept [m]."""
+    """Least distance [m]."""
     then: Then = "scale"
     ignore: tuple[tuple[str, str], ...] = ()
     """Pairs of bodies, or of a body and a box, that may touch."""
 
 
 class StartKeys(RobotTable):
-    """`[body.start]`: where the joints are when the policy may take over."""
+    """`[body.start]`: the joint positions and speeds at which the policy may take over."""
 
     within: Positive | dict[str, Positive] | None = None
-    """How far each may be from home [rad, m]; within its training range where left out."""
+    """Largest distance of each joint from home [rad, m]; if left out, joints must be in their training range."""
     velocity: Positive | dict[str, Positive] | None = None
-    """How fast each may be [rad/s, m/s]; any speed where left out."""
+    """Highest speed of each joint [rad/s, m/s]; unlimited if left out."""
 
 
 class BoxKeys(RobotTable):
-    """An entry of `[body.boxes]`: what the robot keeps clear of, in the frame of the model's base."""
+    """An entry of `[body.boxes]`: a box that the robot must not touch, in the frame of the model's base."""
 
     low: Three
     """Lowest corner [m]."""
@@ -81,35 +81,35 @@ class BoxKeys(RobotTable):
 
 
 class BodySettings(RobotTable):
-    """What is known of a robot's body, what its commands mean, and what is allowed."""
+    """A robot's body: its joints and model, the meaning of its commands, and its limits."""
 
     command: Literal["joint_positions", "joint_velocities", "hand"]
-    """What the action asks for; other commands are not understood."""
+    """What the action commands."""
     joints: Annotated[tuple[str, ...], Field(min_length=1)]
     """Names of the joints, in the order of the signal `positions`."""
     positions: str
     """Observation signal of the joints' positions [rad, m]."""
     velocities: str | None = None
-    """Observation signal of the joints' velocities."""
+    """Observation signal of the joints' velocities [rad/s, m/s]."""
     model: str | None = None
     """MJCF or URDF file; without one there are no points, shapes or boxes."""
     hand: str | None = None
-    """Body or site that a command `hand` moves."""
+    """Body or site that the command `hand` moves."""
     elements: tuple[str, ...] | None = None
-    """Elements of the action that command: the joints in their order, or x, y and z of the hand. If left out, those
-    of the joints' names, or the first three."""
+    """Elements of the action for the joints in their order, or for x, y and z of the hand. If left out, the elements
+    with the joints' names, or the first three."""
     scale: Number | dict[str, Number] = 1.0
-    """By element: what 1 of the action means [rad, rad/s; m/s for a hand]."""
+    """By element: command = scale * action + offset [rad, rad/s; m/s for a hand]."""
     offset: Number | dict[str, Number] = 0.0
-    """By element: what 0 of the action means."""
+    """By element: the command of an action of 0, in the unit of `scale`."""
     kp: Gain | dict[str, Gain] | None = None
-    """Gains of the motors [N m/rad], where positions are targets that they pull towards."""
+    """Position gains of the motors [N m/rad], if commands are position targets of motors with gains."""
     kd: Gain | dict[str, Gain] | None = None
-    """[N m s/rad]."""
+    """Damping gains of the motors [N m s/rad]."""
     inertia: Gain | dict[str, Gain] | None = None
-    """What each of these motors moves [kg m^2]; by the model at home if left out."""
+    """Inertia that each of these motors moves [kg m^2]; if left out, that of the model at home."""
     acceleration: Positive | dict[str, Positive] | None = None
-    """By which a joint brakes at least [rad/s^2]; at once where left out."""
+    """Least deceleration of a braking joint [rad/s^2]; if left out, joints stop at once."""
     home: tuple[Number, ...] | None = None
     """Positions (J,) at which an episode begins; the model's first key or zero position if left out."""
     position: PositionKeys = PositionKeys()
@@ -126,12 +126,12 @@ class BodySettings(RobotTable):
 
         Args:
             document: Values by key.
-            where: Where they are written, for messages.
-            folder: What `model` is relative to; the current folder if None.
+            where: Where the values are written, for messages.
+            folder: The folder that `model` is relative to; the current folder if None.
 
         Raises:
-            UnknownName: There is no such key, or no such joint.
-            SamiError: A value is wrong, or does not fit the others.
+            UnknownName: A key or a joint does not exist.
+            SamiError: A value is invalid, or contradicts another.
         """
         settings = checked_table(cls, document, "key of [body]", where, PAGE)
         settings._require(where)
@@ -141,16 +141,16 @@ class BodySettings(RobotTable):
 
     @classmethod
     def load(cls, path: str | Path) -> BodySettings:
-        """Read a file, NAME.toml or NAME.json, whose table this is; its `model` lies beside it.
+        """Read a file, NAME.toml or NAME.json, with the keys of `[body]`; `model` is relative to its folder.
 
         Raises:
-            UnknownName, SamiError: As `of`; or the file cannot be read.
+            UnknownName, SamiError: As in `of`, or the file cannot be read.
         """
         path = Path(path)
         return cls.of(read_document(path, "limits of a body"), str(path), path.parent)
 
     def by_joint(self, value: float | Mapping[str, float] | None, default: float | Array) -> Array:
-        """Return the value of each joint, (J,): `default` where none is given."""
+        """Return the value of each joint, (J,): `default` if it has none."""
         return by_name(value, self.joints, default)
 
     def _require(self, where: str) -> None:
@@ -174,7 +174,7 @@ class BodySettings(RobotTable):
                     raise UnknownName("joint", joint, self.joints, f"{key} in {where} names it.")
 
     def _fault(self) -> str:
-        """Return what does not fit together, a sentence; empty if all does."""
+        """Return a sentence about settings that do not fit together; empty if all do."""
         if len(set(self.joints)) != len(self.joints):
             return f"joints names one twice: {', '.join(self.joints)}. Name each once."
         if self.home is not None and len(self.home) != len(self.joints):
@@ -201,7 +201,7 @@ class BodySettings(RobotTable):
 
 
 def by_name(value: float | Mapping[str, float] | None, names: tuple[str, ...], default: float | Array) -> Array:
-    """Return the value of each name: one for all, or those of a table; `default` where none is given."""
+    """Return an array with the value of each name: one for all, or a table's; `default` if a name has none."""
     defaults = np.broadcast_to(np.asarray(default, np.float64), len(names))
     if isinstance(value, Mapping):
         return np.array([value.get(name, other) for name, other in zip(names, defaults, strict=True)], np.float64)

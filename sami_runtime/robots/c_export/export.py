@@ -1,4 +1,4 @@
-"""Writes the header and the source of a policy: constants of its contract and limits, weights and statements."""
+"""Writes C++ header and source of a policy: constants of contract and limits, weights, and statements."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ namespace new noexcept not nullptr operator or private protected public register
 struct switch template this throw true try typedef typename union unsigned using sami virtual void volatile while xor
 """.split()  # noqa: SIM905 - as it is read
 )
-"""Words that name something else in C++."""
+"""Reserved names: the keywords of C++, and the namespaces `std` and `sami`."""
 
 
 def identifier(name: str) -> str:
-    """Return a name that C++ takes.
+    """Return a valid C++ identifier for a name.
 
     >>> identifier("panda-satesac"), identifier("2nd"), identifier("new")
     ('panda_satesac', '_2nd', 'new_')
@@ -42,17 +42,17 @@ def identifier(name: str) -> str:
 
 
 def cpp_sources(artifact: Artifact, limits: Limits | None = None) -> dict[str, str]:
-    """Return the header and the source of a policy, by the names of their files.
+    """Return header and source of a policy, by file name.
 
-    The same file and limits give the same text.
+    The result is deterministic: the same file and limits give the same text.
 
     Args:
         artifact: The model file.
-        limits: Of the gate; the defaults if None.
+        limits: Of the gate; the default limits if None.
 
     Raises:
-        ArtifactError: The graph has an operator that cannot be written.
-        SamiError: The limits do not fit the model, or the gate in C++ lacks one of them.
+        ArtifactError: An operator of the graph has no C++ form, or onnxruntime cannot compute the graph.
+        SamiError: The limits do not fit the model, or set one that the C++ gate does not support.
     """
     contract, limits = artifact.contract, limits or Limits()
     name = identifier(contract.name)
@@ -142,7 +142,7 @@ def cpp_sources(artifact: Artifact, limits: Limits | None = None) -> dict[str, s
 
 
 def _program(artifact: Artifact) -> Program:
-    """Return the statements that compute a model's graph."""
+    """Return the program that computes a model's graph, with its inputs as parameters of `infer`."""
     contract, places = artifact.contract, {AGE: ("age", 0), PREVIOUS_ACTION: ("previous_action", 0)}
     parts = {
         "observation": {name: signal.size for name, signal in contract.signal_inputs.items()},
@@ -159,7 +159,7 @@ def _program(artifact: Artifact) -> Program:
 
 
 def _signals(contract: Contract) -> str:
-    """Return where each signal begins in the observation, and each further answer among them."""
+    """Return C++ constants with the offset of each signal in the observation, and of each extra output in `extra()`."""
     lines, groups = [], {"signals": contract.observation, "answers": contract.extra_outputs}
     for group, signals in groups.items():
         begin, rows = 0, []
@@ -180,7 +180,7 @@ def _signals(contract: Contract) -> str:
 
 
 def _constants(contract: Contract, state: dict[str, int], scratch: int) -> list[str]:
-    """Return the members of the model."""
+    """Return the members of the C++ struct `Model`."""
     sizes = [signal.size for signal in contract.observation]
     offsets = [sum(sizes[:count]) for count in range(len(sizes) + 1)]
     ahead, atlas = contract.lookahead, contract.atlas
@@ -239,7 +239,7 @@ def _constants(contract: Contract, state: dict[str, int], scratch: int) -> list[
 
 
 def _atlas(contract: Contract) -> Iterable[str]:
-    """Return the numbers of the atlas of contexts, as `Locator` computes with them."""
+    """Yield C++ functions that return the numbers of the atlas (in-distribution reference) of contexts."""
     atlas = contract.atlas
     means = [0.0] if atlas is None else np.array(atlas.mean).reshape(-1)
     whitening = [0.0] if atlas is None else atlas.whitening.reshape(-1)
@@ -262,7 +262,7 @@ def _texts(name: str, texts: Iterable[str]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a text that stays what it is inside quotes and in a comment of one line."""
+    """Return a text that is safe inside quotes and in a comment of one line; other characters become `?`."""
     return "".join(letter if letter.isprintable() and letter not in '"\\' else "?" for letter in text)
 
 

@@ -1,7 +1,7 @@
-"""The statements that compute a graph: where each tensor lies in memory, and one emitter for each group of operators.
+"""The C++ statements that compute a graph: addresses of all tensors, and an emitter for each group of operators.
 
-Operators that only move numbers (Concat, Slice, Transpose, ...) compute nothing at run time: they move addresses here,
-and what is read in another order than it lies in is copied once.
+Operators that only move numbers (Concat, Slice, Transpose, ...) emit no statements: they rearrange addresses here. A
+tensor whose numbers are needed in another order than in memory is copied before its use.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from sami_runtime.errors import ArtifactError
 from sami_runtime.robots.c_export.tensors import GraphNode, StaticGraph
 
 Addresses = NDArray[np.int64]
-"""Where each number of a tensor lies: the buffer's index times `_STRIDE`, plus its place there."""
+"""Address of each number of a tensor: index of the buffer times `_STRIDE`, plus the offset in the buffer."""
 _STRIDE = 1 << 32
 BLOCK = 32
-"""Columns of a weight matrix that lie together: `kBlock` in kernels.hpp."""
+"""Columns of a weight matrix that are stored together: `kBlock` in kernels.hpp."""
 LANE = 16
-"""Floats at a multiple of which each part of the scratch memory begins."""
+"""Alignment of each part of the scratch memory, in floats."""
 
 UNARY = {
     "Abs": "std::fabs({0})",
@@ -48,7 +48,7 @@ UNARY = {
     "Sqrt": "std::sqrt({0})",
     "Tanh": "hyperbolic_tangent({0})",
 }
-"""Operators of one tensor, element by element; attributes of the operator with their defaults."""
+"""Element-wise operators of one tensor; {name=default} is an attribute of the operator."""
 BINARY = {
     "Add": "{0} + {1}",
     "Sub": "{0} - {1}",
@@ -66,29 +66,29 @@ BINARY = {
     "Less": "({0} < {1} ? 1.0F : 0.0F)",
     "LessOrEqual": "({0} <= {1} ? 1.0F : 0.0F)",
 }
-"""Operators of two tensors; Min and Max of more are folded."""
+"""Element-wise operators of two tensors; Min and Max of more tensors are folded."""
 REDUCTIONS = {"ReduceMax": "x > y ? x : y", "ReduceMin": "x < y ? x : y", "ReduceMean": "y + x", "ReduceSum": "y + x"}
 SAME_ORDER = ("Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze")
-"""Operators that change the shape, and not the order of the numbers."""
+"""Operators that change the shape, but not the order of the numbers."""
 MOVING = (*SAME_ORDER, "Cast", "Concat", "Expand", "Gather", "Slice", "Split", "Tile", "Transpose")
 
 
 @dataclass
 class Buffer:
-    """A piece of memory."""
+    """A named piece of memory: a constant, scratch memory, or a parameter of `infer`."""
 
     name: str
     data: NDArray[np.float32] | None = None
-    """Of a constant; None where it is computed."""
+    """Numbers of a constant; None for other memory."""
 
 
 @dataclass
 class Program:
-    """What `infer` does.
+    """The body of the C++ function `infer`.
 
     Args:
-        graph: Of a batch of 1.
-        inputs: By tensor, the parameter of `infer` that holds it, and from which place on.
+        graph: With a batch of 1.
+        inputs: By tensor, the parameter of `infer` that contains it, and its offset there.
         where: The model file, for messages.
     """
 
@@ -97,7 +97,7 @@ class Program:
     where: str
     statements: list[str] = field(default_factory=list)
     scratch: int = 0
-    """Numbers of memory that it computes in."""
+    """Size of the scratch memory, in floats."""
     _buffers: list[Buffer] = field(default_factory=list)
     _indices: dict[str, int] = field(default_factory=dict)
     _constants: dict[bytes, str] = field(default_factory=dict)
@@ -112,11 +112,11 @@ class Program:
 
     @property
     def constants(self) -> Iterable[tuple[str, NDArray[np.float32]]]:
-        """Every constant that the statements name."""
+        """Name and numbers (N,) of every constant that the statements use."""
         return [(buffer.name, buffer.data) for buffer in self._buffers if buffer.data is not None]
 
     def store(self, tensor: str, name: str, begin: int) -> None:
-        """Write a tensor to a parameter of `infer`, from a place on."""
+        """Add statements that write a tensor to a parameter of `infer`, from the offset `begin` on."""
         self._copy(self._addresses_of(tensor).reshape(-1), name, begin)
 
     def _emit(self, node: GraphNode) -> None:
@@ -146,28 +146,28 @@ class Program:
     # Memory.
 
     def _place(self, name: str, data: NDArray[np.float32] | None = None) -> int:
-        """Return the address at which a buffer begins."""
+        """Return the address at which a buffer begins; a new name creates a buffer."""
         if name not in self._indices:
             self._indices[name] = len(self._buffers)
             self._buffers.append(Buffer(name, data))
         return self._indices[name] * _STRIDE
 
     def _constant(self, values: NDArray[Any]) -> str:
-        """Return the name of a constant's numbers."""
+        """Return the name of the buffer with these numbers; equal constants share a buffer."""
         numbers = np.ascontiguousarray(values, np.float32).reshape(-1)
         name = self._constants.setdefault(numbers.tobytes(), f"k{len(self._constants)}")
         self._place(name, numbers)
         return name
 
     def _room(self, size: int) -> str:
-        """Return the name of new scratch memory."""
+        """Allocate scratch memory of so many floats, and return its name."""
         name = f"t{self.scratch}"
         self.statements.append(f"float* const {name} = scratch + {self.scratch};")
         self.scratch += -(-size // LANE) * LANE
         return name
 
     def _result(self, tensor: str) -> str:
-        """Return the name of the memory that a tensor is computed to."""
+        """Allocate scratch memory for the result of an operator, and return its name."""
         shape = self.graph.shapes[tensor]
         name = self._room(math.prod(shape))
         self._addresses[tensor] = self._place(name) + np.arange(math.prod(shape)).reshape(shape)
@@ -180,7 +180,7 @@ class Program:
         return self._place(self._constant(values)) + np.arange(values.size).reshape(values.shape)
 
     def _pointer(self, addresses: Addresses) -> str:
-        """Return an expression for a pointer to numbers that follow each other; copies them where they do not."""
+        """Return a pointer expression to contiguous numbers; copy the numbers if they are not contiguous."""
         flat = addresses.reshape(-1)
         if (np.diff(flat) == 1).all():
             place, begin = divmod(int(flat[0]), _STRIDE)
@@ -191,7 +191,7 @@ class Program:
         return name
 
     def _copy(self, flat: Addresses, name: str, begin: int) -> None:
-        """Copy numbers, in runs of those that follow each other, to a buffer from a place on."""
+        """Add statements that copy numbers, in contiguous runs, to a buffer from the offset `begin` on."""
         ends = [*(np.flatnonzero(np.diff(flat) != 1) + 1).tolist(), len(flat)]
         for first, end in zip([0, *ends], ends, strict=False):
             place, offset = divmod(int(flat[first]), _STRIDE)
@@ -206,7 +206,7 @@ class Program:
     # Operators.
 
     def _constant_of(self, node: GraphNode, at: int, default: Any = None) -> Any:
-        """Return the value of an input, which has to be a constant."""
+        """Return the value of input number `at`, which must be constant; `default` if it is left out."""
         if len(node.inputs) <= at or not node.inputs[at]:
             return default
         if node.inputs[at] not in self.graph.constants:
@@ -217,7 +217,7 @@ class Program:
         operator, shapes = node.operator, [self.graph.shapes[name] for name in node.outputs]
         source = self._addresses_of(node.inputs[0])
         if operator == "Cast":
-            # A bool is 0 or 1 already; of a number it is whether it is not 0.
+            # A bool is stored as 0 or 1, so that only the cast of a number to a bool would compute something.
             if self.graph.kinds[node.outputs[0]] == np.bool_ != self.graph.kinds[node.inputs[0]]:
                 raise self._refusal(node, "makes truth values of numbers")
             moved = [source]
@@ -253,7 +253,7 @@ class Program:
         return source[tuple(whole)]
 
     def _operand(self, tensor: str, shape: tuple[int, ...]) -> str:
-        """Return the expression of a tensor's number i, as it is broadcast to a shape."""
+        """Return the expression of element i of a tensor that is broadcast to a shape."""
         if tensor in self.graph.constants:
             values = np.asarray(self.graph.constants[tensor], np.float32)
             if values.size and (values == values.flat[0]).all():
@@ -265,7 +265,7 @@ class Program:
         return f"{self._pointer(addresses)}[i]"
 
     def _map(self, node: GraphNode) -> None:
-        """Compute each element from those of the inputs at its place."""
+        """Emit a loop for an element-wise operator."""
         output, operator = node.outputs[0], node.operator
         shape = self.graph.shapes[output]
         operands = [self._operand(name, shape) if name else "" for name in node.inputs]
@@ -311,7 +311,7 @@ class Program:
         )
 
     def _dense(self, x: str, weights: NDArray[Any], bias: NDArray[Any], y: str, rows: int = 1) -> None:
-        """Compute y = bias + x W for rows of x."""
+        """Emit y = bias + x W for each row of x; W is (inputs, outputs)."""
         inputs, outputs = weights.shape
         packed, shift = self._constant(blocks(weights)), self._constant(np.broadcast_to(bias, (outputs,)))
         for row in range(rows):
@@ -344,7 +344,7 @@ class Program:
         self.statements.append(f"product<{left[-2]}, {left[-1]}, {right[-1]}>({', '.join(pointers)}, {name});")
 
     def _recurrent(self, node: GraphNode, gates: int) -> tuple[Any, Any, Any, Addresses, list[Addresses]]:
-        """Return weights (I, G H), recurrent weights (H, G H), biases, the inputs (T, I) and the initial states."""
+        """Return weights (I, G H), recurrent weights (H, G H), biases (2, G H), inputs (T, I), initial states (H,)."""
         kind = {
             name: value
             for name, value in node.attributes.items()
@@ -404,7 +404,7 @@ class Program:
         self._recurrent_outputs(node, hiddens, hiddens[-1:], size)
 
     def _emit_conv(self, node: GraphNode) -> None:
-        """Gather the inputs of each place, and compute its channels as a dense layer."""
+        """Emit a convolution: gather the inputs of each output position, and compute its channels as a dense layer."""
         weights, x = self._constant_of(node, 1), self._addresses_of(node.inputs[0])[0]
         channels, _, *kernel = weights.shape
         axes, groups = len(kernel), node.attributes.get("group", 1)
@@ -431,7 +431,7 @@ class Program:
         self._addresses[node.outputs[0]] = np.moveaxis(addresses, -1, 0).reshape(shape)
 
     def _padding(self, node: GraphNode, axes: int) -> list[tuple[int, int]]:
-        """Return how many zeros stand before and after each axis."""
+        """Return the number of zeros to pad before and after each axis."""
         if node.attributes.get("auto_pad", b"NOTSET") not in (b"NOTSET", b"VALID"):
             raise self._refusal(node, f"has auto_pad = {node.attributes['auto_pad']!r}")
         ends = node.attributes.get("pads", [0] * (2 * axes))
@@ -462,7 +462,7 @@ def supported() -> list[str]:
 
 
 def blocks(weights: NDArray[Any]) -> NDArray[np.float32]:
-    """Return a matrix (K, N) as `dense` reads it: blocks of columns, each row after row.
+    """Return a matrix (K, N) in the order that `dense` reads: blocks of columns, each in row-major order.
 
     >>> blocks(np.arange(66).reshape(2, 33))[[0, 31, 32, 63, 64, 65]].tolist()
     [0.0, 31.0, 33.0, 64.0, 32.0, 65.0]
@@ -472,7 +472,7 @@ def blocks(weights: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def literal(value: Any) -> str:
-    """Return a float32 as C++ writes it, with the nine digits that restore it.
+    """Return a float32 as C++ source, with nine digits, which restore it exactly.
 
     >>> literal(0.1), literal(2), literal(-np.inf)
     ('0.100000001F', '2.0F', '-HUGE_VALF')
@@ -485,7 +485,7 @@ def literal(value: Any) -> str:
 
 
 def _filled(template: str, operands: list[str], attributes: dict[str, Any]) -> str:
-    """Put operands and attributes into an expression; `{alpha=1.0}` is an attribute with its default."""
+    """Insert operands and attributes into a template; `{alpha=1.0}` is an attribute with its default."""
     parts = template.split("{")
     text = parts[0]
     for part in parts[1:]:

@@ -1,4 +1,4 @@
-"""The limits of a gate as numbers for each element: what the rules of `sami_runtime.safety` make of a limits.toml."""
+"""Converts the limits of a gate to numbers for each element or signal, by the rules of `sami_runtime.safety`."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ Value = float | int | bool | str | list[Any]
 SINGLE = {"low", "high", "rest"} | {
     f"{rule}_{end}" for rule in ("inside", "bounds", "first", "later") for end in ("low", "high")
 }
-"""Limits that are float32."""
+"""Limits that are float32 in C++."""
 MISSING = ("known",)
-"""Limits that the gate in C++ does not have."""
+"""Limits that the C++ gate does not support."""
 
 
 def resolved_limits(limits: Limits, contract: Contract, guards: Collection[str] = tuple(GUARDS)) -> dict[str, Value]:
-    """Return the members of a `sami::Limits` in C++: numbers, and lists with one for each element or signal.
+    """Return the members of the C++ struct `sami::Limits`: values, and lists with a value for each element or signal.
 
     Args:
-        limits: What is allowed.
+        limits: Of the gate.
         contract: Of the model.
-        guards: Names of `GUARDS` that judge observations as well, as `Run` has them for a robot.
+        guards: Names of `GUARDS` that also judge observations; all by default, as in a `Run` of a robot.
 
     Raises:
-        SamiError: The limits do not fit the model, or the gate in C++ lacks one of them.
+        SamiError: The limits do not fit the model, or set one that the C++ gate does not support.
     """
     for name in MISSING:
         if getattr(limits, name):
@@ -43,7 +43,7 @@ def resolved_limits(limits: Limits, contract: Contract, guards: Collection[str] 
 
 
 def cpp_value(name: str, value: Value) -> str:
-    """Return a member's value as C++ writes it, with the digits that restore it.
+    """Return a member's value as C++ source, with enough digits to restore it exactly.
 
     >>> cpp_value("period", 0.04), cpp_value("low", [-math.inf]), cpp_value("jump_then", ["hold"])
     ('0.04', '{{static_cast<float>(-sami::kInfinity)}}', '{{sami::Then::hold}}')
@@ -109,7 +109,7 @@ def _members(limits: Limits, contract: Contract, guards: Collection[str]) -> Ite
 
 
 def _spans(rule: str, spans: dict[str, Any], elements: list[str]) -> Iterator[tuple[str, Value]]:
-    """Yield lowest, highest and what happens beyond, by element; infinite where there is no span."""
+    """Yield lowest value, highest value and reaction for each element; infinite if it has no span."""
     full = [spans.get(name, (-math.inf, math.inf, "hold")) for name in elements]
     yield f"{rule}_low", _single(low for low, _, _ in full)
     yield f"{rule}_high", _single(high for _, high, _ in full)
@@ -130,5 +130,5 @@ def _ranges(contract: Contract, elements: list[str]) -> Iterator[tuple[str, Valu
 
 
 def _single(values: Iterable[float]) -> list[float]:
-    """Return numbers as float32 holds them."""
+    """Return numbers rounded to float32."""
     return np.fromiter(values, np.float32).tolist()

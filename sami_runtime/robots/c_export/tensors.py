@@ -1,4 +1,4 @@
-"""The tensors of a graph for one robot: their shapes, and which of them are constants."""
+"""The tensors of a graph with a batch of 1: their shapes, types, and values if they are constant."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sami_runtime.model.artifact import Artifact
 from sami_runtime.session.inference import import_onnxruntime
 
 BY_SHAPE = ("Shape", "Size")
-"""Operators whose output depends on the shape of their input alone."""
+"""Operators whose output depends only on the shape of their input."""
 
 
 @dataclass(frozen=True)
@@ -23,29 +23,29 @@ class GraphNode:
     operator: str
     name: str
     inputs: tuple[str, ...]
-    """Names of tensors; empty where an optional input is left out."""
+    """Names of tensors; empty for an optional input that is left out."""
     outputs: tuple[str, ...]
     attributes: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class StaticGraph:
-    """A graph whose batch is 1."""
+    """A graph with a batch of 1, so that all shapes are fixed."""
 
     nodes: tuple[GraphNode, ...]
-    """In the order of computation; those that compute constants are left out."""
+    """In the order of computation, without nodes that compute constants."""
     shapes: dict[str, tuple[int, ...]]
-    """By tensor."""
+    """Shapes by tensor."""
     kinds: dict[str, np.dtype[Any]]
-    """By tensor: the type of its numbers."""
+    """Types of the numbers by tensor."""
     constants: dict[str, NDArray[Any]]
-    """By tensor: weights, and what follows from weights and shapes."""
+    """Values by tensor: weights, and results of weights and shapes alone."""
 
 
 def static_graph(artifact: Artifact) -> StaticGraph:
     """Return the graph of a model file for a batch of 1.
 
-    onnxruntime computes every tensor of the graph once, so that no shape has to be inferred.
+    onnxruntime computes every tensor of the graph once, which gives all shapes and constants.
 
     Raises:
         ArtifactError: onnxruntime cannot compute the graph.

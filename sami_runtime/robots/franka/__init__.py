@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from sami_runtime.robots.franka.adapter import FrankaAdapter
 
 EXTRA = "franka"
-"""What brings the libraries."""
+"""Extra of the package that installs the libraries."""
 
 
 def make(clock: Clock, contract: Contract, config: dict[str, Any]) -> FrankaAdapter:
     """Connect to a Franka FR3; nothing moves.
 
     Args:
-        clock: The loop's.
+        clock: The loop's clock.
         contract: Of the model that is to drive.
         config: The settings, see docs/reference/franka-settings.md.
 
     Raises:
-        AdapterError: With everything that does not match; a library is missing; or the robot cannot be reached.
+        AdapterError: A library is missing, the robot cannot be reached, or something does not match (all listed).
     """
     require_libraries()
     from sami_runtime.robots.franka.adapter import FrankaAdapter
@@ -37,9 +37,9 @@ def make(clock: Clock, contract: Contract, config: dict[str, Any]) -> FrankaAdap
 
 
 def emergency_stop() -> Callable[[], object]:
-    """Return what brings the arm of the parent process to rest, for a watchdog, by a way of its own to the arm's.
+    """Return the emergency stop for a watchdog: it stops the arm over its own socket to the arm's process.
 
-    The arm's process stops the arm by itself where commands cease (`stale_s`); this one is there before that.
+    The arm's process also stops the arm by itself, `stale_s` after the last command; a watchdog can be quicker.
     """
     from sami_runtime.robots.franka.link import Ring
 
@@ -47,10 +47,10 @@ def emergency_stop() -> Callable[[], object]:
 
 
 def require_libraries() -> None:
-    """Refuse to go on without the libraries that the extra brings.
+    """Check that the libraries of the extra are installed.
 
     Raises:
-        AdapterError: It names what is missing, and the extra.
+        AdapterError: A library is missing; the message names it and the extra.
     """
     missing = [name for name in ("pylibfranka", "mink", "mujoco") if importlib.util.find_spec(name) is None]
     if missing:

@@ -13,10 +13,10 @@ from sami_runtime.robots.franka.settings import FrankaSettings
 
 
 def state(settings: FrankaSettings, recover: bool) -> str:
-    """Return what the robot tells, after it recovered if that is asked for.
+    """Return the robot's mode, errors and joints [rad] as text; with `recover`, leave a reflex first.
 
     Raises:
-        SafetyStop: It does not recover.
+        SafetyStop: The robot does not recover.
     """
     import pylibfranka
 
@@ -36,7 +36,7 @@ def state(settings: FrankaSettings, recover: bool) -> str:
 
 
 def main() -> int:
-    """Do what the command line says; return the exit code."""
+    """Run the command line, and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m sami_runtime.robots.franka", description=__doc__)
     parser.add_argument(
         "what", choices=("state", "recover"), help="recover: leave a reflex, once you have seen its cause"

@@ -1,4 +1,4 @@
-"""A Franka FR3 with its hand, and a camera that tells where the cube is, as what a Panda policy drives."""
+"""Adapter of a Franka FR3 with its hand, and a camera that reports the cube's pose, for policies of the Panda."""
 
 from __future__ import annotations
 
@@ -42,33 +42,33 @@ from sami_runtime.safety.watchdog import instruct_watchdogs
 MODEL = Path(__file__).with_name("fr3.urdf")
 JOINTS = tuple(f"joint{number}" for number in range(1, 8))
 HEARD_S = 2.0
-"""How long [s] robot and camera may be silent at the beginning."""
+"""Longest wait [s] for the first messages of robot and camera."""
 PLACED_S = 0.1
-"""How long [s] a cube that was placed takes to rest."""
+"""Time [s] for a placed cube to come to rest."""
 HOME_S = 20.0
-"""Longest way home [s]."""
+"""Longest time [s] for the motion home."""
 REST_S = 2.0
 """Longest time [s] that the arm may take to come to rest."""
 WALL_S = 0.15
-"""The hand is slowed down so that it would be at the edge of its workspace no sooner than in this time [s]."""
+"""The hand slows down so that it needs at least this time [s] to the edge of its workspace."""
 TURN_S = 0.25
-"""Time in which a hand that is turned wrong is turned back [s]; much sooner, the joints could not follow."""
+"""Time in which a wrong orientation of the hand is corrected [s]; the joints could not follow a much shorter one."""
 POLL_S = 0.005
 
 
 class FrankaAdapter:
-    """Drives an FR3 by joint positions within its limits, 1000 times a second, from a process of its own.
+    """Drives an FR3 by joint positions within its limits, 1000 times a second, from a separate process.
 
-    An action is the velocity of the hand until the next one. Whatever stops the robot, its own reflexes, lost packets,
-    a loop that falls silent, is a SafetyStop with its reason at the next read or write, and at all until `recover`.
+    An action sets the velocity of the hand until the next action. If the robot stops, because of its reflexes, lost
+    packets or a silent loop, each read and write raises SafetyStop with the reason, until `recover` is called.
 
     Args:
-        clock: The loop's.
+        clock: The loop's clock.
         contract: Of the model that is to drive.
         settings: Of the robot.
 
     Raises:
-        AdapterError: With everything that does not match; nothing was moved.
+        AdapterError: Contract, settings and robot do not match, in all points listed; nothing was moved.
     """
 
     def __init__(self, clock: Clock, contract: Contract, settings: FrankaSettings) -> None:
@@ -107,26 +107,26 @@ class FrankaAdapter:
 
     @property
     def arm(self) -> ArmState:
-        """What the arm told last, also of one that was stopped: cycles, packets lost, the longest cycle."""
+        """The arm's last state, even if it was stopped; it includes cycles, missed cycles and the longest cycle."""
         assert self._arm is not None
         assert self._arm.last is not None
         return self._arm.last
 
     @property
     def processes(self) -> dict[str, int]:
-        """The ids of the processes that speak to arm and hand."""
+        """Ids of the processes that control arm and hand, by part."""
         return {process.part: process.pid for process in (self._arm, self._hand) if process is not None}
 
     def place_with(self, task: Mapping[str, Any]) -> None:
-        """Have a simulated cube placed with another mass and on another table from the next reset on."""
+        """Set the task, such as mass and table, that a simulated camera receives at the next reset."""
         self._task = dict(task)
 
     def reset(self, seed: int | None = None) -> None:
-        """Go home, close the hand, and have the cube placed.
+        """Move home, close the hand, draw a goal, and ask the camera to have the cube placed.
 
         Raises:
             SafetyStop: The robot stopped on the way.
-            AdapterError: It does not arrive, or may not move and is elsewhere.
+            AdapterError: The arm does not reach home, or is not there and may not move (`move_home`).
         """
         arm, _ = self._connected()
         self._is_halted = False
@@ -148,11 +148,11 @@ class FrankaAdapter:
         self._latest.always(desired_goal=goal)
 
     def home(self) -> None:
-        """Go home within the limits of the joints, and close the hand.
+        """Move home within the limits of the joints, and close the hand.
 
         Raises:
             SafetyStop: The robot stopped on the way.
-            AdapterError: It does not arrive, or may not move.
+            AdapterError: The arm does not reach home, or may not move (`move_home`).
         """
         arm, hand = self._connected()
         if not self.settings.move_home:
@@ -160,11 +160,11 @@ class FrankaAdapter:
         self._wait(lambda: self._homeward(arm, hand), HOME_S, "the arm did not come home")
 
     def read(self) -> Observation:
-        """Return where arm, hand and cube are.
+        """Return the newest observation of arm, hand and cube.
 
         Raises:
-            SafetyStop: The robot was stopped, and why.
-            AdapterError: Arm or hand told nothing new, or a signal never came.
+            SafetyStop: The robot was stopped, with the reason.
+            AdapterError: Arm or hand reported nothing since the reset, or a signal never arrived.
         """
         arm, hand = self._connected()
         self._wait(lambda: self._update(arm, hand), HEARD_S, "the robot told nothing new")
@@ -173,10 +173,10 @@ class FrankaAdapter:
         return seen
 
     def write(self, action: NDArray[np.float32]) -> Executed:
-        """Have the hand go on with a velocity, and its fingers to a width.
+        """Send the hand's velocity and the fingers' width of an action (4,); return the action that is executed.
 
         Raises:
-            SafetyStop: The robot was stopped, and why; nothing was sent.
+            SafetyStop: The robot was stopped, with the reason; nothing was sent.
         """
         arm, hand = self._connected()
         arm_state, fingers = arm.state, hand.state
@@ -197,31 +197,31 @@ class FrankaAdapter:
         return Executed(sent, done, {"is_success": done})
 
     def stop(self) -> None:
-        """Bring the arm to rest, within its limits; the hand keeps what it holds.
+        """Bring the arm to rest within its limits, and wait for it; the hand keeps its grasp.
 
         Raises:
-            AdapterError: It does not come to rest.
+            AdapterError: The arm does not come to rest in time.
         """
         for part in (self._arm, self._hand):
             if part is not None:
                 part.send(STOP)
-        if self._arm is None or self._arm.fault:  # it rests already
+        if self._arm is None or self._arm.fault:  # the arm is already stopped
             return
         arm = self._arm
         with_fault = (ArmPhase.IDLE, ArmPhase.FAULT)
         self._wait(lambda: bool(arm.fault) or arm.state.phase in with_fault, REST_S, "the arm did not come to rest")
 
     def emergency_stop(self) -> None:
-        """Bring the arm to rest, from any thread, without waiting for it; until the next reset it does not go home."""
+        """Bring the arm to rest without waiting, from any thread; `home` raises SafetyStop until the next reset."""
         self._is_halted = True
         if self._arm is not None:
             self._arm.send(STOP)
 
     def recover(self) -> None:
-        """Let a stopped robot be driven again. For a person to call, who has seen why it stopped and that it may move.
+        """Allow motions of a stopped robot again. Only for a person who knows why it stopped and that it may move.
 
         Raises:
-            SafetyStop: It cannot.
+            SafetyStop, AdapterError: The robot does not recover.
         """
         arm, hand = self._connected()
         for part in (arm, hand):
@@ -230,14 +230,14 @@ class FrankaAdapter:
         self._wait(lambda: arm.state.phase is ArmPhase.IDLE, REST_S, "the arm did not recover")
 
     def close(self) -> None:
-        """Bring the arm to rest, and end the connections."""
+        """Bring the arm to rest, and close all connections."""
         for part in (self._arm, self._hand):
             if part is not None:
                 part.close()
         self._link.close()
 
     def _homeward(self, arm: Beside[ArmState], hand: Beside[HandState]) -> bool:
-        """Send it home; return whether it is there."""
+        """Command arm and hand to their home positions; return whether both have reached them."""
         if self._is_halted:
             raise SafetyStop("emergency_stop() was called; the arm was not moved on.")
         arm.send(pack_joints(GO, self._home))
@@ -246,7 +246,7 @@ class FrankaAdapter:
         return arm.state.phase is ArmPhase.POSITIONING and arm.state.arrived and there and hand.state.speed == 0.0
 
     def _update(self, arm: Beside[ArmState], hand: Beside[HandState]) -> bool:
-        """Take what the robot told; return whether it did since the reset."""
+        """Store the newest states of arm and hand; return whether both are from after the reset."""
         arm_state, offset = arm.state, self.clock.now() - now()
         place = self._base @ self._ik.pose(arm_state.positions)
         velocity = self._base.vectors(self._ik.velocity(arm_state.positions, arm_state.velocities))
@@ -257,7 +257,7 @@ class FrankaAdapter:
         return not {"ee_position", "gripper_width"} & set(self._latest.missing)
 
     def _see(self, image: dict[str, object], received: float) -> None:
-        """Take an image of the camera; one that cannot be used raises, and the link drops it."""
+        """Store the cube's pose of a camera message; raise for an invalid message, which the link then drops."""
         measured = self._sync.local_time(float(str(image["time"])), received)
         cube = self._camera @ Frame.of(np.array(image["position"]), xyzw=np.array(image["xyzw"]))
         at = cube.translation
@@ -267,10 +267,10 @@ class FrankaAdapter:
             self._latest.put(measured, cube_velocity=moves, cube_angular_velocity=turns)
 
     def _require_camera(self) -> None:
-        """Have the camera begin to tell.
+        """Ask the camera to start sending, and wait for its first message.
 
         Raises:
-            AdapterError: It does not.
+            AdapterError: No valid message arrives in time.
         """
         camera = self.settings.camera
         self._link.send(hello=True)
@@ -300,12 +300,12 @@ def allowed(
     settings: FrankaSettings,
     period: float,
 ) -> NDArray[np.float64]:
-    """Return a displacement (3,) [m] within a period, no faster than allowed, and slower before an edge.
+    """Return the allowed displacement (3,) [m] in a period: limited in speed, and slower near an edge of the workspace.
 
     Args:
-        step: (3,) [m].
-        place: (3,) where the hand is [m].
-        base: (3,) where the arm stands [m].
+        step: (3,) displacement that was asked for [m].
+        place: (3,) position of the hand [m].
+        base: (3,) position of the arm's base [m].
         settings: Of the robot.
         period: [s].
     """
@@ -320,12 +320,12 @@ def allowed(
 
 
 def moves(change: float, fingers: HandState, least: float) -> bool:
-    """Return whether fingers move, or are about to by a change of their width [m], of which the least is told [m]."""
+    """Return whether fingers move, or will move for a change of width [m]; changes up to `least` [m] are ignored."""
     return fingers.speed != 0.0 or change > least or (change < -least and not fingers.grasped)
 
 
 def reckoned(hand: HandState, at: float) -> tuple[float, float]:
-    """Return the width of a hand [m], and of when it is [s]: while it moves, by its speed since it last told."""
+    """Return the width of a hand [m] and its time [s]; a moving hand's width is extrapolated by its speed to `at`."""
     if not hand.speed:
         return hand.width, hand.measured
     way, left = hand.speed * (at - hand.measured), hand.target - hand.width

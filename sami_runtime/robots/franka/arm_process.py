@@ -1,6 +1,6 @@
-"""What runs beside the loop and speaks to the arm, 1000 times a second, whatever the loop does.
+"""The process that controls the arm, 1000 times a second, independently of the loop.
 
-It owns the arm: it alone moves it, within limits, stops it where the loop falls silent, and never recovers unasked.
+Only this process moves the arm, within limits. It stops the arm if the loop falls silent, and recovers only on request.
 """
 
 from __future__ import annotations
@@ -38,29 +38,29 @@ from sami_runtime.robots.franka.settings import FrankaSettings
 from sami_runtime.safety.watchdog_process import come_first
 
 TELL_EVERY = 4
-"""Cycles of the robot from one state told to the loop to the next."""
+"""Cycles of the robot between two states that are sent to the loop."""
 IDLE_S = 0.01
-"""How often a resting arm is read [s]."""
+"""Time between two reads of a resting arm [s]."""
 SETTLED = 100
-"""Cycles of a motion after which the robot's success rate tells of this motion alone."""
+"""Cycles of a motion after which the robot's success rate covers this motion only."""
 
 LATE_S = 2e-3
-"""Time between two states [s] after which the second one is not answered."""
+"""Time between two states [s] above which the second state is not answered by a command."""
 SETTLING = 3
-"""States that are not answered then; after 20 the robot stops by itself."""
+"""Number of states in a row that are not answered then; after 20 the robot stops by itself."""
 
 
 class ArmProcess:
-    """Moves an arm as it is told, and stops it where nobody tells.
+    """Moves an arm by commands of the loop, and stops the arm if they cease.
 
     Args:
-        link: To the loop's process.
+        link: Socket to the loop's process.
         settings: Of the robot.
-        bell: Whatever arrives there stops the arm.
+        bell: Socket of the emergency stop: any message stops the arm.
     """
 
     def __init__(self, link: socket.socket, settings: FrankaSettings, bell: socket.socket) -> None:
-        import pylibfranka  # of the extra: this module can be looked at without
+        import pylibfranka  # of an extra: this module can be imported without it
 
         self._franka = pylibfranka
         self._link, self._settings = link, settings
@@ -74,7 +74,7 @@ class ArmProcess:
         self._robot: Any = None
 
     def connect(self) -> dict[str, Any]:
-        """Connect, set what the robot's own controller is to do, and return what is known of it; nothing moves."""
+        """Connect, configure the robot's controller, return mode, errors and positions (7,) [rad]; nothing moves."""
         enforced = self._settings.realtime == "enforce"
         config = self._franka.RealtimeConfig.kEnforce if enforced else self._franka.RealtimeConfig.kIgnore
         self._robot = self._franka.Robot(self._settings.robot, config)
@@ -85,7 +85,7 @@ class ArmProcess:
         return {"mode": state.robot_mode.name, "errors": str(state.last_motion_errors), "positions": list(state.q)}
 
     def run(self) -> None:
-        """Do as told, until told to end or until nobody is left to tell."""
+        """Execute commands until the loop's process ends, or asks to quit."""
         gc.collect()
         gc.freeze()
         gc.disable()  # a collection takes milliseconds
@@ -95,17 +95,17 @@ class ArmProcess:
                     self._move()
                 else:
                     self._rest()
-            except Exception as error:  # libfranka's, which are of several kinds
+            except Exception as error:  # libfranka raises several kinds
                 self._fail(self._explained(error))
 
     def _rest(self) -> None:
-        """Read the resting arm, until there is something to do."""
+        """Report the state of the resting arm, and wait briefly for a command."""
         self._send_state(self._robot.read_once())
         select.select([source for source in (self._link, self._bell) if source is not None], [], [], IDLE_S)
         self._listen()
 
     def _move(self) -> None:
-        """Move as told, until the arm rests."""
+        """Execute commands in one motion, until the arm rests again."""
         control = self._robot.start_joint_position_control(self._franka.ControllerMode.JointImpedance)
         generator: JointGenerator | None = None
         start, last, bad, why = self._cycles, time.perf_counter(), 0, ""
@@ -113,8 +113,8 @@ class ArmProcess:
             state, duration = control.readOnce()
             passed = duration.to_sec()
             if generator is not None and (time.perf_counter() - last > LATE_S or not generator.is_at(state.q_d)):
-                # A command came late, or this answer would: the robot has gone on by itself, and may yet take what is
-                # on its way. Some states later it is settled where it went on to.
+                # A command was late, or the next one would be: the robot extrapolated, and may still receive a command
+                # that is on its way. Its reference is known again after some states without a command.
                 for _ in range(SETTLING):
                     state, duration = control.readOnce()
                     passed += duration.to_sec()
@@ -135,7 +135,7 @@ class ArmProcess:
             why = why or self._reason(generator, bad)
             self._steer(generator, stop=bool(why))
             generator.leash(state.q)
-            # The first command is where the robot is: it measures speeds from there.
+            # The first command repeats the robot's position, from which the robot computes speeds.
             positions = generator.positions if self._cycles == start + 1 else generator.step()
             command = self._franka.JointPositions(positions.tolist())
             command.motion_finished = done = self._phase is ArmPhase.STOPPING and generator.at_rest
@@ -151,7 +151,7 @@ class ArmProcess:
             self._fail(why)
 
     def _reason(self, generator: JointGenerator, bad: int) -> str:
-        """Return why the arm has to be stopped; empty while it need not."""
+        """Return why the arm has to be stopped; empty if it may go on."""
         silent = now() - self._message_time
         if silent > self._settings.stale_s and self._phase is ArmPhase.FOLLOWING and not generator.at_rest:
             return (
@@ -166,7 +166,7 @@ class ArmProcess:
         return ""
 
     def _steer(self, generator: JointGenerator, stop: bool) -> None:
-        """Tell the generator what is wanted now."""
+        """Pass the present command to the generator."""
         if stop or self._command is None or self._quit:
             self._phase = ArmPhase.STOPPING
             generator.halt()
@@ -180,12 +180,12 @@ class ArmProcess:
             generator.follow(values)
 
     def _listen(self) -> None:
-        """Take what came."""
+        """Handle all messages of the loop and of the emergency stop."""
         with suppress(BlockingIOError):
             while True:
                 message = self._link.recv(256)
                 kind, self._message_time = message[:1], now()
-                if kind in (b"", QUIT):  # the loop's process is gone, or wants no more
+                if kind in (b"", QUIT):  # the loop's process is gone, or asks to quit
                     self._command, self._quit = None, True
                     break
                 if kind == STOP:
@@ -198,12 +198,12 @@ class ArmProcess:
             while self._bell is not None:
                 if self._bell.recv(16):
                     self._command = None
-                else:  # nobody holds the other end: no watchdog, or none any more
+                else:  # the other end is closed: no watchdog has it
                     self._bell.close()
                     self._bell = None
 
     def _set_up(self) -> None:
-        """Set what the robot's own controller is to do; a robot in a fault refuses that."""
+        """Configure the robot's own controller; a robot in a fault refuses this."""
         limits = self._settings.compliance
         self._robot.set_collision_behavior(
             list(limits.lower_torque), list(limits.upper_torque), list(limits.lower_force), list(limits.upper_force)
@@ -211,7 +211,7 @@ class ArmProcess:
         self._robot.set_joint_impedance(list(limits.joint_impedance))
 
     def _recover(self) -> None:
-        """Leave a fault; only ever because somebody asked for it."""
+        """Leave a fault, on request only."""
         if self._robot.read_once().robot_mode == self._franka.RobotMode.Reflex:
             self._robot.automatic_error_recovery()
             self._set_up()
@@ -229,11 +229,11 @@ class ArmProcess:
             self._lost_cycles,
             self._worst,
         )
-        with suppress(OSError):  # the loop hears nothing now, or never again
+        with suppress(OSError):  # the loop's process is busy or gone
             self._link.send(pack_arm(state_now))
 
     def _fail(self, why: str) -> None:
-        """Stay still, and say why."""
+        """Accept no motion until a recovery, and report why."""
         self._phase, self._command, self._rate = ArmPhase.FAULT, None, 1.0
         with suppress(OSError):
             self._link.send(FAULT + why.encode()[:4000])
@@ -241,15 +241,15 @@ class ArmProcess:
     def _explained(self, error: Exception) -> str:
         reason = str(error).strip().removeprefix("libfranka: ").replace("\n", "; ")
         if isinstance(error, self._franka.NetworkException):
-            self._quit = True  # there is nothing left to speak to
+            self._quit = True  # there is no connection left
             return f"the connection to the robot is lost: {reason}"
         return f"the robot stopped by itself: {reason}"
 
 
 def main(settings: dict[str, Any], descriptor: int, bell: int) -> None:
-    """Connect, tell the loop's process whether that worked, and run."""
+    """Connect, report the result to the loop's process, and run."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-        signal.signal(number, signal.SIG_IGN)  # who ends the loop ends this, by the link or by dying
+        signal.signal(number, signal.SIG_IGN)  # this process ends with the loop's: by QUIT or the closed link
     link = socket.socket(fileno=descriptor)
     try:
         process = ArmProcess(link, FrankaSettings.model_validate(settings), socket.socket(fileno=bell))
@@ -262,4 +262,4 @@ def main(settings: dict[str, Any], descriptor: int, bell: int) -> None:
     process.run()
     with suppress(OSError):
         link.shutdown(socket.SHUT_RDWR)
-    os._exit(0)  # libfranka's threads wait for nobody
+    os._exit(0)  # do not wait for libfranka's threads

@@ -1,4 +1,4 @@
-"""The loop's side of a process that speaks to arm or hand."""
+"""The loop's side of the processes that control arm and hand."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from sami_runtime.robots.franka.link import FAULT, QUIT, READY, REFUSED, STATE
 State = TypeVar("State")
 
 START_S = 20.0
-"""Longest time [s] that it may take to connect."""
+"""Longest time [s] for the process to connect."""
 QUIT_S = 3.0
-"""Longest time [s] that it may take to bring its part to rest and end."""
+"""Longest time [s] for the process to bring its part to rest and end."""
 
 
 class Beside(Generic[State]):
-    """A process that speaks to a part of the robot in its own time, and shares no fate with this one.
+    """A separate process that controls a part of the robot, and that survives a crash of the loop's process.
 
     Args:
         part: `"arm"` or `"hand"`.
         settings: Of the robot, as JSON.
         unpack: Reads its states.
-        bell: Whatever arrives there stops its part; None if it has none. The process keeps a copy.
+        bell: Socket of the emergency stop, of which the process gets a copy; None if there is none.
 
     Raises:
-        AdapterError: It could not connect; nothing was moved.
+        AdapterError: The process could not connect; nothing was moved.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Beside(Generic[State]):
             stdin=subprocess.DEVNULL,
             stdout=2,
             pass_fds=descriptors,
-            start_new_session=True,  # keys that stop or end this process do not reach it
+            start_new_session=True,  # Ctrl-C and Ctrl-Z at the terminal do not reach it
         )
         peer.close()
         self._fault = ""
@@ -61,17 +61,17 @@ class Beside(Generic[State]):
 
     @property
     def pid(self) -> int:
-        """The id of its process."""
+        """The process id."""
         return self._process.pid
 
     def send(self, message: bytes) -> None:
-        """Send a message, from any thread; where nobody is left to hear it, `state` tells."""
+        """Send a message, from any thread. If the process is gone, nothing is raised here, but by `state`."""
         with suppress(OSError):
             self._link.send(message)
 
     @property
     def fault(self) -> str:
-        """Why the robot was stopped; empty while it was not."""
+        """Why the robot was stopped; empty if it was not."""
         self._hear()
         return self._fault
 
@@ -80,8 +80,8 @@ class Beside(Generic[State]):
         """The newest state.
 
         Raises:
-            SafetyStop: It stopped the robot, and why.
-            AdapterError: The process is gone.
+            SafetyStop: The robot was stopped, or the process is gone.
+            AdapterError: No state has arrived yet.
         """
         self._hear()
         if self._fault:
@@ -92,27 +92,27 @@ class Beside(Generic[State]):
 
     @property
     def last(self) -> State | None:
-        """The newest state, also of a robot that was stopped."""
+        """The newest state, even if the robot was stopped; None before the first."""
         self._hear()
         return self._state
 
     def forget_fault(self) -> None:
-        """Take it that the robot recovered."""
+        """Clear the fault, for a robot that is about to recover."""
         self._hear()
         self._fault = ""
 
     def close(self) -> None:
-        """Bring its part to rest, and end the process. Safe twice."""
+        """Bring the part to rest, and end the process. May be called twice."""
         self.send(QUIT)
         try:
             self._process.wait(QUIT_S)
-        except subprocess.TimeoutExpired:  # it hangs in a library; the robot stops by itself when packets cease
+        except subprocess.TimeoutExpired:  # it hangs in a library; without packets the robot stops by itself
             self._process.kill()
             self._process.wait()
         self._link.close()
 
     def _hear(self) -> None:
-        """Take all that came."""
+        """Handle all messages that have arrived."""
         while True:
             try:
                 message = self._link.recv(8192)

@@ -1,4 +1,4 @@
-"""Joint motions that a Franka accepts: speed, acceleration and jerk within limits, whatever is asked for and when."""
+"""Joint trajectories that a Franka accepts: limited in speed, acceleration and jerk, for commands at any time."""
 
 from __future__ import annotations
 
@@ -10,51 +10,51 @@ from numpy.typing import ArrayLike, NDArray
 Array = NDArray[np.float64]
 
 CYCLE_S = 1e-3
-"""Of the robot's control [s]."""
+"""Period of the robot's control [s]."""
 HIGHEST_ACCELERATION, HIGHEST_JERK = 10.0, 5000.0
-"""What the robot accepts of each joint [rad/s2, rad/s3]; beyond them it stops by a reflex."""
+"""Limits of the robot for each joint [rad/s2, rad/s3], beyond which it stops by a reflex."""
 LOW = (-2.7501, -1.7918, -2.9065, -3.0481, -2.8101, 0.54092, -3.0196)
 HIGH = (2.7501, 1.7918, 2.9065, -0.1458, 2.8101, 4.5205, 3.0196)
-"""Where each joint ends [rad]."""
+"""Range of each joint [rad]."""
 FASTEST = (2.62, 2.62, 2.62, 2.62, 5.26, 4.18, 5.26)
 """Highest speeds [rad/s], far from a joint's ends."""
 OFFSET = (0.30, 0.20, 0.20, 0.30, 0.35, 0.35, 0.35)
 BRAKING = (6.0, 2.585, 3.5, 4.0, 17.0, 5.5, 17.0)
-"""Near an end the robot allows only sqrt(2 BRAKING d) - OFFSET [rad/s], d [rad] before it."""
+"""At a distance d [rad] from a joint's end, the robot allows sqrt(2 BRAKING d) - OFFSET [rad/s]."""
 SLOPE = 8.0
-"""Speed for each radian that is left, close to a target [1/s]."""
+"""Speed per remaining distance, close to a target [1/s]."""
 
 LEASH_RAD, FOLLOWS_S = 0.015, 0.02
-"""How far a joint's reference may be ahead of it until it slows down [rad], beside what it follows late by [s]."""
+"""Lead of a joint's reference at which it slows down [rad], in addition to the normal tracking delay [s]."""
 MOST_MISSED = 20
-"""Commands in a row that a robot goes on without, before it stops by itself."""
+"""Missing commands in a row after which a robot stops by itself."""
 SAME_RAD = 5e-7
-"""How far a position may be from itself [rad]: robots tell it in 32 bits."""
+"""Difference up to which positions count as equal [rad]: robots report them in 32 bits."""
 
 
 @dataclass(frozen=True)
 class JointLimits:
-    """What a motion keeps to, each number for all seven joints alike."""
+    """Limits of a motion, the same for all seven joints."""
 
     speed: float = 0.5
     """Share of the highest speeds, up to 1."""
     acceleration: float = 5.0
     """[rad/s2]."""
     jerk: float = 1500.0
-    """[rad/s3]: lower than the robot's, so that a lost packet or two break no limit."""
+    """[rad/s3], lower than the robot's limit, so that one or two lost packets do not violate it."""
     margin: float = 0.1
-    """Distance from the joints' ends [rad]."""
+    """Distance to keep from the joints' ends [rad]."""
 
 
 class JointGenerator:
-    """Positions for the next cycles, on the way to velocities or positions that may change at any cycle.
+    """Generates positions, cycle by cycle, towards target velocities or positions that may change at any cycle.
 
-    Speed, acceleration and jerk, as differences of the positions cycle by cycle, never exceed the limits, and no joint
-    comes nearer to its ends than half of the margin, if it began outside of it.
+    Speed, acceleration and jerk, as differences between cycles, never exceed the limits. A joint that begins outside
+    its margin never comes nearer to its end than half of the margin.
 
     Args:
-        limits: What it keeps to.
-        positions: (7,) where it rests now [rad].
+        limits: Of the motion.
+        positions: (7,) at which the arm rests now [rad].
     """
 
     def __init__(self, limits: JointLimits, positions: ArrayLike) -> None:
@@ -73,55 +73,55 @@ class JointGenerator:
         self._slack, self._taut = np.ones(7), np.zeros(7)
 
     def follow(self, velocities: ArrayLike) -> None:
-        """Go on with these velocities (7,) [rad/s], or as fast as is allowed."""
+        """Set target velocities (7,) [rad/s], which are limited to the allowed speeds."""
         self._command, self._goal = np.array(velocities, np.float64), None
 
     def go(self, positions: ArrayLike, share: float = 1.0) -> None:
-        """Go to these positions (7,) [rad], at a share of the highest speeds, and rest there."""
+        """Set target positions (7,) [rad], to reach at a share of the limits' speeds and rest there."""
         self._goal, self._share = np.clip(positions, self.low, self.high), share
 
     def halt(self) -> None:
-        """Come to rest, as soon as is allowed."""
+        """Set the target to rest, as soon as the limits allow."""
         self.follow(np.zeros(7))
 
     @property
     def at_rest(self) -> bool:
-        """Whether nothing moves, and nothing is about to."""
+        """Whether all velocities and accelerations are 0."""
         return not (self.velocities.any() or self.accelerations.any())
 
     @property
     def arrived(self) -> bool:
-        """Whether it rests, within 2 mrad, where it was to go."""
+        """Whether it is within 2 mrad of its target positions, and slower than 2 mrad/s."""
         slow = float(abs(self.velocities).max()) < 2e-3
         return self._goal is not None and slow and float(abs(self._goal - self.positions).max()) < 2e-3
 
     def step(self) -> Array:
         """Return the positions (7,) [rad] of the next cycle."""
         gaps = (self._target() - self.velocities) / CYCLE_S
-        # The acceleration from which, shrinking by a leap each cycle, exactly the gap is made up for.
+        # This acceleration closes the gap exactly if it then shrinks by one leap (jerk limit) per cycle.
         size = abs(gaps)
         cycles = np.floor((np.sqrt(1.0 + 8.0 * size / self._leap) - 1.0) / 2.0)
         best = np.sign(gaps) * (size + self._leap * cycles * (cycles + 1.0) / 2.0) / (cycles + 1.0)
         best = np.clip(best, self.accelerations - self._leap, self.accelerations + self._leap)
         self.accelerations = np.clip(best, -self.limits.acceleration, self.limits.acceleration)
         velocities = self.velocities + self.accelerations * CYCLE_S
-        velocities[abs(velocities) < 1e-12] = 0.0  # what rounding leaves is rest
+        velocities[abs(velocities) < 1e-12] = 0.0  # a rounding error counts as rest
         self.accelerations[abs(self.accelerations) < 1e-9] = 0.0
         self.velocities = velocities
         self.positions = self.positions + velocities * CYCLE_S
         return self.positions
 
     def is_at(self, positions: ArrayLike) -> bool:
-        """Return whether the robot says that it was commanded to be where this is."""
+        """Return whether the robot's commanded positions (7,) [rad] equal this generator's."""
         return float(abs(self.positions - np.asarray(positions)).max()) < SAME_RAD
 
     def synchronise(self, positions: ArrayLike, velocities: ArrayLike, accelerations: ArrayLike) -> int:
-        """Go on from where the robot says that it was commanded to be; return how many commands it did not get.
+        """Continue from the commanded state that the robot reports; return how many commands did not reach it.
 
-        For each of those it went on by itself with the acceleration that it had, and so does this.
+        For each missing command, the robot extrapolates with its last acceleration, and this method does the same.
 
         Args:
-            positions: (7,) of its reference [rad].
+            positions: (7,) of the robot's reference [rad].
             velocities: (7,) [rad/s].
             accelerations: (7,) [rad/s2].
         """
@@ -137,17 +137,17 @@ class JointGenerator:
         return MOST_MISSED
 
     def leash(self, measured: ArrayLike) -> None:
-        """Go on no further than the arm can follow: what stands in its way is not pushed harder and harder.
+        """Slow down the reference if the arm does not follow, so that the arm does not push an obstacle ever harder.
 
         Args:
-            measured: (7,) where the joints are [rad].
+            measured: (7,) positions of the joints [rad].
         """
         ahead = self.positions - np.asarray(measured) - FOLLOWS_S * self.velocities
         self._slack = np.clip(2.0 - abs(ahead) / LEASH_RAD, 0.0, 1.0)
         self._taut = np.sign(ahead)
 
     def _target(self) -> Array:
-        """Return the velocities (7,) that are wanted, and allowed where the joints are."""
+        """Return the target velocities (7,) [rad/s], limited by what is allowed at the present positions."""
         if self._goal is None:
             target = self._command
         else:
@@ -160,7 +160,7 @@ class JointGenerator:
         return allowed
 
     def _braked(self, left: Array) -> Array:
-        """Return the speeds (7,) from which half of the acceleration stops within a way (7,) [rad]."""
+        """Return the speeds (7,) from which half of the acceleration limit stops a joint within `left` (7,) [rad]."""
         half = 0.5 * self.limits.acceleration
         straight = half / SLOPE**2
         left = np.maximum(left, 0.0)
@@ -168,6 +168,6 @@ class JointGenerator:
         return np.where(left < straight, SLOPE * left, curve)
 
     def _robots(self, left: Array) -> Array:
-        """Return the speeds (7,) that the robot allows so far from a joint's end, a little less."""
+        """Return 0.9 times the speeds (7,) that the robot allows at a distance `left` (7,) [rad] from a joint's end."""
         allowed = np.sqrt(self._braking * np.maximum(left, 0.0)) - self._offset
         return np.maximum(0.9 * allowed, 0.0)

@@ -1,7 +1,7 @@
-"""What runs beside the loop and speaks to the hand, whose commands come back when they are done, in tenths of a second.
+"""The process that controls the hand, whose commands return only when they are done, after tenths of a second.
 
-A hand tells nothing while it moves: pylibfranka waits for its answer, and one robot serves one connection. So what it
-is about to do is told before, and the loop reckons its width from that until it tells the next one.
+The hand reports nothing while it moves: pylibfranka waits for its answer, and a robot serves one connection only. So
+the process announces each motion before it, and the loop extrapolates the width until the next state.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from sami_runtime.robots.franka.link import (
 from sami_runtime.robots.franka.settings import FrankaSettings
 
 ANY_WIDTH = 0.08
-"""Tolerance of a grasp [m]: whatever is between the fingers is held."""
+"""Tolerance of a grasp [m], so large that the fingers hold an object of any width."""
 EMPTY = 0.004
-"""Below this width nothing is between the fingers [m]."""
+"""Width up to which there is no object between the fingers [m]."""
 
 
 class HandProcess:
-    """Brings the fingers to the width that was asked for last, by as few commands as do.
+    """Moves the fingers to the width that was commanded last, with as few commands of the hand as possible.
 
     Args:
-        link: To the loop's process.
+        link: Socket to the loop's process.
         settings: Of the robot.
     """
 
     def __init__(self, link: socket.socket, settings: FrankaSettings) -> None:
-        import pylibfranka  # of the extra: this module can be looked at without
+        import pylibfranka  # of an extra: this module can be imported without it
 
         self._franka = pylibfranka
         self._link, self._settings = link, settings.hand
@@ -55,13 +55,13 @@ class HandProcess:
         self._commands, self._quit, self._broken = 0, False, False
 
     def facts(self) -> dict[str, Any]:
-        """Return what is known of it; nothing moves."""
+        """Return width and largest width [m]; nothing moves."""
         state = self._hand.read_once()
         self._send_state(state.width)
         return {"width": state.width, "max_width": state.max_width}
 
     def run(self) -> None:
-        """Do as told, until told to end or until nobody is left to tell: then it keeps what it holds."""
+        """Execute commands until the loop's process ends or asks to quit; the hand then keeps its grasp."""
         while not self._quit:
             try:
                 width = self._hand.read_once().width
@@ -76,10 +76,10 @@ class HandProcess:
                     self._link.send(FAULT + f"the hand failed: {str(error).strip()}".encode()[:4000])
 
     def _go(self, width: float, target: float) -> None:
-        """Move the fingers, where that is worth it."""
+        """Move the fingers if the change of width is large enough."""
         known = self._settings
         if self._held is not None and abs(width - self._held) > known.least_change:
-            self._held = None  # it slipped, or somebody took it
+            self._held = None  # the object slipped, or somebody took it
         if target > width + known.least_change:
             self._tell_command(width, target)
             self._held = None
@@ -116,15 +116,15 @@ class HandProcess:
                 if kind == FOLLOW:
                     self._target = unpack_width(message)
                 elif kind == STOP:
-                    self._target = None  # it keeps what it holds
+                    self._target = None  # the hand keeps its grasp
                 elif kind == RECOVER:
                     self._broken = False
 
 
 def main(settings: dict[str, Any], descriptor: int) -> None:
-    """Connect, tell the loop's process whether that worked, and run."""
+    """Connect, report the result to the loop's process, and run."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-        signal.signal(number, signal.SIG_IGN)  # who ends the loop ends this, by the link or by dying
+        signal.signal(number, signal.SIG_IGN)  # this process ends with the loop's: by QUIT or the closed link
     link = socket.socket(fileno=descriptor)
     try:
         process = HandProcess(link, FrankaSettings.model_validate(settings))
@@ -136,4 +136,4 @@ def main(settings: dict[str, Any], descriptor: int) -> None:
     process.run()
     with suppress(OSError):
         link.shutdown(socket.SHUT_RDWR)
-    os._exit(0)  # libfranka's threads wait for nobody
+    os._exit(0)  # do not wait for libfranka's threads

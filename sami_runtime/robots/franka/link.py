@@ -1,4 +1,4 @@
-"""What goes between the loop's process and those that speak to arm and hand: small messages, each whole."""
+"""Messages between the loop's process and the processes of arm and hand: small packets that arrive whole."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from sami_runtime.errors import AdapterError
 from sami_runtime.safety.watchdog_process import take_instructions
 
 KIND = "franka"
-"""What the adapter and its emergency stop in a watchdog's process are called to each other."""
+"""Name by which the adapter addresses its emergency stop in a watchdog's process."""
 READY, REFUSED, FAULT, STATE = b"+", b"-", b"!", b"="
-"""First byte of what comes from a process: facts (JSON), why it cannot start, why it stopped the robot, a state."""
+"""First byte of a message to the loop: facts (JSON), why it cannot start, why it stopped the robot, a state."""
 FOLLOW, GO, STOP, RECOVER, QUIT = b"f", b"g", b"s", b"r", b"q"
-"""First byte of what goes to it: velocities or a hand's width, positions, to rest, to recover, to end."""
+"""First byte of a message of the loop: follow velocities or a width, go to positions, stop, recover, quit."""
 
 
 class ArmPhase(enum.IntEnum):
-    """What an arm does."""
+    """The phase of an arm's motion."""
 
     IDLE = 0
-    """It rests, by its own brakes or controller; nothing is sent to it."""
+    """The arm rests by its brakes or its own controller; no commands are sent."""
     POSITIONING = 1
-    """It is on its way to positions, or rests there under control."""
+    """The arm moves to positions, or rests there under control."""
     FOLLOWING = 2
-    """It follows velocities."""
+    """The arm follows velocities."""
     STOPPING = 3
-    """It comes to rest."""
+    """The arm brakes to rest."""
     FAULT = 4
-    """It was stopped, and stays so until somebody has it recover."""
+    """The arm was stopped, and stays so until a RECOVER."""
 
 
 class ArmState(NamedTuple):
-    """What an arm told in one of its cycles."""
+    """The state of an arm in one of its control cycles."""
 
     phase: ArmPhase
     measured: float
@@ -48,32 +48,32 @@ class ArmState(NamedTuple):
     velocities: NDArray[np.float64]
     """(7,) [rad/s]."""
     arrived: bool
-    """Whether it is where it was to go."""
+    """Whether it rests at the positions that it was sent to."""
     success_rate: float
-    """Share of the last 100 commands that reached the robot in time, as it says."""
+    """Share of the last 100 commands that reached the robot in time, as the robot reports."""
     cycles: int
-    """Of its control [1 ms], since the process began."""
+    """Number of control cycles [1 ms] since the process began."""
     misses: int
-    """Of those, how many passed without a command."""
+    """Number of these cycles without a command."""
     worst_s: float
     """Longest time between two states [s]."""
 
 
 class HandState(NamedTuple):
-    """What a hand told, or, while it moves and tells nothing, was about to do."""
+    """The state of a hand, or, while it moves and reports nothing, the announced motion."""
 
     measured: float
     """When [s], by `now`."""
     width: float
-    """Between the fingers [m], when it was measured."""
+    """Width between the fingers at that time [m]."""
     speed: float
-    """At which it moves now [m/s]; negative while it closes."""
+    """Speed of the change of width [m/s]; negative while the hand closes."""
     target: float
-    """Where to [m]."""
+    """Width that it moves to [m]; `width` while it rests."""
     grasped: bool
-    """Whether something is between the fingers."""
+    """Whether the fingers hold an object."""
     commands: int
-    """How many it was given since the process began."""
+    """Number of commands sent to the hand since the process began."""
 
 
 _ARM = struct.Struct("<cBd7d7d?dqqd")
@@ -105,17 +105,17 @@ def unpack_hand(message: bytes) -> HandState:
 
 
 def pack_joints(kind: bytes, values: ArrayLike) -> bytes:
-    """Return a command with a number for each joint, (7,)."""
+    """Return a command with a number for each joint: (7,) [rad/s] for FOLLOW, [rad] for GO."""
     return _SEVEN.pack(kind, *np.asarray(values, np.float64))
 
 
 def unpack_joints(message: bytes) -> tuple[float, ...]:
-    """Return the numbers of a command."""
+    """Return the 7 numbers of a command for the joints."""
     return _SEVEN.unpack(message)[1:]
 
 
 def pack_width(width: float) -> bytes:
-    """Return the command to a hand to go to a width [m]."""
+    """Return the command that moves the hand to a width [m]."""
     return _WIDTH.pack(FOLLOW, width)
 
 
@@ -126,23 +126,23 @@ def unpack_width(message: bytes) -> float:
 
 
 def now() -> float:
-    """Return the time [s] that all processes of this machine share; it goes on while the machine is suspended."""
+    """Return the time [s] of a clock that all processes of a machine share; it also counts while suspended."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Ring:
-    """In a watchdog's process: stops the arm by a socket that ends in the arm's process; the adapter passes it on."""
+    """Emergency stop in a watchdog's process, by a socket to the arm's process that the adapter passes to it."""
 
     def __init__(self) -> None:
         self._bell: socket.socket | None = None
         take_instructions(KIND, self._take)
 
     def __call__(self) -> None:
-        """Have the arm's process stop the arm.
+        """Tell the arm's process to stop the arm.
 
         Raises:
             AdapterError: Nothing was sent: no adapter has connected to an arm.
-            OSError: Nothing was sent: the arm's process is gone, or does not listen.
+            OSError: Nothing was sent: the arm's process is gone, or does not read its messages.
         """
         if self._bell is None:
             raise AdapterError("nothing was sent: no adapter has connected to an arm.")

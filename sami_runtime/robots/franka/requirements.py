@@ -1,4 +1,4 @@
-"""What has to match before anything moves: the policy's contract, the settings, the robot as it stands there."""
+"""Checks before anything moves: whether the policy's contract, the settings and the robot's state match."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from sami_runtime.robots.franka.generator import HIGH, LOW
 from sami_runtime.robots.franka.settings import FrankaSettings
 
 NEEDED = ("arm_base", "home_joints", "home_gripper_width", "reached_displacement", "flange_to_ee")
-"""Of the data sheet."""
+"""Required entries of the model's data sheet."""
 OFF_M = 0.01
-"""How far the hand may be at home from where the data sheet has it [m]."""
+"""Largest difference of `flange_to_ee` from this robot's [m]."""
 HAND_M = 0.07
-"""Least opening of a hand that has found its ends [m]."""
+"""Least opening of a hand after its homing [m]."""
 NEAR_RAD = 0.05
-"""How far a joint may be from home where the arm may not move there [rad]."""
+"""Largest distance of a joint from home if the arm may not move there (`move_home = false`) [rad]."""
 RECOVER = "python -m sami_runtime.robots.franka recover SETTINGS.toml"
-"""What has a robot recover, once somebody has seen why it stopped."""
+"""Command by which a person lets the robot recover, once the cause of its stop is known."""
 
 
 def faults_of_contract(contract: Contract, settings: FrankaSettings) -> list[str]:
-    """Return what of a policy does not fit this arm, a sentence each."""
+    """Return one sentence for each point in which a policy does not fit this arm or its settings."""
     faults = []
     known = {signal.name: signal for signal in PANDA_OBSERVATION}
     for signal in contract.observation:
@@ -60,13 +60,13 @@ def faults_of_contract(contract: Contract, settings: FrankaSettings) -> list[str
 
 
 def faults_of_robot(settings: FrankaSettings, arm: dict[str, Any], hand: dict[str, Any], home: ArrayLike) -> list[str]:
-    """Return what of a robot, as it stands there, keeps it from being driven, a sentence each.
+    """Return one sentence for each property of the robot's present state that prevents driving it.
 
     Args:
         settings: Of the robot.
-        arm: What its process told of it when it connected.
-        hand: The same of the hand.
-        home: (7,) [rad], where episodes begin.
+        arm: Facts that `ArmProcess.connect` returned.
+        hand: Facts that `HandProcess.facts` returned.
+        home: (7,) [rad] joint positions at which episodes begin.
     """
     faults = []
     if arm["mode"] != "Idle":

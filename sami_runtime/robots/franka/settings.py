@@ -1,4 +1,4 @@
-"""What is known of a robot and asked of it: `settings` of a robot.toml."""
+"""The settings of a Franka and of its task: `settings` of a robot.toml."""
 
 from __future__ import annotations
 
@@ -25,105 +25,105 @@ class FrankaMotion(RobotTable):
     """How fast the arm moves."""
 
     gain: Annotated[float, Field(gt=0.0, le=1.0)] = 0.3
-    """Share of the way that an action makes in simulation. The real arm cannot follow at 1."""
+    """Scale of an action's displacement relative to the simulation. The real arm cannot follow at 1."""
     hand_speed: Annotated[float, Field(gt=0.0, le=1.0)] = 0.5
     """Highest speed of the hand [m/s]."""
     joint_speed: Annotated[float, Field(gt=0.0, le=1.0)] = 0.6
-    """Share of the joints' highest speeds that nothing exceeds."""
+    """Limit of the joints' speeds, as a share of their highest speeds."""
     home_speed: Annotated[float, Field(gt=0.0, le=1.0)] = 0.3
-    """Share of those speeds on the way home."""
+    """Share of these limits on the way home."""
     acceleration: Annotated[float, Field(gt=0.0, le=HIGHEST_ACCELERATION)] = 5.0
-    """Of each joint [rad/s2]."""
+    """Highest acceleration of each joint [rad/s2]."""
     jerk: Annotated[float, Field(gt=0.0, le=HIGHEST_JERK)] = 1500.0
-    """Of each joint [rad/s3]."""
+    """Highest jerk of each joint [rad/s3]."""
 
     @property
     def limits(self) -> JointLimits:
-        """What the joints keep to."""
+        """Limits of the joints' motion."""
         return JointLimits(self.joint_speed, self.acceleration, self.jerk)
 
 
 class Compliance(RobotTable):
-    """What the robot's own controller does, and when it stops by itself; set at each connection."""
+    """Impedance of the robot's own controller, and its thresholds for contact and reflexes; set at each connection."""
 
     joint_impedance: Seven = (3000.0, 3000.0, 3000.0, 2500.0, 2500.0, 2000.0, 2000.0)
-    """[Nm/rad]."""
+    """Stiffness of each joint [Nm/rad]."""
     lower_torque: Seven = (20.0, 20.0, 18.0, 18.0, 16.0, 14.0, 12.0)
-    """From which each joint counts as in contact [Nm]."""
+    """Torque of each joint from which it counts as in contact [Nm]."""
     upper_torque: Seven = (40.0, 40.0, 36.0, 36.0, 32.0, 28.0, 24.0)
-    """From which the robot stops by a reflex [Nm]."""
+    """Torque of each joint from which the robot stops by a reflex [Nm]."""
     lower_force: Six = (20.0, 20.0, 20.0, 25.0, 25.0, 25.0)
-    """The same of the hand [N, Nm]."""
+    """Force and torque at the hand that count as contact [N, Nm]."""
     upper_force: Six = (60.0, 60.0, 60.0, 30.0, 30.0, 30.0)
-    """The same of the hand [N, Nm]."""
+    """Force and torque at the hand that cause a reflex [N, Nm]."""
 
 
 class FrankaHand(RobotTable):
-    """How the hand moves."""
+    """How the hand moves and grasps."""
 
     speed: Annotated[float, Field(gt=0.0, le=0.2)] = 0.1
-    """[m/s]."""
+    """Speed of the fingers [m/s]."""
     force: Annotated[float, Field(gt=0.0, le=70.0)] = 30.0
-    """With which it holds [N]."""
+    """Force of a grasp [N]."""
     arm_waits: Annotated[float, Field(gt=0.0, le=1.0)] = 0.4
-    """Share of its speed that the arm keeps while the fingers move: in simulation they do so within a tick or two."""
+    """Factor on the arm's speed while the fingers move, which in simulation takes only a tick or two."""
     least_change: Positive = 0.01
-    """Change of the wanted width [m] that is worth a command; each takes the hand some tenths of a second."""
+    """Least change of width [m] for which a command is sent; each command takes the hand some tenths of a second."""
 
 
 class FrankaCamera(RobotTable):
-    """Who tells where the cube is: JSON over UDP, `{"time": s, "position": [x, y, z], "xyzw": [x, y, z, w]}`."""
+    """The camera, which sends JSON over UDP: `{"time": s, "position": [x, y, z], "xyzw": [x, y, z, w]}`."""
 
     here: Address
-    """Where it is heard."""
+    """Host and port at which its messages arrive."""
     there: Address
-    """Where it is, to be told `{"place": SEED}` when an episode begins; messages of any other sender are dropped."""
+    """Its host and port, which get `{"place": SEED}` when an episode begins; other senders' messages are dropped."""
     delay_s: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
-    """How late all of its messages are [s], which no stamp tells."""
+    """Delay of all its messages that their stamps do not include [s]."""
     smooth_s: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.05
-    """Over how long velocities are taken [s]."""
+    """Time over which positions are differentiated to velocities [s]."""
     theirs: tuple[Three, ...] = ()
-    """Points as it tells them [m]; none where it tells of the table's frame."""
+    """Points in its own frame [m]; none if it reports in the table's frame."""
     ours: tuple[Three, ...] = ()
     """The same points in the table's frame [m]."""
     task: dict[str, Any] = {}
-    """What a simulated one should place, told along with the seed."""
+    """What a simulated camera should place, sent along with the seed."""
 
 
 class FrankaWorkspace(RobotTable):
-    """Where the hand may go, in the table's frame [m]; it slows down before an edge."""
+    """Where the hand may move, in the table's frame [m]; it slows down near an edge."""
 
     low: Three = (-0.25, -0.3, 0.01)
     high: Three = (0.25, 0.3, 0.45)
     reach: Positive = 0.78
-    """Farthest from the arm's base, along the table [m]: a stretched arm that holds its hand upright moves wildly."""
+    """Largest horizontal distance from the arm's base [m]: near a stretched arm, joints have to move very fast."""
 
 
 class FrankaGoal(RobotTable):
-    """Where the cube is to go, in the table's frame [m]; drawn between the two."""
+    """Goal of the cube, drawn between two corners in the table's frame [m]."""
 
     low: Three = (-0.15, -0.15, 0.02)
     high: Three = (0.15, 0.15, 0.02)
     within_m: Positive = 0.05
-    """How close it has to be."""
+    """Distance from the goal that counts as success [m]."""
 
 
 class FrankaSettings(AdapterSettings):
-    """All of it."""
+    """The whole table `settings`."""
 
     owner: ClassVar[str] = "the Franka"
     page: ClassVar[str] = "docs/reference/franka-settings.md"
 
     robot: str
-    """The robot's address."""
+    """Network address of the robot."""
     realtime: Literal["enforce", "ignore"] = "enforce"
-    """Whether a kernel without real time is refused."""
+    """Whether to refuse a kernel without real-time support."""
     stale_s: Annotated[float, Field(gt=0.0, le=0.5)] = 0.12
-    """Longest time [s] without a command before the arm is stopped: the policy, or its host, stalled."""
+    """Time [s] without a command after which the arm is stopped, because the policy or its host stalled."""
     least_success: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.8
-    """Least share of commands that reach the robot in time before the arm is stopped."""
+    """Share of commands that reach the robot in time below which the arm is stopped."""
     move_home: bool = True
-    """Whether `reset` moves the arm home; else it has to be there already."""
+    """Whether `reset` moves the arm home; if not, it has to be there already."""
     motion: FrankaMotion = FrankaMotion()
     compliance: Compliance = Compliance()
     hand: FrankaHand = FrankaHand()

@@ -1,4 +1,4 @@
-"""What adapters of own arms are made of: frames, clocks, velocities, fusion, units, inverse kinematics."""
+"""Parts for adapters of your own arms: frames, clocks, velocities, sensor fusion, units, inverse kinematics."""
 
 from sami_runtime.robots.kit.clock_sync import ClockSync
 from sami_runtime.robots.kit.datagrams import Datagrams

@@ -1,4 +1,4 @@
-"""Another clock's stamps as times of ours, from when their messages came."""
+"""Converts stamps of another clock to times of ours, based on when the stamped messages arrived."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from itertools import pairwise
 from sami_runtime.errors import AdapterError
 
 SLOT_S = 0.25
-"""Of the messages of so long a time [s], the quickest one counts."""
+"""Only the message with the smallest delay in each slot of this time [s] counts."""
 ENOUGH = 10
-"""Messages after which one that comes too early is a stepped clock, and no late beginning."""
+"""Messages after which a too early message means a clock step, rather than that all messages before were late."""
 PATIENCE = 5
-"""Messages in a row that are older than those before, until that is a stepped clock, and no overtaken message."""
+"""Old messages in a row that mean a clock step, rather than messages that were overtaken."""
 
 Pair = tuple[float, float]
 
 
 class ClockSync:
-    """Offset and drift of a clock, by the quickest of its messages: no delay is below the smallest one.
+    """Estimates offset and drift of another clock from its messages with the smallest delays.
 
-    The line of our time over theirs is the highest one that no message lies below, so that messages may be as late as
-    they like. It cannot tell a delay that every message has from an offset: say it as `delay_s`, from the sensor's
-    data sheet or a measurement. One thread at a time.
+    It fits the highest line of (receipt - stamp) over the stamp that has no message below, so that late messages have
+    no effect. A delay common to all messages looks like an offset: pass it as `delay_s`, from the sensor's data sheet
+    or a measurement. Use it from one thread at a time.
 
     >>> sync = ClockSync(delay_s=0.01)
     >>> for tick in range(100):
@@ -33,12 +33,12 @@ class ClockSync:
 
     Args:
         delay_s: The smallest time [s] from a measurement to its message: exposure, transfer, computation.
-        step_s: How far [s] a clock may leap without being taken for another one.
-        memory_s: How long [s] messages count; drifts change with the temperature.
-        max_drift: Largest drift that is believed; a quartz has 1e-4 at most.
+        step_s: Largest leap [s] of the clock that does not count as a step.
+        memory_s: Time [s] for which messages count, as drift changes with the temperature.
+        max_drift: Largest drift that is accepted; a quartz clock has at most 1e-4.
 
     Raises:
-        AdapterError: An argument is not positive, or the delay is negative.
+        AdapterError: An argument is out of range: negative, 0 for `step_s`, or at most 0.25 s for `memory_s`.
     """
 
     def __init__(
@@ -52,22 +52,22 @@ class ClockSync:
             )
         self.delay_s, self.step_s, self.memory_s, self.max_drift = delay_s, step_s, memory_s, max_drift
         self.steps = 0
-        """How often the clock was seen to step; each time what was learned about it was forgotten."""
+        """Number of detected clock steps; each of them resets the estimate."""
         self.drift: float = 0.0
-        """Seconds that our clock gains in a second of theirs."""
+        """Seconds that our clock gains per second of the other clock."""
         self._forget()
 
     @property
     def offset(self) -> float:
-        """Our time minus theirs [s], now; NaN before the first message."""
+        """Our time minus the other clock's [s] at the newest message; NaN before the first."""
         return self._at(self._newest) - self.delay_s if self._quickest else math.nan
 
     def local_time(self, stamp: float, received: float) -> float:
-        """Return when something was measured, by our clock [s].
+        """Return the time of a measurement, by our clock [s]; never later than the receipt.
 
         Args:
-            stamp: Its stamp [s], by their clock.
-            received: When its message came [s], by ours.
+            stamp: The measurement's stamp [s], by the other clock.
+            received: Receipt of its message [s], by our clock.
 
         Raises:
             AdapterError: A time is not finite.
@@ -82,20 +82,20 @@ class ClockSync:
 
     def _forget(self) -> None:
         self._quickest: deque[Pair] = deque()
-        """Of each slot."""
+        """Stamp and (receipt - stamp) of the quickest message of each slot."""
         self._newest: float = -math.inf
-        """Of the stamps that taught something, and that of the slot's first message."""
+        """The newest stamp; `_slot` is the stamp of the first message of the present slot."""
         self._slot: float = -math.inf
         self._last: float = -math.inf
-        """The stamp before, which may be older, and how many of these came in a row."""
+        """The stamp of the last message, which may be old; `_behind` is the number of old messages in a row."""
         self._behind: int = 0
         self._count: int = 0
         self._foot: Pair = (math.nan, 0.0)
-        """Height of the line at some stamp."""
+        """A point of the line: its height, and the stamp there."""
         self.drift = 0.0
 
     def _stepped(self, stamp: float, later: float) -> bool:
-        """Whether a message comes before it can, or a row of them tells of a time that has passed."""
+        """Whether a message arrives too early to be possible, or too many in a row have old stamps."""
         if not self._quickest:
             return False
         behind = stamp < self._newest - self.step_s
@@ -107,7 +107,7 @@ class ClockSync:
     def _learn(self, stamp: float, later: float) -> None:
         self._count += 1
         if stamp < self._newest:
-            return  # overtaken by another one: it is late, and late ones teach nothing
+            return  # an overtaken message is late and adds no information
         self._newest = stamp
         if self._quickest and stamp < self._slot + SLOT_S:
             if later >= self._quickest[-1][1]:
@@ -121,10 +121,10 @@ class ClockSync:
         self._fit()
 
     def _fit(self) -> None:
-        """Lay the line below the messages, as high as it goes on the average."""
+        """Fit the line that has no message below and the greatest mean height."""
         middle = sum(x for x, _ in self._quickest) / len(self._quickest)
         below = _lower_hull(self._quickest)
-        # The edge above the middle is the one that lies highest on the average.
+        # The edge of the lower hull at the mean stamp has the greatest mean height.
         start, end = next(
             ((point, other) for point, other in pairwise(below) if other[0] >= middle),
             (below[0], below[0]),
@@ -134,13 +134,13 @@ class ClockSync:
         self._foot = min((y - self.drift * (x - middle), middle) for x, y in below)
 
     def _at(self, stamp: float) -> float:
-        """Return how much later than its stamp the quickest message of a moment comes [s]."""
+        """Return the line's (receipt - stamp) at a stamp [s], which is that of the quickest messages."""
         height, middle = self._foot
         return height + self.drift * (stamp - middle)
 
 
 def _lower_hull(points: deque[Pair]) -> list[Pair]:
-    """Return the corners of the hull below points, which come in the order of their x."""
+    """Return the corners of the lower convex hull of points, which are in the order of x."""
     hull: list[Pair] = []
     for x, y in points:
         while len(hull) > 1:

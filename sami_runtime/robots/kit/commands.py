@@ -1,4 +1,4 @@
-"""Where a velocity command comes from: one line, a file with a timeline, a person's keys or gamepad."""
+"""Sources of a velocity command: constants, a file with a timeline, a person's hotkeys or gamepad."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from sami_runtime.robots.kit.gamepad import DEVICE, Gamepad
 TIME = "time_s"
 STEPS = {"i": ("forward", 0.1), "k": ("forward", -0.1), "u": ("left", 0.1), "o": ("left", -0.1)}
 STEPS |= {"j": ("turn", 0.1), "l": ("turn", -0.1)}
-"""What a key adds to the command [m/s or rad/s]."""
+"""Element that a key changes, and by how much [m/s or rad/s]."""
 HALT = "x"
 """Key that sets the command to rest."""
 
 
 class CommandSource(Protocol):
-    """What a policy is commanded, over an episode."""
+    """The command to a policy over an episode."""
 
     def at(self, time_s: float) -> Mapping[str, float]:
-        """Return the command by element, so long after the episode began [s]."""
+        """Return the command by element, at a time after the beginning of the episode [s]."""
 
 
 class Timeline:
-    """Commands that each hold until the next one.
+    """A sequence of commands, each of which applies until the next.
 
     >>> rest = {"forward": 0.0, "turn": 0.0}
     >>> Timeline([{"time_s": 0.0, "forward": 0.5}, {"time_s": 2.0, "turn": 1.0}], rest).at(2.5)
     {'forward': 0.0, 'turn': 1.0}
 
     Args:
-        rows: Commands, each with its time.
-        rest: Every element of the command, with what it is where a row does not name it.
+        rows: Commands by element, each with its time `time_s` [s].
+        rest: Every element of the command, with its value in rows that do not name it.
         where: Source of the rows, for messages.
 
     Raises:
-        SamiError: A row has no time, times do not grow from 0, or a value is no number.
+        SamiError: A row has no time, times do not increase from 0, or a value is no finite number.
         UnknownName: The policy has no such element in its command.
     """
 
@@ -62,12 +62,12 @@ class Timeline:
             raise SamiError(f"{where} does not begin at {TIME} = 0; give the first command that time.")
 
     def at(self, time_s: float) -> Mapping[str, float]:
-        """Return the command that holds at a time [s]."""
+        """Return the command that applies at a time [s]."""
         return self._commands[max(0, bisect_right(self._times, time_s + 1e-9) - 1)]
 
 
 class Steering:
-    """A command that keys change from rest, in steps of 0.1 m/s and 0.1 rad/s."""
+    """A command that starts at rest, and that keys change in steps of 0.1 m/s and 0.1 rad/s."""
 
     keys = "i k forward and back, u o left and right, j l turn left and right, x halt"
 
@@ -75,7 +75,7 @@ class Steering:
         self._rest, self.command = rest, dict(rest)
 
     def press(self, key: str) -> None:
-        """Take a key; others than those of `keys` do nothing."""
+        """Apply a key; keys that are not in `keys` have no effect."""
         element, step = STEPS.get(key, ("", 0.0))
         if element in self.command:
             self.command[element] = round(self.command[element] + step, 3)
@@ -83,7 +83,7 @@ class Steering:
             self.command = dict(self._rest)
 
     def at(self, time_s: float) -> Mapping[str, float]:
-        """Return the command as it is now."""
+        """Return the present command, whatever the time."""
         return self.command
 
     def __str__(self) -> str:
@@ -91,14 +91,14 @@ class Steering:
 
 
 def command_of(text: str, rest: Mapping[str, float]) -> CommandSource:
-    """Return what `--command` says: `keys`, `gamepad`, NAME.toml, NAME.csv, or pairs as `forward=0.5,turn=0.2`.
+    """Return the source for `--command`: `keys`, `gamepad`, NAME.toml, NAME.csv, or pairs as `forward=0.5,turn=0.2`.
 
-    `gamepad:/dev/input/js1` is another gamepad than the first.
+    `gamepad:/dev/input/js1` selects another gamepad than the first.
 
-    Elements that it does not name are at `rest`.
+    Elements that the text does not name have the values of `rest`.
 
     Raises:
-        SamiError, UnknownName: It cannot be read, or the policy has no such command.
+        SamiError, UnknownName: The text or file is invalid, or the policy has no such command.
     """
     if not rest:
         raise SamiError("this policy reads no command; leave out --command.")

@@ -1,4 +1,4 @@
-"""Messages of a robot or a sensor, each with the moment when it came."""
+"""Messages of a robot or sensor over UDP, each with its time of receipt."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from sami_runtime.clock import Clock
 from sami_runtime.errors import AdapterError
 
 WAKE_S = 0.1
-"""How long [s] `close` may wait for the thread."""
+"""Longest time [s] that `close` waits for the thread."""
 LARGEST = 65536
-"""Bytes of a message; no datagram is larger."""
+"""Most bytes of a message; no datagram is larger."""
 
 
 class Datagrams:
-    """JSON over UDP, heard by a thread of its own: a message that waited for the loop would seem late.
+    """Receives and sends JSON over UDP, with a thread of its own, so that times of receipt do not depend on the loop.
 
-    Only messages of the one peer are heard. One of another sender, or one that `hear` cannot use, is counted, dropped
-    and ends nothing: a peer of which nothing good comes any more is too old to act on, which the gate notices.
+    Only messages of one peer are accepted. A message of another sender, or one for which `hear` raises, is counted and
+    dropped. If no valid messages arrive, observations become too old, which the gate detects.
 
-    A UDP sender can be forged by whoever reaches this network; keep it apart from others.
+    Anybody on the network can forge the sender of a UDP message: use a separate network.
 
     Args:
-        here: Host and port that messages come to.
-        there: Host and port of the peer: messages are sent to it, and heard from it alone.
-        hear: Called with each message, a JSON object, and when it came [s], from the thread. What it raises drops the
-            message.
-        clock: The loop's.
+        here: Host and port at which messages arrive.
+        there: Host and port of the peer; messages are sent to it, and accepted from it only.
+        hear: Called in the thread with each message, a JSON object, and its time of receipt [s]. If it raises, the
+            message is dropped.
+        clock: The loop's clock.
 
     Raises:
-        AdapterError: Another program listens there, it is no address of this machine, or no peer is there to be named.
+        AdapterError: `here` is in use or is no address of this machine, or `there` is no valid address.
     """
 
     def __init__(
@@ -68,20 +68,20 @@ class Datagrams:
 
     @property
     def dropped(self) -> int:
-        """How many messages were dropped since the last reset: of other senders, and those that cannot be used."""
+        """Number of messages dropped since the last reset, from other senders or invalid."""
         return self._strange + self._bad
 
     @property
     def fault(self) -> str:
-        """What was dropped since the last reset, and why the last one; empty where nothing was."""
+        """How many messages were dropped since the last reset, and why the last; empty if none was."""
         return "; ".join(why for why in (self._why_bad, self._why_strange) if why)
 
     def reset(self) -> None:
-        """Forget what was dropped; for the adapter's reset."""
+        """Reset the counts of dropped messages; for the adapter's reset."""
         self._strange, self._bad, self._why_strange, self._why_bad = 0, 0, "", ""
 
     def send(self, **message: Any) -> None:
-        """Send a message; nothing after `close`.
+        """Send a message; does nothing after `close`.
 
         Raises:
             AdapterError: The system refuses to send it.
@@ -94,7 +94,7 @@ class Datagrams:
             raise AdapterError(f"{', '.join(message)} cannot be sent to {self.there}: {error}.") from error
 
     def close(self) -> None:
-        """End the thread; also twice."""
+        """End the thread, and close the socket. May be called twice."""
         self._open = False
         if self._thread is not threading.current_thread():
             self._thread.join()
@@ -102,13 +102,13 @@ class Datagrams:
     def _listen(self) -> None:
         with self._socket:
             while self._open:
-                # What the system reports of an earlier send, such as a port that nobody listens to, is no message.
+                # The system may report errors of an earlier send here, such as a closed port of the peer.
                 with suppress(OSError):
                     message, sender = self._socket.recvfrom(LARGEST)
                     self._take(message, sender, self._clock.now())
 
     def _take(self, message: bytes, sender: tuple[Any, ...], receipt_time: float) -> None:
-        """Have a message heard; count one that is dropped."""
+        """Pass a message to `hear`, or count it as dropped."""
         if sender != self._peer:
             self._strange += 1
             self._why_strange = (
@@ -120,7 +120,7 @@ class Datagrams:
             if not isinstance(payload, dict):
                 raise TypeError(f"it is {type(payload).__name__}, no object")
             self._hear(payload, receipt_time)
-        except Exception as error:  # whatever a message causes, the next one is heard
+        except Exception as error:  # a bad message must not end the thread
             self._bad += 1
             self._why_bad = (
                 f"{self._bad} messages of {self.there} dropped, lastly because of {type(error).__name__}: "
@@ -129,10 +129,10 @@ class Datagrams:
 
 
 def _address(peer: tuple[Any, ...]) -> tuple[str, int]:
-    """Return the numeric address of a peer, as the senders of messages have it.
+    """Return the numeric address and port of a peer, as the sender of a message is reported.
 
     Raises:
-        OSError, TypeError, OverflowError, ValueError: It has none.
+        OSError, TypeError, OverflowError, ValueError: The peer has no valid address.
     """
     host, port = peer
     if not 0 < port < 65536:

@@ -1,4 +1,4 @@
-"""Displacements of a hand as joint velocities, within the joints' limits; solved by mink, on MuJoCo's kinematics."""
+"""Converts displacements of a hand to joint velocities within the joints' limits, with mink and MuJoCo."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ from sami_runtime.robots.kit.frame import Frame
 from sami_runtime.robots.kit.rotation import Array, numbers, shown
 
 EXTRA = "ik"
-"""What brings the libraries."""
+"""Extra of the package that installs the libraries."""
 TURN = 0.3
-"""Weight of a radian that the hand is turned wrong, beside a metre that it is off: at a joint's end it turns first."""
+"""Cost of an orientation error [1/rad], relative to a position error [1/m]: at a joint's end, orientation yields."""
 ELBOW = 1e-3
-"""Weight of a radian that a joint is away from home: it decides where the hand does not."""
+"""Cost of a joint's distance from home [1/rad], which determines redundant joints."""
 DAMPING = 1e-5
-"""Of the joints' motion, so that they do not race near a stretched arm."""
+"""Damping of the joints' motion, which bounds their speeds near a stretched arm."""
 
 
 @dataclass(frozen=True)
 class Motion:
-    """Joint velocities, and what comes of them."""
+    """Joint velocities, and the displacement of the hand that they cause."""
 
     velocities: Array
     """(J,) [rad/s, m/s], within the limits."""
     displacement: Array
-    """(3,) [m]: how far the hand gets by them in the period; where joints are too slow, less far, and the same way."""
+    """(3,) [m]: displacement of the hand in the period; shorter, in the same direction, if joints are too slow."""
 
 
 class DifferentialIK:
-    """The inverse kinematics of an arm, one step at a time; from any thread.
+    """The differential inverse kinematics of an arm. Its methods may be called from any thread.
 
     Args:
-        model: URDF or MJCF file. Positions are told in its base's frame.
-        hand: The link (or body) or MJCF site that is moved.
-        joints: The arm's joints, in the order of its driver; hinges and slides. All others stand still.
-        home: (J,) where the arm begins: a joint more than the hand needs stays near it.
+        model: URDF or MJCF file, whose base defines the frame of all poses.
+        hand: The link (or body) or MJCF site to move.
+        joints: The arm's J joints, hinges or slides, in the order of its driver. All others stand still.
+        home: (J,) [rad, m] initial positions, near which redundant joints stay.
         speed: Highest joint speeds [rad/s, m/s], one or (J,); those of the URDF if None.
 
     Raises:
@@ -98,13 +98,13 @@ class DifferentialIK:
         self._still = [mink.DofFreezingTask(arm, frozen)] if frozen else []
 
     def pose(self, positions: ArrayLike) -> Frame:
-        """Return where the hand is, in the base's frame, by the joints' positions (J,) [rad, m]."""
+        """Return the pose of the hand in the base's frame, for positions (J,) [rad, m] of the joints."""
         with self._alone:
             self._update(positions)
             return self._pose()
 
     def velocity(self, positions: ArrayLike, velocities: ArrayLike) -> Array:
-        """Return the hand's velocity (3,) [m/s] in the base's frame, by positions and velocities of the joints (J,)."""
+        """Return the hand's velocity (3,) [m/s] in the base's frame, for the joints' positions and velocities (J,)."""
         with self._alone:
             self._update(positions)
             return self._moved(numbers(velocities, self.home.shape, "the joints' velocities"))
@@ -112,16 +112,16 @@ class DifferentialIK:
     def move(
         self, positions: ArrayLike, displacement: ArrayLike, period: float, rotation: ArrayLike | None = None
     ) -> Motion:
-        """Return the joint velocities that move the hand by a displacement in a period.
+        """Return the joint velocities that move the hand by a displacement within a period.
 
         Args:
-            positions: (J,) [rad, m], of the joints, as measured.
+            positions: (J,) [rad, m] measured positions of the joints.
             displacement: (3,) [m], in the base's frame.
             period: [s].
-            rotation: (3, 3), how the hand is to be turned in the base's frame; as at home, if None.
+            rotation: (3, 3) target orientation of the hand in the base's frame; if None, that at home.
 
         Raises:
-            AdapterError: An argument is not finite or of another size, or nothing was found within the limits.
+            AdapterError: An argument is not finite or has a wrong shape, or there is no solution within the limits.
         """
         if not period > 0.0:
             raise AdapterError(f"a displacement within {period} s has no velocity; give a period above 0 s.")
@@ -131,7 +131,7 @@ class DifferentialIK:
             target = Frame.of(self._pose().translation + shift, rotation=self._turned if rotation is None else rotation)
             self._towards.set_target(self._se3(target.matrix))
             solution = self._solved(period, shift)[self._dof]
-            # All joints slow down as one, so that the hand's way becomes shorter, and does not bend.
+            # Scale all joints alike, so that the hand's path becomes shorter but keeps its direction.
             velocities = solution / max(1.0, float((abs(solution) / self.speed).max()))
             return Motion(velocities, self._moved(velocities) * period)
 
@@ -146,7 +146,7 @@ class DifferentialIK:
                 limits=self._limits,
                 constraints=self._still,
             )
-        except Exception as error:  # mink's, of several kinds, and those of the solver below it
+        except Exception as error:  # mink and its solver raise several kinds
             positions = self._configuration.q[self._at]
             raise AdapterError(
                 f"no joint velocities within the limits move the hand by {shown(shift)} m from the joints' positions "
@@ -158,13 +158,13 @@ class DifferentialIK:
         return Frame(self._configuration.get_transform_frame_to_world(*self._hand).as_matrix())
 
     def _moved(self, velocities: Array) -> Array:
-        # mink's Jacobian is of the hand, along the hand's axes.
+        # mink's Jacobian is expressed along the hand's axes.
         jacobian = self._configuration.get_frame_jacobian(*self._hand)[:3, self._dof]
         moved: Array = self._pose().rotation @ (jacobian @ velocities)
         return moved
 
     def _update(self, positions: ArrayLike) -> None:
-        # A sensor may read a little beyond a joint's end; from there nothing would be found.
+        # A sensor may read slightly beyond a joint's end, where the solver would find no solution.
         self._configuration.update(self._full(np.clip(self._positions(positions), self.low, self.high)))
 
     def _full(self, positions: Array) -> Array:
@@ -186,10 +186,10 @@ class DifferentialIK:
 
 
 def _load(path: str | Path) -> tuple[Any, dict[str, float]]:
-    """Return the model (`mujoco.MjModel`), and the speeds [rad/s, m/s] that a URDF allows by joint; MJCF has none.
+    """Return the model (`mujoco.MjModel`), and by joint the speed limits of a URDF [rad/s, m/s]; MJCF has none.
 
     Raises:
-        AdapterError: The file is not there or no model, or MuJoCo is not installed.
+        AdapterError: The file is missing or is no model, or MuJoCo is not installed.
     """
     mujoco, file = _needed("mujoco"), Path(path)
     try:
@@ -210,10 +210,10 @@ def _load(path: str | Path) -> tuple[Any, dict[str, float]]:
 
 
 def _needed(module: str) -> ModuleType:
-    """Return a module that the extra brings.
+    """Return a module that the extra installs.
 
     Raises:
-        AdapterError: It is not installed.
+        AdapterError: The module is not installed.
     """
     try:
         return importlib.import_module(module)
@@ -224,7 +224,7 @@ def _needed(module: str) -> ModuleType:
 
 
 def _keep_kinematics(root: ElementTree.Element) -> None:
-    """Leave out meshes, which lie where only a robot's own tools find them, and keep links that a fixed joint holds."""
+    """Remove shapes, whose mesh files only the robot's own tools can resolve, and keep links behind fixed joints."""
     for link in root.findall("link"):
         for part in (*link.findall("visual"), *link.findall("collision")):
             link.remove(part)

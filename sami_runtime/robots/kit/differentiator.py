@@ -1,4 +1,4 @@
-"""Velocities from poses that carry stamps."""
+"""Velocities from stamped readings."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from sami_runtime.robots.kit.rotation import Array, numbers, rotation_vector, sh
 
 
 class Differentiator:
-    """How fast something moves, by the slope of its readings over their stamps; 0 until there are two of them.
+    """Estimates a velocity as the slope of readings over their stamps; 0 until there are two readings.
 
     >>> velocity = Differentiator()
     >>> velocity([0.0, 0.0], time=1.0), velocity([0.1, -0.2], time=1.5)
     (array([0., 0.]), array([ 0.2, -0.4]))
 
-    A reading that is not newer than the last one, sent twice or overtaken, changes nothing.
+    A reading that is not newer than the last, because it was sent twice or overtaken, has no effect.
 
     Args:
-        window_s: Readings of so long a time [s] make the slope, by least squares; at least the two newest. A longer
-            one is calmer, and later by half of it.
-        period: After which numbers begin anew, 2 pi for angles [rad] that jump from pi to -pi; None if they do not.
+        window_s: Time [s] over which readings are fitted by least squares; at least the two newest count. A longer
+            window reduces noise, and adds half of its length as delay.
+        period: Period of cyclic readings, such as 2 pi for angles [rad] that jump from pi to -pi; None if not cyclic.
     """
 
     def __init__(self, window_s: float = 0.0, period: float | None = None) -> None:
@@ -39,29 +39,29 @@ class Differentiator:
 
     @classmethod
     def of_rotations(cls, window_s: float = 0.0) -> Differentiator:
-        """Return one that takes rotations (3, 3) and gives angular velocities (3,) [rad/s] about the fixed axes.
+        """Return a differentiator of rotations (3, 3) to angular velocities (3,) [rad/s] about the fixed axes.
 
-        A thing that turns by more than half a turn from reading to reading is taken to turn the other way.
+        A rotation by more than half a turn between two readings counts as the shorter rotation the other way.
         """
         result = cls(window_s)
         result._between = lambda before, now: rotation_vector(now @ before.T)
         return result
 
     def reset(self) -> None:
-        """Forget all readings: what comes next has not moved from there."""
+        """Forget all readings; the next reading has a velocity of 0."""
         self._last: Array | None = None
         self._path: deque[tuple[float, Array]] = deque()
         self._velocity: Array = np.zeros(0)
 
     def __call__(self, value: ArrayLike, time: float) -> NDArray[np.float64]:
-        """Return the velocity, in the value's unit for a second.
+        """Return the velocity, in the value's unit per second.
 
         Args:
             value: A reading.
-            time: When it was measured [s].
+            time: Time of its measurement [s].
 
         Raises:
-            AdapterError: The reading or its stamp is not finite, or the reading has another shape than the last one.
+            AdapterError: The reading or its stamp is not finite, or the reading has another shape than the last.
         """
         now = numbers(value, (), "a reading")
         if not np.isfinite(time):

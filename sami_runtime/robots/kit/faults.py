@@ -1,4 +1,4 @@
-"""What keeps an adapter from beginning, told all at once."""
+"""Reports all reasons why an adapter cannot start, in one error."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from sami_runtime.errors import AdapterError
 
 
 def refuse(faults: Sequence[str], undone: str = "moved") -> None:
-    """Go on only where nothing is wrong.
+    """Raise an error if there are faults.
 
     Args:
-        faults: What does not match, a sentence each.
-        undone: What has not been done to the robot.
+        faults: A sentence for each point that does not match.
+        undone: The participle for the message "nothing was ...": moved, sent.
 
     Raises:
-        AdapterError: With all that does not match.
+        AdapterError: There are faults; the message lists them all.
     """
     if faults:
         listed = "".join(f"\n  - {fault}" for fault in faults)

@@ -1,4 +1,4 @@
-"""A frame: where another one's origin lies and how its axes are turned; given, or fitted to points known in both."""
+"""A frame: the position and orientation of another frame in ours; given, or fitted to points known in both."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from sami_runtime.robots.kit.rotation import (
 )
 
 ROUNDING = 1e-3
-"""How far a matrix may be from a rotation, for the digits that people copy."""
+"""Largest deviation of a matrix from a rotation, since people copy few digits."""
 COLLINEAR = 0.02
-"""Spread across a line of points, by their spread along it, that fixes no turn about that line."""
+"""Points whose spread across a line is at most this share of their spread along it count as collinear."""
 
 
 class Frame:
-    """A rigid transform, from their frame into ours. It stays as it is.
+    """A rigid transform from another frame (theirs) into ours. Immutable.
 
     >>> base = Frame.of([-0.6, 0.0, 0.0])
     >>> base.points([0.6, 0.1, 0.2])
@@ -53,9 +53,9 @@ class Frame:
                 "the others, the third one their cross product."
             )
         self.rotation: Array = nearest_rotation(rotation)
-        """(3, 3): their axes in our frame, as columns."""
+        """(3, 3), read-only: their axes in our frame, as columns."""
         self.translation: Array = rows[:3, 3].copy()
-        """(3,): their origin in our frame [m]."""
+        """(3,), read-only: their origin in our frame [m]."""
         for array in (self.rotation, self.translation):
             array.setflags(write=False)
 
@@ -67,7 +67,7 @@ class Frame:
         rpy: ArrayLike | None = None,
         rotation: ArrayLike | None = None,
     ) -> Frame:
-        """Return a frame by its origin, and by how it is turned, in one of three ways; not turned without.
+        """Return a frame by its origin and orientation, in one of three forms; not rotated if there is none.
 
         Args:
             translation: (3,) [m], their origin in our frame.
@@ -76,7 +76,7 @@ class Frame:
             rotation: (3, 3).
 
         Raises:
-            AdapterError: It is turned in two ways at once, or the numbers make no rotation.
+            AdapterError: More than one form is given, or the numbers are no rotation.
         """
         ways = {"xyzw": xyzw, "rpy": rpy, "rotation": rotation}
         if len(turns := [name for name, value in ways.items() if value is not None]) > 1:
@@ -97,16 +97,16 @@ class Frame:
     def fit(cls, theirs: ArrayLike, ours: ArrayLike, tolerance_m: float = 0.005) -> Frame:
         """Return the frame that carries their points onto ours: a calibration, by least squares (Kabsch).
 
-        Take 4 points or more, far apart, and not all of one height: mirrored axes are found only off a plane.
+        Use 4 points or more, far apart and not all in one plane; otherwise mirrored axes cannot be detected.
 
         Args:
             theirs: (N, 3) [m], points as the sensor gives them.
             ours: (N, 3) [m], the same points in our frame.
-            tolerance_m: How far [m] a point may be off.
+            tolerance_m: Largest residual [m] of a point.
 
         Raises:
-            AdapterError: There are fewer than 3 points, they lie on a line, mirrored axes or another unit fit them
-                better, or a point is off by more than the tolerance.
+            AdapterError: There are fewer than 3 points, they are collinear, or the residual of a point exceeds the
+                tolerance; the message then says whether mirrored axes or another unit would fit.
         """
         a, b = numbers(theirs, (3,), "each of their points"), numbers(ours, (3,), "each of our points")
         if a.shape != b.shape or a.ndim != 2 or len(a) < 3:
@@ -130,7 +130,7 @@ class Frame:
 
     @property
     def inverse(self) -> Frame:
-        """The frame the other way round: from ours into theirs."""
+        """The inverse transform, from our frame into theirs."""
         return Frame.of(-self.rotation.T @ self.translation, rotation=self.rotation.T)
 
     @property
@@ -142,16 +142,16 @@ class Frame:
 
     @property
     def xyzw(self) -> Array:
-        """(4,): how it is turned, as a quaternion."""
+        """(4,): the orientation as a quaternion x, y, z, w."""
         return xyzw_from_matrix(self.rotation)
 
     @property
     def rpy(self) -> Array:
-        """(3,) [rad]: the same as Euler angles about the fixed x, then y, then z axis."""
+        """(3,) [rad]: the orientation as Euler angles about the fixed x, then y, then z axis."""
         return rpy_from_matrix(self.rotation)
 
     def __matmul__(self, other: Frame) -> Frame:
-        """Return the frame that goes through `other` first, then through this one."""
+        """Return the transform that applies `other` first, then this frame."""
         return Frame(self.matrix @ other.matrix)
 
     def points(self, points: ArrayLike) -> Array:
@@ -159,11 +159,11 @@ class Frame:
         return self.vectors(points) + self.translation
 
     def vectors(self, vectors: ArrayLike) -> Array:
-        """Return their vectors (..., 3) along our axes: velocities, forces, which have no origin."""
+        """Return their vectors (..., 3) in our frame, only rotated: velocities, forces."""
         return numbers(vectors, (3,), "a point or vector") @ self.rotation.T
 
     def rotations(self, rotations: ArrayLike) -> Array:
-        """Return rotations (..., 3, 3) of a thing in their frame as its rotations in ours."""
+        """Return orientations (..., 3, 3) in their frame as orientations in ours."""
         return self.rotation @ numbers(rotations, (3, 3), "a rotation")
 
     def __repr__(self) -> str:
@@ -174,7 +174,7 @@ class _Aligned(NamedTuple):
     rotation: Array
     translation: Array
     off: Array
-    """(N,): how far each point is off [m]."""
+    """(N,): residual of each point [m]."""
 
     @property
     def worst(self) -> float:
@@ -186,7 +186,7 @@ class _Aligned(NamedTuple):
 
 
 def _align(a: Array, b: Array, mirror: bool) -> _Aligned:
-    """Carry points `a` onto `b`, each (N, 3), by a rotation, or by one with mirrored axes."""
+    """Align points `a` with `b`, each (N, 3), by a proper rotation, or by a mirrored one."""
     left, _, right = np.linalg.svd((b - b.mean(axis=0)).T @ (a - a.mean(axis=0)))
     sign = np.sign(np.linalg.det(left @ right)) * (-1.0 if mirror else 1.0)
     rotation = left @ np.diag([1.0, 1.0, sign]) @ right

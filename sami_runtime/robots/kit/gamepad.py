@@ -15,7 +15,7 @@ DEVICE = Path("/dev/input/js0")
 EVENT = struct.Struct("<IhBB")
 """`js_event` of the kernel: time [ms], value (-32767 to 32767), kind, and number of the axis or button."""
 AXIS, INITIAL = 2, 0x80
-"""Kind of an axis' event; a bit of the kind while the driver reports where everything is."""
+"""Kind of an axis' event; a bit of the kind that marks the initial state of axes and buttons."""
 JSIOCGAXES = 0x80016A11
 """Request for the number of axes: only a joystick device answers it."""
 STICKS = {1: ("forward", -0.6), 0: ("left", -0.3), 3: ("turn", -0.8)}
@@ -49,7 +49,7 @@ class Gamepad:
         self._bytes = b""
 
     def at(self, time_s: float) -> Mapping[str, float]:
-        """Return the command as the sticks are now."""
+        """Return the command at the present positions of the sticks, whatever the time."""
         try:
             read = os.read(self._descriptor, AT_ONCE * EVENT.size)
         except BlockingIOError:  # nothing has moved

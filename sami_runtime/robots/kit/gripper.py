@@ -1,4 +1,4 @@
-"""A gripper's width as the numbers that its driver takes."""
+"""Converts a gripper's width to the numbers of its driver."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from sami_runtime.errors import AdapterError
 
 @dataclass(frozen=True)
 class Gripper:
-    """A straight line between width and command.
+    """A linear map between width and command.
 
     >>> robotiq = Gripper(closed=255, open=0, widest_m=0.085)  # counts, 255 closed
     >>> robotiq.command(0.0), robotiq.command(0.2), round(robotiq.width(51), 3)
     (255.0, 0.0, 0.068)
 
     Raises:
-        AdapterError: It does not open, or both commands are the same.
+        AdapterError: The widest opening is not positive, or both commands are equal or not finite.
     """
 
     closed: float
-    """What its driver takes to close."""
+    """Command that closes the gripper."""
     open: float
-    """What its driver takes to open as wide as it goes."""
+    """Command that opens the gripper to its widest."""
     widest_m: float
-    """How wide [m] that is."""
+    """Widest opening [m]."""
 
     def __post_init__(self) -> None:
         if not (self.widest_m > 0.0 and self.open != self.closed and np.isfinite([self.open, self.closed]).all()):

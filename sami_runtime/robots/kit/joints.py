@@ -1,4 +1,4 @@
-"""The joints of an arm as signals that its adapter observes beside what the policy reads."""
+"""Signals of an arm's joints, which its adapter observes in addition to the policy's signals."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ JOINT_POSITIONS, JOINT_VELOCITIES = "joint_positions", "joint_velocities"
 
 
 def joint_signals(joints: Sequence[str]) -> tuple[Signal, Signal]:
-    """Return `joint_positions` [rad] and `joint_velocities` [rad/s] of joints, by which `[body]` limits them."""
+    """Return the signals `joint_positions` [rad] and `joint_velocities` [rad/s], (J,) each, for limits in `[body]`."""
     names, free = tuple(joints), (None,) * len(joints)
     position, velocity = (
         Signal(name=name, size=len(names), unit=unit, elements=names, low=free, high=free)

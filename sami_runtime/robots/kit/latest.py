@@ -18,17 +18,17 @@ from sami_runtime.signals import Signal, fill
 
 
 class Latest:
-    """Put readings in from any thread, each with its stamp; take observations out, with the stamp of each signal.
+    """Stores stamped readings from any thread, and returns observations with the stamp of each signal.
 
-    The observation's own time is that of its oldest signal, so that a sensor that died shows beside one that lives.
+    The time of an observation is that of its oldest signal, so that a dead sensor shows even if others still report.
 
     Args:
-        signals: What an observation has: the adapter's.
-        clock: The loop's; stamps are times of it.
-        wait_s: How long [s] `observation` waits for signals that did not come yet, by the time of day, which no
-            clock of a simulation stops.
-        note: Returns what is wrong with the sources, such as `Datagrams.fault`: it goes into the errors, and with each
-            observation to the gate, which prints it where that is too old.
+        signals: The adapter's signals, all of which an observation contains.
+        clock: The loop's clock, for all stamps.
+        wait_s: Longest wait [s] of `observation` for signals that have not arrived yet, in real time, even if the clock
+            is a simulation's.
+        note: Returns the problems of the sources, such as `Datagrams.fault`. Errors and observations contain it, and
+            the gate reports it if an observation is too old.
     """
 
     def __init__(
@@ -44,15 +44,15 @@ class Latest:
         self._early = 0
 
     def put(self, measured: float, /, **values: Any) -> None:
-        """Take readings of one moment; what is older than the reset, or than what is there, changes nothing.
+        """Store readings of one time; ignore those from before the reset, or older than the stored ones.
 
         Args:
-            measured: When they were measured [s], by the loop's clock.
+            measured: Time of the measurement [s], by the loop's clock.
             values: By signal, each (size,).
 
         Raises:
-            UnknownName: There is no such signal.
-            SignalError: A value is not numeric, or of another size.
+            UnknownName: A signal does not exist.
+            SignalError: A value is not numeric, or has another size.
             AdapterError: The stamp is not finite.
         """
         if not math.isfinite(measured):
@@ -68,10 +68,10 @@ class Latest:
             self._news.notify_all()
 
     def always(self, **values: Any) -> None:
-        """Take what no sensor measures, such as a goal; it is as old as the observation, until the next reset.
+        """Store values that no sensor measures, such as a goal; until the next reset, they have the observation's time.
 
         Raises:
-            UnknownName, SignalError: As of `put`.
+            UnknownName, SignalError: As in `put`.
         """
         arrays = {name: self._array(name, value) for name, value in values.items()}
         with self._news:
@@ -80,21 +80,21 @@ class Latest:
             self._news.notify_all()
 
     def reset(self) -> None:
-        """Forget everything, also readings that come later, and were measured before now."""
+        """Forget everything, and from now on ignore readings that were measured before this call."""
         with self._news:
             self._values, self._times, self._constant = {}, {}, set()
             self._since, self._early = self.clock.now(), 0
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Signals that did not come since the reset."""
+        """Names of the signals that have not arrived since the reset."""
         return tuple(name for name in self.signals if name not in self._values)
 
     def observation(self) -> Observation:
-        """Return the newest reading of each signal; wait only while one did not come yet.
+        """Return the newest reading of each signal; wait only for signals that have not arrived yet.
 
         Raises:
-            AdapterError: Signals never came.
+            AdapterError: A signal did not arrive within `wait_s`.
         """
         deadline = time.monotonic() + self.wait_s
         with self._news:

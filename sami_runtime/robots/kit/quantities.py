@@ -1,4 +1,4 @@
-"""What signals and elements of policies mean, by the names that frameworks give them."""
+"""The quantities of signals and elements, by the names that training frameworks give them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAMES = {
     "sin_phase": "sin_phase phase_sin",
     "cos_phase": "cos_phase phase_cos",
 }
-"""Names by which frameworks call each quantity; the first column is what [signals] in TOML may say."""
+"""Names that frameworks use for each quantity; the keys are valid values of [signals] in TOML."""
 PHASES = {name for phase in ("sin_phase", "cos_phase") for name in NAMES[phase].split()}
 COMMAND = {
     "forward": "forward vx x lin_vel_x",
@@ -36,7 +36,7 @@ def command_element(name: str) -> str:
 
 
 def command_elements(signal: Signal) -> tuple[str, ...]:
-    """Return the elements of a command; that of turning alone is called by the axis, or not at all."""
+    """Return the elements of a command; a single element of an angular signal is `turn`, whatever its name."""
     return ("turn",) if signal.size == 1 and "ang" in signal.name else signal.elements
 
 
@@ -47,7 +47,7 @@ def matched_joints(
     robot: str = "the MJCF",
     where: str = "in the TOML file that --robot names: [joints]",
 ) -> list[str]:
-    """Return the joint of each element: the declared one, else that of the same name, with or without `_joint`.
+    """Return the joint of each element: the declared joint, else that of the same name, with or without `_joint`.
 
     >>> matched_joints(["hip", "knee"], ["hip_joint", "k"], {"knee": "k"})
     ['hip_joint', 'k']
@@ -55,12 +55,12 @@ def matched_joints(
     Args:
         elements: Of the policy.
         joints: Of the robot.
-        aliases: By element, the joint that is declared for it.
-        robot: What has the joints, for messages.
-        where: Where names are declared, for messages.
+        aliases: Declared joints by element.
+        robot: Owner of the joints, for messages.
+        where: Place in which names are declared, for messages.
 
     Raises:
-        SamiError: An element has no joint, or two have the same; lists both sides.
+        SamiError: An element has no joint, two have the same, or an alias is of no element; lists both sides.
     """
     known, matched = list(joints), []
     for element in elements:

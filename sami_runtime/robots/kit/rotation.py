@@ -1,6 +1,6 @@
-"""Rotations as sensors tell them, and as matrices (..., 3, 3) whose columns are the turned axes.
+"""Conversions between quaternions, Euler angles and matrices (..., 3, 3), whose columns are the rotated axes.
 
-Quaternions are x, y, z, w: ROS, PyBullet and most cameras write them so; MuJoCo writes w first. Euler angles are
+Quaternions are x, y, z, w, as in ROS, PyBullet and most cameras; MuJoCo has w first. Euler angles are
 roll, pitch, yaw [rad] about the fixed x, then y, then z axis: R = Rz(yaw) Ry(pitch) Rx(roll).
 """
 
@@ -14,14 +14,14 @@ from sami_runtime.errors import AdapterError
 Array = NDArray[np.float64]
 
 UNIT = 0.01
-"""How far a quaternion's length may be from 1, for the rounding of messages."""
+"""Largest deviation of a quaternion's length from 1, since messages are rounded."""
 
 
 def matrix_from_xyzw(xyzw: ArrayLike) -> Array:
     """Return the matrices (..., 3, 3) of quaternions (..., 4), x, y, z, w.
 
     Raises:
-        AdapterError: They are not 4 numbers each, or not of length 1.
+        AdapterError: They are not 4 finite numbers each, or not of length 1.
     """
     quaternion = numbers(xyzw, (4,), "a quaternion (x, y, z, w)")
     length = np.linalg.norm(quaternion, axis=-1)
@@ -46,7 +46,7 @@ def matrix_from_rpy(rpy: ArrayLike) -> Array:
     array([0., 1., 0.])
 
     Raises:
-        AdapterError: They are not 3 numbers each.
+        AdapterError: They are not 3 finite numbers each.
     """
     angles = numbers(rpy, (3,), "Euler angles (roll, pitch, yaw)")
     (sr, sp, sy), (cr, cp, cy) = np.moveaxis(np.sin(angles), -1, 0), np.moveaxis(np.cos(angles), -1, 0)
@@ -61,7 +61,7 @@ def matrix_from_rpy(rpy: ArrayLike) -> Array:
 def rpy_from_matrix(matrix: ArrayLike) -> Array:
     """Return the Euler angles (..., 3) [rad] of matrices (..., 3, 3); pitch within ±pi/2.
 
-    Where pitch is ±pi/2, only the sum or difference of roll and yaw is determined, and roll is 0.
+    At a pitch of ±pi/2, only the sum or difference of roll and yaw is determined; roll is then 0.
     """
     turned = np.asarray(matrix, np.float64)
     level = np.hypot(turned[..., 0, 0], turned[..., 1, 0])
@@ -84,7 +84,7 @@ def xyzw_from_matrix(matrix: ArrayLike) -> Array:
 
 
 def rotation_vector(matrix: Array) -> Array:
-    """Return the axis of a rotation (3, 3) times its angle [rad], 0 to pi."""
+    """Return the rotation vector (3,) of a rotation (3, 3): its axis times its angle [rad], 0 to pi."""
     x, y, z, w = xyzw_from_matrix(matrix)
     sine = float(np.linalg.norm((x, y, z)))
     return np.array((x, y, z)) * (2.0 * np.arctan2(sine, w) / sine if sine > 1e-12 else 2.0)
@@ -97,10 +97,10 @@ def nearest_rotation(matrix: Array) -> Array:
 
 
 def numbers(value: ArrayLike, shape: tuple[int, ...], label: str) -> Array:
-    """Return finite numbers (..., *shape).
+    """Return an array of finite numbers (..., *shape).
 
     Raises:
-        AdapterError: They have another shape, or are not finite.
+        AdapterError: The value has another shape, or is not finite.
     """
     array = np.asarray(value, np.float64)
     if array.shape[array.ndim - len(shape) :] != shape or array.ndim < len(shape):
@@ -111,12 +111,12 @@ def numbers(value: ArrayLike, shape: tuple[int, ...], label: str) -> Array:
 
 
 def shown(array: Array) -> str:
-    """Return numbers as messages show them."""
+    """Return an array as text for messages."""
     return np.array2string(array, precision=4, suppress_small=True, separator=", ", threshold=12).replace("\n", "")
 
 
 def _quaternion(m: Array) -> Array:
-    """Divide by the largest of four candidates, so that nothing small is divided by."""
+    """Return the quaternion of a rotation (3, 3), from the largest of four candidates, for numerical stability."""
     trace = np.trace(m)
     largest = int(np.argmax([m[0, 0], m[1, 1], m[2, 2], trace]))
     if largest == 3:

@@ -1,4 +1,4 @@
-"""Tables of a robot.toml as checked objects, and the kinds of values that several of them have."""
+"""Tables of a robot.toml as checked objects, and types of values that several tables share."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ M = TypeVar("M", bound=BaseModel)
 
 
 class RobotTable(BaseModel):
-    """A table of a robot.toml; refuses keys that it does not know, and cannot change."""
+    """A table of a robot.toml. It is immutable, and raises for unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class AdapterSettings(RobotTable):
-    """The table `settings`, for an adapter."""
+    """The table `settings` of an adapter."""
 
     owner: ClassVar[str]
-    """Whose they are, for messages."""
+    """Owner of the settings, for messages."""
     page: ClassVar[str]
-    """What explains each."""
+    """Page that explains each key, for messages."""
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Self:
         """Return the settings of a document.
 
         Raises:
-            AdapterError: With everything in it that is not valid.
+            AdapterError: A value is invalid or a key is unknown; the message lists all faults.
         """
         try:
             return cls.model_validate(document)
@@ -51,15 +51,15 @@ def checked_table(kind: type[M], document: Mapping[str, Any], key: str, where: s
     """Return a table of a robot.toml as a checked object.
 
     Args:
-        kind: What it becomes.
+        kind: Class of the object.
         document: Values by key.
-        key: What a key is called, for messages: `"key of [body]"`.
+        key: Name for a key in messages: `"key of [body]"`.
         where: Where the table is written, for messages.
-        page: What explains each key, for messages.
+        page: Page that explains each key, for messages.
 
     Raises:
-        UnknownName: There is no such key.
-        SamiError: A value is wrong.
+        UnknownName: A key does not exist.
+        SamiError: A value is invalid.
     """
     for name in document:
         if name not in kind.model_fields:

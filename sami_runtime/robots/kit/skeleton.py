@@ -1,4 +1,4 @@
-"""The beginning of an adapter: a file with what a model says about the robot it needs, and a list of what remains."""
+"""Writes the skeleton of an adapter: a file with the robot's numbers from a model file, and a list of TODOs."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def write_skeleton(contract: Contract, out: Path, model: str, force: bool = Fals
 
     Args:
         contract: Of the model that is to drive.
-        out: The module, `my_arm.py`.
-        model: How the model is named on the command line.
-        force: Whether a file that is there is written over.
+        out: Path of the module, such as `my_arm.py`.
+        model: Name of the model on the command line.
+        force: Whether to overwrite an existing file.
 
     Raises:
-        SamiError: `out` could not be imported by its name, is there already, or cannot be written.
+        SamiError: `out` is no valid module name, exists already, or cannot be written.
     """
     if out.suffix != ".py" or not out.stem.isidentifier() or keyword.iskeyword(out.stem):
         raise SamiError(f"{out} is no module that could be imported; give a name such as my_arm.py.")
@@ -40,12 +40,12 @@ def write_skeleton(contract: Contract, out: Path, model: str, force: bool = Fals
 
 
 def skeleton(contract: Contract, module: str, model: str) -> str:
-    """Return an adapter's source: it declares its signals, can be stopped, and refuses to begin until it is filled in.
+    """Return an adapter's source, which declares its signals, and whose `reset` raises until it is completed.
 
     Args:
         contract: Of the model that is to drive.
-        module: What it will be imported as.
-        model: How the model is named on the command line.
+        module: Name by which it will be imported.
+        model: Name of the model on the command line.
     """
     name = "".join(part.capitalize() for part in module.split("_"))
     name = name if name.isidentifier() and not keyword.iskeyword(name) else "Arm"
@@ -53,7 +53,7 @@ def skeleton(contract: Contract, module: str, model: str) -> str:
     return _TEMPLATE.format(
         module=module,
         model=_escaped(shlex.quote(model)),
-        model_text=_escaped(_escaped(model)),  # in TOML, and that in Python
+        model_text=_escaped(_escaped(model)),  # escaped for TOML, within Python
         policy=contract.name,
         rate=f"{contract.rate_hz:g}",
         steps=contract.episode_steps,
@@ -72,7 +72,7 @@ def skeleton(contract: Contract, module: str, model: str) -> str:
 
 
 def _sheet(contract: Contract) -> list[str]:
-    """Return lines of text."""
+    """Return the model's data sheet as lines of text."""
     sheet = contract.sheet
     if sheet is None:
         return [
@@ -114,7 +114,7 @@ def _signal(signal: Signal, training: Seen | None) -> str:
 
 
 def _tuple(name: str, values: Iterable[str]) -> str:
-    """Return a field whose value is a tuple, over as many lines as it has values where it is long."""
+    """Return a field whose value is a tuple; if it is long, with one line for each value."""
     listed = list(values)
     line = f"{name}=({', '.join(listed)}{',' * (len(listed) == 1)})"
     if len(line) <= WIDTH - 8:
@@ -123,7 +123,7 @@ def _tuple(name: str, values: Iterable[str]) -> str:
 
 
 def _first_seen(signal: Signal, training: Seen | None) -> str:
-    """Tell where episodes of training began, above a signal."""
+    """Return a comment with a signal's values at the beginning of training episodes; empty if they are unknown."""
     if training is None or signal.name not in training.begin:
         return ""
     first = training.begin[signal.name]
@@ -159,7 +159,7 @@ def _put(signal: Signal) -> str:
 
 
 def _quoted(text: str, indent: int) -> str:
-    """Return a string's source, over several lines where it is long; `indent` is that of the line it stands in."""
+    """Return a string's source, over several lines if it is long; `indent` is that of its line."""
     if len(text) <= WIDTH - indent - 12:
         return _string(text)
     parts = textwrap.wrap(
@@ -179,9 +179,9 @@ def _string(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return a model file's text so that it stays within double quotes, or within a line of comment.
+    """Return a model file's text, escaped for double quotes and for a comment of one line.
 
-    All text of a file passes here, so that no file writes code.
+    All text of a model file passes here, so that no file can inject code.
     """
     return "".join(
         f"\\{character}" if character in '\\"' else character if character.isprintable() else repr(character)[1:-1]

@@ -1,4 +1,4 @@
-"""Adapters around an adapter, whose signals have other names or units than the policy's."""
+"""Wrappers of an adapter whose signals have other names or units than the policy's."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def _require_signals(inner: Adapter, named: Iterable[str]) -> None:
 
 
 class Rename(Around):
-    """An adapter whose signals are called as the policy calls them.
+    """Renames the signals of an adapter to the policy's names.
 
     Args:
         inner: The adapter.
-        names: Ours by theirs, of observations and the action: `{"tcp": "ee_position"}`.
+        names: The policy's names by the adapter's, of observations and the action: `{"tcp": "ee_position"}`.
 
     Raises:
         UnknownName: The adapter has no such signal.
@@ -48,14 +48,14 @@ class Rename(Around):
             raise AdapterError(f"two signals would be called {', '.join(twice)}; give each a name of its own.")
 
     def read(self) -> Observation:
-        """Return what the inner adapter observes, by our names."""
+        """Return the inner adapter's observation, by the policy's names."""
         seen = self.observed()
         times = None if seen.times is None else self._by_ours(seen.times)
         late = self._by_ours(seen.late) if isinstance(seen.late, Mapping) else seen.late
         return replace(seen, values=self._by_ours(seen.values), times=times, late=late)
 
     def write(self, action: Array) -> Executed:
-        """Pass the action on."""
+        """Pass the action to the inner adapter."""
         return self.sent(action)
 
     def _by_ours(self, by_theirs: Mapping[str, T]) -> dict[str, T]:
@@ -79,17 +79,17 @@ class _Unit(NamedTuple):
 
 
 class Scale(Around):
-    """An adapter whose numbers are in the policy's units: ours are theirs times a factor.
+    """Converts the numbers of an adapter to the policy's units, by multiplying them by factors.
 
     Args:
         inner: The adapter.
-        factors: By the signal's name, the factor, a number or one for each element, and our unit:
+        factors: By the signal's name, the factor (a number, or one for each element) and the policy's unit:
             `{"gripper_width": (0.001, "m")}` for millimetres, `{"joints": ([1, -1], "rad")}` for a flipped axis. An
-            action is divided by it on its way out.
+            action is divided by the factor.
 
     Raises:
         UnknownName: The adapter has no such signal.
-        AdapterError: A factor is 0, not finite, or none for each element.
+        AdapterError: A factor is 0 or not finite, or their number is not that of the elements.
     """
 
     def __init__(self, inner: Adapter, factors: Mapping[str, tuple[ArrayLike, str]]) -> None:
@@ -101,12 +101,12 @@ class Scale(Around):
         self.action = self._scaled(inner.action)
 
     def read(self) -> Observation:
-        """Return what the inner adapter observes, in our units."""
+        """Return the inner adapter's observation, in the policy's units."""
         seen = self.observed()
         return replace(seen, values={name: self._out(name, value) for name, value in seen.values.items()})
 
     def write(self, action: Array) -> Executed:
-        """Pass the action on in their unit; what was executed comes back in ours."""
+        """Pass the action on in the adapter's unit; return the executed action in the policy's unit."""
         name = self.inner.action.name
         if name not in self._units:
             return self.sent(action)
@@ -120,7 +120,7 @@ class Scale(Around):
         try:
             return (np.asarray(value, np.float64) * self._units[name].factor).astype(np.float32)
         except (TypeError, ValueError):
-            return cast("Array", value)  # no numbers, or too few: the session that reads them names the signal
+            return cast("Array", value)  # an invalid value; the session that reads it reports the signal
 
     def _scaled(self, signal: Signal) -> Signal:
         factor, unit = self._units.get(signal.name, _Unit(np.ones(signal.size), signal.unit))
@@ -141,7 +141,7 @@ class Scale(Around):
         return signal.model_copy(update={"unit": unit, "low": low, "high": high, "moves": moves})
 
     def _factor_of(self, dotted: str) -> float:
-        """Return what an element of an observation, SIGNAL.ELEMENT, is multiplied by."""
+        """Return the factor of an element of an observation, SIGNAL.ELEMENT."""
         name, _, element = dotted.rpartition(".")
         signal = next((signal for signal in self.inner.observation if signal.name == name), None)
         if signal is None or name not in self._units:

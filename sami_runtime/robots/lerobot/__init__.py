@@ -14,13 +14,13 @@ def make(clock: Clock, contract: Contract, config: dict[str, Any]) -> LeRobotAda
     """Connect the robot, if everything matches; no action is sent.
 
     Args:
-        clock: The loop's.
+        clock: The loop's clock.
         contract: Of the model that is to drive.
         config: The settings, see docs/how-to/lerobot.md.
 
     Raises:
-        AdapterError: With everything that does not match; the robot does not connect, or is not calibrated; LeRobot is
-            not installed.
+        AdapterError: Something does not match (all points listed); the robot does not connect, or is not calibrated;
+            LeRobot is not installed.
         UnknownName: LeRobot has no robot of this type.
     """
     from sami_runtime.robots.lerobot.adapter import LeRobotAdapter

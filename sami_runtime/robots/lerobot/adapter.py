@@ -1,4 +1,4 @@
-"""A robot of LeRobot as what a policy drives."""
+"""Adapter of a robot of LeRobot."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from sami_runtime.robots.lerobot.settings import HOLD, LeRobotSettings
 class LeRobotAdapter:
     """Drives a robot by LeRobot's `get_observation` and `send_action`. It never calibrates.
 
-    It has no emergency stop: LeRobot's robots are not made to be called by two threads, or two processes.
+    It has no emergency stop, because LeRobot's robots do not support calls from two threads or two processes.
 
     Args:
-        clock: The loop's.
+        clock: The loop's clock.
         contract: Of the model that is to drive.
         settings: Of the robot.
-        robot: LeRobot's, not connected.
+        robot: LeRobot's robot, not yet connected.
 
     Raises:
-        AdapterError: With everything that does not match; or the robot does not connect, or is not calibrated.
+        AdapterError: Something does not match (all points listed); the robot does not connect, or is not calibrated.
     """
 
     def __init__(self, clock: Clock, contract: Contract, settings: LeRobotSettings, robot: Any) -> None:
@@ -58,10 +58,10 @@ class LeRobotAdapter:
             raise
 
     def reset(self, seed: int | None = None) -> None:
-        """Begin an episode where the robot is; nothing moves.
+        """Begin an episode at the robot's present pose; nothing moves.
 
         Raises:
-            AdapterError: The robot is not connected any more.
+            AdapterError: The robot is no longer connected.
         """
         self._require_connected()
         for velocity in self._velocities.values():
@@ -69,10 +69,10 @@ class LeRobotAdapter:
         self._seen, self._beginning = {}, {}
 
     def read(self) -> Observation:
-        """Return what the robot observes, stamped when it was asked for.
+        """Return the robot's observation, stamped with the time before the call of `get_observation`.
 
         Raises:
-            AdapterError: The robot leaves out what it promised, or is not connected any more.
+            AdapterError: A key that the robot's features promise is missing, or the robot is no longer connected.
         """
         self._require_connected()
         measured = self.clock.now()
@@ -87,15 +87,15 @@ class LeRobotAdapter:
                 values[name] = picked(self._seen, source.keys, "get_observation") * by.factor + by.offset
         for name, velocity in self._velocities.items():
             place = values[self.settings.observation[name].velocity_of or ""]
-            # What is not finite goes on to the gate, which holds the robot for it.
+            # Pass on values that are not finite: the gate then holds the robot.
             values[name] = velocity(place, measured) if np.isfinite(place).all() else np.full(place.size, math.nan)
         return Observation({name: value.astype(np.float32) for name, value in values.items()}, measured)
 
     def write(self, action: NDArray[np.float32]) -> Executed:
-        """Send an action, and return what the robot made of it.
+        """Send an action (A,), and return the action that the robot executes.
 
         Raises:
-            AdapterError: Nothing was read yet, the robot returned no action, or it is not connected any more.
+            AdapterError: Nothing was read yet, the robot returned no action, or it is no longer connected.
         """
         self._require_connected()
         if not self._seen:
@@ -107,19 +107,19 @@ class LeRobotAdapter:
         goals = base + np.asarray(action, np.float64) * by.factor
         self._goals = goals
         sent = self._sent(self._send(goals), goals)
-        # A number that comes back as it was sent is the action's own, to the bit.
+        # A number that the robot did not change must equal the action's exactly.
         executed = np.where(sent == goals, action, (sent - base) / by.factor)
         return Executed(executed.astype(np.float32))
 
     def stop(self) -> None:
-        """Have the robot stay where it is, or send what else `standing` says; nothing where no action was sent."""
+        """Hold the robot at its position, or send the numbers of `standing`; do nothing if no action was sent."""
         if not self._moves or not self.robot.is_connected:
             return
         table = self.settings.action
         if table.standing == HOLD:
             place = self._goals
             for read in (lambda: self._seen, self.robot.get_observation):
-                with suppress(Exception):  # a driver that cannot read, or not all, may still be able to write
+                with suppress(Exception):  # a driver that fails to read may still be able to write
                     place = picked(read(), table.keys, "get_observation")
             goals = np.where(np.isfinite(place), place, self._goals)
         else:
@@ -128,7 +128,7 @@ class LeRobotAdapter:
         self._moves = False
 
     def close(self) -> None:
-        """Bring to rest what was driven, and disconnect; also twice."""
+        """Stop the robot if it was driven, and disconnect. May be called twice."""
         try:
             self.stop()
         finally:
@@ -136,7 +136,7 @@ class LeRobotAdapter:
                 self.robot.disconnect()
 
     def _send(self, goals: NDArray[np.float64]) -> object:
-        """Send goals in the robot's units, with all other keys; return what the robot returns."""
+        """Send goals (A,) in the robot's units, with all other keys; return the result of `send_action`."""
         table = self.settings.action
         constants = {
             key: float(picked(self._beginning, (key,), "get_observation")[0] if value == HOLD else value)
@@ -146,8 +146,8 @@ class LeRobotAdapter:
         return self.robot.send_action(constants | dict(zip(table.keys, goals.tolist(), strict=True)))
 
     def _sent(self, returned: object, goals: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return what the robot says it sent of its goals, in its units."""
-        if returned is None:  # as of plugins that return nothing
+        """Return the goals (A,) that the robot reports as sent, in its units."""
+        if returned is None:  # some plugins return nothing
             return goals
         if not isinstance(returned, Mapping):
             raise AdapterError(
@@ -163,9 +163,9 @@ class LeRobotAdapter:
         return sent
 
     def _connect(self) -> None:
-        """Connect the robot as it is calibrated."""
+        """Connect the robot with its existing calibration."""
         robot, kind = self.robot, self.settings.type
-        # connect() of a plugin may leave out `calibrate`, and calibrate by itself: a person would have to move the arm.
+        # A plugin's connect() may lack `calibrate` and calibrate on its own, for which a person has to move the arm.
         robot.calibrate = self._require_calibrated
         options = {"calibrate": False} if "calibrate" in inspect.signature(robot.connect).parameters else {}
         try:

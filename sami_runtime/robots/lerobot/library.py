@@ -1,4 +1,4 @@
-"""LeRobot's robots by their type: its own ones, and those of packages `lerobot_robot_*`."""
+"""LeRobot's robots by their type: its own robots, and those of packages `lerobot_robot_*`."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from sami_runtime.errors import AdapterError, UnknownName
 from sami_runtime.robots.lerobot.settings import LeRobotSettings
 
 PLUGINS = ("lerobot_robot_", "lerobot_camera_")
-"""What packages are called whose import registers robots, and cameras for them. LeRobot's own search imports policies,
-too."""
+"""Prefixes of packages whose import registers robots, and cameras for them. LeRobot's own search would also import
+policies."""
 
 
 def robot_of(settings: LeRobotSettings) -> Any:
-    """Return LeRobot's robot, which is not connected.
+    """Return LeRobot's robot, not yet connected.
 
     Raises:
         UnknownName: No robot has this type.
-        AdapterError: LeRobot or a package of the robot is not installed, or the configuration is wrong.
+        AdapterError: LeRobot or a package of the robot cannot be imported, or the configuration is wrong.
     """
     try:
         import draccus
@@ -50,7 +50,7 @@ def robot_of(settings: LeRobotSettings) -> Any:
 
 
 def _config_class(settings: LeRobotSettings, registry: Any) -> Any:
-    """Return the class of a type's configuration. A type is known once the module that registers it is imported."""
+    """Return the configuration class of a type, after importing the modules that register types."""
     import lerobot.robots
 
     if settings.module is not None and (fault := _import_fault(settings.module)):
@@ -72,6 +72,6 @@ def _import_fault(module: str) -> str:
     """Import a module; return why that failed, empty if it did not."""
     try:
         importlib.import_module(module)
-    except Exception as error:  # a package of somebody else's may fail in any way
+    except Exception as error:  # a foreign package may fail in any way
         return f"{module} ({type(error).__name__}: {error})"
     return ""

@@ -1,4 +1,4 @@
-"""The robot's numbers and the model's: which key is which element, and how their units convert."""
+"""Maps the robot's keys to the elements of the model's signals, and converts their units."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ Array = NDArray[np.float64]
 DEGREE = math.pi / 180.0
 CONVERSIONS = {("deg", "rad"): DEGREE, ("deg/s", "rad/s"): DEGREE, ("mm", "m"): 1e-3, ("mm/s", "m/s"): 1e-3}
 CONVERSIONS |= {(to, of): 1.0 / factor for (of, to), factor in CONVERSIONS.items()}
-"""What a factor between two units has to be, but for its sign."""
+"""By pair of units, the absolute value of the factor between them."""
 ROUNDING = 0.01
-"""How far a factor may be from that, relatively: people write few digits."""
+"""Largest relative difference from that factor, since people write few digits."""
 DIMENSIONLESS = ("1", "%")
-"""Units of which a factor may make anything: nobody knows a share of what."""
+"""Dimensionless units, from and to which any factor is valid."""
 MOTOR_UNITS = {"degrees": "deg", "range_0_100": "%", "range_m100_100": "%"}
-"""By the `norm_mode` of LeRobot's motors, the unit of their positions."""
+"""Unit of a motor's position, by the `norm_mode` of LeRobot."""
 
 
 class Affine(NamedTuple):
-    """Numbers of one side to those of the other: times a factor, plus an offset."""
+    """A conversion between units, factor * number + offset, (N,) each."""
 
     factor: Array
     offset: Array
 
     @classmethod
     def of(cls, table: LeRobotSource | LeRobotAction, size: int) -> Affine:
-        """Return the conversion of `size` numbers that settings declare, which were checked."""
+        """Return the conversion of `size` numbers that checked settings declare."""
         factor = 1.0 if table.factor is None else table.factor
         return cls(np.broadcast_to(np.array(factor, float), size), np.broadcast_to(np.array(table.offset, float), size))
 
 
 def picked(values: Mapping[str, Any], keys: tuple[str, ...], call: str) -> Array:
-    """Return the numbers of these keys.
+    """Return the numbers (N,) of N keys, which `call` has returned.
 
     Raises:
-        AdapterError: One is missing, or is no number.
+        AdapterError: A value is missing, or is no number.
     """
     numbers = np.empty(len(keys))
     for at, key in enumerate(keys):
@@ -64,7 +64,7 @@ def picked(values: Mapping[str, Any], keys: tuple[str, ...], call: str) -> Array
 
 
 def faults_of_mapping(settings: LeRobotSettings, contract: Contract, robot: Any) -> list[str]:
-    """Return why a robot cannot be driven as these settings say, a sentence each; the robot need not be connected."""
+    """Return one sentence for each point in which settings, model and robot differ; it need not be connected."""
     observed, actions = robot.observation_features, robot.action_features
     motors = _motor_units(robot)
     signals = {signal.name: signal for signal in contract.observation}
@@ -158,14 +158,14 @@ def _faults_of_size(where: str, count: int, signal: Signal) -> list[str]:
 def _faults_of_units(
     where: str, table: LeRobotSource | LeRobotAction, signal: Signal, motors: Mapping[str, str], outwards: bool
 ) -> list[str]:
-    """Return what is wrong with units, factors and offsets.
+    """Return a phrase for each fault of units, factors and offsets.
 
     Args:
-        where: In the settings.
-        table: With keys.
-        signal: The model's.
-        motors: Units by key, as far as the robot knows them.
-        outwards: Whether numbers go from the model to the robot.
+        where: Name of the table in the settings, for messages.
+        table: A table with keys.
+        signal: The model's signal.
+        motors: Units by key, as far as the robot declares them.
+        outwards: Whether numbers are sent from the model to the robot.
     """
     keys, faults = table.keys or (), []
     for name in ("unit", "factor", "offset"):
@@ -185,8 +185,8 @@ def _faults_of_units(
 
 
 def _fault_of_factor(factor: float | None, of: str, to: str) -> str:
-    """Return what is wrong with a factor from one unit to another; empty if nothing is."""
-    # Between 1 and 1 a factor may stretch; between rad and rad it contradicts the unit.
+    """Return the fault of a factor from one unit to another; empty if it has none."""
+    # From 1 to 1 any factor is valid; from rad to rad, a factor other than 1 contradicts the unit.
     right = 1.0 if of == to and of not in DIMENSIONLESS else CONVERSIONS.get((of, to))
     known = "" if right is None else f", which is {right:.6g}"
     if factor is None:
@@ -199,7 +199,7 @@ def _fault_of_factor(factor: float | None, of: str, to: str) -> str:
 
 
 def _motor_units(robot: Any) -> dict[str, str]:
-    """Return the unit of a position by its key, for robots on one of LeRobot's buses, whose motors know it."""
+    """Return the units of positions by key, for robots on one of LeRobot's buses, whose motors declare them."""
     motors = getattr(getattr(robot, "bus", None), "motors", None)
     modes = {name: getattr(motor, "norm_mode", None) for name, motor in (motors or {}).items()}
     named = {f"{name}.pos": getattr(mode, "value", None) for name, mode in modes.items()}

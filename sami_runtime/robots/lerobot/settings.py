@@ -16,22 +16,22 @@ HOLD = "hold"
 
 
 class LeRobotSource(RobotTable):
-    """Where a signal comes from: `keys`, `velocity_of` or `constant`."""
+    """The source of a signal: exactly one of `keys`, `velocity_of` and `constant`."""
 
     keys: Texts | None = None
     """LeRobot's keys, one for each element of the signal, in its order."""
     unit: Text | tuple[Text, ...] | None = None
     """The unit of the robot's numbers, or one for each key."""
     factor: Number | tuple[Number, ...] | None = None
-    """The signal's unit for one of the robot's, or one for each key; needed where the two units differ."""
+    """Signal = factor * number + offset; one factor or one for each key. Required if the units differ."""
     offset: Number | tuple[Number, ...] = 0.0
-    """What is added after that, in the signal's unit."""
+    """Added after the multiplication, in the signal's unit."""
     velocity_of: str | None = None
-    """Another signal, whose rate of change this one is."""
+    """Another signal; this signal is its rate of change."""
     window_s: NotNegative = 0.0
-    """Readings of so long a time [s] make the rate of change; the two newest at least."""
+    """Time [s] over which readings give the rate of change; at least the two newest count."""
     constant: tuple[Number, ...] | None = None
-    """Numbers that no sensor measures, such as a goal, in the signal's unit."""
+    """Constant numbers, such as a goal, in the signal's unit."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -47,36 +47,36 @@ class LeRobotSource(RobotTable):
 
 
 class LeRobotAction(RobotTable):
-    """What becomes of an action."""
+    """The conversion of an action to the robot's goals."""
 
     keys: Texts
     """LeRobot's keys, one for each element of the action, in its order."""
     unit: Text | tuple[Text, ...]
     """The unit of the robot's numbers, or one for each key."""
     factor: Number | tuple[Number, ...] | None = None
-    """The robot's unit for one of the action's, or one for each key; needed where the two units differ."""
+    """Goal = factor * action + offset; one factor or one for each key. Required if the units differ."""
     offset: Number | tuple[Number, ...] = 0.0
-    """What is added after that, in the robot's unit: the pose about which the action moves."""
+    """Added after the multiplication, in the robot's unit: the goal of an action of 0."""
     mode: Literal["absolute", "relative"] = "absolute"
-    """`"relative"`: what was read last under the same keys is added, too."""
+    """`"relative"`: the last readings of the same keys are added as well."""
     standing: Number | tuple[Number, ...] | Literal["hold"]
-    """What is sent last, so that all rests: `"hold"` for positions, which stay where they are; 0 for velocities."""
+    """Last goals, which stop the robot: `"hold"` for positions, to stay where they are; 0 for velocities."""
     others: dict[str, Number | Literal["hold"]] = {}
-    """The robot's other keys: a number, or `"hold"` for what was read when the episode began."""
+    """The robot's other keys: a number, or `"hold"` for the first reading of the episode."""
 
 
 class LeRobotSettings(AdapterSettings):
-    """All of it."""
+    """The whole table `settings`."""
 
     owner: ClassVar[str] = "the robot of LeRobot"
     page: ClassVar[str] = "docs/how-to/lerobot.md"
 
     type: str
-    """LeRobot's name of the robot, as `--robot.type` of its commands takes it."""
+    """LeRobot's name of the robot, as in `--robot.type` of its commands."""
     module: str | None = None
-    """Python module that registers this type, where LeRobot does not find it by itself."""
+    """Python module that registers this type, if LeRobot does not find it by itself."""
     config: dict[str, Any] = {}
-    """Fields of the type's configuration, as `--robot.NAME` of LeRobot's commands takes them: port, id, cameras."""
+    """Fields of the type's configuration, as in `--robot.NAME` of LeRobot's commands: port, id, cameras."""
     observation: Annotated[dict[str, LeRobotSource], Field(min_length=1)]
-    """By signal of the model."""
+    """Sources by signal of the model."""
     action: LeRobotAction

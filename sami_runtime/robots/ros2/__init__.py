@@ -15,12 +15,12 @@ def make(clock: Clock, contract: Contract, config: dict[str, Any]) -> Ros2Adapte
     """Join the robot's topics; nothing is sent.
 
     Args:
-        clock: The loop's.
+        clock: The loop's clock.
         contract: Of the model that is to drive.
         config: The settings, see docs/reference/ros2-settings.md.
 
     Raises:
-        AdapterError: With everything that does not match; or the backend is not installed.
+        AdapterError: The backend is not installed, or something does not match (all points listed).
     """
     from sami_runtime.robots.ros2.adapter import Ros2Adapter
     from sami_runtime.robots.ros2.settings import RosSettings
@@ -29,9 +29,9 @@ def make(clock: Clock, contract: Contract, config: dict[str, Any]) -> Ros2Adapte
 
 
 def emergency_stop() -> Callable[[], object]:
-    """Return what brings the robot of the parent process to rest, for a watchdog, by a participant of its own.
+    """Return the emergency stop for a watchdog, which stops the robot by its own DDS participant.
 
-    Before anything moves, the adapter tells it what to send, and waits until it could.
+    Before anything moves, the adapter passes it the message to send, and waits until it is able to send.
     """
     from sami_runtime.robots.ros2.command import LastStand
 

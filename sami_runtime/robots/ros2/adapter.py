@@ -1,4 +1,4 @@
-"""A robot behind topics of ROS 2, as what a policy drives."""
+"""Adapter of a robot that is controlled and observed by ROS 2 topics."""
 
 from __future__ import annotations
 
@@ -40,28 +40,28 @@ if TYPE_CHECKING:
 
 KINDS: dict[str, type[Any]] = {kind.ros: kind for kind in (JointMessage, PoseMessage, Numbers, Trajectory)}
 HOME_S, HOME_RAD, HOME_PERIOD_S, HOME_GAIN = 30.0, 0.02, 0.02, 3.0
-"""Longest way home [s]; how near a joint has to come; how often it is steered; how fast for each radian [1/s]."""
+"""The motion home: longest time [s], tolerance of a joint [rad], control period [s], gain [1/s]."""
 CLOSE_S, CLOSED_M = 2.0, 0.01
-"""How long [s] the fingers may take to close at home, and how near they have to come [m]."""
+"""Longest time [s] for the fingers to close at home, and the tolerance of their width [m]."""
 NEAR_RAD = 0.05
-"""How far a joint may be from home where the arm may not move there [rad]."""
+"""Largest distance of a joint from home if the arm may not move there (`move_home = false`) [rad]."""
 FRESH_S = 0.3
-"""Oldest joints by which the arm is moved home [s]."""
+"""Largest age of the joints' state during the motion home [s]."""
 FLUSH_S = 0.2
-"""How long [s] the last command may take to be heard."""
+"""Longest wait [s] until subscribers acknowledge the last command."""
 POLL_S = 0.02
 
 
 class Ros2Adapter:
-    """Drives a robot by the commands of a controller, and hears where everything is.
+    """Drives a robot by commands to its ROS 2 controller, and observes it by its topics.
 
     Args:
-        clock: The loop's.
+        clock: The loop's clock.
         contract: Of the model that is to drive.
         settings: Of the robot.
 
     Raises:
-        AdapterError: With everything that does not match; nothing was sent.
+        AdapterError: Contract, settings and topics do not match, in all points listed; nothing was sent.
     """
 
     def __init__(self, clock: Clock, contract: Contract, settings: RosSettings) -> None:
@@ -110,18 +110,18 @@ class Ros2Adapter:
 
     @property
     def command_delay_s(self) -> float:
-        """As the settings say."""
+        """Delay [s] from a command to its effect, as set in the settings."""
         return self.settings.command.delay_s
 
     def place_with(self, task: Sequence[float]) -> None:
-        """Have a simulation told to place something else from the next reset on."""
+        """Set what a simulation is asked to place at the next reset, see `task` in the settings."""
         self._task = tuple(task)
 
     def reset(self, seed: int | None = None) -> None:
-        """Go home, and tell that an episode begins. Of each topic, the publisher that comes first is heard from now on.
+        """Move home, and announce the episode. From now on, only the first publisher of each topic is heard.
 
         Raises:
-            AdapterError: A topic has two publishers; the arm does not arrive, or may not move and is elsewhere.
+            AdapterError, SafetyStop: A topic has two publishers; see `home`; or the arm is not home and may not move.
         """
         self._require_open()
         refuse(self._doubled(), "sent")
@@ -137,15 +137,15 @@ class Ros2Adapter:
         if self.settings.episode:
             beginning = Numbers(np.array([0 if seed is None else seed, *self._task], np.float64))
             self._publish(self.settings.episode.topic, beginning)
-            # What was on its way when the world was told is of the time before.
+            # Messages that were on their way describe the world before the new episode.
             self.clock.sleep_until(self.clock.now() + self.settings.settle_s)
             self.sources.reset(False)
 
     def home(self) -> None:
-        """Open the fingers, steer the joints home, close the fingers.
+        """Open the fingers, move the joints home, close the fingers.
 
         Raises:
-            AdapterError: The arm may not move, has no kinematics, does not arrive, or its joints cease to come.
+            AdapterError, SafetyStop: The arm may not or cannot move, its joints' messages cease, or it was stopped.
         """
         self._require_open()
         if self._hand is None or self.settings.kinematics is None or not self.settings.kinematics.move_home:
@@ -155,10 +155,10 @@ class Ros2Adapter:
         self._go_home(self._hand)
 
     def read(self) -> Observation:
-        """Return the newest of each signal, each with the time when it was measured.
+        """Return the newest value of each signal, with the time of its measurement.
 
         Raises:
-            AdapterError: A signal never came; or a topic has two publishers, whose messages the backend mixes.
+            AdapterError: A signal never arrived; or a topic has two publishers, which rclpy cannot tell apart.
         """
         self._require_open()
         if not self._node.separates and (faults := self._doubled()):
@@ -168,7 +168,7 @@ class Ros2Adapter:
         return seen
 
     def write(self, action: NDArray[np.float32]) -> Executed:
-        """Send what an action comes to."""
+        """Send the commands of an action (A,), and return the action that they execute."""
         self._require_open()
         command, self._in_episode = self._command_of(action), True
         for topic, message in command.messages.items():
@@ -182,7 +182,7 @@ class Ros2Adapter:
         return Executed(command.executed, done, info)
 
     def stop(self) -> None:
-        """Send what brings all to rest, and wait until the controller has it; the gripper keeps what it holds."""
+        """Send the message that stops the robot, and wait briefly for its delivery; the gripper keeps its grasp."""
         if not self._open:
             return
         self.emergency_stop()
@@ -193,13 +193,13 @@ class Ros2Adapter:
                 self._publish(diagnostics.topic, stopped(self.contract, time.time()))
 
     def emergency_stop(self) -> None:
-        """Send what brings all to rest, from any thread, without waiting for anybody; `home` goes no further."""
+        """Send the message that stops the robot, from any thread, without waiting; `home` then raises SafetyStop."""
         self._is_halted = True
         if self._open and self._last is not None:
             self._publish(self.settings.command.topic, self._last)
 
     def watch(self, record: StepRecord) -> None:
-        """Tell those who watch what a tick came to."""
+        """Publish the diagnostics of a tick."""
         diagnostics = self.settings.diagnostics
         if diagnostics is None or not self._open:
             return
@@ -213,7 +213,7 @@ class Ros2Adapter:
             )
 
     def close(self) -> None:
-        """Bring to rest what was driven, and leave; also twice."""
+        """Stop the robot if an episode has begun, and leave the domain. May be called twice."""
         if self._open:
             try:
                 if self._in_episode:
@@ -232,7 +232,7 @@ class Ros2Adapter:
         self._publishers[topic].send(message)
 
     def _silent_topics(self, deadline: float) -> list[str]:
-        """Return the topics of which nothing could be used in time, and why."""
+        """Return a sentence for each topic that had no valid message until the deadline [s]."""
         while (silent := [heeded for heeded in self.sources.topics.values() if not heeded.accepted]) and (
             time.monotonic() < deadline
         ):
@@ -249,7 +249,7 @@ class Ros2Adapter:
         ]
 
     def _doubled(self) -> list[str]:
-        """Return the topics that have more publishers than one."""
+        """Return a sentence for each topic that has more than one publisher."""
         topics = self.settings.topics.values()
         faults = (doubled(topic.topic, topic.type, topic, self._node.publishers(topic.topic)) for topic in topics)
         return [fault for fault in faults if fault]
@@ -267,10 +267,10 @@ class Ros2Adapter:
         ]
 
     def _go_home(self, hand: Hand) -> None:
-        """Open the fingers, which may hold something too heavy to carry; steer the joints home; close them.
+        """Open the fingers, whose object may be too heavy to carry; move the joints home; close the fingers.
 
         Raises:
-            AdapterError: They do not arrive, or are not told any more.
+            AdapterError, SafetyStop: The joints do not arrive, their messages cease, or the robot was stopped.
         """
         assert self.settings.kinematics is not None
         speed, deadline = self.settings.kinematics.home_speed, self.clock.now() + HOME_S

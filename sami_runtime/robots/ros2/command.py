@@ -1,4 +1,4 @@
-"""From actions to commands: what goes to which controller, and what goes there last, so that all rests."""
+"""Converts actions to commands for controllers, including the last command, which stops the robot."""
 
 from __future__ import annotations
 
@@ -24,50 +24,50 @@ from sami_runtime.safety.watchdog_process import take_instructions
 
 Array = NDArray[np.float64]
 NEEDED = ("arm_base", "home_joints", "home_gripper_width", "reached_displacement")
-"""Of the data sheet, where the hand is moved."""
+"""Entries of the data sheet that kinematics need."""
 WIDTH_M = 0.2
-"""Change of the gripper's width [m] that an action of 1 asks for."""
+"""Change of the gripper's width [m] for an action of 1."""
 POLL_S = 0.02
 KIND = "ros2"
-"""What the adapter and its emergency stop in a watchdog's process are called to each other."""
+"""Name by which the adapter addresses its emergency stop in a watchdog's process."""
 
 
 class RobotCommand(NamedTuple):
-    """What an action comes to."""
+    """The commands of an action."""
 
     messages: dict[str, Message]
-    """By topic."""
+    """Messages by topic."""
     executed: NDArray[np.float32]
-    """(A,): what of the action that does."""
+    """(A,): the action that these messages execute."""
 
 
 class Commander(Protocol):
-    """Makes commands of actions."""
+    """Converts actions to commands."""
 
     def of(self, action: NDArray[np.float32], joints: Joints | None, width: float) -> RobotCommand:
-        """Return what an action (A,) comes to, by where the joints are now and how wide the gripper is [m]."""
+        """Return the commands of an action (A,), given the joints' state and the width of the gripper [m]."""
 
 
 class Elements:
-    """Sends the action as it is, but for its units."""
+    """Sends the elements of the action, converted to the controller's units."""
 
     def __init__(self, settings: RosSettings, period: float) -> None:
         self._command, self._period = settings.command, period
 
     def of(self, action: NDArray[np.float32], joints: Joints | None, width: float) -> RobotCommand:
-        """Return what an action comes to."""
+        """Return the commands of an action, see `Commander`."""
         numbers = np.asarray(self._command.factor) * action.astype(np.float64)
         return RobotCommand({self._command.topic: _message(self._command, numbers, self._period)}, action)
 
 
 class Hand:
-    """Moves the hand by the joints: an action is its velocity until the next one.
+    """Moves the hand by the joints: an action sets the hand's velocity until the next action.
 
     Args:
         settings: Of the robot, with kinematics.
         contract: Of the policy, with a data sheet.
-        ik: The arm's.
-        base: Where it stands.
+        ik: The arm's kinematics.
+        base: Pose of the arm's base in the policy's frame.
     """
 
     def __init__(self, settings: RosSettings, contract: Contract, ik: DifferentialIK, base: Frame) -> None:
@@ -79,7 +79,7 @@ class Hand:
         self._order = [ik.joints.index(name) for name in names]
 
     def of(self, action: NDArray[np.float32], joints: Joints | None, width: float) -> RobotCommand:
-        """Return what an action comes to."""
+        """Return the commands of an action, see `Commander`."""
         assert joints is not None
         shift = self._reach * action[:3]
         height = self._base.points(self._ik.pose(joints.positions).translation)[2]
@@ -91,7 +91,7 @@ class Hand:
         return RobotCommand(messages, sent.astype(np.float32))
 
     def motion_messages(self, joints: Joints, velocities: Array, width: float) -> dict[str, Message]:
-        """Return what has the joints go on with velocities (J,) [rad/s], and the gripper to a width [m]."""
+        """Return the messages, by topic, for joint velocities (J,) [rad/s] and a width of the gripper [m]."""
         trajectory = self._command.type == Trajectory.ros
         numbers = joints.positions + velocities * self._period if trajectory else velocities
         numbers = np.asarray(self._command.factor) * numbers[self._order]
@@ -104,7 +104,7 @@ class Hand:
 
 
 def standing(settings: RosSettings, contract: Contract) -> Numbers | None:
-    """Return what is sent last to the controller; None where what stands there is at rest."""
+    """Return the last message to the controller, which stops the robot; None if the last command stays in force."""
     if settings.command.standing == "last":
         return None
     known = settings.kinematics.joints if settings.kinematics else ()
@@ -113,7 +113,7 @@ def standing(settings: RosSettings, contract: Contract) -> Numbers | None:
 
 
 def faults_of_command(settings: RosSettings, contract: Contract) -> list[str]:
-    """Return why a policy's actions cannot be sent as these settings say, a sentence each."""
+    """Return one sentence for each point in which these settings do not fit the policy's actions."""
     command, action, faults = settings.command, contract.action, []
     count = action.size
     known = contract.sheet.numbers if contract.sheet else {}
@@ -156,17 +156,17 @@ def _message(command: RosCommand, numbers: ArrayLike, period: float, names: tupl
 
 
 def require_heard(node: Node, sent: Mapping[str, tuple[type[Any], Qos]], seconds: float) -> None:
-    """Wait until somebody hears each topic.
+    """Wait until each topic has a matching subscriber.
 
     Raises:
-        AdapterError: Nobody does, in this time [s], and why.
+        AdapterError: A topic has none within this time [s]; the message gives the reason.
     """
     if faults := unheard(node, sent, time.monotonic() + seconds):
         raise AdapterError("; ".join(faults))
 
 
 def unheard(node: Node, sent: Mapping[str, tuple[type[Any], Qos]], deadline: float) -> list[str]:
-    """Return which topics nobody hears, and why, once all are heard or it is too late."""
+    """Wait for subscribers until the deadline [s]; return a sentence for each topic without a matching one."""
     while True:
         reasons = [why_unheard(topic, kind.ros, qos, node.subscribers(topic)) for topic, (kind, qos) in sent.items()]
         faults = [reason for reason in reasons if reason]
@@ -176,10 +176,10 @@ def unheard(node: Node, sent: Mapping[str, tuple[type[Any], Qos]], deadline: flo
 
 
 def arm_watchdog(settings: RosSettings, last: Numbers | None) -> None:
-    """Send this process's watchdogs, where there are some, what brings the robot to rest, and wait until they could.
+    """Pass the last message, which stops the robot, to this process's watchdogs; wait until they can send it.
 
     Raises:
-        AdapterError: One cannot.
+        AdapterError: A watchdog cannot send it.
     """
     document: dict[str, Any] = {"backend": settings.backend, "domain": settings.domain, "topic": settings.command.topic}
     document |= {"qos": settings.command.model_dump(include=set(Qos.model_fields)), "data": last and last.data.tolist()}
@@ -190,7 +190,7 @@ def arm_watchdog(settings: RosSettings, last: Numbers | None) -> None:
 
 
 class LastStand:
-    """In a watchdog's process: the adapter instructs it what brings the robot to rest; called, it sends that."""
+    """Emergency stop in a watchdog's process: a call sends the message that the adapter has passed to it."""
 
     def __init__(self) -> None:
         self._node: Node | None = None
@@ -198,10 +198,10 @@ class LastStand:
         take_instructions(KIND, self._take)
 
     def __call__(self) -> None:
-        """Bring the robot to rest.
+        """Send the message that stops the robot.
 
         Raises:
-            AdapterError: Nothing was sent, and why.
+            AdapterError: Nothing was sent; the message gives the reason.
         """
         self._send()
 
@@ -212,7 +212,7 @@ class LastStand:
         raise AdapterError("nothing was sent: command.standing is 'last', so the controller stays at the last command.")
 
     def _take(self, document: dict[str, Any], _: list[int]) -> None:
-        """Join the command's topic; until that has worked, nothing counts as sent."""
+        """Join the command's topic; until this has succeeded, a call raises AdapterError."""
         self._send = self._unarmed
         if self._node:
             self._node.close()

@@ -1,4 +1,4 @@
-"""The default backend: Cyclone DDS, on the wire what ROS 2's nodes speak."""
+"""The default backend: Cyclone DDS, which is compatible on the wire with ROS 2's nodes."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from sami_runtime.robots.ros2.node import Hear, Peer, Publisher, Publishers
 from sami_runtime.robots.ros2.settings import Qos
 
 WAKE_NS = 100_000_000
-"""How long `close` may wait for the thread."""
+"""Longest time that `close` waits for the thread [ns]."""
 BLOCK_NS = 20_000_000
-"""How long a write may wait for a reader that is reliably to hear, and does not."""
+"""Longest time that a write waits for a slow reliable reader [ns]."""
 MANY = 1000
 TYPES = IdlTypes()
 NEW = ViewState.Any | InstanceState.Any | SampleState.NotRead
 ALIVE = ViewState.Any | InstanceState.Alive | SampleState.Any
 DEADLINE = 0xFFFFFFFF * 10**9
-"""From which on a time is none [ns]."""
+"""Times from here on count as no deadline [ns]."""
 
 
 class DdsPublisher:
@@ -43,10 +43,10 @@ class DdsPublisher:
         self._writer = writer
 
     def send(self, message: Message) -> None:
-        """Send one.
+        """Send a message.
 
         Raises:
-            AdapterError: It cannot be sent.
+            AdapterError: The message cannot be sent.
         """
         try:
             self._writer.write(message.to(TYPES))
@@ -54,14 +54,14 @@ class DdsPublisher:
             raise AdapterError(f"{message.ros} cannot be sent: {error}.") from error
 
     def flush(self, seconds: float) -> None:
-        """Wait, so long at most, until all who are reliably to hear have."""
-        with suppress(DDSException, AttributeError):  # cyclonedds 11.0.1 trips over its own name where time runs out
+        """Wait until all reliable subscribers have acknowledged the messages, at most this long."""
+        with suppress(DDSException, AttributeError):  # cyclonedds 11.0.1 raises AttributeError at a timeout
             self._writer.wait_for_acks(round(1e9 * seconds))
 
 
 @dataclass
 class Subscription:
-    """A topic that is heard, and what became of its messages since the reset."""
+    """A topic that is heard, and the count of its dropped messages since the reset."""
 
     topic: str
     reader: DataReader[Any]
@@ -70,24 +70,24 @@ class Subscription:
     hear: Hear
     publishers: Publishers
     writer: int | None = None
-    """The one that is heard; None until a message comes."""
+    """Handle of the publisher that is heard; None until a message arrives."""
     bad: int = 0
     strange: int = 0
     why: str = ""
-    """The last one that could not be read."""
+    """Why the last unreadable message could not be read."""
 
     def reset(self) -> None:
-        """Forget what was dropped, and who is heard."""
+        """Reset the counts, and forget the publisher that is heard."""
         self.writer, self.bad, self.strange, self.why = None, 0, 0, ""
 
     @property
     def writer_gone(self) -> bool:
-        """Whether the writer that was heard is no longer there."""
+        """Whether the publisher that was heard is gone."""
         return self.writer is not None and self.writer not in self.reader.get_matched_publications()
 
     @property
     def faults(self) -> list[str]:
-        """What is wrong with it, a sentence each."""
+        """A sentence for each problem of the topic."""
         faults = []
         if self.bad:
             faults.append(f"{self.topic}: {self.bad} messages that could not be read were dropped, lastly {self.why}")
@@ -98,7 +98,7 @@ class Subscription:
         return faults
 
     def take(self, now: Callable[[], float]) -> None:
-        """Have all that came heard, each by itself, so that one that cannot be read spoils no other."""
+        """Pass on all messages that arrived, one by one, so that an unreadable message affects no other."""
         for _ in range(MANY):
             try:
                 samples = self.reader.take(1, self.condition)
@@ -109,7 +109,7 @@ class Subscription:
             except DDSException as error:
                 self.bad, self.why = self.bad + 1, f"{error}"
                 return
-            except Exception as error:  # whatever a message causes, the next one is heard
+            except Exception as error:  # a bad message must not end the thread
                 self.bad, self.why = self.bad + 1, f"a {self.kind.ros}: {type(error).__name__}: {str(error)[:200]}"
 
     def _of_writer(self, handle: int) -> bool:
@@ -122,14 +122,14 @@ class Subscription:
 
 
 class DdsNode:
-    """A participant of a domain; one thread hears for all of its topics.
+    """A participant of a domain, with one thread that receives all of its topics.
 
     Args:
         domain: Of ROS.
-        clock: The loop's.
+        clock: The loop's clock.
 
     Raises:
-        AdapterError: It cannot begin.
+        AdapterError: The domain cannot be entered.
     """
 
     separates = True
@@ -154,22 +154,22 @@ class DdsNode:
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """What was dropped since the last reset, and which publishers are gone."""
+        """A sentence for each topic with messages dropped since the reset, or whose publisher is gone."""
         return tuple(fault for topic in self._inputs for fault in topic.faults)
 
     def reset(self) -> None:
-        """Forget what was dropped, and hear of each topic whichever publisher comes first from now on."""
+        """Reset the counts, and hear the publisher of each topic that sends first from now on."""
         for topic in self._inputs:
             topic.reset()
 
     def publisher(self, topic: str, kind: type[Any], qos: Qos) -> Publisher:
-        """Return what publishes a topic."""
+        """Return a new publisher of a topic."""
         writer = DataWriter(self._participant, self._topic(topic, kind), _policies(qos, kind))
         self._writers.append(writer)
         return DdsPublisher(writer)
 
     def subscribe(self, topic: str, kind: type[Any], qos: Qos, hear: Hear, publishers: Publishers = "all") -> None:
-        """Have a function hear each message of a topic."""
+        """Call a function with each message of a topic."""
         reader = DataReader(self._participant, self._topic(topic, kind), _policies(qos, kind))
         condition = ReadCondition(reader, NEW)
         with self._lock:
@@ -177,22 +177,22 @@ class DdsNode:
             self._waits.attach(condition)
 
     def publishers(self, topic: str) -> list[Peer]:
-        """Return who publishes a topic, as far as is known by now."""
+        """Return the publishers of a topic that have been discovered so far."""
         return self._peers(self._published, topic)
 
     def subscribers(self, topic: str) -> list[Peer]:
-        """Return who hears it."""
+        """Return the subscribers of a topic that have been discovered so far."""
         return self._peers(self._readers, topic)
 
     def close(self) -> None:
-        """Leave; also twice."""
+        """Leave the domain. May be called twice."""
         if not self._open:
             return
         self._open = False
         if self._thread is not threading.current_thread():
             self._thread.join()
-        # One by one and now: each is part of a reference cycle, which Python may collect much later, and until then the
-        # others go on seeing this node. Deleting one twice does nothing. The participant goes last: it owns the rest.
+        # Delete each entity now: each is part of reference cycles, which Python may collect much later, and until then
+        # other nodes still see this node. The participant is last, as it owns the rest. Deleting twice does nothing.
         self._waits.__del__()
         self._waits.attached = []
         pairs = [part for topic in self._inputs for part in (topic.condition, topic.reader)]
@@ -248,10 +248,10 @@ def _qos_of(policies: Any) -> Qos:
 
 
 def _mangled(topic: str) -> str:
-    """Return what DDS calls a topic of ROS."""
+    """Return the DDS name of a ROS topic."""
     return f"rt/{topic.lstrip('/')}"
 
 
 def _ros_name(dds: str) -> str:
-    """Return what ROS calls a type of DDS, `sensor_msgs::msg::dds_::JointState_`."""
+    """Return the ROS name of a DDS type, such as `sensor_msgs::msg::dds_::JointState_`."""
     return dds.replace("::dds_::", "::").replace("::", "/").removesuffix("_")

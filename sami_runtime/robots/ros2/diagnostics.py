@@ -1,4 +1,4 @@
-"""What those hear who watch: gate, policy and topics after each tick, as ROS's diagnostics."""
+"""ROS diagnostics of each tick: the state of gate, policy, commands and topics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sami_runtime.robots.ros2.sources import Heeded
 FINE = (Outcome.ACTED, Outcome.STANDING, Outcome.PILOTED, Outcome.PAUSED)
 """Outcomes of a tick at which nothing went wrong."""
 STOP = "stop"
-"""What `limited_by` tells of a gate that tripped."""
+"""Entry of `limited_by` if the gate tripped."""
 
 
 def diagnose(
@@ -26,22 +26,22 @@ def diagnose(
     sent: bool,
     stamp: float,
 ) -> Diagnostics:
-    """Return what a tick came to.
+    """Return the diagnostics of a tick.
 
     Args:
         record: Of the tick.
         contract: Of the policy.
-        topics: What was heard.
-        commands: By topic, what was sent; or, in a dry run, what would have been.
-        sent: Whether it was.
-        stamp: When this is said [s], by the system's clock.
+        topics: The topics that are heard.
+        commands: The messages sent, by topic; in a dry run, those that would be sent.
+        sent: Whether they were sent.
+        stamp: Time of the diagnostics [s], by the system's clock.
     """
     statuses = (_gate(record, contract), _policy(record), _sent(commands, sent), _topics(topics))
     return Diagnostics(stamp, statuses, contract.name)
 
 
 def stopped(contract: Contract, stamp: float) -> Diagnostics:
-    """Return that the loop has stopped the robot."""
+    """Return the diagnostics after the loop has stopped the robot, at a time [s] of the system's clock."""
     return Diagnostics(stamp, (Status(OK, "sami: gate", "stopped", {"outcome": "stopped"}),), contract.name)
 
 

@@ -1,4 +1,4 @@
-"""The messages, as plain numbers, and what carries each in ROS 2: both backends' classes have ROS's field names."""
+"""The messages as plain numbers, and their conversion to ROS 2's classes, whose fields both backends name alike."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 EMPTY: Array = np.zeros(0)
 OK, WARN, ERROR = 0, 1, 2
-"""Levels of a diagnosis."""
+"""Levels of a diagnostic status."""
 
 
 class Types(Protocol):
@@ -23,21 +23,21 @@ class Types(Protocol):
         """Return the class of a message, `"sensor_msgs/msg/JointState"`."""
 
     def octet(self, value: int) -> Any:
-        """Return a byte, as the classes hold one."""
+        """Return a byte of the type that the message classes expect."""
 
 
 class Message(Protocol):
-    """What all messages have."""
+    """The interface of all messages."""
 
     ros: ClassVar[str]
-    """ROS's name of it."""
+    """ROS's name of the message type."""
 
     @classmethod
     def of(cls, message: Any) -> Message:
-        """Return what a backend's message says."""
+        """Return this message from a backend's message."""
 
     def to(self, types: Types) -> Any:
-        """Return a backend's message that says this."""
+        """Return this message as a message of a backend."""
 
 
 M = TypeVar("M", bound=Message)
@@ -45,15 +45,15 @@ M = TypeVar("M", bound=Message)
 
 @dataclass(frozen=True)
 class JointMessage:
-    """Joints by name, in any order."""
+    """The state of joints, by name and in any order."""
 
     ros: ClassVar[str] = "sensor_msgs/msg/JointState"
 
     stamp: float
-    """When it was measured [s], by the sender's clock."""
+    """Time of the measurement [s], by the sender's clock."""
     names: tuple[str, ...]
     position: Array = field(default_factory=lambda: EMPTY)
-    """(J,) [rad, m]; none where it is not measured, and so are the others."""
+    """(J,) [rad, m]; empty if it is not measured, as are velocity and effort."""
     velocity: Array = field(default_factory=lambda: EMPTY)
     """(J,) [rad/s, m/s]."""
     effort: Array = field(default_factory=lambda: EMPTY)
@@ -62,7 +62,7 @@ class JointMessage:
 
     @classmethod
     def of(cls, message: Any) -> JointMessage:
-        """Return what a backend's message says."""
+        """Return this message from a backend's message."""
         return cls(
             _seconds(message.header.stamp),
             tuple(message.name),
@@ -73,7 +73,7 @@ class JointMessage:
         )
 
     def to(self, types: Types) -> Any:
-        """Return a backend's message that says this."""
+        """Return this message as a message of a backend."""
         return types(self.ros)(
             header=_header(types, self.stamp, self.frame_id),
             name=list(self.names),
@@ -85,12 +85,12 @@ class JointMessage:
 
 @dataclass(frozen=True)
 class PoseMessage:
-    """Where something is and how it is turned, in a frame."""
+    """A position and orientation in a frame."""
 
     ros: ClassVar[str] = "geometry_msgs/msg/PoseStamped"
 
     stamp: float
-    """When it was measured [s], by the sender's clock."""
+    """Time of the measurement [s], by the sender's clock."""
     frame_id: str
     position: Array
     """(3,) [m]."""
@@ -99,7 +99,7 @@ class PoseMessage:
 
     @classmethod
     def of(cls, message: Any) -> PoseMessage:
-        """Return what a backend's message says."""
+        """Return this message from a backend's message."""
         place, turned = message.pose.position, message.pose.orientation
         return cls(
             _seconds(message.header.stamp),
@@ -109,7 +109,7 @@ class PoseMessage:
         )
 
     def to(self, types: Types) -> Any:
-        """Return a backend's message that says this."""
+        """Return this message as a message of a backend."""
         place = dict(zip("xyz", self.position.tolist(), strict=True))
         turned = dict(zip("xyzw", self.xyzw.tolist(), strict=True))
         return types(self.ros)(
@@ -123,7 +123,7 @@ class PoseMessage:
 
 @dataclass(frozen=True)
 class Numbers:
-    """A command, a number for each joint, as ros2_control's forward command controllers take it."""
+    """A command with a number for each joint, for ros2_control's forward command controllers."""
 
     ros: ClassVar[str] = "std_msgs/msg/Float64MultiArray"
 
@@ -132,18 +132,18 @@ class Numbers:
 
     @classmethod
     def of(cls, message: Any) -> Numbers:
-        """Return what a backend's message says."""
+        """Return this message from a backend's message."""
         return cls(np.array(message.data, np.float64))
 
     def to(self, types: Types) -> Any:
-        """Return a backend's message that says this."""
+        """Return this message as a message of a backend."""
         layout = types("std_msgs/msg/MultiArrayLayout")(dim=[], data_offset=0)
         return types(self.ros)(layout=layout, data=self.data.tolist())
 
 
 @dataclass(frozen=True)
 class Trajectory:
-    """A command, positions to be at after some time, as ros2_control's joint trajectory controller takes it."""
+    """A command with positions to reach after some time, for ros2_control's joint trajectory controller."""
 
     ros: ClassVar[str] = "trajectory_msgs/msg/JointTrajectory"
 
@@ -151,16 +151,16 @@ class Trajectory:
     position: Array
     """(J,) [rad, m]."""
     within_s: float
-    """From the message's arrival [s]: its stamp is 0, which says so."""
+    """Time from the message's arrival [s], which is what its stamp of 0 means."""
 
     @classmethod
     def of(cls, message: Any) -> Trajectory:
-        """Return what a backend's message says, of its last point."""
+        """Return the last point of a backend's message."""
         last = message.points[-1]
         return cls(tuple(message.joint_names), np.array(last.positions, np.float64), _seconds(last.time_from_start))
 
     def to(self, types: Types) -> Any:
-        """Return a backend's message that says this."""
+        """Return this message as a message of a backend."""
         within = types("builtin_interfaces/msg/Duration")(**_parts(self.within_s))
         point = types("trajectory_msgs/msg/JointTrajectoryPoint")(
             positions=self.position.tolist(), velocities=[], accelerations=[], effort=[], time_from_start=within
@@ -170,7 +170,7 @@ class Trajectory:
 
 @dataclass(frozen=True)
 class Status:
-    """How one thing is."""
+    """The diagnostic status of one component."""
 
     level: int
     """OK, WARN or ERROR."""
@@ -181,18 +181,18 @@ class Status:
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """How things are, for those who watch."""
+    """Diagnostics of several components."""
 
     ros: ClassVar[str] = "diagnostic_msgs/msg/DiagnosticArray"
 
     stamp: float
     statuses: tuple[Status, ...]
     hardware: str = ""
-    """What they are told of."""
+    """Name of the hardware that they concern."""
 
     @classmethod
     def of(cls, message: Any) -> Diagnostics:
-        """Return what a backend's message says."""
+        """Return this message from a backend's message."""
         statuses = tuple(
             Status(
                 status.level if isinstance(status.level, int) else status.level[0],
@@ -205,7 +205,7 @@ class Diagnostics:
         return cls(_seconds(message.header.stamp), statuses, message.status[0].hardware_id if message.status else "")
 
     def to(self, types: Types) -> Any:
-        """Return a backend's message that says this."""
+        """Return this message as a message of a backend."""
         pair = types("diagnostic_msgs/msg/KeyValue")
         statuses = [
             types("diagnostic_msgs/msg/DiagnosticStatus")(
@@ -226,7 +226,7 @@ def _header(types: Types, stamp: float, frame_id: str) -> Any:
 
 
 def _parts(seconds: float) -> dict[str, int]:
-    """Return seconds as whole ones and nanoseconds, which are never negative."""
+    """Return seconds as whole seconds and nanoseconds; the latter are never negative."""
     whole = math.floor(seconds)
     nanoseconds = round((seconds - whole) * 1e9)
     return {"sec": whole + nanoseconds // 10**9, "nanosec": nanoseconds % 10**9}

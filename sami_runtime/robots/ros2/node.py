@@ -1,4 +1,4 @@
-"""What both backends offer: topics to publish and to hear, and who else is at them."""
+"""The interface of both backends: publish, subscribe, and list the other publishers and subscribers."""
 
 from __future__ import annotations
 
@@ -10,72 +10,72 @@ from sami_runtime.robots.ros2.messages import Message
 from sami_runtime.robots.ros2.settings import Qos
 
 Publishers = Literal["all", "first", "in turn"]
-"""Which publishers of a topic are heard."""
+"""Which publishers of a topic are heard; see `Node.subscribe`."""
 Hear = Callable[[Any, float], None]
-"""Takes a message (one of `messages`), and when it came [s] by the loop's clock; from a thread of the node's."""
+"""Called in the node's thread with a message (of `messages`) and its time of receipt [s], by the loop's clock."""
 
 
 class Publisher(Protocol):
-    """Sends messages of one kind to one topic; from any thread."""
+    """Sends messages of one type to one topic, from any thread."""
 
     def send(self, message: Message) -> None:
-        """Send one, without waiting for anybody."""
+        """Send a message; a backend may wait briefly for a slow reliable subscriber."""
 
     def flush(self, seconds: float) -> None:
-        """Wait, so long at most, until all who are reliably to hear them have."""
+        """Wait until all reliable subscribers have acknowledged the messages, at most this long."""
 
 
 @dataclass(frozen=True)
 class Peer:
-    """Somebody else who publishes or hears a topic."""
+    """Another publisher or subscriber of a topic."""
 
     kind: str
-    """ROS's name of the messages."""
+    """ROS's name of the message type."""
     qos: Qos
     name: str = ""
-    """Its node where that is known, else its GUID, as `ros2 topic info --verbose` prints it."""
+    """Its node if that is known, else its GUID, as `ros2 topic info --verbose` prints it."""
 
 
 class Node(Protocol):
-    """A participant."""
+    """A participant of ROS 2."""
 
     separates: bool
-    """Whether it hears one publisher of a topic alone; if not, a second one has to end the episode."""
+    """Whether it can tell publishers of a topic apart; if not, a second publisher must end the episode."""
 
     def publisher(self, topic: str, kind: type[Any], qos: Qos) -> Publisher:
-        """Return what publishes a topic."""
+        """Return a new publisher of a topic."""
 
     def subscribe(self, topic: str, kind: type[Any], qos: Qos, hear: Hear, publishers: Publishers = "all") -> None:
-        """Have a function hear each message of a topic.
+        """Call a function with each message of a topic.
 
         Args:
             topic: Its name.
-            kind: One of `messages`.
-            qos: What is asked for.
-            hear: Called with each message, from a thread of the node's. What it raises drops the message.
-            publishers: Which are heard: all; the one that comes first, until the reset; or that one until it is gone
-                and then the next, as of a goal that is said once.
+            kind: A class of `messages`.
+            qos: Requested quality of service.
+            hear: Called with each message, in the node's thread. If it raises, the message counts as dropped.
+            publishers: "all" hears all publishers; "first" only the first to send after the reset; "in turn" the first
+                until it is gone, and then the next, for example for a goal that is sent once.
         """
 
     def publishers(self, topic: str) -> list[Peer]:
-        """Return who publishes a topic, as far as is known by now."""
+        """Return the publishers of a topic that have been discovered so far."""
 
     def subscribers(self, topic: str) -> list[Peer]:
-        """Return who hears it."""
+        """Return the subscribers of a topic that have been discovered so far."""
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """What was dropped since the last reset, and which publishers are gone, a sentence each."""
+        """A sentence for each topic with messages dropped since the reset, or, if known, whose publisher is gone."""
 
     def reset(self) -> None:
-        """Forget what was dropped, and hear of each topic whichever publisher comes first from now on."""
+        """Reset the counts, and hear the publisher of each topic that sends first from now on."""
 
     def close(self) -> None:
-        """Leave; also twice."""
+        """Leave the domain. May be called twice."""
 
 
 def doubled(topic: str, kind: str, qos: Qos, publishers: Iterable[Peer]) -> str:
-    """Return that more than one publisher of a topic could be heard, by their names; empty where none or one can."""
+    """Return a sentence that names the publishers of a topic, if more than one could be heard; else empty."""
     names = [
         peer.name or "one without a name"
         for peer in publishers
@@ -90,7 +90,7 @@ def doubled(topic: str, kind: str, qos: Qos, publishers: Iterable[Peer]) -> str:
 
 
 def why_silent(topic: str, kind: str, qos: Qos, publishers: Iterable[Peer]) -> str:
-    """Return why nothing of a topic comes: nobody is there, or offers what is not asked for."""
+    """Return why a topic has no messages: it has no publisher, or types or qualities of service do not match."""
     peers = list(publishers)
     if not peers:
         return f"nobody publishes {topic} ({kind})"
@@ -101,7 +101,7 @@ def why_silent(topic: str, kind: str, qos: Qos, publishers: Iterable[Peer]) -> s
 
 
 def why_unheard(topic: str, kind: str, qos: Qos, subscribers: Iterable[Peer]) -> str:
-    """Return why nobody hears what is sent to a topic; empty where somebody does."""
+    """Return why a topic has no matching subscriber; empty if it has one."""
     peers = list(subscribers)
     if not peers:
         return f"nobody hears {topic} ({kind}): is its controller active?"
@@ -116,7 +116,7 @@ def _other_kind(kind: str, peer: Peer) -> str:
 
 
 def _less(offered: Qos, requested: Qos, verb: str = "offers") -> str:
-    """Return what of quality of service is offered below what is wanted, as the one tells of itself."""
+    """Return the first quality of service that is offered below the request, from the peer's view; empty if none is."""
     if (offered.reliability, requested.reliability) == ("best_effort", "reliable"):
         return f"{verb} reliability {'reliable' if verb == 'wants' else 'best_effort'}"
     if (offered.durability, requested.durability) == ("volatile", "transient_local"):

@@ -1,4 +1,4 @@
-"""Opens a node of ROS 2: by Cyclone DDS, or by rclpy in a sourced workspace."""
+"""Opens a node of ROS 2, with Cyclone DDS or with the rclpy of a sourced workspace."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from sami_runtime.errors import AdapterError
 from sami_runtime.robots.ros2.node import Node
 
 EXTRA = "ros2"
-"""What brings the default backend."""
+"""Extra of the package that installs the default backend."""
 
 
 def open_node(backend: str, domain: int | None, clock: Clock) -> Node:
-    """Return a participant.
+    """Return a new participant.
 
     Args:
-        backend: `"cyclonedds"`, `"rclpy"`, or `"auto"`: rclpy where it can be imported, as in a sourced workspace.
-        domain: Of ROS; ROS_DOMAIN_ID, or else 0, if None.
-        clock: The loop's, by which it is told when messages came.
+        backend: `"cyclonedds"`, `"rclpy"`, or `"auto"`: rclpy if it can be imported, as in a sourced workspace.
+        domain: Of ROS; if None, ROS_DOMAIN_ID, else 0.
+        clock: The loop's clock, for the times of receipt.
 
     Raises:
-        AdapterError: The backend is not installed, or cannot begin.
+        AdapterError: The backend is not installed, or the domain is invalid or cannot be entered.
     """
     there = {name: importlib.util.find_spec(name) is not None for name in ("cyclonedds", "rclpy")}
     chosen = ("rclpy" if there["rclpy"] else "cyclonedds") if backend == "auto" else backend
@@ -45,10 +45,10 @@ def open_node(backend: str, domain: int | None, clock: Clock) -> Node:
 
 
 def domain_of(number: int | None) -> int:
-    """Return the domain of this number, or the environment's.
+    """Return the number of the domain; if it is None, that of ROS_DOMAIN_ID, else 0.
 
     Raises:
-        AdapterError: ROS_DOMAIN_ID is no domain.
+        AdapterError: ROS_DOMAIN_ID is no number from 0 to 232.
     """
     if number is not None:
         return number

@@ -1,4 +1,4 @@
-"""The other backend: ROS 2's own Python library, where a sourced workspace has it. It cannot be installed from PyPI."""
+"""The other backend: rclpy, ROS 2's own Python library, from a sourced workspace. PyPI does not have it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class RosTypes:
         return getattr(importlib.import_module(f"{package}.{part}"), kind)
 
     def octet(self, value: int) -> bytes:
-        """Return a byte."""
+        """Return a byte of the type that the message classes expect."""
         return bytes([value])
 
 
@@ -32,30 +32,30 @@ class RclpyPublisher:
         self._publisher = publisher
 
     def send(self, message: Message) -> None:
-        """Send one."""
+        """Send a message."""
         self._publisher.publish(message.to(RosTypes()))
 
     def flush(self, seconds: float) -> None:
-        """Wait, so long at most, until all who are reliably to hear have."""
+        """Wait until all reliable subscribers have acknowledged the messages, at most this long."""
         duration = importlib.import_module("rclpy.duration").Duration(seconds=seconds)
         self._publisher.wait_for_all_acked(duration)
 
 
 class RclpyNode:
-    """A node of its own context, which one thread spins.
+    """A node with its own context, and a thread that spins it.
 
     Args:
         domain: Of ROS.
-        clock: The loop's.
+        clock: The loop's clock.
     """
 
-    separates = False  # its messages do not say whose they are
+    separates = False  # rclpy does not tell a message's publisher
 
     def __init__(self, domain: int, clock: Clock) -> None:
         rclpy, executors = importlib.import_module("rclpy"), importlib.import_module("rclpy.executors")
         self._clock, self._open, self._bad = clock, True, dict[str, tuple[int, str]]()
         self._context = rclpy.context.Context()
-        # Signals are the loop's: rclpy would leave before the last command was sent.
+        # The loop handles signals: rclpy would shut down before the last command is sent.
         no_handlers = importlib.import_module("rclpy.signals").SignalHandlerOptions.NO
         rclpy.init(context=self._context, domain_id=domain, signal_handler_options=no_handlers)
         self._node = rclpy.create_node("sami", context=self._context)
@@ -66,43 +66,43 @@ class RclpyNode:
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """What was dropped since the last reset, and which publishers are gone."""
+        """A sentence for each topic with messages that could not be read since the reset."""
         return tuple(
             f"{topic}: {number} messages that could not be read were dropped, lastly {why}"
             for topic, (number, why) in list(self._bad.items())
         )
 
     def reset(self) -> None:
-        """Forget what was dropped."""
+        """Reset the counts of dropped messages."""
         self._bad = {}
 
     def publisher(self, topic: str, kind: type[Any], qos: Qos) -> Publisher:
-        """Return what publishes a topic."""
+        """Return a new publisher of a topic."""
         return RclpyPublisher(self._node.create_publisher(RosTypes()(kind.ros), topic, profile(qos)))
 
     def subscribe(self, topic: str, kind: type[Any], qos: Qos, hear: Hear, publishers: Publishers = "all") -> None:
-        """Have a function hear each message of a topic."""
+        """Call a function with each message of a topic."""
 
         def receive(message: Any) -> None:
             receipt_time = self._clock.now()
             try:
                 hear(kind.of(message), receipt_time)
-            except Exception as error:  # whatever a message causes, the next one is heard
+            except Exception as error:  # a bad message must not end the thread
                 number = self._bad.get(topic, (0, ""))[0] + 1
                 self._bad[topic] = number, f"a {kind.ros}: {type(error).__name__}: {str(error)[:200]}"
 
         self._node.create_subscription(RosTypes()(kind.ros), topic, receive, profile(qos))
 
     def publishers(self, topic: str) -> list[Peer]:
-        """Return who publishes a topic, as far as is known by now."""
+        """Return the publishers of a topic that have been discovered so far."""
         return [_peer(endpoint) for endpoint in self._node.get_publishers_info_by_topic(topic)]
 
     def subscribers(self, topic: str) -> list[Peer]:
-        """Return who hears it."""
+        """Return the subscribers of a topic that have been discovered so far."""
         return [_peer(endpoint) for endpoint in self._node.get_subscriptions_info_by_topic(topic)]
 
     def close(self) -> None:
-        """Leave; also twice."""
+        """Leave the domain. May be called twice."""
         if not self._open:
             return
         self._open = False
@@ -117,7 +117,7 @@ class RclpyNode:
 
 
 def profile(qos: Qos) -> Any:
-    """Return a quality of service as rclpy takes it."""
+    """Return a quality of service as rclpy's QoSProfile."""
     rclpy, duration = importlib.import_module("rclpy.qos"), importlib.import_module("rclpy.duration")
     deadline = {} if qos.deadline_s is None else {"deadline": duration.Duration(seconds=qos.deadline_s)}
     return rclpy.QoSProfile(
@@ -130,7 +130,7 @@ def profile(qos: Qos) -> Any:
 
 
 def _peer(endpoint: Any) -> Peer:
-    """Return an endpoint as rclpy tells of it."""
+    """Return the peer of an endpoint that rclpy reports."""
     profile = endpoint.qos_profile
     deadline = 1e-9 * profile.deadline.nanoseconds
     qos = Qos(

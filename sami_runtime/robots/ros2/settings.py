@@ -17,15 +17,15 @@ PACKAGE = "package://"
 
 
 class Qos(RobotTable):
-    """Quality of service; both sides of a topic have to agree."""
+    """Quality of service; a publisher must offer at least what a subscriber requests."""
 
     reliability: Literal["reliable", "best_effort"] = "reliable"
     durability: Literal["volatile", "transient_local"] = "volatile"
-    """`"transient_local"` also brings the last message to those who come later."""
+    """`"transient_local"` also delivers the last messages to subscribers that join later."""
     depth: Annotated[int, Field(ge=1, le=1000)] = 1
-    """Messages that are kept for whoever is slow; of a robot only the newest one is worth something."""
+    """Number of messages stored for a slow subscriber; of a robot only the newest is useful."""
     deadline_s: Positive | None = None
-    """Longest time [s] between two messages: of those that are sent, promised; of those that are heard, demanded."""
+    """Longest time [s] between two messages: offered for sent topics, requested for heard topics."""
 
 
 class HeardTopic(Qos):
@@ -34,63 +34,63 @@ class HeardTopic(Qos):
     topic: Topic
     type: Literal["sensor_msgs/msg/JointState", "geometry_msgs/msg/PoseStamped"]
     reliability: Literal["reliable", "best_effort"] = "best_effort"
-    """A message that has to be sent again comes too late for a policy, and holds up those behind it."""
+    """A message that is sent again is too late for a policy, and delays the messages after it."""
     frame_id: str | None = None
-    """In which poses have to be told; others are refused."""
+    """Frame in which poses must be given; poses in other frames are refused."""
     translation: Three = (0.0, 0.0, 0.0)
-    """Where that frame's origin lies in the policy's [m]."""
+    """Origin of that frame in the policy's frame [m]."""
     rpy: Three = (0.0, 0.0, 0.0)
-    """How it is turned, about the fixed x, then y, then z axis [rad]."""
+    """Rotation of that frame, about the fixed x, then y, then z axis [rad]."""
     clock: Literal["ours", "theirs"] = "ours"
-    """Whose time the stamps are: this machine's and of all that keep it (chrony, PTP), or another one's."""
+    """Clock of the stamps: this machine's, also on machines synchronised with it (chrony, PTP), or another clock."""
     delay_s: NotNegative = 0.0
-    """What no stamp tells [s]: how much older than its stamp a measurement is; by another clock, how late all come."""
+    """Delay that no stamp includes [s]: from measurement to stamp; with another clock, that of every message."""
     future_s: NotNegative = 0.005
-    """How far [s] clocks that keep the same time may be apart: from there on a stamp lies in the future."""
+    """Largest difference [s] between synchronised clocks: stamps further in the future are refused."""
     smooth_s: NotNegative = 0.0
-    """Over how long velocities of poses are taken [s]."""
+    """Time over which poses are differentiated to velocities [s]."""
     standing: bool = False
-    """Whether what was said last holds until something else is: a goal does not age."""
+    """Whether the last message stays valid until the next one, as a goal does, and never ages."""
 
 
 class RosSource(RobotTable):
-    """Where a signal is."""
+    """The source of a signal."""
 
     of: str
     """One of the topics of these settings."""
     field: Literal["position", "velocity", "effort", "rpy", "angular_velocity", "hand_position", "hand_velocity"] = (
         "position"
     )
-    """A pose has position, rpy and the velocities; joints have position, velocity, effort, and the hand's."""
+    """A pose has position, rpy, velocity, angular_velocity; joints have position, velocity, effort, hand_*."""
     joints: tuple[str, ...] = ()
-    """Whose, in the signal's order."""
+    """Names of the joints, in the signal's order."""
     factor: Number | tuple[Number, ...] = 1.0
-    """Ours for one of theirs, or one for each element."""
+    """Signal = factor * value in the message; one for all, or one for each element."""
 
 
 class ArmKinematics(RobotTable):
-    """The arm between joints and hand."""
+    """Kinematics of the arm, from its joints to its hand."""
 
     of: str
-    """The topic that tells the joints."""
+    """The topic with the joints' state."""
     model: str
-    """URDF or MJCF; `package://NAME/...` lies in a Python package."""
+    """URDF or MJCF file; `package://NAME/...` is a file in a Python package."""
     hand: str
     """Link or site that the policy moves."""
     joints: Texts
     speed: Positive | None = None
     """Highest speed of each joint [rad/s]; that of the URDF if left out."""
     home_speed: Positive = 0.5
-    """Of each joint on the way home [rad/s]."""
+    """Highest speed of each joint on the way home [rad/s]."""
     move_home: bool = True
-    """Whether `reset` moves the arm home; else it has to be there already."""
+    """Whether `reset` moves the arm home; if not, it has to be there already."""
 
     @property
     def file(self) -> Path:
-        """Where the model is.
+        """Path of the model.
 
         Raises:
-            AdapterError: There is no such package.
+            AdapterError: The package does not exist.
         """
         if not self.model.startswith(PACKAGE):
             return Path(self.model)
@@ -102,69 +102,69 @@ class ArmKinematics(RobotTable):
 
 
 class RosCommand(Qos):
-    """What is sent to the controller."""
+    """The commands to the controller."""
 
     topic: Topic
     type: Literal["std_msgs/msg/Float64MultiArray", "trajectory_msgs/msg/JointTrajectory"]
     action: Literal["hand", "elements"]
-    """`"hand"`: joint velocities (or positions, in a trajectory) that move the hand. `"elements"`: the action's own."""
+    """`"hand"`: send joint velocities (positions in a trajectory) that move the hand. `"elements"`: send the action."""
     joints: tuple[str, ...] = ()
-    """In the controller's order; those of the kinematics if left out."""
+    """Joints in the controller's order; those of the kinematics if left out."""
     factor: Number | tuple[Number, ...] = 1.0
-    """Theirs for one of ours, or one for each."""
+    """Value in the message = factor * command; one for all, or one for each element."""
     standing: Number | tuple[Number, ...] | Literal["last"]
-    """What is sent last, so that all rests: 0 to velocity controllers. `"last"`: nothing, where positions hold."""
+    """Last command, which stops the robot: 0 for velocity controllers. `"last"`: none, for position controllers."""
     gain: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
-    """Share of the way that an action makes in simulation, of the hand."""
+    """Scale of an action's displacement of the hand, relative to the simulation."""
     delay_s: NotNegative = 0.0
-    """How long a command takes to have its effect [s], for files that look ahead."""
+    """Delay from a command to its effect [s], for policies with lookahead."""
 
 
 class RosGripper(Qos):
-    """What is sent to the gripper's controller: Float64MultiArray with one number."""
+    """The commands to the gripper's controller: Float64MultiArray with one number."""
 
     topic: Topic
     factor: Number = 1.0
-    """Theirs for one metre between the fingers; 0.5 where each finger goes half of it."""
+    """Number in the message = factor * width [m]; 0.5 if each finger moves half of the width."""
     widest_m: Positive = 0.08
 
 
 class SentTopic(Qos):
-    """A topic that others may hear."""
+    """A topic that is sent."""
 
     topic: Topic
 
 
 class Success(RobotTable):
-    """When an episode has succeeded."""
+    """The condition for success of an episode."""
 
     achieved: str = "achieved_goal"
     desired: str = "desired_goal"
-    """The signals."""
+    """Names of the two signals that are compared."""
     within_m: Positive = 0.05
 
 
 class RosSettings(AdapterSettings):
-    """All of it."""
+    """The whole table `settings`."""
 
     owner: ClassVar[str] = "the robot on ROS 2"
     page: ClassVar[str] = "docs/reference/ros2-settings.md"
 
     backend: Literal["auto", "cyclonedds", "rclpy"] = "auto"
     domain: Annotated[int, Field(ge=0, le=232)] | None = None
-    """Of ROS; ROS_DOMAIN_ID if left out."""
+    """Domain of ROS; ROS_DOMAIN_ID if left out."""
     heard_s: Positive = 5.0
-    """How long [s] others may take to be found, and to say something, at the beginning."""
+    """Longest wait [s] for peers and their first messages."""
     topics: Annotated[dict[str, HeardTopic], Field(min_length=1)]
     signals: dict[str, RosSource]
     kinematics: ArmKinematics | None = None
     command: RosCommand
     gripper: RosGripper | None = None
     episode: SentTopic | None = None
-    """Where it is told that an episode begins: Float64MultiArray with the seed, and what a simulation is to place."""
+    """Topic that announces each episode: Float64MultiArray with the seed, followed by `task` for a simulation."""
     settle_s: NotNegative = 0.2
-    """How long [s] the world may take for that."""
+    """Time [s] for the world to settle after that."""
     task: tuple[Number, ...] = ()
-    """What is told beside the seed."""
+    """Numbers that are sent with the seed."""
     success: Success | None = None
     diagnostics: SentTopic | None = SentTopic(topic="/diagnostics", depth=10)

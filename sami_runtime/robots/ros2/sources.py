@@ -1,4 +1,4 @@
-"""From messages to the signals of a policy: by names, frames, units and clocks; what is wrong is refused, and told."""
+"""Converts messages to the signals of a policy, by names, frames, units and clocks; refuses invalid messages."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ OF_HAND = ("hand_position", "hand_velocity")
 
 
 class Joints(NamedTuple):
-    """The arm's, in the order of the kinematics."""
+    """The state of the arm's joints, (J,) each, in the order of the kinematics."""
 
     measured: float
-    """When [s], by the loop's clock."""
+    """Time of the measurement [s], by the loop's clock."""
     positions: Array
     velocities: Array
 
 
 @dataclass
 class Heeded:
-    """A topic, and what became of its messages."""
+    """A topic that is heard, its filters, and the count of its messages."""
 
     settings: HeardTopic
     sync: ClockSync
@@ -47,28 +47,28 @@ class Heeded:
     accepted: int = 0
     refused: int = 0
     why: str = ""
-    """The last one was refused; empty where one was taken since."""
+    """Why the last message was refused; empty if it was accepted."""
 
     @property
     def steps(self) -> int:
-        """How often its clock was seen to step."""
+        """How many steps of the sender's clock were detected."""
         return self.sync.steps
 
     @property
     def fault(self) -> str:
-        """What is wrong with it, for those who look on; empty where nothing is."""
+        """A sentence about refused messages; empty if the last message was accepted."""
         return self.why and f"{self.settings.topic}: {self.refused} messages refused, the last one because {self.why}"
 
 
 class Sources:
-    """Takes messages from a node's thread; the loop takes observations.
+    """Receives messages in a node's thread, and provides observations to the loop.
 
     Args:
         settings: Of the robot.
-        signals: What the policy reads.
-        clock: The loop's.
-        ik: The arm's kinematics, where there are any.
-        base: Where the arm's base stands, in the policy's frame.
+        signals: That the policy reads.
+        clock: The loop's clock.
+        ik: The arm's kinematics; None if there are none.
+        base: Pose of the arm's base in the policy's frame.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Sources:
     ) -> None:
         self.clock, self._ik, self._base, self._settings = clock, ik, base, settings
         self.dropped: Callable[[], Iterable[str]] = tuple
-        """What the node dropped before it came here, a sentence each."""
+        """Returns a sentence for each problem of the node, such as messages that it dropped."""
         self.latest = Latest(signals, clock, settings.heard_s, lambda: "; ".join(self.faults))
         self.topics = {name: _heeded(topic) for name, topic in settings.topics.items()}
         for signal in signals:
@@ -84,14 +84,14 @@ class Sources:
             if source is not None and source.of in self.topics:
                 self.topics[source.of].signals.append((signal, source))
         self.joints: Joints | None = None
-        """The arm's newest ones."""
+        """The newest state of the arm's joints."""
         self._joint_signals = {signal.name for signal in signals} - set(settings.signals)
-        """Of the adapter's, those that the settings do not say where to take from."""
+        """Names of the signals for which the settings have no source: the arm's joints."""
         self._standing: dict[str, Array] = {}
         self._lock = threading.Lock()
 
     def hear(self, name: str, message: JointMessage | PoseMessage, received: float) -> None:
-        """Take a message of a topic, that came at a time [s]; refuse one that cannot be used."""
+        """Store the signals of a message that was received at a time [s]; count an invalid message as refused."""
         topic = self.topics[name]
         with self._lock:
             try:
@@ -119,7 +119,7 @@ class Sources:
                 topic.accepted, topic.why = topic.accepted + 1, ""
 
     def reset(self, forget: bool) -> None:
-        """Forget what was measured before now, and, where somebody says it anew, also what stood."""
+        """Forget all measurements; if `forget`, also values of `standing` topics, which are then sent again."""
         with self._lock:
             for topic in self.topics.values():
                 topic.why = ""
@@ -131,7 +131,7 @@ class Sources:
 
     @property
     def faults(self) -> list[str]:
-        """What is wrong with the topics: messages that were refused or dropped, a sentence each."""
+        """A sentence for each topic with refused messages, and for each problem of the node."""
         return [*(topic.fault for topic in self.topics.values() if topic.fault), *self.dropped()]
 
     @property
@@ -139,10 +139,10 @@ class Sources:
         return self._settings.kinematics.of if self._settings.kinematics else None
 
     def _measured(self, topic: Heeded, stamp: float, received: float) -> float:
-        """Return when something was measured, by the loop's clock.
+        """Return the time of a measurement [s], by the loop's clock.
 
         Raises:
-            AdapterError: It was never stamped, or in the future.
+            AdapterError: There is no stamp, or it is in the future.
         """
         if not stamp > 0.0:
             raise AdapterError(f"its stamp is {stamp:g} s: whoever sends it does not stamp it")
@@ -186,7 +186,7 @@ class Sources:
 
 
 def faults_of_signals(settings: RosSettings, signals: tuple[Signal, ...]) -> list[str]:
-    """Return what of a policy's signals these settings do not tell, or tell wrongly, a sentence each."""
+    """Return one sentence for each point in which these settings do not fit the policy's signals."""
     faults, topics = [], settings.topics
     known = {signal.name: signal for signal in signals}
     faults += [f"signals.{name}: the model reads no such signal" for name in settings.signals if name not in known]
@@ -231,10 +231,10 @@ def _heeded(settings: HeardTopic) -> Heeded:
 
 
 def _picked(message: JointMessage, part: str, joints: tuple[str, ...]) -> Array:
-    """Return what a message says of some joints, in their order.
+    """Return position, velocity or effort (J,) of these joints, in their order.
 
     Raises:
-        AdapterError: It does not say it of all, or not as numbers.
+        AdapterError: A value is missing or not finite.
     """
     values: Array = getattr(message, part)
     if len(values) != len(message.names):

@@ -1,4 +1,4 @@
-"""A Unitree Go2 by its low level: in a robot.toml, `adapter = "sami_runtime.robots.unitree:make"`."""
+"""A Unitree Go2 by its low-level interface: in a robot.toml, `adapter = "sami_runtime.robots.unitree:make"`."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from sami_runtime.robots.unitree.adapter import UnitreeAdapter
 
 EXTRA = "unitree"
-"""What brings the library."""
+"""Extra of the package that installs the library."""
 
 
 def make(clock: Clock, contract: Contract, config: dict[str, Any] | None = None) -> UnitreeAdapter:
     """Connect to the robot; nothing is sent.
 
     Args:
-        clock: The loop's.
+        clock: The loop's clock.
         contract: Of the model that is to drive.
         config: The settings, see docs/how-to/unitree.md.
 
     Raises:
-        AdapterError: With everything that does not match; or the library is not installed.
+        AdapterError: The library is not installed, or something does not match (all points listed).
     """
     _require_library()
     from sami_runtime.robots.unitree.adapter import UnitreeAdapter
@@ -37,7 +37,7 @@ def make(clock: Clock, contract: Contract, config: dict[str, Any] | None = None)
 
 
 def emergency_stop() -> Callable[[], object]:
-    """Return what damps the motors of the parent process's robot, for a watchdog, by a participant of its own."""
+    """Return the emergency stop for a watchdog, which damps the robot's motors by its own DDS participant."""
     _require_library()
     from sami_runtime.robots.unitree.stop import EmergencyDamping
 

@@ -1,4 +1,4 @@
-"""A Unitree Go2 as what a policy drives: by its low level, without Unitree's own motion service."""
+"""Adapter of a Unitree Go2: it commands the motors directly, without Unitree's own motion service."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ from sami_runtime.robots.unitree.settings import REMOTE, UnitreeSettings
 from sami_runtime.robots.unitree.stop import arm_watchdog
 
 STANDING_S = 1.0
-"""How long [s] a robot that stood up stands on without a loop that reads."""
+"""Time [s] for which a robot that stood up keeps standing if no loop reads."""
 STOOD_RAD = 0.35
-"""How far a joint may be from the stance, once the robot stood up [rad]."""
+"""Largest distance of a joint from the stance after standing up [rad]."""
 TUCKED = np.array([0.0, 2.6, -2.65] * 4)
-"""Each leg [rad] along the trunk, so that its hip, whose angle here does not count, turns freely even beneath it."""
+"""Hip, thigh and calf of each leg [rad], tucked so that the hip turns freely; `way_up` keeps the hip's own angle."""
 FOLDED = np.array([0.0, 1.36, -2.65] * 4)
-"""Hip, thigh and calf of each leg [rad] with the trunk on the ground and the feet under it, from which a Go2 rises."""
+"""Hip, thigh and calf of each leg [rad], with trunk and feet on the ground, from which a Go2 stands up."""
 LYING_DEG = 33.0
-"""Tilt of the trunk up to which a robot that lies gets up; beyond it, simulated robots may tip over."""
+"""Largest tilt of the trunk [degrees] from which a lying robot gets up; beyond it, simulated robots may tip over."""
 RAMP_S = 0.02
 RELEASED_S = 15.0
-"""Longest time [s] in which the sport mode lets go."""
+"""Longest time [s] for the sport mode to release the motors."""
 REST_S, STILL = 3.0, 0.2
-"""How long [s] `close` damps a robot that still moves, and the speed of a joint that rests [rad/s]."""
+"""Longest time [s] that `close` damps a moving robot, and the speed below which a joint rests [rad/s]."""
 
 
 def way_up(angles: NDArray[np.float64], stance: NDArray[np.float64]) -> list[NDArray[np.float64]]:
-    """Return the joint angles through which a Go2 gets up, the stance last, each (12,) [rad].
+    """Return the sequence of joint angles by which a Go2 gets up, the stance last, each (12,) [rad].
 
-    A robot that neither stands nor has its legs folded tucks them first and folds them then: damped legs come to rest
-    anywhere, also beneath the trunk, and it may tip over where it rises from there.
+    A robot that neither stands nor has folded legs first tucks and then folds them: damped legs may come to rest
+    anywhere, even beneath the trunk, and a robot that stood up from there might tip over.
     """
     if any(np.allclose(angles, pose, rtol=0.0, atol=STOOD_RAD) for pose in (stance, FOLDED)):
         return [stance]
@@ -52,18 +52,18 @@ def way_up(angles: NDArray[np.float64], stance: NDArray[np.float64]) -> list[NDA
 
 
 class UnitreeAdapter:
-    """Drives a Go2 by position targets for its motors, which are sent anew 200 to 500 times a second.
+    """Drives a Go2 by position targets for its motors, which are repeated at `settings.hz` (100 to 500 Hz).
 
-    `reset` has the robot stand, `stop` damps the motors: it sinks down. A robot that tilts too far, whose remote
-    control has L2 and B pressed, or that got no action in time, is damped, and the next read or write raises.
+    `reset` makes the robot stand up; `stop` damps the motors, so that it sinks down. If the robot tilts too far, if L2
+    and B are pressed, or if no action comes in time, the motors are damped and the next read or write raises.
 
     Args:
-        clock: The loop's.
+        clock: The loop's clock.
         contract: Of the model that is to drive.
         settings: Of the robot.
 
     Raises:
-        AdapterError: With everything that does not match; nothing was sent.
+        AdapterError: Contract, settings and robot do not match, in all points listed; nothing was sent.
     """
 
     def __init__(self, clock: Clock, contract: Contract, settings: UnitreeSettings) -> None:
@@ -74,7 +74,7 @@ class UnitreeAdapter:
         self._latest = Latest(self.observation, clock, note=lambda: self._link.fault)
         self._last_action, self._heard_at = np.zeros(contract.action.size, np.float32), clock.now()
         self._start_time, self._is_driven, self._is_standing, self._open = clock.now(), False, False, True
-        self._is_halted = False  # by `emergency_stop`, until the next reset
+        self._is_halted = False  # set by `emergency_stop` until the next reset
         self._link = MotorLink(settings.domain, settings.network, settings.hz, settings.damp_kd, self._hear)
         try:
             self._require_robot()
@@ -87,21 +87,21 @@ class UnitreeAdapter:
 
     @property
     def steering(self) -> Steering | None:
-        """What a person's keys change; None where the command comes from elsewhere."""
+        """The command that a person's hotkeys change; None if the command comes from elsewhere."""
         return self._command if isinstance(self._command, Steering) else None
 
     @property
     def reading(self) -> Go2Reading:
-        """What the robot measured last."""
+        """The robot's newest reading."""
         assert self._link.reading is not None
         return self._link.reading
 
     def reset(self, seed: int | None = None) -> None:
-        """Have the robot stand up from where it is, on its feet or its belly.
+        """Make the robot stand up, whether it is on its feet or its belly.
 
         Raises:
-            AdapterError: Unitree's sport mode is on, and may not be or was not released; the robot does not get up.
-            SafetyStop: It was stopped on the way.
+            AdapterError: Unitree's sport mode is on and was not released, or the robot does not get up.
+            SafetyStop: The robot was stopped on the way.
         """
         self._require_open()
         self._is_halted = False
@@ -117,16 +117,16 @@ class UnitreeAdapter:
         self._start_time = self.clock.now()
 
     def damp(self) -> None:
-        """Brake all motors, from any thread, until something else is asked for; a robot that stands sinks down."""
+        """Damp all motors until the next command, from any thread; a standing robot sinks down."""
         self._is_standing = False
         if self._open and self._is_driven:
             self._link.damp()
 
     def stand(self) -> None:
-        """Bring the joints to the stance by `way_up`, each step in `stand_s`, and up to twice that where they lag.
+        """Move the joints to the stance by `way_up`, each step in `stand_s`, or up to twice that if they lag.
 
         Raises:
-            AdapterError: The robot is tilted too far, and was not moved; its joints do not come to the stance.
+            AdapterError: The robot is tilted too far to get up, or its joints do not reach the stance.
             SafetyStop: The robot was stopped on the way.
         """
         self._require_open()
@@ -148,16 +148,16 @@ class UnitreeAdapter:
         self._is_standing = True
 
     def read(self) -> Observation:
-        """Return the newest of each signal.
+        """Return the newest value of each signal.
 
         Raises:
-            SafetyStop: The robot was stopped, and why.
-            AdapterError: It does not report.
+            SafetyStop: The robot was stopped, with the reason.
+            AdapterError: A signal never arrived, or the adapter was closed.
         """
         self._require_open()
         if self._is_driven:
             self._require_upright()
-        if self._is_standing:  # a dry run, or a loop that begins
+        if self._is_standing:  # in a dry run, and before the first write
             self._stand_at(self._mapping.stand)
         command = self._velocity()
         chosen: dict[str, Any] = {
@@ -170,10 +170,10 @@ class UnitreeAdapter:
         return self._latest.observation()
 
     def write(self, action: NDArray[np.float32]) -> Executed:
-        """Have the motors go to what an action asks for.
+        """Send the motors' targets for an action (A,); they are damped `hold_s` later if no other follows.
 
         Raises:
-            SafetyStop: The robot was stopped, and why; nothing was sent.
+            SafetyStop: The robot was stopped, with the reason; no targets were sent.
         """
         self._require_open()
         self._require_upright()
@@ -183,16 +183,16 @@ class UnitreeAdapter:
         return Executed(self._last_action.copy())
 
     def stop(self) -> None:
-        """Damp the motors; nothing where nothing was driven."""
+        """Damp the motors, if they were driven."""
         self.damp()
 
     def emergency_stop(self) -> None:
-        """Damp the motors until the next reset, from any thread: whatever leads the joints meanwhile raises."""
+        """Damp the motors until the next reset, from any thread; `stand` and `write` raise SafetyStop until then."""
         self._is_halted = True
         self.damp()
 
     def close(self) -> None:
-        """Damp what was driven until it rests, and leave; also twice."""
+        """Damp driven motors until the robot rests, and disconnect. May be called twice."""
         if not self._open:
             return
         self.damp()
@@ -203,7 +203,7 @@ class UnitreeAdapter:
         self._link.close()
 
     def _lead_to(self, angles: NDArray[np.float64]) -> None:
-        """Bring the joints there in `stand_s`, and wait as long again for those that lag."""
+        """Move the joints to angles (12,) [rad] in `stand_s`, and wait as long again for joints that lag."""
         self._is_driven = True
         start, start_time, share = self.reading.angles.copy(), self.clock.now(), 0.0
         while share < 1.0 or (share < 2.0 and abs(self.reading.angles - angles).max() > STOOD_RAD):
@@ -213,7 +213,7 @@ class UnitreeAdapter:
             self.clock.sleep_until(self.clock.now() + RAMP_S)
 
     def _tilt(self) -> float:
-        """Of the trunk [deg]."""
+        """Return the tilt of the trunk [degrees]."""
         return math.degrees(math.acos(float(np.clip(-self.reading.gravity[2], -1.0, 1.0))))
 
     def _stand_at(self, angles: NDArray[np.float64]) -> None:
@@ -225,10 +225,10 @@ class UnitreeAdapter:
         self._latest.put(self._heard_at, **self._mapping.observed(reading))
 
     def _source(self) -> CommandSource | None:
-        """Return where the command comes from; None for the remote control, or for a policy that takes none.
+        """Return the source of the command; None for the remote control, or if the policy reads no command.
 
         Raises:
-            SamiError, UnknownName: The settings name no command that there is.
+            SamiError, UnknownName: The command in the settings is invalid.
         """
         rest = {element: 0.0 for elements in self._mapping.commands.values() for element in elements}
         if self.settings.command == REMOTE or not (rest or self.settings.command):
@@ -242,10 +242,10 @@ class UnitreeAdapter:
         return dict(zip(("forward", "left", "turn"), velocity.tolist(), strict=True))
 
     def _require_robot(self) -> None:
-        """Wait for the robot.
+        """Wait for the first reading, and for a subscriber of the commands.
 
         Raises:
-            AdapterError: It reports nothing, or does not hear commands.
+            AdapterError: The robot reports nothing, or does not subscribe to commands.
         """
         deadline = time.monotonic() + self.settings.heard_s
         while not (self._link.reading and self._link.has_listener) and time.monotonic() < deadline:
@@ -270,7 +270,7 @@ class UnitreeAdapter:
         ]
 
     def _require_upright(self, longest_s: float = math.inf) -> None:
-        """Damp and raise where the robot must not be driven on, or told nothing for longer than a time [s]."""
+        """Damp the motors and raise SafetyStop if the robot must not move, or was silent for longer than a time [s]."""
         tilt, silent, fault = self._tilt(), self.clock.now() - self._heard_at, ""
         if self.reading.stop_pressed:
             fault = "L2 and B of the remote control were pressed"

@@ -20,7 +20,7 @@ GO, API = "unitree_go.msg.dds_.", "unitree_api.msg.dds_."
 @final
 @dataclass
 class MotorCmd(IdlStruct, typename=f"{GO}MotorCmd_"):
-    """What a motor is to do: torque = tau + kp (q - angle) + kd (dq - velocity)."""
+    """The command of a motor: torque = tau + kp (q - angle) + kd (dq - velocity)."""
 
     mode: byte
     q: float32
@@ -34,7 +34,7 @@ class MotorCmd(IdlStruct, typename=f"{GO}MotorCmd_"):
 @final
 @dataclass
 class BmsCmd(IdlStruct, typename=f"{GO}BmsCmd_"):
-    """What the battery is to do: nothing."""
+    """The command of the battery, which is unused."""
 
     off: byte
     reserve: array[byte, 3]
@@ -43,7 +43,7 @@ class BmsCmd(IdlStruct, typename=f"{GO}BmsCmd_"):
 @final
 @dataclass
 class LowCmd(IdlStruct, typename=f"{GO}LowCmd_"):
-    """What all motors are to do. The fields describe the type to peers; what is sent are bytes made elsewhere."""
+    """The command of all motors. The fields describe the type to peers; `message` has the bytes that are sent."""
 
     head: array[byte, 2]
     level_flag: byte
@@ -65,7 +65,7 @@ class LowCmd(IdlStruct, typename=f"{GO}LowCmd_"):
 
     @classmethod
     def of(cls, message: bytes) -> "LowCmd":
-        """Return what is sent as these bytes."""
+        """Return the command that is sent as these bytes."""
         command = cls.__new__(cls)
         command.message = message
         return command
@@ -78,7 +78,7 @@ class LowCmd(IdlStruct, typename=f"{GO}LowCmd_"):
 @final
 @dataclass
 class IMUState(IdlStruct, typename=f"{GO}IMUState_"):
-    """How the trunk is turned and accelerates."""
+    """Orientation, angular velocity and acceleration of the trunk."""
 
     quaternion: array[float32, 4]
     gyroscope: array[float32, 3]
@@ -90,7 +90,7 @@ class IMUState(IdlStruct, typename=f"{GO}IMUState_"):
 @final
 @dataclass
 class MotorState(IdlStruct, typename=f"{GO}MotorState_"):
-    """What a motor does."""
+    """The state of a motor."""
 
     mode: byte
     q: float32
@@ -108,7 +108,7 @@ class MotorState(IdlStruct, typename=f"{GO}MotorState_"):
 @final
 @dataclass
 class BmsState(IdlStruct, typename=f"{GO}BmsState_"):
-    """The battery."""
+    """The state of the battery."""
 
     version_high: byte
     version_low: byte
@@ -124,7 +124,7 @@ class BmsState(IdlStruct, typename=f"{GO}BmsState_"):
 @final
 @dataclass
 class LowState(IdlStruct, typename=f"{GO}LowState_"):
-    """What all sensors measure, and the remote control's buttons and sticks. What is heard is a `Go2Reading`."""
+    """All measurements, and the remote control's buttons and sticks; received messages become a `Go2Reading`."""
 
     head: array[byte, 2]
     level_flag: byte
@@ -151,14 +151,14 @@ class LowState(IdlStruct, typename=f"{GO}LowState_"):
 
     @classmethod
     def deserialize(cls, data: bytes, *_: Any, **__: Any) -> Go2Reading:
-        """Return what the bytes say, for cyclonedds; `ValueError` if they are wrong."""
+        """Return the reading in these bytes, for cyclonedds; raise ValueError if they are invalid."""
         return Go2Reading.of(bytes(data))
 
 
 @final
 @dataclass
 class RequestIdentity(IdlStruct, typename=f"{API}RequestIdentity_"):
-    """Which call of which function."""
+    """Id of the call, and of the function."""
 
     id: int64
     api_id: int64
@@ -167,7 +167,7 @@ class RequestIdentity(IdlStruct, typename=f"{API}RequestIdentity_"):
 @final
 @dataclass
 class RequestLease(IdlStruct, typename=f"{API}RequestLease_"):
-    """By whose right: nobody's."""
+    """Lease of the caller; 0 for none."""
 
     id: int64
 
@@ -175,7 +175,7 @@ class RequestLease(IdlStruct, typename=f"{API}RequestLease_"):
 @final
 @dataclass
 class RequestPolicy(IdlStruct, typename=f"{API}RequestPolicy_"):
-    """How urgent, and whether an answer is wanted."""
+    """Priority, and whether an answer is wanted."""
 
     priority: int32
     noreply: bool
@@ -184,7 +184,7 @@ class RequestPolicy(IdlStruct, typename=f"{API}RequestPolicy_"):
 @final
 @dataclass
 class RequestHeader(IdlStruct, typename=f"{API}RequestHeader_"):
-    """What a request begins with."""
+    """Header of a request."""
 
     identity: RequestIdentity
     lease: RequestLease
@@ -204,7 +204,7 @@ class ServiceRequest(IdlStruct, typename=f"{API}Request_"):
 @final
 @dataclass
 class ResponseStatus(IdlStruct, typename=f"{API}ResponseStatus_"):
-    """0, or an error."""
+    """Status code: 0, or an error."""
 
     code: int32
 
@@ -212,7 +212,7 @@ class ResponseStatus(IdlStruct, typename=f"{API}ResponseStatus_"):
 @final
 @dataclass
 class ResponseHeader(IdlStruct, typename=f"{API}ResponseHeader_"):
-    """What an answer begins with."""
+    """Header of an answer."""
 
     identity: RequestIdentity
     status: ResponseStatus

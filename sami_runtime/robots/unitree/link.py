@@ -1,4 +1,4 @@
-"""The line to a Go2's motors: sends them set-points again and again, and hears their state."""
+"""The connection to a Go2's motors: it repeats their set-points, and receives their state."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from sami_runtime.robots.unitree.idl import (
 from sami_runtime.robots.unitree.messages import Go2Reading, Setpoint
 
 WAKE_NS = 100_000_000
-"""How long `close` may wait for the thread that hears."""
+"""Longest time that `close` waits for the receiving thread [ns]."""
 POLL_S = 0.02
 NEW = ViewState.Any | InstanceState.Any | SampleState.NotRead
 INTERFACE = """<CycloneDDS><Domain Id="any"><General><Interfaces>
@@ -38,17 +38,17 @@ INTERFACE = """<CycloneDDS><Domain Id="any"><General><Interfaces>
 
 
 class MotorLink:
-    """A participant of the robot's domain.
+    """A participant of the robot's DDS domain.
 
-    Nothing is sent until `hold` or `damp` is called. From then on the last set-point is repeated, until its time is
-    over: then, and after `damp`, the motors are damped until something else is asked for.
+    Nothing is sent until `hold` or `damp` is called. From then on, the last set-point is repeated until its time is
+    over. After that, and after `damp`, the motors are damped until the next call of `hold`.
 
     Args:
-        domain: Of DDS; a robot has 0.
-        network: Interface to the robot, such as `"eth0"`; that of CYCLONEDDS_URI, or of Cyclone DDS's choice, if None.
-        hz: How often a set-point is repeated [1/s].
-        damp_kd: Brakes the motors [N m s/rad].
-        hear: Called with each reading as it comes, in a thread of the link's; None for a link that only sends.
+        domain: Of DDS; 0 on a robot.
+        network: Interface to the robot, such as `"eth0"`; if None, that of CYCLONEDDS_URI or Cyclone DDS's choice.
+        hz: Rate at which a set-point is repeated [1/s].
+        damp_kd: Damping gain of damped motors [N m s/rad].
+        hear: Called with each reading, in a thread of the link; None for a link that only sends.
 
     Raises:
         AdapterError: The domain cannot be entered.
@@ -59,11 +59,11 @@ class MotorLink:
     ) -> None:
         self._hear, self._period, self._damping = hear, 1.0 / hz, Setpoint.damping(damp_kd).message()
         self.reading: Go2Reading | None = None
-        """The newest one."""
+        """The newest reading; None before the first."""
         self.bad, self.why = 0, ""
-        """Messages that could not be read, and the last one's fault."""
+        """Number of unreadable messages, and why the last of them was unreadable."""
         self.expired = False
-        """Whether motors were damped because no set-point came in time, since the last one that came."""
+        """Whether the motors were damped because no set-point followed the last one in time."""
         self._entities: list[Any] = []
         try:
             if network is not None:
@@ -91,32 +91,32 @@ class MotorLink:
 
     @property
     def fault(self) -> str:
-        """What is wrong with the messages that come; empty if nothing is."""
+        """A sentence about unreadable messages; empty if there were none."""
         return f"{self.bad} messages that could not be read were dropped, lastly {self.why}" if self.bad else ""
 
     @property
     def has_listener(self) -> bool:
-        """Whether a robot hears the commands."""
+        """Whether a robot subscribes to the commands."""
         return bool(self._writer.get_matched_subscriptions())
 
     def hold(self, setpoint: Setpoint, within_s: float) -> None:
-        """Have the motors go to a set-point, at once; they are damped if no other comes in time [s]."""
+        """Send a set-point at once, and repeat it; damp the motors if no other follows within a time [s]."""
         self.expired = False
         self._request(setpoint.message(), within_s)
 
     def damp(self) -> None:
-        """Have the motors brake, at once and from any thread, until something else is asked for; also after close."""
+        """Damp the motors at once, from any thread, until the next set-point. Does nothing after `close`."""
         self._request(self._damping, float("inf"))
 
     def damp_once(self) -> None:
-        """Send one command that damps the motors, and repeat none: a watchdog calls again as long as needed."""
+        """Send a single command that damps the motors; a watchdog repeats the call as long as needed."""
         self._write(self._damping)
 
     def call(self, service: str, function: int, within_s: float, parameter: str = "{}") -> tuple[int, str]:
-        """Call one of the robot's services; return its code, 0 for success, and what it answers.
+        """Call one of the robot's services; return its code, 0 for success, and its answer.
 
         Raises:
-            AdapterError: It does not answer in time [s].
+            AdapterError: The service does not answer within `within_s` [s].
         """
         topics = [
             Topic(self._participant, f"rt/api/{service}/{way}", kind)
@@ -129,7 +129,7 @@ class MotorLink:
         try:
             while (now := time.monotonic()) < deadline:
                 if now >= due and writer.get_matched_subscriptions() and reader.get_matched_publications():
-                    number, due = number + 1, now + 1.0  # one that came before the service listened is lost
+                    number, due = number + 1, now + 1.0  # a request before the service listened is lost
                     sent.add(number)
                     header = RequestHeader(RequestIdentity(number, function), RequestLease(0), RequestPolicy(0, False))
                     writer.write(ServiceRequest(header, parameter, []))  # type: ignore[arg-type]  # as in ROS 2's messages
@@ -143,7 +143,7 @@ class MotorLink:
         raise AdapterError(f"the robot's service {service} does not answer within {within_s:g} s.")
 
     def close(self) -> None:
-        """Leave; also twice. What was sent last stands."""
+        """Leave the domain; the last message stays in force. May be called twice."""
         if not self._open:
             return
         self._open = False
@@ -164,16 +164,16 @@ class MotorLink:
                 self._writer.write(LowCmd.of(message))
 
     def _send(self) -> None:
-        """Repeat what is asked for."""
+        """Repeat the newest set-point, or damp the motors if its time is over."""
         while self._open:
             self._news.wait(self._period if self._command_until else None)
-            if self._news.is_set():  # it was sent already
+            if self._news.is_set():  # `_request` has sent it already
                 self._news.clear()
                 continue
             message, until = self._command_until or (self._damping, 0.0)
             if time.monotonic() > until:
                 self.expired, message = True, self._damping
-            with suppress(DDSException):  # the next one may pass
+            with suppress(DDSException):  # the next write may succeed
                 self._write(message)
 
     def _listen(self) -> None:
@@ -184,12 +184,12 @@ class MotorLink:
                     self._waits.wait(WAKE_NS)
                 elif isinstance(samples[0], Go2Reading):
                     self.reading = samples[0]
-                    self._hear(samples[0])  # type: ignore[misc]  # this thread runs only where somebody hears
-            except Exception as error:  # whatever a message causes, the next one is heard
+                    self._hear(samples[0])  # type: ignore[misc]  # runs only with `hear`
+            except Exception as error:  # a bad message must not end the thread
                 self.bad, self.why = self.bad + 1, f"{error}"
 
     def _delete(self) -> None:
-        """Leave one by one and now: Python collects cycles later, and until then others go on seeing this link."""
+        """Delete each entity now: Python collects cycles later, and until then other participants see this link."""
         if self._entities and hasattr(self, "_waits"):
             self._waits.__del__()
             self._waits.attached = []
@@ -199,10 +199,10 @@ class MotorLink:
 
 
 def mode_of(link: MotorLink, within_s: float) -> str:
-    """Return which motion service of Unitree's drives the robot, `"normal"` or the like; empty if none does.
+    """Return the name of the Unitree motion service that drives the robot, such as `"normal"`; empty if none does.
 
     Raises:
-        AdapterError: Nobody says so in time [s].
+        AdapterError: The robot does not answer in time [s], or with an error.
     """
     code, answer = link.call("motion_switcher", 1001, within_s)
     if code:
@@ -211,10 +211,10 @@ def mode_of(link: MotorLink, within_s: float) -> str:
 
 
 def release_mode(link: MotorLink, within_s: float) -> None:
-    """Have Unitree's motion service lay the robot down and let go of it, as its own examples do.
+    """Ask Unitree's motion service to lay the robot down and to release its motors, as Unitree's examples do.
 
     Raises:
-        AdapterError: It does not, in time [s].
+        AdapterError: The service does not release them in time [s], or does not answer.
     """
     deadline = time.monotonic() + within_s
     while (mode := mode_of(link, within_s)) and time.monotonic() < deadline:

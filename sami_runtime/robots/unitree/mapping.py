@@ -1,4 +1,4 @@
-"""The policy's numbers and the robot's: which signal is which measurement, and what an action asks of the motors."""
+"""Maps the robot's measurements to the policy's signals, and the policy's actions to the motors' set-points."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ MEASURED: dict[str, Callable[[Go2Reading], Array]] = {
     "angular_velocity": lambda reading: reading.angular_velocity,
     "gravity": lambda reading: reading.gravity,
 }
-"""What the trunk measures, in its own frame, (3,)."""
+"""Measurements of the trunk in its own frame, (3,): angular velocity [rad/s], unit vector down."""
 LAST_ACTION = "last_action"
 UNMEASURED = ("command", LAST_ACTION)
-"""What no sensor measures."""
+"""Quantities that no sensor measures."""
 
 
 @dataclass
 class Go2Mapping:
-    """A policy on a Go2.
+    """The mapping between a policy and a Go2.
 
     Args:
         settings: Of the robot.
         contract: Of the policy.
 
     Raises:
-        AdapterError: With everything that does not match.
+        AdapterError: Contract and settings do not match, in all points listed.
     """
 
     settings: UnitreeSettings
     contract: Contract
     commands: dict[str, list[str]] = field(default_factory=dict)
-    """Elements of each signal that is a command."""
+    """Elements (forward, left, turn) of each signal that is a command."""
     last_action: str | None = None
-    """The signal that is the last action."""
+    """Name of the signal that is the last action; None if there is none."""
 
     def __post_init__(self) -> None:
         faults: list[str] = []
@@ -62,7 +62,7 @@ class Go2Mapping:
         self._lowest, self._highest = (np.broadcast_to(end, self.contract.action.size) for end in ends)
         self._kp, self._kd = (self._in_order(self._numbers(name, stated.get(name), faults)) for name in ("kp", "kd"))
         self.stand = self._in_order(self._numbers("stand", stated.get("stance"), faults))
-        """Angles in which the robot stands, in its order [rad]."""
+        """Angles (12,) of the stance, in the order of `MOTORS` [rad]."""
         if (self.scale == 0.0).any():
             faults.append("settings.scale has a 0, so that action would move nothing")
         if self.settings.hold_s < 2.0 / self.contract.rate_hz:
@@ -73,11 +73,11 @@ class Go2Mapping:
         refuse(faults, "sent")
 
     def observed(self, reading: Go2Reading) -> dict[str, Array]:
-        """Return the signals that the robot measures."""
+        """Return the values of the signals that the robot measures."""
         return {name: read(reading) for name, read in self._readers.items() if read is not None}
 
     def setpoint(self, action: NDArray[np.float32]) -> Setpoint:
-        """Return what an action asks of the motors; targets are cut off where the model file says that they were."""
+        """Return the set-point for an action (A,); targets are clipped to the range that the model file declares."""
         targets = (self.offset + self.scale * action).clip(self._lowest, self._highest)
         return Setpoint(self._in_order(targets), self._kp, self._kd)
 
@@ -112,7 +112,7 @@ class Go2Mapping:
         return [MOTORS.index(name) for name in names]
 
     def _numbers(self, key: str, otherwise: Any, faults: list[str]) -> Array:
-        """Return a setting for each element of the action; else what the model file says."""
+        """Return a setting for each element of the action, (A,); if it is left out, `otherwise` (the model file's)."""
         value, size = getattr(self.settings, key), self.contract.action.size
         value = otherwise if value is None else value
         if value is None:
@@ -125,14 +125,14 @@ class Go2Mapping:
         return np.broadcast_to(numbers, size).astype(float)
 
     def _in_order(self, numbers: Array) -> Array:
-        """Return numbers of the action's elements in the order of the robot's motors."""
+        """Return numbers (A,) of the action's elements in the order of the robot's motors, (12,)."""
         ordered = np.zeros(len(MOTORS))
         ordered[self._motors] = numbers
         return ordered
 
 
 def _quantity(signal: Signal) -> str:
-    """Return what a signal is by its name, else by its unit."""
+    """Return the quantity of a signal by its name, else by its unit."""
     if signal.name == LAST_ACTION:
         return LAST_ACTION
     named = next((quantity for quantity, names in NAMES.items() if signal.name in names.split()), None)
@@ -140,7 +140,7 @@ def _quantity(signal: Signal) -> str:
 
 
 def _recipe(contract: Contract) -> Mapping[str, Any]:
-    """Return the recipe of an adopted policy; empty for another one."""
+    """Return the recipe of an adopted policy; empty for other policies."""
     adopted = contract.training.get(ADOPTED)
     recipe = adopted.get("recipe") if isinstance(adopted, dict) else None
     return recipe if isinstance(recipe, dict) else {}
@@ -152,7 +152,7 @@ def _in_world(contract: Contract, name: str) -> bool:
 
 
 def _stated(contract: Contract) -> dict[str, Any]:
-    """Return what the model file says of its robot: stance, reach, lowest and highest target [rad], kp, kd."""
+    """Return the robot's numbers in the model file: stance, reach, lowest and highest target [rad], kp, kd."""
     numbers = {name: quantity.values for name, quantity in contract.sheet.numbers.items()} if contract.sheet else {}
     action = _recipe(contract).get("action", {})
     stated = {"stance": action.get("default"), "kp": action.get("kp"), "kd": action.get("kd"), **numbers}

@@ -1,4 +1,4 @@
-"""Commands and states of a Go2 as bytes, without DDS: a message of 20 motors a field at a time takes a millisecond."""
+"""Commands and states of a Go2 as bytes: to serialise 20 motors field by field in DDS takes a millisecond."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ Array = NDArray[np.float64]
 
 LEGS = ("FR", "FL", "RR", "RL")
 MOTORS = tuple(f"{leg}_{part}" for leg in LEGS for part in ("hip", "thigh", "calf"))
-"""In the order of the messages."""
+"""Names of the motors, in the order of the messages."""
 SLOTS = 20
 """Motors in a message; a Go2 has the first 12."""
 UNDRIVEN = (0, 2.146e9, 16000.0, 0.0, 0.0, 0.0, 0, 0, 0)
-"""A slot without a motor, as Unitree's examples fill it: mode, position and velocity that mean none, gains of 0."""
+"""A slot without a motor, as in Unitree's examples: mode 0, position and velocity that mean none, gains of 0."""
 SERVO = 1
 """Mode of a motor that is driven."""
 CDR = b"\x00\x01\x00\x00"
-"""What a message begins with that is little-endian."""
+"""Header of a little-endian message."""
 
 _COMMAND = struct.Struct("<4B4IH2x" + "B3x5f3I" * SLOTS + "4B55BxI")
 _HEAD = (0xFE, 0xEF, 0xFF, 0, 0, 0, 0, 0, 0)
@@ -37,24 +37,24 @@ _STATE = np.dtype(
     }
 )
 _REVERSED = bytes(int(f"{octet:08b}"[::-1], 2) for octet in range(256))
-"""An octet's bits, in reverse."""
+"""By octet, the octet with its bits reversed."""
 L2, B = 1 << 5, 1 << 9
 """Buttons of the remote control."""
 
 
 def crc_of(words: bytes) -> int:
-    """Return Unitree's checksum, CRC-32/MPEG-2 over little-endian words from their most significant bit on.
+    """Return Unitree's checksum: CRC-32/MPEG-2 over little-endian words, most significant bit first.
 
     >>> hex(crc_of(bytes(4)))
     '0xc704dd7b'
     """
-    # zlib's is the same polynomial from the least significant bit on.
+    # zlib uses the same polynomial, least significant bit first.
     octets = np.frombuffer(words, "<u4").byteswap().tobytes().translate(_REVERSED)
     return int(f"{zlib.crc32(octets) ^ 0xFFFFFFFF:032b}"[::-1], 2)
 
 
 class Setpoint(NamedTuple):
-    """What the motors are to do until they are told anew; each (12,), in the order of `MOTORS`."""
+    """Targets and gains of the motors until the next set-point; each (12,), in the order of `MOTORS`."""
 
     positions: Array
     """[rad]."""
@@ -65,7 +65,7 @@ class Setpoint(NamedTuple):
 
     @classmethod
     def damping(cls, kd: float) -> Setpoint:
-        """Return what brakes each motor [N m s/rad] and drives it nowhere."""
+        """Return a set-point that damps each motor with a gain kd [N m s/rad], without a target."""
         return cls(np.zeros(len(MOTORS)), np.zeros(len(MOTORS)), np.full(len(MOTORS), kd))
 
     def message(self) -> bytes:
@@ -75,18 +75,18 @@ class Setpoint(NamedTuple):
             motors += (SERVO, position, 0.0, 0.0, kp, kd, 0, 0, 0)
         motors += UNDRIVEN * (SLOTS - len(MOTORS))
         packed = _COMMAND.pack(*_HEAD, *motors, *_TAIL)
-        # The checksum is over the struct in memory, where padding precedes the first motor; on the wire there is none.
+        # The checksum covers the struct in memory, which has padding before the first motor; the wire format has none.
         return CDR + packed[:22] + packed[24:26] + packed[28:] + crc_of(packed).to_bytes(4, "little")
 
 
 @dataclass
 class Go2Reading:
-    """What a robot measured; angles in the order of `MOTORS`."""
+    """A robot's measurements; angles and velocities are in the order of `MOTORS`."""
 
     quaternion: Array
-    """Of the trunk in the world, (4,), w first."""
+    """Orientation of the trunk in the world, (4,), w first."""
     angular_velocity: Array
-    """Of the trunk, in its own frame [rad/s], (3,)."""
+    """Angular velocity of the trunk in its own frame [rad/s], (3,)."""
     angles: Array
     """[rad], (12,)."""
     velocities: Array
@@ -94,18 +94,18 @@ class Go2Reading:
     tick: int
     """Counts the robot's messages."""
     sticks: Array
-    """Of the remote control from -1 to 1: forward, to the left, turn to the left, (3,)."""
+    """Sticks of the remote control, -1 to 1: forward, to the left, turn to the left, (3,)."""
     stop_pressed: bool
-    """Whether L2 and B of the remote control are pressed, with which Unitree's own modes damp, too."""
+    """Whether L2 and B of the remote control are pressed, which damps the motors in Unitree's modes, too."""
     sample_info: Any = None
     """Set by cyclonedds."""
 
     @classmethod
     def of(cls, message: bytes) -> Go2Reading:
-        """Return what the bytes of a `LowState` say.
+        """Return the reading in the bytes of a `LowState`.
 
         Raises:
-            ValueError: They are too few or too many, or the checksum is wrong.
+            ValueError: The length, the header or the checksum is wrong.
         """
         if len(message) != 4 + 1176 or message[:2] != CDR[:2]:
             raise ValueError(f"a state of {len(message)} bytes that begins with {message[:2].hex()}")

@@ -15,30 +15,30 @@ REMOTE = "remote"
 
 
 class UnitreeSettings(AdapterSettings):
-    """All of it. Several numbers are in the order of the policy's joints; what is left out, the model file says."""
+    """The whole table `settings`. Tuples are in the policy's order; numbers left out come from the model file."""
 
     owner: ClassVar[str] = "the Go2"
     page: ClassVar[str] = "docs/how-to/unitree.md"
 
     network: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]+$")] | None = None
-    """Interface to the robot, such as `"eth0"`; that of CYCLONEDDS_URI, or of Cyclone DDS's choice, if left out."""
+    """Interface to the robot, such as `"eth0"`; if left out, that of CYCLONEDDS_URI or Cyclone DDS's choice."""
     domain: Annotated[int, Field(ge=0, le=232)] = 0
-    """Of DDS; a robot has 0."""
+    """Domain of DDS; 0 on a robot."""
     heard_s: Positive = 5.0
-    """How long [s] the robot may take to be found and to answer, at the beginning."""
+    """Longest wait [s] for the robot to be discovered and to answer."""
     hz: Annotated[float, Field(ge=100.0, le=500.0)] = 200.0
-    """How often the newest set-point is sent [1/s]; the robot's own programs send 500."""
+    """Rate at which the newest set-point is sent [1/s]; Unitree's programs use 500."""
     hold_s: Positive = 0.1
-    """How long [s] a set-point holds if no action follows; the motors are damped then."""
+    """Time [s] after a set-point at which the motors are damped if no action follows."""
     joints: dict[str, str] = {}
-    """Element of the policy = motor of the robot (`FR_hip`), where the names differ."""
+    """Element of the policy = motor of the robot (`FR_hip`), for names that differ."""
     signals: dict[str, str] = {}
-    """Signal of the policy = what the robot measures, where its name does not say it."""
+    """Signal of the policy = quantity (`gravity`), if its name does not identify it."""
     command: str = ""
-    """The velocity: `forward=0.5,turn=0.2`, a timeline (NAME.csv, NAME.toml), `keys`, or the robot's `remote` control;
-    none moves."""
+    """Velocity command: `forward=0.5,turn=0.2`, a timeline (NAME.csv, NAME.toml), `keys`, `gamepad`, or the robot's
+    `remote` control; if left out, 0."""
     fastest: Three = (0.6, 0.3, 0.8)
-    """What full sticks of the remote control ask for: forward, to the left [m/s], turn [rad/s]."""
+    """Command of full sticks of the remote control: forward, to the left [m/s], turn [rad/s]."""
     scale: Numbers | None = None
     """Target angle [rad] = offset + scale * action, for a policy whose action is no angle."""
     offset: Numbers | None = None
@@ -47,14 +47,14 @@ class UnitreeSettings(AdapterSettings):
     kd: Gains | None = None
     """Damping of the motors [N m s/rad]."""
     stand: tuple[Number, ...] | None = None
-    """Angles [rad] in which the robot stands before the policy drives it."""
+    """Angles of the stance before the policy takes over [rad]."""
     stand_s: Positive = 2.0
-    """How long [s] it takes to stand up; one whose legs came to rest elsewhere folds them first, in twice that."""
+    """Time to stand up [s]; a robot whose legs are neither standing nor folded folds them first, in twice this time."""
     stand_kp: NotNegative = 60.0
     stand_kd: NotNegative = 3.0
     damp_kd: Positive = 3.0
-    """Brakes the motors of a robot that is stopped [N m s/rad]."""
+    """Damping gain of a stopped robot's motors [N m s/rad]."""
     fallen_deg: Annotated[float, Field(gt=0.0, lt=180.0)] = 60.0
-    """Tilt of the trunk at which the robot has fallen, and is stopped."""
+    """Tilt of the trunk [degrees] at which the robot counts as fallen, and is stopped."""
     release_sport_mode: bool = False
-    """Whether an episode's beginning may have Unitree's own motion service lay the robot down and let go of it."""
+    """Whether `reset` may ask Unitree's motion service to lay the robot down and to release its motors."""

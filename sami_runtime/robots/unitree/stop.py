@@ -1,4 +1,4 @@
-"""What stops a Go2 from the process of a watchdog."""
+"""The emergency stop of a Go2 in a watchdog's process."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from sami_runtime.safety.watchdog import instruct_watchdogs
 from sami_runtime.safety.watchdog_process import take_instructions
 
 KIND = "unitree"
-"""How the adapter's instructions are addressed."""
+"""Name by which the adapter addresses its emergency stop in a watchdog's process."""
 
 
 def arm_watchdog(settings: UnitreeSettings) -> None:
-    """Have this process's watchdogs, where there are some, connect to the robot, and wait until they have.
+    """Tell this process's watchdogs to connect to the robot, and wait until they have connected.
 
     Raises:
-        AdapterError: One cannot.
+        AdapterError: A watchdog cannot connect.
     """
     try:
         instruct_watchdogs(KIND, settings.model_dump(include={"domain", "network", "hz", "damp_kd", "heard_s"}))
@@ -28,14 +28,14 @@ def arm_watchdog(settings: UnitreeSettings) -> None:
 
 
 class EmergencyDamping:
-    """In a watchdog's process: connects to the robot once the adapter has; called, it damps the motors."""
+    """Emergency stop in a watchdog's process: it connects when the adapter asks for it, and a call damps the motors."""
 
     def __init__(self) -> None:
         self._link: MotorLink | None = None
         take_instructions(KIND, self._take)
 
     def __call__(self) -> None:
-        """Damp the motors by one command; the watchdog repeats it until the loop is armed again.
+        """Send one command that damps the motors; the watchdog repeats the call until the loop is armed again.
 
         Raises:
             AdapterError: Nothing was sent, because no adapter has connected.
@@ -45,11 +45,11 @@ class EmergencyDamping:
         self._link.damp_once()
 
     def _take(self, document: dict[str, Any], _: list[int]) -> None:
-        """Join the robot's domain; until that has worked, nothing counts as sent."""
+        """Join the robot's domain; until this has succeeded, a call raises AdapterError."""
         before, self._link = self._link, None
         if before is not None:
             before.close()
-        # It hears nothing: a thread without the watchdog's priority could hold Python's lock when it has to fire.
+        # No receiving thread: without the watchdog's priority, it could hold Python's lock when the watchdog fires.
         link = MotorLink(document["domain"], document["network"], document["hz"], document["damp_kd"], None)
         end = time.monotonic() + document["heard_s"]
         while not link.has_listener:
