@@ -1,1 +1,1 @@
-"""Adopts policies that other frameworks trained: one self-describing file, with the recipe of their observations."""
+"""Adopts policies of other frameworks: writes a self-describing file with the recipe of their inputs and outputs."""

@@ -1,4 +1,4 @@
-"""Makes a self-describing file of a policy that something else trained and exported to ONNX."""
+"""Makes a self-describing file of a policy that another framework trained and exported to ONNX."""
 
 from __future__ import annotations
 
@@ -31,35 +31,35 @@ from sami_runtime.session.session import Session
 from sami_runtime.signals import Signal
 
 CPU_S = 60
-"""Longest time [s] of a processor for an adoption, about 1,200 steps; a policy of a robot takes 1 to 3."""
+"""Most processor time [s] of an adoption, which makes about 1,200 steps; a robot's policy takes 1 to 3 s."""
 MEMORY = 3 << 30
-"""Most bytes beyond what Python and onnxruntime take; weights of 256 MB are stored several times."""
+"""Most memory [bytes] beyond that of Python and onnxruntime; weights of 256 MB are stored several times."""
 MAX_CONTRACT_BYTES = 256 * 1024
-"""Largest contract; one of a humanoid has 5 kB."""
+"""Largest size of a contract [bytes]; that of a humanoid has 5 kB."""
 PARITY_STEPS, PARITY_RESETS = 500, (0, 31, 150, 333)
 GOLDEN_STEPS, GOLDEN_RESETS = 64, (0, 31)
 DISTURBED = 0.5
-"""Share of the golden steps at which another action was executed than the policy's."""
+"""Share of the golden steps at which another action than the policy's is executed."""
 TOLERANCE = 64 * 2.0**-23
 """Largest difference of an action from the original's, as a share of the largest action of the episode so far: 64
-roundings of a float32. Both run the same kernels on the same numbers, and all kinds of policies in the tests agree to
-the last bit; the rest is room for an onnxruntime that fuses the recipe's operators with those of the network."""
+roundings of a float32. Both run the same kernels on the same numbers, and all policies in the tests agree to the last
+bit; the tolerance allows for an onnxruntime that fuses the recipe's operators with those of the network."""
 
 
 def adopt(
     policy: str | Path, contract: str | Path | None, out: str | Path, reader: str | None = None, force: bool = False
 ) -> Artifact:
-    """Make one self-describing file of a feed-forward or recurrent policy that something else exported.
+    """Make one self-describing file of a feed-forward or recurrent policy that another framework exported.
 
     Args:
         policy: The ONNX file, with all its weights inside, or a folder that a reader recognizes.
-        contract: TOML that says what the numbers are; None where a reader finds out everything.
+        contract: A TOML file with the recipe, or the part of it that no reader finds; None if nothing is missing.
         out: The file to write.
         reader: Name of the reader; chosen by the content of `policy` if None.
-        force: Whether a file that exists is replaced.
+        force: Whether to replace an existing file.
 
     Returns:
-        The written file. Its golden steps are outputs of the original; both were compared over 500 steps.
+        The written file. Its golden steps are outputs of the original; both agreed over 500 steps.
 
     Raises:
         ArtifactError: The policy is unsafe, damaged or of a kind that cannot be adopted.
@@ -75,7 +75,7 @@ def adopt(
 
 
 def read_policy(policy: str | Path, contract: str | Path | None = None, reader: str | None = None) -> PolicyReading:
-    """Return a policy and what a reader and a person's contract say about it, which may be incomplete.
+    """Return a policy with its recipe, as far as a reader and a person's contract give it.
 
     Raises:
         SamiError: A file cannot be read.
@@ -93,7 +93,7 @@ def read_policy(policy: str | Path, contract: str | Path | None = None, reader: 
 
 
 def _read_contract(path: Path) -> dict[str, Any]:
-    """Return the table in a contract, unless it would take the parser minutes."""
+    """Return the table in a contract; raise ContractError if parsing it could take minutes."""
     text = path.read_bytes()[: MAX_CONTRACT_BYTES + 1] if path.is_file() else b""
     keys = [line.partition(b"=")[0] for line in text.splitlines()]
     if len(text) > MAX_CONTRACT_BYTES or any(b"," not in key and key.count(b".") > DEEPEST for key in keys):
@@ -104,12 +104,12 @@ def _read_contract(path: Path) -> dict[str, Any]:
 
 
 def adopt_reading(reading: PolicyReading, policy: str | Path) -> Artifact:
-    """Return the adopted file, not written yet; see `adopt`.
+    """Return the adopted policy in memory, not written yet; see `adopt`.
 
-    A process of its own runs the policy, within limits: neither onnx nor onnxruntime reads a hostile graph in this one.
+    Another process runs the policy, within limits, so that onnx and onnxruntime read no hostile graph in this one.
     """
     where = str(policy)
-    recipe = reading.recipe(where)  # what a person left out costs no process
+    recipe = reading.recipe(where)  # raises an error for an incomplete recipe before a process starts
     header = {
         "values": recipe.model_dump(mode="json", exclude_unset=True),
         "sources": {name: source.model_dump() for name, source in reading.sources.items()},
@@ -134,7 +134,7 @@ def main(where: str, cpu_s: int, memory: int) -> None:
 
 
 def adopt_here(reading: PolicyReading, where: str) -> Artifact:
-    """Return the adopted file; this process runs the policy, whatever it takes."""
+    """Return the adopted policy; this process runs it, without limits of its own."""
     data, layout, recipe = _fitted(reading, where)
     original = OriginalPolicy(data, recipe, layout, where)
     _require_initial(data, recipe, where)
@@ -158,13 +158,13 @@ def adopt_here(reading: PolicyReading, where: str) -> Artifact:
 
 
 def _fitted(reading: PolicyReading, where: str) -> tuple[bytes, PolicyLayout, Recipe]:
-    """Return the policy's bytes with its functions inlined, the sizes in its graph, and its recipe."""
+    """Return the policy's bytes with its functions inlined, the layout of its graph, and its recipe."""
     data = reading.policy
     scan, model = scan_bytes(data, where), read_model(data, where)
     used = DOMAINS | {node.domain for node in model.graph.node}
     if scan.messages["Function"] or scan.opset_domains - used:
         for unused in [entry for entry in model.opset_import if entry.domain not in used]:
-            model.opset_import.remove(unused)  # as of ai.onnx.ml, which tf2onnx declares for every model
+            model.opset_import.remove(unused)  # such as ai.onnx.ml, which tf2onnx declares for every model
         data = model.SerializeToString()
         scan = scan_bytes(data, where)
     require_safe(scan, where, "Export the policy again, in float32, into one file, with plain operators.")
@@ -175,10 +175,10 @@ def _fitted(reading: PolicyReading, where: str) -> tuple[bytes, PolicyLayout, Re
             f"{where} has opset {opset}; {OLDEST_OPSET} to {newest} can be adopted. Export the policy with one."
         )
     recipe = reading.recipe(where)
-    inputs = {*recipe.inputs, *(pair.input for pair in recipe.state)}  # what is given, also where it has a default
+    inputs = {*recipe.inputs, *(pair.input for pair in recipe.state)}  # set at each step, even if they have a default
     outputs = {recipe.output, *(pair.output for pair in recipe.state)}
     filled = {tensor.name for tensor in model.graph.initializer} - inputs
-    if not filled <= {tensor.name for tensor in scan.inputs}:  # else weights are listed as inputs, as before IR 4
+    if not filled <= {tensor.name for tensor in scan.inputs}:  # otherwise weights are listed as inputs, as before IR 4
         unused = {tensor.shape for tensor in scan.outputs if tensor.name not in outputs}
         filled -= {tensor.name for tensor in scan.inputs if tensor.shape in unused}  # a state that has a default
     layout = layout_of(recipe, [tensor for tensor in scan.inputs if tensor.name not in filled], scan.outputs, where)
@@ -186,7 +186,7 @@ def _fitted(reading: PolicyReading, where: str) -> tuple[bytes, PolicyLayout, Re
 
 
 def _require_initial(data: bytes, recipe: Recipe, where: str) -> None:
-    """Refuse a recipe whose states begin at other values than the defaults that a file, loaded before, has for them."""
+    """Raise ContractError if the initial value of a state in the recipe is not the default of its input in the file."""
     tensors = {tensor.name: tensor for tensor in read_model(data, where).graph.initializer}
     for pair in recipe.state:
         initial = np.float32(pair.initial)
@@ -230,7 +230,7 @@ def _signal(term: SignalTerm | ActionTerm) -> Signal:
 
 
 def _require_parity(artifact: Artifact, original: OriginalPolicy, where: str) -> None:
-    """Compare both in closed loop: each has its own state and its own last action."""
+    """Compare the adopted policy with the original in closed loop: each has its own state and its own last action."""
     session, largest = Session(artifact), 0.0
     for at, step in enumerate(original.walk(PARITY_STEPS, PARITY_RESETS, disturbed=0.0)):
         if at in PARITY_RESETS:

@@ -1,4 +1,4 @@
-"""Rebuilds what a network was fed from the raw signals of a log, term by term, and names the bug."""
+"""Audits a policy's log: rebuilds the network's inputs from the raw signals, term by term, and names the bugs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ QUANTITIES = {
     "linear_velocity": r"lin\w*_vel",
     "gravity": r"gravity",
 }
-"""What a term measures, by its name."""
+"""Patterns of the names of terms, by the quantity that the terms measure; the first match counts."""
 NOISE = {
     "joint_positions": 0.015,
     "joint_velocities": 0.5,
@@ -35,28 +35,28 @@ NOISE = {
     "linear_velocity": 0.15,
     "gravity": 0.03,
 }
-"""By quantity, what two readings of a sensor may differ by [rad, rad/s, m/s]: three standard deviations, a few
-milliseconds apart, while a robot walks. A log has mostly another reading than the one that the policy used."""
+"""By quantity, how far two readings of a sensor may differ [rad, rad/s, m/s]: three standard deviations, for readings a
+few milliseconds apart of a walking robot. A log usually contains another reading than the policy used."""
 ACTION = "action"
 NETWORK_TOLERANCE, LIMITED = 1e-3, 0.1
-"""Parts of the spread: of the network's outputs, and of targets that limits may have changed."""
+"""Shares of the spread: tolerance of the network's outputs; resemblance of targets, which limits may have changed."""
 
 
 @dataclass(frozen=True)
 class TermVerdict:
-    """What the audit says of one term."""
+    """The audit's verdict on one term."""
 
     term: str
     status: str
-    """`ok`, `fault`, or `skipped` where the log cannot judge it."""
+    """`ok`, `fault`, or `skipped` if the log does not suffice to judge the term."""
     kinds: tuple[str, ...]
-    """Kinds of its bugs."""
+    """Kinds of the term's bugs."""
     fact: str
     advice: str = ""
     before: float | None = None
-    """Difference to the recipe, root mean square in parts of the signal's spread; None where it was skipped."""
+    """Root mean square difference from the recipe, as a share of the signal's spread; None if it was not computed."""
     after: float | None = None
-    """Difference that the bugs leave."""
+    """Difference that remains if the bugs are taken into account."""
     alternatives: tuple[str, ...] = ()
     """Bugs that would look the same in this log."""
 
@@ -69,7 +69,7 @@ class TermVerdict:
 
 
 def paragraph(status: str, lines: Sequence[str]) -> str:
-    """Return lines for a terminal, behind their status."""
+    """Format lines for a terminal, with the status in front of the first one."""
     indent = " " * 9
     first = [f"{status:<9}", *[indent] * (len(lines) - 1)]
     return "\n".join(
@@ -80,7 +80,7 @@ def paragraph(status: str, lines: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Audit:
-    """What an audit says of every term."""
+    """An audit's verdicts on all terms."""
 
     path: Path
     samples: int
@@ -100,7 +100,7 @@ class Audit:
 
 
 def audit_log(policy: Artifact, path: str | Path) -> Audit:
-    """Judge a log by the adopted policy that it is of.
+    """Audit a log of an adopted policy.
 
     Raises:
         SignalError: The log cannot be read, or does not fit the policy.
@@ -118,9 +118,9 @@ def audit(recipe: Recipe, log: PolicyLog, answered: Array | None = None) -> Audi
     """Compare a log with the recipe of its policy.
 
     Args:
-        recipe: What the network should be fed.
-        log: What it was fed, with raw signals.
-        answered: (T, A), what the network answers to the observations of the log; None where that is not known.
+        recipe: Describes what the network should read.
+        log: What the network did read, and the raw signals.
+        answered: (T, A), the network's outputs for the observations of the log; None if they are not known.
 
     Raises:
         SignalError: The log does not fit the recipe.
@@ -158,7 +158,7 @@ def _terms(recipe: Recipe, log: PolicyLog) -> Iterator[tuple[str, InputTerm]]:
 
 
 def _add_actions(recipe: Recipe, raw: dict[str, Array]) -> None:
-    """Add what the last action may be: `last_action`, of the kind that the recipe asks for, and `other_action`."""
+    """Add candidates for the last action: `last_action`, of the kind in the recipe, and `other_action`."""
     action, size = recipe.action, len(recipe.action.elements)
     kinds: dict[str, Array] = {}
     if "actions" in raw:
@@ -205,7 +205,7 @@ def _judge(recipe: Recipe, name: str, term: InputTerm, log: PolicyLog, raw: dict
 
 
 def quantity_of(name: str, term: InputTerm) -> str:
-    """Return what a term measures, by its name; the name itself where that is not known."""
+    """Return the quantity that a term measures, by its name; the name itself if no pattern matches."""
     if name == LAST_ACTION:
         return name
     if isinstance(term, SignalTerm) and term.command:
@@ -221,7 +221,7 @@ def _sources(name: str, quantity: str, term: InputTerm, raw: dict[str, Array], r
 
 
 def _consistent(name: str, quantity: str, raw: dict[str, Array], rate_hz: float) -> Sources:
-    """Return what a recorded signal should resemble, by the other signals of the recording."""
+    """Return sources that a recorded signal should resemble, computed from other signals of the recording."""
     arrays = {key: value for key, value in raw.items() if key != name}
     if quantity == "joint_velocities":
         positions = [value for key, value in arrays.items() if re.search(QUANTITIES["joint_positions"], key)]
@@ -234,7 +234,7 @@ def _consistent(name: str, quantity: str, raw: dict[str, Array], rate_hz: float)
 def _slots(
     recipe: Recipe, name: str, term: InputTerm, quantity: str, elements: tuple[str, ...], log: PolicyLog
 ) -> Iterator[LoggedTerm]:
-    """Yield the term at each step of its history; the present one alone where it has none."""
+    """Yield the term at each step of its history; only the current one if it has no history."""
     count, base = len(elements), 1 if quantity == LAST_ACTION else 0
     if log.observation is None:
         offset, scale, history = np.zeros(count), np.ones(count), None
@@ -274,7 +274,7 @@ def _past(history: History | None, slot: int) -> int:
 
 
 def _judge_targets(recipe: Recipe, log: PolicyLog, raw: dict[str, Array]) -> TermVerdict:
-    """Judge what was sent against what the network answered; limits may have changed it."""
+    """Judge the sent targets by the network's outputs; limits may have changed the targets."""
     action, size = recipe.action, len(recipe.action.elements)
     scale = np.asarray(row(action.scale, size), np.float64)
     term = LoggedTerm(

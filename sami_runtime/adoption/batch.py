@@ -1,4 +1,4 @@
-"""Frees the batch axis where an exporter fixed it, so that one file steps one robot or many episodes."""
+"""Frees the batch axis if an exporter fixed it, so that one file steps one robot or many episodes at once."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ STEP_MAJOR = [0, 2, 1, 3]
 
 
 def with_free_batch(data: bytes) -> bytes:
-    """Return a model whose recurrent layers take any number of episodes.
+    """Return the model with recurrent layers that accept any batch size.
 
-    Torch's newer exporter follows each of them by a `Transpose` and a `Reshape` to [1, 1, size]: one step of a batch
-    of 1. The second number becomes -1, which is the same for a batch of 1. All else stays as it is.
+    Torch's newer exporter adds a `Transpose` and a `Reshape` to [1, 1, size] after each LSTM or GRU: one step, a batch
+    of 1. The second number becomes -1, which has the same result for a batch of 1. Nothing else changes.
     """
     onnx = import_onnx()
     model = onnx.load_from_string(data)

@@ -1,4 +1,4 @@
-"""Probes an adopted policy before anything moves, and compares what it finds with the recipe and the robot."""
+"""Probes an adopted policy before anything moves, and compares its responses with the recipe and the robot."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ from sami_runtime.errors import SamiError
 from sami_runtime.model.artifact import Artifact
 
 LARGE = 100.0
-"""Extreme input, where the recipe has no clip."""
+"""Size of the extreme inputs, if the recipe has no clip."""
 DEAD = 1e-6
-"""Influence of a dead element, in parts of the largest."""
+"""Influence below which an element is dead, as a share of the largest influence."""
 IGNORED, WEAK = 1e-3, 0.01
-"""Change of the outputs over the range of a command, in parts of their size: no effect; an effect to look at."""
+"""Change of the outputs over a command's range, as a share of their size: below it, no effect; a doubtful effect."""
 SATURATED, UNPHYSICAL = 1.0, 3.0
-"""Demand of a standing robot in parts of the torque limit: trained policies reach the first, none the second."""
+"""Torque demand of a standing robot over its limit: trained policies reach the first value, none the second."""
 CLEAR, MARGIN = 0.3, 0.2
-"""Share of joints whose own output responds most: enough for an order; how much another order must be better."""
+"""Share of outputs that must respond most to their own joint for a clear order; lead that another order must have."""
 DECISIVE = 1.0
-"""Lead of the strongest response over the second, on a log scale: chance gives it to one joint in ten."""
+"""Lead of the strongest response over the second, on a log scale; one joint in ten has it by chance."""
 CALMER = 1.2
-"""Factor between the outputs of a robot upright and upside down that tells the sign of gravity."""
+"""Least ratio between the outputs upside down and upright that identifies the sign of gravity."""
 MIRRORED, ONE_SIDED = 0.15, 0.25
-"""Response to an own velocity, in parts of the largest, from which it is compared with that of the other side, and
-from which it may differ in no policy that we know."""
+"""Response of an output to its joint's velocity, as a share of its largest response: above the first, left and right
+are compared; above the second, opposite signs are a fault, because no policy that we know has them."""
 RELATED = 0.2
-"""Correlation between responses to positions and to velocities that tells their relative sign."""
+"""Correlation between responses to positions and to velocities from which their relative sign is clear."""
 
 
 @dataclass(frozen=True)
 class PolicyFinding:
-    """One thing that a diagnosis looked at."""
+    """The result of one check of a diagnosis."""
 
     check: str
     status: str
-    """`ok`, `fault`, or `unclear` where it cannot be inferred from the network, or a person must judge it."""
+    """`ok`, `fault`, or `unclear` if it cannot be inferred from the network, or a person must judge it."""
     fact: str
     numbers: Mapping[str, float]
     valid: str = ""
-    """What would be valid."""
+    """The valid values, in words."""
     advice: str = ""
 
     def __str__(self) -> str:
@@ -67,7 +67,7 @@ class Diagnosis:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing is a fault."""
+        """Whether no finding is a fault."""
         return all(finding.status != "fault" for finding in self.findings)
 
     def __str__(self) -> str:
@@ -102,7 +102,7 @@ def diagnose(policy: Artifact, robot: str | Path | None = None) -> Diagnosis:
 
 
 def _numbers(responses: ProbedNetwork) -> Iterator[PolicyFinding]:
-    """Judge outputs at extreme inputs and at ordinary ones."""
+    """Check the outputs at extreme inputs and at those of a standing robot."""
     network, recipe = responses.network, responses.network.recipe
     bound, rng = recipe.clip or LARGE, np.random.default_rng(1)
     extreme = {
@@ -136,13 +136,13 @@ def _numbers(responses: ProbedNetwork) -> Iterator[PolicyFinding]:
 
 
 def _blocks(responses: ProbedNetwork) -> list[Array]:
-    """Return the responses of each output to everything."""
+    """Return for each output its responses (POINTS, elements) to the elements of all terms."""
     whole = np.concatenate(list(responses.jacobian.values()), axis=2)
     return [whole[:, output] for output in range(whole.shape[1])]
 
 
 def _inputs(responses: ProbedNetwork) -> Iterator[PolicyFinding]:
-    """Judge which inputs change nothing; a command is moved over its whole range."""
+    """Check which inputs have no effect on the outputs; a command is moved over its whole range."""
     size = {name: np.sqrt((block**2).mean((0, 1))) for name, block in responses.jacobian.items()}
     most = max(float(value.max()) for value in size.values())
     dead: list[str] = []
@@ -184,16 +184,16 @@ def _command(responses: ProbedNetwork, term: ProbedTerm) -> PolicyFinding:
 
 
 def _strength(block: Array) -> Array:
-    """Return (A, n) how strongly outputs respond to elements, with rows and columns brought to the same size."""
+    """Return (A, n): the log of how strongly outputs respond to elements, normalised over rows and columns."""
     size = np.abs(block).mean(0) + 1e-12
     normed = size / size.mean(1, keepdims=True) / size.mean(0, keepdims=True)
     return np.asarray(np.log(normed))
 
 
 def _by_joint(responses: ProbedNetwork) -> tuple[list[ProbedTerm], Array, float] | None:
-    """Return the joints' signals, how strongly outputs respond to each joint, and how many most to their own (share).
+    """Return the joints' terms, the strength (A, n) of outputs' responses to joints, and `share`; or None.
 
-    None where too few joints are observed.
+    `share` of the outputs respond most to their own joint. None if fewer than 4 joints are observed.
     """
     names = responses.network.recipe.action.elements
     terms = [
@@ -209,7 +209,7 @@ def _by_joint(responses: ProbedNetwork) -> tuple[list[ProbedTerm], Array, float]
 
 
 def _joint_order(responses: ProbedNetwork) -> Iterator[PolicyFinding]:
-    """Judge the order of joint signals against that of the action, by which output responds most to which joint."""
+    """Compare the order of joint signals with that of the action, by the joint to which each output responds most."""
     names = responses.network.recipe.action.elements
     by_joint = _by_joint(responses)
     if by_joint is None:
@@ -240,14 +240,14 @@ def _joint_order(responses: ProbedNetwork) -> Iterator[PolicyFinding]:
 
 
 def _decisive(strength: Array) -> NDArray[np.bool_]:
-    """Return for each output whether it and one joint respond to each other far more than to all others."""
+    """Return the mask (A,) of outputs with a joint such that each responds to the other far more than to the rest."""
     nearest, back = strength.argmax(1), strength.argmax(0)
     rows, columns = (np.diff(np.sort(values, axis=1)[:, -2:])[:, 0] > DECISIVE for values in (strength, strength.T))
     return np.asarray((back[nearest] == np.arange(len(strength))) & rows & columns[nearest])
 
 
 def _other_orders(names: tuple[str, ...], elements: tuple[str, ...]) -> dict[str, NDArray[np.int64]]:
-    """Return where each joint would be among the signal's numbers if a usual mistake was made."""
+    """Return, for each usual mistake, the index (A,) that each of the action's joints would have in the signal."""
 
     def kind(name: str) -> str:
         return name.split("_", 1)[-1]
@@ -307,7 +307,7 @@ def _signs(responses: ProbedNetwork) -> Iterator[PolicyFinding]:
 
 
 def _sides(responses: ProbedNetwork, velocities: ProbedTerm) -> Iterator[PolicyFinding]:
-    """Judge the signs of single joints: left and right respond to their own velocities alike, whatever the axes."""
+    """Check the signs of joints: left and right respond to their own velocity with one sign, whatever their axes."""
     names, elements = responses.network.recipe.action.elements, list(velocities.elements)
     pairs = [(name, other_side(name)) for name in names if name in elements]
     pairs = [(name, other) for name, other in pairs if other in names and other in elements and name < other]
@@ -346,13 +346,13 @@ class ModelJoint:
 
     low: float
     high: float
-    """Range [rad or m]; infinite where there is none."""
+    """Range [rad or m]; infinite if there is none."""
     effort: float
-    """Largest torque or force; infinite where there is none."""
+    """Largest torque or force [N m or N]; infinite if there is none."""
 
 
 def read_joints(path: Path) -> dict[str, ModelJoint]:
-    """Return the joints of an MJCF by name, `_joint` left out.
+    """Return the joints of an MJCF file by name, without the suffix `_joint`.
 
     Raises:
         SamiError: The file cannot be read.
@@ -388,7 +388,7 @@ def _plain(name: str) -> str:
 
 
 def _robot(action: ActionTerm, joints: Mapping[str, ModelJoint]) -> Iterator[PolicyFinding]:
-    """Judge names and default pose against the robot."""
+    """Compare joint names and the default pose with the robot."""
     names = [_plain(name) for name in action.elements]
     missing = [name for name in names if name not in joints]
     if missing:
@@ -416,7 +416,7 @@ def _robot(action: ActionTerm, joints: Mapping[str, ModelJoint]) -> Iterator[Pol
 
 
 def _torques(responses: ProbedNetwork, joints: Mapping[str, ModelJoint]) -> Iterator[PolicyFinding]:
-    """Judge gains: the torque that a standing robot's outputs demand, against the torque limits."""
+    """Check the gains: compare the torques that a standing robot's outputs demand with the torque limits."""
     action = responses.network.recipe.action
     names = [_plain(name) for name in action.elements]
     size = len(names)

@@ -25,11 +25,11 @@ from sami_runtime.model.contract import (
 from sami_runtime.model.graph_scan import FLOAT
 
 FRAME = "frame"
-"""What the state of the history of whole frames is named after."""
+"""Name, for `history_state`, of the history of whole frames."""
 PREFIX = "policy."
-"""Of all names of the network. Ours begin with `recipe.` and are numbered, so that no two tensors share one."""
+"""Prefix of the network's names. The recipe's begin with `recipe.` and are numbered, so that all names are unique."""
 OLDEST_OPSET = 11
-"""`Slice`, `Clip` and broadcasting are since then what they are now."""
+"""The first opset in which `Slice`, `Clip` and broadcasting work as they do now."""
 
 
 def import_onnx() -> ModuleType:
@@ -127,7 +127,7 @@ def wrapped_model(data: bytes, recipe: Recipe, layout: PolicyLayout, contract: C
 
 
 class _RecipeNodes:
-    """The nodes around the network."""
+    """Makes the nodes around the network."""
 
     def __init__(self, recipe: Recipe, layout: PolicyLayout, make_node: Any) -> None:
         self.recipe, self.layout, self._make_node = recipe, layout, make_node
@@ -136,7 +136,7 @@ class _RecipeNodes:
         self._in_episode = ""
 
     def before(self) -> list[Any]:
-        """Return what computes the network's inputs."""
+        """Return the nodes that compute the network's inputs."""
         recipe = self.recipe
         names = [state.name for state in states_of(recipe, self.layout)]
         if FLAG in names:
@@ -156,7 +156,7 @@ class _RecipeNodes:
         return list(self._nodes)
 
     def after(self) -> list[Any]:
-        """Return what computes the action and the next state."""
+        """Return the nodes that compute the action and the next state."""
         first = len(self._nodes)
         target, size = self.recipe.action, self.layout.actions
         raw = PREFIX + self.recipe.output
@@ -188,7 +188,7 @@ class _RecipeNodes:
         return self._stacked(name, value, size, term.history) if term.history else value
 
     def _stacked(self, name: str, value: str, size: int, history: History) -> str:
-        """Return a value with its past; the past's state takes all but the oldest."""
+        """Return a value stacked with its past; all but the oldest value become the next state."""
         state = history_state(name)
         past, count = state_input(state), history.steps - 1
         if history.start == "repeat":
@@ -202,7 +202,7 @@ class _RecipeNodes:
         return stacked
 
     def _node_of_state(self, name: str, source: str, result: str, into: bool) -> None:
-        """Move the batch axis, which is ours first, to where the network has it, or back."""
+        """Move the batch axis from the first place to the network's place (`into`), or back."""
         layout = self.layout.states[name]
         axes = list(range(len(layout.shape) + 1))
         order = axes[1:]

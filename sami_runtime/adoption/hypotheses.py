@@ -1,8 +1,8 @@
-"""Explains a term of an observation: of many known bugs, the one that rebuilds what the network was fed.
+"""Explains a term of an observation: finds, among known bugs, the one that reproduces what the network read.
 
-A hypothesis says from which raw signal a term was built, how late, in which order of elements, and by which affine map.
-Each is scored by a description length: half the effective samples times the log of its residual, plus a cost for what
-it assumes. The recipe itself costs nothing, a named bug a little, a fitted number more.
+A hypothesis states from which raw signal a term was computed, how late, in which order of elements, and by which affine
+map. Its score is a description length: half the number of independent samples times the log of the residual, plus a
+cost for its assumptions. The recipe itself costs nothing, a known bug a little, a fitted number more.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 NAMED, FITTED, MOVED = 3.0, 6.0, 1.5
-"""Costs in nats: of a named bug, of a fitted number, of an element that is out of place."""
+"""Costs in nats: of a known bug, of a fitted number, of an element that is out of place."""
 FLOOR = 1e-3
-"""Residuals below this part of a signal's spread count as none."""
+"""Residuals below this share of a signal's spread count as 0."""
 CORRELATED = 10
-"""Samples of a control loop that count as one independent sample."""
+"""Number of successive samples of a control loop that count as one independent sample."""
 TIE = 1.0
 """Hypotheses whose fits differ by less [nats] cannot be told apart."""
 LATEST = 2
-"""Largest lag that is tried [steps]."""
+"""Largest lag beyond that of the recipe that is tried [steps]."""
 MATTERS, EXPLAINED = 0.02, 0.3
-"""Parts of a signal's spread: a smaller difference is no fault; a larger residual explains nothing."""
+"""Shares of a signal's spread: a difference below the first is no fault; a residual above the second is unexplained."""
 WITHIN, OUTLIER, RARE = 0.4, 2.0, 0.05
-"""Parts of the noise allowance: a smaller difference, root mean square, is noise; a larger one of a row is an outlier.
-The largest share of rows that are outliers."""
+"""Multiples of a term's `noise`: a root mean square difference below the first is noise, and a row with a difference
+above the second is an outlier. The third is the largest share of rows that may be left out as outliers."""
 DEGREES = 180 / np.pi
 MIRRORS = (("FL", "FR"), ("RL", "RR"), ("HL", "HR"), ("left", "right"), ("Left", "Right"), ("L_", "R_"), ("l_", "r_"))
 ENDS = (("FL", "RL"), ("FR", "RR"), ("FL", "HL"), ("FR", "HR"))
@@ -38,7 +38,7 @@ ENDS = (("FL", "RL"), ("FR", "RR"), ("FL", "HL"), ("FR", "HR"))
 
 @dataclass(frozen=True)
 class LoggedTerm:
-    """A part of an observation, as the recipe defines it: `(raw - offset) * scale`, `lag` steps late."""
+    """A logged part of an observation; by the recipe, it is `(raw - offset) * scale`, `lag` steps late."""
 
     name: str
     elements: tuple[str, ...]
@@ -47,25 +47,25 @@ class LoggedTerm:
     offset: Array
     scale: Array
     rows: NDArray[np.int64]
-    """Indices of the samples that are compared: each has its past in the log."""
+    """Indices of the compared samples, all of whose past is in the log."""
     lag: int = 0
-    """Steps between the raw signal and what was fed."""
+    """Steps by which `fed` is later than the raw signal, by the recipe."""
     mirror: int | None = None
-    """The lag that it would have if its history were stacked the other way round."""
+    """The lag if the history were stacked in the opposite order; None if that makes no difference."""
     pose: bool = False
     """Whether the offset is a default pose."""
     resemblance: float | None = None
-    """Where raw signals only resemble the right ones: the residual below which one named bug is believed, in parts of
-    the spread. A fitted number or a lag proves nothing then."""
+    """Set if the raw signals only resemble the right ones: the residual, as a share of the spread, below which a single
+    known bug is accepted. Lags and fitted numbers are then not tried, since they would prove nothing."""
     clip: float | None = None
-    """Largest number that is fed."""
+    """Largest magnitude that the network reads."""
     noise: float = 0.0
-    """What two readings of the sensor may differ by, in units of the raw signal: a smaller spread counts as this."""
+    """How far two readings of the sensor may differ, in the raw signal's unit; a smaller spread counts as this."""
 
 
 @dataclass(frozen=True)
 class Bug:
-    """One thing that is wrong with a term."""
+    """One fault of a term."""
 
     kind: str
     fact: str
@@ -73,18 +73,18 @@ class Bug:
 
 
 Source = tuple[Array, Bug | None]
-"""A raw signal (T, n) that a term may have been built from; the right one has no bug."""
+"""A raw signal (T, n) from which a term may have been computed, and the bug that this would be; None if it is right."""
 
 
 class Explanation(NamedTuple):
     """The hypothesis that explains a term best."""
 
     bugs: tuple[Bug, ...]
-    """Empty where the term is as the recipe says."""
+    """Empty if the term agrees with the recipe."""
     before: float
-    """Difference to the recipe, root mean square in parts of the spread of the signal."""
+    """Root mean square difference from the recipe, as a share of the signal's spread."""
     after: float
-    """Difference to the hypothesis."""
+    """The same difference from the hypothesis."""
     alternatives: tuple[str, ...]
     """Kinds of bugs that explain the log equally well."""
 
@@ -101,7 +101,7 @@ class _Candidate(NamedTuple):
 
 
 class _Affine(NamedTuple):
-    """`a * raw + b`, and what it would mean."""
+    """The map `a * raw + b`, and the bugs that it would mean."""
 
     bugs: tuple[Bug, ...]
     a: Array
@@ -109,11 +109,11 @@ class _Affine(NamedTuple):
 
 
 def explain(term: LoggedTerm, sources: Mapping[str, Source]) -> Explanation | None:
-    """Return the hypothesis that rebuilds a term best; None if the log shows too little.
+    """Return the hypothesis that reproduces a term best; None if the log is too short, or `sources` is empty.
 
     Args:
-        term: What was fed.
-        sources: Raw signals that it may have been built from, by name.
+        term: The logged term.
+        sources: Raw signals from which it may have been computed, by name.
     """
     term, sources = _unclipped(term, sources)
     term = _without_outliers(term, sources)
@@ -153,7 +153,7 @@ def explain(term: LoggedTerm, sources: Mapping[str, Source]) -> Explanation | No
 
 
 def _unclipped(term: LoggedTerm, table: Mapping[str, Source]) -> tuple[LoggedTerm, Mapping[str, Source]]:
-    """Leave out what the clip changed: elements that are often clipped, then rows in which another one is."""
+    """Leave out what the clip changed: elements that are often clipped, then rows in which another element is."""
     if term.clip is None:
         return term, table
     clipped = np.abs(term.fed) > term.clip * (1 - 1e-6)
@@ -173,16 +173,16 @@ def _unclipped(term: LoggedTerm, table: Mapping[str, Source]) -> tuple[LoggedTer
 
 
 def _noise_alone(term: LoggedTerm, right: Array) -> bool:
-    """Whether what was fed differs from its raw signal by no more than two readings of a sensor."""
+    """Return whether what was fed differs from its raw signal by no more than two readings of a sensor do."""
     off = term.fed[term.rows] - term.scale * (right - term.offset)
     return bool((np.sqrt((off**2).mean(0)) < WITHIN * term.noise * np.abs(term.scale)).all())
 
 
 def _without_outliers(term: LoggedTerm, table: Mapping[str, Source]) -> LoggedTerm:
-    """Leave out rows that differ from the recipe by far more than noise, where the others do not.
+    """Leave out rows that differ from the recipe by far more than noise, if they are few.
 
-    Sensors differ within milliseconds when a foot strikes the ground, and a message gets lost now and then. A bug of
-    the kinds that are known here shows in more rows than these.
+    Readings change within milliseconds when a foot strikes the ground, and a message gets lost now and then. A known
+    bug shows in more rows.
     """
     right = next((raw for raw, bug in table.values() if bug is None), None)
     if right is None or not term.noise or term.resemblance or not len(term.rows):
@@ -205,7 +205,7 @@ def _lag(steps: int, mirrored: bool) -> Bug:
 
 
 class _Moments:
-    """Second moments of a term and of a raw signal, from which the residual of every affine map follows."""
+    """Second moments of a term and of a raw signal, from which the residuals of affine maps are computed."""
 
     def __init__(self, term: LoggedTerm, spread: Array, raw: Array) -> None:
         fed = term.fed[term.rows]
@@ -215,7 +215,7 @@ class _Moments:
         self.yy, self.xx, self.yx = (y**2).mean(0), (x**2).mean(0), y.T @ x / len(y)
 
     def residual(self, a: Array, b: Array) -> Array:
-        """Return (i, j) mean squares of fed i minus `a * raw j + b`, in squared spreads of i; a and b fit (n, n)."""
+        """Return (n, n): mean squares of fed i minus `a * raw j + b`, as shares of i's variance; a, b fit (n, n)."""
         rest = self.yy[:, None] - 2 * a * self.yx + a**2 * self.xx + (self.fed[:, None] - a * self.raw - b) ** 2
         return np.maximum(rest, 0) / self.spread[:, None]
 
@@ -247,10 +247,10 @@ class _Moments:
             yield from self._mixed(origin, base)
 
     def _scaled(self, origin: tuple[Bug, ...], base: float) -> Iterator[_Candidate]:
-        """Yield the hypothesis of one fitted factor."""
+        """Yield the hypothesis of one fitted factor for all elements."""
         scale, offset = self.term.scale, self.term.offset
         mean = scale * (self.raw - offset)
-        # Where the signal hardly exceeds its noise, the best factor is too small whatever the true one.
+        # If a signal hardly exceeds its noise, the fitted factor is too small, whatever the true one is.
         clear = (scale**2 * self.xx + mean**2 > (self.term.noise * scale) ** 2) / self.spread
         products = (scale * self.yx.diagonal() + mean * self.fed) * clear
         squares = (scale**2 * self.xx + mean**2) * clear
@@ -262,7 +262,7 @@ class _Moments:
             yield self.candidate((*origin, bug), residual, base + FITTED)
 
     def _mixed(self, origin: tuple[Bug, ...], base: float) -> Iterator[_Candidate]:
-        """Yield the hypotheses that some elements alone have a wrong sign, offset or factor."""
+        """Yield the hypotheses that only some elements have a wrong sign, offset or factor."""
         scale, offset = self.term.scale, self.term.offset
         right = self.residual(scale[:, None], -scale[:, None] * offset[:, None]).diagonal()
         slope = self.yx.diagonal() / np.maximum(self.xx, 1e-12)
@@ -300,7 +300,7 @@ _CHECK_OFFSET = "Check the zero of the sensor and the default pose."
 
 
 def _affines(term: LoggedTerm) -> Iterator[_Affine]:
-    """Yield the recipe's own map first, then those of known bugs that differ from it and from each other."""
+    """Yield the recipe's own map first, then the maps of known bugs, without duplicates."""
     s, o = term.scale, term.offset
     pose = "the default pose" if term.pose else "the offset"
     kind = "default pose" if term.pose else "offset"
@@ -333,7 +333,7 @@ def _affines(term: LoggedTerm) -> Iterator[_Affine]:
 
 
 def _assignment(misfit: Array) -> NDArray[np.int64]:
-    """Return for each row the column of a one-to-one assignment, greedily; what is equally good stays in its place."""
+    """Return for each row the column of a greedy one-to-one assignment; of equal costs, the diagonal wins."""
     cost = misfit + 1e-6 * (1 - np.eye(len(misfit)))
     order = [-1] * len(cost)
     for index in cost.argsort(axis=None, kind="stable").tolist():
@@ -354,12 +354,12 @@ def _permutation(elements: tuple[str, ...], order: NDArray[np.int64]) -> Bug:
 
 
 def other_side(name: str) -> str:
-    """Return the name of the joint on the other side; the same where it has none."""
+    """Return the name of the joint on the other side; the same name if there is none."""
     return _swapped(name, MIRRORS)
 
 
 def other_end(name: str) -> str:
-    """Return the name of the joint at the other end; the same where it has none."""
+    """Return the name of the joint at the other end; the same name if there is none."""
     return _swapped(name, ENDS)
 
 

@@ -1,4 +1,4 @@
-"""What the graph of a policy and its recipe agree on: sizes of inputs, outputs and states."""
+"""Checks that the graph of a policy and its recipe agree, and returns the sizes of inputs, outputs and states."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class StateLayout:
     """The shape of a recurrent tensor."""
 
     shape: tuple[int, ...]
-    """Without its batch axis."""
+    """The shape without the batch axis."""
     batch_axis: int
 
 
@@ -27,16 +27,16 @@ class PolicyLayout:
     """Sizes in a policy's graph."""
 
     inputs: dict[str, tuple[int, ...]]
-    """By input, its shape without the batch axis: (size,), or (steps, size) where frames are an axis."""
+    """By input, its shape without the batch axis: (size,), or (steps, size) if stacked frames have their own axis."""
     actions: int
     states: dict[str, StateLayout]
-    """By the recipe's name."""
+    """By the state's name in the recipe."""
 
 
 def layout_of(
     recipe: Recipe, inputs: Collection[TensorType], outputs: Collection[TensorType], where: str
 ) -> PolicyLayout:
-    """Compare a recipe with the graph.
+    """Compare a recipe with the graph, and return the sizes.
 
     Args:
         recipe: The recipe.

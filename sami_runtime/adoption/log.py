@@ -1,4 +1,4 @@
-"""A log of a deployed policy: raw signals of the robot, and what the network was fed."""
+"""Reads logs of deployed policies: raw signals of the robot, and what the network was fed."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ MOST_BYTES = 2**30
 
 @dataclass(frozen=True)
 class PolicyLog:
-    """Signals of one or several episodes, one row a step of the policy."""
+    """Signals of one or several episodes, with a row for each of T steps of the policy."""
 
     path: Path
     raw: Mapping[str, Array]
     """By name, (T, n): `quaternion` (w first), `angular_velocity` (body's frame), `angular_velocity_world`,
-    `linear_velocity`, `linear_velocity_world`, `joint_positions`, `joint_velocities`, `command`; `actions`, which the
-    network answered; `targets`, which were sent; other signals of the recipe under their own names."""
+    `linear_velocity`, `linear_velocity_world`, `joint_positions`, `joint_velocities`, `command`; `actions`, the
+    network's outputs; `targets`, the executed actions; other signals of the recipe under their own names."""
     observation: Array | None
-    """(T, D): what the network was fed; None for a recording, whose model file computes it."""
+    """(T, D): what the network was fed; None for a recording, whose model file computes it internally."""
     step: NDArray[np.int64]
     """(T,): index of the row in its episode."""
 
@@ -48,10 +48,10 @@ def read_log(path: str | Path, joints: tuple[str, ...]) -> PolicyLog:
 
     Args:
         path: `NAME.npz`, or a recording, `NAME.mcap`.
-        joints: Names of the policy's joints, in its order; an `.npz` with `joints` of its own is sorted by them.
+        joints: Names of the policy's joints; if an `.npz` has an array `joints`, its columns are put into this order.
 
     Raises:
-        SignalError: An array of the log is missing, misshapen or not finite.
+        SignalError: The log cannot be read, is empty, or has an array that is missing, misshapen or not finite.
         RecordingError: The recording cannot be read.
     """
     return _read_recording(Path(path)) if Path(path).suffix == ".mcap" else _read_arrays(Path(path), joints)
@@ -97,7 +97,7 @@ def _rows(value: NDArray[Any], name: str, count: int, widths: Mapping[str, int],
 
 
 def _order(names: tuple[str, ...], joints: tuple[str, ...], path: Path) -> list[int]:
-    """Return where each joint of the policy is among those of the log; a suffix `_joint` is ignored."""
+    """Return the index of each of the policy's joints among those of the log; a suffix `_joint` is ignored."""
     plain = [name.removesuffix("_joint") for name in names]
     missing = [joint for joint in joints if joint.removesuffix("_joint") not in plain]
     if missing:
@@ -112,7 +112,7 @@ def _steps(episode: NDArray[np.generic]) -> NDArray[np.int64]:
 
 
 def _read_recording(path: Path) -> PolicyLog:
-    """Return the recorded signals, and what the adapter put into `info` under the names of raw signals."""
+    """Return the recorded signals, and the raw signals that the adapter put into `info` under their names."""
     recording = read_recording(path)
     with values_of(path):
         steps = [

@@ -24,14 +24,14 @@ def adopted_policy(path: str | Path, contract: str | Path | None = None) -> Arti
     """Return an adopted file, or adopt a policy in memory.
 
     Args:
-        path: A file that `sami adopt` wrote, or what it takes.
+        path: A file that `sami adopt` wrote, or a policy that it accepts.
         contract: TOML with the recipe of a policy that is not adopted; see `adopt`.
 
     Raises:
-        SamiError: It is neither, the recipe is incomplete, or the policy takes too much time or memory.
+        SamiError: `path` is neither, the recipe is incomplete, or the policy takes too much time or memory.
     """
     if contract is None and Path(path).is_file() and METADATA_KEY.encode() in read_bytes(path):
-        artifact = read_artifact(path)  # says what is wrong with it; as a policy it would only lack a recipe
+        artifact = read_artifact(path)  # its errors name the fault; `read_policy` would only miss the recipe
         Recipe.of(artifact)
         rehearse(artifact)
         return artifact
@@ -39,7 +39,7 @@ def adopted_policy(path: str | Path, contract: str | Path | None = None) -> Arti
 
 
 class PolicyNetwork:
-    """The network of an adopted file: it answers many inputs at once, with the recipe left out."""
+    """The network of an adopted file without the recipe, for many inputs at once."""
 
     def __init__(self, artifact: Artifact) -> None:
         self.recipe = Recipe.of(artifact)
@@ -48,7 +48,7 @@ class PolicyNetwork:
         whole = onnx.load_from_string(artifact.model_bytes)
         graph = whole.graph
         makers = {name: node for node in graph.node for name in node.output}
-        # What the recipe's last node reads is the flat vector that the slices are about.
+        # The last node of the recipe reads the flat vector to which the slices refer.
         self._entries = {name: makers[PREFIX + name].input[0] for name in self.recipe.inputs}
         self._pairs = {state_input(pair.name): state_output(pair.name) for pair in self.recipe.state}
         outputs = [PREFIX + self.recipe.output, *self._pairs.values()]
@@ -76,13 +76,13 @@ class PolicyNetwork:
 
     @property
     def widths(self) -> dict[str, int]:
-        """Numbers of every input of the recipe."""
+        """Width D of every input of the recipe, by name."""
         recipe = self.recipe
         steps = {recipe.input: recipe.history.steps if recipe.history else 1}
         return {name: terms[-1][1].slice[1] * steps.get(name, 1) for name, terms in recipe.inputs.items()}
 
     def answer(self, entries: Mapping[str, Array]) -> Array:
-        """Return raw outputs (N, A) for inputs (N, D) by name, each at the beginning of an episode."""
+        """Return raw outputs (N, A) for inputs (N, D) by name; each row is the first step of an episode."""
         count = len(next(iter(entries.values())))
         return self._run(entries, {name: self._initial(name, count) for name in self._pairs})[0]
 

@@ -28,7 +28,7 @@ class WalkStep(NamedTuple):
 
 
 class OriginalPolicy:
-    """Steps the exported graph, and computes in numpy what its framework computed around it.
+    """Steps the exported graph, and computes in numpy what the framework computed around the graph.
 
     Args:
         data: The ONNX model as it was exported.
@@ -60,7 +60,7 @@ class OriginalPolicy:
         self._past: dict[str, list[Array]] = {}
 
     def entries(self, observation: Mapping[str, Array]) -> dict[str, Array]:
-        """Return what the network's inputs but its state are for an observation, each (1, ...); a step of histories."""
+        """Return the network's inputs but its states for an observation, each (1, ...); it advances the histories."""
         recipe = self.recipe
         entries = {}
         for name, terms in recipe.inputs.items():
@@ -105,20 +105,20 @@ class OriginalPolicy:
         return np.asarray(self._raw * row(target.scale, size) + row(target.default, size), np.float32)
 
     def executed(self, action: Array) -> None:
-        """Take the action (A,) that was executed."""
+        """Set the last action from the executed action (A,)."""
         target, size = self.recipe.action, len(action)
         last = self.recipe.last_action
         applied = (action - row(target.default, size)) / row(target.scale, size)
         self._last = np.asarray(applied if last and last.kind == "applied" else self._raw, np.float32)
 
     def walk(self, steps: int, resets: tuple[int, ...], disturbed: float, seed: int = 0) -> Iterator[WalkStep]:
-        """Step through observations that wander at random around what the network reads as about 0.
+        """Step through observations that wander at random around values that the network reads as 0.
 
         Args:
-            steps: How many steps.
-            resets: Before which of them an episode begins.
-            disturbed: Share of the steps at which another action is executed than the policy's.
-            seed: Of the random numbers.
+            steps: Number of steps.
+            resets: Steps at which an episode begins.
+            disturbed: Share of the steps at which another action than the policy's is executed.
+            seed: Seed of the random numbers.
         """
         rng = np.random.default_rng(seed)
         wander = {signal.name: np.zeros(len(signal.elements)) for signal in self.recipe.signals}
@@ -145,7 +145,7 @@ class OriginalPolicy:
         return [(1, self.layout.actions), *states]
 
     def _stacked(self, name: str, value: Array, history: History | None) -> Array:
-        """Return a value with its past, and add it to the past."""
+        """Return a value stacked with its past, and add the value to the past."""
         if history is None:
             return value
         padding = value if history.start == "repeat" else np.zeros_like(value)

@@ -1,4 +1,4 @@
-"""How strongly a network's outputs respond to every element of every term, around a robot that stands."""
+"""Measures how strongly a network's outputs respond to every element of every term, around a standing robot."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEVIATIONS = {
     "linear_velocity": 0.3,
     "command": 0.5,
 }
-"""By quantity, what changes a little while a robot stands, in SI units; 0.3 for others."""
+"""By quantity, a small deviation of its elements while a robot stands, in SI units; 0.3 for others."""
 
 
 class ProbedTerm(NamedTuple):
@@ -32,11 +32,11 @@ class ProbedTerm(NamedTuple):
     input: str
     elements: tuple[str, ...]
     columns: NDArray[np.int64]
-    """(n, steps): where the network reads each element, at each step of its history."""
+    """(n, steps): column of the input in which the network reads each element, at each step of its history."""
     centre: Array
-    """(n,): what the network reads while the robot stands."""
+    """(n,): what the network reads while the robot stands still."""
     deviation: Array
-    """(n,): what the network reads more for one deviation of the signal; negative with a negative scale."""
+    """(n,): change of what the network reads for one deviation of the signal; negative if the scale is."""
 
 
 class ProbedNetwork:
@@ -57,7 +57,7 @@ class ProbedNetwork:
         """By term, (POINTS, A, n): change of an output per deviation of an element."""
 
     def moved(self, term: ProbedTerm, element: int, by: float) -> Array:
-        """Return outputs (POINTS, A) with one element moved by some of its deviations."""
+        """Return outputs (POINTS, A) with one element moved by `by` times its deviation."""
         points = dict(self.points)
         points[term.input] = points[term.input].copy()
         points[term.input][:, term.columns[element]] += by * term.deviation[element]

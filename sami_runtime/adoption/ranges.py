@@ -1,4 +1,4 @@
-"""Training ranges of a policy without its environment: from recordings, or from its framework's rollout."""
+"""Measures training ranges of a policy without its environment, from recordings or its framework's rollouts."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ Array = NDArray[np.float32]
 Rollout = dict[str, Array]
 """An episode: the values (T, size) of each signal and of the action, by name."""
 DONES = "dones"
-"""Key of an `.npz` that tells after which steps an episode ended."""
+"""Name of the array of an `.npz` file that marks the last steps of episodes."""
 
 
 def seen_in(contract: Contract, paths: Sequence[Path]) -> Seen:
-    """Return what the numbers of a policy were in recordings (NAME.mcap) and rollouts (NAME.npz).
+    """Return the statistics of a policy's signals in recordings (NAME.mcap) and rollouts (NAME.npz).
 
-    A rollout has, by signal and action, arrays in the contract's units; or what the network itself read and answered,
-    by the names of its inputs and its output, which the recipe converts back. Arrays are (T, size), or (T, N, size) of
-    N environments; `dones`, (T,) or (T, N), tells after which steps an episode ended.
+    A rollout has an array for each signal and the action, in the contract's units; or one for each input of the network
+    and its output, by their names, which the recipe converts back. Arrays are (T, size), or (T, N, size) with N
+    environments; `dones`, (T,) or (T, N), is not 0 at the last step of an episode.
 
     Raises:
         RecordingError, SamiError: A file cannot be read, lacks an array, or has one of another shape.
@@ -113,10 +113,10 @@ def _by_environment(array: NDArray[Any], size: int, name: str, path: Path) -> Ar
 
 
 def _before_the_network(values: Mapping[str, Array], recipe: Recipe) -> Rollout:
-    """Return the signals and the action (N, T, size) of what the network read and answered.
+    """Convert the network's inputs and outputs to signals and actions, each (N, T, size).
 
     Raises:
-        SamiError: The whole input is stacked, so that nothing says where its newest frame lies.
+        SamiError: The recipe has a history of whole frames, which is not supported here.
     """
     signals: Rollout = {}
     if recipe.history is not None:

@@ -1,4 +1,4 @@
-"""What a term of an observation may have been built from: the right raw signal, and those of known bugs."""
+"""Lists the raw signals from which a term may have been computed: the right one, and those of known bugs."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ Sources = dict[str, Source]
 
 
 def rotate(quaternion: Array, vector: Array, inverse: bool = False) -> Array:
-    """Return vectors (T, 3) rotated from the body's frame to the world's by quaternions (T, 4), w first."""
+    """Rotate vectors (T, 3) by quaternions (T, 4), w first, from the body's frame to the world's, or by the inverse."""
     w, v = quaternion[:, :1], quaternion[:, 1:] * (-1 if inverse else 1)
     cross = np.cross(v, vector)
     return np.asarray(vector + 2 * (w * cross + np.cross(v, cross)))
 
 
 def sources(quantity: str, raw: Mapping[str, Array], rate_hz: float, frame: str = "body") -> Sources:
-    """Return what a term of this quantity may have been built from, by name; empty if the log lacks its raw signal.
+    """Return by name the sources of a term of this quantity; an empty dictionary if the log lacks its raw signal.
 
     Args:
-        quantity: Such as `joint_velocities`.
-        raw: The log's signals, see `Log`.
-        rate_hz: Of the policy.
-        frame: Of the term: `body` or `world`.
+        quantity: The measured quantity, such as `joint_velocities`.
+        raw: The log's signals, see `PolicyLog`.
+        rate_hz: Rate of the policy [1/s].
+        frame: Frame of the term: `body` or `world`.
     """
     if quantity in ("angular_velocity", "linear_velocity"):
         return _velocity(quantity, raw, rate_hz, frame)
@@ -57,7 +57,7 @@ def sources(quantity: str, raw: Mapping[str, Array], rate_hz: float, frame: str 
 
 
 def _misread(quaternion: Array) -> tuple[Array, Array]:
-    """Return w, x, y, z read as if it were x, y, z, w, and the reverse."""
+    """Return quaternions (T, 4) in the order w, x, y, z as if they were read in the order x, y, z, w, and reverse."""
     return quaternion[:, [3, 0, 1, 2]], quaternion[:, [1, 2, 3, 0]]
 
 
@@ -114,12 +114,12 @@ def _last_action(raw: Mapping[str, Array]) -> Sources:
 
 
 def difference(positions: Array, rate_hz: float) -> Array:
-    """Return velocities (T, n) from successive positions."""
+    """Return velocities (T, n) as differences of successive positions (T, n); 0 in the first row."""
     return np.diff(positions, axis=0, prepend=positions[:1]) * rate_hz
 
 
 def _turn_rate(quaternion: Array, rate_hz: float) -> Array:
-    """Return body rates (T, 3) from successive quaternions."""
+    """Return body rates (T, 3) [rad/s] from successive quaternions (T, 4), w first."""
     last = np.concatenate([quaternion[:1], quaternion[:-1]])
     w0, v0, w1, v1 = last[:, :1], -last[:, 1:], quaternion[:, :1], quaternion[:, 1:]
     scalar = w0 * w1 - (v0 * v1).sum(1, keepdims=True)

@@ -1,4 +1,4 @@
-"""The recipe of an adopted policy: what its numbers are, and what its framework computed around the network."""
+"""The recipe of an adopted policy: what its inputs and outputs mean, and how its framework computed them."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ LAST_ACTION = "last_action"
 FLAG = "begun"
 """State that the recipe adds: 0 at the first step of an episode, then 1."""
 DEEPEST = 20
-"""Most tables around a field; a recipe has 3."""
+"""Deepest nesting of tables; a recipe has 3 levels."""
 
 Numbers = Float32 | Annotated[tuple[Float32, ...], Field(min_length=1)]
 """One number for all elements, or one for each."""
 Bound = Annotated[Positive, Field(le=LARGEST)]
-"""What a float32 holds."""
+"""A positive number within the range of float32."""
 Elements = Annotated[tuple[Text, ...], Field(min_length=1)]
 
 
 class History(Entry):
-    """Past values that the network reads with the present one. Frameworks differ in each field: none has a default."""
+    """Past values that the network reads with the current one. No field has a default, because frameworks differ."""
 
     steps: Annotated[int, Field(ge=2, le=1000)]
-    """How many values there are, with the present one."""
+    """Number of values, including the current one."""
     first: Literal["oldest", "newest"]
-    """Which of them comes first."""
+    """Which value comes first."""
     start: Literal["repeat", "zero"]
-    """What stands for the past when an episode begins: the first value, or zeros."""
+    """The past values at the beginning of an episode: copies of the first value, or zeros."""
 
 
 class InputTerm(Entry):
-    """Something that the network reads: `[start, stop)` of one of its inputs."""
+    """A part of what the network reads: the columns `[start, stop)` of one of its inputs."""
 
     slice: tuple[int, int]
-    """First index, and the one behind the last; with `history` of its own, of all its values."""
+    """First column, and the column after the last; if the term has a `history`, of all its values together."""
     scale: Numbers
     history: History | None = None
 
@@ -58,7 +58,7 @@ class SignalTerm(InputTerm):
     unit: Text
     elements: Elements
     offset: Numbers = 0.0
-    """What is subtracted; for joint angles the default pose."""
+    """The number that is subtracted; for joint angles, the default pose."""
     clip: tuple[Float32, Float32] | None = None
     """Lowest and highest `value - offset`."""
     frame: str = ""
@@ -66,13 +66,13 @@ class SignalTerm(InputTerm):
     low: Low | None = None
     high: High | None = None
     command: bool = False
-    """Whether a person or a script gives it, such as a velocity, and no sensor."""
+    """Whether it is a command of a person or a script, such as a velocity, and not measured by a sensor."""
     input: str = ""
-    """The network's input, where it is not the recipe's `input`."""
+    """The network's input, if it is not the recipe's `input`."""
 
 
 class LastAction(InputTerm):
-    """The network's last action, which it reads as `action * scale`; 0 when an episode begins."""
+    """The network's last action, which it reads as `action * scale`; 0 at the beginning of an episode."""
 
     kind: Literal["raw", "applied"]
     """The network's output, or the action that was executed, converted back to the network's numbers."""
@@ -80,7 +80,7 @@ class LastAction(InputTerm):
 
 
 class ActionTerm(Entry):
-    """What the network's output does: `default + scale * clip(output)`."""
+    """How the network's output becomes the action: `default + scale * clip(output)`."""
 
     name: Name
     unit: Text
@@ -88,7 +88,7 @@ class ActionTerm(Entry):
     meaning: Text
     scale: Numbers
     default: Numbers
-    """What an output of 0 means; for joint targets the default pose."""
+    """The action at an output of 0; for joint targets, the default pose."""
     clip: Bound | None = None
     """Largest absolute output."""
     low: Low | None = None
@@ -110,7 +110,7 @@ class StatePair(Entry):
 
 
 class Recipe(Entry):
-    """What a person, or a framework's files, say about an exported policy: the content of `--contract my.toml`."""
+    """The description of an exported policy by a person or a framework's files: the content of `--contract my.toml`."""
 
     name: Text
     rate_hz: Positive
@@ -122,9 +122,9 @@ class Recipe(Entry):
     """The network's input for all signals that name no other."""
     output: Text
     clip: Bound | None = None
-    """Largest absolute number that the network reads, after scale."""
+    """Largest absolute number that the network reads, after scaling."""
     history: History | None = None
-    """Past frames, where the whole of `input` is stacked; slices are then those of one frame."""
+    """Past frames, if the whole of `input` is stacked; slices then refer to one frame."""
     signals: Annotated[tuple[SignalTerm, ...], Field(min_length=1, max_length=1000)]
     last_action: LastAction | None = None
     action: ActionTerm
@@ -176,7 +176,7 @@ class Recipe(Entry):
 
     @property
     def inputs(self) -> dict[str, list[tuple[str, InputTerm]]]:
-        """The network's inputs but its state, each with its terms by name, in the order of their slices."""
+        """The network's inputs except its states: for each, its terms with their names, in the order of the slices."""
         terms: dict[str, list[tuple[str, InputTerm]]] = {}
         for signal in self.signals:
             terms.setdefault(signal.input or self.input, []).append((signal.name, signal))
@@ -189,8 +189,8 @@ class Recipe(Entry):
         """Read a recipe from a table.
 
         Args:
-            document: As TOML gives it.
-            source: Where it came from, for messages.
+            document: The table, as TOML is parsed.
+            source: Where the table came from, for messages.
 
         Raises:
             UnknownName: A key is unknown.
@@ -237,24 +237,24 @@ _MOVING = re.compile(
 
 
 def moves_robot(field: str) -> bool:
-    """Whether a wrong value of a field, such as `"action.scale"`, moves a robot in another way than in training."""
+    """Return whether a wrong value of a field, such as `"action.scale"`, makes a robot move otherwise than trained."""
     return field != "name" and _MOVING.fullmatch(field) is not None
 
 
 def row(value: Numbers, size: int) -> NDArray[np.float32]:
-    """Return one number for each element, (size,)."""
+    """Return an array (size,) with a number for each element."""
     return np.full(size, value, np.float32)
 
 
 def tables_in(value: Any) -> dict[str, Mapping[str, Any]]:
-    """Return the tables in a list of tables by their names; nothing of any other value."""
+    """Return the tables in a list of tables by their names; an empty dictionary for any other value."""
     if not isinstance(value, (list, tuple)) or not all(isinstance(entry, Mapping) for entry in value):
         return {}
     return {str(entry.get("name", f"number {at}")): entry for at, entry in enumerate(value, 1)}
 
 
 def fields_of(document: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
-    """Return the leaves of a recipe's table, `("signals.gravity.scale", 1.0)`; entries of a list go by their names.
+    """Yield a table's leaves, such as `("signals.gravity.scale", 1.0)`; entries of a list go by their names.
 
     Raises:
         ContractError: Tables are nested too deeply.

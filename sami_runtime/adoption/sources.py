@@ -1,4 +1,4 @@
-"""Where each field of a recipe comes from: a file, a table, a default, an inference; or nobody knows."""
+"""Tracks the source of each field of a recipe: a file, a table, a default, an inference, or unknown."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from sami_runtime.signals import Entry
 
 
 class FieldSource(Entry):
-    """Where the value of a field comes from."""
+    """The source of a field's value."""
 
     kind: Literal["file", "table", "default", "inferred", "unknown"]
-    """A file of the user's, a table of this package, the framework's default, a guess, or nothing."""
+    """A file of the user's, a table of this package, the framework's default, a guess, or no source."""
     where: str
-    """The file and its key, the table, or why it is not known."""
+    """The file and its key, the table, or why the source is unknown."""
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.where}" if self.where else self.kind
@@ -36,17 +36,17 @@ class FieldSource(Entry):
 
 @dataclass(frozen=True)
 class PolicyReading:
-    """What a reader got out of a framework's files; it may be incomplete."""
+    """What a reader found in a framework's files; it may be incomplete."""
 
     policy: bytes
     """The ONNX model."""
     values: Mapping[str, Any]
-    """Shaped as the TOML of a recipe."""
+    """The recipe's fields, nested as in its TOML file."""
     sources: Mapping[str, FieldSource] = field(default_factory=dict)
     """By dotted field, `"signals.gravity.scale"` or, for a whole table, `"signals.gravity"`; also of missing fields."""
 
     def source_of(self, name: str) -> FieldSource:
-        """Return where a field comes from: the source of the field itself, or of the closest table around it."""
+        """Return the source of a field: its own, or that of the closest table around it."""
         parts = name.split(".")
         for end in range(len(parts), 0, -1):
             if source := self.sources.get(".".join(parts[:end])):
@@ -54,7 +54,7 @@ class PolicyReading:
         return FieldSource(kind="unknown", where="no source is given")
 
     def overlaid(self, document: Mapping[str, Any], where: str) -> PolicyReading:
-        """Return the same reading, in which the fields of a person's contract replace those of the reader."""
+        """Return a copy in which the fields of a person's contract replace those of the reader."""
         sources = dict(self.sources)
         for name, _ in fields_of(document):
             for covered in [other for other in self.sources if other.startswith(f"{name}.")]:
@@ -77,7 +77,7 @@ class PolicyReading:
         return Recipe.parse(self.values, where)
 
     def guesses(self) -> dict[str, FieldSource]:
-        """Return the fields that move a robot and that no file and no table gives, with what is known of them."""
+        """Return, with their sources, the fields that move a robot and come from neither a file nor a table."""
         names = [name for name, _ in fields_of(self.values)]
         tables = {name[: at + 1] for name in names for at, letter in enumerate(name) if letter == "."}
         missing = [
@@ -90,7 +90,7 @@ class PolicyReading:
 
 
 def draft(reading: PolicyReading) -> str:
-    """Return a recipe as TOML to complete: each field with its source, and gaps marked."""
+    """Return an incomplete recipe as TOML: each field with its source, and each gap marked."""
     lines = ["# A recipe for `sami adopt --contract`. Fill the gaps (???), and check each field that is no file's."]
     values = dict(reading.values)
     signals, state = tables_in(values.pop("signals", [{}])), tables_in(values.pop("state", []))
@@ -107,7 +107,7 @@ def draft(reading: PolicyReading) -> str:
 
 
 def _keys(table: Mapping[str, Any], prefix: str, reading: PolicyReading, kind: type[Entry]) -> list[str]:
-    """Return a line for each key of a table, and for each key that it lacks and needs."""
+    """Return a line for each key of a table, and for each required key that is missing."""
     lines = []
     for key, value in table.items():
         source = reading.source_of(f"{prefix}{key}")

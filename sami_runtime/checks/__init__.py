@@ -1,1 +1,1 @@
-"""Checks before anything moves: of a model file, an adapter, the machine, and the time that a step takes."""
+"""Checks before a policy drives a robot: of the model file, the adapter, the machine, and the time of a step."""

@@ -1,4 +1,4 @@
-"""What a step of a policy costs: the session beside bare onnxruntime, in one run, back to back and paced."""
+"""Times a policy's step: the session against bare onnxruntime, in one run, back to back and paced."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from sami_runtime.session.session import Session
 Array = NDArray[np.float32]
 
 OBSERVATIONS = 1000
-"""How many different observations are stepped through, over and over."""
+"""Number of different observations, which are repeated in a cycle."""
 BACK_TO_BACK_TURN = 250
 """Steps of one turn, back to back."""
 PREWARM_BEFORE = 7e-4
-"""How long before its deadline a paced step is warmed up [s]; half a period where that is shorter."""
+"""How long before its deadline a paced step is prewarmed [s], but at most half a period."""
 
 BOUND, PLAIN, SESSION = "onnxruntime run_with_iobinding", "onnxruntime run", "Session.step"
 
@@ -51,39 +51,39 @@ class Candidate:
     reset: Callable[[], None]
     """Begins an episode."""
     step: Callable[[int], Array]
-    """The action (A,) for the observation of this number; this is what is timed."""
+    """Returns the action (A,) for the observation of this index; only this call is timed."""
     feed: Callable[[int], None] | None = None
-    """What is done ahead of the step, before it waits for its deadline."""
+    """Copies in the observation of this index, before the wait for the deadline."""
     prewarm: Callable[[], None] | None = None
-    """What is done just before the deadline."""
+    """Runs just before the deadline."""
 
 
 @dataclass(frozen=True)
 class CandidateTiming:
-    """How long the steps of one candidate took [us]."""
+    """Times of one candidate's steps [us]."""
 
     steps: int
     p50: float
     p99: float
     p99_9: float | None
-    """None below 1000 steps, where hardly one lies beyond."""
+    """None if there are fewer than 1000 steps, of which at most one would be slower."""
     worst: float
     ratio: float
-    """p50 by that of the first candidate."""
+    """p50 divided by that of the first candidate."""
 
 
 def observations(contract: Contract, count: int = OBSERVATIONS) -> dict[str, Array]:
-    """By signal, (count, size) uniform random numbers in [-1, 1], the same ones each time."""
+    """Return by signal (count, size) uniform random numbers in [-1, 1], the same at every call."""
     rng = np.random.default_rng(0)
     return {s.name: rng.uniform(-1, 1, (count, s.size)).astype(np.float32) for s in contract.signal_inputs.values()}
 
 
 def candidates(artifact: Artifact, provider: str = "cpu") -> list[Candidate]:
-    """Return the ways to step a model file that need no torch, the reference first.
+    """Return the ways to step a model file that do not need torch, the reference first.
 
     Args:
-        artifact: The file.
-        provider: What runs the graph. `run_with_iobinding` is compared on the CPU alone, where it copies nothing.
+        artifact: The model.
+        provider: Execution provider. `run_with_iobinding` is compared only on the CPU, where it copies nothing.
 
     Raises:
         SamiError: As `Session`.
@@ -95,7 +95,7 @@ def candidates(artifact: Artifact, provider: str = "cpu") -> list[Candidate]:
 
 
 def largest_difference(candidates: Sequence[Candidate], steps: int = 100) -> float:
-    """Return the largest difference between any two candidates' actions, in any of the first steps of an episode."""
+    """Return the largest difference between two candidates' actions over the first `steps` steps of an episode."""
     actions = []
     for candidate in candidates:
         candidate.reset()
@@ -111,12 +111,12 @@ def largest_difference(candidates: Sequence[Candidate], steps: int = 100) -> flo
 def measure(
     candidates: Sequence[Candidate], seconds: float, rate_hz: float | None = None
 ) -> dict[str, NDArray[np.float64]]:
-    """Time of each candidate's steps [us], taken in turns.
+    """Return by candidate the times of its steps [us], (N,); the candidates take turns.
 
     Args:
-        candidates: What is measured.
-        seconds: How long each candidate is stepped, about.
-        rate_hz: Rate of a paced measurement; None for back to back.
+        candidates: What to measure; without a rate, candidates with `prewarm` are left out.
+        seconds: About how long each candidate is stepped [s].
+        rate_hz: Rate of a paced measurement [1/s]; None for back to back.
     """
     paced = [candidate for candidate in candidates if rate_hz is not None or candidate.prewarm is None]
     turn = BACK_TO_BACK_TURN if rate_hz is None else max(5, round(rate_hz * min(1.0, seconds)))
@@ -133,7 +133,7 @@ def measure(
 
 
 def summarise(times: Mapping[str, NDArray[np.float64]]) -> dict[str, CandidateTiming]:
-    """Percentiles of what `measure` found."""
+    """Return the percentiles of the times that `measure` returned."""
     summaries: dict[str, CandidateTiming] = {}
     reference = float(np.median(next(iter(times.values()))))
     for name, durations in times.items():
@@ -144,16 +144,16 @@ def summarise(times: Mapping[str, NDArray[np.float64]]) -> dict[str, CandidateTi
 
 
 def soak(session: Session, steps: int) -> int | None:
-    """Step and warms up a session many times.
+    """Step and prewarm a session `steps` times.
 
     Returns:
-        By how much the process's resident memory grew between a tenth of the steps and the last [bytes]; None where
-        the system does not tell.
+        Growth of the process's resident memory [bytes] between a tenth of the steps and the last one; None if the
+        system does not report it.
     """
     seen = observations(session.contract)
     feeds = [{name: value[i] for name, value in seen.items()} for i in range(OBSERVATIONS)]
-    # NumPy keeps a record with each array that was read as a buffer, for as long as the array lives: those of the
-    # prepared observations are made first, as a robot's arrays take theirs along.
+    # NumPy stores a record with each array that is read as a buffer, and frees it with the array. Step all prepared
+    # observations once, so that their records do not count as growth; a robot's arrays are freed with theirs.
     for feed in feeds:
         session.step(feed)
     settled = None
@@ -175,7 +175,7 @@ def _resident_bytes() -> int | None:
 
 
 def _turn(candidate: Candidate, steps: int, rate_hz: float | None) -> NDArray[np.float64]:
-    """Time [ns] of the steps of one turn."""
+    """Return the times [ns] of the steps of one turn, (steps,)."""
     step, feed, prewarm = candidate.step, candidate.feed, candidate.prewarm
     period = 0.0 if rate_hz is None else 1 / rate_hz
     early = min(PREWARM_BEFORE, period / 2) if prewarm else 0.0
@@ -200,7 +200,7 @@ def _turn(candidate: Candidate, steps: int, rate_hz: float | None) -> NDArray[np
 
 
 def _bound(artifact: Artifact, seen: Mapping[str, Array]) -> Candidate:
-    """Return the bare call on bound arrays: two bindings, each of which writes what the other one reads."""
+    """Return the bare call on bound arrays: of two bindings, each writes the state that the other one reads."""
     contract = artifact.contract
     onnx = build(artifact)
     signals, inputs = contract.signal_inputs, StepInputs(contract, 1).inputs

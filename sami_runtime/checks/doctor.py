@@ -1,4 +1,4 @@
-"""Whether a machine is fit for a control loop: versions, providers, kernel, limits, clocks; and what to do about it."""
+"""Checks whether a machine is fit for a control loop: versions, providers, kernel, limits, clocks; gives advice."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ from sami_runtime.realtime import MEMORY_WAY, PRIORITY_WAY, highest_priority, lo
 from sami_runtime.session.inference import CUDA, TELEMETRY, import_onnxruntime, install_advice, load_libraries
 
 GOOD_CLOCKS = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page", "xen")
-"""Linux clock sources that are read without a trip to a device."""
+"""Linux clock sources that are read without access to a device."""
 LATE_S = 500e-6
-"""A sleep that ends this much late [s], one time in a hundred, is half of a tick at 1 kHz."""
+"""Largest lateness [s] that one sleep in a hundred may exceed: half a tick at 1 kHz."""
 
 Status = Literal["ok", "warn", "fail"]
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     name: str
     status: Status
-    """`fail` where policies cannot be run; `warn` where they run late or otherwise than expected."""
+    """`fail` if policies cannot run; `warn` if they run late or differently than expected."""
     measured: str
     advice: str = ""
-    """What to do about it; empty where there is nothing to do."""
+    """What to do about it; empty if there is nothing to do."""
 
 
 def examine(root: Path = Path("/")) -> Iterator[Finding]:
-    """Look at everything, one finding at a time.
+    """Run all checks, and yield their findings one by one.
 
     Args:
-        root: Where `proc` and `sys` lie.
+        root: The folder that contains `proc` and `sys`.
     """
     yield versions()
     packages = importlib.metadata.packages_distributions().get("onnxruntime", [])
@@ -60,7 +60,7 @@ def examine(root: Path = Path("/")) -> Iterator[Finding]:
 
 
 def versions() -> Finding:
-    """Python and the packages that matter here."""
+    """Report the versions of Python and of the packages that matter here."""
     names = ("sami", "numpy", "pydantic", "torch", "stable-baselines3", "gymnasium", "panda-gym", "mujoco")
     shown = [f"{platform.system()} {platform.machine()}", f"Python {platform.python_version()}"]
     shown += [f"{name} {version}" for name in names if (version := installed_version(name)) is not None]
@@ -68,7 +68,7 @@ def versions() -> Finding:
 
 
 def builds(distributions: Sequence[str]) -> Finding:
-    """How many installed distributions bring the package onnxruntime: exactly one should."""
+    """Check that exactly one installed distribution contains the package onnxruntime."""
     name = "onnxruntime build"
     if not distributions:
         return Finding(name, "fail", "none is installed", f"Install one: {install_advice()}.")
@@ -81,7 +81,7 @@ def builds(distributions: Sequence[str]) -> Finding:
 
 
 def onnxruntime() -> Iterator[Finding]:
-    """Whether onnxruntime can be imported, what it could run on, and whether it reports to its maker."""
+    """Check whether onnxruntime can be imported, which providers it has, and whether its telemetry is off."""
     try:
         module = import_onnxruntime()
     except (ProviderError, ImportError) as error:
@@ -100,11 +100,11 @@ def onnxruntime() -> Iterator[Finding]:
 
 
 def cuda(library: Path, complaints: str = "") -> Finding:
-    """Whether the CUDA provider, which is listed with or without a GPU, can be loaded.
+    """Check whether the CUDA provider can be loaded; onnxruntime lists it with or without a GPU.
 
     Args:
         library: The provider's shared object.
-        complaints: What onnxruntime said when it loaded the CUDA libraries.
+        complaints: Messages of onnxruntime from loading the CUDA libraries.
     """
     try:
         for name in ("libonnxruntime_providers_shared.so", library.name):
@@ -119,7 +119,7 @@ def cuda(library: Path, complaints: str = "") -> Finding:
 
 
 def cores() -> Finding:
-    """How many cores this process may use."""
+    """Check how many cores this process may use."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if count == 1:
         advice = "Give the loop a core of its own; whatever else runs on this one delays it."
@@ -128,7 +128,7 @@ def cores() -> Finding:
 
 
 def load(root: Path) -> Finding:
-    """Whether other work takes the cores."""
+    """Check whether other work occupies the cores."""
     try:
         minute = float((root / "proc/loadavg").read_text(encoding="ascii").split()[0])
     except OSError:
@@ -144,7 +144,7 @@ def load(root: Path) -> Finding:
 
 
 def governor(root: Path) -> Finding:
-    """Whether the cores keep their clock between two ticks."""
+    """Check whether the cores keep their clock frequency between two ticks."""
     files = (root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor")
     chosen = sorted({file.read_text(encoding="ascii").strip() for file in files})
     if not chosen:
@@ -156,7 +156,7 @@ def governor(root: Path) -> Finding:
 
 
 def kernel(root: Path) -> Finding:
-    """Whether the kernel is a real-time one."""
+    """Check whether the kernel is a real-time kernel."""
     flag = root / "sys/kernel/realtime"
     version = root / "proc/sys/kernel/version"
     text = version.read_text(encoding="utf-8").strip() if version.is_file() else platform.version()
@@ -170,7 +170,7 @@ def kernel(root: Path) -> Finding:
 
 
 def limits(root: Path) -> Iterator[Finding]:
-    """Whether this user may take a real-time priority and keep memory from being swapped out."""
+    """Check whether this user may take a real-time priority and lock memory, so that it is not swapped out."""
     if not hasattr(os, "sched_setscheduler"):
         return
     if highest := highest_priority(root):
@@ -187,7 +187,7 @@ def limits(root: Path) -> Iterator[Finding]:
 
 
 def throttling(root: Path) -> Iterator[Finding]:
-    """How much of a core the kernel leaves to real-time priorities."""
+    """Check which share of a core the kernel allows for real-time priorities."""
     try:
         runtime, period = (
             int((root / f"proc/sys/kernel/sched_rt_{name}_us").read_text(encoding="ascii"))
@@ -206,7 +206,7 @@ def throttling(root: Path) -> Iterator[Finding]:
 
 
 def clock(root: Path) -> Finding:
-    """Return the clock that deadlines are kept by."""
+    """Check the clock by which the loop keeps its deadlines."""
     info = time.get_clock_info("perf_counter")
     file = root / "sys/devices/system/clocksource/clocksource0/current_clocksource"
     source = file.read_text(encoding="ascii").strip() if file.is_file() else info.implementation
@@ -218,7 +218,7 @@ def clock(root: Path) -> Finding:
 
 
 def sleep(count: int = 200) -> Finding:
-    """How late sleeps of 1 ms end, measured."""
+    """Measure how late `count` sleeps of 1 ms end."""
     late = np.empty(count)
     for i in range(count):
         deadline = time.perf_counter() + 1e-3

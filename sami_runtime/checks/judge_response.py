@@ -1,9 +1,9 @@
-"""Whether a robot answers to moves of each element of the action as the simulation did: which way, how far, and what.
+"""Compares a robot's responses to moves of each element of the action with those in simulation: sign, size, signal.
 
-Each element is moved to both sides of rest and back, in two episodes, each side first in one of them, and the
-difference between the sides is judged: the weight of an arm is in both and falls out. It begins with a tenth of the
-move, so that a robot whose scale is wrong does not go far. The move is repeated until the answer is certain, and made
-larger where it is not.
+Each element is moved to both sides of rest and back in two episodes, which differ in the side that comes first. The
+response is the difference between the sides, in which the weight of an arm cancels out. The first move is a tenth of
+that in simulation, so that a robot whose scale is wrong does not go far. Moves are repeated until the verdict is
+certain, and made larger if it is not.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ Matrix = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 CLEAR = 8.0
-"""Times its deviation that a response must have been in simulation to be expected of a robot."""
+"""A robot must show a response if its mean in simulation is larger than this many standard deviations."""
 MAIN = 0.5
-"""Least share of a signal's largest response to an element of the action that a response is expected from."""
+"""It must also be at least this share of the signal's largest response to the same element of the action."""
 STRONG = 0.5
-"""Least share of the strongest signal's response, each by what training saw, from which its size is judged."""
+"""Its size is judged if the signal's response, in deviations of training, is at least this share of the strongest."""
 WEAK = 0.05
-"""The same, from which its sign is: how fast a hand moves depends on its drives, which way does not."""
+"""The same share for judging its sign: the speed of a hand depends on its drives, but its direction does not."""
 FACTOR = 3.0
 """How many times larger or smaller than in simulation a response may be."""
 TRIES = 10
-"""Episodes that are begun for one move, where the world ends them before it was done."""
+"""Most attempts at one pair of moves, if the world ends their episodes too early."""
 FIRST = 0.1
-"""Share of the move in simulation that the first move is."""
+"""Size of the first move, as a share of that in simulation."""
 LARGEST = 4.0
-"""Times the move in simulation that a move is at most."""
+"""Size of the largest move, as a multiple of that in simulation."""
 FEW, MANY, MOST = 2, 6, 10
-"""Pairs of moves after which an answer may pass, after which it may be refused, and at most, of one size."""
+"""Pairs of moves of one size: the fewest to pass, the fewest to fail, and the most at the last size."""
 CERTAIN = 4.0
-"""Standard errors on each side of a response, within which it is judged."""
+"""Half the width of a response's interval, in standard errors."""
 PRIOR, PRIOR_PAIRS = 0.1, 3
-"""Deviation of a pair as a share of the expected response, and how many pairs that is worth beside the measured one."""
+"""Prior standard deviation of a pair, as a share of the expected response, and its weight in pairs."""
 ALIKE = 0.8
-"""Least cosine between the answer and another element's, from which it is that element that moved."""
+"""Least cosine with another element's expected response from which that element is taken to have moved."""
 UNITS = {
     180 / np.pi: "degrees for radians",
     1000.0: "mm for m",
@@ -54,13 +54,13 @@ UNITS = {
     2 * np.pi: "turns for radians",
     30 / np.pi: "rpm for rad/s",
 }
-"""Factors that a mistaken unit makes."""
+"""Factors that result from a mistaken unit."""
 UNIT_WITHIN = 1.25
-"""How many times larger or smaller than a unit's factor a factor may be for the unit to be suspected."""
+"""Largest ratio, either way, between a factor and that of a unit for the unit to be suspected."""
 
 
 def plan(contract: Contract, limits: Limits) -> list[str]:
-    """Return what a check of the responses moves, and how far at most: a line for each element of the action."""
+    """Return a line for each element of the action: how far `response_fault` moves it, and for how long."""
     moves = contract.seen.responses if contract.seen else None
     assert moves is not None
     middle = limits.rest if isinstance(limits.rest, str) else None
@@ -77,10 +77,10 @@ def plan(contract: Contract, limits: Limits) -> list[str]:
 
 
 def response_fault(trial: Trial) -> str | None:
-    """Move the robot, refuse one that answers otherwise than in simulation, and note what stays unproven in the trial.
+    """Move each element of the action and judge the responses; write what could not be judged to `trial.unproven`.
 
     Raises:
-        AdapterError: An element answers otherwise: a line for each, with what to do.
+        AdapterError: Elements respond differently than in simulation; the message names each, and what to do.
     """
     contract = trial.contract
     judge = Judge(trial)
@@ -117,11 +117,11 @@ def response_fault(trial: Trial) -> str | None:
 
 
 def clear_responses(contract: Contract, share: float = WEAK) -> Mask:
-    """Return which responses (A, D) a robot is expected to show: clear in simulation, and their signal's main ones.
+    """Return the mask (A, D) of the responses that a robot must show, see `CLEAR` and `MAIN`.
 
     Args:
-        contract: With the responses; none is expected where it does not tell.
-        share: Least share of the strongest signal's.
+        contract: With the responses in simulation; without them, the mask is False.
+        share: Least strength of a signal as a share of the strongest signal's: `WEAK` or `STRONG`.
     """
     responses, seen = contract.seen.responses if contract.seen else None, contract.seen
     if responses is None or seen is None:
@@ -148,13 +148,13 @@ class Judge:
         self.expected = np.concatenate(
             [np.array(responses[signal.name].mean) for signal in contract.observation], axis=1
         )
-        """(A, D)."""
-        self._columns = self.signs.any(axis=0)  # (D,): what answers to anything
+        """(A, D): mean responses in simulation, for one unit of the action."""
+        self._columns = self.signs.any(axis=0)  # (D,): columns that must respond to some element
         self._scale = np.abs(np.where(self.signs, self.expected, 0.0)).max(axis=0)  # (D,)
         self._numbers = [(signal, name) for signal in contract.observation for name in signal.elements]
 
     def interval(self, element: int, samples: Matrix) -> tuple[Matrix, Matrix]:
-        """Return between which (D,) and (D,) the response lies for sure, by its samples (n, D)."""
+        """Return the lower and upper ends, each (D,), of the response's interval, from its samples (n, D)."""
         count = len(samples)
         prior = PRIOR * np.where(self.signs[element], np.abs(self.expected[element]), self._scale)
         spread = PRIOR_PAIRS * prior**2 + ((samples - samples.mean(axis=0)) ** 2).sum(axis=0)
@@ -162,7 +162,7 @@ class Judge:
         return samples.mean(axis=0) - error, samples.mean(axis=0) + error
 
     def verdict(self, element: int, samples: Matrix) -> bool | None:
-        """Return whether responses (n, D) are as in simulation; None where that is not certain."""
+        """Return whether the samples (n, D) of a response agree with simulation; None if that is not certain yet."""
         expected = self.expected[element]
         at = self.signs[element]
         ends = np.sort(np.stack(self.interval(element, samples))[:, at] / expected[at], axis=0)
@@ -175,26 +175,26 @@ class Judge:
         return True if needed.all() and len(samples) >= FEW else None
 
     def off(self, element: int, *means: Matrix) -> bool:
-        """Return whether one number at least is off in the same way in all of these mean responses (D,)."""
+        """Return whether at least one column is wrong in the same way in all of these mean responses, each (D,)."""
         at = self.signs[element]
         ratios = np.stack(means)[:, at] / self.expected[element][at]
         kinds = np.stack([np.abs(ratios) < 1 / FACTOR, ratios > FACTOR, ratios < 0])  # too small, too large, flipped
         return bool(kinds.all(axis=1).any())
 
     def too_far(self, pair: Matrix) -> bool:
-        """Return whether two responses (2, D) both are larger than any expected one, by far and to one side."""
+        """Return whether in some column both responses (2, D) are far larger than any expected one, with one sign."""
         least = np.abs(pair).min(axis=0) * (pair[0] * pair[1] > 0)
         return bool((least > FACTOR * self._scale)[self._columns].any())
 
     def low(self, element: int, samples: Matrix) -> bool:
-        """Return whether what the element should move surely moves too little, and nothing else is known to move."""
+        """Return whether all columns that the element must move certainly move too little, and none moves clearly."""
         at, ends = self.signs[element], np.abs(np.stack(self.interval(element, samples))).max(axis=0)
         far = np.abs(samples.mean(axis=0)) > self._scale / FACTOR
         little = ends[at] < np.abs(self.expected[element][at])
         return bool(little.all()) and not ((far | self._moved(samples)) & self._columns).any()
 
     def explain(self, answers: dict[int, Matrix]) -> list[str]:
-        """Return a line for each element that answers wrongly: what is wrong, by what number, and what to do.
+        """Return a line for each element that responds wrongly: what is wrong, the measured number, and what to do.
 
         Args:
             answers: By element, the samples (n, D).
@@ -203,17 +203,17 @@ class Judge:
         return [self._explained(element, samples, instead) for element, samples in answers.items()]
 
     def _moved(self, samples: Matrix) -> Mask:
-        """Return which numbers (D,) moved for sure, of those that answer to any element."""
+        """Return the mask (D,) of the columns that certainly moved, among those that must respond to some element."""
         far = np.abs(samples.mean(axis=0))
         return self._columns & (far > self._error(samples)) & (far > 1e-9 * np.maximum(self._scale, 1e-9))
 
     def _error(self, samples: Matrix) -> Matrix:
-        """Return how far (D,) a mean of samples may lie off; the deviation of few samples is often small by chance."""
+        """Return the error (D,) of the samples' mean, with a margin: few samples often deviate little by chance."""
         count = len(samples)
         return np.asarray((CERTAIN + 24 / count) * samples.std(axis=0, ddof=1) / np.sqrt(count))
 
     def _other(self, element: int, samples: Matrix) -> int | None:
-        """Return the element whose response it was instead; None where it is nobody else's."""
+        """Return the other element whose expected response the samples (n, D) resemble; None if there is none."""
         at = self._columns
         mean_response = samples.mean(axis=0)[at] / self._scale[at]
         length = float(np.linalg.norm(mean_response))
@@ -242,7 +242,7 @@ class Judge:
         wrong = wrong if wrong.any() else judged
         at = int(np.argmax(wrong * np.abs(expected) / np.maximum(self._scale, 1e-12)))
         where = "in write()"
-        if not wrong[judged].all():  # what else it moves is right, so the drives are
+        if not wrong[judged].all():  # its other responses are right, so its drive is, too
             signal, number = self._numbers[at]
             where = f"of {signal.name}.{number} in read()"
         factor = float(np.median(ratios[wrong]))
@@ -272,7 +272,7 @@ class Judge:
 
 
 def _unit(factor: float) -> str:
-    """Return which unit is suspected of a factor, as a phrase in brackets; empty if none is."""
+    """Return the mistaken unit that would explain a factor, in brackets; an empty text if none would."""
     for known, text in UNITS.items():
         for exact, phrase in ((known, text), (1 / known, " for ".join(reversed(text.split(" for "))))):
             if 1 / UNIT_WITHIN <= factor / exact <= UNIT_WITHIN:
@@ -281,15 +281,15 @@ def _unit(factor: float) -> str:
 
 
 class _TooSmallError(AdapterError):
-    """Limits leave too little of a move to judge by."""
+    """The limits, or the ends of episodes, leave too little of a move to judge by."""
 
 
 class _StoppedError(AdapterError):
-    """Something forbids to go on moving the robot."""
+    """The safety gate forbids to move the robot any further."""
 
 
 def _excite(trial: Trial, judge: Judge, element: int) -> tuple[bool | None, Matrix]:
-    """Move an element until its responses (n, D) are judged, and return whether they are right and the responses."""
+    """Move an element until its verdict is certain; return it (None if it stays uncertain) and the samples (n, D)."""
     size = trial.responses.size[element]
     first, room = _sample(trial, element, FIRST * size)
     if room < LEAST_EXECUTED * size:
@@ -311,14 +311,14 @@ def _excite(trial: Trial, judge: Judge, element: int) -> tuple[bool | None, Matr
         while verdict is None and len(samples) < (MOST if last else MANY):
             samples.append(_sample(trial, element, by)[0])
             verdict = judge.verdict(element, np.stack(samples))
-            # Dead or far too small: the largest move tells, and hardly goes anywhere.
+            # Dead, or its scale is far too small: then the largest move shows which, and does not go far.
             dead = len(samples) >= FEW and not last and judge.low(element, np.stack(samples))
             if dead:
                 verdict = None
                 break
         mean = np.mean(samples, axis=0)
         if verdict is False and by != sizes[0] and not judge.off(element, base, mean):
-            # As far as in simulation it went well, so it was a stop or a limit that ended the larger one.
+            # The move of the size in simulation was right, so a mechanical stop or a limit cut the larger one short.
             verdict = None
         if verdict is not None:
             break
@@ -327,7 +327,7 @@ def _excite(trial: Trial, judge: Judge, element: int) -> tuple[bool | None, Matr
 
 
 def _sizes(size: float, room: float) -> list[float]:
-    """Return how far to move: as in simulation, and then twice as far each time, as far as there is room."""
+    """Return the sizes of moves: that in simulation, then doubled up to `LARGEST` times it, but at most the room."""
     most = min(LARGEST * size, room)
     sizes = [min(size, room)]
     while sizes[-1] < most:
@@ -336,13 +336,13 @@ def _sizes(size: float, room: float) -> list[float]:
 
 
 def _room(contract: Contract, limits: Limits, rest: NDArray[np.floating] | None, element: int) -> float:
-    """Return how far an element may be moved to either side of rest; of half its range where rest is not known yet."""
+    """Return how far an element may move to either side of rest; half its range if rest is not known yet."""
     low, high = (float(side[element]) for side in limits.bounds(contract.action))
     return (high - low) / 2 if rest is None else min(high - float(rest[element]), float(rest[element]) - low)
 
 
 def _sample(trial: Trial, element: int, size: float) -> tuple[Matrix, float]:
-    """Return the response (D,) to a move to either side, and how much room there is for one; 0 where that is little."""
+    """Return the response (D,) to a pair of moves, and the room for a move; zeros if the room is too small."""
     moves = trial.responses
     for _ in range(TRIES):
         trial.pairs += 1
@@ -370,7 +370,7 @@ class _Hand:
 
     def __init__(self, trial: Trial, seed: int) -> None:
         self.over = False
-        """Whether the world ended the episode; nothing is written any more."""
+        """Whether the world ended the episode; after that, nothing is written."""
         self._trial = trial
         period = 1.0 / trial.contract.rate_hz
         self._gate = SafetyGate(trial.adapter, trial.contract, trial.limits)
@@ -381,10 +381,10 @@ class _Hand:
         self.start, self.rest = self._now, trial.still(values)
 
     def act(self, action: Array) -> tuple[Array, Matrix]:
-        """Write an action (A,), and return what was executed (A,) and the observation (D,) a tick later.
+        """Write an action (A,), and return the executed action (A,) and the observation (D,) a tick later.
 
         Raises:
-            _StoppedError: The gate objects to what was read, or stops.
+            _StoppedError: The gate rejects the observation, or has stopped the robot.
         """
         if self.over:
             return action, self._now
@@ -402,7 +402,7 @@ class _Hand:
 
     def _read(self) -> tuple[Matrix, dict[str, Matrix]]:
         seen = require_observation(self._trial.adapter.read(), self._trial.adapter)
-        if objection := self._gate.fault(seen, self._trial.clock.now()):  # it also learns where the robot rests
+        if objection := self._gate.fault(seen, self._trial.clock.now()):  # also shows the gate where the robot rests
             raise _StoppedError(f"not moved any further, because of {objection}. Correct that, and check again")
         values = {
             signal.name: np.asarray(seen.values[signal.name], np.float64) for signal in self._trial.contract.observation

@@ -1,4 +1,4 @@
-"""What every adapter owes to the loop: signals, stamps, buffers, stopping, time, and numbers that training saw."""
+"""The laws that adapters must obey: on signals, stamps, buffers, stopping, time, and numbers like those of training."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Array = NDArray[np.float32]
 
 @dataclass
 class Trial:
-    """An adapter on trial, and what the laws found out so far."""
+    """An adapter under test, and what the checks of the laws have recorded so far."""
 
     adapter: Adapter
     contract: Contract
@@ -34,36 +34,36 @@ class Trial:
     ticks: int
     write: bool
     start_s: float = 0.0
-    """When the episode was asked for [s], by the loop's clock."""
+    """When `reset` was called [s], by the loop's clock."""
     ready: float = 0.0
-    """When `reset` was done with it [s]."""
+    """When `reset` returned [s], by the loop's clock."""
     seen: list[Observation] = field(default_factory=list)
-    """Every observation, as it was given."""
+    """Every observation, as `read` returned it."""
     copies: list[dict[str, bytes]] = field(default_factory=list)
-    """Its values at that moment."""
+    """A copy of each observation's values, by signal."""
     read_at: list[float] = field(default_factory=list)
-    """When it was read [s], by the loop's clock."""
+    """When each observation was read [s], by the loop's clock."""
     tick_times: list[float] = field(default_factory=list)
     """How long reading and writing took at each tick [s]."""
     sent: list[Executed] = field(default_factory=list)
-    """What became of each action."""
+    """The result of each write."""
     pairs: int = 0
-    """How often the robot was moved to either side."""
+    """Number of pairs of moves that were begun, which is also the seed of their episodes."""
     unproven: str = ""
-    """What the law that was checked last could not judge, and what to do about it; empty where it judged all."""
+    """What the current law could not judge, and what to do about it; empty if it judged everything."""
 
     @property
     def responses(self) -> Responses:
-        """What answered to moves in simulation, and what these were; there is no trial of moves without it."""
+        """The moves in simulation and the responses to them; the contract must contain them."""
         assert self.contract.seen is not None
         assert self.contract.seen.responses is not None
         return self.contract.seen.responses
 
     def still(self, first_values: Mapping[str, NDArray[Any]] | None = None) -> Array:
-        """Return what moves nothing (A,), as it was when the episode began; a robot that gives way is not followed.
+        """Return the neutral action (A,); if it is a signal, its first value, so that it does not follow a sagging arm.
 
         Args:
-            first_values: The first values of the episode; those of the first episode if None.
+            first_values: The first observation of the episode; that of the first episode if None.
         """
         rest = self.limits.rest
         if isinstance(rest, str):
@@ -72,35 +72,35 @@ class Trial:
 
 
 class Law(NamedTuple):
-    """What an adapter owes."""
+    """A rule that an adapter must obey."""
 
     sentence: str
     check: Callable[[Trial], str | None]
-    """Raises where a trial breaks it; may return what else is worth knowing."""
+    """Raises an error if the adapter breaks the law; may return a note."""
 
 
 FUTURE_S = 1e-3
-"""How far ahead of the loop's clock a stamp may lie [s], for the rounding of drivers."""
+"""How far a stamp may be ahead of the loop's clock [s], because drivers round."""
 RESET_S = 5e-3
-"""How long before the end of `reset` the first observation may be stamped [s]: a simulator stamps within it."""
+"""How long before the end of `reset` the first stamp may be [s]: simulators stamp within `reset`."""
 
 
 def fits(trial: Trial) -> None:
-    """Refuse signals that the model cannot drive."""
+    """Raise an error if the adapter's signals do not fit the model."""
     adapter = trial.adapter
     require_compatible(trial.contract, adapter.observation, adapter.action, type(adapter).__name__)
 
 
 def stops(trial: Trial) -> None:
-    """Stop it twice."""
+    """Stop the adapter twice."""
     trial.adapter.stop()
     trial.adapter.stop()
 
 
 def runs(trial: Trial) -> None:
-    """Begin an episode, and read it tick by tick; write rest, where that was asked for."""
+    """Run an episode: read at each tick, and write the neutral action if `trial.write`."""
     period = 1.0 / trial.contract.rate_hz
-    gate = SafetyGate(trial.adapter, trial.contract, trial.limits)  # what is written, it writes, here as elsewhere
+    gate = SafetyGate(trial.adapter, trial.contract, trial.limits)  # here, too, only the gate writes
     gate.begin(period)
     trial.start_s = trial.clock.now()
     trial.adapter.reset(0)
@@ -116,7 +116,7 @@ def runs(trial: Trial) -> None:
         trial.seen.append(seen)
         trial.copies.append({name: numbers_of(value).tobytes() for name, value in seen.values.items()})
         if trial.write:
-            gate.fault(seen, now)  # it learns where the robot rests; what it objects to, other laws tell better
+            gate.fault(seen, now)  # shows the gate where the robot rests; other laws report faults
             sent = gate.write(gate.propose(trial.still(), now))
             if sent is not None:
                 trial.sent.append(sent)
@@ -126,7 +126,7 @@ def runs(trial: Trial) -> None:
 
 
 def complete(trial: Trial) -> None:
-    """Refuse a signal that is missing, of another shape, or not finite."""
+    """Raise an error if a signal is missing, of another shape, or not finite."""
     for tick, observation in enumerate(trial.seen):
         for signal in trial.adapter.observation:
             if signal.name not in observation.values:
@@ -140,7 +140,7 @@ def complete(trial: Trial) -> None:
 
 
 def bounded(trial: Trial) -> None:
-    """Refuse a number beyond the contract's bounds."""
+    """Raise an error if a number is beyond the contract's bounds."""
     for tick, observation in enumerate(trial.seen):
         for signal in trial.contract.observation:
             if beyond := _beyond(observation.values[signal.name], signal):
@@ -148,8 +148,8 @@ def bounded(trial: Trial) -> None:
 
 
 def begins_anew(trial: Trial) -> None:
-    """Refuse a first observation from before the episode."""
-    stamp = trial.seen[0].time  # a single signal that is old is what the law of stamps finds
+    """Raise an error if the first observation was measured before the episode began."""
+    stamp = trial.seen[0].time  # the law `clocked` finds single signals that are old
     if stamp < trial.start_s - FUTURE_S or stamp < trial.ready - RESET_S:
         raise AdapterError(
             f"the first observation of the episode was measured {trial.ready - stamp:.3g} s before reset() was done, "
@@ -159,7 +159,7 @@ def begins_anew(trial: Trial) -> None:
 
 
 def clocked(trial: Trial) -> None:
-    """Refuse stamps that are no times of the loop's clock, or too old."""
+    """Raise an error if stamps are not times of the loop's clock, or too old."""
     for tick, (seen, now) in enumerate(zip(trial.seen, trial.read_at, strict=True)):
         for name, allowed in trial.limits.max_age(trial.contract).items():
             stamp = seen.measured(name)
@@ -172,7 +172,7 @@ def clocked(trial: Trial) -> None:
 
 
 def forward(trial: Trial) -> None:
-    """Refuse stamps that go back, or stand still."""
+    """Raise an error if stamps go back, or do not advance."""
     for name in (signal.name for signal in trial.contract.observation):
         stamps = [observation.measured(name) for observation in trial.seen]
         for tick, (stamp, following) in enumerate(pairwise(stamps)):
@@ -186,7 +186,7 @@ def forward(trial: Trial) -> None:
 
 
 def keeps_buffers(trial: Trial) -> None:
-    """Refuse buffers that change after they were given away."""
+    """Raise an error if the arrays of an observation change after `read` returned them."""
     for tick, (seen, copies) in enumerate(zip(trial.seen, trial.copies, strict=True)):
         for name, copy in copies.items():
             values, later = numbers_of(seen.values[name]), trial.seen[min(tick + 1, len(trial.seen) - 1)]
@@ -196,14 +196,14 @@ def keeps_buffers(trial: Trial) -> None:
 
 
 def reports_executed(trial: Trial) -> None:
-    """Refuse an executed action beyond the action's bounds."""
+    """Raise an error if an executed action is beyond the action's bounds."""
     for tick, sent in enumerate(trial.sent):
         if beyond := _beyond(sent.action, trial.contract.action):
             raise AdapterError(f"write {tick} says it executed {beyond} [{trial.contract.action.unit}]")
 
 
 def quick(trial: Trial) -> None:
-    """Refuse reads and writes that leave the policy no time."""
+    """Raise an error if the median time of reading and writing exceeds half a period."""
     half, median = 0.5 / trial.contract.rate_hz, float(np.median(trial.tick_times))
     if median > half:
         raise AdapterError(
@@ -212,7 +212,7 @@ def quick(trial: Trial) -> None:
 
 
 def closes(trial: Trial) -> None:
-    """Close it twice."""
+    """Close the adapter twice."""
     trial.adapter.close()
     trial.adapter.close()
 
@@ -222,37 +222,37 @@ def _stamped(observation: Observation, name: str) -> str:
 
 
 def _beyond(values: NDArray[np.floating], signal: Signal) -> str:
-    """Return the first number beyond a signal's bounds, by element and with them; empty if none is."""
+    """Return the first element beyond a signal's bounds, with its value and the bounds; an empty text if none is."""
     for element, number, low, high in zip(
         signal.elements, np.asarray(values, np.float64), signal.low, signal.high, strict=True
     ):
-        # As float32, in which the numbers come: 0.1 is not beyond 0.1.
+        # Compare in float32, the type of the numbers, in which 0.1 is not beyond 0.1.
         if (low is not None and number < np.float32(low)) or (high is not None and number > np.float32(high)):
             return f"{element} = {number:g}, beyond {low} to {high}"
     return ""
 
 
 When = Literal["signals", "begin"]
-"""Over all steps, or over the first steps of the episodes."""
+"""Over all steps of training, or over the first steps of its episodes."""
 HOME = 1.0
-"""Deviations beyond where training's episodes began from which an episode's beginning is worth a note."""
+"""How many standard deviations a first observation may be outside those of training before a note says so."""
 SHOWN = 3
 """Most elements that a fault names."""
 
 
 class _Stray(NamedTuple):
-    """A number that training never saw, nor anything near it."""
+    """An observed number far outside the range that training saw."""
 
     signal: Signal
     element: int
     step: int
     value: float
     deviations: float
-    """How far beyond what training saw, in deviations."""
+    """Distance from the range in training, in standard deviations."""
 
 
 def accustomed(trial: Trial) -> str | None:
-    """Refuse observations that are not such as training saw; return where the episode began elsewhere than there."""
+    """Raise an error if observations are far from those of training; return a note if only the episode's start is."""
     values = {
         signal.name: np.stack([np.asarray(observation.values[signal.name], np.float64) for observation in trial.seen])
         for signal in trial.contract.observation
@@ -271,25 +271,25 @@ def accustomed(trial: Trial) -> str | None:
     if len(outliers) > SHOWN:
         shown.append(f"and {len(outliers) - SHOWN} other elements")
     begin = trial.contract.seen.begin if trial.contract.seen else {}
-    # What hardly differs from episode to episode tells best what became of it.
+    # The element that varies least at the start of episodes shows best what is wrong.
     surest = min(outliers, key=lambda stray: begin[stray.signal.name].deviation[stray.element])
     why = _probably(trial.contract, surest, values[surest.signal.name][surest.step])
     raise AdapterError(f"{'; '.join(shown)}. {why}")
 
 
 def _deviations(contract: Contract, signal: Signal, when: When, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return how many deviations values (T, size) lie beyond all that training saw, ever or at first; 0 within."""
+    """Return how many standard deviations values (T, size) are outside training's range (see `When`); 0 inside."""
     assert contract.seen is not None
     limits = getattr(contract.seen, when)[signal.name]
     beyond = np.maximum(np.array(limits.lowest) - values, values - np.array(limits.highest)).clip(0.0)
     deviation = np.array(contract.seen.signals[signal.name].deviation)
     deviation = np.maximum(deviation, LEAST * deviation.max())
-    # What was the same in all of training says nothing about what it could have been.
+    # A signal that was constant in training has no scale to measure a distance by.
     return np.divide(beyond, deviation, out=np.zeros_like(beyond), where=deviation > 0)
 
 
 def _away_from_home(contract: Contract, first: Mapping[str, NDArray[np.float64]]) -> str | None:
-    """Return where the first observation, (size,) by signal, lies elsewhere than the first ones of training did."""
+    """Return a note if the first observation, (size,) by signal, is outside those of training, else None."""
     assert contract.seen is not None
     away = []
     for signal in contract.observation:
@@ -316,7 +316,7 @@ def _sentence(stray: _Stray, contract: Contract) -> str:
 
 
 def _probably(contract: Contract, stray: _Stray, value: NDArray[np.float64]) -> str:
-    """Return what is probably wrong with a signal that strays with its value (size,)."""
+    """Return the probable cause of a number far outside its range; `value` (size,) is its signal's."""
     assert contract.seen is not None
     signal, at = stray.signal, stray.element
     spread, begin = contract.seen.signals[signal.name], contract.seen.begin[signal.name]

@@ -19,7 +19,7 @@ from sami_runtime.session.session import Session
 
 Array = NDArray[np.float32]
 Answers = Mapping[str, Array]
-"""By the graph's output, each (T, size)."""
+"""By output of the graph: values (T, size)."""
 
 
 @dataclass(frozen=True)
@@ -168,17 +168,17 @@ class _ModelFile:
         return True, f"active: {', '.join(self.session.active_providers)}"
 
     def golden_replay(self) -> tuple[bool, str]:
-        """Every answer equals the recorded one, when what was recorded as executed was executed."""
+        """Compare the outputs with the golden ones, if the recorded executed actions are fed back."""
         return self._close(self._play(self.session), self.golden.answers)
 
     def closed_loop(self) -> tuple[bool, str]:
-        """Return the same, with the session's own actions fed back wherever no limit changed what was executed."""
+        """Compare likewise, but feed the session's own actions back at steps whose action was executed unchanged."""
         undisturbed = (self.golden.executed == self.golden.answers[ACTION]).all(axis=1)  # (T,)
         passed, detail = self._close(self._play(self.session, undisturbed), self.golden.answers)
         return passed, f"{detail}; own action fed back at {int(undisturbed.sum())} of {len(undisturbed)} steps"
 
     def reset(self) -> tuple[bool, str]:
-        """After a reset, a used session answers as a fresh one does, bit for bit."""
+        """Compare a used session after a reset with a fresh session, bit by bit."""
         bounds = [*self.golden.resets, len(self.golden)]
         for start, end in itertools.pairwise(bounds):
             fresh = Session(self.artifact, provider=self.provider)
@@ -191,7 +191,7 @@ class _ModelFile:
         return True, f"{len(bounds) - 1} episodes equal those of fresh sessions, bit for bit"
 
     def batch(self) -> tuple[bool, str]:
-        """Two episodes stepped together, resets at different steps, answer as two sessions do."""
+        """Compare two episodes in one batch, with resets at different steps, with two sessions of one episode."""
         golden, count = self.golden, len(self.golden)
         backward = np.arange(count)[::-1]
         orders = np.stack([np.arange(count), backward])  # (2, T): the golden steps, and the same ones backward
@@ -222,7 +222,7 @@ class _ModelFile:
     def _play(
         self, session: Session, undisturbed: NDArray[np.bool_] | None = None, start: int = 0, end: int | None = None
     ) -> Answers:
-        """Return the answers to golden steps [start, end); `undisturbed` (T,): where the policy acted freely."""
+        """Return the outputs at golden steps [start, end); own actions are fed back where `undisturbed` (T,)."""
         answers: dict[str, list[Array]] = {name: [] for name in self.golden.answers}
         for step in range(start, len(self.golden) if end is None else end):
             if step in self.golden.resets:
@@ -237,11 +237,11 @@ class _ModelFile:
         return {name: np.array(values) for name, values in answers.items()}
 
     def _age(self, step: int | NDArray[np.int_]) -> Array | float:
-        """How old each signal is at a step, or at some."""
+        """Return the age [periods] of each signal at a step, or at several steps."""
         return 0.0 if self.golden.age is None else self.golden.age[step]
 
     def _held(self, step: int) -> int:
-        """How many periods pass without a step before this one."""
+        """Return how many periods without a step precede this step."""
         return 0 if self.golden.held is None else int(self.golden.held[step, 0])
 
     def _close(self, answers: Answers, expected: Answers) -> tuple[bool, str]:
@@ -258,12 +258,12 @@ class _ModelFile:
 
 
 def _sizes(answers: Array) -> Array:
-    """Return the largest number (size,) of each element of answers (T, size), at least 1."""
+    """Return the largest magnitude (size,) of each element of outputs (T, size), at least 1."""
     return np.maximum(np.abs(answers).max(axis=0), np.float32(1))
 
 
 class _Worst:
-    """The largest difference seen, in parts of the element's size, and where it was."""
+    """The largest difference so far, relative to the element's size, and where it occurred."""
 
     def __init__(self) -> None:
         self.error = -1.0

@@ -1,1 +1,1 @@
-"""Sim-to-real profiles: their description, and the disturbance of observations and actions by them."""
+"""Sim-to-real profiles: their file format, and the code that disturbs observations and actions by them."""

@@ -1,8 +1,8 @@
-"""The gap between simulation and reality, while it runs: what a profile does to the numbers of one episode.
+"""Applies a sim-to-real profile to one episode: disturbs its observations and its actions.
 
-Runtime and training use this one machine, so that the same seed disturbs an episode alike in both. It counts ticks of
-the policy: times are rounded to the nearest whole period (half a period up), since what the world was between two ticks
-is not known. A latency of 1.5 periods delivers, at every tick, the observation of two ticks ago.
+Runtime and training share this code, so that the same seed disturbs an episode alike in both. Delays and durations are
+rounded to the nearest whole period (half a period up), since the state of the world between two ticks is unknown. A
+latency of 1.5 periods delivers, at every tick, the observation of two ticks ago.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ Times = float | Float64
 T = TypeVar("T")
 
 STREAM = 0x6A9
-"""Keeps a gap's randomness apart from that of an environment that gets the same seed."""
+"""Part of the seed: the random numbers differ from those of an environment with the same seed."""
 LONGEST = 1e12
-"""Stands for infinity where that is multiplied [s]."""
+"""Replaces infinity in products, since infinity times 0 is NaN."""
 FOREVER = 2.0**53
 """A tick that no episode reaches."""
 ROUNDING = 1e-6
-"""Share of a period that is no difference."""
+"""Tolerance [periods] for rounding errors just below half a period, which is rounded up."""
 
 
 def whole_periods(count: float) -> int:
@@ -48,16 +48,16 @@ def whole_periods(count: float) -> int:
 
 
 class Draw:
-    """What a profile is in one episode, and the streams of what is random at every tick.
+    """The values of a profile in one episode, and random streams for the errors that are drawn at every tick.
 
-    Ranges are drawn in the order of the profile's keys, those of signals and lines one after the other. Every kind of
-    gap that is random at every tick has a stream of its own, so that it does not change the luck of another.
+    Ranges are drawn in this order: keys for all signals, line by line; then each signal's keys; then keys of the
+    action. Noise, loss and jitter have a random stream each, so that one does not change the numbers of another.
 
     Args:
-        profile: What the gap is.
-        where: Where each signal lies in what is observed, in order: D numbers.
+        profile: The profile.
+        where: By signal, its columns in the flat observation (D,), in order.
         root: The episode's seed.
-        size: Share of the profile that the gap has, see `Gap.begin`.
+        size: Factor from 0 to 1 that scales the profile, see `Gap.begin`.
         actions: Names of the action's elements.
     """
 
@@ -78,25 +78,25 @@ class Draw:
             else:
                 self._numbers[key] = float(self._drawn(value)[0]) * size
         self.elements = {key: np.zeros(max(columns.stop for columns in where.values())) for key in OF_EACH_SIGNAL}
-        """By key, the episode's value for each number that is observed, (D,)."""
+        """By key, the episode's value for each column of the observation, (D,)."""
         for name, columns in where.items():
             for key, values in self.elements.items():
                 drawn = columns.stop - columns.start if key in OF_EACH_ELEMENT else 1
                 values[columns] = self._drawn(profile.of_signal(key, name), drawn)
         if size != 1.0:
-            # A sensor that sticks in a smaller gap does so for a shorter time, not earlier.
+            # A smaller size shortens the time for which a sensor is stuck, and does not move its beginning.
             for key in self.elements.keys() - {"stuck_at_s"}:
                 self.elements[key] = np.minimum(self.elements[key], LONGEST) * size
         pace, limit, commit = (self._of_elements(profile, key, actions) for key in OF_ACTIONS)
         self.pace = 1.0 + (pace - 1.0) * size
-        """Share of each element of an action that is executed, (A,), or (1,) where they are alike."""
+        """Share of each element of an action that is executed: (A,), or (1,) if one value is for all elements."""
         self.limit = limit / size if size else np.full_like(limit, math.inf)
-        """Most of each element, the same way."""
+        """Largest magnitude of each element, in the action's unit: (A,) or (1,)."""
         self.commit = commit * size
-        """How long each goes on at its limit [s], the same way."""
+        """How long [s] each element ignores new commands once it reached its limit: (A,) or (1,)."""
 
     def number(self, key: str, line: str = "") -> float:
-        """Return the episode's value of a key for all signals, or for a line, see `GapProfile.line_of`."""
+        """Return the episode's value of a key: the one for all signals, or a line's, see `GapProfile.line_of`."""
         value = self._numbers[key]
         return value[line] if isinstance(value, dict) else value
 
@@ -111,17 +111,17 @@ class Draw:
 
 
 class Sensor(Protocol):
-    """One kind of error of sensors: what it does not touch stays as it is, to the last bit."""
+    """One kind of sensor error; values without this error stay equal to the last bit."""
 
     def begin(self, draw: Draw) -> None:
-        """Begin an episode with what is drawn for it."""
+        """Begin an episode with the values that were drawn for it."""
 
     def apply(self, values: Float64, tick: int) -> None:
-        """Change what the sensors say at a tick, (D,), in place."""
+        """Change the readings (D,) of a tick in place."""
 
 
 class Bias:
-    """A constant error within an episode: an offset and an error of gain."""
+    """An offset and a gain error, both constant within an episode."""
 
     def begin(self, draw: Draw) -> None:
         """See `Sensor`."""
@@ -135,7 +135,7 @@ class Bias:
 
 
 class Noise:
-    """White normal noise, its deviation constant or a share of the value."""
+    """White normal noise; its standard deviation is a constant plus a share of the value's magnitude."""
 
     def begin(self, draw: Draw) -> None:
         """See `Sensor`."""
@@ -165,7 +165,7 @@ class Quantisation:
 
 
 class Sticking:
-    """Sensors that stick and go on to say the same, for some time.
+    """Sensors that get stuck and repeat one reading for some time.
 
     Args:
         period: Time between two ticks [s].
@@ -195,18 +195,18 @@ class Sticking:
 
 
 class UnderWay(Generic[T]):
-    """Messages of which the newest that has arrived is read; those that it overtook are lost."""
+    """Messages under way; `read` returns the newest that has arrived, and messages sent before that one are lost."""
 
     def __init__(self, first: T) -> None:
         self._newest = first
         self._sent: list[tuple[int, T]] = []
 
     def send(self, message: T, tick: int) -> None:
-        """Send a message that arrives at a tick."""
+        """Send a message that will arrive at tick `tick`; call it in the order of sending."""
         self._sent.append((tick, message))
 
     def read(self, now: int) -> T:
-        """Return the newest message that has arrived until this tick."""
+        """Return the newest message that has arrived by tick `now`; the first message until then."""
         for at in reversed(range(len(self._sent))):
             if self._sent[at][0] <= now:
                 self._newest = self._sent[at][1]
@@ -216,13 +216,13 @@ class UnderWay(Generic[T]):
 
 
 class SensorLine(Generic[T]):
-    """The line from one sensor, or from all: latency, jitter, dropout.
+    """A line: signals that arrive together, with one latency, jitter and dropout, as from one sensor or from all.
 
     Args:
         period: Time between two ticks [s].
-        name: Of the line, see `GapProfile.line_of`.
-        signals: The numbers of its signals.
-        columns: Where these lie in what is observed.
+        name: Name of the line, see `GapProfile.line_of`.
+        signals: Indices of its signals.
+        columns: Columns of these signals in the flat observation.
     """
 
     def __init__(self, period: float, name: str, signals: Sequence[int], columns: Sequence[slice]) -> None:
@@ -230,18 +230,18 @@ class SensorLine(Generic[T]):
         self.signals, self.columns = np.array(signals), np.r_[tuple(columns)]
 
     def begin(self, draw: Draw) -> None:
-        """Begin an episode, whose first message arrives at once."""
+        """Begin an episode; its first message will arrive without delay."""
         self._messages: UnderWay[T] | None = None
         self.change(draw)
 
     def change(self, draw: Draw) -> None:
-        """Go on as another draw has it; what is under way arrives when it would have."""
+        """Use another draw from now on; messages that are under way arrive as planned."""
         latency, jitter, self._dropout = (draw.number(key, self._name) for key in OF_EACH_LINE)
         self._latency, self._jitter = latency / self._period, jitter / self._period
         self._loss_stream, self._jitter_stream = draw.loss, draw.jitter
 
     def carry(self, message: T, tick: int) -> T:
-        """Send the message of a tick, unless it is lost, and return the newest that has arrived."""
+        """Send the message of a tick, unless it is lost, and return the newest message that has arrived."""
         if self._messages is None:
             self._messages = UnderWay(message)
             return message
@@ -253,10 +253,10 @@ class SensorLine(Generic[T]):
 
 
 class Actuator:
-    """What becomes of commands: they arrive late, are followed as by a first-order system from zero, and at a pace.
+    """Actuators: a delay, then a first-order lag that starts at zero, a scale (pace), and saturation at a limit.
 
     Args:
-        size: A.
+        size: Number of the action's elements, A.
         period: Time between two writes [s].
     """
 
@@ -264,7 +264,7 @@ class Actuator:
         self._size, self._period = size, period
 
     def begin(self, draw: Draw) -> None:
-        """Begin an episode, at rest."""
+        """Begin an episode with all elements at zero."""
         self._commands: UnderWay[Float64] = UnderWay(np.zeros(self._size))
         self._reached = np.zeros(self._size)
         self._output, self._until = np.zeros(self._size), np.zeros(self._size)
@@ -272,7 +272,7 @@ class Actuator:
         self.change(draw)
 
     def change(self, draw: Draw) -> None:
-        """Go on as another draw has it; commands that are under way arrive when they would have."""
+        """Use another draw from now on; commands that are under way arrive as planned."""
         self._latency = draw.number("action_latency_s") / self._period
         lag = draw.number("actuator_lag_s")
         self._left = math.exp(-self._period / lag) if lag else 0.0
@@ -280,11 +280,11 @@ class Actuator:
         self._commit = np.array([whole_periods(time / self._period) for time in draw.commit])
 
     def go_on_from(self, command: Float64) -> None:
-        """Stand at a command (A,) that was followed at once until now."""
+        """Start at a command (A,), the last one that was executed without a disturbance."""
         self._commands, self._reached = UnderWay(command), command
 
     def follow(self, command: Array) -> Array:
-        """Send a command (A,), and return what is reached one write later."""
+        """Send a command (A,), and return the action (A,) that the actuator executes until the next write."""
         self._commands.send(np.asarray(command, np.float64), self._writes + whole_periods(self._latency))
         arrived = self._commands.read(self._writes)
         self._reached = arrived + self._left * (self._reached - arrived)
@@ -297,21 +297,21 @@ class Actuator:
 
 
 class Gap:
-    """What a profile does to an episode: `begin`, then `observe` once each tick and `actuate` once each write.
+    """Disturbs episodes by a profile: call `begin`, then `observe` once each tick and `actuate` once each write.
 
     A sensor adds bias, then noise, rounds, and may stick; then the message may be lost, and arrives late. The first
-    observation of an episode always arrives at once: the world rested before.
+    observation of an episode always arrives without delay, as from a world that was at rest before.
 
     Args:
-        profile: What the gap is.
-        signals: What is observed, in the order in which `observe` gets them: D numbers.
-        action_size: A.
+        profile: The profile.
+        signals: The observed signals, in the order of the flat observation (D,) that `observe` gets.
+        action_size: Number of the action's elements, A.
         period: Time between two observations [s].
         write_period: Time between two actions [s]; `period` if None.
         elements: Names of the action's elements, for profiles that name some.
 
     Raises:
-        UnknownName, SamiError: The profile names a signal or an element that is not there.
+        UnknownName, SamiError: The profile does not fit, see `GapProfile.require_fit`.
     """
 
     def __init__(
@@ -340,25 +340,25 @@ class Gap:
         self._actuator = Actuator(action_size, write_period or period)
         self._signals, self._action_size, self._elements = tuple(signals), action_size, tuple(elements)
         self.on_actions = profile.on_actions
-        """Whether anything lies between an action and what the world gets."""
+        """Whether actions are disturbed, by this profile or by an earlier one of the episode."""
         self.in_episode = False
-        """Whether an episode has."""
+        """Whether an episode has begun."""
         self.late: dict[str, int] = {}
-        """By signal: how many periods ago what arrived last of it was sensed."""
+        """By signal: age [periods] of the value that the last `observe` returned."""
         self._root: np.random.SeedSequence | None = None
 
     def begin(self, seed: int | None = None, size: float = 1.0, among: int | None = None) -> None:
-        """Begin an episode, and draw what is drawn anew in each.
+        """Begin an episode, and draw its values from the profile's ranges.
 
         Args:
-            seed: Of the episode; if None, the stream of the last one goes on, or an arbitrary one begins.
-            size: Share of the profile that the gap has, 0 to 1: what is drawn is multiplied by it (of sensors that
-                stick, for how long they do).
-            among: Which of several episodes with this seed it is, each of which draws its own gap; None where there is
-                one.
+            seed: Of the episode; if None, the last episode's seed sequence continues, or a random one starts.
+            size: Factor from 0 to 1 that scales the profile: it multiplies all errors and delays, and the time for
+                which a sensor is stuck; 0 leaves the episode undisturbed.
+            among: Index of the episode among several with this seed, each of which draws its own values; None if the
+                seed has one episode.
         """
         if seed is not None or self._root is None:
-            # The last number tells an episode among several from one alone: trailing zeros would count for nothing.
+            # The 1 separates index 0 from a seed without an index: SeedSequence ignores trailing zeros.
             branch = () if among is None else (among, 1)
             self._root = np.random.SeedSequence(None if seed is None else (STREAM, seed, *branch))
         draw = Draw(self.profile, self._where, self._root, size, self._elements)
@@ -375,15 +375,15 @@ class Gap:
         self.in_episode = True
 
     def change(self, profile: GapProfile) -> None:
-        """Go on as another profile has it, in the middle of an episode: what is late, lost, or follows late.
+        """Change to another profile within an episode: its latency, jitter, dropout and keys of actions.
 
-        What is under way arrives when it would have. Errors of sensors and clocks stay those of the episode.
+        Messages under way arrive as planned. Errors of sensors and clocks stay those of the episode.
 
         Args:
-            profile: What the gap is from now on.
+            profile: The profile from now on.
 
         Raises:
-            UnknownName, SamiError: It names a signal that is not there, or its signals arrive otherwise together.
+            UnknownName, SamiError: The profile does not fit, or it groups the signals into other lines.
         """
         profile.require_fit(self._signals, self._elements)
         if any(profile.line_of(name) != self.profile.line_of(name) for name in self._where):
@@ -401,15 +401,15 @@ class Gap:
             self.on_actions = True
 
     def observe(self, values: Array, time: Times = 0.0) -> tuple[Array, Times]:
-        """Sense one tick: what the world is goes in, and what a policy gets to see of it comes out.
+        """Disturb the observation of one tick.
 
         Args:
-            values: (D,) as they are.
-            time: When they were measured [s]; or an array of times, where sensors measure at different ones.
+            values: (D,), the true values.
+            time: When they were measured [s]; or (1 + S,) times: the oldest, then one for each of S signals.
 
         Returns:
-            (D,) what arrived last, and its stamp or stamps [s]: where sensors have lines of their own, the oldest stamp
-            and then one for each signal.
+            (D,), the values that arrived last, and their time [s] by the sensors' clock. With several lines, the times
+            are an array (1 + S,): the oldest, then one for each signal.
         """
         tick, self._tick = self._tick, self._tick + 1
         measured = values.astype(np.float64)
@@ -418,20 +418,20 @@ class Gap:
         for target, source in self._copies:
             measured[target] = measured[source]
         self._started = time if self._started is None else self._started
-        stamps = time + self._offset + self._skew * (time - self._started)  # what the clock of the sensors shows
+        stamps = time + self._offset + self._skew * (time - self._started)  # by the clock of the sensors
         arrived, stamps, sensed = self._carry(measured.astype(values.dtype), stamps, tick)
         self.late = dict(zip(self._where, (tick - sensed).tolist(), strict=True))
         return arrived, stamps
 
     def actuate(self, command: Array) -> Array:
-        """Write once: the command that is sent goes in, and the action (A,) that its actuator reaches comes out."""
+        """Disturb the command (A,) of one write: return the action (A,) that the actuators execute."""
         if self.on_actions:
             return self._actuator.follow(command)
         self._sent = np.asarray(command, np.float64)
         return command
 
     def _carry(self, values: Array, stamps: Times, tick: int) -> tuple[Array, Times, NDArray[np.int64]]:
-        """Send what the sensors say (D,) at a tick; return what arrived, its stamps, and when (S,) it was sensed."""
+        """Send the readings (D,) of a tick; return those that arrived, their stamps, and each signal's tick (S,)."""
         count = len(self._where)
         if len(self._lines) == 1:
             delayed, stamp, at = self._lines[0].carry((values, stamps, tick), tick)

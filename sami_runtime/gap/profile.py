@@ -43,11 +43,11 @@ OF_ALL_SIGNALS = (
 """Keys with one value for all signals, or for all signals of a sensor. Ranges are drawn in this order, then those of
 each signal in the order below; another order would change the episode of every seed."""
 OF_EACH_LINE = ("latency_s", "jitter_s", "dropout")
-"""Those of these keys that may be a table by signal or sensor: the signals of a sensor arrive together."""
+"""Keys of `OF_ALL_SIGNALS` that may be a table by signal or sensor: the signals of a sensor arrive together."""
 OF_EACH_SIGNAL = ("noise", "noise_relative", "quantisation", "bias", "bias_relative", "stuck_at_s", "stuck_for_s")
 """Keys with a value for each signal."""
 OF_EACH_ELEMENT = ("bias", "bias_relative")
-"""Those of these keys whose range is drawn once for each element of a signal."""
+"""Keys of `OF_EACH_SIGNAL` whose range is drawn once for each element of a signal."""
 OF_ACTIONS = ("action_pace", "action_limit", "action_commit_s")
 """Keys for elements of the action. They are drawn last; a range without a table is drawn once for all elements."""
 
@@ -79,7 +79,7 @@ class GapProfile(BaseModel):
     """Signals of one sensor by the sensor's name, e.g. `{ camera = ["cube_position", "cube_rotation"] }`: they arrive,
     are delayed and are lost together. Tables may name a sensor instead of each of its signals."""
     latency_s: BySignal = 0.0
-    """Observation latency [s]; like every time here, it is rounded to whole periods of the policy."""
+    """Observation latency [s]; like every delay and duration here, it is rounded to whole periods."""
     jitter_s: BySignal = 0.0
     """Largest additional latency [s], uniform from 0. An observation that a newer one overtakes is never read."""
     dropout: BySignal = 0.0
@@ -87,7 +87,7 @@ class GapProfile(BaseModel):
     clock_skew: Span = 0.0
     """Relative speed error of the clock that stamps observations: 0.001 gains 1 ms in each second of an episode."""
     clock_offset_s: Span = 0.0
-    """How far that clock is ahead when an episode begins [s]."""
+    """How far the clock that stamps observations is ahead when an episode begins [s]."""
     noise: BySignal = 0.0
     """Standard deviation of white normal noise, in the signal's unit."""
     noise_relative: BySignal = 0.0
@@ -271,7 +271,7 @@ class GapProfile(BaseModel):
         return value[name] if name in value else value.get(self._sensor(name) or name, default)
 
     def line_of(self, name: str) -> str:
-        """Return the name under which a signal arrives: its sensor, the signal it copies, or itself; else ""."""
+        """Return the signal's line: its sensor, the signal it copies, or itself; "" if it has no line of its own."""
         if name in self.sensors:
             return name
         source = self.same_as.get(name, name)

@@ -1,12 +1,12 @@
-"""Reads what an ONNX file would make onnxruntime do, from its bytes and before onnxruntime sees them.
+"""Finds out from the bytes of an ONNX file what onnxruntime would execute, before onnxruntime reads the file.
 
-A small reader of the protobuf wire format: no `onnx`, no generated code, no recursion. It follows every message in
-which a tensor, an operator or a graph can hide, and skips the rest. Where a hostile file could be read in two ways (a
-field given twice, a known field of another wire type) it refuses instead of choosing.
+A small reader of the protobuf wire format: no `onnx`, no generated code, no recursion. It follows every message that
+can contain a tensor, an operator or a graph, and skips the rest. If a hostile file could be read in two ways (a field
+given twice, a known field of another wire type), it raises an error instead of choosing.
 
-It also follows element types through the graph. A processor answers a division of whole numbers that has no result (by
-0, and of the smallest number by -1) with a signal that ends the process, and with it the control of a robot. Floats
-have a result for everything.
+It also follows element types through the graph. An integer division without a result (by 0, or of the smallest number
+by -1) makes the processor end the process, and with it the control of a robot. A division of floats always has a
+result.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ DOMAINS = frozenset({"", "ai.onnx"})
 MAX_DEPTH = 32
 """Deepest nesting of messages; a policy without control flow has about 6."""
 MAX_FIELDS = 1_000_000
-"""Most fields that are read of one file, so that a hostile one costs seconds and not hours."""
+"""Most fields that are read from one file, so that a hostile file takes seconds and not hours."""
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
@@ -73,18 +73,18 @@ FLOAT, INT64, BOOL = 1, 7, 9
 FLOATS = frozenset({FLOAT, 10, 11, 16})
 """float32, float16, float64 and bfloat16."""
 _STORED = {FLOAT: "<f4", 10: "<f2", 11: "<f8"}
-"""How floats lie in a file, by their type."""
+"""NumPy's type of the stored data, by element type."""
 _DIVIDING = frozenset({"Div", "Mod", "ReduceMean"})
-"""Operators whose kernels divide what they are given as it is."""
+"""Operators whose kernels divide in the element type of their input, integers included."""
 _FIXED_TYPE = {**dict.fromkeys(_LOGIC.split(), BOOL), "Shape": INT64, "Size": INT64}
-"""Type of the outputs of some operators. Of others it is that of an input: mostly of the first."""
+"""Output type of some operators. Other operators have the type of an input, mostly of the first."""
 MAX_CONV = 1024
-"""Largest stride, dilation, padding, kernel and number of groups of a convolution: what is padded is memory."""
+"""Largest stride, dilation, padding, kernel size and number of groups of a convolution: padding takes memory."""
 _VALUES = {"value_float": FLOAT, "value_floats": FLOAT, "value_int": INT64, "value_ints": INT64}
 
 
 class MalformedError(ValueError):
-    """The bytes are no ONNX file, or one that can be read in two ways."""
+    """The bytes are not an ONNX file, or can be read in two ways."""
 
 
 class TensorType(NamedTuple):
@@ -99,20 +99,20 @@ class TensorType(NamedTuple):
 
 @dataclass
 class ModelScan:
-    """What was found in a model file."""
+    """The content of a model file, as far as it decides whether the file may be loaded."""
 
     graph: bytes = b""
     """The serialized graph, exactly as in the file."""
     opset_domains: set[str] = field(default_factory=set)
     operators: set[tuple[str, str]] = field(default_factory=set)
-    """(domain, operator) of every node, of subgraphs and functions too."""
+    """(domain, operator) of every node, including those of subgraphs and functions."""
     metadata: list[tuple[str, str]] = field(default_factory=list)
     inputs: list[TensorType] = field(default_factory=list)
     outputs: list[TensorType] = field(default_factory=list)
     external: list[str] = field(default_factory=list)
-    """Names of the tensors whose data lies outside the file."""
+    """Names of the tensors whose data are outside the file."""
     messages: Counter[str] = field(default_factory=Counter)
-    """How many messages there are of each kind, such as `"Function"`."""
+    """Number of messages of each kind, such as `"Function"`."""
 
 
 class Field(NamedTuple):
@@ -121,21 +121,21 @@ class Field(NamedTuple):
     number: int
     wire: int
     start: int
-    """Where the content of a BYTES field begins."""
+    """Offset at which the content begins."""
     end: int
     value: int
     """The number of a VARINT field."""
 
 
 class Reader:
-    """Walks the fields of messages, and counts them."""
+    """Reads the fields of messages, at most `MAX_FIELDS` in all."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
         self._left = MAX_FIELDS
 
     def varint(self, at: int, end: int) -> tuple[int, int]:
-        """Return the number at `at` and where it ends."""
+        """Return the number at offset `at`, and the offset behind it."""
         value = shift = 0
         while at < end and shift < 70:
             byte = self.data[at]
@@ -149,7 +149,7 @@ class Reader:
         raise MalformedError(f"a number is cut off or too long at byte {at}")
 
     def fields(self, start: int, end: int) -> Iterator[Field]:
-        """Return the fields of the message that fills [start, end)."""
+        """Yield the fields of the message in the bytes [start, end)."""
         at = start
         while at < end:
             self._left -= 1
@@ -174,11 +174,11 @@ class Reader:
             yield Field(number, wire, content, at, value)
 
     def inner(self, entry: Field) -> Iterator[Field]:
-        """Return the fields of the message in a field."""
+        """Yield the fields of the message that a field contains."""
         return self.fields(entry.start, entry.end)
 
     def single(self, entry: Field, repeated: int = 0) -> dict[int, Field]:
-        """Return the fields, by number, of a message none of whose fields but `repeated` may come twice."""
+        """Return the fields of a message by number; raise MalformedError if one but `repeated` occurs twice."""
         if entry.wire != BYTES:
             raise MalformedError(f"a message is expected at byte {entry.start}")
         fields: dict[int, Field] = {}
@@ -189,7 +189,7 @@ class Reader:
         return fields
 
     def text(self, field: Field | None) -> str:
-        """Return the string in a BYTES field; empty where there is none."""
+        """Return the string in a BYTES field; an empty string without a field."""
         if field is None:
             return ""
         try:
@@ -251,7 +251,7 @@ def scan_model(data: bytes) -> ModelScan:
 
 def _declared(reader: Reader, entry: Field) -> TensorType:
     """Return the name, type and shape that a ValueInfoProto declares."""
-    info = reader.single(entry, repeated=4)  # notes of the exporter, which nothing reads
+    info = reader.single(entry, repeated=4)  # field 4: notes of the exporter, which are not read
     name = reader.text(info.get(1))
     kind = reader.single(info[2]) if 2 in info else {}
     if 1 not in kind:
@@ -265,10 +265,10 @@ def _declared(reader: Reader, entry: Field) -> TensorType:
 
 
 def whole_divisions(graph: bytes) -> list[str]:
-    """Return what a graph divides that is, or may be, whole numbers: a phrase for each node.
+    """Return the nodes of a graph that divide integers, or may do so: a phrase for each node.
 
     Args:
-        graph: A serialized GraphProto without subgraphs, as the scan found it.
+        graph: A serialized GraphProto without subgraphs: `ModelScan.graph`.
 
     Raises:
         MalformedError: It is cut off, or can be read in two ways: a tensor made twice, an attribute given twice.
@@ -281,7 +281,7 @@ def whole_divisions(graph: bytes) -> list[str]:
             nodes.append(entry)
         elif entry.number in (_INITIALIZER, _INPUT):
             name, kind = _tensor(reader, entry) if entry.number == _INITIALIZER else _declared(reader, entry)[:2]
-            # Once as an input and once as its initial value is one tensor, and one type.
+            # A tensor may be an input and have an initial value, but both must have one type.
             if types.setdefault(name, kind) != kind:
                 raise MalformedError(f"the tensor {name!r} is declared with two types")
     divisions = []
@@ -298,9 +298,9 @@ def whole_divisions(graph: bytes) -> list[str]:
 
 
 def odd_convolutions(graph: bytes) -> list[str]:
-    """Return what convolutions say of strides, pads and sizes that is 0, negative or huge: a phrase for each node.
+    """Return the attributes of convolutions (strides, pads, sizes) that are 0, negative or huge: a phrase for each.
 
-    Kernels divide by strides and groups, and allocate what is padded; not every version of onnxruntime checks them.
+    Kernels divide by strides and groups, and allocate the padding; not every version of onnxruntime checks them.
     """
     reader = Reader(graph)
     odd = []
@@ -313,7 +313,7 @@ def odd_convolutions(graph: bytes) -> list[str]:
                 continue
             attribute = list(reader.inner(part))
             name = next((reader.text(entry) for entry in attribute if entry.number == _ATTRIBUTE_NAME), "")
-            # Negative numbers are huge ones on the wire.
+            # A negative number is encoded as a huge one.
             least = 0 if name == "pads" else 1
             if any(not least <= number <= MAX_CONV for entry in attribute for number in _whole_numbers(reader, entry)):
                 odd.append(f"{name} of a Conv")
@@ -321,7 +321,7 @@ def odd_convolutions(graph: bytes) -> list[str]:
 
 
 def _whole_numbers(reader: Reader, entry: Field) -> list[int]:
-    """Return the whole numbers in a field of an attribute, which lie there one by one or packed."""
+    """Return the integers in a field of an attribute, which contains one integer or several packed ones."""
     if entry.number not in (_ATTRIBUTE_INT, _ATTRIBUTE_INTS):
         return []
     if entry.wire != BYTES:
@@ -334,9 +334,9 @@ def _whole_numbers(reader: Reader, entry: Field) -> list[int]:
 
 
 def weights_not_finite(graph: bytes) -> list[str]:
-    """Return the names of the tensors that hold NaN, or infinity among other numbers: a bound alone may be infinite.
+    """Return the names of the tensors that contain NaN, or infinity among other numbers; one bound may be infinite.
 
-    A kernel may well make a finite action of a weight that is none, so that no step would tell.
+    A kernel may compute a finite action from a weight that is not finite, so that outputs would not show it.
     """
     reader = Reader(graph)
     tensors: list[Field] = []
@@ -364,7 +364,7 @@ def _finite(reader: Reader, tensor: Field) -> bool:
 
 
 def _output_type(operator: str, inputs: list[int], attributes: dict[str, int]) -> int:
-    """Return what a node's outputs are made of; 0 where that is not known."""
+    """Return the element type of a node's outputs; 0 if it is unknown."""
     if operator in _FIXED_TYPE:
         return _FIXED_TYPE[operator]
     if operator == "Cast":
@@ -379,7 +379,7 @@ def _output_type(operator: str, inputs: list[int], attributes: dict[str, int]) -
 
 
 def _node(reader: Reader, node: Field) -> tuple[str, list[str], list[str], dict[str, int]]:
-    """Return a node's operator, the names of its inputs and outputs, and what its attributes say of types."""
+    """Return a node's operator, the names of its inputs and outputs, and its attributes, see `_attribute`."""
     operator = ""
     inputs: list[str] = []
     outputs: list[str] = []
@@ -400,7 +400,7 @@ def _node(reader: Reader, node: Field) -> tuple[str, list[str], list[str], dict[
 
 
 def _attribute(reader: Reader, entry: Field) -> tuple[str, int]:
-    """Return an attribute's name, and the type that it holds or names: of its tensor, else its number."""
+    """Return an attribute's name, and its tensor's element type, else its integer, such as a Cast's `to`; else 0."""
     parts: dict[int, Field] = {}
     for inner in reader.inner(entry):
         if inner.number in (_ATTRIBUTE_NAME, _ATTRIBUTE_INT, _ATTRIBUTE_TENSOR):
@@ -415,7 +415,7 @@ def _attribute(reader: Reader, entry: Field) -> tuple[str, int]:
 
 
 def _tensor(reader: Reader, entry: Field) -> tuple[str, int]:
-    """Return a tensor's name and element type; dimensions and data may come in pieces, these may not."""
+    """Return a tensor's name and element type; raise MalformedError if the type occurs twice."""
     name = ""
     kinds = []
     for inner in reader.inner(entry):

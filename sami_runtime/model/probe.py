@@ -1,6 +1,6 @@
-"""The probe: what a context says of the physics, read by a small network in the graph, and how far it can be believed.
+"""The probe: a small network in the model's graph that estimates features of the physics from the context.
 
-A feature that contexts do not carry is told of here, and is no output: a number that says nothing is worse than none.
+A feature that contexts do not identify is listed here, but has no output: a meaningless number is worse than none.
 """
 
 from __future__ import annotations
@@ -13,43 +13,43 @@ from pydantic import Field, model_validator
 from sami_runtime.signals import Count, Entry, NotNegative, Number, Signal, Text
 
 PROBE = "probe_"
-"""What the names of the graph's outputs begin with that estimate a feature of the task; its name follows."""
+"""Prefix of the graph's outputs that estimate a feature of the task; the feature's name follows."""
 NODES = "probe/"
-"""What the graph's names of all begin with that computes them."""
+"""Prefix of all nodes and tensors in the graph that compute these outputs."""
 LEAST_R2 = 0.1
-"""R2 on tasks that nothing was fitted to, below which a context does not identify a feature."""
+"""R2 on held-out tasks below which contexts do not identify a feature."""
 ESTIMATE = ("estimate", "low", "high")
-"""The elements of an output for a number: the estimate, and the interval that holds the truth."""
+"""Elements of the output for a number: the estimate, and the ends of its interval."""
 
 
 class ProbedFeature(Entry):
-    """How well contexts tell one feature, on episodes in tasks that nothing was fitted to."""
+    """How well contexts identify one feature, on episodes in held-out tasks."""
 
     name: Text
     unit: Text
     low: Number
-    """Smallest value in the tasks; of parts 0, intact."""
+    """Smallest value in the tasks; 0 (intact) for parts."""
     high: Number
-    """Largest value in the tasks; of parts 1, crippled."""
+    """Largest value in the tasks; 1 (crippled) for parts."""
     logarithmic: bool = False
-    """Whether errors are ratios: the margin is then of the natural logarithm."""
+    """Whether the feature's scale is its natural logarithm, so that errors are ratios."""
     parts: tuple[str, ...] = ()
     """Names of the parts that may be crippled; empty for a number."""
     r2: Number
-    """Share of the variance that is explained, on the feature's scale; 0 or less where contexts tell nothing."""
+    """Explained share of the variance, on the feature's scale; 0 or less if contexts contain no information."""
     margin: NotNegative
-    """Half the width of the interval, on the feature's scale: calibrated on other episodes than those of the fit."""
+    """Half the width of the interval, on the feature's scale; calibrated on other episodes than those of the fit."""
     coverage: float = Field(ge=0, le=1)
-    """Share of held-out steps, each episode as a whole counting alike, whose interval holds the truth."""
+    """Share of held-out steps whose interval contains the true value; every episode has the same weight."""
 
     @property
     def carried(self) -> bool:
-        """Whether contexts tell it, so that the graph answers it."""
+        """Whether contexts identify the feature, so that the graph has an output for it."""
         return self.r2 >= LEAST_R2
 
     @property
     def signal(self) -> Signal:
-        """The graph's output."""
+        """The graph's output for the feature."""
         if self.parts:
             elements, meaning = self.parts, f"how likely each {self.name} part is; off by at most {self.margin:.2g}"
         else:
@@ -69,18 +69,18 @@ class ProbedFeature(Entry):
 
 
 class Probe(Entry):
-    """What a model file says of its probe."""
+    """Metadata of the probe in a model file."""
 
     step: int = Field(ge=0)
-    """First step of an episode, from 0, from which it was fitted; before it the encoder has not seen enough."""
+    """First step of an episode, from 0, that the fit includes; before it, the encoder has seen too little."""
     rate: float = Field(gt=0, lt=1)
-    """Share of intervals that are to hold the truth."""
+    """Share of intervals that should contain the true value."""
     fitted: Count
-    """Episodes that it was fitted to, each in a task of its own."""
+    """Episodes of the fit, each in its own task."""
     calibrated: Count
-    """Others, that the margins come from."""
+    """Other episodes, on which the margins were calibrated."""
     held_out: Count
-    """Others, that R2 and coverage come from."""
+    """Other episodes, on which R2 and coverage were measured."""
     features: tuple[ProbedFeature, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
@@ -92,7 +92,7 @@ class Probe(Entry):
 
     @property
     def signals(self) -> tuple[Signal, ...]:
-        """The graph's outputs: of features that contexts carry."""
+        """The graph's outputs, for the features that contexts identify."""
         return tuple(feature.signal for feature in self.features if feature.carried)
 
     @property
@@ -101,14 +101,14 @@ class Probe(Entry):
         return tuple(feature.name for feature in self.features if not feature.carried)
 
     def require_fit(self, outputs: Iterable[Signal]) -> None:
-        """Raise ValueError where the probe's among a contract's extra outputs are not the features that are carried."""
+        """Raise ValueError unless the probe's outputs among a contract's extra outputs are `signals`, in order."""
         names = [signal.name for signal in outputs if is_probe(signal)]
         expected = [signal.name for signal in self.signals]
         if names != expected:
             raise ValueError(f"the probe tells of the outputs {expected}; the contract has {names}")
 
     def lines(self) -> list[str]:
-        """Return what it says of itself, a line a feature."""
+        """Return the metadata for people: a head line, then a line for each feature."""
         head = (
             f"probe: from step {self.step} on, fitted to {self.fitted} episodes in tasks of their own, intervals for "
             f"{self.rate:.0%} of cases calibrated on {self.calibrated} others, judged on {self.held_out} more"
@@ -117,5 +117,5 @@ class Probe(Entry):
 
 
 def is_probe(signal: Signal) -> bool:
-    """Whether an output of a graph is a probe's."""
+    """Return whether an output of the graph belongs to the probe."""
     return signal.name.startswith(PROBE)

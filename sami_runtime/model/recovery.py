@@ -1,4 +1,4 @@
-"""By when a policy is back after its dynamics changed: a bound, calibrated on changes between training tasks."""
+"""A bound on how long a policy needs after its dynamics changed, calibrated on changes between training tasks."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from sami_runtime.signals import Count, Entry, Text
 
 
 class Recovery(Entry):
-    """A bound on the steps from a detected change until the context settles again, as it stands in a contract.
+    """A contract's bound T on the steps from a detected change until the context settles again.
 
-    A tolerance limit (Wilks 1941): with a confidence of 90 %, a fresh change like those that were measured is over by
-    then with a probability of at least `level`, whatever the steps' distribution. Nothing is promised of others.
+    A tolerance limit (Wilks 1941): with 90 % confidence, a new change like the measured ones is over within T with a
+    probability of at least `level`, whatever the distribution of the times. It does not cover other changes.
     """
 
     steps: int = Field(ge=1)
     """T, in steps of the policy."""
     level: float = Field(gt=0, lt=1)
-    """Probability with which a detected change is over by then."""
+    """Probability with which a detected change is over within T."""
     changes: Count
     """Measured episodes in which a change was detected; the bound is a quantile of their times."""
     undetected: int = Field(ge=0)
@@ -25,11 +25,11 @@ class Recovery(Entry):
     unchanged: Count
     """Measured episodes without a change."""
     false_fallbacks: int = Field(ge=0)
-    """Of those without a change, in how many T passed before the context settled."""
+    """Number of episodes without a change in which T passed before the context settled."""
     highest_false_rate: float = Field(ge=0, le=1)
-    """Upper 95 % limit of their rate (Clopper-Pearson)."""
+    """Upper 95 % limit of the rate of false fallbacks (Clopper-Pearson)."""
     measured: Text
-    """How: which changes, when, and by which seed."""
+    """How it was measured: which changes, when, and with which seed."""
 
     def __str__(self) -> str:
         return (

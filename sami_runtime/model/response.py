@@ -1,4 +1,4 @@
-"""How an observation answers to a small move of one element of the action; see `Responses` for what training saw."""
+"""Measures the response of the observation to a small move of an action's element; `Responses` has simulation's."""
 
 from __future__ import annotations
 
@@ -11,39 +11,38 @@ from sami_runtime.errors import AdapterError
 from sami_runtime.model.seen import Array
 
 Act = Callable[[NDArray[np.float32]], tuple[NDArray[np.float32], Array]]
-"""Takes an action (A,) and returns what was executed of it (A,), and what was observed one tick later (D,)."""
+"""Writes an action (A,), and returns the executed action (A,) and the observation (D,) one tick later."""
 
 LEAST_EXECUTED = 0.1
-"""Share of the move that must be executed for an answer to be one."""
+"""Least share of a move that must be executed for its response to count."""
 
 
 class TooLittleError(AdapterError):
-    """Too little of a move was executed to judge by."""
+    """Too little of a move was executed to measure a response."""
 
 
 def probe(act: Act, rest: NDArray[np.float32], element: int, size: float, ticks: int, settle: int) -> Array:
-    """Move one element to one side of rest and back, and return how the observation answered.
+    """Move one element to both sides of rest and back, and return the response of the observation.
 
-    It rests for `settle` ticks, adds `size` to the element for `ticks` ticks, rests, takes `size` away for `ticks`
-    ticks, and rests. The answer to a side is how far the observation lay, over these ticks and the resting ones after
-    them, from where it was before: a mean over time, so that a delay of some ticks changes it little. Half the
-    difference between the sides is the response; what drifts evenly is in both, and falls out. What drifts otherwise,
-    as an arm that gives way under its weight, falls out of the mean of two such probes, one with each side first, that
-    begin at the same pose.
+    Rest for `settle` ticks, add `size` to the element for `ticks` ticks, rest, subtract `size` for `ticks` ticks, and
+    rest. The answer to a side is the observation's mean difference, over the ticks of the move and of the rest after
+    it, from its value before the move; in a mean over time, a delay of some ticks changes little. The response is half
+    the difference between the sides, in which an even drift cancels out. Another drift, as of an arm that sags under
+    its weight, cancels out in the mean of two probes that begin at the same pose, each with another side first.
 
     Args:
         act: Writes an action and reads one tick later.
-        rest: The action that moves nothing (A,).
+        rest: The neutral action (A,).
         element: Index of the element.
-        size: How far it is moved, in the action's unit; negative to move to the lower side first.
-        ticks: Of each move.
+        size: Size of the move, in the action's unit; negative to move to the lower side first.
+        ticks: Duration of the move to each side.
         settle: Ticks at rest before and after each move.
 
     Returns:
         (D,): the response to one unit of the action, executed for `ticks` ticks.
 
     Raises:
-        TooLittleError: Limits left too little of the move to judge by.
+        TooLittleError: Less than `LEAST_EXECUTED` of the move was executed.
     """
     moved = rest.copy()
     answers, pushes = [], []

@@ -1,8 +1,8 @@
-"""The format of a recording: what a tick is in it follows from `StepRecord`, here and nowhere else.
+"""The format of a recording, derived from the fields of `StepRecord`; other modules do not define any of it.
 
-A new field of `StepRecord` of a type that `KINDS` lists is in `/step`, which replays read, and in its schema. A number
-or a text is in `TICK` as well: the topics, the tables and the viewer show it under that name. `signals_of` lists the
-rows of numbers that a policy's ticks hold, for the same three.
+A new field of `StepRecord` enters `/step`, which replays read, and its schema, if `KINDS` lists its type. A number or a
+text enters `TICK` as well: topics, tables and viewer show it under that name. `signals_of` lists the signals of a
+policy's ticks for the same three.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from sami_runtime.signals import Signal, number_in, numbers_of
 
 RECORDING_VERSION = 2
 READABLE = (1, 2)
-"""Versions that are read; the first one had no chunks, and no topic but that of the ticks."""
+"""Versions that can be read; version 1 has no chunks, and no topic but that of the ticks."""
 TOPIC, METADATA, EPISODE, CLOSED = "/step", "sami", "sami.episode", "sami.closed"
-"""Where a recording holds its ticks, the description of the run, the outcome of each episode (the last one counts), and
-the mark that it is complete."""
+"""The topic of the ticks, and the names of metadata records: the run's description, the outcome of each episode (the
+last one counts), and the mark of a complete file."""
 TRANSFORMS = "/tf"
-"""Where the links of the robot are after each tick, where it has a scene."""
+"""The topic of the poses of the robot's links after each tick, if it has a scene."""
 PACKAGES = ("sami", "numpy", "onnxruntime")
 Age = float | Mapping[str, float]
 
@@ -56,9 +56,9 @@ class RecordedEpisode(NamedTuple):
 
 
 def plain(value: Any) -> Any:
-    """Return what JSON has for a value; the text of what it has nothing for."""
+    """Convert a value to one that JSON can represent: to its text if there is no other way, as for NaN."""
     if isinstance(value, np.ndarray | np.generic):
-        if value.dtype.kind == "f" and 0 not in np.isfinite(value).tobytes():  # a third of the time of `all`
+        if value.dtype.kind == "f" and 0 not in np.isfinite(value).tobytes():  # three times as fast as `all`
             return value.tolist()
         value = value.tolist()
     if isinstance(value, float) and not math.isfinite(value):
@@ -73,10 +73,10 @@ def plain(value: Any) -> Any:
 
 
 def whole_number(value: Any) -> int:
-    """Return a count.
+    """Return the value.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It is not a whole number of at least 0.
     """
     if not isinstance(value, int) or value < 0:
         raise ValueError(f"{value!r} is no count")
@@ -86,9 +86,9 @@ def whole_number(value: Any) -> int:
 def _row(value: Any, dtype: Any = np.float32) -> Any:
     if value is None:
         return None
-    with np.errstate(over="ignore"):  # beyond float32 is infinite
-        array = np.array(value, dtype)  # "nan" and "inf" are read as what they say
-    if dtype is np.float32 and array.ndim != 1:  # what was observed may have any shape; the session checks it
+    with np.errstate(over="ignore"):  # numbers beyond float32 become infinite
+        array = np.array(value, dtype)  # converts the texts "nan" and "inf", too
+    if dtype is np.float32 and array.ndim != 1:  # observations, in float64, may have any shape; the session checks it
         raise ValueError(f"numbers of shape {array.shape} stand where there is a row of them")
     return array
 
@@ -120,14 +120,14 @@ def _swapped(value: dict[str, Any]) -> Swapped:
 
 
 class FieldKind(NamedTuple):
-    """How a type of `StepRecord` stands in a message."""
+    """How a message represents a type of `StepRecord`'s fields."""
 
     schema: dict[str, Any]
-    """Its JSON schema."""
+    """JSON schema of the type."""
     read: Callable[[Any], Any]
-    """From JSON."""
+    """Converts from a JSON value."""
     write: Callable[[Any], Any] = plain
-    """To JSON."""
+    """Converts to a JSON value."""
 
 
 NUMBERS, OBJECT = {"type": "array", "items": {"type": "number"}}, {"type": "object"}
@@ -150,13 +150,13 @@ KINDS: dict[Any, FieldKind] = {
     Reading | None: FieldKind(OBJECT, _reading, lambda reading: reading and plain(reading.plain())),
     Swapped | None: FieldKind(OBJECT, _swapped, _plain_swap),
 }
-"""By the type of a field. A number that is not finite is the string "nan", "inf" or "-inf"."""
+"""By the type of a field. A number that is not finite is written as the string "nan", "inf" or "-inf"."""
 TYPES = get_type_hints(StepRecord)
 FIELDS = {name: KINDS[kind] for name, kind in TYPES.items() if name != "observation"}
-"""Of a message. The observation is in three: `observation`, `measured`, and `measured_by_signal` if there are any."""
+"""Fields of a message but the observation, which is in `observation`, `measured` and perhaps `measured_by_signal`."""
 DEFAULTS = {field.name: field.default for field in dataclasses.fields(StepRecord)} | {"extra": {}}
 ONLY_IF_ANY = ("passed", "extra", "swapped")
-"""Fields that a message lacks where they have their default."""
+"""Fields that a message leaves out if they have their default value."""
 LATER = {*ONLY_IF_ANY, "age", "telemetry"}
 """Fields that a recording of an earlier version may lack."""
 SCHEMA: dict[str, Any] = {
@@ -168,21 +168,21 @@ SCHEMA: dict[str, Any] = {
         **{name: kind.schema for name, kind in FIELDS.items() if name not in ("extra", "swapped")},
     },
 }
-"""Of a message of any policy."""
+"""JSON schema of the messages of a policy without extra outputs."""
 
 
 def schema_of(contract: Contract) -> dict[str, Any]:
-    """Return the schema of a policy's messages: those of one with extra outputs also hold `extra`."""
+    """Return the JSON schema of a policy's messages, which also contain `extra` if the policy has extra outputs."""
     extra = {"extra": OBJECT} if contract.extra_outputs else {}
     return {**SCHEMA, "properties": {**SCHEMA["properties"], **extra}}
 
 
 def message_of(episode: int, record: StepRecord) -> dict[str, Any]:
-    """Return a tick as a message holds it; `recorded_step` is the way back."""
+    """Convert a tick to a message; `recorded_step` is the inverse."""
     message: dict[str, Any] = {"episode": episode, "measured": None, "observation": None}
     seen = record.observation
     if seen is not None:
-        # What is no numbers is read by no policy, and is not recorded.
+        # Values that are not numbers are not recorded, since no policy reads them.
         values = {name: value for name, value in seen.values.items() if numbers_of(value).size}
         message |= {"measured": plain(seen.time), "observation": plain(values)}
         if seen.times is not None:
@@ -196,14 +196,14 @@ def message_of(episode: int, record: StepRecord) -> dict[str, Any]:
 
 
 def recorded_step(message: dict[str, Any]) -> RecordedStep:
-    """Return a tick from its message.
+    """Convert a message to a tick, the inverse of `message_of`.
 
     Raises:
-        ValueError, LookupError, TypeError: It is none.
+        ValueError, LookupError, TypeError: The message is invalid.
     """
     observation = None
     if message["observation"] is not None:
-        # As wide as they were read: the session is what converts to float32, now as then.
+        # In float64, as they were read: the session converts to float32 in a replay as it did in the run.
         values: dict[str, Any] = {name: _row(value, np.float64) for name, value in message["observation"].items()}
         times = message.get("measured_by_signal")
         times = None if times is None else {name: float(time) for name, time in times.items()}
@@ -216,7 +216,7 @@ SHOWN: dict[Any, str] = {
     **{int: "uint64", float: "double", Age: "double", bool: "bool", str: "string", Outcome: "string"},
     **{tuple[str, ...]: "string", Phase | None: "string", Mapping[str, Any] | None: "string", float | None: "?double"},
 }
-"""How tools show a type of `StepRecord`, `SectionTimes` or `Reading`, as a protobuf kind; `?`: it may be absent."""
+"""Protobuf type, as in `topics`, by the type of a field of `StepRecord`, `SectionTimes` or `Reading`; `?`: optional."""
 
 
 def _shown_of(kind: type, prefix: str = "", absent: bool = False) -> dict[str, str]:
@@ -231,9 +231,9 @@ TICK: dict[str, str] = {
     **_shown_of(Reading, "telemetry.", absent=True),
     "info.reward": "?double",
 }
-for _name in ("state", "telemetry.step"):  # of use to replays alone
+for _name in ("state", "telemetry.step"):  # for replays only
     del TICK[_name]
-"""What tools show of a tick in one number or text each, by its path in the record: seconds, and periods in `age`."""
+"""Numbers and texts of a tick that tools show: protobuf type by path in the record. Times in [s], `age` in periods."""
 _NAMES = [name for name in TICK if name in TYPES]
 _OF_RECORD = attrgetter(*_NAMES)
 _TIMES = [f"times.{name}" for name in SectionTimes._fields]
@@ -241,7 +241,7 @@ _OF_READING = {name: name.removeprefix("telemetry.") for name in TICK if name.st
 
 
 def tick_values(episode: int, record: StepRecord) -> dict[str, Any]:
-    """Return what tools show of a tick: a value for each key of `TICK`, but for what the tick has not."""
+    """Return a tick's numbers and texts by the keys of `TICK`; values that the tick lacks are left out."""
     values = {"episode": episode, **dict(zip(_NAMES, _OF_RECORD(record), strict=True))}
     values["outcome"] = record.outcome.value
     values["limited_by"] = "; ".join(record.limited_by)
@@ -275,7 +275,7 @@ def in_words(values: Mapping[str, Any]) -> str:
 
 
 def signals_of(contract: Contract) -> dict[str, Signal]:
-    """Return the rows of numbers that a policy's ticks hold, by the name that `signal_values` has for them."""
+    """Return the signals of a policy's ticks, by the names that `signal_values` uses."""
     signals = {f"observation.{signal.name}": signal for signal in contract.observation}
     signals |= {"proposed": contract.action, "executed": contract.action}
     if contract.context:
@@ -284,7 +284,7 @@ def signals_of(contract: Contract) -> dict[str, Signal]:
 
 
 def signal_values(record: StepRecord) -> dict[str, Any]:
-    """Return the rows of numbers of a tick, of any shape, by name; those that it has not are missing."""
+    """Return a tick's values of signals by name, of any shape; values that the tick lacks are left out."""
     values: dict[str, Any] = {}
     if record.observation is not None:
         values = {f"observation.{name}": value for name, value in record.observation.values.items()}
@@ -299,7 +299,7 @@ def signal_values(record: StepRecord) -> dict[str, Any]:
 
 
 def describe(session: Session, limits: Limits | None = None) -> dict[str, Any]:
-    """Return what a recording says at its beginning: the model, the limits, versions and machine."""
+    """Return the metadata of a recording: model, contract, limits, providers, versions and machine."""
     contract = session.contract
     return {
         "version": RECORDING_VERSION,

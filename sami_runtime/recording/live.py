@@ -1,12 +1,12 @@
-"""A run to look at while it happens: the loop sends a message a tick into a socket, and another process serves it.
+"""Shows a run while it happens: the loop sends a message for each tick into a socket, and another process serves it.
 
-A message that finds the socket full is dropped and counted: nothing that a browser does can make the loop wait. The
-server answers browsers of this machine alone:
+If the socket is full, a message is dropped and counted: nothing that a browser does can make the loop wait. The server
+answers only browsers of this machine:
 
     GET /TOKEN/          the page
-    GET /TOKEN/events    what happened so far and what happens, as server-sent events
+    GET /TOKEN/events    the messages so far, then new ones, as server-sent events
 
-Anything else is not found, and nothing that is sent to it is read: a watched run cannot be commanded.
+Other requests get the error 404, and no request's body is read: a browser cannot command the run.
 """
 
 from __future__ import annotations
@@ -38,35 +38,35 @@ from sami_runtime.recording.view import RunRows, described, page
 from sami_runtime.session.session import Session
 
 SOCKET_BYTES = 4_000_000
-"""How much may wait in the socket: minutes at 25 Hz."""
+"""Most bytes that wait in the socket: minutes of a run at 25 Hz."""
 START_S = 20.0
-"""How long the server may take to begin [s]."""
+"""How long [s] a server that failed to start may take to exit."""
 MOST_BYTES = 256 << 20
-"""How many bytes of messages are kept for browsers that connect later; then the oldest tenth goes. At 4.4 kB a tick,
-as of a robot with many signals, that is ten minutes at 100 Hz."""
+"""Most bytes of messages that are stored for browsers that connect later; beyond it, the oldest tenth is deleted. At
+4.4 kB a tick, as of a robot with many signals, that is ten minutes at 100 Hz."""
 BATCH = 2_000
-"""Ticks that are sent together to who comes late."""
+"""Most ticks that are sent to a browser in one piece."""
 PATIENCE_S = 10.0
-"""After how long without a byte taken a browser is given up [s]."""
+"""Time [s] after which the server gives up a browser that receives nothing."""
 
 
 class Feed:
-    """A run to look at while it happens; it is a loop's `on_step`.
+    """Sends a run to the live view; pass it to a loop as `on_step`.
 
     Args:
         contract: Of the policy.
-        about: What the run is, as a recording says it.
-        name: What the run is called.
+        about: The run's metadata, as in a recording.
+        name: Name of the run.
 
     Raises:
-        SamiError: The system is not Linux, or the server does not begin.
+        SamiError: The system is not Linux, or the server does not start.
     """
 
     def __init__(self, contract: Contract, about: dict[str, Any], name: str) -> None:
         self.scene: Scene | None = None
-        """What the robot looks like; to be set before the first tick."""
+        """The robot's appearance; set it before the first tick."""
         self.dropped = 0
-        """Ticks that those who watch do not see."""
+        """Messages that could not be sent; nearly all are ticks."""
         self._rows, self._episode = RunRows(contract), -1
         if sys.platform != "linux":
             raise SamiError(
@@ -76,7 +76,7 @@ class Feed:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BYTES)
         token = secrets.token_urlsafe(16)
         with peer:
-            # A session of its own: Ctrl-C is the loop's. It ends by itself when the loop's end of the socket is closed.
+            # In its own session, Ctrl-C does not reach it. It exits once the loop closes its end of the socket.
             self._server = subprocess.Popen(
                 python_command(__name__, peer.fileno()),
                 pass_fds=[peer.fileno()],
@@ -87,20 +87,20 @@ class Feed:
             )
         assert self._server.stdin
         assert self._server.stdout
-        self._server.stdin.write(token + "\n")  # not an argument, which everybody on the machine could read
+        self._server.stdin.write(token + "\n")  # not as an argument, which every user of the machine could read
         self._server.stdin.close()
         first_line = self._server.stdout.readline().strip()
         if not first_line.isdigit():
             self._server.wait(START_S)
             raise SamiError(f"nobody can watch the run: {first_line or 'the server did not begin'}. Leave out --live.")
         self.url = f"http://127.0.0.1:{first_line}/{token}/"
-        """Where it is; whoever knows this address, and is on this machine, may watch."""
+        """Address of the page: every user of this machine who knows it may watch."""
         run = {**described(contract, about, name), "groups": self._rows.groups, "columns": self._rows.columns}
         self._socket.send(json.dumps({"run": run}).encode())
         self._socket.setblocking(False)
 
     def __call__(self, record: StepRecord) -> None:
-        """Send one tick. One that cannot be shown is dropped and counted: it must not end the run."""
+        """Send one tick; if that fails, count it as dropped, because the view must not end the run."""
         self._episode += record.step == 0
         try:
             message = self._rows.row(self._episode, record)
@@ -114,19 +114,19 @@ class Feed:
         self._send(message)
 
     def ended(self, report: EpisodeReport) -> None:
-        """Tell what came of the episode whose ticks were told last."""
+        """Send the outcome of the episode whose ticks were sent last."""
         self._send({"came": [self._episode, report.ended.value, report.success]})
 
     def _send(self, message: dict[str, Any]) -> None:
         try:
             self._socket.send(json.dumps(message, allow_nan=False).encode())
-        except (OSError, ValueError, TypeError):  # full, or nobody there any more; or JSON has no such value
+        except (OSError, ValueError, TypeError):  # the socket is full or closed, or JSON cannot represent a value
             self.dropped += 1
-            if words := message.get("words"):  # the next row brings them
+            if words := message.get("words"):  # so that the next row sends them again
                 self._rows.forget(len(words))
 
     def close(self) -> None:
-        """Let those who watch know that it is over. The page keeps what it has."""
+        """Close the socket, which tells the browsers that the run is over, and end the server."""
         self._socket.close()
         if self._server.stdout:
             self._server.stdout.close()
@@ -144,20 +144,20 @@ class Feed:
 
 
 class NoFeed:
-    """In the place of a feed where nobody watches."""
+    """Replaces a `Feed` if the run is not shown."""
 
     scene: Scene | None = None
 
     def __call__(self, record: StepRecord) -> None:
-        """Tell nobody."""
+        """Do nothing."""
 
     def ended(self, report: EpisodeReport) -> None:
-        """Tell nobody."""
+        """Do nothing."""
 
 
 @contextlib.contextmanager
 def watching(enabled: bool, session: Session, name: str, about: dict[str, Any]) -> Iterator[Feed | NoFeed]:
-    """Let a run be watched, and say where; see `Feed`. To be entered before a process takes a real-time priority."""
+    """Show a run if `enabled`, and print the page's address. Enter it before the process gets a real-time priority."""
     if not enabled:
         yield NoFeed()
         return
@@ -169,7 +169,7 @@ def watching(enabled: bool, session: Session, name: str, about: dict[str, Any]) 
 
 
 class LiveHistory:
-    """Messages of a run in their order; threads wait for the next one."""
+    """Stores the messages of a run in order; other threads wait for the next message."""
 
     def __init__(self) -> None:
         self.first = b""
@@ -179,7 +179,7 @@ class LiveHistory:
         self._changed = threading.Condition()
 
     def follow(self, source: socket.socket) -> None:
-        """Take every message, until the loop's end is closed."""
+        """Store every message, until the loop closes its end of the socket."""
         while data := source.recv(1 << 20):
             with self._changed:
                 if self.first:
@@ -198,7 +198,7 @@ class LiveHistory:
             self._changed.notify_all()
 
     def after(self, ticks_sent: int, timeout_s: float) -> tuple[list[bytes], int]:
-        """Return the messages after so many, and how many have been seen with them; none if nothing came in time."""
+        """Return messages after the first `ticks_sent`, and the count including them; none after `timeout_s` [s]."""
         with self._changed:
             self._changed.wait_for(lambda: self.over or self._dropped_count + len(self._ticks) > ticks_sent, timeout_s)
             start = max(0, ticks_sent - self._dropped_count)
@@ -207,12 +207,12 @@ class LiveHistory:
 
 
 def _size(data: bytes) -> int:
-    """Return the memory that a message takes: its bytes, those of the object, and its place in the list."""
+    """Return the memory of a message [bytes]: the object's, and its place in the list."""
     return sys.getsizeof(data) + 8
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers with the page or with events, to who knows the token."""
+    """Answers requests that contain the token with the page or with events."""
 
     history: LiveHistory
     token: str
@@ -221,10 +221,10 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.0"
 
     def do_GET(self) -> None:
-        """Answer."""
+        """Answer one request."""
         port = self.connection.getsockname()[1]
         token, _, rest = self.path.lstrip("/").partition("/")
-        # Another name for this machine is a page elsewhere that wants to read what is here.
+        # Another host name means that a foreign page tries to read this one (DNS rebinding).
         local = self.headers.get("Host") in (f"127.0.0.1:{port}", f"localhost:{port}")
         if not local or not secrets.compare_digest(token.encode(), self.token.encode()) or rest not in ("", "events"):
             self.send_error(404)
@@ -239,7 +239,7 @@ class Handler(BaseHTTPRequestHandler):
             self._events() if rest else self.wfile.write(self.page)
 
     def _events(self) -> None:
-        """Send all that happened, and what happens, until it is over."""
+        """Send the stored messages, then new ones, until the run is over."""
         self.wfile.write(b"retry: 1000\n\ndata: " + self.history.first + b"\n\n")
         ticks_sent = 0
         while True:
@@ -250,14 +250,14 @@ class Handler(BaseHTTPRequestHandler):
                 return
 
     def log_message(self, *_: Any) -> None:
-        """Say nothing: the terminal is the loop's."""
+        """Log nothing: the terminal is for the loop."""
 
 
 def main(descriptor: int) -> None:
-    """Serve the run whose messages come in by a socket; the token is the first line of the input."""
+    """Serve the run whose messages arrive at the socket `descriptor`; the first line of stdin is the token."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(os, "nice"):
-        os.nice(10)  # the loop goes first
+        os.nice(10)  # the loop has priority
     source = socket.socket(fileno=descriptor)
     Handler.token, Handler.history, Handler.page = (
         sys.stdin.readline().strip(),
@@ -273,4 +273,4 @@ def main(descriptor: int) -> None:
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(server.server_address[1], flush=True)
     Handler.history.follow(source)
-    threading.Event().wait(1.0)  # for those who watch to hear the end
+    threading.Event().wait(1.0)  # until the browsers have received the end

@@ -1,12 +1,12 @@
-"""MCAP files, written in chunks: a valid file after every one of them.
+"""Writes MCAP files in chunks; the file is valid after every chunk.
 
-The end of an MCAP file may list all chunks (an index, for tools) or none. Each chunk takes the place of the end before
-it and is followed by a new one: with the index, while all indexes together have taken at most `INDEX_BYTES`; without
-it from then on, which costs 50 bytes. `close` writes the whole index. So a killed file is valid, and tools that need an
-index open a short one at once. A kill in the instant between (some 0.1 ms of each chunk) leaves a file that ends in the
-middle: all whole chunks can be read from its beginning, only tools want it repaired.
+The end of an MCAP file may list all chunks (an index, for tools) or none. Each chunk overwrites the current end of the
+file and adds a new end: with an index, as long as all indexes written so far sum to at most `INDEX_BYTES`; then without
+one, which takes 50 bytes. `close` writes the complete index. So if the process is killed, the file is valid, and tools
+that need an index can open it if it is short. If the kill falls into the write (some 0.1 ms for each chunk), the file
+ends in the middle: this package still reads all complete chunks, but other tools have to repair it first.
 
-A thread packs and writes, so that the caller waits for no disk.
+Another thread compresses and writes, so that the caller does not wait for the disk.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from sami_runtime.errors import RecordingError
 
 MAGIC = b"\x89MCAP0\r\n"
 MESSAGE = struct.Struct("<BQHIQQ")
-"""Of a message: opcode, length, channel, sequence, log time, publish time."""
+"""Head of a message: opcode, length, channel, sequence, log time, publish time."""
 PLACE, PLACES = struct.Struct("<QQ"), struct.Struct("<BQHI")
-"""Of a message's index: its log time and place in the chunk; and what stands before those of a channel."""
+"""Entry of a message index (log time, offset in the chunk), and the head before the entries of a channel."""
 MESSAGE_KIND, PLACES_KIND, FOOTER_KIND = 5, 7, 2
 INDEX_BYTES = 1 << 20
-"""How many bytes of indexes are written before the last one. Each lists all chunks, so one a chunk would be quadratic,
-and building a long one keeps the loop waiting."""
+"""Most bytes of indexes that are written before `close`. Each index lists all chunks, so an index after every chunk
+would take quadratic space, and building a long one delays the loop."""
 MOST_WAITING_BYTES = 256 << 20
-"""How much may wait for the disk: minutes of ticks. A disk that takes longer has failed."""
+"""Most bytes that wait for the disk: minutes of ticks. A disk that falls behind further counts as failed."""
 Part = tuple[bytes, dict[int, bytearray], int, int]
-"""A chunk's bytes before they are packed, the places of messages by channel, first and last log time."""
+"""A chunk's uncompressed bytes, message indexes by channel, first and last log time."""
 
 
 def mcap_parts() -> Any:
-    """Return the parts of mcap that are used. Imported here, because the runtime works without it.
+    """Import and return the parts of mcap that are used; the runtime works without mcap.
 
     Raises:
         RecordingError: A package is missing.
@@ -65,19 +65,19 @@ def mcap_parts() -> Any:
 
 
 class ChunkedFile:
-    """Writes one; all but `close` returns at once.
+    """Writes an MCAP file; only `close` waits for the disk.
 
     Args:
-        file: Where to: empty, opened for writing bytes without a buffer.
+        file: An empty file, opened for writing bytes without a buffer.
         mcap: See `mcap_parts`.
-        library: Who writes.
+        library: Name and version of the writing program, for the file's header.
     """
 
     def __init__(self, file: BinaryIO, mcap: Any, library: str) -> None:
         self._file, self._mcap = file, mcap
         self._packer = mcap.zstandard.ZstdCompressor(level=1)
         self.error: BaseException | None = None
-        """What went wrong, of whatever kind; nothing is written after that."""
+        """The first error of writing, of any kind; nothing is written after it."""
         self._handed = self._processed = self._indexed = 0
         self._declared, self._channels = b"", 0
         self._indexes, self._metadata_indexes = bytearray(), bytearray()
@@ -94,13 +94,13 @@ class ChunkedFile:
         """Declare a topic before its first message, and return its number.
 
         Args:
-            topic: What it is called.
-            name: Of its schema.
-            encoding: Of the schema and of the messages.
+            topic: Name of the topic.
+            name: Name of its schema.
+            encoding: Encoding of the schema, and encoding of the messages.
             data: The schema.
-            about: What else is to be known of the topic.
+            about: Metadata of the topic.
         """
-        self._channels += 1  # each has a schema of its own, of the same number
+        self._channels += 1  # each channel has its own schema, of the same number
         schema = self._mcap.Schema(id=self._channels, name=name, encoding=encoding[0], data=data)
         channel = self._mcap.Channel(
             id=self._channels,
@@ -113,24 +113,24 @@ class ChunkedFile:
         return self._channels
 
     def add(self, channel: int, data: bytes, log_time: int, publish_time: int) -> None:
-        """Put a message into the chunk that is being filled."""
-        if self._described < len(self._declared):  # so that whoever reads from the beginning knows the channels
+        """Add a message to the current chunk; both times are in ns since 1970."""
+        if self._described < len(self._declared):  # a reader needs the channels before their first messages
             self._part += self._declared[self._described :]
             self._described = len(self._declared)
         self._sequence += 1
         self._from, self._to = min(self._from, log_time) if self._places else log_time, max(self._to, log_time)
-        # Packed at once: hundreds of tuples a second would wake the garbage collector in the loop.
+        # As bytes, not tuples: hundreds of tuples a second would start the garbage collector in the loop.
         self._places.setdefault(channel, bytearray()).extend(PLACE.pack(log_time, len(self._part)))
         self._part += MESSAGE.pack(MESSAGE_KIND, 22 + len(data), channel, self._sequence, log_time, publish_time)
         self._part += data
 
     @property
     def filled(self) -> int:
-        """How many bytes the chunk that is being filled has."""
+        """Size of the current chunk [bytes]."""
         return len(self._part)
 
     def end_chunk(self) -> None:
-        """Have what was added written."""
+        """End the current chunk, and hand it to the writing thread."""
         if self._places:
             self._handed += len(self._part)
             if self.error is None and self._handed - self._processed > MOST_WAITING_BYTES:
@@ -140,15 +140,15 @@ class ChunkedFile:
             self._part, self._places = bytearray(), {}
 
     def add_metadata(self, name: str, values: Mapping[str, str]) -> None:
-        """Have a metadata record written, after what was added before."""
+        """End the current chunk, and hand a metadata record to the writing thread after it."""
         self.end_chunk()
         self._waiting.put(self._mcap.Metadata(name=name, metadata=dict(values)))
 
     def close(self) -> None:
-        """Write what is left, and the whole index.
+        """Write the remaining messages and the complete index.
 
         Raises:
-            BaseException: It cannot be written, or something before could not; `error` is what was raised.
+            BaseException: The first error of writing, now or before; see `error`.
         """
         self.end_chunk()
         self._waiting.put(None)
@@ -162,8 +162,8 @@ class ChunkedFile:
             job = self._waiting.get()
             last = job is None
             if self.error is not None:
-                continue  # what waits is dropped: it would fill the memory
-            # A thread that ended by an error of any kind would lose every later tick without a word.
+                continue  # drop waiting parts, which would fill the memory
+            # If an error ended this thread, later ticks would be lost without a message.
             try:
                 if isinstance(job, tuple):
                     self._write(self._chunk(*job))
@@ -174,11 +174,11 @@ class ChunkedFile:
                 self.error = error
 
     def _write(self, data: bytes, whole: bool = False) -> None:
-        """Put bytes where the end is, and a new end behind them. The old one goes first: no mixture is read.
+        """Replace the end of the file by new bytes and a new end; truncate first, so that old and new never mix.
 
         Args:
-            data: What to write.
-            whole: Whether the index comes with it, however long it is.
+            data: The bytes to write.
+            whole: Whether to write the index, however long it is.
         """
         at = self._at + len(data)
         listed = len(self._declared) + len(self._indexes) + len(self._metadata_indexes)
@@ -216,13 +216,13 @@ class ChunkedFile:
         return record
 
     def _end(self) -> bytes:
-        """Return the end of a file that lists nothing: where its summary begins is 0."""
+        """Return the end of a file without an index: the offset of its summary is 0."""
         footer = struct.pack("<BQQQ", FOOTER_KIND, 20, 0, 0)
         data_end = self._record(self._mcap.DataEnd(data_section_crc=0))
         return data_end + footer + struct.pack("<I", zlib.crc32(footer)) + MAGIC
 
     def _index(self, start: int) -> bytes:
-        """Return the end of a file whose data end here, with its index."""
+        """Return the end of a file with its index, if the data end at the offset `start`."""
         mcap = self._mcap
         data_end = self._record(mcap.DataEnd(data_section_crc=0))
         statistics = mcap.Statistics(
@@ -237,7 +237,7 @@ class ChunkedFile:
             schema_count=self._channels,
         )
         summary = self._declared + self._record(statistics) + bytes(self._indexes) + bytes(self._metadata_indexes)
-        footer = struct.pack("<BQQQ", FOOTER_KIND, 20, start + len(data_end), 0)  # but its checksum, which covers it
+        footer = struct.pack("<BQQQ", FOOTER_KIND, 20, start + len(data_end), 0)  # the checksum follows, and covers it
         return data_end + summary + footer + struct.pack("<I", zlib.crc32(summary + footer)) + MAGIC
 
     def _record(self, record: Any) -> bytes:

@@ -185,10 +185,10 @@ def read_recording(path: str | Path) -> Recording:
 
 @contextmanager
 def values_of(path: Path) -> Iterator[None]:
-    """Compute with the values of a recording, which is readable but may hold anything its writer put there.
+    """Convert errors of computing with a recording's values: even a readable file may contain any values.
 
     Raises:
-        RecordingError: They do not fit each other: a shape, a kind or a size that no contract allows. One line.
+        RecordingError: The block raised another error than SamiError and OSError; the message is one line.
     """
     try:
         yield
@@ -202,22 +202,22 @@ def values_of(path: Path) -> Iterator[None]:
 
 
 def _closes(record: Any, about: Mapping[str, Any] | None, mcap: Any) -> bool:
-    """Whether a record says that the file is complete; in version 1 its end did."""
+    """Whether a record marks the file as complete; in version 1, the end of the data does."""
     if about is not None and about["version"] == 1:
         return isinstance(record, mcap.DataEnd)
     return isinstance(record, mcap.Metadata) and record.name == CLOSED
 
 
 def _json(text: str | bytes) -> Any:
-    """Return a JSON value; texts in it come from whoever wrote the file, and are shown in a terminal."""
+    """Parse JSON; its texts, which may be hostile, are made safe for a terminal."""
     return plain_strings(json.loads(text, object_pairs_hook=unique))
 
 
 def _about(value: Any) -> dict[str, Any]:
-    """Return what a recording says of itself, if it says it in the types that are relied on.
+    """Return the metadata of a recording, after a check of the types that other code relies on.
 
     Raises:
-        ValueError, LookupError: It does not.
+        ValueError, LookupError: A value has another type, or is missing.
     """
     if not isinstance(value, dict):
         raise ValueError("what it says of itself is no table")
@@ -236,7 +236,7 @@ def _text(error: Exception) -> str:
 
 
 class _WholeReads:
-    """A file that gives all the bytes that are asked for, or says that it ends: mcap takes half a number for one."""
+    """A file whose `read` returns all requested bytes, or raises `end`: mcap would accept the half of a number."""
 
     def __init__(self, file: IO[bytes], end: type[Exception]) -> None:
         self._file, self._end = file, end
@@ -249,25 +249,25 @@ class _WholeReads:
 
 
 def _ends_properly(file: IO[bytes]) -> bool:
-    """Whether a file ends as a finished one does: then nobody was killed, and a length inside it is damaged."""
+    """Whether a file ends with MCAP's magic bytes: then its writer was not killed, and a length in it is damaged."""
     file.seek(-len(MAGIC), os.SEEK_END)
     return file.read() == MAGIC
 
 
 class TooLargeError(ValueError):
-    """A part of the file unpacks to more than is read."""
+    """A part of the file unpacks to more bytes than are allowed."""
 
 
 def records(file: Any, size: int, mcap: Any) -> Iterator[Any]:
-    """Yield the records of a file, those in chunks too.
+    """Yield the records of a file, including those in chunks.
 
     Args:
-        file: What is read from, of `size` bytes.
-        size: How many.
+        file: The open file, at its beginning.
+        size: Size of the file [bytes].
         mcap: See `mcap_parts`.
 
     Raises:
-        TooLargeError: A chunk, or all of them, unpack to more than is read.
+        TooLargeError: A chunk, or all of them together, unpack to more bytes than are allowed.
         McapError, struct.error, ValueError: The file is damaged.
     """
     left = MAX_RECORD_BYTES + MOST_PACKED * size
@@ -282,7 +282,7 @@ def records(file: Any, size: int, mcap: Any) -> Iterator[Any]:
 
 
 def _unpacked(chunk: Any, most: int, mcap: Any) -> bytes:
-    """Return the bytes in a chunk, at most so many."""
+    """Unpack the bytes of a chunk; raise ValueError if it is damaged, or unpacks to more than `most` bytes."""
     if chunk.compression == "zstd":
         data = _by_pieces(mcap.zstandard.ZstdDecompressor(max_window_size=MAX_RECORD_BYTES), chunk.data, most)
     elif chunk.compression == "lz4":
@@ -300,7 +300,7 @@ def _unpacked(chunk: Any, most: int, mcap: Any) -> bytes:
 
 
 def _by_pieces(unpacker: Any, data: bytes, most: int) -> bytes:
-    """Return at most so many bytes, and one piece: what a frame says of its size is not believed."""
+    """Unpack zstandard data, and stop after `most` bytes: a frame may declare a wrong size."""
     pieces, length = [], 0
     try:
         with unpacker.stream_reader(io.BytesIO(data)) as stream:

@@ -234,16 +234,16 @@ class _Driver(NamedTuple):
     contract: Contract
     weights_sha256: str
     episode: int
-    """In which it took over."""
+    """Number of the episode in which it took over."""
     fed_from: int
-    """From which step of the policy in that episode on it was fed."""
+    """Step of the policy in that episode from which on it got observations, before it took over."""
 
 
 def _drivers(recording: Recording, sessions: tuple[Session, ...]) -> list[_Driver]:
-    """Return who drove, in order.
+    """Return the models that drove, in order; only the first one if there is one session.
 
     Raises:
-        SamiError: The sessions are not theirs.
+        SamiError: The number of sessions is wrong, or a session cannot follow its model.
     """
     swaps = [(episode, record.swapped) for episode, record in recording.steps if record.swapped]
     if len(sessions) not in (1, 1 + len(swaps)):
@@ -260,10 +260,10 @@ def _drivers(recording: Recording, sessions: tuple[Session, ...]) -> list[_Drive
 
 
 def follow(session: Session, record: StepRecord) -> Step | None:
-    """Brings a session to where one is that did what was recorded; its answer, where that one stepped.
+    """Repeat a recorded tick in a session; return its output, or None if the policy did not step at this tick.
 
     Raises:
-        SamiError: It cannot step.
+        SamiError: The session cannot step.
     """
     if record.step == 0:
         session.reset()
@@ -282,10 +282,10 @@ def follow(session: Session, record: StepRecord) -> Step | None:
 
 
 def require_alike(session: Session, contract: Contract) -> None:
-    """Refuses a model that cannot follow another one.
+    """Check that a session can follow a driving model of this contract.
 
     Raises:
-        SamiError: With every difference.
+        SamiError: It cannot; the message names every difference.
     """
     follower = session.contract
     read = {signal.name: signal for signal in contract.observation}
@@ -308,13 +308,13 @@ def require_alike(session: Session, contract: Contract) -> None:
 
 
 def _only_one(contract: Contract, session: Session) -> list[str]:
-    """Return the further outputs, such as a probe's readouts, that only one of the two has: nothing to compare."""
+    """Return the names of extra outputs, such as a probe's, that only one of the two has: they are not compared."""
     names = [{signal.name for signal in side.extra_outputs} for side in (contract, session.contract)]
     return sorted(names[0] ^ names[1])
 
 
 def conditions(recording: Recording, session: Session, *swapped: Session) -> list[str]:
-    """Return what is not as it was when the recording was made, and may be why bits differ; for `replay`'s sessions."""
+    """Return what changed since the recording and may explain why bits differ; arguments as in `replay`."""
     about, now = recording.about, describe(session)
     notes = [] if recording.closed else ["the recording was cut off; its whole ticks are replayed"]
     for replaying, driver in zip((session, *swapped), _drivers(recording, (session, *swapped)), strict=True):

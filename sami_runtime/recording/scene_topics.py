@@ -1,6 +1,6 @@
-"""The robot's shape in a recording, for viewers: `/scene` at the beginning of each episode, `/tf` after each tick.
+"""Records the robot's shape for viewers: `/scene` at the beginning of each episode, `/tf` after each tick.
 
-`/scene` is a `foxglove.SceneUpdate` whose entities stand in the frames of the links; `/tf` is a
+`/scene` is a `foxglove.SceneUpdate` with the links' shapes, each in the frame of its link; `/tf` is a
 `foxglove.FrameTransforms` with the pose of every link in the frame `world`.
 """
 
@@ -19,7 +19,7 @@ from sami_runtime.recording.topics import FRAME, TIMESTAMP, Fields, Schemas, sta
 UPDATE = "/scene"
 DURATION, COLOUR, POSE, VECTOR = "google.protobuf.Duration", "foxglove.Color", "foxglove.Pose", "foxglove.Vector3"
 PLANE_M = 10.0, 0.002
-"""Half the width of a plane that is shown, and its thickness [m]."""
+"""Half the width of a plane as it is shown, and its thickness [m]."""
 MESSAGES: dict[str, Fields] = {
     DURATION: {"seconds": "int64", "nanos": "int32"},
     COLOUR: dict.fromkeys("rgba", "double"),
@@ -48,7 +48,7 @@ MESSAGES: dict[str, Fields] = {
     },
     "foxglove.SceneUpdate": {"deletions": "*foxglove.SceneEntityDeletion", "entities": "*foxglove.SceneEntity"},
 }
-"""Fields in the order of https://docs.foxglove.dev/docs/sdk/schemas; later ones, which are not used, are left out."""
+"""Fields in the order of https://docs.foxglove.dev/docs/sdk/schemas; unused fields at the end are left out."""
 
 
 class SceneTopics:
@@ -56,7 +56,7 @@ class SceneTopics:
 
     Args:
         file: The recording.
-        scene: What the robot looks like.
+        scene: The robot's appearance, with the current poses of its links.
     """
 
     def __init__(self, file: ChunkedFile, scene: Scene) -> None:
@@ -70,7 +70,7 @@ class SceneTopics:
         self._frames = [f"link {number}: {name}" for number, name in enumerate(scene.links)]
 
     def add(self, is_first: bool, log_time: int, publish_time: int) -> None:
-        """Add where the links are now; where an episode begins also what they look like."""
+        """Add the current poses of the links, and at the first tick of an episode their shapes; times are in ns."""
         stamp = stamp_of(log_time)
         if is_first:
             entities = [self._entity(number, stamp) for number in range(len(self._frames))]
@@ -91,7 +91,7 @@ class SceneTopics:
         self._file.add(self._transforms, message.SerializeToString(), log_time, publish_time)
 
     def _entity(self, link: int, stamp: Any) -> Any:
-        """Return the shapes of a link as an entity in its frame; None where it has none."""
+        """Return the shapes of a link as an entity in its frame; None if the link has no shape."""
         parts: dict[str, list[dict[str, Any]]] = {"cubes": [], "spheres": [], "cylinders": []}
         for shape in self._scene.shapes:
             if shape.link == link:
@@ -103,12 +103,12 @@ class SceneTopics:
 
 
 def plain_scene(scene: Scene) -> dict[str, Any]:
-    """Return what a scene looks like, for JSON."""
+    """Return the links' names and the shapes of a scene, for JSON."""
     return {"links": list(scene.links), "shapes": [list(shape) for shape in scene.shapes]}
 
 
 def scene_schemas() -> Schemas:
-    """Return all messages of a scene, declared."""
+    """Return schemas in which all message types of a scene are declared."""
     schemas = Schemas()
     for name, fields in MESSAGES.items():
         schemas.declare(name, fields)
@@ -116,7 +116,7 @@ def scene_schemas() -> Schemas:
 
 
 def _add_parts(shape: Shape, parts: dict[str, list[dict[str, Any]]]) -> None:
-    """Add a shape to the primitives that show it; a capsule is a cylinder and two spheres."""
+    """Add the primitives that show a shape to `parts`; a capsule is a cylinder and two spheres."""
     width, depth, height = (2 * number for number in shape.size)
     place, turn = np.array(shape.pose[:3]), np.array(shape.pose[3:])
     colour = dict(zip("rgba", shape.rgba, strict=True))

@@ -1,7 +1,7 @@
-"""Recordings for other tools: one table, in CSV or Parquet, or a LeRobot dataset.
+"""Converts recordings for other tools: to one table, in CSV or Parquet, or to a LeRobot dataset.
 
-A table has a row for each tick and a column for each number. A dataset, version 3.0, is what LeRobot's trainers,
-viewers and hub read:
+A table has a row for each tick and a column for each number. LeRobot's trainers, viewers and hub read a dataset of
+version 3.0:
 
     data/chunk-000/file-000.parquet            a row for each step: `observation.state`, `action`, `next.reward`, ...
     meta/info.json                             features with the names of their elements, rate, counts
@@ -9,8 +9,8 @@ viewers and hub read:
     meta/tasks.parquet                         the tasks in words
     meta/episodes/chunk-000/file-000.parquet   where each episode begins and ends, and its statistics
 
-A step is a tick at which the policy's observation was fresh and an action was executed, which is the dataset's action.
-Their steps are equally far apart in time: where the loop held, refused, paused or missed ticks, an episode is cut.
+A step is a tick at which the policy acted, a person drove, or the policy was late; the dataset's action is the executed
+one. Steps are equally far apart in time, so an episode is split where the loop held, refused, paused or missed ticks.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ COUNTED = ("frame_index", "episode_index", "index", "task_index")
 
 
 def rows(recording: Recording) -> list[Row]:
-    """Return every tick of a recording, by the name of its column.
+    """Return a row for each tick of a recording: its values by the name of the column.
 
     `observation.SIGNAL.ELEMENT`, `proposed.ELEMENT`, `executed.ELEMENT`, `context.NUMBER`, `answer.SIGNAL.ELEMENT`,
     `telemetry.NAME`, `times.SECTION` [s], `info.NAME` of the adapter's numbers and words, and of the tick itself, see
-    `TICK`. What a tick lacks is left out.
+    `TICK`. Values that a tick lacks are left out.
     """
     contract, table_rows = recording.contract, []
     for step in recording.steps:
@@ -56,15 +56,15 @@ def rows(recording: Recording) -> list[Row]:
 
 
 def columns(table_rows: Iterable[Row]) -> list[str]:
-    """Return the names of all columns: those of the first rows first."""
+    """Return the names of all columns, in the order of their first appearance."""
     return list(dict.fromkeys(name for row in table_rows for name in row))
 
 
 def write_csv(recording: Recording, path: Path, force: bool = False) -> int:
-    """Write a recording as CSV, every digit of every number, and return how many rows it has.
+    """Write a recording as CSV, with all digits of its numbers, and return the number of rows.
 
     Raises:
-        SamiError: The file exists and is not to be replaced, or cannot be written.
+        SamiError: The file exists and `force` is False, or it cannot be written; or the recording's values are invalid.
     """
     with values_of(recording.path), output(path, force, [recording.path]) as beside:
         table_rows = rows(recording)
@@ -76,11 +76,11 @@ def write_csv(recording: Recording, path: Path, force: bool = False) -> int:
 
 
 def write_parquet(recording: Recording, path: Path, force: bool = False) -> int:
-    """Write a recording as Parquet, and return how many rows it has.
+    """Write a recording as Parquet, and return the number of rows.
 
     Raises:
-        RecordingError: The package pyarrow is missing.
-        SamiError: The file exists and is not to be replaced, or cannot be written.
+        RecordingError: The package pyarrow is missing, or the recording's values are invalid.
+        SamiError: The file exists and `force` is False, or it cannot be written.
     """
     arrow, parquet = arrow_parts()
     with values_of(recording.path), output(path, force, [recording.path]) as beside:
@@ -91,10 +91,10 @@ def write_parquet(recording: Recording, path: Path, force: bool = False) -> int:
 
 
 def arrow_parts() -> tuple[Any, Any]:
-    """Return pyarrow and its Parquet part.
+    """Return the modules pyarrow and pyarrow.parquet.
 
     Raises:
-        RecordingError: It is not installed.
+        RecordingError: pyarrow is not installed.
     """
     try:
         import pyarrow
@@ -137,7 +137,7 @@ def _elements(prefix: str, signal: Signal | None, value: Any) -> Row:
 
 
 def _flat(prefix: str, value: Mapping[str, Any]) -> Row:
-    """Return what is one number, word or truth each; lists by their index."""
+    """Return the numbers, texts and booleans of a nested table by dotted name; elements of a list by their index."""
     row: Row = {}
     for name, item in value.items():
         if isinstance(item, Mapping):
@@ -150,11 +150,11 @@ def _flat(prefix: str, value: Mapping[str, Any]) -> Row:
 
 
 def write_lerobot(recording: Recording, folder: Path) -> int:
-    """Write a recording as a dataset, and return how many episodes it has.
+    """Write a recording as a LeRobot dataset, and return the number of episodes.
 
     Raises:
-        RecordingError: pyarrow is missing, the recording has no step, swaps models, holds values that do not fit its
-            contract, or its rate is no whole number, which is all that the format has.
+        RecordingError: pyarrow is missing, the recording has no step, a model took over that reads other signals,
+            values do not fit the contract, or the rate [Hz] is not a whole number, which the format requires.
         SamiError: The folder exists or cannot be written.
     """
     with values_of(recording.path):
@@ -208,7 +208,7 @@ def _write(recording: Recording, folder: Path) -> int:
 
 
 def _stretches(recording: Recording) -> Iterator[tuple[int, list[StepRecord], bool]]:
-    """Yield the number of its episode, the steps of each stretch without a gap, and whether it reaches its end."""
+    """Yield the uninterrupted stretches of steps, see `Recording.stretches`; raise if other signals are read."""
     names = {signal.name for signal in recording.contract.observation}
     swaps = (step.record.swapped for step in recording.steps)
     if any(swap and swap.contract.observation != recording.contract.observation for swap in swaps):
@@ -244,7 +244,7 @@ def _steps(
     start: int,
     task: int,
 ) -> dict[str, NDArray[Any]]:
-    """Return a stretch of T steps, (T,) or (T, size) by the name of the feature."""
+    """Return the columns of a stretch of T steps by the feature's name, (T,) or (T, size)."""
     contract, count = recording.contract, len(stretch)
     order = [signal.name for signal in contract.observation]
     observations = [record.observation.values for record in stretch if record.observation is not None]
@@ -294,7 +294,7 @@ def _episodes(arrow: Any, tables: list[dict[str, NDArray[Any]]], tasks: list[str
 
 
 def _task_table(arrow: Any, tasks: list[str]) -> Any:
-    """Return the tasks as a data frame writes them whose index they are."""
+    """Return the table that pandas writes for a data frame whose index is the tasks' texts."""
     table = arrow.table({"task_index": list(range(len(tasks))), "__index_level_0__": tasks})
     column = {"field_name": None, "metadata": None}
     pandas_schema = {
@@ -323,7 +323,7 @@ def _arrow(arrow: Any, feature: dict[str, Any], value: NDArray[Any]) -> Any:
 
 
 def _task(recording: Recording, record: StepRecord) -> str:
-    """Return a task in words: where it is, and what is hidden in it."""
+    """Return a task in words: the environment, and the features of the task."""
     env, task = recording.about.get("env") or recording.contract.name, record.info.get("task") or {}
     task_text = ", ".join(f"{name} {value}" for name, value in task.items()) if isinstance(task, dict) else str(task)
     return f"{env}: {task_text}" if task_text else str(env)

@@ -1,13 +1,13 @@
-"""What a recording holds for tools beside its ticks: a topic for each signal, with its elements by name.
+"""Topics of a recording for viewers: beside the ticks, one for each signal, whose fields are the named elements.
 
     /observation/NAME   as it was read            /pose/NAME   foxglove.PoseInFrame, of positions: x, y, z in m
     /action/proposed    by the policy             /joints      foxglove.JointStates, of angles by joint
     /action/executed    after every limit         /log         foxglove.Log: events, in words
-    /context            of the encoder            /tick        all of this, with outcome, times and telemetry
+    /context            of the encoder            /tick        signals but /answer, with outcome, times and telemetry
     /answer/NAME        other outputs
 
-All are protobuf, which Foxglove and Rerun show as numbers; JSON they show as text. A protobuf message brings its own
-description, so that tools plot its fields by name. Those of Foxglove have the fields and numbers that
+All messages are protobuf, which Foxglove and Rerun show as numbers; they show JSON as text. The file contains a
+description of each message, so that tools plot its fields by name. Foxglove's messages have the fields and numbers that
 https://docs.foxglove.dev/docs/sdk/schemas publishes.
 """
 
@@ -31,14 +31,14 @@ from sami_runtime.session.telemetry import Phase
 from sami_runtime.signals import Signal
 
 SCALARS = {"double": 1, "int64": 3, "uint64": 4, "int32": 5, "fixed32": 7, "bool": 8, "string": 9}
-"""Kinds of a field that are no message, with protobuf's numbers for them."""
+"""Scalar field types, with protobuf's numbers for them."""
 MESSAGE, ENUM, OPTIONAL, REPEATED = 11, 14, 1, 3
 TIMESTAMP = "google.protobuf.Timestamp"
 LEVELS = ("UNKNOWN", "DEBUG", "INFO", "WARNING", "ERROR", "FATAL")
-"""Of a `foxglove.Log`, by number."""
+"""Levels of a `foxglove.Log`, by number."""
 Fields = Mapping[str, str]
-"""Kind of each field by its name, in the order of the numbers: one of `SCALARS`, or the full name of a message; `*`
-before it means many, `?` that it may be absent even where 0 is not."""
+"""Type of each field by its name, in the order of field numbers: one of `SCALARS`, or the full name of a message. The
+prefix `*` means repeated, `?` optional: an absent value differs from 0."""
 FOXGLOVE: dict[str, Fields] = {
     "foxglove.Vector3": dict.fromkeys("xyz", "double"),
     "foxglove.Quaternion": dict.fromkeys("xyzw", "double"),
@@ -55,27 +55,27 @@ FOXGLOVE: dict[str, Fields] = {
     },
 }
 FRAME = "world"
-"""What positions are told in; the model's data sheet says in words where it lies."""
+"""Frame of all positions; the model's data sheet describes it in words."""
 XYZ, RPY, WXYZ = ("x", "y", "z"), ("roll", "pitch", "yaw"), ("w", "x", "y", "z")
 PLACES = re.compile(r"(^|_)(position|goal|target|place|pose)$")
-"""Names of signals that say where something is."""
+"""Matches the names of signals that are positions in the world."""
 NO_PLACES = re.compile(
     r"(?i)(?<![a-z])(displacement|offset|difference|distance|relative|delta|error|"
     r"(tip|hand|gripper|tool|flange|effector|camera|sensor|body|torso)('s|s')? frame|"
     r"frame of the (tip|hand|gripper|tool|flange|end|camera|sensor|body|torso))"
 )
-"""Words in a name or a meaning of what is no place in the world: differences, and frames that move along."""
+"""Matches names and meanings of signals that are not: differences, and positions in frames that move."""
 TOPICS = {"proposed": "/action/proposed", "executed": "/action/executed", "context": "/context"}
-"""Where a row of numbers is shown, if its name does not say it."""
+"""Topics of signals whose topic does not follow from their name."""
 SHORT = {name: name.rpartition(".")[2] for name in TICK}
 TICK_FIELDS = {SHORT[name]: kind for name, kind in TICK.items()}
-"""Of a `sami.Tick`, besides the signals'."""
+"""Fields of a `sami.Tick`, besides those of the signals."""
 QUIET = (Outcome.ACTED, Outcome.STANDING)
-"""Outcomes that are no event, unless another one ends."""
+"""Outcomes that are no event; only `ACTED` after another outcome is one."""
 
 
 class Event(NamedTuple):
-    """One line, and how much it matters."""
+    """One line of `/log`, with its level."""
 
     level: str
     """`INFO`, `WARNING` or `ERROR`, as in a log."""
@@ -83,7 +83,7 @@ class Event(NamedTuple):
 
 
 class Events:
-    """Finds the events in ticks, one after the other: what a person wants to know, where something changes."""
+    """Finds the events in successive ticks: changes that a person wants to know of."""
 
     def __init__(self) -> None:
         self._outcome: tuple[Outcome, str] = (Outcome.ACTED, "")
@@ -128,7 +128,7 @@ class Events:
 
 
 class Schemas:
-    """Messages by their full name, each declared once, after those that it holds.
+    """Protobuf message types by their full name; declare a type after those that its fields use.
 
     Raises:
         RecordingError: The package protobuf is missing.
@@ -147,7 +147,7 @@ class Schemas:
             self.declare(name, fields)
 
     def declare(self, name: str, fields: Fields) -> Any:
-        """Declare a message `PACKAGE.NAME`, and return the class that makes it."""
+        """Declare the message type `PACKAGE.NAME`, and return its class."""
         package, _, short_name = name.rpartition(".")
         file = self._files.FileDescriptorProto(name=name.replace(".", "/") + ".proto", package=package, syntax="proto3")
         message = file.message_type.add(name=short_name)
@@ -171,11 +171,11 @@ class Schemas:
         return self.message(name)
 
     def message(self, name: str) -> Any:
-        """Return the class that makes a message that was declared."""
+        """Return the class of a declared message type."""
         return self._class_of(self._pool.FindMessageTypeByName(name))
 
     def described(self, name: str) -> bytes:
-        """Return what a file says of a message: a `FileDescriptorSet` of it and of all that it holds."""
+        """Return the description of a message type: a `FileDescriptorSet` of it and of all types that it uses."""
         files, by_path = dict[str, Any](), {file.name: file for file in self._declared.values()}
 
         def collect(file: Any) -> None:
@@ -193,7 +193,7 @@ class Schemas:
 
 
 def field_names(elements: Iterable[str]) -> tuple[str, ...]:
-    """Return names that protobuf takes for fields, one for each element and no two alike.
+    """Return a valid and unique protobuf field name for each element.
 
     >>> field_names(("x", "joint 1", "joint-1", "0"))
     ('x', 'joint_1', 'joint_1_2', 'n0')
@@ -207,12 +207,12 @@ def field_names(elements: Iterable[str]) -> tuple[str, ...]:
 
 
 class _Row:
-    """A topic whose messages are one number for each element of a signal.
+    """Encodes the messages of a signal's topic: one number for each element.
 
     Args:
-        number: Of its channel.
-        fields: Names of the numbers.
-        at: Number of the field that holds the message in another one; 0 where none does.
+        number: Number of the topic's channel.
+        fields: Field names of the elements.
+        at: Number of the field of `sami.Tick` or `sami.Observation` that contains the message; 0 if none does.
     """
 
     def __init__(self, number: int, fields: tuple[str, ...], at: int) -> None:
@@ -222,10 +222,10 @@ class _Row:
         self._row = [part for tag in tags for part in (tag, 0.0)]
         self._pack = struct.Struct("<" + "".join(f"{len(tag)}sd" for tag in tags)).pack
         self.prefix = _varint(8 * at + 2) + _varint(sum(len(tag) + 8 for tag in tags))
-        """Bytes before the message where another one holds it."""
+        """Bytes before the message inside another message."""
 
     def encode(self, value: Any) -> bytes | None:
-        """Return the message; None where the value is not of the signal's size, which is in `/step` alone."""
+        """Return the message; None if the value has another size than the signal, so that only `/step` has it."""
         numbers = np.asarray(value, np.float64).ravel().tolist()
         if len(numbers) != self.size:
             return None
@@ -321,9 +321,9 @@ class Topics:
         return self._file.channel(topic, name, ("protobuf", "protobuf"), self._schemas.described(name), about or {})
 
     def _find_poses(self) -> Iterator[tuple[str, tuple[Signal, Signal | None]]]:
-        """Yield what has a place in the world: positions, each with its rotation or orientation if there is one.
+        """Yield by short name the positions in the world, each with its rotation or orientation if there is one.
 
-        A contract gives no frames, so the name has to say that it is a place. All others are in `/observation` alone.
+        A contract gives no frames, so the names decide. Signals that do not match have no topic `/pose/NAME`.
         """
         by_name = {signal.name: signal for signal in self.contract.observation}
         for name, signal in by_name.items():
@@ -335,10 +335,10 @@ class Topics:
                 yield short, (signal, turned if known else None)
 
     def _find_joints(self) -> tuple[Signal, Signal | None] | None:
-        """Return the angles of joints, and their rates where there are any.
+        """Return the signal of joint angles and that of their rates, if there is one; None without joint angles.
 
-        A joint may be called yaw or x as well. Elements that are all of that kind are an orientation, unless the signal
-        is named after joints or the action moves the same ones. What has rates is measured, and no goal.
+        A joint may be named yaw or x, like an axis. A signal with only such names is an orientation, unless its name
+        contains "joint" or the action has the same elements. Angles with rates come first: goals have no rates.
         """
         by_rates = {signal.elements: signal for signal in self.contract.observation if signal.unit == "rad/s"}
         angles = [signal for signal in self.contract.observation if signal.unit == "rad" and self._of_joints(signal)]
@@ -351,14 +351,14 @@ class Topics:
 
 
 def _xyzw(signal: Signal | None, value: Any) -> tuple[float, float, float, float]:
-    """Return an orientation as Foxglove has it; none where there is none."""
+    """Return an orientation as Foxglove's quaternion (x, y, z, w); the identity if it is missing or not finite."""
     numbers = [] if signal is None else np.asarray(value, np.float64).ravel().tolist()
     if signal is None or not all(map(math.isfinite, numbers)):
         return 0.0, 0.0, 0.0, 1.0
     if signal.elements != RPY:
         return tuple(numbers[1:] + numbers[:1] if signal.elements == WXYZ else numbers)  # type: ignore[return-value]
     (sr, cr), (sp, cp), (sy, cy) = ((math.sin(angle / 2), math.cos(angle / 2)) for angle in numbers)
-    return (  # about the fixed x, then y, then z axis, as `sami_runtime.robots.kit` has them
+    return (  # about the fixed x, then y, then z axis, as in `sami_runtime.robots.kit`
         sr * cp * cy - cr * sp * sy,
         cr * sp * cy + sr * cp * sy,
         cr * cp * sy - sr * sp * cy,

@@ -1,6 +1,6 @@
-"""A run to look at in a browser: one HTML file with everything in it, which loads nothing from anywhere.
+"""Shows runs in a browser: one HTML file that contains everything, and loads nothing from the network.
 
-`RunRows` makes a row of numbers for each tick, texts by their number. `live` sends the same rows while a run happens.
+`RunRows` makes a row of numbers for each tick; a text is an index. `live` sends the same rows while a run happens.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from sami_runtime.recording.topics import SHORT, Events
 from sami_runtime.signals import Signal
 
 COLUMNS = {name: kind for name, kind in TICK.items() if name not in ("time", "age", "passed", "telemetry.alarm")}
-"""What the page has of a tick, besides its time and its signals."""
+"""Values of a tick on the page, besides its time and its signals."""
 
 
 class RunRows:
     """Makes the rows of a run, one tick after the other.
 
     Args:
-        contract: Of the policy; what a model that takes over reads besides is left out.
+        contract: Of the first policy; signals that only a later model reads are left out.
     """
 
     def __init__(self, contract: Contract) -> None:
         self.words: list[str] = [""]
-        """Texts by their number; the list only grows."""
+        """Texts by their index in rows; only `forget` makes the list shorter."""
         self._known = {"": 0}
         self._events = Events()
         self._start: float | None = None
@@ -47,13 +47,13 @@ class RunRows:
         self._task: Mapping[str, Any] | None = None
         self._signals = signals_of(contract)
         self.groups = [_group(name, signal) for name, signal in self._signals.items()]
-        """Of columns: what belongs together, with the unit and the elements' names and bounds."""
+        """For each signal: its kind, name, unit, meaning, the names of its elements, and their columns."""
         self.columns = ["t", *(SHORT[name] for name in COLUMNS)]
-        """Name of each number of a row; the first is seconds from the beginning of the run."""
+        """Name of each number of a row; the first is the time [s] since the beginning of the run."""
         self.columns += [column for group in self.groups for column in group["columns"]]
 
     def row(self, episode: int, record: StepRecord) -> dict[str, Any]:
-        """Return a tick: its numbers, None where there is none; new words; events; and the task where it changes."""
+        """Return a tick: its numbers (None if missing), new words, events, and the task if it changed."""
         words = len(self.words)
         values, signals = tick_values(episode, record), signal_values(record)
         numbers: list[Any] = [self._time(record)]
@@ -74,15 +74,15 @@ class RunRows:
         return row
 
     def forget(self, count: int) -> None:
-        """Take back the last words, which did not arrive; they are new when they are next needed."""
+        """Remove the last `count` words, which did not arrive, so that they are sent again when next needed."""
         for word in self.words[-count:]:
             del self._known[word]
         del self.words[-count:]
 
     def _time(self, record: StepRecord) -> float:
-        """Return seconds since the run began. An episode begins a period after the one before, or later.
+        """Return the time [s] since the run began; an episode begins at least a period after the last tick before it.
 
-        A loop without a clock counts each from 0, and a clock that stands still between them gives two ticks one time.
+        A loop without a clock counts each episode from 0, and a clock that stands still would repeat a time.
         """
         if self._start is None:
             self._start = self._last = record.time
@@ -103,8 +103,8 @@ def described(contract: Contract, about: Mapping[str, Any], name: str) -> dict[s
 
     Args:
         contract: Of the policy.
-        about: What the recording says of itself, or would.
-        name: What the run is called.
+        about: The run's metadata, as in a recording.
+        name: Name of the run.
     """
     atlas = contract.atlas.model_dump(mode="json", exclude={"covariance"}) if contract.atlas else about.get("atlas")
     facts = [
@@ -127,7 +127,7 @@ def described(contract: Contract, about: Mapping[str, Any], name: str) -> dict[s
 
 
 def run_of(recording: Recording) -> dict[str, Any]:
-    """Return a recording as the page has it: its head, its numbers by column, and the outcome of its episodes."""
+    """Return a recording as the page reads it: its head, its numbers by column, and the outcomes of its episodes."""
     rows, tasks = RunRows(recording.contract), dict[str, str]()
     numbers, events = list[list[Any]](), list[list[Any]]()
     for at, (episode, record) in enumerate(recording.steps):
@@ -144,7 +144,7 @@ def run_of(recording: Recording) -> dict[str, Any]:
         "columns": rows.columns,
         "words": rows.words,
         "count": len(numbers),
-        # Times to the microsecond need more digits than the rest.
+        # Times resolve 1 µs, for which float32 has too few digits.
         "seconds": base64.b64encode(table[:, 0].astype("<f8").tobytes()).decode(),
         "data": base64.b64encode(np.ascontiguousarray(table.T, "<f4").tobytes()).decode(),
         "events": events,
@@ -155,7 +155,7 @@ def run_of(recording: Recording) -> dict[str, Any]:
 
 
 def _scene_of(recording: Recording) -> dict[str, Any]:
-    """Return what the robot looked like and where its links were; nothing where the recording does not hold it."""
+    """Return the scene and the links' poses; an empty table if the recording lacks one of them for any tick."""
     if "scene" not in recording.about or len(recording.transforms) != len(recording.steps):
         return {}
     scene, poses = require_scene(recording.about["scene"]), read_poses(recording.transforms)
@@ -165,10 +165,10 @@ def _scene_of(recording: Recording) -> dict[str, Any]:
 
 
 def read_poses(messages: Sequence[bytes]) -> NDArray[np.float32]:
-    """Return the poses (N, L, 7) that N messages of `/tf` hold.
+    """Return the poses (N, L, 7) in N messages of `/tf`, of L links each: x, y, z [m], then the quaternion x, y, z, w.
 
     Raises:
-        ValueError: They do not hold equally many links each.
+        ValueError: The messages have different numbers of links, or there is none.
     """
     make = scene_schemas().message("foxglove.FrameTransforms")
     rows = [
@@ -184,10 +184,10 @@ def read_poses(messages: Sequence[bytes]) -> NDArray[np.float32]:
 
 
 def require_scene(value: Any) -> Mapping[str, Any]:
-    """Return a scene that a recording holds, if it has the form of `plain_scene`.
+    """Return the scene of a recording, after a check that it has the form of `plain_scene`.
 
     Raises:
-        ValueError, TypeError: It has not.
+        ValueError, TypeError, LookupError: It has another form.
     """
     links, shapes = value["links"], [Shape(*row) for row in value["shapes"]]
     for shape in shapes:
@@ -198,11 +198,11 @@ def require_scene(value: Any) -> Mapping[str, Any]:
 
 
 def page(runs: list[dict[str, Any]], live: bool = False) -> str:
-    """Return the page.
+    """Return the page's HTML.
 
     Args:
-        runs: See `run_of`; empty where the page is to follow a run.
-        live: Whether it follows the events of the server that it came from.
+        runs: Runs from `run_of`; empty if the page follows a run.
+        live: Whether the page follows the events of the server that it was loaded from.
     """
     folder = files(__package__) / "page"
     drawn = ("three.min.js",) if live or any("scene" in run for run in runs) else ()
@@ -210,17 +210,17 @@ def page(runs: list[dict[str, Any]], live: bool = False) -> str:
         (folder / name).read_text(encoding="utf-8")
         for name in ("view.html", "view.css", *drawn, "data.js", "lanes.js", "scene.js", "view.js")
     )
-    # No text of a recording can end the script that holds it.
+    # Without "<", no text of a recording can end the script element around it.
     data = json.dumps({"runs": runs, "live": live}, allow_nan=False).replace("<", "\\u003c")
     whole = html.replace("{{connect}}", "'self'" if live else "'none'").replace("{{style}}", style)
     return whole.replace("{{script}}", "\n".join(scripts)).replace("{{data}}", data)
 
 
 def write_page(recordings: list[Recording], path: Path, force: bool = False) -> None:
-    """Write the page of one recording, or of two beside each other.
+    """Write the page of one recording, or of two side by side.
 
     Raises:
-        SamiError: The file exists and is not to be replaced, or cannot be written.
+        SamiError: The file exists and `force` is False, or it cannot be written; or a recording has invalid values.
     """
     runs = []
     for recording in recordings:
@@ -245,7 +245,7 @@ def _group(name: str, signal: Signal) -> dict[str, Any]:
 
 
 def _shown(number: Any) -> Any:
-    """Return a number as far as a screen has use for it, which is to the microsecond; None for anything else."""
+    """Return a number, rounded to 6 decimals; None for NaN, infinity and other types."""
     if number.__class__ is float:
         return round(number, 6) if math.isfinite(number) else None
     if number is None or isinstance(number, bool | str | list | dict):

@@ -1,4 +1,4 @@
-"""Readers: each gets the recipe of a policy out of the files that one framework writes."""
+"""Readers: each extracts the recipe of a policy from the files of one framework."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from sami_runtime.model.artifact import scan_bytes
 
 
 class PolicyReader(Protocol):
-    """A module that reads what one framework writes."""
+    """A module that reads the files of one framework."""
 
     def recognizes(self, path: Path) -> bool:
         """Whether a file or folder is of this framework, judged by its content."""
 
     def read(self, path: Path, joints: Sequence[str] = ()) -> PolicyReading:
-        """Return the policy and what the files say about it, with the source of each field.
+        """Return the policy and the recipe's fields in the files, each with its source.
 
         Args:
             path: The file or folder.
-            joints: Names of the action's elements in order, where the person who adopts gives them: some frameworks
-                state their numbers by patterns of names.
+            joints: Names of the action's elements in order, if a person's contract gives them; some frameworks refer to
+                joints by patterns of names.
         """
 
 
 READERS: Mapping[str, PolicyReader] = {
-    "unitree_rl_lab": unitree_rl_lab,  # before Isaac Lab, whose files it has too
+    "unitree_rl_lab": unitree_rl_lab,  # before Isaac Lab, whose files are in its folders, too
     "isaaclab": isaaclab,
     "rl_sar": rl_sar,
     "unitree_rl_gym": unitree_rl_gym,
@@ -49,16 +49,16 @@ READERS: Mapping[str, PolicyReader] = {
     "mjlab": mjlab,
     "holosoma": holosoma,
 }
-"""By the name that `--reader` takes; the first that recognizes a path reads it."""
+"""By the name for `--reader`; the first one that recognizes a path reads it."""
 
 
 def read_with(path: Path, reader: str | None, joints: Sequence[str] = ()) -> PolicyReading:
-    """Return what a reader gets out of a file or folder; of a bare ONNX file that no reader recognizes, only its bytes.
+    """Read a file or folder by a reader; if none recognizes an ONNX file, return what the file alone contains.
 
     Args:
         path: The policy's file or folder.
         reader: Name of the reader; chosen by the content if None.
-        joints: Names of the action's elements, where a person gives them.
+        joints: Names of the action's elements, if a person gives them.
 
     Raises:
         UnknownName: There is no such reader.
@@ -84,7 +84,7 @@ def read_with(path: Path, reader: str | None, joints: Sequence[str] = ()) -> Pol
 
 
 def bare_reading(path: Path) -> PolicyReading:
-    """Return what an ONNX file alone says: the names of its input and output, where there is one of each."""
+    """Return what an ONNX file alone contains: the name of its input if it has one, likewise that of its output."""
     data = read_inlined(path)
     scan = scan_bytes(data, path)
     tensors = {"input": scan.inputs, "output": scan.outputs}

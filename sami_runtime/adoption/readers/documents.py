@@ -1,4 +1,4 @@
-"""YAML that frameworks write, as plain data, and what readers get out of it, field by field with its source."""
+"""Reads frameworks' YAML as plain data, and collects the fields of a recipe, each with its source."""
 
 from __future__ import annotations
 
@@ -21,18 +21,17 @@ MAX_DEPTH = 50
 MAX_NODES = 200_000
 """Most values of a YAML file once its aliases are expanded."""
 STATE = {"h_in": ("hidden", "h_out"), "c_in": ("cell", "c_out")}
-"""Recurrent inputs as rsl_rl names them, with the name of the state and its output; `_0` stands behind each for a layer
-of its own."""
+"""rsl_rl's recurrent inputs, with the name of the state and its output; a suffix such as `_0` numbers the layers."""
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
     """Return the table in a YAML file: mappings, lists, text, numbers, booleans and None.
 
-    Tags such as `!!python/tuple` and `!!python/object/apply` are ignored: their content stays as plain data and nothing
-    is created or called.
+    Tags such as `!!python/tuple` and `!!python/object/apply` are ignored: their content is read as plain data, and no
+    object is created or called.
 
     Raises:
-        ContractError: The file is no YAML table, nested too deeply, or grows too large by its aliases.
+        ContractError: The file is not a YAML table, is too large, is nested too deeply, or expands too far by aliases.
         SamiError: The file cannot be read, or the package that reads YAML is missing.
     """
     try:
@@ -41,7 +40,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise SamiError(f"{path} is YAML. Install what reads it with: {install_hint('adopt')}") from None
 
     class PlainLoader(yaml.SafeLoader):
-        """Takes every tag that it does not know for plain data, and counts."""
+        """Reads unknown tags as plain data, and limits depth and size."""
 
         depth = 0
 
@@ -89,7 +88,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def has_marks(path: Path, *marks: bytes) -> bool:
-    """Whether the beginning of a file has all of some marks; False where it cannot be read."""
+    """Return whether the first megabyte of a file contains all marks; False if the file cannot be read."""
     try:
         if not path.is_file():
             return False
@@ -101,7 +100,7 @@ def has_marks(path: Path, *marks: bytes) -> bool:
 
 
 class Document:
-    """A table of a framework's file. Its getters name file and key where a value is missing or of another kind."""
+    """A table of a framework's file. Its getters raise ContractError with file and key if a value is invalid."""
 
     def __init__(self, path: Path, table: Mapping[str, Any] | None = None, prefix: str = "") -> None:
         self.path = path
@@ -109,18 +108,18 @@ class Document:
         self.prefix = prefix
 
     def get(self, key: str) -> Any:
-        """Return the value of a dotted key; None where it, or a table around it, is missing."""
+        """Return the value of a dotted key; None if it, or a table around it, is missing."""
         value: Any = self.table
         for part in key.split("."):
             value = value.get(part) if isinstance(value, Mapping) else None
         return value
 
     def source(self, key: str) -> FieldSource:
-        """Return the source of a field that a key gives."""
+        """Return the source of a field whose value is under this key."""
         return FieldSource(kind="file", where=f"{self.path.name}: {self.prefix}{key}")
 
     def refuse(self, key: str, expected: str) -> ContractError:
-        """Return the error for a key whose value is not what it should be."""
+        """Return the error for a key whose value is invalid."""
         value = self.get(key)
         shown = "is missing" if value is None else f"is {printable(repr(value))[:100]}"
         return ContractError(f"{self.path}: {self.prefix}{key} {shown}; expected {expected}. Correct the file.")
@@ -154,7 +153,7 @@ class Document:
         return value
 
     def numbers(self, key: str, size: int | None = None) -> list[float]:
-        """Return a list of finite numbers, of a length if `size` is given; one number stands for all."""
+        """Return a list of finite numbers; with `size`, of that length, and a single number is repeated."""
         value = self.get(key)
         if size is not None and _is_number(value):
             return [float(value)] * size
@@ -163,26 +162,26 @@ class Document:
         return [float(number) for number in value]
 
     def names(self, key: str) -> list[str]:
-        """Return a list of text."""
+        """Return a list of at least one text."""
         value = self.get(key)
         if not isinstance(value, list) or not value or not all(isinstance(name, str) and name for name in value):
             raise self.refuse(key, "a list of names")
         return value
 
     def order(self, key: str, size: int | None = None) -> list[int]:
-        """Return a list of different whole numbers from 0 on: an order of joints or motors."""
+        """Return a list of distinct whole numbers from 0 to 999: indices of joints or motors."""
         value = self.numbers(key, size)
         if len({*value}) != len(value) or not value or any(n != int(n) or not 0 <= n < 1000 for n in value):
             raise self.refuse(key, "different whole numbers of joints")
         return [int(number) for number in value]
 
     def by_joint(self, key: str, joints: Sequence[str], rest: float | None = None) -> list[float]:
-        """Return a number for each joint, from one number for all or a table of patterns, as Isaac Lab has them.
+        """Return a number for each joint, from one number for all or from Isaac Lab's table by patterns of names.
 
         Args:
             key: The dotted key.
             joints: The joints' names.
-            rest: Number of the joints that no pattern names; an error if None.
+            rest: Number for joints that no pattern names; if None, such a joint is an error.
         """
         value = self.get(key)
         if _is_number(value):
@@ -198,7 +197,7 @@ class Document:
         return numbers
 
     def matches(self, pattern: Any, name: str, key: str) -> bool:
-        """Whether a pattern of joints names a joint. A pattern that could take forever to match is an error."""
+        """Return whether a pattern matches a joint's name; a pattern that could take forever to match is an error."""
         text = str(pattern)
         if len(text) > 200 or len(re.findall(r"[*+{]", text)) > 4 or re.search(r"\)[*+{?]", text):
             raise self.refuse(key, f"patterns with at most 4 repetitions, none of them of a group, not {text[:60]!r}")
@@ -213,14 +212,14 @@ def _is_number(value: Any) -> bool:
 
 
 class Draft:
-    """A recipe while a reader fills it: values by dotted field, `"signals.gravity.scale"`, each with its source."""
+    """The recipe that a reader fills: values by dotted field, such as `"signals.gravity.scale"`, with their sources."""
 
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
         self._sources: dict[str, FieldSource] = {}
 
     def put(self, field: str, value: Any, source: FieldSource) -> None:
-        """Set a field; a value of None only says why it is not known."""
+        """Set a field; if `value` is None, only its source is stored, which explains why it is unknown."""
         self._sources[field] = source
         table = self._values
         *path, last = field.split(".")
@@ -234,7 +233,7 @@ class Draft:
             self.put(f"{table}.{name}", value, source)
 
     def put_bounds(self, table: str, pairs: Sequence[Sequence[float]], source: FieldSource) -> None:
-        """Set `low` and `high` of a table by pairs, one for each element."""
+        """Set `low` and `high` of a table from pairs (low, high), one for each element."""
         low, high = ([pair[side] for pair in pairs] for side in (0, 1))
         self.put_all(table, {"low": low, "high": high}, source)
 
@@ -245,7 +244,7 @@ class Draft:
             self.put_all(f"{table}.history", {"first": "oldest", "start": "repeat"}, code)
 
     def put_rate(self, document: Document, step: str, decimation: str) -> float:
-        """Set rate and decimation by the keys of the simulation's step [s] and of the decimation; return the rate."""
+        """Set rate and decimation by the keys of the simulation's step [s] and decimation; return the rate [1/s]."""
         count, source = document.count(decimation), document.source(f"{step}, {decimation}")
         rate = round(1 / (document.number(step, 0) * count), 6)
         self.put("rate_hz", rate, source)
@@ -253,7 +252,7 @@ class Draft:
         return rate
 
     def unknown(self, field: str, why: str) -> None:
-        """Say that a field is not known, and why or how to get it."""
+        """Mark a field as unknown, with the reason, or how to find the value."""
         self.put(field, None, FieldSource(kind="unknown", where=why))
 
     def reading(self, policy: bytes) -> PolicyReading:
@@ -269,7 +268,7 @@ class Draft:
 
 
 def _without_none(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a table of tables without values of None, and without tables that hold nothing else."""
+    """Return a table of tables without values of None, and without tables that are then empty."""
     inner = {key: _without_none(value) if isinstance(value, Mapping) else value for key, value in table.items()}
     return {key: value for key, value in inner.items() if value is not None and value != {}}
 
@@ -300,10 +299,10 @@ def read_network(draft: Draft, path: Path) -> tuple[bytes, int, int]:
     """Read an ONNX or TorchScript policy with one input beside its state, and put its names into a draft.
 
     Returns:
-        The bytes, the size of what the network reads, and of what it answers.
+        The ONNX file's bytes, the size of the network's input, and the size of its output.
 
     Raises:
-        ArtifactError: The network has another shape than rsl_rl, legged_gym and their like export.
+        ArtifactError: The network has other inputs or outputs than those that rsl_rl and legged_gym export.
     """
     data = torchscript_as_onnx(path) if path.suffix == ".pt" else read_inlined(path)
     scan = scan_bytes(data, path)
@@ -339,10 +338,10 @@ def _shown(scan: ModelScan, kind: str) -> str:
 
 
 def put_slices(draft: Draft, sizes: Mapping[str, int], total: int, source: FieldSource) -> None:
-    """Put where the network reads each signal, in order; `last_action` is the table of that name.
+    """Put the slices of successive signals into a draft; `last_action` is the table of that name, not a signal.
 
     Raises:
-        ContractError: The sizes do not add up to what the network reads.
+        ContractError: The sizes do not add up to `total`, the size of the network's input.
     """
     if sum(sizes.values()) != total:
         listed = ", ".join(f"{name} {size}" for name, size in sizes.items())
@@ -358,6 +357,6 @@ def put_slices(draft: Draft, sizes: Mapping[str, int], total: int, source: Field
 
 
 def require_known(kind: str, name: str, valid: Iterable[str], document: Document) -> None:
-    """Raise UnknownName for a name that is not in a table of the reader's."""
+    """Raise UnknownName if a name is not among the names that the reader knows."""
     if name not in {*valid}:
         raise UnknownName(f"{kind} of {document.path}", printable(name), valid)

@@ -1,4 +1,4 @@
-"""Reads ONNX files whose weights lie in a file beside them, as torch's newer exporter and so rsl_rl write them."""
+"""Reads ONNX files whose weights are in a file beside them, as torch's newer exporter, and so rsl_rl, writes them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from sami_runtime.model.artifact import read_bytes, scan_bytes
 
 
 def read_inlined(path: Path) -> bytes:
-    """Return an ONNX file with its weights inside.
+    """Return the bytes of an ONNX file, with its weights inside.
 
-    Only files in the same folder are read, and of them only what the model names, within their size.
+    Weights are read only from files in the same folder, at the ranges of bytes that the model gives.
 
     Raises:
         ArtifactError: A file is missing, damaged or outside of the folder.

@@ -1,8 +1,8 @@
 """Reads a run folder of Isaac Lab with rsl_rl: `params/env.yaml`, `params/agent.yaml` and `exported/policy.onnx`.
 
-`env.yaml` does not list the joints: their order is that of the robot's USD file. It comes from the file of IO
-descriptors, which training writes with `--export_io_descriptors`, or from the person who adopts. All that Isaac Lab
-gives by patterns of names (default pose, scales, gains) is then resolved as Isaac Lab does it.
+`env.yaml` does not list the joints, whose order is that of the robot's USD file. The names come from the file of IO
+descriptors, which training writes with `--export_io_descriptors`, or from a person's contract. Values that Isaac Lab
+gives by patterns of names (default pose, scales, gains) are then resolved as in Isaac Lab.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OBSERVATIONS = {
     "joint_vel_rel": "joint_velocities",
     "last_action": "last_action",
 }
-"""By Isaac Lab's function of an observation term, the kind of signal that it is."""
+"""Kind of signal by the name of Isaac Lab's function for an observation term."""
 ACTIONS = {
     "JointPositionAction": tuple(JOINT_TARGETS.values()),
     "JointVelocityAction": ("joint_velocity_targets", "rad/s", "velocity targets of the joints"),
@@ -40,30 +40,30 @@ DESCRIBE = "train with --export_io_descriptors, or give action.elements in --con
 
 
 def recognizes(path: Path) -> bool:
-    """Whether a path lies in a run folder whose `params/env.yaml` is Isaac Lab's."""
+    """Return whether a path is in a run folder whose `params/env.yaml` is Isaac Lab's."""
     folder = run_folder(path)
     if folder is None or not (path.is_dir() or path.suffix == ".onnx" or path.parent.name == "exported"):
-        return False  # a checkpoint of another framework's
+        return False  # a checkpoint of another framework
     env = folder / "params" / "env.yaml"
     return has_marks(env, b"isaaclab.") or has_marks(env, b"omni.isaac.lab.")
 
 
 def run_folder(path: Path) -> Path | None:
-    """Return the run folder that a path is, or lies in."""
+    """Return the run folder that a path is or is in; None if there is none."""
     folders = [path, *path.resolve().parents[:2]]
     return next((folder for folder in folders if (folder / "params" / "env.yaml").is_file()), None)
 
 
 def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
-    """Return the exported policy and what the run's files say.
+    """Return the exported policy and the recipe's fields in the run's files.
 
     Args:
-        path: The run folder, or the exported ONNX file in it.
-        joints: Names of the joints in the order of the action, from the person who adopts.
+        path: The run folder, or the exported file in it.
+        joints: Names of the joints in the order of the action, if a person's contract gives them.
 
     Raises:
-        ContractError: A file is missing, or a value has another kind than Isaac Lab writes.
-        ArtifactError: The policy is missing or no ONNX file.
+        ContractError: A file is missing, or a value has another type than Isaac Lab writes.
+        ArtifactError: The policy is missing or invalid.
     """
     folder = run_folder(path)
     if folder is None:
@@ -84,13 +84,13 @@ def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
 
 
 def put_task(draft: Draft, folder: Path, sizes: tuple[int, int], joints: Sequence[str]) -> None:
-    """Put all that a run's files say about signals, action and rate, whichever framework trained the policy.
+    """Put the signals, action and rate of a run's files into a draft, whichever framework trained the policy.
 
     Args:
         draft: The draft.
         folder: The run folder.
-        sizes: How many numbers the network reads, and how many it answers.
-        joints: Names of the joints in the order of the action, from the person who adopts.
+        sizes: Size of the network's input, and of its output.
+        joints: Names of the joints in the order of the action, if a person's contract gives them.
     """
     env, agent_file = Document(folder / "params" / "env.yaml"), folder / "params" / "agent.yaml"
     run = _Run(env, Document(agent_file, None if agent_file.is_file() else {}), _descriptors(folder), sizes[1], joints)
@@ -100,7 +100,7 @@ def put_task(draft: Draft, folder: Path, sizes: tuple[int, int], joints: Sequenc
 
 
 def put_timing(draft: Draft, env: Document) -> None:
-    """Put rate, decimation and length of an episode into a draft."""
+    """Put the rate, the decimation and the length of an episode into a draft."""
     rate = draft.put_rate(env, "sim.dt", "decimation")
     if env.get("episode_length_s") is not None:
         seconds = env.number("episode_length_s", 0)
@@ -108,7 +108,7 @@ def put_timing(draft: Draft, env: Document) -> None:
 
 
 def _descriptors(folder: Path) -> Document | None:
-    """Return the file of IO descriptors of a run, if it has one."""
+    """Return the IO descriptors of a run; None if it has none. Several files are an error."""
     files = sorted({*folder.glob("*IO_descriptors.yaml"), *folder.glob("*/*IO_descriptors.yaml")})
     if len(files) > 1:
         listed = ", ".join(str(file.relative_to(folder)) for file in files[:5])
@@ -172,7 +172,7 @@ class _Run:
     def _by_joint(
         self, draft: Draft, field: str, document: Document, key: str, rest: float | None = None, default: Any = None
     ) -> None:
-        """Put a number for all joints, or one for each, which takes the joints' names."""
+        """Put one number for all joints, or one for each; the latter needs the joints' names."""
         value = document.get(key)
         if isinstance(value, Mapping) and not all(self.joints):
             draft.unknown(field, f"{document.source(key).where} gives it by joint; {DESCRIBE}")
@@ -185,7 +185,7 @@ class _Run:
             draft.put(field, document.number(key), document.source(key))
 
     def _put_gains(self, draft: Draft) -> None:
-        """Put stiffness, damping and largest effort, which actuators have by groups of joints."""
+        """Put stiffness, damping and largest effort, which the actuators give by groups of joints."""
         actuators = self.robot.get("actuators")
         if not all(self.joints) or not isinstance(actuators, Mapping):
             return
@@ -212,7 +212,7 @@ class _Run:
                 draft.unknown(f"action.{field}", f"{self.robot.source('actuators').where} leaves it to the USD file")
 
     def put_observation(self, draft: Draft, total: int) -> None:
-        """Put the terms of the groups that the actor reads, in their order."""
+        """Put the terms of the observation groups that the actor reads, in their order; `total` is the input's size."""
         groups = self.agent.get("obs_groups.actor") or self.agent.get("obs_groups.policy") or ["policy"]
         sizes: dict[str, int] = {}
         sized = True
@@ -237,7 +237,7 @@ class _Run:
             draft.unknown(f"{field}.slice", "not every term's size and place is known; the order is that of the file")
 
     def _put_term(self, draft: Draft, group: Document, term: str, sizes: Mapping[str, int]) -> tuple[str, int]:
-        """Put one term; return its name, and how many numbers the network reads of it, 0 where that is not known."""
+        """Put one term; return its name, and its size in the network's input, 0 if that is unknown."""
         entry = group.under(term)
         function = str(entry.get("func"))
         kind = _kind(function, self.env, entry)
@@ -272,7 +272,7 @@ class _Run:
         return max(1, length or 0)
 
     def _put_offset(self, draft: Draft, name: str, entry: Document, function: str) -> None:
-        """Put what is subtracted from joints, and the bounds of a command; refuse a choice of joints."""
+        """Put the offset of joint signals and the bounds of a command; a choice of joints makes elements unknown."""
         asset = entry.get("params.asset_cfg")
         patterns = asset.get("joint_names") if isinstance(asset, Mapping) else None
         if patterns not in (None, [".*"], ".*", self.action.get("joint_names") if self.action else None):
@@ -288,7 +288,7 @@ class _Run:
 
 
 def _kind(function: str, env: Document, entry: Document) -> str | None:
-    """Return the kind of a term's signal, None for a function that is not Isaac Lab's own or has no table."""
+    """Return the kind of a term's signal; None if its function is not one of Isaac Lab's that are known here."""
     module, _, name = function.replace(":", ".").rpartition(".")
     if not re.fullmatch(r"(omni\.isaac\.lab|isaaclab)\.envs\.mdp\.observations", module):
         return None

@@ -1,7 +1,7 @@
 """Reads a policy that NVIDIA's LEAPP exported: `NAME.yaml` beside one ONNX file.
 
-LEAPP puts the observation's computation and the meaning of the action into the graph. So the YAML's inputs are the
-robot's raw signals, each an input of the graph, and the last action is one of the graph's states.
+LEAPP computes the observation and the joints' targets in the graph. So the inputs in the YAML are raw signals of the
+robot, each an input of the graph, and the last action is a state of the graph.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ UNITS = {
     "body/linear_acceleration": "m/s^2",
     "body/angular_acceleration": "rad/s^2",
 }
-"""SI unit by LEAPP's kind, without its beginning `state/`, `command/` or `target/`."""
+"""SI unit by LEAPP's kind, without its prefix `state/`, `command/` or `target/`."""
 TARGETS = {
     "target/joint/position": (JOINT_TARGETS["name"], JOINT_TARGETS["meaning"]),
     "target/joint/velocity": ("joint_velocity_targets", "velocity targets of the joints"),
@@ -46,7 +46,7 @@ IN_GRAPH = FieldSource(kind="table", where="LEAPP computes it in the graph")
 
 
 def recognizes(path: Path) -> bool:
-    """Whether a YAML file, or one in a folder or beside an ONNX file, is LEAPP's."""
+    """Return whether a YAML file, or one in a folder or beside an ONNX file, is LEAPP's."""
     return len(_descriptions(path)) > 0
 
 
@@ -57,11 +57,11 @@ def _descriptions(path: Path) -> list[Path]:
 
 
 def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
-    """Return the policy and what LEAPP's YAML says.
+    """Return the policy and the recipe's fields in LEAPP's YAML.
 
     Raises:
-        ContractError: The pipeline has more than one model or one target of joints, or a value is wrong.
-        ArtifactError: The model is no ONNX file, or its initial state cannot be read.
+        ContractError: The pipeline does not have exactly one model and one target of joints, or a value is invalid.
+        ArtifactError: The model is not an ONNX file, or its initial state cannot be read.
     """
     files = _descriptions(path)
     if len(files) != 1:
@@ -103,7 +103,7 @@ def _tensors(model: Document, key: str) -> list[Document]:
 
 
 def _put_states(draft: Draft, document: Document, name: str, folder: Path) -> dict[str, str]:
-    """Put recurrent tensors; return their inputs, each with its output."""
+    """Put the recurrent tensors into a draft; return their outputs by input."""
     flow = document.get("pipeline.feedback_flow") or {}
     if not isinstance(flow, Mapping) or not all(isinstance(targets, list) for targets in flow.values()):
         raise document.refuse("pipeline.feedback_flow", "a table of lists")
@@ -125,7 +125,7 @@ def _put_states(draft: Draft, document: Document, name: str, folder: Path) -> di
 
 
 def _initial_values(document: Document, folder: Path) -> dict[str, Any]:
-    """Return the arrays of a safetensors file: the length of a JSON header, the header, the data."""
+    """Return the arrays of a safetensors file, which contains a header's length, the header in JSON, and the data."""
     name = document.get("pipeline.initial_values")
     if not isinstance(name, str):
         return {}
@@ -149,7 +149,7 @@ def _initial_values(document: Document, folder: Path) -> dict[str, Any]:
 
 
 def _elements(tensor: Document) -> list[str] | None:
-    """Return the names of a tensor's elements, whose axes LEAPP lists; None where it names none."""
+    """Return the names of a tensor's elements, which LEAPP lists by axis; None unless exactly one axis has names."""
     names = tensor.get("element_names")
     axes = [axis for axis in names if isinstance(axis, list)] if isinstance(names, list) else []
     if len(axes) != 1 or not all(isinstance(name, str) and name for name in axes[0]) or names != axes:

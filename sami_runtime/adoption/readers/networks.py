@@ -17,20 +17,20 @@ ACTIVATIONS = {"ELU": "Elu", "ReLU": "Relu", "Tanh": "Tanh", "Sigmoid": "Sigmoid
     "SELU": "Selu",
     "Softplus": "Softplus",
 }
-"""Operator of ONNX by torch's class, with the default settings of that class."""
+"""ONNX operator by torch's class, with the default settings of that class."""
 _DEFAULTS = {"LeakyRelu": {"alpha": 0.01}}
 _GATES = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2)}
-"""Order of ONNX's gates (iofc; zrh) in torch's (ifgo; rzn)."""
+"""Index in torch's gates (ifgo; rzn) of each of ONNX's gates (iofc; zrh)."""
 INPUT, OUTPUT = "obs", "actions"
 
 Array = NDArray[Any]
 
 
 class Network:
-    """A graph from `obs` to `actions` that grows by one operation after another.
+    """A graph from `obs` to `actions`, to which each method appends operations.
 
     Args:
-        size: How many numbers it reads.
+        size: Size of the input.
         source: Name of the file that the weights come from, for messages.
     """
 
@@ -61,7 +61,7 @@ class Network:
         self._last = result
 
     def linear(self, weights: Mapping[str, Array], name: str) -> None:
-        """Apply torch's layer `name`: weight (out, in) and, where there is one, bias (out,)."""
+        """Apply torch's layer `name`: weight (out, in) and, if there is one, bias (out,)."""
         weight = self._weight(weights, f"{name}.weight", (-1, self.size))
         constants = [weight]
         if f"{name}.bias" in weights:
@@ -87,7 +87,7 @@ class Network:
             self.activation(activation)
 
     def recurrent(self, weights: Mapping[str, Array], name: str, kind: str) -> None:
-        """Apply torch's LSTM or GRU; each layer gets the states `h_in_N` and, of an LSTM, `c_in_N` of its own."""
+        """Apply torch's LSTM or GRU; layer N gets its own state `h_in_N` and, for an LSTM, `c_in_N`."""
         order = _GATES[kind]
         layer = 0
         while f"{name}.weight_ih_l{layer}" in weights:
@@ -136,7 +136,7 @@ class Network:
 
     @property
     def states(self) -> list[tuple[str, str]]:
-        """Names of the recurrent inputs, each with its output."""
+        """Pairs of names: each recurrent input, with its output."""
         return [(i.name, o.name) for i, o in zip(self._inputs[1:], self._outputs, strict=True)]
 
     def finish(self) -> bytes:

@@ -1,7 +1,7 @@
-"""Reads policies that carry their settings in the metadata of the ONNX file, as mjlab and holosoma export them.
+"""Reads policies whose settings are in the metadata of the ONNX file, as mjlab and holosoma export them.
 
-mjlab lists joints, gains, pose, terms, scales and histories, rounded to three decimals; its rate is missing. holosoma
-lists joints, gains and command ranges; terms, scales, pose and rate of its own robots are a table here.
+mjlab lists joints, gains, pose, terms, scales and histories, rounded to three decimals; the rate is missing. holosoma
+lists joints, gains and command ranges; a table here contains terms, scales, pose and rate of its two robots.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ MJLAB_TERMS = {
     "actions": "last_action",
     "command": "command",
 }
-"""By the name of a term in mjlab's velocity task, ours."""
+"""This package's name of each term in mjlab's velocity task."""
 TERM_SETTINGS = ("scale", "history_length", "flatten_history_dim", "clip")
-"""What mjlab says of each term, under `observation_terms_...`."""
+"""Settings that mjlab lists by term, under `observation_terms_...`."""
 MJLAB = FieldSource(kind="table", where="mjlab's observation manager and JointPositionAction")
 MJLAB_RATE = "mjlab's metadata has no rate: 1 / (timestep x decimation) of the task, mostly 50.0"
 
@@ -40,17 +40,17 @@ POSES = {
     "g1": (*G1_LEG, *G1_LEG, 0.0, 0.0, 0.0, 0.2, 0.2, 0.0, 0.6, 0.0, 0.0, 0.0, 0.2, -0.2, 0.0, 0.6, 0.0, 0.0, 0.0),
     "t1": (0.0, 0.0, 0.2, -1.35, 0.0, -0.5, 0.0, 0.0, 0.0, 0.2, 1.35, 0.0, 0.5, 0.0, 0.0, 0.0, 0.0, *T1_LEG, *T1_LEG),
 }
-"""Default poses [rad] of holosoma-inference 0.1.3, in the order of its joints."""
+"""Default poses [rad] in holosoma-inference 0.1.3, in the order of the robot's joints."""
 SCALES = {
     "g1": {"base_ang_vel": 0.25, "dof_vel": 0.05},
     "t1": {"base_ang_vel": 1.0, "dof_vel": 0.1},
 }
-"""Scales of its locomotion that are not 1."""
+"""Scales other than 1 in holosoma's locomotion."""
 LOCOMOTION = (
     *("actions", "base_ang_vel", "command_ang_vel", "command_lin_vel", "cos_phase"),
     *("dof_pos", "dof_vel", "projected_gravity", "sin_phase"),
 )
-"""The terms that its locomotion reads, sorted by name, as its runtime concatenates them."""
+"""The terms that holosoma's locomotion reads, sorted by name, as its runtime concatenates them."""
 HOLOSOMA_TERMS = {
     "base_ang_vel": "angular_velocity",
     "projected_gravity": "gravity",
@@ -64,13 +64,13 @@ COMMANDS: Mapping[str, tuple[str, list[str], str]] = {
     "sin_phase": ("1", FEET, "sine of each foot's phase, which grows by 2 pi / 50 a step; pi for both while it stands"),
     "cos_phase": ("1", FEET, "cosine of each foot's phase"),
 }
-"""Signals that a person or a script gives: unit, elements, meaning."""
+"""Signals that a person or a script provides: unit, elements, meaning."""
 HOLOSOMA = FieldSource(kind="table", where="holosoma-inference 0.1.3")
 MAX_METADATA = 4_000_000
 
 
 def metadata_of(path: Path) -> dict[str, str]:
-    """Return the texts in the metadata of an ONNX file; nothing of what is none."""
+    """Return the metadata of an ONNX file; an empty dictionary for any other file."""
     if path.suffix != ".onnx":
         return {}
     try:
@@ -90,11 +90,11 @@ def _recognizes_holosoma(path: Path) -> bool:
 
 
 def _read_mjlab(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
-    """Return the policy and what its metadata says.
+    """Return the policy and the recipe's fields in its metadata.
 
     Raises:
-        ContractError: A key is missing or wrong, or a term is none of the velocity task's.
-        ArtifactError: The policy has another shape than rsl_rl exports.
+        ContractError, UnknownName: A key is missing or invalid, or a term is not one of the velocity task.
+        ArtifactError: The network has other inputs or outputs than those that rsl_rl exports.
     """
     table = {key: _listed(text) for key, text in metadata_of(path).items()}
     config = Document(path, table, "metadata ")
@@ -128,7 +128,7 @@ def _read_mjlab(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
 
 
 def _put_mjlab_term(draft: Draft, config: Document, name: str, row: Mapping[str, Any], joints: list[str]) -> int:
-    """Put one term; return how many numbers the network reads of it."""
+    """Put one term; return its size in the network's input."""
     if name == "last_action":
         field, size = name, len(joints)
         draft.put("last_action.kind", "raw", MJLAB)
@@ -154,7 +154,7 @@ def _put_mjlab_term(draft: Draft, config: Document, name: str, row: Mapping[str,
 
 
 def _listed(text: str) -> list[Any]:
-    """Return a list that mjlab wrote, commas between its entries; numbers where all are."""
+    """Split a list that mjlab wrote with commas; return numbers if all entries are numbers, else texts."""
     entries = text.split(",")
     numbers = [_number(entry) for entry in entries]
     return entries if None in numbers else numbers
@@ -168,20 +168,20 @@ def _number(text: str) -> float | None:
 
 
 def _numbers(entry: Any) -> Any:
-    """Return the numbers of an entry, semicolons between them."""
+    """Return the numbers of an entry, which semicolons separate; None for a part that is not a number."""
     if not isinstance(entry, str):
         return [entry]
     return [_number(part) for part in entry.split(";")]
 
 
 def _read_holosoma(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
-    """Return the policy and what its metadata and holosoma's own tables say.
+    """Return the policy and the recipe's fields in its metadata and in the tables of this module.
 
-    Only the names of the joints tell the robot. A policy that follows a reference motion, or another robot's, needs a
-    contract for all but its joints and gains.
+    Only the names of the joints identify the robot. A policy that follows a reference motion, or of another robot,
+    needs a contract for everything but its joints and gains.
 
     Raises:
-        ContractError: The metadata is no JSON, or a key is wrong.
+        ContractError: The metadata is not JSON, or a key is invalid.
     """
     table = {}
     for key, text in metadata_of(path).items():

@@ -1,7 +1,7 @@
 """Reads pickles and torch archives as plain data: no function or class that they name is imported or called.
 
 A pickle is a program for a small stack machine. `pickle.loads` runs it, and so runs whatever code the file names. This
-module walks the same opcodes and writes down what they would have called, as `Call`. So it also needs no torch.
+module follows the same opcodes, but records a `Call` instead of calling a function. So it does not need torch, either.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sami_runtime.errors import ArtifactError
 from sami_runtime.files import printable
 
 MAX_ARCHIVE_BYTES = 512 * 1024 * 1024
-"""Largest archive, and the largest sum of the sizes of what it holds: a policy has less than 100 MB."""
+"""Largest archive, and the largest sum of its files' sizes [bytes]; a policy has less than 100 MB."""
 MAX_PICKLE_BYTES = 16 * 1024 * 1024
 MAX_OPCODES = 500_000
 MAX_MEMBERS = 10_000
@@ -33,23 +33,23 @@ Array = NDArray[Any]
 
 @dataclass(eq=False)
 class Call:
-    """What a pickle would have called or created."""
+    """A function that a pickle would have called, or an object that it would have created."""
 
     function: str
-    """Dotted name: `"torch._utils._rebuild_tensor_v2"`; `"persistent"` for what lies outside of the pickle."""
+    """Dotted name, such as `"torch._utils._rebuild_tensor_v2"`; `"persistent"` for data outside of the pickle."""
     arguments: tuple[Any, ...] = ()
     state: dict[str, Any] = field(default_factory=dict)
-    """Attributes and items that it is given afterwards, those named by text."""
+    """Attributes and items that the pickle sets afterwards, if their names are texts."""
 
 
 class _Mark:
-    """Where the elements of a list, tuple or dictionary begin on the stack."""
+    """Marks on the stack where the elements of a list, tuple or dictionary begin."""
 
 
 def pickle_tree(data: bytes, source: str) -> Any:
-    """Return what a pickle describes, as numbers, text, bytes, lists, tuples, dictionaries and `Call`.
+    """Return the content of a pickle as numbers, text, bytes, lists, tuples, dictionaries and `Call`.
 
-    Keys that are no text are left out: no weight has one.
+    Keys that are not texts are left out; no weight has such a key.
 
     Raises:
         ArtifactError: The pickle is damaged, too large, or uses an opcode that weights do not need.
@@ -99,7 +99,7 @@ def _walk(data: bytes) -> Any:
 
 
 def _to_mark(stack: list[Any]) -> list[Any]:
-    """Take from the stack all that lies above the last mark, and the mark."""
+    """Remove the items above the last mark, and the mark, from the stack; return the items."""
     items: list[Any] = []
     while (item := stack.pop()) is not _Mark:
         items.append(item)
@@ -127,7 +127,7 @@ def _fill(target: Any, items: dict[str, Any]) -> None:
 
 
 def _build(stack: list[Any]) -> None:
-    """Give an object its state: a dictionary, a pair of two, or, as arrays do, a tuple."""
+    """Set the state of an object: a dictionary, a pair of two, or, for arrays, a tuple."""
     (state,) = _pop(stack, 1)
     target = stack[-1]
     for part in state if isinstance(state, tuple) and len(state) == 2 else (state,):
@@ -183,7 +183,7 @@ _ON_STACK: dict[str, Any] = {
 
 
 def array_of(value: Any) -> Array | None:
-    """Return the NumPy array that a pickle's value describes; None for anything else.
+    """Return the NumPy array that a pickle's value describes; None if it describes no array.
 
     Raises:
         ValueError: It describes an array of another size than its bytes, or of objects.
@@ -211,7 +211,7 @@ def read_archive(path: Path) -> bytes:
     """Return the content of a checkpoint.
 
     Raises:
-        ArtifactError: It cannot be read, or is too large.
+        ArtifactError: The file cannot be read, or is too large.
     """
     try:
         with path.open("rb") as file:
@@ -227,7 +227,7 @@ class Archive:
     """A zip archive of bounded size.
 
     Raises:
-        ArtifactError: It is no archive, damaged or too large.
+        ArtifactError: The data are not a zip archive, or too large.
     """
 
     def __init__(self, data: bytes, source: str) -> None:
@@ -262,14 +262,14 @@ class Archive:
 
 
 def torch_tree(data: bytes, source: str) -> Any:
-    """Return what `torch.save` wrote, tensors as NumPy arrays, without torch.
+    """Return the content of a file of `torch.save`, with tensors as NumPy arrays, without torch.
 
     Args:
-        data: The file.
-        source: Its name, for messages.
+        data: The file's bytes.
+        source: The file's name, for messages.
 
     Raises:
-        ArtifactError: It is damaged, in the format before torch 1.6, or holds tensors of an unusual kind.
+        ArtifactError: The file is damaged, in the format before torch 1.6, or contains tensors of an unusual type.
     """
     archive = Archive(data, source)
     pickles = [name for name in archive.names if name.endswith("/data.pkl") or name == "data.pkl"]
@@ -290,14 +290,14 @@ _KINDS = {"Float": "<f4", "Double": "<f8", "Half": "<f2", "Long": "<i8", "Int": 
 
 
 class _Tensors:
-    """Puts arrays in place of the tensors of a tree. What a file shares in many places is copied, so it is counted."""
+    """Replaces tensors of a tree by arrays, up to a limit on bytes: data that a file shares is copied at each use."""
 
     def __init__(self, archive: Archive, folder: str) -> None:
         self._archive, self._folder = archive, folder
         self._left = MAX_ARCHIVE_BYTES
 
     def of(self, value: Any, depth: int) -> Any:
-        """Return a value with its tensors as arrays, its ordered dictionaries as dictionaries."""
+        """Return a value with tensors converted to arrays, and ordered dictionaries to dictionaries."""
         self._spend(1000)
         if depth > 30:
             raise ValueError("it is nested too deeply")

@@ -1,7 +1,7 @@
 """Reads a policy folder of rl_sar: `config.yaml`, and `base.yaml` of the robot in the folder above.
 
-`joint_mapping` takes the policy's joint i to motor `joint_mapping[i]`; lists in `config.yaml` have the policy's order,
-`joint_names` of `base.yaml` the motors'. The observation is what `RL::ComputeObservation` computes.
+The policy's joint i is motor `joint_mapping[i]`. Lists in `config.yaml` are in the policy's order, `joint_names` of
+`base.yaml` in the motors'. The observation is computed as by `RL::ComputeObservation`.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ TERMS = {
     "dof_vel": ("joint_velocities", "dof_vel_scale"),
     "actions": ("last_action", ""),
 }
-"""By rl_sar's name of a term, ours and the key of its scale."""
+"""By rl_sar's name of a term: this package's name, and the key of its scale."""
 CODE = FieldSource(kind="table", where="rl_sar's ComputeObservation")
 
 
 def recognizes(path: Path) -> bool:
-    """Whether a folder, or the one of a file, has a `config.yaml` with rl_sar's keys."""
+    """Return whether a folder, or the folder of a file, has a `config.yaml` with rl_sar's keys."""
     return has_marks(_folder(path) / "config.yaml", b"observations_history", b"rl_kp")
 
 
 def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
-    """Return the policy and what its configuration says; joints are named by the motor where `base.yaml` is missing.
+    """Return the policy and the recipe's fields in its files; without `base.yaml`, joints are named `motor_N`.
 
     Raises:
-        ContractError: A key is missing or wrong, or the policy drives wheels.
+        ContractError: A key is missing or invalid, or the policy drives wheels.
         ArtifactError: The policy cannot be read.
     """
     folder = _folder(path)
@@ -88,7 +88,7 @@ def _folder(path: Path) -> Path:
 
 
 def _inner(path: Path) -> Document:
-    """Return the one table in a file, which stands under the policy's or robot's name."""
+    """Return the only table in a file, whose key is the policy's or robot's name."""
     document = Document(path)
     if len(document.table) != 1:
         raise ContractError(f"{path} has {len(document.table)} tables; expected one, under the policy's name.")
@@ -108,7 +108,7 @@ def _put_rate(draft: Draft, folder: Path, config: Document) -> None:
 
 
 def _joints(folder: Path, config: Document, size: int, joints: Sequence[str]) -> tuple[list[str], FieldSource]:
-    """Return the joints' names in the policy's order: of a person, of `base.yaml`, or the motors' numbers."""
+    """Return the joints' names in the policy's order: a person's, those of `base.yaml`, or else `motor_N`."""
     order, source = config.order("joint_mapping", size), config.source("joint_mapping")
     base = folder.parent / "base.yaml"
     if len(joints) == size:
@@ -142,7 +142,7 @@ def _put_signals(draft: Draft, config: Document, names: list[str], named_by: Fie
 
 
 def _put_history(draft: Draft, config: Document, sizes: dict[str, int], total: int) -> None:
-    """Put slices, and the stack of past frames: 0 is the newest; before the first frames come zeros."""
+    """Put the slices and the history: frame 0 is the newest, and frames before the first one are zeros."""
     past = config.get("observations_history") or []
     steps = len(past) or 1
     put_slices(draft, sizes, total // steps if total % steps == 0 else total, config.source("observations"))

@@ -1,7 +1,7 @@
-"""Reads a checkpoint of skrl, `agent_N.pt`, with the configuration of its runner, as Isaac Lab keeps it.
+"""Reads a checkpoint of skrl, `agent_N.pt`, with the configuration of its runner, as Isaac Lab stores it.
 
-The checkpoint has weights and the statistics of the observations; the layers' activation functions stand in
-`agent.yaml` only. Nothing is unpickled, see `pickled`.
+The checkpoint contains the weights and the statistics of the observations; only `agent.yaml` names the activation
+functions of the layers. Nothing is unpickled, see `pickled`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ EPSILON, CLIP = 1e-8, 5.0
 
 
 def recognizes(path: Path) -> bool:
-    """Whether a file is a checkpoint beside which, or above which, skrl's configuration lies."""
+    """Return whether a file is a checkpoint with skrl's configuration in its folder or above."""
     return path.suffix == ".pt" and path.is_file() and _configuration(path) is not None
 
 
@@ -46,7 +46,7 @@ def _configuration(path: Path) -> Path | None:
 
 
 def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
-    """Return the policy as ONNX; its answer is skrl's mean action, with the observation's statistics applied.
+    """Return the policy as ONNX: its output is skrl's mean action, with the observation normalised by the statistics.
 
     Raises:
         ContractError: The configuration is missing, or describes another kind of network.
@@ -87,7 +87,7 @@ def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
 
 
 def _layers(policy: Document) -> Document:
-    """Return the description of the network's one part."""
+    """Return the description of the network's only part; raise ContractError if the policy is of another kind."""
     parts = policy.get("network")
     if not isinstance(parts, list) or len(parts) != 1 or not isinstance(parts[0], Mapping):
         raise policy.refuse("network", "one part")
@@ -105,9 +105,9 @@ def _layers(policy: Document) -> Document:
 def _put_statistics(
     network: Network, checkpoint: Mapping[str, Any], agent: Document, layers: Document, path: Path
 ) -> None:
-    """Apply the scaler of what the policy reads.
+    """Apply the scaler of the policy's input.
 
-    A configuration with `state_preprocessor` alone is that of skrl 1, where it scales the observation.
+    A configuration with only `state_preprocessor` is that of skrl 1, in which it scales the observation.
     """
     keys = ["observation_preprocessor", "state_preprocessor"]
     if layers.get("input") == "STATES" and agent.get(keys[0]) is not None:
@@ -132,7 +132,7 @@ def _put_statistics(
 def _apply_layers(
     network: Network, weights: Mapping[str, Array], name: str, layers: Document, policy: Document
 ) -> None:
-    """Apply the container's layers, and the head, which is its last layer where the models are separate."""
+    """Apply the container's layers and the head, which is the container's last layer if the models are separate."""
     chosen = layers.get("activations")
     head = next((head for head in ("policy_layer", "output_layer") if f"{head}.weight" in weights), None)
     sizes = layers.numbers("layers")

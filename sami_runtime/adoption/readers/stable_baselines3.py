@@ -1,8 +1,8 @@
-"""Reads what `model.save` of stable-baselines3 and sb3-contrib writes: PPO, A2C, SAC, TQC and RecurrentPPO.
+"""Reads files of `model.save` in stable-baselines3 and sb3-contrib: PPO, A2C, SAC, TQC and RecurrentPPO.
 
-The `.zip` has weights and spaces; the statistics of `VecNormalize` lie beside it. Nothing is unpickled, see `pickled`.
-The ONNX file answers what `model.predict(observation, deterministic=True)` answers, normalisation and bounds included.
-These files name no signal, unit or rate: the person who adopts gives them.
+The `.zip` contains weights and spaces; the statistics of `VecNormalize` are in a file beside it. Nothing is unpickled,
+see `pickled`. The ONNX file computes `model.predict(observation, deterministic=True)`, with normalisation and bounds.
+These files contain no names of signals, units or rate; a person's contract has to give them.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from sami_runtime.errors import ArtifactError
 from sami_runtime.files import printable
 
 IGNORED = ("mlp_extractor.value_net.", "value_net.", "log_std", "critic", "lstm_critic.", "actor.log_std.")
-"""Beginnings of the names of weights that do not act."""
+"""Prefixes of the names of weights that do not influence the action."""
 
 
 def recognizes(path: Path) -> bool:
-    """Whether a file is a zip archive of stable-baselines3."""
+    """Return whether a file is a zip archive of stable-baselines3."""
     if path.suffix != ".zip" or not path.is_file():
         return False
     try:
@@ -37,13 +37,13 @@ def recognizes(path: Path) -> bool:
 
 
 def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
-    """Return the policy as ONNX; of the recipe only what the network is.
+    """Return the policy as ONNX, with the fields of the recipe that describe the network.
 
-    Statistics of observations are read from `vecnormalize.pkl` or `vec_normalize.pkl` in the same folder, or a file
-    whose name is that of the policy with the ending `.pkl`.
+    Statistics of observations are read from a file in the same folder: that with the policy's name and the suffix
+    `.pkl`, else `vecnormalize.pkl`, else `vec_normalize.pkl`.
 
     Raises:
-        ArtifactError: The file is damaged, or a policy of another kind: of images, dictionaries or discrete actions.
+        ArtifactError: The file is damaged, or the policy reads images or dictionaries, or has discrete actions.
     """
     archive = Archive(read_archive(path), str(path))
     settings = _settings(archive)
@@ -99,7 +99,7 @@ def put_network(draft: Draft, network: Network, source: FieldSource) -> None:
 
 
 def ask_for_signals(draft: Draft, network: Network, why: str) -> None:
-    """Say that signals, rate and the meaning of the action are the person's to give."""
+    """Mark signals, rate and the meaning of the action as unknown, so that a person has to give them."""
     for field in ("rate_hz", "signals", "action.name", "action.unit", "action.elements", "action.meaning"):
         draft.unknown(field, why)
 
@@ -115,7 +115,7 @@ def _settings(archive: Archive) -> Mapping[str, Any]:
 
 
 def _serialized(settings: Mapping[str, Any], key: str, source: str) -> Any:
-    """Return the inert content of a setting that stable-baselines3 pickled; None where there is none."""
+    """Return the content of a pickled setting, see `pickle_tree`; None if the setting is missing."""
     entry = settings.get(key)
     text = entry.get(":serialized:") if isinstance(entry, dict) else None
     if not isinstance(text, str):
@@ -150,7 +150,7 @@ def _bounds(settings: Mapping[str, Any], path: Path) -> tuple[Array, Array]:
 
 
 def _activation(settings: Mapping[str, Any], default: str, path: Path) -> tuple[str, FieldSource]:
-    """Return torch's class of the activation function, which only a choice that is no default leaves in the file."""
+    """Return torch's class of the activation function, with its source; the file contains it only if it was chosen."""
     choices = _serialized(settings, "policy_kwargs", str(path))
     chosen = choices.get("activation_fn") if isinstance(choices, dict) else None
     if isinstance(chosen, Call):
@@ -162,7 +162,7 @@ def _activation(settings: Mapping[str, Any], default: str, path: Path) -> tuple[
 
 
 def _require_consumed(acting: Mapping[str, Array], path: Path) -> None:
-    """Raise ArtifactError where the policy has acting weights that were not put into the graph."""
+    """Raise ArtifactError if the policy has weights that influence the action, but are not in the graph."""
     known = ("lstm_actor.", "actor.latent_pi.", "mlp_extractor.policy_net.", "actor.mu.", "action_net.")
     if unread := [name for name in acting if not name.startswith(known)]:
         listed = ", ".join(map(printable, unread[:3]))
@@ -173,7 +173,7 @@ def _require_consumed(acting: Mapping[str, Array], path: Path) -> None:
 
 
 def _statistics(path: Path) -> tuple[Array, Array, float, float] | None:
-    """Return mean, variance, epsilon and clip of `VecNormalize` beside a policy, None where there is no such file."""
+    """Return mean, variance, epsilon and clip of `VecNormalize`; None without such a file, or if it does not apply."""
     names = (f"{path.stem}.pkl", "vecnormalize.pkl", "vec_normalize.pkl")
     file = next((path.with_name(name) for name in names if path.with_name(name).is_file()), None)
     if file is None:

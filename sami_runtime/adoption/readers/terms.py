@@ -1,4 +1,4 @@
-"""The signals that locomotion policies read, by the names that this package gives them."""
+"""The signals that locomotion policies read, by this package's names for them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from sami_runtime.adoption.sources import FieldSource
 
 @dataclass(frozen=True)
 class TermKind:
-    """What every framework means by a term."""
+    """Properties of a signal that are the same in every framework."""
 
     unit: str
     elements: tuple[str, ...] = ()
-    """Empty where they are the joints."""
+    """Names of the elements; empty if they are the joints."""
     frame: str = ""
     command: bool = False
 
@@ -41,13 +41,13 @@ def put_term(
     Args:
         draft: The draft.
         name: The signal's name.
-        joints: Names of the joints, in the policy's order; one empty text for each where they are not known.
-        source: Source of unit, axes and frame: mostly the code of the framework.
+        joints: Names of the joints, in the policy's order; an empty text for each if they are unknown.
+        source: Source of unit, axes and frame: usually the code of the framework.
         named_by: Source of the joints' names.
-        kind: Key of `KINDS` where the signal's name is another.
+        kind: Key of `KINDS`, if it differs from the signal's name.
 
     Returns:
-        How many numbers it has.
+        The number of the signal's elements.
     """
     term = KINDS[kind or name]
     draft.put(f"signals.{name}.unit", term.unit, source)
@@ -55,7 +55,7 @@ def put_term(
         draft.put(f"signals.{name}.elements", list(term.elements), source)
     else:
         draft.put(f"signals.{name}.elements", list(joints) if all(joints) else None, named_by)
-        draft.put(f"signals.{name}.offset", 0.0, source)  # the reader replaces it where a pose is subtracted
+        draft.put(f"signals.{name}.offset", 0.0, source)  # the reader replaces it if a pose is subtracted
     if term.frame:
         draft.put(f"signals.{name}.frame", term.frame, source)
     if term.command:

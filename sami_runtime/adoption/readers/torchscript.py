@@ -1,7 +1,7 @@
 """Reads the TorchScript files that legged_gym, Isaac Lab and rsl_rl export, as ONNX and without torch.
 
-Such a file names the class of each module and has its weights. The exporters' own classes are known, so the order in
-which they call their modules is. Their code is not run; an LSTM's state becomes an input and an output.
+Such a file contains the class and the weights of each module. For the known classes of these exporters, the order in
+which they call their modules is known, too. No code of the file runs; an LSTM's state becomes an input and an output.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ EXPORTERS = {
     "_TorchLSTMModel": ("obs_normalizer", "rnn", "mlp", "deterministic_output"),
     "_TorchGRUModel": ("obs_normalizer", "rnn", "mlp", "deterministic_output"),
 }
-"""By class, its modules in the order of the calls: of legged_gym, of Isaac Lab, of rsl_rl 5."""
+"""Modules in the order of their calls, by class: of legged_gym, Isaac Lab, and rsl_rl 5."""
 SETTINGS = {"alpha": ("1.", "1.0"), "negative_slope": ("0.01", "0.010000000000000000")}
-"""Settings of activation functions, which must be torch's defaults."""
+"""Accepted settings of activation functions: torch's defaults, as they may be written."""
 
 
 def torchscript_as_onnx(path: Path) -> bytes:
@@ -70,7 +70,7 @@ def torchscript_as_onnx(path: Path) -> bytes:
 
 
 def _class(module: Any) -> str:
-    """Return the class of a module of TorchScript; empty text for anything else."""
+    """Return the class of a TorchScript module; an empty text for any other value."""
     scripted = isinstance(module, Call) and module.function.startswith("__torch__.")
     return module.function.rpartition(".")[2] if scripted else ""
 
@@ -83,7 +83,7 @@ def _layers(module: Call) -> list[Call]:
 
 
 def _size(layers: list[Call], path: Path) -> int:
-    """Return how many numbers the first layer reads."""
+    """Return the size of the first layer's input."""
     for name in ("weight", "weight_ih_l0"):
         weight = layers[0].state.get(name) if layers else None
         if isinstance(weight, np.ndarray) and weight.ndim == 2:

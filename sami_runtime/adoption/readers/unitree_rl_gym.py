@@ -1,7 +1,7 @@
 """Reads a deployment's YAML of unitree_rl_gym, with its ONNX or TorchScript file: beside it, or at its `policy_path`.
 
-The observation is what `deploy_mujoco.py` and `deploy_real.py` compute. The MuJoCo configuration does not name the
-joints; the robot's gives the motor of each.
+The observation is computed as in `deploy_mujoco.py` and `deploy_real.py`. The configuration for MuJoCo does not name
+the joints; that for the robot gives the motor of each joint.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from sami_runtime.errors import ContractError
 
 CODE = FieldSource(kind="table", where="unitree_rl_gym's deploy scripts")
 CHECKOUT = "{LEGGED_GYM_ROOT_DIR}/"
-"""What `policy_path` begins with: the checkout, which contains the YAML."""
+"""Prefix of `policy_path`: the checkout, which contains the YAML."""
 
 
 def recognizes(path: Path) -> bool:
-    """Whether a folder, or that of a file, has a deployment's YAML of unitree_rl_gym."""
+    """Return whether a folder, or the folder of a file, contains a deployment's YAML of unitree_rl_gym."""
     return len(_configurations(path)) > 0
 
 
@@ -32,11 +32,11 @@ def _configurations(path: Path) -> list[Path]:
 
 
 def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
-    """Return the policy and what the deployment's YAML says.
+    """Return the policy and the recipe's fields in the deployment's YAML.
 
     Raises:
-        ContractError: A key is missing or wrong, or there is more than one such YAML.
-        ArtifactError: There is no policy beside the YAML, or it cannot be read.
+        ContractError: A key is missing or invalid, or there is not exactly one such YAML.
+        ArtifactError: The policy is missing, or cannot be read.
     """
     files = _configurations(path)
     if len(files) != 1:
@@ -83,7 +83,7 @@ def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
 
 
 def _policy(config: Document) -> Path:
-    """Return the policy's file: as `policy_path` has it in the checkout around the YAML, or else the one beside it."""
+    """Return the policy's file: the one at `policy_path` in the checkout around the YAML, else the one beside it."""
     written = config.get("policy_path")
     if isinstance(written, str) and written.startswith(CHECKOUT) and ".." not in Path(written).parts:
         folders = config.path.resolve().parents[:4]
@@ -106,7 +106,7 @@ def _put_rate(draft: Draft, config: Document) -> None:
 
 
 def _joints(config: Document, size: int, joints: Sequence[str]) -> tuple[list[str], FieldSource]:
-    """Return the joints' names in the policy's order, empty text where nothing says them."""
+    """Return the joints' names in the policy's order, with their source; empty texts if they are unknown."""
     if len(joints) == size:
         return list(joints), FieldSource(kind="file", where="the contract")
     if config.get("leg_joint2motor_idx") is not None:

@@ -1,8 +1,8 @@
 """Reads a run folder of unitree_rl_lab: `params/deploy.yaml` beside `exported/policy.onnx`.
 
-The policy's joint i is motor `joint_ids_map[i]`; an action with `joint_ids` moves these joints alone. Gains in
-`deploy.yaml` have the motors' order; pose, scales and offsets have the policy's. Names of the motors are in Isaac
-Lab's `params/env.yaml`, where that is kept.
+The policy's joint i is motor `joint_ids_map[i]`; an action with `joint_ids` moves only these joints. In `deploy.yaml`,
+gains are in the motors' order, but pose, scales and offsets in the policy's. Isaac Lab's `params/env.yaml` contains the
+motors' names, if the folder has that file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CODE = FieldSource(kind="table", where="unitree_rl_lab's deploy/include/isaaclab
 
 
 def recognizes(path: Path) -> bool:
-    """Whether a path lies in a run folder with `params/deploy.yaml`."""
+    """Return whether a path is in a run folder with `params/deploy.yaml`."""
     return _folder(path) is not None
 
 
@@ -43,11 +43,11 @@ def _folder(path: Path) -> Path | None:
 
 
 def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
-    """Return the exported policy and what `deploy.yaml` says.
+    """Return the exported policy and the recipe's fields in `deploy.yaml`.
 
     Raises:
-        ContractError: A key is missing or wrong.
-        ArtifactError: The policy is missing or no ONNX file.
+        ContractError: A key is missing or invalid.
+        ArtifactError: The policy is missing or invalid.
     """
     folder = _folder(path)
     if folder is None:
@@ -78,7 +78,7 @@ def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
 
 
 def _joints(folder: Path, config: Document, order: list[int], joints: Sequence[str]) -> tuple[list[str], FieldSource]:
-    """Return the joints' names in the policy's order: of a person, of `env.yaml`, or the motors' numbers."""
+    """Return the joints' names in the policy's order: a person's, those of `env.yaml`, or else `motor_N`."""
     source = config.source("joint_ids_map")
     env = folder / "params" / "env.yaml"
     if len(joints) == len(order):
@@ -106,7 +106,7 @@ def _put_action(
     term = terms.under(kind)
     name, unit, meaning = ACTIONS[kind]
     draft.put_all("action", {"name": name, "unit": unit, "meaning": meaning}, terms.source(kind))
-    all_joints = term.get("joint_ids") in (None, [None, None, None])  # the second is how YAML has slice(None)
+    all_joints = term.get("joint_ids") in (None, [None, None, None])  # the second is slice(None) in YAML
     chosen = list(range(len(motors))) if all_joints else term.order("joint_ids")
     if len(chosen) != size or max(chosen) >= len(motors):
         expected = f"{size} of the {len(motors)} joints in joint_ids_map, as the network answers {size} numbers"
@@ -129,7 +129,7 @@ def _put_action(
 
 
 def _put_clip_of_last_action(draft: Draft, config: Document) -> None:
-    """Put the bounds of the last action as those of all that the network reads, where that is the same."""
+    """Put the last action's clip as the clip of the whole input; raise ContractError if other terms exceed it."""
     if config.get("observations.last_action.clip") is None:
         return
     largest: dict[str, float] = {}
@@ -145,7 +145,7 @@ def _put_clip_of_last_action(draft: Draft, config: Document) -> None:
 
 
 def _put_unknown_term(draft: Draft, entry: Document, name: str, term: str) -> int:
-    """Put a term with code of its own, of which `deploy.yaml` says scale and history; return its numbers."""
+    """Put a term that is computed by custom code; `deploy.yaml` gives scale and history. Return its input size."""
     scale = entry.numbers("scale")
     for part in ("unit", "elements"):
         draft.unknown(f"signals.{name}.{part}", f"{term} has {len(scale)} numbers of a kind that no table has")
@@ -155,7 +155,7 @@ def _put_unknown_term(draft: Draft, entry: Document, name: str, term: str) -> in
 def _put_term(
     draft: Draft, config: Document, entry: Document, name: str, names: list[str], named_by: FieldSource
 ) -> int:
-    """Put one observation term; return how many numbers the network reads of it."""
+    """Put one observation term; return its size in the network's input."""
     field = name if name == "last_action" else f"signals.{name}"
     if name == "last_action":
         draft.put("last_action.kind", "raw", CODE)
@@ -180,7 +180,7 @@ def _put_term(
 
 
 def _put_shape(draft: Draft, entry: Document, name: str, size: int) -> int:
-    """Put scale, clip and history of a term; return how many numbers the network reads of it."""
+    """Put the scale, clip and history of a term; return its size in the network's input."""
     field = name if name == "last_action" else f"signals.{name}"
     draft.put(f"{field}.scale", entry.numbers("scale", size), entry.source("scale"))
     if entry.get("clip") is not None and name != "last_action":
