@@ -1,1 +1,1 @@
-"""Comparison of runs: groups, statistics, tables and plots. It imports no torch."""
+"""Comparison of runs: groups, statistics, tables and plots. This package imports no torch."""

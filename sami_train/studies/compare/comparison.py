@@ -1,4 +1,4 @@
-"""The comparison: what each group of runs scored on each set, which beats which, and what a context is worth."""
+"""The comparison: scores of each group of runs on each task set, tests between groups, and the gain from a context."""
 
 from __future__ import annotations
 
@@ -33,30 +33,30 @@ from sami_train.studies.compare.groups import (
 )
 
 PAIRS = (("satesac", "tesac"), ("saccm", "ccm"))
-"""What the paper claims: each method with SaNCE against the same method without."""
+"""The paper's claim: each method with SaNCE beats the same method without SaNCE."""
 RANKING = "contrast.ranking"
 PLACEBOS = ("shuffled", "recency")
-"""Its values that rank by chance, or by the policy's age: what a skill's ranking has to beat."""
+"""Rankings for ablation: `shuffled` ranks by chance, `recency` by the policy's age. A useful ranking beats both."""
 UNEQUAL = 0.02
-"""Budgets are called unequal where they differ by more than this share (runs end at the end of an episode)."""
+"""Largest relative difference between equal budgets of steps (a run stops at the end of an episode)."""
 
 
 @dataclass(frozen=True)
 class Standing:
-    """A group on one set of tasks."""
+    """The scores of a group on one set of tasks."""
 
     group: Group
     task_set: str
     score: Aggregate
-    """Of what the environment is judged by."""
+    """Of the environment's measure: success or return."""
     above_floor: float | None
-    """Mean success among episodes that were not solved at their start; None where the return counts, NaN where
-    all were."""
+    """Mean success excluding trivial starts, mean over seeds; NaN if every start is trivial, None if the measure is
+    the return."""
 
 
 @dataclass(frozen=True)
 class Contest:
-    """Two groups on one set of tasks."""
+    """The tests of group x against group y on one set of tasks."""
 
     x: Group
     y: Group
@@ -65,7 +65,7 @@ class Contest:
     """P(X > Y)."""
     test: PairedTest
     welch_p: float | None
-    """Of Welch's test, which pairs no seeds; None with fewer than two on a side."""
+    """p of Welch's unpaired test; None if a group has fewer than two seeds, or neither group varies over seeds."""
     equal_budget: bool
 
 
@@ -73,12 +73,12 @@ class MethodComparison:
     """A comparison of runs of one environment.
 
     Args:
-        runs: what `read_runs` gives, in any order.
-        by: the configuration key that curves are drawn against; None draws none.
+        runs: the result of `read_runs`, in any order.
+        by: the configuration key on the x axis of the plot by key; None omits that plot.
 
     Raises:
-        UnknownName: `by` is no configuration key.
-        ComparisonError: runs do not differ in `by`, or a seed counts twice.
+        UnknownName: `by` is not a configuration key.
+        ComparisonError: `by` is seed or method, no method's runs differ in `by`, or a group has a seed twice.
     """
 
     def __init__(self, runs: Sequence[EvaluatedRun], by: str | None = None) -> None:
@@ -104,28 +104,28 @@ class MethodComparison:
         return (not number, float(value) if number else 0.0, "" if number else shown_value(value))
 
     def value_of(self, group: Group) -> Any:
-        """Return a group's value of the key that curves are drawn against."""
+        """Return a group's value of the configuration key `by`, which must not be None."""
         assert self.by is not None
         return group.runs[0].config[self.by]
 
     @property
     def env(self) -> str:
-        """The environment."""
+        """Name of the environment."""
         return str(self.runs[0].config["env"])
 
     @property
     def task_sets(self) -> list[str]:
-        """Sets that were evaluated, in order."""
+        """Names of the evaluated task sets, in order."""
         return self.runs[0].evaluation.sets
 
     @property
     def measure(self) -> Measure:
-        """What the environment is judged by."""
+        """The environment's measure: success or return."""
         return self.runs[0].evaluation.measure
 
     @property
     def episodes(self) -> list[int]:
-        """Evaluation episodes per task, or per set, see `Measure.per`: one number, unless they differ in it."""
+        """Evaluation episodes per task, or per set, see `Measure.per`: one number, unless they differ between tasks."""
         evaluation = self.runs[0].evaluation
         if self.measure.per == "set":
             return sorted({len(evaluation.returns(name)) for name in evaluation.sets})
@@ -133,7 +133,7 @@ class MethodComparison:
 
     @cached_property
     def standings(self) -> list[Standing]:
-        """Every group on every set."""
+        """The scores of every group on every set."""
         standings = []
         for task_set in self.task_sets:
             for group in self.groups:
@@ -145,7 +145,7 @@ class MethodComparison:
 
     @cached_property
     def contests(self) -> list[Contest]:
-        """The pairs that the paper's claim is about, where they agree in every key that both vary."""
+        """The pairs of methods in `PAIRS`, for groups that agree in every key that varies within both methods."""
         pairs = []
         for claim in PAIRS:
             for x, y in product(self.groups, repeat=2):
@@ -155,7 +155,7 @@ class MethodComparison:
 
     @cached_property
     def controls(self) -> list[Contest]:
-        """Each group against those of its method that differ from it in nothing but a placebo for their ranking."""
+        """Each group against the groups of its method that differ only in ranking by one of `PLACEBOS`."""
         pairs = []
         for x, y in product(self.groups, repeat=2):
             placebo = y.settings.get(RANKING) in PLACEBOS and x.settings.get(RANKING) not in PLACEBOS
@@ -183,7 +183,7 @@ class MethodComparison:
 
     @property
     def equal_budget(self) -> bool:
-        """Whether runs that stand side by side, as seeds of a group or as comparable groups, took about equal steps."""
+        """Whether all runs of a group, and of every two comparable groups, took about the same environment steps."""
         return self._even(lambda run: run.steps)
 
     def _even(self, count: Callable[[EvaluatedRun], int | None]) -> bool:
@@ -194,7 +194,7 @@ class MethodComparison:
         )
 
     def cautions(self) -> list[str]:
-        """Return what a reader must know before believing the numbers; the gravest first."""
+        """Return warnings about the validity of the comparison, the most serious first."""
         notes = []
         if not self.equal_budget:
             listed = ", ".join(f"{group.label} {span([run.steps for run in group.runs])}" for group in self.groups)
@@ -233,39 +233,39 @@ def _alike(numbers: Sequence[int]) -> bool:
 
 
 def span(numbers: Sequence[int]) -> str:
-    """Return the smallest and the largest of some numbers, as text."""
+    """Return the smallest and the largest of the numbers as text; a single number if they are equal."""
     low, high = min(numbers), max(numbers)
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 @dataclass(frozen=True)
 class Worth:
-    """How far a group gets on one set of tasks, between two baselines."""
+    """The score of a group on one set of tasks, relative to two baselines: a memoryless method and the oracle."""
 
     group: Group
-    """Never the one without memory; perhaps the one that is told the task."""
+    """Any group but a memoryless one; may be the oracle itself."""
     memoryless: Group
     oracle: Group
     task_set: str
     above: Interval
-    """Mean of the group less that of those without memory."""
+    """Mean of the group minus mean of the memoryless group."""
     gap: Interval
-    """The same of those who are told the task."""
+    """The headroom: mean of the oracle minus mean of the memoryless group."""
     share: Interval | None
-    """above / gap; None where the gap does not count, and of those who are told the task."""
+    """above / gap; None for the oracle itself, and if `gap_counts` is False."""
 
     @property
     def gap_counts(self) -> bool:
-        """Whether the gap is above 0 by its interval; else a share of it means nothing. One seed gives no interval."""
+        """Whether the gap's lower bound is above 0, without bounds its mean; else a fraction of it means nothing."""
         return (self.gap.value if self.gap.low is None else self.gap.low) > 0
 
     @property
     def equal_budget(self) -> bool:
-        """Whether all three took about equally many environment steps."""
+        """Whether the runs of all three groups took about the same environment steps."""
         return _alike([run.steps for group in (self.group, self.memoryless, self.oracle) for run in group.runs])
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values for JSON."""
         return {
             "group": self.group.label,
             "memoryless": self.memoryless.label,
@@ -280,7 +280,7 @@ class Worth:
 
 
 def worths(comparison: MethodComparison) -> list[Worth]:
-    """Return how far every group gets between the baselines, set by set; nothing where runs of either are missing."""
+    """Return a `Worth` for every group with a memory on every set; empty if memoryless or oracle runs are missing."""
     of_groups = []
     for low, high in product(comparison.groups, repeat=2):
         if not (low.method.memoryless and high.method.is_told and comparable(low, high)):

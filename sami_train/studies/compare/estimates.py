@@ -1,14 +1,14 @@
 """Estimates with intervals over seeds, by arch and scipy.
 
-Scores are success by seed and task, or returns by seed and episode. Two intervals stand side by side, since they
-answer different doubts:
+Scores are success by seed and task, or returns by seed and episode. There are two intervals, because they make
+different assumptions:
 
 * The *stratified bootstrap* of Agarwal et al. 2021 (Deep reinforcement learning at the edge of the statistical
-  precipice) draws seeds anew within each task. It serves any statistic, but takes the tasks of a run as independent,
-  which they are not where one policy solves them all, and few seeds make it too narrow. In simulations with 3 seeds
-  and 8 tasks it covered the mean in 0.88 of cases without an effect of the seed that all tasks share, in 0.54 where
-  that effect was as large as the tasks' own.
-* *Student's t* over the seeds' means covered it in 0.95 of both. It is the one to believe with few seeds.
+  precipice) resamples seeds within each task. It works for any statistic, but assumes that the tasks of a run are
+  independent. They are not if one policy solves them all, and with few seeds the interval is too narrow. In
+  simulations with 3 seeds and 8 tasks it covered the mean in 0.88 of cases if tasks shared no effect of the seed, and
+  in 0.54 if the shared effect was as large as the effect by task.
+* *Student's t* over the seeds' means covered the mean in 0.95 of both cases. Prefer it with few seeds.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from scipy import stats
 
 CONFIDENCE = 0.95
 REPLICATES = 2000
-"""Draws of a bootstrap."""
+"""Number of resamples of a bootstrap."""
 
 
 class Interval(NamedTuple):
-    """An estimate and its 95 % interval; the bounds are None where one seed allows no interval."""
+    """An estimate and its 95 % interval; the bounds are None without an interval, as with a single seed."""
 
     value: float
     low: float | None = None
@@ -39,7 +39,7 @@ class Interval(NamedTuple):
 
 
 class Aggregate(NamedTuple):
-    """One group over one set of tasks."""
+    """Statistics of one group's scores on one set of tasks."""
 
     mean: Interval
     """Mean, with Student's t over the seeds' means."""
@@ -62,11 +62,11 @@ class PairedTest(NamedTuple):
 
 
 def aggregate(scores: np.ndarray, bounds: tuple[float, float] | None = None) -> Aggregate:
-    """Mean and interquartile mean of scores, (seeds, tasks).
+    """Return mean and interquartile mean of scores, with their intervals.
 
     Args:
-        scores: success by task, or returns by episode; the same tasks and starts for every seed.
-        bounds: smallest and largest value that a mean can take, where there are such.
+        scores: (seeds, tasks) success, or (seeds, episodes) returns; the same tasks and starts for every seed.
+        bounds: smallest and largest possible mean, which clip Student's interval; None if unbounded.
     """
     means = scores.mean(axis=1)
     mean, middle = float(scores.mean()), iqm(scores)
@@ -80,7 +80,7 @@ def aggregate(scores: np.ndarray, bounds: tuple[float, float] | None = None) -> 
     low, high = _stratified(both, *scores.T)
     t = _student(means)
     if bounds is not None and t.low is not None and t.high is not None:
-        # A success rate lies between 0 and 1, whatever Student's t thinks.
+        # Student's t is unbounded, but a success rate is between 0 and 1.
         t = Interval(mean, max(t.low, bounds[0]), min(t.high, bounds[1]))
     return Aggregate(
         Interval(mean, t.low, t.high),
@@ -91,18 +91,18 @@ def aggregate(scores: np.ndarray, bounds: tuple[float, float] | None = None) -> 
 
 
 def iqm(scores: np.ndarray) -> float:
-    """Interquartile mean over all scores: the mean without the lowest and the highest quarter."""
+    """Return the interquartile mean over all scores: the mean without the lowest and the highest quarter."""
     return float(stats.trimboth(scores, 0.25, axis=None).mean())
 
 
 def probability_of_improvement(x: np.ndarray, y: np.ndarray) -> Interval:
-    """P(X > Y): how often a run of X beats one of Y in a task, ties counted half, mean over tasks.
+    """Return P(X > Y): how often a run of X beats a run of Y in a task, ties counted half, mean over tasks.
 
-    Mann and Whitney's U by task, over the number of pairs; interval by the stratified bootstrap.
+    This is Mann and Whitney's U by task, over the number of pairs. The interval is a stratified bootstrap.
 
     Args:
-        x: scores of X, (seeds, tasks).
-        y: scores of Y, (seeds of its own, the same tasks).
+        x: scores of X, (seeds of X, tasks).
+        y: scores of Y, (seeds of Y, the same tasks).
     """
     tasks = x.shape[1]
 
@@ -119,11 +119,11 @@ def probability_of_improvement(x: np.ndarray, y: np.ndarray) -> Interval:
 
 
 def paired_t_test(x: Mapping[int, float], y: Mapping[int, float]) -> PairedTest:
-    """Student's paired t-test of x - y, paired by seed (paper, appendix "Statistical hypothesis tests").
+    """Return Student's t-test of x - y, paired by seed (paper, appendix "Statistical hypothesis tests").
 
     Args:
-        x: mean of a set by seed.
-        y: the same of the other method.
+        x: mean score on a task set, by seed.
+        y: the same for the other method; only seeds in both count, and without any the difference is NaN.
     """
     seeds = sorted(x.keys() & y.keys())
     first, second = np.array([x[s] for s in seeds]), np.array([y[s] for s in seeds])
@@ -138,10 +138,10 @@ def paired_t_test(x: Mapping[int, float], y: Mapping[int, float]) -> PairedTest:
 
 
 def welch_t_test(x: Sequence[float], y: Sequence[float]) -> float | None:
-    """Return the two-sided p of Welch's t-test of x - y, which pairs no seeds; None with fewer than two on a side.
+    """Return the two-sided p of Welch's unpaired t-test of x - y; None with fewer than two on a side, or no variance.
 
-    Runs of one seed share their first weights and the tasks' order, and no more: in practice their results hardly
-    correlate, and a paired test then spends half of its degrees of freedom on nothing.
+    Runs of the same seed share only their initial weights and the order of tasks. In practice their results hardly
+    correlate, so that a paired test loses half of its degrees of freedom without a benefit.
     """
     if min(len(x), len(y)) < 2:
         return None
@@ -152,7 +152,7 @@ def welch_t_test(x: Sequence[float], y: Sequence[float]) -> float | None:
 
 
 def holm(p: Sequence[float | None]) -> list[float | None]:
-    """Return p corrected for their number (Holm 1979): below 0.05, no false finding among all with probability 0.95."""
+    """Return Holm's (1979) corrected p values: the chance of any false positive among all p < 0.05 is at most 5 %."""
     tested = np.array([value for value in p if value is not None])
     rank = tested.argsort().argsort()
     scaled = np.maximum.accumulate(np.sort(tested) * np.arange(len(tested), 0, -1))
@@ -161,7 +161,7 @@ def holm(p: Sequence[float | None]) -> list[float | None]:
 
 
 def welch(x: np.ndarray, y: np.ndarray) -> Interval:
-    """Mean of x less that of y, by seed but not paired, (seeds,) each: with Welch's t interval (Welch 1947)."""
+    """Return mean(x) - mean(y), each (seeds,) and not paired, with Welch's t interval (Welch 1947)."""
     value = float(x.mean() - y.mean())
     if min(len(x), len(y)) == 1:
         return Interval(value)
@@ -174,12 +174,12 @@ def welch(x: np.ndarray, y: np.ndarray) -> Interval:
 
 
 def share_of_gap(scores: np.ndarray, low: np.ndarray, high: np.ndarray) -> Interval:
-    """(scores - low) / (high - low), of means over seeds; interval by the bootstrap, the seeds of each drawn anew.
+    """Return (scores - low) / (high - low), of means over seeds; the bootstrap resamples each group's seeds.
 
     Args:
-        scores: means of a set by seed, (seeds,), of what is judged.
-        low: the same of where the gap begins.
-        high: of where it ends; its mean differs from that of `low`.
+        scores: mean score of the group on a task set, by seed, (seeds,).
+        low: the same for the lower baseline; each group has seeds of its own.
+        high: the same for the upper baseline; if its mean equals that of `low`, the fraction is NaN.
     """
 
     def share(*drawn: np.ndarray) -> np.ndarray:
@@ -191,22 +191,22 @@ def share_of_gap(scores: np.ndarray, low: np.ndarray, high: np.ndarray) -> Inter
     if min(len(scores), len(low), len(high)) == 1:
         return Interval(value)
     (lower,), (upper,) = _stratified(share, scores, low, high)
-    # A draw without any gap has no share: then no interval has an end.
+    # The fraction is undefined in a resample without a gap: then there is no interval.
     return Interval(value, lower, upper) if math.isfinite(lower) and math.isfinite(upper) else Interval(value)
 
 
 def least_difference(seeds: int) -> float:
-    """Return the mean difference, in standard deviations over seeds, that a paired t-test calls p < 0.05."""
+    """Return the mean difference at which a paired t-test has p = 0.05, in its standard deviations over seeds."""
     return float(stats.t.ppf(0.975, seeds - 1) / math.sqrt(seeds))
 
 
 def least_sign_flip_p(seeds: int) -> float:
-    """Return the smallest two-sided p that so many pairs give without assuming a distribution: all signs alike."""
+    """Return the smallest two-sided p of a sign-flip test over this many pairs: all differences have the same sign."""
     return 2.0 ** (1 - seeds)
 
 
 def _student(values: np.ndarray) -> Interval:
-    """Mean with Student's t interval."""
+    """Return the mean of values, (seeds,), with Student's t interval."""
     mean, error = float(values.mean()), float(stats.sem(values))
     if error < 1e-12:
         return Interval(mean, mean, mean)
@@ -215,9 +215,9 @@ def _student(values: np.ndarray) -> Interval:
 
 
 def _stratified(statistic: Callable[..., np.ndarray], *by_task: np.ndarray) -> tuple[list[float], list[float]]:
-    """Lower and upper bounds of a statistic; each task's seeds are drawn anew, apart from other tasks'."""
+    """Return lower and upper bounds of a statistic; seeds are resampled in each task, independently of other tasks."""
     from arch.bootstrap import IndependentSamplesBootstrap
 
-    bootstrap = IndependentSamplesBootstrap(*by_task, seed=0)  # the same draws whatever else is compared
+    bootstrap = IndependentSamplesBootstrap(*by_task, seed=0)  # the same resamples in every comparison
     low, high = bootstrap.conf_int(statistic, reps=REPLICATES, method="percentile", size=CONFIDENCE)
     return low.tolist(), high.tolist()

@@ -1,4 +1,4 @@
-"""Evaluated runs, and groups of them that differ in nothing but their seed."""
+"""Evaluated runs, and groups of runs that differ only in their seed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ComparisonError(SamiError):
 
 @dataclass(frozen=True)
 class EvaluatedRun:
-    """One evaluated run, from its folder or from a line of a study."""
+    """One evaluated run, read from its folder or from a line of a study file."""
 
     record: RunRecord
     config: Mapping[str, Any]
@@ -37,12 +37,12 @@ class EvaluatedRun:
 
     @property
     def address(self) -> str:
-        """Where it is kept: its folder, or FILE:NAME."""
+        """Where the run is stored: its folder, or FILE:NAME in a study file."""
         return self.record.address
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What run.json holds."""
+        """The contents of run.json."""
         return self.record.facts
 
     @property
@@ -57,34 +57,34 @@ class EvaluatedRun:
 
     @property
     def updates(self) -> int | None:
-        """Gradient steps of the agent that was evaluated; None where the run does not tell."""
+        """Gradient steps of the evaluated agent; None if the run recorded none, or only those of another agent."""
         return self.facts.get("updates") if self.facts.get("steps") == self.steps else None
 
     @property
     def commit(self) -> str:
-        """The commit that trained it, with a mark where it had local changes."""
+        """Commit of the code that trained the run, marked if it had local changes."""
         git = self.facts.get("git", {})
         return git.get("commit", "unknown")[:10] + (" with changes" if git.get("dirty") else "")
 
     def scores(self, task_set: str) -> np.ndarray:
-        """Return what counts in one set: success by task, (tasks,), or the return of each episode, (episodes,)."""
+        """Return the scores on one set: success by task, (tasks,), or the return of each episode, (episodes,)."""
         if self.evaluation.measure is RETURN:
             return self.evaluation.returns(task_set)
         return np.array([result.success for result in self.evaluation.of(task_set)])
 
     def curve(self) -> tuple[np.ndarray, np.ndarray]:
-        """Environment steps (n,) and what counts while exploring (n,); empty where the run kept none."""
+        """Return environment steps (n,) and training success or return (n,); empty if the run recorded none."""
         rows, column = self.record.metrics, self.evaluation.measure.exploring
         by_step = {int(row["step"]): row[column] for row in rows if column in row and row[column] == row[column]}
         return np.array(list(by_step)), np.array(list(by_step.values()))
 
 
 def read_runs(paths: Sequence[Path]) -> list[EvaluatedRun]:
-    """Read runs that can be compared, from wherever `find_runs` finds them.
+    """Read the runs under some paths, see `find_runs`, and check that they can be compared.
 
     Raises:
-        RunError: there is no run, it is damaged, or it has no evaluation (of its newest agent) yet.
-        ComparisonError: they are of different environments, or were evaluated differently.
+        RunError: there is no run, or a run is damaged or has no evaluation of its newest agent.
+        ComparisonError: the runs are of different environments, or were evaluated differently.
     """
     records = find_runs(paths)
     missing = [record for record in records if record.evaluation is None]
@@ -135,7 +135,7 @@ def _check_alike(runs: Sequence[EvaluatedRun]) -> None:
                 f"{first.address} was evaluated by the {first.evaluation.seed_name}, {run.address} by the "
                 f"{run.evaluation.seed_name}; evaluate all with --final, or none."
             )
-    engines = {run.evaluation.engine: run.address for run in runs if run.evaluation.engine}  # older files tell none
+    engines = {run.evaluation.engine: run.address for run in runs if run.evaluation.engine}  # older files lack it
     if len(engines) > 1:
         listed = ", ".join(f"{address} in {engine}" for engine, address in engines.items())
         raise ComparisonError(f"evaluations come from different physics engines: {listed}; evaluate all in one.")
@@ -156,7 +156,7 @@ def _measured(run: EvaluatedRun) -> dict[str, int]:
 
 
 NEVER = ("seed", "method", "env")
-"""Keys that make no label: seeds are averaged over, the method is named, the environment is the same."""
+"""Keys that never distinguish groups: seeds are averaged, a label names the method, the environment is the same."""
 
 
 @dataclass(frozen=True)
@@ -165,11 +165,11 @@ class Group:
 
     method: Method
     settings: Mapping[str, Any]
-    """Values of the keys that vary among the runs of this method."""
+    """Values of the configuration keys that vary among the runs of this method."""
     shown: Mapping[str, str]
     """Short text for each setting that a label shows, by key, e.g. `trajectories=16`."""
     runs: tuple[EvaluatedRun, ...]
-    """By seed."""
+    """The runs, ascending by seed."""
 
     @property
     def label(self) -> str:
@@ -182,7 +182,7 @@ class Group:
         return [run.seed for run in self.runs]
 
     def scores(self, task_set: str) -> np.ndarray:
-        """Return what counts, (seeds, tasks), or (seeds, episodes) where it is the return."""
+        """Return success, (seeds, tasks), or returns, (seeds, episodes), on one task set."""
         return np.stack([run.scores(task_set) for run in self.runs])
 
 
@@ -205,7 +205,7 @@ def group_runs(runs: Sequence[EvaluatedRun]) -> list[Group]:
         for values in sorted(members, key=_order):
             settings, shown = dict(zip(varying[name], values, strict=True)), {}
             for key in _labelled(of_method, varying[name]):
-                short = key.rpartition(".")[2]  # where it tells keys apart
+                short = key.rpartition(".")[2]  # used if it is unique
                 shown[key] = f"{short if last.count(short) == 1 else key}={shown_value(settings[key])}"
             groups.append(Group(members[values][0].method, settings, shown, tuple(members[values])))
             _check_seeds(groups[-1])
@@ -213,12 +213,12 @@ def group_runs(runs: Sequence[EvaluatedRun]) -> list[Group]:
 
 
 def differences_between(groups: Sequence[Group]) -> dict[str, dict[str, list[Any]]]:
-    """Keys that differ between the methods that read them, and that not all of these vary: values by method's title."""
+    """Return the values, by method title, of configuration keys that differ between methods and are fixed in one."""
     differences = {}
     for key in groups[0].runs[0].config:
         values: dict[str, dict[Any, None]] = {}
         for group in groups:
-            # The keys of the contrast have no effect on a method without one, and a preset's are named by the preset.
+            # Skip contrast.* for a method without a contrastive loss, and keys that follow from a varying preset.
             unread = key.startswith("contrast.") and not group.method.estimator
             if not unread and (key not in group.settings or key in group.shown):
                 values.setdefault(group.method.title, {})[group.runs[0].config[key]] = None
@@ -229,12 +229,12 @@ def differences_between(groups: Sequence[Group]) -> dict[str, dict[str, list[Any
 
 
 def comparable(x: Group, y: Group) -> bool:
-    """Whether two groups agree in every key that both methods vary."""
+    """Return whether two groups agree in every key that varies within both methods."""
     return all(x.settings[key] == y.settings[key] for key in x.settings.keys() & y.settings.keys())
 
 
 def shown_value(value: Any) -> str:
-    """Short text for a value of the configuration."""
+    """Return a short text for a value of the configuration."""
     if isinstance(value, float):
         return f"{value:g}"
     if type(value) is int and value >= 10_000 and value % 1000 == 0:
@@ -248,7 +248,7 @@ def _varying(runs: Sequence[EvaluatedRun]) -> list[str]:
 
 
 def _labelled(runs: Sequence[EvaluatedRun], keys: Sequence[str]) -> list[str]:
-    """Return the varying keys that a label shows: where presets differ, not what follows from the preset."""
+    """Return the varying keys that a label shows: if presets differ, without the keys that the preset determines."""
     if "preset" not in keys:
         return list(keys)
     presets = {run.config["preset"] for run in runs}

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LOG = 8
-"""Ratio of the largest to the smallest value of a key from which its axis is logarithmic."""
+"""The axis of a key is logarithmic if its largest value is at least this many times its smallest."""
 
 
 def learning_curves(comparison: MethodComparison) -> Figure | None:
-    """Return what counts while exploring; one panel, or one for each method where a method has several groups."""
+    """Plot the training curves: in one panel, or in one per method if a method has several groups; None without any."""
     groups = [group for group in comparison.groups if any(len(run.curve()[0]) for run in group.runs)]
     if not groups:
         return None
@@ -59,7 +59,7 @@ def _learning_curve(axes: Axes, group: Group, label: str, colour: Any) -> None:
 
 
 def curves_by_key(comparison: MethodComparison) -> Figure | None:
-    """IQM against the key: a line for each method and each other setting; level where only one value was run."""
+    """Plot the IQM against `by`, a line per method and other setting, level if it has one value; None without `by`."""
     key = comparison.by
     if key is None:
         return None
@@ -92,7 +92,7 @@ def curves_by_key(comparison: MethodComparison) -> Figure | None:
 
 
 def _line(axes: Axes, label: str, at: Sequence[float], standings: Sequence[Standing], style: str, aside: float) -> None:
-    """Draw a line, some points aside, so that intervals at one value do not hide each other."""
+    """Draw a line, shifted by `aside` [points] to the right, so that intervals at one value do not overlap."""
     from matplotlib.transforms import ScaledTranslation
 
     colour = colour_of(standings[0].group.method)
@@ -111,11 +111,11 @@ def _line(axes: Axes, label: str, at: Sequence[float], standings: Sequence[Stand
 
 
 MANY = 15
-"""Pairs of groups that are too many to plot all of them."""
+"""Most pairs of groups that a plot shows if none is a pair of the paper's claim."""
 
 
 def score_intervals(comparison: MethodComparison) -> Figure:
-    """IQM with its bootstrap interval, and the mean of each seed with Student's t interval, by group and set."""
+    """Plot the IQM with its bootstrap interval, and each seed's mean with Student's t interval, by group and set."""
     from matplotlib.lines import Line2D
 
     groups = comparison.groups
@@ -132,7 +132,7 @@ def score_intervals(comparison: MethodComparison) -> Figure:
 
 
 def improvement_intervals(comparison: MethodComparison) -> Figure | None:
-    """P(X > Y) of the pairs that the paper's claim is about, else of all pairs; None where none or too many."""
+    """Plot P(X > Y) of the paper's pairs, else of all pairs; None if there is no pair or more than `MANY`."""
     contests = comparison.contests
     if not contests and len(comparison.groups) * (len(comparison.groups) - 1) <= 2 * MANY:
         contests = [*comparison.controls, *comparison.other_contests]
@@ -176,24 +176,24 @@ def _name_rows(axes: Axes, names: list[str]) -> None:
 
 @dataclass(frozen=True)
 class Plot:
-    """A file, what draws it, and what it shows."""
+    """A plot: its file name, the function that draws it, and its caption."""
 
     name: str
     make: Callable[[MethodComparison], Figure | Chart | None]
-    """None where the runs do not allow it."""
+    """Returns None if the runs lack the data for the plot."""
     caption: str
-    """With `{measure}` where the name of what counts belongs."""
+    """May contain `{measure}`, which becomes the measure's name."""
     of_returns: str | None = None
-    """The caption where the return counts; None where it is the same."""
+    """The caption if the measure is the return; None uses `caption`."""
 
     def caption_of(self, measure: Measure) -> str:
-        """Return what it shows where policies are judged so."""
+        """Return the caption for a measure."""
         text = self.of_returns if measure is RETURN and self.of_returns else self.caption
         return text.format(measure=measure.name.capitalize())
 
 
 def maps_by_task(comparison: MethodComparison) -> Chart | None:
-    """Mean over seeds in each task, a map for each group; None where an environment has no map."""
+    """Draw a map of the mean over seeds in each task, per group; None unless tasks have two features to map."""
     spec, measure = environment(comparison.env), comparison.measure
     if not two_features(spec):
         return None
@@ -238,10 +238,10 @@ PLOTS = (
 
 
 def draw(comparison: MethodComparison, folder: Path) -> list[Plot]:
-    """Draw what the runs allow into an existing folder.
+    """Draw every plot for which the runs have data into an existing folder.
 
     Returns:
-        What was drawn, in the order of reading.
+        The plots drawn, in the order of the report.
     """
     import matplotlib
 

@@ -34,7 +34,7 @@ class Table:
 
 
 def tables(comparison: MethodComparison) -> list[Table]:
-    """All tables, in the order of reading: one for each set of tasks, what a context is worth, whether SaNCE helps."""
+    """Return the tables in report order: scores by task set, gain from a context, tests of SaNCE, contrast's bounds."""
     standings = [standings_table(comparison, task_set) for task_set in comparison.task_sets]
     unit = "task" if comparison.measure is SUCCESS else "episode"
     notes = standings[-1].notes
@@ -53,7 +53,7 @@ def tables(comparison: MethodComparison) -> list[Table]:
 
 
 def standings_table(comparison: MethodComparison, task_set: str) -> Table:
-    """Return what each group scored on one set of tasks, beside the paper; the steps too where budgets are unequal."""
+    """Return the scores of each group on one task set beside the paper's, with the steps if budgets are unequal."""
     standings = [s for s in comparison.standings if s.task_set == task_set]
     measure, equal = comparison.measure, comparison.equal_budget
     rows = []
@@ -78,7 +78,7 @@ def standings_table(comparison: MethodComparison, task_set: str) -> Table:
 
 
 def contests_table(comparison: MethodComparison) -> Table | None:
-    """Return each method with SaNCE against the same without, or with a placebo for its ranking; None without pairs."""
+    """Return tests of each method with SaNCE against itself without it, or with a placebo ranking; None if no pair."""
     contests, measure = [*comparison.contests, *comparison.controls], comparison.measure
     if not contests:
         return None
@@ -114,7 +114,7 @@ def contests_table(comparison: MethodComparison) -> Table | None:
 
 
 def contrast_table(comparison: MethodComparison) -> Table | None:
-    """Return what the contrastive losses reached, by group; None where no run had one."""
+    """Return the bounds that the contrastive losses reached, by group; None if no run recorded a contrastive loss."""
     reached = {group.label: [run.record.contrast for run in group.runs] for group in comparison.groups}
     with_contrast = {label: [record for record in runs if record] for label, runs in reached.items() if any(runs)}
     if not with_contrast:
@@ -146,9 +146,9 @@ def _contrast(runs: Sequence[RealisedContrast]) -> tuple[str, ...]:
 
 
 def worth_table(comparison: MethodComparison) -> Table | None:
-    """Return how far each group gets from SAC, which has no memory, to the oracle, which is told the task.
+    """Return the gain of each group over SAC, which has no memory, and its fraction of the oracle's gain (headroom).
 
-    None where runs of either are missing.
+    None if runs of SAC or of the oracle are missing.
     """
     of_groups, measure = worths(comparison), comparison.measure
     if not of_groups:
@@ -178,7 +178,7 @@ def worth_table(comparison: MethodComparison) -> Table | None:
 
 
 def what_seeds_show(seeds: int) -> str:
-    """Return what a paired test over so many seeds can and cannot show."""
+    """Return a note on the differences that a paired test over this many seeds can detect."""
     if seeds < 2:
         return f"{seeds} common seed{'' if seeds == 1 else 's'}: nothing can be tested."
     p = least_sign_flip_p(seeds)
@@ -191,12 +191,12 @@ def what_seeds_show(seeds: int) -> str:
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """Return a number, or a dash."""
+    """Return a number as text; a dash for None or NaN."""
     return BLANK if value is None or value != value else f"{value:.{digits}f}"
 
 
 def bounds(interval: Interval, digits: int = 3) -> str:
-    """Return an interval's bounds."""
+    """Return an interval's bounds as text."""
     return f"[{number(interval.low, digits)}, {number(interval.high, digits)}]" if interval.bounds else "no interval"
 
 
@@ -288,13 +288,13 @@ def _verdict(env: str, contest: Contest, about: str) -> dict[str, Any]:
 
 
 def check_out(out: Path, replace: bool) -> None:
-    """Refuse a folder that cannot take a report.
+    """Check that a report can be written to the folder `out`.
 
     Raises:
-        ComparisonError: it holds something already and `replace` is False, or is no folder.
+        ComparisonError: `out` is a file, or a folder that is not empty and `replace` is False.
         ModuleNotFoundError: matplotlib is not installed.
     """
-    import matplotlib.figure  # noqa: F401 - a missing one is told before anything is computed
+    import matplotlib.figure  # noqa: F401 - raises before anything is computed
 
     if out.exists() and not out.is_dir():
         raise ComparisonError(f"{out} is a file; give --out a folder.")
@@ -303,12 +303,12 @@ def check_out(out: Path, replace: bool) -> None:
 
 
 def write_report(comparison: MethodComparison, out: Path, command: Sequence[str]) -> list[Path]:
-    """Write the folder; an earlier report in it is replaced, other files stay.
+    """Write the report's folder: replace the files of an earlier report and leave other files.
 
     Args:
-        comparison: what to report.
-        out: the folder; see `check_out`.
-        command: the words that made it, for the record.
+        comparison: the comparison to report.
+        out: the folder, created if missing; see `check_out`.
+        command: the arguments of the command that made the report, which the report quotes.
 
     Returns:
         The files written.

@@ -1,1 +1,1 @@
-"""How policies use their context: skills, adaptation after a change, and the largest bound a contrast reaches alone."""
+"""Studies of the context: skills, adaptation after a change, and the largest bound that a contrast reaches alone."""

@@ -1,8 +1,8 @@
-"""What a policy's context is worth when the dynamics change in the middle of an episode. No torch here.
+"""Measures how much a policy gains from its context if the dynamics change in the middle of an episode. No torch.
 
-Every episode is run six times from the same start, with the deployed file: its encoder reads the changed world, and
-its policy is given one of five contexts, or the world does not change at all (see `Variant`). Until the change all
-are the same episode, to the last bit, so that differences are taken episode by episode.
+Every episode is run from the same start in each `Variant`, with the deployed file: the policy is given one of five
+contexts while its encoder reads the changed world, or the world does not change. Until the change, all variants are
+bitwise identical, so that differences are taken episode by episode. One more run has the new dynamics all along.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from sami_train.studies.contexts.changed_episodes import (
 
 SEED = seeds.ADAPTATION
 FEWEST = 5
-"""Episodes that must still run for a mean over them to be told."""
+"""Fewest running episodes for a statistic at a step; with fewer episodes in total, all of them must run."""
 
 
 class Mean(NamedTuple):
@@ -44,63 +44,63 @@ class Mean(NamedTuple):
 
     @classmethod
     def of(cls, values: Sequence[float] | NDArray[Any]) -> Mean:
-        """Of (n,) values."""
+        """Return the mean of (n,) values."""
         n = len(values)
         return cls(float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(n)) if n > 1 else None)
 
 
 class Delay(NamedTuple):
-    """How many steps from the change until something happened."""
+    """How many steps after the change an event happened, over several episodes."""
 
     share: float
-    """Of the episodes, in which it happened at all."""
+    """Fraction of the episodes in which the event happened."""
     median: float | None
-    """Steps, among those."""
+    """Median delay in these episodes [steps]; None if there are none."""
 
     @classmethod
     def of(cls, delays: Sequence[int | None]) -> Delay:
-        """Of one delay an episode; None where it never happened."""
+        """Summarise one delay [steps] per episode; None if the event did not happen."""
         finite = [delay for delay in delays if delay is not None]
         return cls(len(finite) / len(delays), float(np.median(finite)) if finite else None)
 
 
 @dataclass(frozen=True)
 class VariantRow:
-    """What came of one variant, over the episodes that were not over before the change."""
+    """Results of one variant, over the episodes that reached the change."""
 
     variant: Variant
     success: Mean | None
-    """None where the environment is not judged by it."""
+    """None if the environment's measure is the return."""
     ret: Mean
     """Return of the whole episode."""
     less_than_live: Mean
-    """The live variant's success (return, where policies are judged by it) minus this one's, episode by episode."""
+    """Success (or return, if that is the measure) of the live variant minus that of this one, paired by episode."""
     detected: Delay | None
-    """Until the telemetry says re-adapting or gives an alarm, having been quiet at the change. None where the policy is
-    not given what its encoder infers, where the encoder was reset, or where the model has no atlas."""
+    """Until telemetry reports re-adapting or an alarm, in episodes with neither at the change. None if the model has no
+    in-distribution reference (atlas), or the variant is neither live nor unchanged."""
     adapted: Delay | None
-    """Until the context is nearer to the one from the start than to the frozen one; None where the policy is not given
-    what its encoder infers, or nothing changes."""
+    """Until the inferred context is nearer to the context of variant START than to that of FROZEN; None unless the
+    variant is live or reset."""
     identified: Delay | None
-    """Until the nearest known dynamics first are the new ones, in episodes that end so; of the live context alone. None
-    where the dynamics do not change, or to none that the model's atlas has."""
+    """Until the nearest known dynamics first are the new ones, in episodes at whose end they are, too; None unless the
+    variant is live and the model's atlas has the new dynamics, which differ from the old ones."""
     gap: tuple[float, ...]
-    """Mean distance of the context that the policy is given from the one from the start, by steps since the change."""
+    """Mean distance of the policy's context from the context of variant START, by steps since the change."""
     score: tuple[float | None, ...] = ()
-    """Median out-of-distribution score by steps since the change; None where the atlas does not count yet. Empty where
-    nothing is detected."""
+    """Median out-of-distribution score by steps since the change; None before the first score of an episode. Empty if
+    `detected` is None."""
     outcomes: tuple[float, ...] = ()
-    """Success (return, where policies are judged by it) of each episode, of the same start in every variant."""
+    """Success (or return, if that is the measure) by episode; an index has the same start in every variant."""
 
 
 @dataclass(frozen=True)
 class Adaptation:
-    """What came of one change."""
+    """Results of one change, by variant."""
 
     change: DynamicsChange
     episodes: int
     reached: int
-    """Episodes that were not over before the change: those that the rows are about."""
+    """Episodes that lasted beyond the step of the change; `rows` has only these."""
     rows: tuple[VariantRow, ...]
 
     def of(self, variant: Variant) -> VariantRow:
@@ -108,7 +108,7 @@ class Adaptation:
         return next(row for row in self.rows if row.variant is variant)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values; None for what is not known."""
+        """Return plain values; an unknown value is None."""
         names = ("success", "ret", "less_than_live", "detected", "adapted", "identified")
         rows = [
             {
@@ -131,15 +131,15 @@ def adaptation(
     seed: int = SEED,
     on_round: Callable[[int], None] | None = None,
 ) -> Adaptation:
-    """Run a change in every variant.
+    """Run episodes with a change in every variant, and compare the variants.
 
     Args:
         model: the model file.
         spec: the environment.
-        change: what happens in every episode.
-        episodes: how many starts.
-        seed: of the first; the next ones count on.
-        on_round: called now and then with how many starts are done since it was called last.
+        change: the change, the same in every episode.
+        episodes: number of starts.
+        seed: seed of the first start; each next start has the next integer.
+        on_round: called after each round with the number of starts in it.
 
     Raises:
         SamiError, AdapterError: see `ChangedEpisodes`; also if every episode is over before the change.
@@ -157,7 +157,7 @@ def _run(
     seed: int,
     on_round: OnRound | None,
 ) -> tuple[dict[Variant, list[ChangedEpisode]], list[ChangedEpisode], Contract]:
-    """Return the episodes of each variant that the file allows, those of the new dynamics, and the contract."""
+    """Return the episodes by variant (without an atlas, no CONSTANT), those with the new dynamics, and the contract."""
     rows = side_by_side(episodes)
     runner = ChangedEpisodes(model, spec, rows)
     if runner.contract.atlas is None:
@@ -185,14 +185,14 @@ def judge(
     contract: Contract,
     measure: Measure,
 ) -> Adaptation:
-    """Return what came of a change, from the episodes of every variant.
+    """Compute the results of a change from the episodes of every variant.
 
     Args:
-        change: what happened.
-        runs: by variant, (n,) episodes each; the k-th began alike in all.
-        starts: (n,) episodes that had the new dynamics all along.
-        contract: of the model.
-        measure: what policies are judged by in the environment.
+        change: the change.
+        runs: by variant, n episodes each, LIVE among them; the k-th episode has the same start in every variant.
+        starts: n episodes that had the new dynamics all along, from the same starts.
+        contract: the model's contract.
+        measure: the environment's measure: success or return.
 
     Raises:
         ChangeError: every episode is over before the change.
@@ -230,7 +230,7 @@ def judge(
 
 
 def _readings(contract: Contract, run: ChangedEpisode) -> list[Reading]:
-    """Return what the telemetry tells at each step of an episode."""
+    """Return the telemetry's reading at each step of an episode."""
     telemetry = Telemetry(contract)
     return [telemetry.update(context) for context in run.contexts]
 
@@ -275,14 +275,14 @@ def _gap(runs: Sequence[ChangedEpisode], starts: Sequence[ChangedEpisode], step:
 
 
 SHOWN = 200
-"""Most steps that are told of to either side of a change: of long episodes, every n-th."""
+"""Episodes of 4 * SHOWN steps or more are thinned out to every n-th step, n such that at least 2 * SHOWN remain."""
 
 
 def usual_change(spec: EnvironmentSpec, lengths: Sequence[int]) -> DynamicsChange:
-    """Return the change that is shown where none was asked for, from the lengths of episodes that were played.
+    """Return the default change of a report, given the lengths of played episodes [steps].
 
-    From the first training task to the last task of the next set (Panda: 1 kg on a table of friction 0.1, then 10 kg
-    on one of 10), a third into a usual episode: later, many would be over.
+    The task changes from the first training task to the last task of the next set, after a third of the median length
+    (at most 300 steps): later, many episodes would be over. In Panda: from 1 kg, friction 0.1, to 10 kg, friction 10.
     """
     sets = list(spec.tasks.sets.values())
     usual = int(np.median(lengths)) if lengths else spec.episode_steps
@@ -292,23 +292,23 @@ def usual_change(spec: EnvironmentSpec, lengths: Sequence[int]) -> DynamicsChang
 def contexts_around(
     model: Path, spec: EnvironmentSpec, change: DynamicsChange, episodes: int, on_round: OnRound | None = None
 ) -> dict[str, Any]:
-    """Run episodes with a change, without it, and with the new dynamics all along; all begin alike.
+    """Run episodes with a change, without the change, and with the new dynamics all along, from the same starts.
 
     Args:
-        model: the file.
+        model: the model file.
         spec: the environment.
-        change: what happens.
-        episodes: how many starts.
-        on_round: called now and then with how many starts are done since it was called last.
+        change: the change.
+        episodes: number of starts.
+        on_round: called after each round with the number of starts in it.
 
     Returns:
-        Plain values: `rows`, a list of `{"step", "to", "median", "low", "high"}`: by steps since the change, quartiles
-        of the distance of the context from the one of the same step without the change (`"old dynamics"`) and with the
-        new dynamics all along (`"new dynamics"`); `means`, a list of `{"step", "dimension", "way", "mean"}` over
-        the episodes that still run; and how many episodes reached the change.
+        Plain values, among them `rows`, a list of `{"step", "to", "median", "low", "high"}`: by steps since the change,
+        quartiles of the distance between the context and that of the same step without the change (`"old dynamics"`)
+        or with the new dynamics all along (`"new dynamics"`); `means`, a list of `{"step", "dimension", "way",
+        "mean"}` over the episodes that still run; and `reached`, the number of episodes that reached the change.
 
     Raises:
-        SamiError: as `ChangedEpisodes`.
+        SamiError, AdapterError: see `ChangedEpisodes`.
     """
     runs, starts, _ = _run(model, spec, change, (Variant.LIVE, Variant.UNCHANGED), episodes, SEED, on_round)
     reached = [k for k, run in enumerate(runs[Variant.LIVE]) if len(run.contexts) > change.step]

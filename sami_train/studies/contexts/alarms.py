@@ -1,4 +1,4 @@
-"""How often an atlas's alarm sounds, on episodes it was not fitted to."""
+"""Counts the OOD alarms of a model's in-distribution reference (atlas) in episodes that it was not fitted to."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sami_train.seeds import ALARMS
 
 
 class Alarms(NamedTuple):
-    """What an atlas said of fresh episodes in one task."""
+    """Alarms of an atlas in new episodes of one task."""
 
     task_set: str
     task: Task
@@ -29,7 +29,7 @@ class Alarms(NamedTuple):
     first: float | None
     """Median step of the first alarm; None without any."""
     nearest: float | None
-    """Share of episodes whose last window is nearest to this very task; None where the atlas does not have it."""
+    """Fraction of episodes whose last window is nearest to the true task; None if the atlas lacks this task."""
 
 
 def check(
@@ -40,12 +40,12 @@ def check(
     on_round: OnRound | None = None,
     behind: Behind | None = None,
 ) -> list[Alarms]:
-    """Count the alarms of a model's atlas in fresh episodes of every task; see `collect_contexts` for the arguments.
+    """Count the alarms of a model's atlas in new episodes of every task; see `collect_contexts` for the arguments.
 
-    Without `behind` they are behind what the policy learned behind, as its atlas is.
+    Without `behind`, the episodes have the sim-to-real profile with which the policy was trained, if any.
 
     Raises:
-        SamiError: the model has no atlas.
+        SamiError: the model has no atlas, or its contract has an invalid profile.
     """
     contract = read_artifact(model).contract
     atlas = contract.atlas

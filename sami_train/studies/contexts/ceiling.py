@@ -1,9 +1,9 @@
-"""The ceiling of a contrast: what it reaches alone, trained to convergence on a buffer that a run has filled.
+"""The largest bound that a contrast reaches alone, trained to convergence on the buffer of a run.
 
-In training a contrastive loss shares its encoder with the critics, and its buffer grows. Here a fresh encoder learns
-from nothing else, on the episodes that the run had collected by some stage: a bound that no weighting of losses passes.
-Every tenth episode is held out and never learned from: a bound that holds there tells of skills, not of memory. As
-tasks come in turn, these are episodes of some tasks alone, where their number is a multiple of 2 or 5.
+In training, a contrastive loss shares its encoder with the critics, and its buffer grows. Here a new encoder learns
+from the contrastive loss alone, on the episodes that the run had collected by some stage: no weighting of losses should
+pass the bound that it reaches. Every tenth episode is held out: only a bound on these shows more than memory. Tasks
+come in turn, so that the held-out episodes are of some tasks only if the number of tasks is a multiple of 2 or 5.
 """
 
 from __future__ import annotations
@@ -29,40 +29,40 @@ from sami_train.runs.folder import RunFolder
 from sami_train.runs.train import load_agent, make_env
 
 STAGES = {"early": 0.25, "middle": 0.5, "late": 1.0}
-"""Share of the episodes in the buffer that had been collected by then; of a long run, of those that it still holds."""
+"""Fraction, by stage, of the episodes in the buffer, from the oldest on; a long run's buffer lacks its first ones."""
 HELD_OUT_EVERY = 10
 RATE = 1e-3
 """Adam's learning rate."""
 LOOK_EVERY = 200
-"""Losses between two looks at whether the bound still rises, and that a bound is averaged over."""
+"""Number of losses between two checks whether the bound still rises; a bound is a mean over as many."""
 PATIENCE = 3
-"""Looks without a better bound after which it has converged, if it has learned anything."""
+"""Checks without a better bound after which a contrast has converged, once its bound exceeds `NEGLIGIBLE`."""
 LEAST_GAIN = 0.01
-"""Smallest rise that counts as one [nats]."""
+"""Smallest increase of the bound that counts [nats]."""
 
 OnLook = Callable[[int], None]
 
 
 @dataclass(frozen=True)
 class Ceiling:
-    """What one method's contrast reaches at one stage."""
+    """The largest bound of one method's contrast at one stage of a run."""
 
     stage: str
     episodes: int
-    """In the buffer by then."""
+    """Episodes in the buffer at that stage, held-out ones included."""
     method: str
     ranking: str
-    """What tells good trajectories from bad."""
+    """The criterion that ranks trajectories, see `ContrastConfig.ranking`."""
     bound: float | None
-    """Highest mean over `LOOK_EVERY` losses [nats]; None where there was nothing to compare."""
+    """Highest mean over `LOOK_EVERY` losses [nats]; None if no draw has anything to compare."""
     held_out: float | None
-    """The same on episodes that were not learned from, at that time; None where these have nothing to compare."""
+    """Mean over 50 losses on held-out episodes at that time [nats]; None if these have nothing to compare."""
     log_k: float | None
-    """Mean of log K, which no bound passes [nats]."""
+    """Mean of log K, the upper limit of the bound [nats]."""
     losses: int
-    """Until it had converged, or the most that were allowed."""
+    """Number of losses until convergence, or the most allowed."""
     realised: float | None
-    """What the run's own training reached at that stage [nats]; None where its contrast is another one."""
+    """The last bound that the run logged by that stage [nats]; None if it has another contrast or logged no bound."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values."""
@@ -77,19 +77,19 @@ def find_ceilings(
     most_losses: int = 4000,
     on_look: OnLook | None = None,
 ) -> Iterator[Ceiling]:
-    """Yield the ceiling of every method and ranking at every stage of a run.
+    """Yield the largest bound of every method and ranking at every stage of a run.
 
     Args:
-        run: whose last checkpoint holds its buffer.
+        run: a run whose last checkpoint has a buffer.
         methods: names of methods with a contrastive loss.
-        rankings: see `ContrastConfig.ranking`; a method that ranks nothing is tried once.
-        changes: of the run's configuration, by key: `contrast.` and what it is.
-        most_losses: after which a contrast that still rises is left.
+        rankings: see `ContrastConfig.ranking`; a method without a ranking is trained once.
+        changes: new values of the run's configuration, by key; only keys `contrast.NAME`.
+        most_losses: number of losses after which training stops even without convergence.
         on_look: called with the number of losses since the last call.
 
     Raises:
-        SamiError: the run has no checkpoint with a buffer, a method has no contrastive loss, or a change is none of the
-            contrast.
+        SamiError: the run has no checkpoint with a buffer, a method has no contrastive loss, or a key of `changes` is
+            not one of the contrast.
     """
     contrasts = [(method, ranking) for method in map(_contrastive, methods) for ranking in _used(method, rankings)]
     agent, buffer, collected = _with_buffer(run)
@@ -99,7 +99,7 @@ def find_ceilings(
         by_age, later = np.split(np.argsort(buffer.numbers(np.arange(len(buffer)))), [end])
         held_out = np.arange(end) % HELD_OUT_EVERY == HELD_OUT_EVERY - 1
         parts = buffer.of(by_age[~held_out]), buffer.of(by_age[held_out])
-        steps = collected - int(buffer.lengths[later].sum())  # a long run's buffer has lost what came first
+        steps = collected - int(buffer.lengths[later].sum())  # a long run's buffer lacks its first episodes
         for contender, ranking in contrasts:
             contrast = config.contrast.model_copy(update={"ranking": ranking})
             reached = _converge(agent, contender, contrast, *parts, most_losses, on_look)
@@ -118,7 +118,7 @@ def _converge(
     most_losses: int,
     on_look: OnLook | None,
 ) -> tuple[float | None, float | None, float | None, int]:
-    """Return the bound, the bound held out, log K, and the losses it took."""
+    """Train a new encoder; return its best bound, that on held-out episodes, mean log K, and the number of losses."""
     torch.manual_seed(0)
     policy, estimator = _fresh_policy(agent, contender), contender.estimator
     assert estimator is not None
@@ -126,7 +126,7 @@ def _converge(
     optimizer = torch.optim.Adam(policy.encoder.parameters(), lr=RATE)
     rng, since_best, count = np.random.default_rng(0), 0, 0
     best, bounds, log_k = (-np.inf, np.nan), list[float](), list[float]()
-    while count < most_losses and (since_best < PATIENCE or best[0] <= NEGLIGIBLE):  # many learn nothing long, then all
+    while count < most_losses and (since_best < PATIENCE or best[0] <= NEGLIGIBLE):  # many start to learn late
         bounds.clear()
         for _ in range(LOOK_EVERY):
             loss = contrast.loss(train, rng)
@@ -148,7 +148,7 @@ def _converge(
 
 
 def _fresh_policy(agent: ContextSAC, contender: Method) -> ContextPolicy:
-    """Return a method's policy that has learned nothing, but reads observations as this agent does."""
+    """Return an untrained policy of a method, with this agent's normalisation of observations."""
     config = agent.config.model_copy(update={"method": contender.name})
     fresh = ContextSAC("ContextPolicy", agent.env, config, device=agent.device).policy
     fresh.features.load_state_dict(agent.policy.features.state_dict())
@@ -157,16 +157,16 @@ def _fresh_policy(agent: ContextSAC, contender: Method) -> ContextPolicy:
 
 @torch.no_grad()
 def _mean_bound(contrast: Contrast, buffer: EpisodeBuffer, losses: int = 50) -> float:
-    """Return the mean bound on episodes that were not learned from; NaN where there is nothing to compare."""
+    """Return the mean bound on held-out episodes; NaN if no draw has anything to compare."""
     rng = np.random.default_rng(1)
     losses_made = [loss for _ in range(losses) if (loss := contrast.loss(buffer, rng)) is not None]
     return float(np.mean([float(loss.bound) for loss in losses_made])) if losses_made else float("nan")
 
 
 def _with_buffer(run: RunFolder) -> tuple[ContextSAC, EpisodeBuffer, int]:
-    """Return a run's newest agent, the episodes of its newest checkpoint, and its environment steps.
+    """Return a run's newest agent, the episodes of its newest checkpoint, and the checkpoint's environment steps.
 
-    Windows begin with an empty memory: the states that were stored for them are those of another encoder.
+    Stored encoder states are set to zero, because they belong to another encoder than the one to be trained.
     """
     checkpoint = run.newest_checkpoint()
     if checkpoint is None or not (checkpoint / "buffer.npz").is_file():
@@ -183,7 +183,7 @@ def _with_buffer(run: RunFolder) -> tuple[ContextSAC, EpisodeBuffer, int]:
 
 
 def _realised(run: RunFolder, steps: int) -> float | None:
-    """Return the bound that the run logged last by some number of environment steps."""
+    """Return the last bound that the run logged within its first `steps` environment steps; None if there is none."""
     rows = [row for row in read_json_lines(run.metrics) if "contrast/bound" in row and row["step"] <= steps]
     return rows[-1]["contrast/bound"] if rows else None
 
@@ -206,5 +206,5 @@ def _contrastive(name: str) -> Method:
 
 
 def _used(contender: Method, rankings: Sequence[str]) -> Sequence[str]:
-    """Return the rankings that make a difference to a method."""
+    """Return the rankings to try with a method: the first one alone if the method does not rank."""
     return rankings if contender.estimator is not None and contender.estimator.ranks else rankings[:1]

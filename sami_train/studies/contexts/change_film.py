@@ -1,9 +1,9 @@
-"""Films of a policy: several hidden tasks side by side, and one change, live context beside a frozen one.
+"""Films of a policy: several hidden tasks side by side, or one change with a live and with a frozen context.
 
-In a film of a change, both policies are the same file, begin the same episode, and meet the same change. One acts on
-the context that its encoder infers; the other keeps the context of the step at which the change happens. The chart
-below shows how far the live context is from the one that it would have without the change, and from the one that it
-would have with the new dynamics all along.
+In a film of a change, both panels show the same model file, the same start and the same change. On the left, the policy
+acts on the context that its encoder infers; on the right, it keeps the context of the step of the change. The chart
+below shows the distance of the live context from the context of an episode without the change, and from that of an
+episode with the new dynamics all along.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 FORMATS = (".gif", ".webp")
 WIDTH, HEIGHT, TITLE, CHART, GAP = 960, 300, 40, 150, 8
-"""Pixels: of a film, of a picture, of the line above it, of the chart below, between two pictures."""
+"""Pixels: width of a film, heights of a picture, of the line above it and of the chart below, gap between pictures."""
 SMOOTHED = 50
-"""A context swings with the gait: the chart shows means over this fraction of an episode."""
+"""A context oscillates with the gait: the chart shows trailing means over 1/50 of an episode."""
 HOLD_S = 1.5
-"""How long the last frame of a scene stays."""
+"""Additional time of the last frame of a scene [s]."""
 PANDA_TASKS: Sequence[Task] = (
     {"mass": 1.0, "friction": 5.0},
     {"mass": 5.0, "friction": 1.0},
@@ -48,26 +48,26 @@ class FilmPanel(NamedTuple):
     title: str
     episode: ChangedEpisode
     pictures: dict[int, np.ndarray]
-    """By step, each (H, W, 3) uint8."""
+    """Pictures by step, each (H, W, 3) uint8."""
 
 
 class Course(NamedTuple):
-    """How the live context goes from the old dynamics to the new ones."""
+    """How the live context moves from that of the old dynamics to that of the new ones."""
 
     change: DynamicsChange
     to_old: NDArray[np.float64]
-    """Distance of the live context from the one that it would have without the change, (T,)."""
+    """Distance of the live context from the context of an episode without the change, (T,)."""
     to_new: NDArray[np.float64]
-    """Distance of the live context from the one that it would have with the new dynamics all along, (T,)."""
+    """Distance of the live context from the context of an episode with the new dynamics all along, (T,)."""
 
 
 class FilmScene(NamedTuple):
-    """Episodes that are shown side by side."""
+    """Episodes that a film shows side by side."""
 
     panels: tuple[FilmPanel, ...]
     rate_hz: float
     course: Course | None = None
-    """What the chart shows; None where nothing changes."""
+    """The data of the chart; None if the dynamics do not change."""
 
 
 def film_tasks(
@@ -76,14 +76,14 @@ def film_tasks(
     """Film one episode of each task, all from the same seed.
 
     Args:
-        runner: of the model file.
-        tasks: one for each panel.
-        seed: of the start.
-        steps: which steps are filmed.
-        shadows: whether shadows are drawn, which takes most of the time.
+        runner: runs the model file.
+        tasks: one task for each panel.
+        seed: seed of the start.
+        steps: steps at which to take a picture.
+        shadows: whether to draw shadows, which takes most of the time.
 
     Raises:
-        SamiError: the environment is not simulated by MuJoCo, or there is no OpenGL.
+        SamiError: MuJoCo does not simulate the environment, or there is no OpenGL.
     """
     panels = []
     for task in tasks:
@@ -102,21 +102,21 @@ def film_change(
     steps: range,
     shadows: bool = True,
 ) -> list[FilmScene]:
-    """Run a change from some starts, live and frozen, and take pictures.
+    """Film a change from several starts, with a live and with a frozen context.
 
     Args:
-        runner: of the model file, with a row for each seed.
+        runner: runs the model file, with a row for each seed.
         spec: the environment.
-        change: what happens.
-        seeds: of the starts, (n,).
-        steps: which steps are filmed.
-        shadows: whether shadows are drawn, which takes most of the time.
+        change: the change.
+        seeds: seeds of the n starts.
+        steps: steps at which to take a picture.
+        shadows: whether to draw shadows, which takes most of the time.
 
     Returns:
-        A scene of each start.
+        A scene for each start.
 
     Raises:
-        SamiError: the environment is not simulated by MuJoCo, or there is no OpenGL.
+        SamiError: MuJoCo does not simulate the environment, or there is no OpenGL.
     """
     starts = runner.round(seeds, change.along, Variant.LIVE)
     unchanged = runner.round(seeds, change, Variant.UNCHANGED)
@@ -141,13 +141,13 @@ def write_film(scenes: Sequence[FilmScene], path: Path, slower: float = 1.0, for
     """Write scenes, one after the other, as an animated GIF or WebP.
 
     Args:
-        scenes: what to show.
+        scenes: the scenes.
         path: `NAME.gif` or `NAME.webp`.
-        slower: how many times longer than in reality it takes.
-        force: whether a file of that name is replaced.
+        slower: duration of the film, as a multiple of the real duration.
+        force: whether to replace an existing file.
 
     Raises:
-        SamiError: the name ends otherwise, or the file cannot be written.
+        SamiError: the file has another suffix, or cannot be written.
     """
     if path.suffix not in FORMATS:
         raise SamiError(f"{path} is no film; name it NAME.gif or NAME.webp.")
@@ -180,7 +180,7 @@ def _filmed(
     panels: int,
     shadows: bool,
 ) -> list[tuple[ChangedEpisode, dict[int, np.ndarray]]]:
-    """Run a variant and take pictures of the first `count` rows at each step of `steps` at which they still run."""
+    """Run a variant; take pictures of its first `count` rows at each step of `steps` at which their episode runs."""
     size = ((WIDTH - GAP * (panels - 1)) // panels, HEIGHT)
     pictures: list[dict[int, np.ndarray]] = [{} for _ in range(count)]
     cameras: dict[int, FilmCamera] = {}
@@ -205,7 +205,7 @@ def _filmed(
 
 
 def _trailing_mean(contexts: np.ndarray, window: int, length: int) -> NDArray[np.float64]:
-    """Return the mean of the last `window` contexts at each step (length, C); the last one stays where they end."""
+    """Return the mean of the last `window` contexts at each step, (length, C); short episodes repeat their last one."""
     longer = contexts[np.minimum(np.arange(length), len(contexts) - 1)].astype(np.float64)
     sums = np.cumsum(np.concatenate([np.repeat(longer[:1], window, axis=0), longer]), axis=0)
     return (sums[window:] - sums[:-window]) / window
@@ -237,7 +237,7 @@ def _frame(scene: FilmScene, t: int, steps: Sequence[int]) -> Image.Image:
 
 
 def _badge(draw: ImageDraw.ImageDraw, change: DynamicsChange, t: int, font: Any) -> None:
-    """Draw what has changed, above the middle."""
+    """Draw the change as a badge at the top centre."""
     text, colour = (_wording(change), NEW) if t >= change.step else ("before the change", QUIET)
     half = draw.textlength(text, font) / 2 + 12
     draw.rounded_rectangle((WIDTH / 2 - half, TITLE + 8, WIDTH / 2 + half, TITLE + 38), 6, colour)
@@ -245,7 +245,7 @@ def _badge(draw: ImageDraw.ImageDraw, change: DynamicsChange, t: int, font: Any)
 
 
 def _chart(draw: ImageDraw.ImageDraw, course: Course, t: int, steps: Sequence[int], font: Any) -> None:
-    """Draw both distances up to step t, and when the change happened."""
+    """Draw both distances up to step t, and a line at the step of the change."""
     top, bottom, left, right = TITLE + HEIGHT + 34, TITLE + HEIGHT + CHART - 12, 12, WIDTH - 12
     first, last = steps[0], min(steps[-1], len(course.to_old) - 1)
     curves = ((course.to_old, OLD, "the old dynamics"), (course.to_new, NEW, "the new dynamics"))
@@ -271,11 +271,11 @@ def _chart(draw: ImageDraw.ImageDraw, course: Course, t: int, steps: Sequence[in
 
 
 def _outcome(episode: ChangedEpisode, t: int, course: Course | None) -> tuple[str, str]:
-    """Return what the corner of a picture says at a step, and in which colour."""
+    """Return the text in a picture's corner at a step, and its colour."""
     if t >= len(episode.contexts):
         return ("goal reached", GOOD) if episode.success else ("not reached", NEW)
     if course is None or t < course.change.step or (episode.rewards <= 0).all():
-        return "", QUIET  # a goal's reward only counts the steps
+        return "", QUIET  # a reward that is never positive only counts steps to the goal
     return f"return since the change {episode.rewards[course.change.step : t + 1].sum():,.0f}", QUIET
 
 

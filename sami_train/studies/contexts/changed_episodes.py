@@ -1,4 +1,4 @@
-"""Episodes whose dynamics change in the middle, run by a model file whose policy may be given another context."""
+"""Runs a model file in episodes whose dynamics change in the middle; the policy may be given another context."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Crippled, Task, TaskSpace
 
 CHANGEABLE = ("latency_s", "jitter_s", "dropout", "action_latency_s", "actuator_lag_s")
-"""Keys of a gap that may change within an episode, see `Gap.change`."""
+"""Keys of a sim-to-real profile that may change within an episode, see `Gap.change`."""
 EXAMPLE = "mass=1:10,friction=0.1@5"
 GRAMMAR = (
     f"write FEATURE=FROM:TO and FEATURE=VALUE, separated by commas, then @STEP, e.g. {EXAMPLE} or crippled=none:3@50"
@@ -38,7 +38,7 @@ GRAMMAR = (
 
 
 class ChangeError(SamiError):
-    """A change that cannot be made."""
+    """An invalid change of the dynamics."""
 
 
 @dataclass(frozen=True)
@@ -48,33 +48,33 @@ class DynamicsChange:
     before: Task
     after: Task
     step: int
-    """How many steps are done under the old dynamics; the next one is the first under the new ones."""
+    """Number of steps with the old dynamics; the next step is the first with the new ones."""
     gaps: tuple[GapProfile, GapProfile] | None = field(default=None, repr=False)
-    """What lies between world and policy before and after; None where nothing does."""
+    """Sim-to-real profiles before and after the change; None for no profile."""
 
     @property
     def along(self) -> DynamicsChange:
-        """The new dynamics all along."""
+        """The control without a change that has the new dynamics all along."""
         return DynamicsChange(self.after, self.after, self.step, self.gaps and (self.gaps[1], self.gaps[1]))
 
     @classmethod
     def parse(cls, text: str, space: TaskSpace, episode_steps: int) -> DynamicsChange:
-        """Read a change.
+        """Parse a change.
 
         >>> from sami_train.envs.panda.tasks import PANDA_TASKS
         >>> DynamicsChange.parse("mass=1:10,friction=0.1@5", PANDA_TASKS, 50)
         DynamicsChange(before={'mass': 1.0, 'friction': 0.1}, after={'mass': 10.0, 'friction': 0.1}, step=5)
 
         Args:
-            text: features with their value, or from one to another, and the step. Crippled parts are joined by a plus,
-                `crippled=none:0+3@100`. A change to the same value is none: a control.
+            text: each feature as `NAME=VALUE` or `NAME=OLD:NEW`, then the step. A plus joins crippled parts:
+                `crippled=none:0+3@100`. A change to the same value is a control without a change.
             space: the environment's features.
-            episode_steps: length of an episode.
+            episode_steps: length of an episode [steps].
 
         Raises:
-            ChangeError: the text is no change, or the step not within an episode.
+            ChangeError: the text is not a change, or the step is not within an episode.
             TaskError, UnknownName: a feature is unknown, missing or out of range.
-            SamiError: so is the number of a gap.
+            SamiError: a value of the sim-to-real profile is not valid.
         """
         features, at, step = text.rpartition("@")
         parts = [part.partition("=") for part in features.split(",")]
@@ -101,7 +101,7 @@ class DynamicsChange:
         return cls(before, after, int(step), profiles)
 
     def __str__(self) -> str:
-        """Return the change as `parse` reads it; a control names the same value twice."""
+        """Return the change in the form that `parse` reads; a control has the same value twice."""
         before, after = dict(self.before), dict(self.after)
         if self.gaps is not None:
             for key in CHANGEABLE:
@@ -117,7 +117,7 @@ class DynamicsChange:
 
 
 def _value(name: str, text: str) -> Any:
-    """Return a feature's value; text that is none is left for the feature's own check to refuse."""
+    """Return a feature's value; return an invalid text unchanged, so that the feature's own check raises."""
     text = text.strip()
     try:
         if name == Crippled.name:
@@ -128,34 +128,34 @@ def _value(name: str, text: str) -> Any:
 
 
 TOLERANCE = 1e-5
-"""Largest difference from the whole file's action that is accepted, at any golden step."""
+"""Largest accepted difference from the whole model's action at any golden step."""
 
 
 class PolicyHead:
-    """The part of a model's graph from observations and context to the action, with the file's own weights.
+    """The part of a model's graph that maps observations and a context to the action, with the file's weights.
 
-    The graph is cut at its tensor `context`, and at the other things that it answers, such as an estimate of the
-    present; the file is not changed. It was checked, when it was made, to give the actions of the file's golden steps
-    from their contexts.
+    The graph is cut at its tensor `context` and at its extra outputs, such as an estimate of the present state. The
+    file does not change. The constructor checks that the cut graph reproduces the actions of the file's golden steps
+    (recorded inputs and outputs of the model) from their contexts.
 
     Args:
         artifact: the model file.
 
     Raises:
         SamiError: the model infers no context.
-        CheckFailed: the cut graph does not act as the whole one does.
+        CheckFailed: the actions of the cut graph differ from those of the whole graph.
     """
 
     def __init__(self, artifact: Artifact) -> None:
         contract = artifact.contract
         if contract.context is None:
             raise SamiError(f"model {contract.name!r} infers no context: there is nothing to freeze or exchange.")
-        front = FRONT if contract.lookahead else ""  # what it sees of the present, however late that arrived
+        front = FRONT if contract.lookahead else ""  # observations of the present, after lookahead
         self._inputs = {front + name: signal for name, signal in contract.signal_inputs.items()}
         self._extra = [signal.name for signal in contract.extra_outputs if not is_probe(signal)]
         model = onnx.load_from_string(artifact.model_bytes)
         if contract.lookahead:
-            model = onnx.shape_inference.infer_shapes(model)  # of what it is cut at, which is no input of the whole
+            model = onnx.shape_inference.infer_shapes(model)  # the inner tensors at which it is cut
         cut = Extractor(model).extract_model([*self._inputs, CONTEXT, *self._extra], [ACTION])
         self._onnx = build(replace(artifact, model_bytes=cut.SerializeToString()))
         if golden := contract.golden_steps():
@@ -172,7 +172,7 @@ class PolicyHead:
     def __call__(
         self, observation: Mapping[str, np.ndarray], context: np.ndarray, extra: Mapping[str, np.ndarray] | None = None
     ) -> np.ndarray:
-        """Actions (n, A) for observations by signal, (n, size) each, contexts (n, C), and all else that is answered."""
+        """Return actions (n, A) for observations by signal, (n, size) each, contexts (n, C), and the extra outputs."""
         feed = {name: observation[signal.name] for name, signal in self._inputs.items()}
         feed |= {CONTEXT: context, **{name: (extra or {})[name] for name in self._extra}}
         (action,) = self._onnx.run([ACTION], {name: np.asarray(value, np.float32) for name, value in feed.items()})
@@ -180,30 +180,30 @@ class PolicyHead:
 
 
 class Variant(str, Enum):
-    """Which context the policy is given from the change on."""
+    """The context that the policy is given from the change on."""
 
     LIVE = "live"
-    """The one that its encoder infers, as it is deployed."""
+    """The context that the encoder infers, as deployed."""
     FROZEN = "frozen"
-    """The one of the step at which the change happens, which cannot know of it."""
+    """The context at the step of the change, inferred before the change has an effect."""
     RESET = "reset"
-    """The one that its encoder infers after a reset at the change."""
+    """The context that the encoder infers after a reset at the change."""
     START = "from the start"
-    """The one of the same step of an episode of the same start that had the new dynamics all along; its last one where
-    that episode is over."""
+    """The context at the same step of an episode from the same start with the new dynamics all along; once that episode
+    is over, its last context."""
     CONSTANT = "constant"
-    """The mean of the training tasks' contexts, which carries nothing; of files with an atlas."""
+    """The mean of the training tasks' contexts, which carries no information; only for files with an atlas."""
     UNCHANGED = "unchanged"
-    """The live one, and the old dynamics stay: what a change costs, and what is taken for one where there is none."""
+    """The live context, while the old dynamics stay: a control that shows the cost of a change, and false alarms."""
 
 
 class ChangedEpisode(NamedTuple):
     """One episode of T steps."""
 
     contexts: np.ndarray
-    """What the encoder inferred, (T, C)."""
+    """The contexts that the encoder inferred, (T, C)."""
     given_context: np.ndarray
-    """What the policy was given, (T, C)."""
+    """The contexts that the policy was given, (T, C)."""
     actions: np.ndarray
     """(T, A)"""
     rewards: np.ndarray
@@ -212,26 +212,26 @@ class ChangedEpisode(NamedTuple):
 
     @property
     def ret(self) -> float:
-        """Sum of rewards."""
+        """The return: the sum of rewards."""
         return float(sum(self.rewards.tolist()))
 
     def context(self, t: int) -> np.ndarray:
-        """Return what the encoder inferred at a step (C,), or lastly where the episode is over."""
+        """Return the context (C,) that the encoder inferred at a step, or the last one if the episode is over."""
         return np.asarray(self.contexts[min(t, len(self.contexts) - 1)])
 
 
 class ChangedEpisodes:
-    """Runs episodes of a model file whose dynamics change.
+    """Runs a model file in episodes whose dynamics change.
 
     Args:
-        model: the file.
+        model: the model file.
         spec: the environment.
-        rows: n, episodes stepped together, at least 2.
+        rows: n, the number of episodes stepped together, at least 2.
 
     Raises:
         SamiError: the environment's dynamics cannot change within an episode, the model infers no context, or the file
             is not valid.
-        AdapterError: the model reads or writes other signals than the environment has.
+        AdapterError: the model's signals differ from the environment's.
     """
 
     def __init__(self, model: Path, spec: EnvironmentSpec, rows: int) -> None:
@@ -246,7 +246,7 @@ class ChangedEpisodes:
         self._envs: list[Any] = [make(spec) for _ in range(rows)]
 
     def close(self) -> None:
-        """Give the simulators back."""
+        """Close the simulators."""
         for env in self._envs:
             env.close()
 
@@ -258,14 +258,14 @@ class ChangedEpisodes:
         starts: Sequence[ChangedEpisode] = (),
         on_step: Callable[[int, Sequence[Any], Sequence[int]], None] | None = None,
     ) -> list[ChangedEpisode]:
-        """Run one episode in each row.
+        """Run one episode in each row, and return the n episodes.
 
         Args:
-            seeds: of their starts, (n,).
-            change: what happens, in every row or (n,) in each.
-            variant: which context the policy is given.
-            starts: for `Variant.START`, the episodes (n,) of these seeds that had the new dynamics all along.
-            on_step: called before each step with its number, the environments, and the rows whose episode still runs.
+            seeds: seeds of the n starts.
+            change: one change for every row, or n changes, one for each.
+            variant: the context that the policy is given.
+            starts: for `Variant.START`, n episodes from these seeds with the new dynamics all along.
+            on_step: called before each step with its index, the environments, and the rows whose episode still runs.
         """
         changes = [change] * self.rows if isinstance(change, DynamicsChange) else change
         envs = list(self._envs)
@@ -314,7 +314,7 @@ class ChangedEpisodes:
 
 
 class _ChangingRow:
-    """What an episode has done so far."""
+    """The steps of a running episode so far."""
 
     def __init__(self) -> None:
         self.steps: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []

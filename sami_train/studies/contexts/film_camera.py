@@ -1,4 +1,4 @@
-"""The camera of films: with shadows, and beside a robot that runs away."""
+"""The camera of films, which draws shadows and follows a running robot."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from sami_train.envs.mujoco.camera import Offscreen, enlarge_floor
 
 FLOOR_TONES = np.array([[46, 52, 64]]), np.array([[66, 73, 87]])
 SKY_TONES = np.array([[92, 100, 116]]), np.array([[150, 158, 172]])
-"""Dark and light, of a robot's floor and sky."""
+"""Dark and light RGB colours of a robot's floor and sky."""
 LIGHT_FROM = np.array([-0.8, -1.0, 3.0])
-"""Where the light is, seen from the robot [m]."""
+"""Position of the light relative to the robot [m]."""
 BESIDE = {"distance": 3.2, "azimuth": 90.0, "elevation": -14.0}
-"""From where a robot that runs is seen [m, degrees]."""
+"""Position of the camera relative to a running robot [m, degrees]."""
 
 
 WHOLE = "whole"
-"""A camera that sees all of a robot, where its model has one."""
+"""Name of the camera, if the model has one, that shows all of a robot."""
 
 
 class FilmCamera(Offscreen):
     """Takes the pictures of a film.
 
-    A robot that can run away gets a quiet floor and sky, a camera that goes along beside it, and a light that does so,
-    too, for a shadow is drawn only near its light. Others are shown by the camera `whole` of their model, or its first.
+    A mobile robot gets a plain floor and sky, and a camera and a light that move along with it, because MuJoCo draws
+    shadows only near the light. For other robots, the camera is `whole` of their model, or `Offscreen`'s default.
 
     Args:
-        model: Of the robot; its colours change, which only rendering sees.
-        data: Its state.
-        size: Width and height of pictures, in pixels.
-        shadows: Whether shadows are drawn, which takes most of the time.
+        model: The robot's model; a mobile robot's colours and textures change.
+        data: The robot's state.
+        size: Width and height of pictures [pixels].
+        shadows: Whether to draw shadows, which takes most of the time.
 
     Raises:
         SamiError: No OpenGL was found.
@@ -58,7 +58,7 @@ class FilmCamera(Offscreen):
 
 
 def _dress(model: mujoco.MjModel) -> None:
-    """Give a model a large quiet floor and sky."""
+    """Give a model a large floor and a sky in plain colours."""
     model.geom_rgba[enlarge_floor(model)] = 1.0
     model.mat_reflectance[:] = 0.0
     model.vis.headlight.ambient[:], model.vis.headlight.diffuse[:] = 0.35, 0.3
@@ -68,6 +68,6 @@ def _dress(model: mujoco.MjModel) -> None:
             size = model.tex_height[texture] * model.tex_width[texture] * model.tex_nchannel[texture]
             pixels = model.tex_data[model.tex_adr[texture] : model.tex_adr[texture] + size]
             grey = pixels.reshape(-1, 3).mean(axis=1, keepdims=True)
-            grey = (grey - grey.min()) / max(1.0, np.ptp(grey))  # the next camera finds these tones, and keeps them
+            grey = (grey - grey.min()) / max(1.0, np.ptp(grey))  # a second camera does not change the tones again
             dark, light = tones[kind]
             pixels[:] = (dark + grey * (light - dark)).round().astype(np.uint8).ravel()

@@ -1,9 +1,9 @@
-"""By when a policy is back after its dynamics changed: measured on changes between training tasks, then promised.
+"""A bound on a policy's recovery time after a change of the dynamics, from measured changes between training tasks.
 
-A robot sees neither reward nor task, so being back is what its telemetry can tell: the context has settled again, see
-`Countdown`; or the episode reached its goal. The bound T is a tolerance limit of these times, raised where needed until
-T passes in few enough episodes without a change. Changes are drawn anew for each episode, so that episodes are
-independent: two training tasks, and a step between the one from which the atlas counts and half of a usual episode.
+A robot observes neither reward nor task, so recovery is defined by telemetry: the context has settled again (see
+`Countdown`), or the episode reached its goal. The bound T is a tolerance limit of the measured times. It is raised, if
+needed, until few enough episodes without a change exceed T. Each episode draws a change of its own, so that episodes
+are independent: two training tasks, and a step between the atlas's first score and half of a median episode.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from sami_train.export.seen import known_tasks
 from sami_train.studies.contexts.changed_episodes import ChangedEpisode, ChangedEpisodes, DynamicsChange, Variant
 
 LEVEL = 0.9
-"""Probability with which a detected change is over in time."""
+"""Probability that the policy recovers from a detected change within T."""
 FALSE_RATE = 0.05
-"""Largest rate of episodes without a change in which time passes, by its upper 95 % limit."""
+"""Largest upper 95 % limit of the rate of episodes without a change that exceed T."""
 
 
 class Recoveries(NamedTuple):
-    """How long changes took in some episodes, and whether one was detected where nothing changed."""
+    """Recovery times of episodes with a change, and false detections in episodes without a change."""
 
     changed: tuple[float, ...]
-    """Longest countdown of each episode whose change was detected [steps]; infinite where it never ended."""
+    """Longest countdown of each episode with a detected change [steps]; infinite if the last countdown did not end."""
     undetected: int
-    """Other episodes with a change."""
+    """Number of episodes with an undetected change."""
     unchanged: tuple[float | None, ...]
-    """Longest countdown of each episode without a change; None where none began."""
+    """Longest countdown of each episode without a change [steps]; None if no countdown began."""
 
     def false_fallbacks(self, steps: float) -> int:
-        """Episodes without a change in which so many steps pass before the context settles."""
+        """Return the number of episodes without a change whose longest countdown exceeds `steps`."""
         return sum(longest is not None and longest > steps for longest in self.unchanged)
 
     def judge(self, steps: float) -> dict[str, int]:
-        """Count what a deadline of so many steps comes to, and a monitor that stops at once."""
+        """Count the outcomes of a deadline of `steps`, and (`at_once`) false stops of a monitor without any delay."""
         return {
             "detected": len(self.changed),
             "undetected": self.undetected,
@@ -69,18 +69,18 @@ def measure_recoveries(
     seed: int,
     on_round: OnRound | None = None,
 ) -> Recoveries:
-    """Drive so many episodes with a change and as many without, rounded up to whole rounds.
+    """Run episodes with a change and as many without; episodes that end before their change do not count.
 
     Args:
-        model: the file.
+        model: the model file.
         spec: the environment.
-        tasks: that the dynamics change between; at least 2.
-        episodes: of each kind.
-        seed: of what is drawn and of the first start.
-        on_round: called now and then with how many episodes are done since it was called last.
+        tasks: tasks between which the dynamics change; at least 2.
+        episodes: number of episodes of each kind, rounded up to whole rounds.
+        seed: seed of the drawn changes and of the first start.
+        on_round: called after each round with the number of episodes in it.
 
     Raises:
-        SamiError: the model has no atlas or one task; or as `ChangedEpisodes`.
+        SamiError: the model has no atlas, there are fewer than 2 tasks, or see `ChangedEpisodes`.
     """
     if len(tasks) < 2:
         raise SamiError("the policy learned from one task, so that its dynamics have nothing to change to.")
@@ -110,7 +110,7 @@ def measure_recoveries(
 
 
 def certify(recoveries: Recoveries, measured: str, level: float = LEVEL, false_rate: float = FALSE_RATE) -> Recovery:
-    """Return the bound that some episodes allow.
+    """Return the smallest bound [steps] with this level that exceeds the false rate in few enough episodes.
 
     Raises:
         SamiError: no finite bound has that level, or there are too few episodes.
@@ -147,7 +147,7 @@ def certify(recoveries: Recoveries, measured: str, level: float = LEVEL, false_r
 
 
 def longest_countdown(contract: Contract, episode: ChangedEpisode) -> tuple[float | None, bool]:
-    """Return the longest countdown [steps] of an episode, None where none began; and whether the last one ended."""
+    """Return an episode's longest countdown [steps], None if none began; and whether it ended settled or successful."""
     telemetry, countdown = Telemetry(contract), Countdown()
     longest: float | None = None
     for context in episode.contexts:
@@ -160,10 +160,10 @@ def longest_countdown(contract: Contract, episode: ChangedEpisode) -> tuple[floa
 def measure_recovery(
     model: Path, spec: EnvironmentSpec, episodes: int, seed: int = seeds.RECOVERY, on_round: OnRound | None = None
 ) -> Recovery:
-    """Return the time that a model file takes to adapt, by so many changes of its training tasks.
+    """Measure `episodes` changes between training tasks, and return the bound on a model file's recovery time.
 
     Raises:
-        SamiError: the model has no atlas; or as `measure_recoveries` and `certify`.
+        SamiError: the model has no atlas, or see `measure_recoveries` and `certify`.
     """
     contract = read_artifact(model).contract
     tasks = known_tasks(contract.training, spec)
@@ -177,7 +177,7 @@ def _draw(tasks: Sequence[Task], changes: bool, first: int, last: int, rng: np.r
 
 
 def _steps(runner: ChangedEpisodes, contract: Contract, tasks: Sequence[Task], seed: int) -> tuple[int, int]:
-    """Return the first and the last step of changes."""
+    """Return the first and the last step at which a change may happen."""
     if contract.atlas is None:
         raise SamiError(f"{contract.name!r} has no atlas, by which changes are detected; add one with sami atlas.")
     first = contract.atlas.step + 1

@@ -1,4 +1,4 @@
-"""Shares of skills by task, gathered from evaluations, beside what the paper's figure shows."""
+"""Frequencies of skills by task, from evaluations, and the paper's description of its figure."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ PAPER = {
     "SaTESAC": "push at 10 and 30 kg, pick and place below",
     "SaCCM": "push at 10 and 30 kg, pick and place below",
 }
-"""What the paper says of its figure for Panda (appendix, "Heatmap of Panda-gym benchmark"; in words alone), by
-method."""
+"""The paper's description of its figure for Panda, by method (appendix, "Heatmap of Panda-gym benchmark"; it gives no
+numbers)."""
 
 
 class TaskSkills(NamedTuple):
-    """How often a policy, or several of one method, solved a task in each way."""
+    """How often a policy, or several policies of one method, used each skill in a task."""
 
     task: Task
     shares: Mapping[str, float | None]
-    """By skill: share of episodes named after it; None where the evaluation did not keep it."""
+    """By skill: fraction of episodes named after the skill; None if an evaluation did not record it."""
     success: float
     runs: int
-    """Evaluations that these are means of."""
+    """Number of evaluations that the means are over."""
 
 
 def skills_by_task(evaluations: Sequence[Evaluation]) -> list[TaskSkills]:
-    """Return the shares of skills in each task, means over evaluations of one method, in order of the tasks.
+    """Return the fractions of skills in each task, as means over evaluations of one method, sorted by task.
 
     Args:
-        evaluations: at least one, of an environment that labels skills.
+        evaluations: at least one; all of one environment that labels skills.
     """
     skills = environment(evaluations[0].env).skills
     by_task: dict[tuple[object, ...], list[TaskResult]] = {}
@@ -54,9 +54,9 @@ def skills_by_task(evaluations: Sequence[Evaluation]) -> list[TaskSkills]:
 
 
 def _share(result: TaskResult, skill: Skill, first: bool) -> float | None:
-    """Return a skill's share of the episodes; None where it was not kept.
+    """Return the fraction of episodes named after a skill; None if the file did not record it.
 
-    Files of before it was kept tell which share shows the first skill at any step, and that is which is named after it.
+    Older files record how many episodes show the first skill at any step: these are the episodes named after it.
     """
     return result.skills.get(skill.name, result.shares.get(skill.column) if first and skill.column else None)
 

@@ -1,1 +1,1 @@
-"""The report of models and runs: one HTML file, with a PNG and a CSV of each figure beside it. No torch at import."""
+"""The report of models and runs: an HTML file, with a PNG and a CSV file of each figure. No torch at import."""

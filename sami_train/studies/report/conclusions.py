@@ -1,4 +1,4 @@
-"""What each section of a report comes to, in one sentence."""
+"""The conclusion of each section of a report, in one sentence."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from sami_train.studies.charts.scores import title_of
 from sami_train.studies.report.parts import Parts
 
 SOLVED = 0.9
-"""Success from which on a task counts as solved."""
+"""Smallest success at which a task counts as solved."""
 MOST = 4
-"""Subjects that a sentence has room for."""
+"""Most subjects in one sentence."""
 
 
 def conclusion(key: str, parts: Sequence[Parts]) -> str:
-    """Return the sentence of a section; empty where nothing was measured.
+    """Return the conclusion of a section; an empty text if nothing was measured.
 
     Args:
-        key: of the section.
-        parts: what was measured of each subject.
+        key: the section's key, one of `PHRASES`.
+        parts: the measurements of each subject.
     """
     phrases = {part.subject.name: phrase for part in parts[:MOST] if (phrase := PHRASES[key](part))}
     if len(parts) > 1:
@@ -138,4 +138,4 @@ PHRASES = {
     "robustness": _robustness,
     "cost": _cost,
 }
-"""What makes the sentence of one subject, by the key of the section."""
+"""Functions that phrase the conclusion for one subject, by the key of the section."""

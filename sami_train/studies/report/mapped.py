@@ -1,7 +1,7 @@
-"""What contexts tell: maps of them in the plane, and how well they keep apart what a label names.
+"""What contexts encode: maps of contexts in the plane, and how well contexts separate the values of a label.
 
-The two numbers, a silhouette and the accuracy of k nearest neighbours, are of the contexts themselves, (n, C): a map
-in the plane pulls apart what lies together, and would flatter both.
+Both measures, a silhouette and the accuracy of k nearest neighbours, use the contexts themselves, (n, C): a map in the
+plane exaggerates clusters and would inflate both.
 """
 
 from __future__ import annotations
@@ -14,43 +14,43 @@ from typing import Any
 import numpy as np
 
 NEIGHBOURS = 10
-"""Of a context, of which the most common label is its guess."""
+"""k: the most common label of a context's k nearest neighbours is its predicted label."""
 PERMUTATIONS = 200
-"""Of the labels, which say what chance reaches."""
+"""Number of random permutations of the labels, which estimate the accuracy of chance."""
 SEED = 0
 FEWEST = 5
-"""Episodes that a label must have to count as one."""
+"""Fewest episodes of a value of a label; rarer values are left out."""
 UMAP, TSNE = "UMAP", "t-SNE"
 
 
 @dataclass(frozen=True)
 class Separability:
-    """How well contexts keep apart the values of one label."""
+    """How well contexts separate the values of one label."""
 
     label: str
     values: int
-    """How many there are."""
+    """Number of values."""
     episodes: int
     knn: float
-    """Share of the episodes whose nearest neighbours, without themselves, guess the value right."""
+    """Leave-one-out accuracy of nearest neighbours: fraction of episodes whose value they predict."""
     knn_chance: float
-    """The same with permuted labels, mean."""
+    """Mean accuracy with permuted labels."""
     knn_chance_high: float
-    """95th percentile of that."""
+    """95th percentile of the accuracy with permuted labels."""
     silhouette: float
-    """From -1 to 1; 0 where the values lie in each other."""
+    """Mean silhouette, from -1 to 1; 0 if the clusters of the values overlap."""
     silhouette_chance_high: float
-    """95th percentile with permuted labels."""
+    """95th percentile of the silhouette with permuted labels."""
     p: float
-    """Share of the permutations that are as accurate, with itself counted."""
+    """p of the permutation test: fraction of permutations at least as accurate, counting the true labels as one."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values for JSON."""
         return asdict(self)
 
 
 def plane(contexts: np.ndarray, seed: int = SEED) -> dict[str, np.ndarray]:
-    """Return maps of contexts (n, C) in the plane, (n, 2) each, by the method's name.
+    """Return maps of contexts (n, C) to the plane, (n, 2) each from -1 to 1, by the method: UMAP and t-SNE.
 
     Raises:
         ModuleNotFoundError: umap-learn or scikit-learn is not installed.
@@ -59,39 +59,39 @@ def plane(contexts: np.ndarray, seed: int = SEED) -> dict[str, np.ndarray]:
     from threadpoolctl import threadpool_limits
 
     with warnings.catch_warnings():
-        # One thread for the seed's sake, which is meant; and what TensorFlow would have added.
+        # UMAP warns that a seed needs a single thread, which is intended, and that TensorFlow is missing.
         warnings.simplefilter("ignore")
         import umap
 
         neighbours = max(2, min(15, len(contexts) - 1))
         mapped = umap.UMAP(n_neighbors=neighbours, random_state=seed, n_jobs=1).fit_transform(contexts)
     perplexity = min(30.0, (len(contexts) - 1) / 3)
-    with threadpool_limits(1):  # on busy cores its threads wait for one another most of the time
+    with threadpool_limits(1):  # on busy cores, several threads mostly wait for each other
         scattered = manifold.TSNE(perplexity=perplexity, random_state=seed, init="pca").fit_transform(contexts)
     return {UMAP: _stretched(mapped), TSNE: _stretched(scattered)}
 
 
 def _stretched(points: np.ndarray) -> np.ndarray:
-    """Return the points from -1 to 1 on both axes, whose units mean nothing."""
+    """Return the points (n, 2) scaled to -1 to 1 on both axes: the axes of such maps have no meaningful unit."""
     middle = points - (points.max(axis=0) + points.min(axis=0)) / 2
     return np.asarray(middle / np.maximum(np.abs(middle).max(axis=0), 1e-9), np.float64)
 
 
 def usable(labels: Sequence[str]) -> np.ndarray:
-    """Return which episodes have a label that enough others have, (n,) bool; none where only one such label is left."""
+    """Return which episodes have a value that `FEWEST` or more have, (n,) bool; none if only one value is so common."""
     values, counts = np.unique(list(labels), return_counts=True)
     common = values[counts >= FEWEST]
     return np.isin(list(labels), common) if len(common) > 1 else np.zeros(len(labels), bool)
 
 
 def separability(label: str, contexts: np.ndarray, labels: Sequence[str], seed: int = SEED) -> Separability | None:
-    """Measure how well contexts keep the values of a label apart; None where fewer than two have enough episodes.
+    """Measure how well contexts separate the values of a label; None if fewer than two have `FEWEST` episodes.
 
     Args:
-        label: its name.
-        contexts: (n, C), of independent episodes.
-        labels: a value each, (n,).
-        seed: of the permutations.
+        label: the label's name.
+        contexts: (n, C), one context of each of n independent episodes.
+        labels: the label's value for each of the n episodes.
+        seed: seed of the permutations.
     """
     from sklearn.metrics import silhouette_score
 
@@ -106,7 +106,7 @@ def separability(label: str, contexts: np.ndarray, labels: Sequence[str], seed: 
     permuted = [rng.permutation(codes) for _ in range(PERMUTATIONS)]
     reached = _accuracy(nearest, codes, len(values))
     chance = np.array([_accuracy(nearest, codes_permuted, len(values)) for codes_permuted in permuted])
-    # A silhouette takes longer: a quarter of the permutations tell where its chance ends.
+    # A silhouette takes longer: a quarter of the permutations must do.
     silhouettes = [
         silhouette_score(distances, codes_permuted, metric="precomputed")
         for codes_permuted in permuted[: PERMUTATIONS // 4]
@@ -125,7 +125,7 @@ def separability(label: str, contexts: np.ndarray, labels: Sequence[str], seed: 
 
 
 def accuracy(contexts: np.ndarray, labels: Sequence[str]) -> float:
-    """Return the accuracy of nearest neighbours of contexts (n, C) alone, see `Separability.knn`."""
+    """Return the leave-one-out accuracy of nearest neighbours of contexts (n, C), see `Separability.knn`."""
     values, codes = np.unique(list(labels), return_inverse=True)
     return _accuracy(_nearest(_distances(contexts)), codes, len(values))
 
@@ -138,7 +138,7 @@ def _distances(contexts: np.ndarray) -> np.ndarray:
 
 
 def _nearest(distances: np.ndarray) -> np.ndarray:
-    """Return the nearest others of each, (n, k)."""
+    """Return the indices of each episode's k nearest other episodes, (n, k), given distances (n, n)."""
     masked = distances + np.diag(np.full(len(distances), np.inf))
     k = min(NEIGHBOURS, len(distances) - 1)
     return np.argpartition(masked, k - 1, axis=1)[:, :k]
@@ -146,6 +146,6 @@ def _nearest(distances: np.ndarray) -> np.ndarray:
 
 def _accuracy(nearest: np.ndarray, codes: np.ndarray, count: int) -> float:
     votes = np.eye(count)[codes[nearest]].sum(axis=1)  # (n, values)
-    # A tie goes to the more common value, which needs no luck.
+    # The more common value wins a tie.
     votes += np.bincount(codes, minlength=count) / (10 * len(codes))
     return float(np.mean(votes.argmax(axis=1) == codes))

@@ -1,4 +1,4 @@
-"""What a report measures of each subject; every part is kept as soon as it is done."""
+"""The measurements of a report, part by part for each subject; each part is stored as soon as it is done."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ from sami_train.studies.report.played import SEED, Played, film, play_episodes, 
 from sami_train.studies.report.subject import Subject
 
 VERSION = 1
-"""Of what the files hold; another one's are made anew."""
+"""Version of the stored parts; parts of another version are measured again."""
 
 
 class PartStore:
-    """A folder of parts, made where it is missing; each is read again, unless what it was measured of changed."""
+    """Stores parts in a folder, which it creates; reads a stored part back as long as its inputs are the same."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def part(self, name: str, key: Mapping[str, Any], make: Callable[[], Any]) -> Any:
-        """Return a part: read where it was made of the same, else made now and kept.
+        """Return the stored part if its key is the same; else make and store it.
 
         Args:
-            name: of the part.
-            key: everything that it depends on, as plain values.
-            make: makes it, as plain values.
+            name: name of the part.
+            key: everything that the part depends on, as plain values.
+            make: returns the part, as plain values.
         """
         path = self.folder / f"{name}.json"
         known = {"version": VERSION, **key}
@@ -52,48 +52,48 @@ class PartStore:
                 if document["key"] == known:
                     return document["part"]
             except (SamiError, KeyError, TypeError):
-                pass  # damaged: made anew
+                pass  # the file is damaged: make the part again
         value = make()
         self.folder.mkdir(parents=True, exist_ok=True)
         write_json(path, {"key": known, "part": value})
-        return read_json(path)["part"]  # as it will be read: tuples have become lists
+        return read_json(path)["part"]  # in the form of a stored part: lists for tuples
 
 
 PARTS = ("episodes", "maps", "change", "films", "cost")
-"""What is measured anew; each may be left out."""
+"""The parts that a report measures; `ReportPlan.without` can leave out each."""
 EPISODES_PER_TASK = 12
 STEPS_PER_SET = 60_000
-"""Where the return counts: about so many steps are played in each set, in at least this many episodes:"""
+"""Steps to play in each set if the measure is the return, in at least `FEWEST_PER_SET` episodes."""
 FEWEST_PER_SET = 20
 CHANGED = 20
-"""Starts of a change."""
+"""Number of starts of a change."""
 LONG = 200
-"""Steps of an episode above which a change has half as many."""
+"""Length of an episode [steps] above which a change has half as many starts."""
 
 Progress = Callable[[str, int, int], None]
-"""Told of a part's progress: its name, how many are done since it was told last, and how many there are."""
+"""Called with a part's progress: its name, the number of items done since the last call, and their total number."""
 Cost = Callable[[Path], Mapping[str, Any]]
-"""Measures what a step of a model file costs, as plain values."""
+"""Measures the duration of a model file's step; returns plain values."""
 
 
 @dataclass(frozen=True)
 class ReportPlan:
-    """What a report shall hold."""
+    """Options of a report."""
 
     episodes: int | None = None
-    """In each task, or in each set where returns count; as many as two minutes allow if None."""
+    """Episodes in each task, or in each set if the measure is the return; a default by measure if None."""
     change: str | None = None
-    """As `sami adapt` reads it; see `usual_change`."""
+    """A change of the dynamics in the form of `sami adapt`; `usual_change` if None."""
     films: Sequence[Task] | None = None
-    """See `usual_tasks`."""
+    """Tasks to film; `usual_tasks` if None."""
     without: frozenset[str] = frozenset()
-    """Of `PARTS`, those that are left out."""
+    """Parts, of `PARTS`, to leave out."""
     processes: int = 1
     results: tuple[Path, ...] = ()
-    """Folders and files to look for measurements of the same weights in."""
+    """Files of `sami robustness`, or folders with them, to search for the same weights."""
 
     def episodes_of(self, subject: Subject) -> int:
-        """Return how many episodes are played in each task or set."""
+        """Return the number of episodes to play in each task or set."""
         if self.episodes is not None:
             return self.episodes
         if subject.spec.measure is SUCCESS:
@@ -103,36 +103,36 @@ class ReportPlan:
 
 @dataclass
 class Parts:
-    """What was measured of a subject; empty where it was left out or could not be, for which `missing` has a reason."""
+    """The measurements of a subject; a part that was left out or failed is empty, and `missing` has the reason."""
 
     subject: Subject
     played: list[Played] = field(default_factory=list)
     planes: dict[str, np.ndarray] = field(default_factory=dict)
     mapped: list[Played] = field(default_factory=list)
-    """The episodes in these maps."""
+    """The episodes in the maps: those of more than one step."""
     separabilities: list[Separability] = field(default_factory=list)
     change: Mapping[str, Any] | None = None
     films: list[dict[str, Any]] = field(default_factory=list)
     cost: Mapping[str, Any] | None = None
     robustness: list[RobustnessPoint] = field(default_factory=list)
     missing: dict[str, str] = field(default_factory=dict)
-    """Why a part is not there, by its name."""
+    """The reason why a part is missing, by the part's name."""
     seconds: dict[str, float] = field(default_factory=dict)
-    """What each part took."""
+    """Time that each part took [s]."""
 
 
 def measure_parts(subject: Subject, plan: ReportPlan, folder: Path, cost: Cost | None, progress: Progress) -> Parts:
-    """Measure a subject, or read what was kept of the same measurement.
+    """Measure the parts of a subject, or read those that an earlier call stored.
 
     Args:
-        subject: a model, or a run.
-        plan: what is measured.
-        folder: where parts are kept, and films lie.
-        cost: measures a step; None leaves it out.
+        subject: a model or a run.
+        plan: options of the report.
+        folder: the folder for stored parts and films.
+        cost: measures a step; None leaves this part out.
         progress: called with the progress.
 
     Raises:
-        SamiError: something that was asked for cannot be measured.
+        SamiError: the change in `plan` is not possible, a path in `plan.results` is missing, or a measurement fails.
     """
     parts = Parts(subject, missing={name: f"left out by without={name}" for name in sorted(plan.without)})
     parts.robustness = find_robustness([*plan.results, *subject.shipped_robustness], subject)
@@ -181,7 +181,7 @@ class _Measurement:
         if not parts.played:
             parts.missing["maps"] = "no episode was played"
             return
-        # One step tells nothing: such an episode began at its goal.
+        # An episode of one step began at its goal, so that its context has no information.
         parts.mapped = [episode for episode in parts.played if len(episode.contexts) > 1]
         final = np.stack([episode.contexts[-1] for episode in parts.mapped]) if parts.mapped else np.zeros((0, 0))
         if len(final) < 20 or final.shape[1] < 2:
@@ -236,12 +236,12 @@ class _Measurement:
             path, start = self.store.folder.parent / f"film-{number + 1}.webp", typical(self.parts.played, task)
             make = partial(film, self.source, self.spec, task, path, start)
             if not path.is_file():
-                (self.store.folder / f"{path.stem}.json").unlink(missing_ok=True)  # filmed, and the film is gone
+                (self.store.folder / f"{path.stem}.json").unlink(missing_ok=True)  # the film was deleted: film again
             key = {**self.key, "task": dict(task), "start": start}
             try:
                 self.parts.films.append(self.store.part(path.stem, key, make))
             except SamiError as error:
-                # No OpenGL, a world that renders nothing: a report without films is one, too.
+                # Without OpenGL, or if the environment renders nothing, the report has no films.
                 self.parts.missing["films"] = f"{label(task)}: {error}"
                 return
             on_round(1)
@@ -255,20 +255,20 @@ class _Measurement:
         on_round(1)
 
     def _progress(self, part: str, count: int) -> OnRound:
-        """Tell that a part begins; return what is called with how many are done since it was called last."""
+        """Report that a part begins; return a callback that takes the number of items done since its last call."""
         self.progress(part, 0, count)
         return lambda done: self.progress(part, done, count)
 
 
 def find_robustness(places: Sequence[Path], subject: Subject) -> list[RobustnessPoint]:
-    """Return the measurement of `sami robustness` with the most points of these very weights; empty where none is.
+    """Return the measurement of `sami robustness` with the most points for the subject's weights; empty if none.
 
     Args:
-        places: folders, searched whole, and files.
-        subject: whose weights.
+        places: files, and folders to search recursively.
+        subject: the model or run whose weights must match.
 
     Raises:
-        SamiError: a place is not there.
+        SamiError: a file or folder does not exist, or a file is damaged.
     """
     most: list[RobustnessPoint] = []
     for place in places:

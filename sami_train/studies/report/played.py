@@ -1,4 +1,4 @@
-"""Episodes that a report is drawn from: what came of them, the context at each step, and films of some."""
+"""The episodes of a report: their outcomes, their contexts at each step, and films of some episodes."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class Played:
     task_set: str
     task: Task
     skill: str
-    """What it is named after, see `episode_skill`; empty where the environment tells none apart."""
+    """The episode's skill, see `episode_skill`; empty if the environment labels no skills."""
     success: bool
     ret: float
     contexts: np.ndarray
-    """What the encoder inferred before each step, (T, C)."""
+    """The contexts that the encoder inferred before each step, (T, C)."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values for JSON."""
         return {
             **{"task_set": self.task_set, "task": dict(self.task), "skill": self.skill, "success": self.success},
             **{"ret": self.ret, "steps": len(self.contexts)},
@@ -53,19 +53,19 @@ class Played:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Played:
-        """Back from `to_dict`."""
+        """Read the values of `to_dict`."""
         fields = {name: value for name, value in values.items() if name not in ("steps", "contexts")}
         numbers = np.frombuffer(base64.b64decode(values["contexts"]), "<f4")
         return cls(**fields, contexts=numbers.reshape(values["steps"], len(numbers) // values["steps"]))
 
 
 def schedule(spec: EnvironmentSpec, episodes: int, seed: int) -> list[tuple[str, Task]]:
-    """Return the set and the task of each episode.
+    """Return the task set and the task of each episode.
 
     Args:
         spec: the environment.
-        episodes: in each task, where success counts; else in each set, whose tasks come in turn, as in evaluations.
-        seed: of the turns.
+        episodes: episodes per task, or per set if the measure is the return; then a set's tasks come in turn.
+        seed: seed of the turns, which are as in evaluations.
     """
     tasks = [(name, spec.tasks.resolve(name)) for name in spec.tasks.sets]
     if spec.measure is SUCCESS:
@@ -81,15 +81,15 @@ def play_episodes(
     processes: int = 1,
     on_round: OnRound | None = None,
 ) -> list[Played]:
-    """Play an episode of each scheduled task, all of them begun differently.
+    """Play one episode for each scheduled task, each from a start of its own.
 
     Args:
         source: the policy.
         spec: the environment.
-        scheduled: set and task of each episode.
-        seed: of the starts; the k-th episode depends on it and on k alone, not on how many processes there are.
-        processes: that share the episodes; a simulation with native threads takes so many threads.
-        on_round: called now and then with how many episodes are done since it was called last.
+        scheduled: task set and task of each episode.
+        seed: seed of the starts; the k-th start depends only on the seed and on k, not on `processes`.
+        processes: number of processes that share the episodes, or of threads if the simulation has native threads.
+        on_round: called after each round with the number of episodes in it.
     """
     if plays_in_batch(spec, None):
         return _in_batch(source, spec, scheduled, seed, processes, on_round)
@@ -123,7 +123,7 @@ def _in_batch(
 
 
 class _EpisodeWorker:
-    """Environments and the policy that plays in them, of one process."""
+    """The environments and the policy of one process."""
 
     def __init__(
         self, source: Source, spec: EnvironmentSpec, scheduled: Sequence[tuple[str, Task]], seed: int, rows: int
@@ -134,12 +134,12 @@ class _EpisodeWorker:
         self.rollout = Rollout(self.envs, self.policy, seed, tasks=[task for _, task in scheduled])
 
     def close(self) -> None:
-        """Give the simulators back."""
+        """Close the simulators."""
         for env in self.envs:
             env.close()
 
     def run(self, first: int) -> list[Played]:
-        """Play the episodes from `first` on, one a row; those beyond the schedule are left out."""
+        """Play the episodes from index `first` on, one in each row; return those within the schedule."""
         self.policy.rounds.clear()
         episodes = self.rollout.round(range(first, first + self.rows))
         return [
@@ -157,22 +157,22 @@ class _EpisodeWorker:
 
 
 WIDTH, HEIGHT = 320, 240
-"""Of an image [pixels]; of an environment that renders another size, the width."""
+"""Size of an image [pixels]; images of another size are scaled to this width."""
 MOST_FRAMES = 120
-"""Of a film; of a longer episode, its beginning."""
+"""Most frames of a film, which shows the beginning of a longer episode."""
 FRAMES_HZ = 12.5
 HOLD_S = 1.2
-"""How long the last image stays [s]."""
+"""Duration of the last image [s]."""
 QUALITY = 62
 MOST_FILMS = 6
-"""Of an environment with many sets of tasks."""
+"""Most films in a report."""
 
 
 def usual_tasks(spec: EnvironmentSpec, evaluation: Evaluation | None) -> list[Task]:
-    """Return the tasks that are filmed where none was asked for.
+    """Return the default tasks to film: where the policy works, and where it fails.
 
-    The one done best of the first set, the one done worst of the second, both of the last: what it can, and where it
-    ends. Without an evaluation, the first and the last of each set.
+    These are the task with the best score of the first and of the last set, and the task with the worst score of every
+    set but the first. Without an evaluation, they are the first and the last task of each set.
     """
     chosen: list[Task] = []
     for number, (name, tasks) in enumerate(spec.tasks.sets.items()):
@@ -189,9 +189,9 @@ def usual_tasks(spec: EnvironmentSpec, evaluation: Evaluation | None) -> list[Ta
 
 
 def typical(played: Sequence[Played], task: Task) -> int:
-    """Return the number of the episode that stands for a task: of median length, of those that ended as most did.
+    """Return the index of a typical episode of a task: of median length among those with the most common outcome.
 
-    Episodes that begin at their goal stand for nothing. 0 where the task was not played.
+    Episodes that began at their goal (of one step) do not count. Return 0 if none is left.
     """
     episodes = [
         (n, episode)
@@ -206,7 +206,7 @@ def typical(played: Sequence[Played], task: Task) -> int:
 
 
 class _Filmed:
-    """A policy whose environment is photographed before each of its steps."""
+    """A policy that renders its environment before every n-th of its steps."""
 
     def __init__(self, policy: Any, env: Any, every: int) -> None:
         self._policy, self._env, self._every = policy, env, every
@@ -233,16 +233,16 @@ def film(source: Source, spec: EnvironmentSpec, task: Task, path: Path, number: 
     Args:
         source: the policy.
         spec: the environment.
-        task: what is hidden from the policy.
-        path: the file, NAME.webp; NAME.still.webp beside it is its last image, for readers who want no motion.
-        number: of the episode, which sets its start as in `play_episodes`.
+        task: the task, which is hidden from the policy.
+        path: the file, NAME.webp; NAME.still.webp beside it is the last image, for readers who prefer no motion.
+        number: index of the episode, which sets its start as in `play_episodes`.
 
     Returns:
-        Plain values: the task, what came of it, and the names of both files.
+        Plain values: the task, the outcome of the episode, and the names of both files.
     """
     size: dict[str, Any] = {"render_size": (WIDTH, HEIGHT)} if spec.plain is None else {}
     env = make(spec, max_episode_steps=spec.episode_steps, render_mode="rgb_array", **size)
-    # A session of one takes and gives arrays without rows: the second row is the same episode, and nobody looks.
+    # A session with batch 1 has arrays without rows, so a second row plays the same episode and is ignored.
     other = make(spec, max_episode_steps=spec.episode_steps)
     every = max(1, round(spec.rate_hz / FRAMES_HZ))
     policy = _Filmed(policy_of(source, spec, 2), env, every)
@@ -288,7 +288,7 @@ def _save(images: list[np.ndarray], contexts: list[np.ndarray], seconds: float, 
 
 
 def _with_bars(frame: Frame, context: np.ndarray) -> Frame:
-    """Return the frame with the context (C,), -1 to 1, as bars about a line below on the left."""
+    """Return the frame with the context (C,), from -1 to 1, drawn as bars at the bottom left."""
     from PIL import ImageDraw
 
     draw = ImageDraw.Draw(frame)
@@ -303,5 +303,5 @@ def _with_bars(frame: Frame, context: np.ndarray) -> Frame:
 
 
 def sizes(folder: Path, films: list[Mapping[str, Any]]) -> int:
-    """Return how many bytes the films have."""
+    """Return the total size of the films and their stills in a folder [bytes]."""
     return sum((folder / film[name]).stat().st_size for film in films for name in ("film", "still"))

@@ -1,4 +1,4 @@
-"""The sections of a report: what stands in them, as figures, tables and films, and in which words."""
+"""The sections of a report: their figures, tables, films and texts."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from sami_train.studies.report.parts import Parts
 
 @dataclass
 class SectionBlock:
-    """What a section tells of one subject, or of all; an empty one is not shown."""
+    """The content of a section for one subject, or for all; a report omits empty blocks."""
 
     title: str = ""
-    """Empty where the section tells of one thing alone."""
+    """Empty if the section has a single block."""
     folder: str = ""
-    """Where the files of its figures and films lie, beside the page; empty is there itself."""
+    """Folder, relative to the page, of the files of its figures and films; empty for the page's own folder."""
     figures: list[Chart] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
     films: list[dict[str, Any]] = field(default_factory=list)
@@ -40,17 +40,17 @@ class SectionBlock:
 
 @dataclass
 class Section:
-    """A part of the page."""
+    """A section of the page."""
 
     key: str
-    """Its anchor."""
+    """The section's anchor in the page."""
     short: str
-    """Its name above the page."""
+    """The section's name in the page's navigation."""
     title: str
     lead: str
     blocks: list[SectionBlock]
     conclusion: str = ""
-    """What it comes to, in one sentence; empty where nothing was measured."""
+    """One sentence; empty if nothing was measured."""
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,11 @@ class Tile:
 
 
 def sections(parts: Sequence[Parts], comparison: MethodComparison | None) -> list[Section]:
-    """Return all sections, in the order of reading.
+    """Return all sections that have content, in the order of the page.
 
     Args:
-        parts: what was measured of each subject, of one environment.
-        comparison: of the runs among them, where there are several that were evaluated alike.
+        parts: the measurements of each subject; all of one environment.
+        comparison: comparison of the runs among the subjects; None if fewer than two can be compared.
     """
     page = [
         _scores(parts, comparison),
@@ -87,7 +87,7 @@ def sections(parts: Sequence[Parts], comparison: MethodComparison | None) -> lis
 
 
 def tiles(parts: Parts) -> list[Tile]:
-    """Return what a reader wants first of a subject."""
+    """Return the most important numbers of a subject."""
     subject, numbers = parts.subject, []
     evaluation = subject.evaluation
     if evaluation is not None:
@@ -107,12 +107,12 @@ def tiles(parts: Parts) -> list[Tile]:
 
 
 def _evaluations(parts: Sequence[Parts]) -> dict[str, Evaluation]:
-    """Return the evaluations that there are, by the subject's name."""
+    """Return the evaluations by the subject's name, without the subjects that have none."""
     return {part.subject.name: part.subject.evaluation for part in parts if part.subject.evaluation is not None}
 
 
 def _blocks(parts: Sequence[Parts]) -> list[tuple[Parts, SectionBlock]]:
-    """Return an empty block for each subject; it is titled where there are several."""
+    """Return an empty block for each subject; blocks have a title if there are several subjects."""
     return [(part, SectionBlock(part.subject.name if len(parts) > 1 else "", part.subject.name)) for part in parts]
 
 
@@ -140,7 +140,7 @@ def _shown_interval(evaluation: Evaluation, task_set: str) -> str:
 
 
 def _score_table(parts: Sequence[Parts]) -> Table:
-    """Return a row for each set and policy, so that what is compared stands one above the other."""
+    """Return a table with a row for each set and policy; the policies of a set are in adjacent rows."""
     evaluations = _evaluations(parts)
     first = next(iter(evaluations.values()))
     measure, is_success = first.measure, first.measure is SUCCESS
@@ -253,7 +253,7 @@ def _maps(parts: Sequence[Parts]) -> Section:
 
 
 def _separability_table(measured: Sequence[Separability]) -> Table:
-    """Return what contexts tell of each label, and what chance would."""
+    """Return a table of how well contexts identify each label, beside chance."""
     rows: list[tuple[str, ...]] = [
         (
             row.label,

@@ -1,4 +1,4 @@
-"""What a report is about: a model file, or a run."""
+"""The subject of a report: a model file or a run."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ from sami_train.studies.sweep.study import STUDY, find_runs
 
 @dataclass(frozen=True)
 class Subject:
-    """A model file or a run, and what is known of it without playing it."""
+    """A model file or a run, and the facts that its files record."""
 
     name: str
-    """Short, and unique in a report: its parts lie in a folder of this name."""
+    """Short, and unique in a report, which stores the subject's parts in a folder of this name."""
     spec: EnvironmentSpec
-    """The environment that it is judged in."""
+    """The environment in which the report measures the subject."""
     method: str
-    """Title of its method."""
+    """Title of the method."""
     seed: int | None
     steps: int | None
-    """Environment steps that it was trained for."""
+    """Environment steps of the training."""
     evaluation: Evaluation | None
-    """None where nobody evaluated it."""
+    """None if the files have no evaluation in this environment."""
     model: Path | None = None
     """None for a run."""
     contract: Contract | None = None
-    """Of the model."""
+    """The model's contract; None for a run."""
     run: RunRecord | None = None
-    """None for a model whose run was not given."""
+    """None for a model without its run."""
 
     @classmethod
     def of_model(cls, path: Path, spec: EnvironmentSpec) -> Subject:
-        """Read a model file; what it measured elsewhere is left out.
+        """Read a model file; ignore its evaluation if that is of another environment than `spec`.
 
         Raises:
             SamiError: the file is not valid.
@@ -68,10 +68,10 @@ class Subject:
 
     @classmethod
     def of_run(cls, record: RunRecord) -> Subject:
-        """Read what a run tells.
+        """Return the subject of a run.
 
         Raises:
-            SamiError: its configuration or its evaluation is not one of this version.
+            SamiError: this version cannot read the run's configuration or evaluation.
         """
         config = record.train_config()
         return cls(
@@ -85,7 +85,7 @@ class Subject:
         )
 
     def with_run(self, other: Subject) -> Subject | None:
-        """Return a model together with the run that it was exported from; None where it was from another.
+        """Return this model joined with the run that it was exported from; None if `other` is another run.
 
         Args:
             other: a run.
@@ -97,24 +97,24 @@ class Subject:
 
     @property
     def _results(self) -> Path | None:
-        """The folder of results beside the folder of a shipped model; None elsewhere."""
+        """The folder `results` beside the folder of a shipped model; None for other models."""
         folder = None if self.model is None else self.model.resolve().parent.parent / "results"
         return folder if folder is not None and (folder / "models" / STUDY).is_file() else None
 
     @property
     def shipped_robustness(self) -> list[Path]:
-        """What `sami robustness` measured of shipped models, in a checkout."""
+        """Files of `sami robustness` about shipped models, in a checkout; empty elsewhere."""
         return [] if self._results is None else sorted(self._results.glob("*/robustness.json"))
 
     def with_shipped_run(self) -> Subject:
-        """Return a shipped model together with the run that the checkout holds of it, others as they are."""
+        """Return a shipped model joined with its run, if the checkout has one; return other models unchanged."""
         records = [] if self._results is None else find_runs([self._results / "models"])
         runs = (self.with_run(Subject.of_run(record)) for record in records if record.name == self.name)
         return next((joined for joined in runs if joined is not None), self)
 
     @property
     def weights(self) -> str:
-        """SHA-256 of what acts, by which kept parts are known again; empty where nothing can."""
+        """SHA-256 that identifies the policy of stored parts: the model's weights or the agent's file; else empty."""
         if self.contract is not None:
             return self.contract.weights_sha256
         agent = self._agent
@@ -127,14 +127,14 @@ class Subject:
 
     @property
     def _agent(self) -> Path | None:
-        """The file of the run's agent; None where only its numbers were kept."""
+        """The file of the run's agent; None if only the run's results are stored."""
         if self.run is None or self.run.study is not None:
             return None
         path = RunFolder(self.run.folder).agent
         return path if path.is_file() else None
 
     def source(self) -> Source | None:
-        """Return what acts, the file or a run's weights; None where only numbers were kept."""
+        """Return the policy: the model file or the run's weights; None if only the run's results are stored."""
         if self.model is not None:
             return self.model
         if self.run is None or self._agent is None:
@@ -144,7 +144,7 @@ class Subject:
         return load_agent(RunFolder(self.run.folder)).policy.numpy_weights()
 
     def training(self) -> dict[str, Any]:
-        """Return how it came to be, as rows of a table."""
+        """Return the provenance of the subject, as rows of a table."""
         command = "" if self.run is None else shlex.join(self.run.facts.get("command", ()))
         if self.contract is not None:
             facts = self.contract.training
@@ -168,7 +168,7 @@ class Subject:
 
 
 def together(subjects: Sequence[Subject]) -> list[Subject]:
-    """Return the subjects with each model's own run in it, where that was given as well or is in the checkout."""
+    """Return the subjects, each model joined with its run if that is a subject, too, or is in the checkout."""
     models = [subject.with_shipped_run() for subject in subjects if subject.model is not None]
     runs = [subject for subject in subjects if subject.model is None]
     joined: list[Subject] = []
@@ -180,10 +180,10 @@ def together(subjects: Sequence[Subject]) -> list[Subject]:
 
 
 def require_alike(subjects: Sequence[Subject]) -> None:
-    """Refuse what cannot stand in one report.
+    """Check that the subjects can be in one report.
 
     Raises:
-        SamiError: the subjects are of different environments, or two have one name.
+        SamiError: the subjects are of different environments, or two have the same name.
     """
     first = subjects[0]
     for number, subject in enumerate(subjects):

@@ -1,4 +1,4 @@
-"""A report as a folder: report.html, which asks the network for nothing, and a PNG and a CSV of each of its figures."""
+"""Writes a report as a folder: report.html, which loads nothing from the network, and a PNG and CSV of each figure."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ from sami_train.studies.report.subject import Subject, require_alike
 
 @dataclass(frozen=True)
 class Head:
-    """What stands above and below the sections."""
+    """The head and the foot of the page."""
 
     title: str
     subtitle: str
     tiles: Mapping[str, Sequence[Tile]]
-    """By subject."""
+    """Tiles by subject."""
     facts: Mapping[str, Mapping[str, Any]]
-    """How each subject came to be."""
+    """Provenance of each subject, by its name."""
     provenance: Mapping[str, str]
-    """How this page came to be."""
+    """Provenance of the page."""
     files: Sequence[str]
-    """What lies beside it."""
+    """Paths of the other files, relative to the page."""
 
 
 def render(head: Head, sections: Sequence[Section], folder: Path) -> str:
-    """Return the page with the films that lie in the folder.
+    """Return the page as HTML with its films, which are read from the folder.
 
     Raises:
         ModuleNotFoundError: jinja2 or matplotlib is not installed.
@@ -69,22 +69,22 @@ def render(head: Head, sections: Sequence[Section], folder: Path) -> str:
 
 PAGE, SUMMARY = "report.html", "report.json"
 NEEDED = ("jinja2", "sklearn", "umap", "matplotlib")
-"""Modules that the extra `report` brings."""
+"""Modules that the extra `report` installs."""
 FIGURE_PACKAGES = ("scikit-learn", "umap-learn", "matplotlib")
-"""Packages that figures depend on, beside those that results do."""
+"""Packages whose versions affect figures only."""
 
 
 def check_out(out: Path, force: bool) -> None:
-    """Refuse a folder that cannot take a report, before anything is measured.
+    """Check, before anything is measured, that a report can be written to the folder `out`.
 
-    An earlier report is taken up: its finished parts are read again where they are of the same.
+    An earlier report in the folder is continued: its stored parts are read if their inputs are the same.
 
     Raises:
-        SamiError: it is a file, or holds something that is no report and `force` is False.
+        SamiError: `out` is a file, or a folder with files but without a report, and `force` is False.
         ModuleNotFoundError: a package of the extra `report` is not installed.
     """
     for name in NEEDED:
-        # Found, not imported: umap takes seconds, and may never be needed.
+        # Only look for the module: importing umap takes seconds, and the report may not need it.
         if importlib.util.find_spec(name) is None:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
     if out.exists() and not out.is_dir():
@@ -102,21 +102,21 @@ def write_report(
     progress: Progress,
     cost: Cost | None = None,
 ) -> dict[str, Any]:
-    """Measure what is missing, and write the report.
+    """Measure the parts that are not stored yet, and write the report.
 
     Args:
-        subjects: what it is about, of one environment.
-        plan: what it holds.
+        subjects: models and runs of one environment.
+        plan: options of the report.
         out: the folder, see `check_out`.
-        command: the words that made it, for the record.
+        command: the arguments of the command that makes the report, which the report quotes.
         progress: called with the progress.
-        cost: measures a step; None leaves it out.
+        cost: measures a step; None leaves this part out.
 
     Returns:
-        Its summary, as plain values; also in report.json.
+        The report's summary, as plain values; also written to report.json.
 
     Raises:
-        SamiError: the subjects are of different environments, or something that was asked for cannot be measured.
+        SamiError: see `require_alike` and `measure_parts`.
     """
     start = time.perf_counter()
     require_alike(subjects)
@@ -149,14 +149,14 @@ def write_report(
 
 
 def _comparison(subjects: Sequence[Subject]) -> MethodComparison | None:
-    """Return the comparison of the runs among the subjects; None where there are not two that can be compared."""
+    """Return the comparison of the runs among the subjects; None if fewer than two, or they cannot be compared."""
     runs = [subject.run for subject in subjects if subject.run is not None and subject.evaluation is not None]
     if len(runs) < 2:
         return None
     try:
         return MethodComparison(read_runs([Path(run.address) for run in runs]))
     except (ComparisonError, RunError):
-        return None  # evaluated unlike: the table of scores stands for itself
+        return None  # the evaluations differ: the report has only the table of scores
 
 
 def _head(parts: Sequence[Parts], command: Sequence[str], files: Sequence[str], seconds: float) -> Head:

@@ -1,6 +1,6 @@
-"""Where jobs run: processes of this machine, tasks of a Ray cluster, or jobs of Slurm.
+"""Engines that run jobs: as processes of this machine, as tasks of a Ray cluster, or as jobs of Slurm.
 
-Slurm is asked by its own commands, sbatch, squeue and scancel; docs/how-to/sweep.md says why not by submitit.
+The Slurm engine calls sbatch, squeue and scancel; docs/how-to/sweep.md explains why it does not use submitit.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SLURM_LOST = ("PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "REVOKED")
 SLURM_OVER = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "DEADLINE", "OUT_OF_MEMORY", *SLURM_LOST)
 SLURM_RUNS = ("RUNNING", "COMPLETING", "SUSPENDED", "SIGNALING", "STAGE_OUT", "STOPPED", "RESIZING")
 SLURM_PLACE = ("SLURM_CONF", "SLURM_CLUSTERS")
-"""Variables that say where the cluster is; the others are those of a job that the sweep itself may be."""
+"""Variables that locate the cluster. Other SLURM_ variables are removed: the sweep itself may run in a Slurm job."""
 
 
 class SweepError(SamiError):
@@ -56,8 +56,8 @@ class Look:
     """State of a job."""
 
     state: Literal["pending", "running", "ended", "lost", "cancelled"]
-    """Ended: by itself, and it may have said how (see `CellOutcome`). Lost: taken away with its node, by a preemption
-    or by a time limit, so that it should go on elsewhere. Cancelled: somebody else did not want it any more."""
+    """Ended: the process exited and may have written a `CellOutcome`. Lost: a node failure or a preemption took the
+    job, which should continue on another node. Cancelled: somebody other than the sweep cancelled the job."""
     reason: str = ""
     """Why the job waits, or how it ended, in the engine's words."""
 
@@ -68,7 +68,7 @@ class Look:
 
 
 class Job(Protocol):
-    """One process, started or queued, that works on a cell."""
+    """One started or queued process that works on a cell of a sweep or a part of a measurement."""
 
     log: Path
     """File with its output."""
@@ -81,16 +81,16 @@ class Job(Protocol):
 
 
 class Engine(Protocol):
-    """Where jobs run."""
+    """Starts jobs."""
 
     jobs: int
-    """Most cells that run at once."""
+    """Most jobs that run at once."""
 
     def submit(self, logs: Path) -> Job:
-        """Start the job that a folder of logs describes, see `job`.
+        """Start the job that a log folder describes, see `job`.
 
         Raises:
-            SweepError, OSError: it cannot be started.
+            SweepError, OSError: the job cannot be started.
         """
 
 
@@ -98,15 +98,15 @@ def engine_of(slurm: bool, ray: str, jobs: int, settings: Mapping[str, Any], gpu
     """Return the engine that the arguments select: Slurm, a Ray cluster, or this machine.
 
     Args:
-        slurm: whether it is Slurm.
-        ray: address of the Ray cluster; empty if it is none.
+        slurm: whether to use Slurm.
+        ray: address of the Ray cluster; empty for no Ray.
         jobs: most jobs at once.
-        settings: what the cluster is told of each.
-        gpus: of this machine, which its jobs share; see `Local`.
+        settings: each job's options for sbatch or `ray.remote`, by name; unused on this machine.
+        gpus: GPUs of this machine that its jobs share; see `Local`.
 
     Raises:
         ModuleNotFoundError: Ray is not installed.
-        SweepError: there is no such cluster, or it would not take such jobs.
+        SweepError: the cluster does not exist, or it rejects such jobs.
     """
     if slurm:
         return Slurm(jobs, settings)
@@ -114,12 +114,12 @@ def engine_of(slurm: bool, ray: str, jobs: int, settings: Mapping[str, Any], gpu
 
 
 class Local:
-    """Processes of this machine, each with its share of the cores.
+    """Runs jobs as processes of this machine, each with an equal share of the cores.
 
     Args:
-        jobs: most that run at once.
-        gpus: what CUDA calls the GPUs that they share, each job on the one that has the fewest; empty leaves that to
-            the jobs.
+        jobs: most jobs that run at once.
+        gpus: CUDA's names of the GPUs to share; each job gets the GPU with the fewest jobs. If empty, jobs choose
+            their device themselves.
     """
 
     def __init__(self, jobs: int, gpus: Sequence[str] = ()) -> None:
@@ -127,7 +127,7 @@ class Local:
         self._running: list[tuple[str, LocalJob]] = []
 
     def submit(self, logs: Path) -> LocalJob:
-        """Start the job of a folder of logs."""
+        """Start the job that a log folder describes."""
         variables = {"OMP_NUM_THREADS": str(max(1, share_of_cores() // self.jobs))}
         if not self.gpus:
             return LocalJob(logs, variables)
@@ -140,11 +140,11 @@ class Local:
 
 
 class LocalJob:
-    """One process, which outlives the sweep: it goes on where that is killed.
+    """One process, which continues if the sweep's own process is killed.
 
     Args:
-        logs: its folder of logs.
-        variables: of its environment, beside those of this process.
+        logs: the job's log folder.
+        variables: environment variables to add to those of this process.
     """
 
     def __init__(self, logs: Path, variables: Mapping[str, str]) -> None:
@@ -156,11 +156,11 @@ class LocalJob:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **variables},
-                start_new_session=True,  # a terminal's Ctrl-C is the sweep's, which then asks for the stop
+                start_new_session=True,  # only the sweep receives a terminal's Ctrl-C, and then stops its jobs
             )
 
     def look(self) -> Look:
-        """Return where it stands."""
+        """Return the job's state."""
         return Look("running" if self._process.poll() is None else "ended")
 
     def stop(self) -> None:
@@ -170,16 +170,16 @@ class LocalJob:
 
 
 class Ray:
-    """Tasks of a Ray cluster, whose nodes share the sweep's folder; that of a lost node goes on elsewhere.
+    """Runs jobs as tasks of a Ray cluster whose nodes share the sweep's folder; a lost node's task moves to another.
 
     Args:
-        jobs: most that are given to it at once.
+        jobs: most tasks submitted at once.
         address: of the cluster, as `ray.init` takes it: `auto`, `10.0.0.1:6379` or `ray://10.0.0.1:10001`.
-        needs: of each cell, e.g. `{"num_cpus": 4, "num_gpus": 1}`.
+        needs: resources of each job, e.g. `{"num_cpus": 4, "num_gpus": 1}`.
 
     Raises:
         ModuleNotFoundError: Ray is not installed.
-        SweepError: there is no cluster at that address, or it has no node for such a cell.
+        SweepError: there is no cluster at that address, or none of its nodes has the resources.
     """
 
     def __init__(self, jobs: int, address: str, needs: Mapping[str, Any]) -> None:
@@ -204,17 +204,17 @@ class Ray:
             )
 
     def submit(self, logs: Path) -> RayJob:
-        """Give the job of a folder of logs to the cluster."""
+        """Submit the job that a log folder describes to the cluster."""
         log = logs.absolute() / LOG
         return RayJob(self._task.options(name=logs.name).remote(job_command(logs, LIFELINE), str(log)), log)
 
 
 class RayJob:
-    """One task of Ray; begun anew on another node, it is the same one.
+    """One task of Ray; it remains the same job if Ray restarts it on another node.
 
     Args:
-        task: what Ray calls it.
-        log: where its process prints, from its start on.
+        task: Ray's reference to the task.
+        log: file for the output of its process, which creates the file when it starts.
     """
 
     def __init__(self, task: Any, log: Path) -> None:
@@ -223,7 +223,7 @@ class RayJob:
             log.rename(log.with_suffix(".before"))
 
     def look(self) -> Look:
-        """Return where it stands."""
+        """Return the job's state."""
         import ray
 
         if not ray.wait([self._task], timeout=0)[0]:
@@ -237,7 +237,7 @@ class RayJob:
         return Look("ended")
 
     def stop(self) -> None:
-        """Cancel it: its process is told, and ends at a safe place."""
+        """Cancel the task, upon which its process stops at a safe place."""
         import ray
 
         if not self._stopped:
@@ -246,14 +246,14 @@ class RayJob:
 
 
 def _run_on_ray(command: list[str], log: str) -> int:
-    """Run a job in a process of its own, which ends with this one: what Ray's worker does on a node."""
+    """Run a job in a child process that stops if this one, a Ray worker on some node, ends; return its exit code."""
     with open(log, "ab") as out:
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
         )
     try:
         while process.poll() is None:
-            time.sleep(RAY_POLL_S)  # a cancelled task is interrupted between two lines, and not within one that waits
+            time.sleep(RAY_POLL_S)  # short waits: Ray interrupts a cancelled task only between two Python instructions
         return process.returncode
     finally:
         assert process.stdin is not None
@@ -262,14 +262,14 @@ def _run_on_ray(command: list[str], log: str) -> int:
 
 
 class Slurm:
-    """Jobs of Slurm. No accounting (sacct) is needed.
+    """Runs jobs by Slurm, without its accounting (sacct).
 
     Args:
-        jobs: most that are submitted at once.
+        jobs: most jobs submitted at once.
         settings: sbatch's options, e.g. `{"partition": "gpu", "time": 240, "cpus_per_task": 4}`.
 
     Raises:
-        SweepError: there is no Slurm here, or it would not take such a job.
+        SweepError: an option is in `RESERVED`, Slurm is not installed here, or it rejects such a job.
     """
 
     def __init__(self, jobs: int, settings: Mapping[str, Any]) -> None:
@@ -282,12 +282,12 @@ class Slurm:
         _slurm([*self._sbatch(Path("log.txt"), "sami"), "--test-only"], "true")
 
     def submit(self, logs: Path) -> SlurmJob:
-        """Submit the job of a folder of logs, or take the one that an earlier sweep submitted and that is there yet."""
+        """Submit the job that a log folder describes, or adopt an earlier sweep's job if it is still in the queue."""
         file = logs / SLURM_NUMBER
         if file.is_file():
             number = file.read_text(encoding="utf-8")
             if (state := self.where(number)[0]) and state not in SLURM_OVER:
-                return SlurmJob(self, number, logs)  # of a sweep that was killed
+                return SlurmJob(self, number, logs)  # submitted by a sweep that was killed
         command = f"srun --unbuffered {shlex.join(job_command(logs))}"
         answer = _slurm(self._sbatch(logs.absolute() / "%j.log", f"sami-{logs.name}"), command)
         number = answer.strip().split(";")[0]  # ID[;CLUSTER]
@@ -295,14 +295,14 @@ class Slurm:
         return SlurmJob(self, number, logs)
 
     def where(self, number: str) -> tuple[str, str]:
-        """Return Slurm's state of a job and its reason; `("", "")` of one that it does not know any more."""
+        """Return Slurm's state of a job and the reason; `("", "")` for a job that Slurm no longer lists."""
         now = time.monotonic()
         if now - self._looked_at >= SLURM_POLL_S:
             self._looked_at = now
             try:
                 answer = _slurm(["squeue", f"--user={os.getuid()}", "--noheader", "--states=all", "--format=%i|%T|%r"])
             except SweepError as error:
-                self._trouble = str(error)  # a controller that restarts; jobs go on meanwhile
+                self._trouble = str(error)  # perhaps the controller restarts; jobs continue meanwhile
             else:
                 self._trouble = ""
                 rows = (line.strip().split("|", 2) for line in answer.splitlines() if line.count("|") == 2)
@@ -312,7 +312,7 @@ class Slurm:
         return self._seen.get(number, ("", ""))
 
     def look_again(self) -> None:
-        """Have the next question ask Slurm: something has changed."""
+        """Let the next call of `where` query Slurm without waiting for `SLURM_POLL_S`."""
         self._looked_at = -SLURM_POLL_S
 
     def _sbatch(self, log: Path, name: str) -> list[str]:
@@ -325,12 +325,12 @@ class Slurm:
 
 
 class SlurmJob:
-    """One job of Slurm; requeued, it is the same one.
+    """One job of Slurm; it remains the same job if Slurm requeues it.
 
     Args:
-        slurm: what asks for its state.
-        number: its id.
-        logs: its folder of logs.
+        slurm: the engine, which queries the job's state.
+        number: the job's id.
+        logs: the job's log folder.
     """
 
     def __init__(self, slurm: Slurm, number: str, logs: Path) -> None:
@@ -340,7 +340,7 @@ class SlurmJob:
         slurm.look_again()
 
     def look(self) -> Look:
-        """Return where it stands."""
+        """Return the job's state."""
         state, reason = self.slurm.where(self.number)
         if state in SLURM_RUNS:
             return Look("running", reason if reason != "None" else "")
@@ -356,7 +356,7 @@ class SlurmJob:
         return Look("lost" if state in SLURM_LOST else "ended", report)
 
     def stop(self) -> None:
-        """Cancel it: SIGTERM, and after a while (KillWait, half a minute) the end."""
+        """Cancel the job: Slurm sends SIGTERM, and SIGKILL after its KillWait (30 s by default)."""
         if not self._stopped:
             self._stopped = True
             _slurm(["scancel", self.number], may_fail=True)
@@ -364,10 +364,10 @@ class SlurmJob:
 
 
 def _slurm(command: list[str], script: str = "", may_fail: bool = False) -> str:
-    """Return what one of Slurm's commands prints, with the lines of a batch script where it takes one.
+    """Run one of Slurm's commands, with a batch script on its standard input if given, and return what it prints.
 
     Raises:
-        SweepError: it is not there, stuck, or failed, unless it may.
+        SweepError: the command is not installed, is stuck, or failed although `may_fail` is False.
     """
     foreign = ("SLURM_", "SLURMD_", "SRUN_")
     variables = {

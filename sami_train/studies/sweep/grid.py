@@ -1,4 +1,4 @@
-"""The grid of a sweep: every combination of some values of some configuration keys, each with a name of its own.
+"""The grid of a sweep: every combination of the values of some configuration keys, each with a unique name.
 
 `Grid({"env": ("panda",), "method": ("tesac", "satesac"), "seed": (0, 1)})` has the cells `panda-tesac-0`,
 `panda-satesac-0`, `panda-tesac-1`, `panda-satesac-1`. Any other key that has several values adds to the name:
@@ -34,10 +34,10 @@ class Cell:
     name: str
     config: TrainConfig
     overrides: Mapping[str, Any]
-    """What the grid sets, by dotted key; the rest is the preset's."""
+    """The values that the grid sets, by dotted key; all others come from the preset."""
 
     def command(self, out: Path) -> list[str]:
-        """Return the `sami train` command that trains the same."""
+        """Return the `sami train` command that trains this cell."""
         words = ["sami", "train", "--out", str(out)]
         for key, value in self.overrides.items():
             if key in (*IN_EVERY_NAME, "preset", "steps"):
@@ -48,12 +48,12 @@ class Cell:
 
 
 class Grid:
-    """The product of some axes.
+    """The Cartesian product of axes.
 
     Args:
         axes: values by dotted configuration key; `env`, `method` and `seed` must be among them.
-        unnamed: values that stay out of the cells' names, by key; of each axis with one value, that value, if left
-            out. A grid that grew keeps those of its beginning, so that its first cells keep their names.
+        unnamed: the value, by key, that adds nothing to a cell's name. By default, the value of each axis that has
+            only one. An extended grid keeps `unnamed`, so that its first cells keep their names.
 
     Raises:
         GridError: an axis is empty or has a value twice.
@@ -73,12 +73,12 @@ class Grid:
         self.unnamed = dict(unnamed)
 
     def cells(self) -> list[Cell]:
-        """Every combination, its configuration resolved and checked.
+        """Return a cell for every combination, with a resolved and checked configuration.
 
-        The seed varies slowest: a sweep that is stopped early leaves whole comparisons.
+        The seed varies slowest, so that a sweep that is stopped early has run all settings with its first seeds.
 
         Raises:
-            GridError: a cell's configuration is not valid; names the cell.
+            GridError: a cell's configuration is not valid (the message names the cell), or two cells have one name.
         """
         order = sorted(self.axes, key=lambda key: key != "seed")
         cells = []
@@ -90,7 +90,7 @@ class Grid:
                 config = resolve(overrides.get("preset", PRESET), changes)
             except SamiError as error:
                 raise GridError(f"cell {self._name(overrides)}: {error}") from error
-            # Named by the values that the configuration holds: 2e5 steps are 200000.
+            # A name has the value as the configuration stores it: 200000 steps for 2e5.
             settled = {key: config.by_key()[FORMER_KEYS.get(key, key)] for key in overrides}
             cells.append(Cell(self._name(overrides, settled), config, settled))
         for name, count in Counter(cell.name for cell in cells).items():
@@ -109,10 +109,10 @@ class Grid:
         return "-".join(parts)
 
     def extended(self, wider: Grid) -> Grid:
-        """Return this grid with the values that a wider one adds.
+        """Return this grid with the values that a wider grid adds.
 
         Raises:
-            GridError: the other is not wider: it lacks keys or values, or has keys that this one leaves to the preset.
+            GridError: the other grid is not wider: it lacks a value of this grid, or has other keys.
         """
         for key in sorted(self.axes.keys() | wider.axes.keys()):
             if (key in self.axes) != (key in wider.axes):
@@ -126,7 +126,7 @@ class Grid:
         return Grid(axes, self.unnamed)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, as sweep.json holds them."""
+        """Return plain values, in the form of sweep.json."""
         return {"axes": {key: list(values) for key, values in self.axes.items()}, "unnamed": self.unnamed}
 
 
@@ -134,10 +134,10 @@ _SAME = "give all that it has (values may be added), go on with --out alone, or 
 
 
 def parse_axis(text: str) -> tuple[str, list[Any]]:
-    """Return the key and the values of e.g. `"seed=0,1"`; commas inside brackets or quotes do not part values.
+    """Return the key and the values of e.g. `"seed=0,1"`; commas in brackets or quotes do not separate values.
 
     Raises:
-        ConfigError: there is no `=`.
+        ConfigError: the text has no `=`.
         GridError: a value is empty.
     """
     key, _ = parse_override(text)

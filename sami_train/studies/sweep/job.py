@@ -1,6 +1,6 @@
-"""A job in a process of its own: one cell of a sweep, or one part of a measurement, that a folder of logs describes.
+"""A job, run in a process of its own: one cell of a sweep or one part of a measurement, described in a log folder.
 
-JSON on both ways, because whoever can write to a sweep's folder could make a pickle run what they like.
+Both the description and the outcome are JSON: unpickling a file from a shared folder could run anybody's code.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class CellOutcome:
 
     @classmethod
     def read(cls, logs: Path) -> CellOutcome | None:
-        """Return the outcome that a job's process wrote at its end; None if there is none that can be read."""
+        """Return the outcome that a job's process wrote at its end; None if it is missing or not valid."""
         try:
             outcome = read_json(logs / OUTCOME)
         except SamiError:
@@ -66,10 +66,10 @@ class CellStatus:
     seconds: float = 0.0
     """Seconds of training up to that line."""
     exploring: float | None = None
-    """What the environment is judged by, while exploring."""
+    """Success or return in training, measured with exploration."""
     trained: bool = False
     sets: Mapping[str, float] = field(default_factory=dict)
-    """What the environment is judged by, for each set of tasks; empty until the cell is done."""
+    """Evaluated success or return by task set; empty until the cell is done."""
 
 
 def status(folder: Path, env: str, episodes: int) -> CellStatus:
@@ -100,16 +100,16 @@ def _evaluated(run: RunFolder, measure: Measure, episodes: int) -> dict[str, flo
             return {}
         return {str(name): float(result[measure.key]) for name, result in document["sets"].items()}
     except (SamiError, LookupError, TypeError, ValueError, AttributeError, OverflowError):
-        return {}  # of a damaged file: it is measured again
+        return {}  # the file is damaged: evaluate again
 
 
 def describe_job(cell: Cell, folder: Path, logs: Path, episodes: int) -> None:
-    """Write down what a cell's job will do; what the one before wrote at its end goes.
+    """Write the description of a cell's job, and remove the outcome of its previous job.
 
     Args:
         cell: the cell.
         folder: its run folder.
-        logs: its folder of logs.
+        logs: its log folder, created if missing.
         episodes: evaluation episodes per task, or per set.
     """
     logs.mkdir(parents=True, exist_ok=True)
@@ -119,14 +119,14 @@ def describe_job(cell: Cell, folder: Path, logs: Path, episodes: int) -> None:
 
 
 def describe_part(logs: Path, policy: Mapping[str, str], env: str, episodes: int, subset: Sequence[Piece]) -> None:
-    """Write down what a part of a measurement is.
+    """Write the description of a part of a measurement.
 
     Args:
-        logs: its folder of logs, which is new.
+        logs: the part's log folder, which must not exist yet.
         policy: `{"model": FILE}` or `{"run": FOLDER}`.
         env: name of the environment.
-        episodes: as `evaluate` takes it.
-        subset: the pieces.
+        episodes: episodes per task or per set, as in `evaluate`.
+        subset: the pieces of the evaluation that this part measures.
     """
     logs.mkdir(parents=True)
     pieces = [
@@ -143,12 +143,12 @@ def describe_part(logs: Path, policy: Mapping[str, str], env: str, episodes: int
 
 
 def job_command(logs: Path, *options: str) -> list[str]:
-    """Return the command that runs the job of a folder of logs."""
+    """Return the command that runs the job that a log folder describes."""
     return python_command(__name__, str(logs.absolute()), *options)
 
 
 def main(logs: str, *options: str) -> None:
-    """Run the job of a folder of logs."""
+    """Run the job that a log folder describes; with `LIFELINE`, stop it when the standard input ends."""
     if LIFELINE in options:
 
         def stop_at_the_end_of_input() -> None:
@@ -161,17 +161,17 @@ def main(logs: str, *options: str) -> None:
 
 
 def run_job(logs: Path) -> CellOutcome:
-    """Finish the job of a log folder, from where a previous process left it, and write its outcome.
+    """Run the job of a log folder, continuing what a previous process did, and write its outcome.
 
-    SIGTERM and SIGUSR2, Slurm's warning before a time limit, stop it at a safe place. A job that a cluster starts anew
-    forgets what it wrote at its first end.
+    SIGTERM stops the job at a safe place, as does SIGUSR2, which Slurm sends before a time limit. If a cluster restarts
+    a job, the new process first removes the outcome of the old one.
     """
     work = _measure_part if (logs / PART).is_file() else _train_cell
     (logs / OUTCOME).unlink(missing_ok=True)
     signal.signal(signal.SIGTERM, _interrupt)
     signal.signal(signal.SIGUSR2, lambda *_: signal.raise_signal(signal.SIGTERM))
     try:
-        with locked(logs / "lock"):  # one process at a time works on it
+        with locked(logs / "lock"):  # one process at a time works on the job
             outcome = CellOutcome("done" if work(logs) else "stopped")
     except KeyboardInterrupt:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -183,7 +183,7 @@ def run_job(logs: Path) -> CellOutcome:
     sys.stdout.flush()
     try:
         write_json(logs / OUTCOME, asdict(outcome))
-    except SamiError as error:  # on a full disk the log's last line is what the sweep can still read
+    except SamiError as error:  # on a full disk, the sweep can still read the log's last line
         print(outcome.reason or error, flush=True)
     return outcome
 
@@ -193,7 +193,7 @@ def _interrupt(number: int, frame: Any) -> NoReturn:
 
 
 def _train_cell(logs: Path) -> bool:
-    """Train and evaluate a cell; return whether it is done."""
+    """Train and evaluate a cell; return False if a signal stopped the training before its last step."""
     from sami_train.config.recordings import recordings_of
     from sami_train.runs import train
 
@@ -218,10 +218,10 @@ def _train_cell(logs: Path) -> bool:
 
 
 def clear_beginning(folder: Path) -> None:
-    """Remove what a run left that was cut off before its first checkpoint; where there is no folder, do nothing.
+    """Remove the folder of a run that ended before its first checkpoint; do nothing if there is no folder.
 
     Raises:
-        RunError: something trains in the folder, or it holds what no run wrote.
+        RunError: a process trains in the folder, or the folder has a file that no run wrote.
     """
     if not folder.exists():
         return
@@ -233,7 +233,7 @@ def clear_beginning(folder: Path) -> None:
 
 
 def _measure_part(logs: Path) -> bool:
-    """Measure a part's pieces that are not stored yet."""
+    """Measure the pieces of a part that are not stored yet; return True."""
     part: dict[str, Any] = read_json(logs / PART)
     policy, spec = part["policy"], environment(part["env"])
     source = Path(policy["model"]) if "model" in policy else _weights(RunFolder.open(Path(policy["run"])))[0]
@@ -253,5 +253,5 @@ def _weights(run: RunFolder) -> tuple[Any, int]:
     from sami_train.runs.train import load_agent
 
     agent = load_agent(run)
-    torch.set_flush_denormal(False)  # training sets it; measurements go without
+    torch.set_flush_denormal(False)  # training flushes denormals; measurements do not
     return agent.policy.numpy_weights(), agent.num_timesteps

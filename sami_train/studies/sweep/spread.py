@@ -1,8 +1,8 @@
-"""A measurement spread over jobs of this machine, Slurm or Ray: each measures a part, and all is gathered in one file.
+"""Distributes an evaluation over jobs on this machine, Slurm or Ray, and gathers their results in one file.
 
-BESIDE.parts/NNN-MMM/    the parts of each attempt: what a part is, its log, what it has measured, how it ended
+NAME.parts/AAA-NNN/    part NNN of attempt AAA, beside NAME.json: its description, log, results and outcome
 
-They stay until the measurement is whole, so that the next attempt, of the same command, goes on from them.
+These folders stay until the evaluation is complete, so that a repeated command continues from their results.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from sami_train.studies.sweep.engines import Engine, Job, Look, SweepError
 from sami_train.studies.sweep.job import PART, CellOutcome, describe_part
 
 POLL = 0.5
-"""Seconds between two looks at the jobs."""
+"""Shortest time between two queries of the jobs' states [s]."""
 TRIES = 5
-"""Jobs of one part that may be lost or stopped, before it counts as failed."""
+"""Most jobs for one part: the part fails if all of them are lost or stopped."""
 PATIENCE = 30.0
-"""Seconds that stopped jobs have for what they are at."""
+"""Longest time to wait for stopped jobs to end [s]."""
 
 
 def spread(
@@ -43,22 +43,22 @@ def spread(
     on_task: OnTask | None = None,
     seed: int = seeds.EVALUATION,
 ) -> None:
-    """Measure on an engine what `evaluate_gaps` would, and keep it: that call then has nothing left to do.
+    """Run the episodes of `evaluate_gaps` on an engine and store the results, which `evaluate_gaps` then reads.
 
     Args:
-        engine: where the jobs run; so many parts are made as it takes jobs.
+        engine: runs the jobs; the measurement has at most as many parts as the engine runs jobs at once.
         policy: where the jobs find the policy: `{"model": FILE}` or `{"run": FOLDER}`.
         source: the same policy.
-        env: see `evaluate_gaps`, also for the next four.
-        task_sets: names of sets.
-        gaps: what lies between.
-        episodes: in each task, or in each set.
-        keep: the file that the results are for; within `keeping(keep)`.
+        env: name of the environment.
+        task_sets: names of task sets.
+        gaps: sim-to-real profiles to evaluate with; None stands for no profile.
+        episodes: number of episodes in each task or in each set, see `evaluate_gaps`.
+        keep: the file to which the caller will write the results; call within `keeping(keep)`.
         on_task: called with each task's result as it arrives.
-        seed: of the starts.
+        seed: seed of the starts.
 
     Raises:
-        SweepError: a part failed, or its job cannot be started; what the others measured is kept.
+        SweepError, OSError: a part failed, or its job cannot be started; the results of other parts are kept.
     """
     spec = environment(env)
     store = KeptResults(keep, source, spec, episodes)
@@ -105,7 +105,7 @@ def spread(
                 elif again or (reason := _failure(part, job, look)):
                     failed[part] = f"its job was lost or stopped {TRIES} times" if again else reason
             gather()
-            if jobs:  # reading what a hundred parts have kept takes a while: mostly, it sleeps
+            if jobs:  # reading the results of a hundred parts takes a while: sleep for most of the time
                 time.sleep(max(POLL, 4.0 * (time.monotonic() - start_time)))
     finally:
         _stop(jobs)
@@ -122,7 +122,7 @@ def spread(
 
 
 def _goes_on(part: Path, look: Look) -> bool:
-    """Whether a part whose job is over is to be submitted again: lost with its node, or stopped at a time limit."""
+    """Return whether to submit a part again, as its job was lost with its node, or stopped (as at a time limit)."""
     outcome = CellOutcome.read(part)
     if look.state == "lost":
         return outcome is None or outcome.state == "stopped"

@@ -1,10 +1,10 @@
-"""A study: its runs in one file, a line of JSON each, which git can hold where a folder a run is too much.
+"""A study file: the results of many runs, a line of JSON each. It is small enough for git, unlike run folders.
 
 runs.jsonl    {"version": 1, "run": NAME, "config": {...}, "facts": {...}, "evaluation": {...}, "metrics": [{...}, ...]}
 
-config, facts and evaluation are what config.json, run.json and evaluation.json of the run folder hold (evaluation is
-null where there is none), metrics are the lines of metrics.jsonl. NAME is unique in the file. What makes a run folder
-large stays out: the agent, checkpoints, and TensorBoard's files.
+config, facts and evaluation are the contents of the run folder's config.json, run.json and evaluation.json (evaluation
+is null if the run has none), metrics are the lines of metrics.jsonl. NAME is unique in the file. The agent, checkpoints
+and TensorBoard's files, which make a run folder large, are not included.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ PARTS: dict[str, tuple[type, ...]] = {
     "evaluation": (dict, type(None)),
     "metrics": (list,),
 }
-"""What a line holds, and of which types."""
+"""The keys of a line, and the types of their values."""
 MOST_NAMED = 6
 """Most runs that a message names."""
 
 
 def write_study(path: Path, records: Iterable[RunRecord]) -> None:
-    """Write a study whole or not at all.
+    """Write a study file atomically.
 
     Args:
-        path: the file, FOLDER/runs.jsonl; the folder is made where it is missing.
-        records: its runs, in the order of the lines.
+        path: the file, FOLDER/runs.jsonl; the folder is created if missing.
+        records: the runs, in the order of the lines.
 
     Raises:
-        RunError: the file has another name, or two runs have the same.
+        RunError: the file is not named runs.jsonl, or two runs have the same name.
     """
     if path.name != STUDY:
         raise RunError(f"{path} is not named {STUDY}; a study is FOLDER/{STUDY}.")
@@ -66,10 +66,10 @@ def write_study(path: Path, records: Iterable[RunRecord]) -> None:
 
 
 def read_study(path: Path) -> list[RunRecord]:
-    """Read all runs of a study.
+    """Read all runs of a study file.
 
     Raises:
-        RunError: there is no such file, or a line of it is damaged or of another version.
+        RunError: the file cannot be read, or a line is damaged, of another version, or repeats a run's name.
     """
     again = f"take the file from git again, or make it anew: sami gather RUN... --out {in_shell(path)} --force"
     try:
@@ -95,18 +95,18 @@ def read_study(path: Path) -> list[RunRecord]:
 
 
 def find_runs(paths: Sequence[Path | str]) -> list[RunRecord]:
-    """Read runs from wherever they are kept.
+    """Read runs from run folders and study files.
 
     Args:
-        paths: run folders, studies (`runs.jsonl`), or folders that hold any of them (a sweep). After a colon, a
-            pattern of the names that are meant, e.g. `results/panda-100k-k:panda-*-k64`. A run that is named twice
-            counts once; where a run's folder and its line are side by side, the folder is read.
+        paths: run folders, study files (`runs.jsonl`), or folders that contain any of them (such as a sweep). A colon
+            and a pattern after a path select runs by name, e.g. `results/panda-100k-k:panda-*-k64`. A run that occurs
+            twice counts once; if both its folder and its line in a study file exist, the folder is read.
 
     Returns:
-        The runs by folder and name.
+        The runs, sorted by the paths of their folders.
 
     Raises:
-        RunError: there is no run, or one is damaged.
+        RunError: a path has no matching run, or a run is damaged.
     """
     latest: dict[Path, RunRecord] = {}
     for path in paths:
@@ -120,12 +120,12 @@ def find_runs(paths: Sequence[Path | str]) -> list[RunRecord]:
 def _runs_of(path: Path) -> list[RunRecord]:
     before, _, selection = str(path).rpartition(":")
     pattern = "*"
-    if before and selection and not path.exists():  # a path that exists is one, whatever its name
+    if before and selection and not path.exists():  # an existing path may contain a colon
         path, pattern = Path(before), selection
     if not path.exists():
         if path.name == STUDY:
             raise RunError(f"there is no {path}; `sami gather RUN... --out {in_shell(path)}` makes it of run folders.")
-        RunFolder.open(path)  # raises that there is none
+        RunFolder.open(path)  # raises RunError
     if path.is_file() and path.name != STUDY:
         raise RunError(f"{path} is no run folder and no {STUDY}; give either, or a folder that holds some.")
     if path.is_file():
@@ -147,7 +147,7 @@ def _runs_of(path: Path) -> list[RunRecord]:
 
 
 def _checked(line: str) -> dict[str, Any]:
-    """Return a line's value, or raise ValueError where it is no run."""
+    """Return the JSON value of a line; raise ValueError if it does not describe a run."""
     value = json.loads(line)
     if not isinstance(value, dict):
         raise ValueError(f"it holds a {type(value).__name__} instead of a JSON object")

@@ -1,10 +1,10 @@
-"""A sweep: the cells of a grid, run as processes of this machine, by Slurm or by Ray; any cut can be resumed.
+"""A sweep: the cells of a grid, run on this machine, by Slurm or by Ray; it resumes after any interruption.
 
 sweep.json    the grid and the episodes of the evaluation
 sweep.lock    held by the process that sweeps here
 NAME/         one run folder for each cell, as `sami train` makes them
-logs/NAME/    what the cell's job is, what its processes printed, how the last one ended, and its lock
-runs.jsonl    the results of all cells, a line each, once every cell is done; see `runs.study`
+logs/NAME/    the description of the cell's job, its output, its outcome, and its lock
+runs.jsonl    the results of all cells, a line each, once every cell is done; see `studies.sweep.study`
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from sami_train.studies.sweep.study import STUDY, write_study
 
 SWEEP_VERSION = 1
 POLL = 0.5
-"""Seconds between two queries of the jobs' states."""
+"""Shortest time between two queries of the jobs' states [s]."""
 PATIENCE = 60.0
 """Seconds that a stopped sweep waits for its jobs' last checkpoints."""
 
@@ -53,8 +53,8 @@ class Sweep:
 
     Args:
         path: the folder.
-        grid: what is swept.
-        episodes: evaluation episodes per task; per set of tasks where the return is what counts.
+        grid: the grid.
+        episodes: evaluation episodes per task; per task set if the environment's measure is the return.
 
     Raises:
         GridError: a cell's configuration is not valid.
@@ -72,10 +72,10 @@ class Sweep:
 
     @classmethod
     def open(cls, path: Path) -> Sweep:
-        """Return the sweep of a folder.
+        """Return the sweep stored in a folder.
 
         Raises:
-            SweepError: there is none, or of another version.
+            SweepError: the folder has no sweep, or its sweep.json is damaged or of another version.
         """
         file = path / "sweep.json"
         if not file.is_file():
@@ -97,10 +97,10 @@ class Sweep:
 
     @classmethod
     def begin(cls, path: Path, grid: Grid, episodes: int) -> Sweep:
-        """Return a new sweep, or the one in the folder with the values that this grid adds. Writes nothing yet.
+        """Return a new sweep, or the folder's sweep extended by the values that this grid adds. Write nothing yet.
 
         Raises:
-            GridError: the folder's sweep and this one contradict each other.
+            GridError, SweepError: the folder's sweep has other keys, a value that this grid lacks, or other `episodes`.
         """
         if not (path / "sweep.json").is_file():
             return cls(path, grid, episodes)
@@ -119,12 +119,12 @@ class Sweep:
         return self.path / cell.name
 
     def logs(self, cell: Cell) -> Path:
-        """Return the cell's folder of logs."""
+        """Return the cell's log folder."""
         return self.path / "logs" / cell.name
 
     @property
     def study(self) -> Path:
-        """The file with the results of all cells, which is there once every cell is done."""
+        """The file with the results of all cells, written once every cell is done."""
         return self.path / STUDY
 
     def count(self, *states: str) -> int:
@@ -133,17 +133,17 @@ class Sweep:
 
     @property
     def seconds_left(self) -> float | None:
-        """Estimated time for all unfinished cells, one after the other; None until a speed is measured."""
+        """Estimated training time for all unfinished cells, one after the other; None until a speed is measured."""
         steps = sum(row.status.steps for row in self.rows)
         seconds = sum(row.status.seconds for row in self.rows)
         left = sum(max(0, row.cell.config.steps - row.status.steps) for row in self.rows if row.state != "failed")
         return left * seconds / steps if steps else None
 
     def locked(self) -> AbstractContextManager[None]:
-        """Keep other sweeps out of the folder.
+        """Lock the folder against other sweeps.
 
         Raises:
-            SweepError: there is one; the message says which process.
+            SweepError: another sweep has the lock; the message names its process.
         """
         with writing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
@@ -158,10 +158,10 @@ class Sweep:
 
         Args:
             engine: where the jobs run.
-            on_change: called about twice a second, after the rows were brought up to date.
+            on_change: called about twice a second, after `rows` were updated.
 
         Returns:
-            Whether it came to the end; False where a signal stopped it.
+            Whether the sweep ran to its end, also if cells failed; False if a signal stopped it.
 
         Raises:
             SweepError: another sweep runs here.
@@ -175,7 +175,7 @@ class Sweep:
             for row in waiting:
                 left = holder(self.logs(row.cell) / "lock")
                 row.state, row.reason = "waiting", f"waits for {left}, left by an earlier sweep" if left else ""
-            # First those that a killed sweep left running: their jobs wait for them, and they use the machine anyway.
+            # Cells that a killed sweep left running come first: they use the machine anyway, and new jobs await them.
             waiting.sort(key=lambda row: not row.reason)
             running: dict[str, tuple[CellRow, Job]] = {}
             stop_by = float("inf")
@@ -205,7 +205,7 @@ class Sweep:
                         if look.reason or previous == "pending":
                             row.reason = look.reason
                 on_change()
-                if running:  # reading the files of a thousand cells takes a second: mostly, it sleeps
+                if running:  # reading the files of a thousand cells takes a second: sleep for most of the time
                     time.sleep(max(POLL, 4.0 * (time.monotonic() - start_time)))
             if self.count("done") == len(self.rows):
                 write_study(self.study, [RunRecord.of_folder(self.folder(row.cell)) for row in self.rows])
@@ -259,7 +259,7 @@ class Sweep:
         row.state, row.reason = outcome.state, outcome.reason
         further = _checkpointed(self.folder(row.cell)) > row.began_at
         if row.state == "stopped" and not stopping and look.state != "cancelled" and further:
-            row.state = "waiting"  # stopped at a time limit, and further than before
+            row.state = "waiting"  # a time limit stopped the job, but it made progress
 
 
 def _checkpointed(folder: Path) -> int:
