@@ -386,7 +386,7 @@ class Dynamics:
         return np.array(numbers, np.intp)
 
     def _feature(self, name: str, change: Change) -> Feature:
-        """Return a feature of the task space; its default is the model's own value."""
+        """Return a feature of the task space; its default leaves the model unchanged (None if elements differ)."""
         field, rows = _FIELDS[change.field], self._rows[name]
         high = math.inf
         if change.field == "actuator_delay":
@@ -406,7 +406,7 @@ class Dynamics:
         return Feature(name, self._unit(name, change), low, low_open=field.positive, default=default, high=high)
 
     def _unit(self, name: str, change: Change) -> str:
-        """Return the unit of a field; that of joints is of hinges, unless all that it is of are slides."""
+        """Return the unit of a feature's field; for joints, the unit of a slide if all are slides, else of a hinge."""
         field = _FIELDS[change.field]
         joints = self._model.dof_jntid[self._rows[name]] if field.kind == "joint" else []
         slides = [self._model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_SLIDE for joint in joints]
