@@ -120,7 +120,7 @@ class World:
         )
 
     def _hand(self, qpos: Array, qvel: Array) -> tuple[Array, Array]:
-        """Return the hand's position [m] and velocity [m/s], (3,) each; the position is a time step old, as Bullet's."""
+        """Return the hand's position [m] and velocity [m/s], (3,) each; as in Bullet, the position is a step old."""
         hand = self._kinematics.forward(qpos[:7])
         velocity = hand.jacobian[:3] @ qvel[:7]
         return hand.place - TIME_STEP * velocity, velocity
