@@ -1,4 +1,4 @@
-"""A policy that looks ahead with a forward model which is right: the law of the fake robot, by hand."""
+"""A policy with lookahead and an exact forward model, the fake robot's dynamics written by hand."""
 
 import numpy as np
 import onnx
@@ -74,7 +74,7 @@ def contract_of(steps):
 
 
 def write(path, steps=STEPS):
-    """Write the policy, looking so many periods ahead; 0 takes everything for the present."""
+    """Write the policy with a lookahead of `steps` periods; 0 treats each observation as current."""
     contract = contract_of(steps)
 
     def info(shapes):

@@ -1,4 +1,4 @@
-"""The module of a robot that a user wrote: it stands still, and each factory breaks, or keeps, something else."""
+"""A user's module with robots that stand still; each factory makes a robot that violates, or meets, another rule."""
 
 import json
 from pathlib import Path
