@@ -94,11 +94,11 @@ def write(path, steps=STEPS):
 
 
 class Stamped:
-    """A robot whose world goes on: what it observes was measured `late_s` before it is read.
+    """A robot in real time, whose observations were measured `late_s` before `read`.
 
     Args:
-        clock: The loop's.
-        late_s: One time, or by signal [s].
+        clock: The loop's clock.
+        late_s: Observation age [s]: one number, or by signal.
     """
 
     def __init__(self, clock, late_s, command_delay_s=0.0):

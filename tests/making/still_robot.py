@@ -102,7 +102,7 @@ def unfinished(clock):
 
 
 def driving(adapter="my_robot:make", model="panda-satesac", **keys):
-    """Return the words that drive a robot by a file, which this writes into the current folder."""
+    """Write a robot's file into the current folder, and return the command's arguments that drive the robot."""
     robot = {"version": 1, "adapter": adapter, "model": str(model), **keys}
     Path("robot.json").write_text(json.dumps(robot), encoding="utf-8")
     return "drive", "robot.json"
