@@ -147,7 +147,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
 }
 """Every command, by its panel in the help."""
 LONGEST_MESSAGE = 4_000
-"""Most characters of a printed message: names in a hostile file may have millions."""
+"""Largest number of characters of a printed message: names in a hostile file may have millions."""
 TEXT_ONLY = {
     *("teach", "distil", "gather", "export", "adopt", "probe", "describe", "sign"),
     *("demo", "new-adapter", "convert", "view"),
@@ -163,7 +163,7 @@ for panel, commands in PANELS.items():
 
 
 def _name_every_path() -> None:
-    """Restart in Python's UTF-8 mode if the locale cannot decode an argument."""
+    """Restart this process in Python's UTF-8 mode if the locale cannot decode an argument."""
     unnamed = any("\udc80" <= character <= "\udcff" for character in "".join(sys.argv))
     if unnamed and not sys.flags.utf8_mode and os.environ.get("PYTHONUTF8") != "1":
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, "PYTHONUTF8": "1"})
@@ -171,7 +171,7 @@ def _name_every_path() -> None:
 
 @cache
 def _all_commands() -> Callable[..., Any]:
-    """Return all commands, built from the annotations above; slow, so once a process."""
+    """Return all commands, built from the annotations above; slow, therefore cached."""
     return get_command(app)
 
 

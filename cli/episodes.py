@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 SPARKS = "▁▂▃▄▅▆▇█"
 SPARKS_SHOWN = 12
-"""Most bars of the context's speed in a line."""
+"""Largest number of bars for the context's speed in a line."""
 RESULTS = 36
 """Columns of the terminal for a summary's results."""
 
 LEAST_ABOVE_FLOOR = 0.1
-"""Least success, excluding trivial starts, of a task that the model solves at all."""
+"""Smallest success rate, excluding trivial starts, of a task that counts as solvable by the model."""
 
 JUDGEMENTS = ("success", "failure", "redo", "stop")
-"""Endings of an episode by which a person judges it."""
+"""Endings of an episode that a person chooses."""
 
 EVERY_S = 0.1
 """Shortest time between two updates of the live line [s], so that the terminal does not slow the loop down."""
@@ -83,7 +83,7 @@ def _task(info: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def at_floor(contract: Contract) -> list[dict[str, Any]]:
-    """Return the tasks that the model hardly ever solved in its own evaluation."""
+    """Return the tasks with a success below `LEAST_ABOVE_FLOOR` in the model's own evaluation."""
     measured = (contract.evaluation or {}).get("tasks", [])
     known = [row for row in measured if row.get("above_floor") is not None]
     return [row["task"] for row in known if row["above_floor"] < LEAST_ABOVE_FLOOR]
@@ -108,7 +108,7 @@ def header(world: Target, telemetry: Telemetry) -> str:
 
 
 def line(row: Mapping[str, Any], world: Target, report: EpisodeReport, hopeless: Sequence[Mapping[str, Any]]) -> str:
-    """Return an episode in one line, marked if its task is one of the `hopeless`."""
+    """Return a line that describes an episode, marked if its task is one of the `hopeless`, see `at_floor`."""
     import numpy as np
 
     speed = np.linalg.norm(np.diff(report.contexts, axis=0), axis=1) if report.contexts.size else np.zeros(0)
@@ -133,7 +133,7 @@ def line(row: Mapping[str, Any], world: Target, report: EpisodeReport, hopeless:
 
 
 def probed(features: Mapping[str, Mapping[str, float]]) -> str:
-    """Return a readout in words: the estimate and interval of a number, the parts that are probably crippled."""
+    """Return the probe's readout as text: a number's estimate and interval, and parts crippled with p > 0.5."""
     words = []
     for name, numbers in features.items():
         if "estimate" in numbers:
@@ -260,7 +260,7 @@ class LiveLine:
 
 
 def corrected(record: StepRecord) -> str:
-    """Return the distance of the estimated present from the arrived observation, by signal; empty without estimates."""
+    """Return, as text, the distance between predicted and arrived observation by signal; empty without predictions."""
     import numpy as np
 
     from sami_runtime.model.contract import PRESENT
@@ -275,7 +275,7 @@ def corrected(record: StepRecord) -> str:
 
 
 def shown(reading: Reading, probe: Probe | None = None) -> str:
-    """Return a telemetry reading in one line; of the nearest task only the features that the context identifies."""
+    """Return a telemetry reading as a line, with those features of the nearest task that the context identifies."""
     parts = [f"step {reading.step:>3}", f"speed {reading.speed:5.2f}"]
     if reading.phase is not None:
         parts.append(f"{reading.phase.value:<11}")

@@ -20,7 +20,7 @@ HEIGHT = 24.0
 HOLD = 12
 """Frames for which an image at the goal is repeated."""
 FRAMES_HZ = 25.0
-"""Most frames a second."""
+"""Largest number of frames per second."""
 SECONDS = 10.0
 """Filmed part of an episode, from its start [s]."""
 

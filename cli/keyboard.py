@@ -1,4 +1,4 @@
-"""A person at the keyboard beside the loop: pauses, drives, and judges an episode."""
+"""Keyboard control of a running loop: a person pauses, teleoperates, and judges an episode."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 ARROWS = {b"A": "up", b"B": "down", b"C": "right", b"D": "left"}
 SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*|O)([@-~])")
-"""The bytes of a key that is no character; an arrow's end with one of `ARROWS`."""
+"""The escape sequence of a key without a character; that of an arrow key ends with a byte of `ARROWS`."""
 ESCAPE_PREFIX = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*|O)?")
-"""An unfinished sequence of such bytes."""
+"""An unfinished escape sequence."""
 ESCAPE_S = 0.05
-"""Longest time for the rest of a sequence after its first byte [s]; without the rest it was the key Esc."""
+"""Longest wait for the rest of an escape sequence [s]; without the rest, its first byte was the key Esc."""
 ENDINGS = {
     "s": "success",
     "right": "success",
@@ -46,21 +46,21 @@ ENDINGS = {
     "q": "stop",
     "escape": "stop",
 }
-"""How each key ends an episode; the arrows are those of LeRobot."""
+"""The ending of an episode by each key; the arrow keys have the meanings of LeRobot."""
 ENDS = "s or → success, f failure, r or ← redo, q or Esc stop"
 PUSH_S = 0.25
-"""Time for which a key moves an element of the action [s]; a key that is held down repeats sooner."""
+"""Time for which a key press moves an element of the action [s]; a key that is held down repeats sooner."""
 PUSH_SHARE = 0.3
-"""How far it is pushed: the share of the way from rest to its bound."""
+"""Change by a key press, as a fraction of the way from the neutral action to the bound."""
 MOVE_SHARE = 0.01
-"""Where the action is a position: how far a key moves it, as the share of the way between its bounds."""
+"""Change of a position action by a key press, as a fraction of the range between its bounds."""
 
 
 class Terminal:
-    """Standard input, within the block without waiting for Enter and without an echo.
+    """Reads single keys from standard input during a `with` block, without Enter and without echo.
 
-    Its mode is restored however the block or the process ends, but by SIGKILL. Ctrl-C and its like do what they did.
-    In the background there are no keys.
+    The terminal's mode is restored however the block or the process ends, except by SIGKILL. Ctrl-C and other keys for
+    signals still work. A process in the background gets no keys.
     """
 
     def __init__(self) -> None:
@@ -70,10 +70,10 @@ class Terminal:
 
     @staticmethod
     def there() -> bool:
-        """Whether standard input is a terminal whose keys come to this process."""
+        """Return whether standard input is a terminal with this process in the foreground."""
         try:
             return sys.stdin.isatty() and os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
-        except (OSError, ValueError, AttributeError):  # closed, none at all, or another system's
+        except (OSError, ValueError, AttributeError):  # closed, missing, or a system without tcgetpgrp
             return False
 
     def __enter__(self) -> Terminal:
@@ -81,9 +81,9 @@ class Terminal:
         import termios
 
         self._before = termios.tcgetattr(self._input)
-        atexit.register(self._restore)  # first: an interrupt in the next line must find it
+        atexit.register(self._restore)  # before the mode changes, in case of an interrupt in the next line
         self._take()
-        self._continued = signal.signal(signal.SIGCONT, self._take)  # a shell gives its own mode to who was stopped
+        self._continued = signal.signal(signal.SIGCONT, self._take)  # the shell sets its own mode when it continues us
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -93,7 +93,7 @@ class Terminal:
         atexit.unregister(self._restore)
 
     def pressed(self, wait_s: float = 0.0) -> list[str]:
-        """Return the keys that were pressed, as their characters, or as `"up"`, `"escape"`, `"enter"`."""
+        """Return the pressed keys as lower-case characters, or names such as `"up"`, `"escape"`, `"enter"`."""
         if not self.there():
             time.sleep(wait_s)
             return []
@@ -101,7 +101,7 @@ class Terminal:
             wait_s = 0.0
             try:
                 read = os.read(self._input, 1024)
-            except OSError:  # the terminal is gone; SIGHUP tells
+            except OSError:  # the terminal is gone, and SIGHUP will end the run
                 read = b""
             if not read:
                 break
@@ -123,7 +123,7 @@ class Terminal:
 
 
 def split(pressed: bytes, late: bool) -> tuple[list[str], bytes]:
-    """Return the keys that a terminal's bytes stand for, and the last bytes if they may be an unfinished key."""
+    """Return the keys in a terminal's bytes, and, unless `late`, last bytes that may be an unfinished sequence."""
     keys: list[str] = []
     at = 0
     while at < len(pressed):
@@ -142,7 +142,7 @@ def split(pressed: bytes, late: bool) -> tuple[list[str], bytes]:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Within the block, a process in the background may set a terminal's mode without being stopped for it."""
+    """Ignore SIGTTOU in the block, so that a process in the background can set a terminal's mode without a stop."""
     before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     try:
         yield
@@ -151,7 +151,7 @@ def _undisturbed() -> Iterator[None]:
 
 
 class Keyboard:
-    """The pilot of `sami run`."""
+    """The pilot of `sami run` and `sami drive`: it turns keys into requests, see `Pilot`."""
 
     def __init__(
         self, terminal: Terminal, contract: Contract, limits: Limits, steering: Steering | None = None
@@ -184,7 +184,7 @@ class Keyboard:
 
     @property
     def status(self) -> str:
-        """Who drives, where that is not the policy; else what it is commanded, where keys say it."""
+        """Text for a pause or teleoperation; else the command that keys give the policy, or an empty text."""
         if self._paused:
             return "PAUSED (p: go on)"
         if self._drives:
@@ -192,7 +192,7 @@ class Keyboard:
         return str(self._steering or "")
 
     def reset(self) -> None:
-        """Begin an episode: the policy drives. Of the keys pressed meanwhile only pause and stop concern it."""
+        """Begin an episode with the policy in control; of the keys pressed before, only pause and stop count."""
         self._paused = self._drives = False
         self._command, self._end = None, ""
         for key in self._terminal.pressed():
@@ -212,7 +212,7 @@ class Keyboard:
         return Request(pause=self._paused)
 
     def between(self, wait_s: float | None) -> Ending | None:
-        """Wait between two episodes, and return what a person says of the one before, if anything."""
+        """Wait between episodes, `wait_s` seconds or (None) until Enter; return a person's verdict on the last one."""
         from sami_runtime.loop.pilot import Ending
 
         ending: Ending | None = None
@@ -246,7 +246,7 @@ class Keyboard:
             self._steering.press(key)
 
     def _action_by_keys(self, standing: Array | None) -> Array | None:
-        """Return the person's action, (A,); None where it is a position, and there is none to go out from."""
+        """Return the person's action, (A,); None if actions are positions and no present position is known."""
         if self._moves:
             if self._command is None and standing is not None:
                 self._command = standing.copy()
@@ -258,7 +258,7 @@ class Keyboard:
         return command
 
     def _move(self, direction: int) -> None:
-        """Move the position that is commanded."""
+        """Move the selected element of the commanded position, within its bounds."""
         at, command = self._element, self._command
         span = self._high[at] - self._low[at]
         if command is not None and span < float("inf"):
@@ -266,7 +266,7 @@ class Keyboard:
 
 
 def uses_keys(keys: bool | None, usual: bool) -> bool:
-    """Return whether a run listens to keys: as `keys` sets it, else if that is usual and there is a terminal."""
+    """Return whether a run listens to keys: `keys`, or if None `usual` on a terminal; SamiError without a terminal."""
     from sami_runtime.errors import SamiError
 
     there = Terminal.there()
@@ -278,7 +278,7 @@ def uses_keys(keys: bool | None, usual: bool) -> bool:
 
 
 def listen(closing: ExitStack, contract: Contract, limits: Limits | None, steering: Steering | None = None) -> Keyboard:
-    """Listen to the terminal's keys until `closing` closes, and print what they do."""
+    """Return a pilot that reads the terminal's keys until `closing` closes, and print the keys' meanings."""
     from sami_runtime.safety.limits import Limits
 
     pilot = Keyboard(closing.enter_context(Terminal()), contract, limits or Limits(), steering)
@@ -289,7 +289,7 @@ def listen(closing: ExitStack, contract: Contract, limits: Limits | None, steeri
 def excitation(
     person: Keyboard | None, contract: Contract, limits: Limits | None, real: bool, loop_hz: float | None, seed: int
 ) -> Excitation:
-    """Return what drives in the policy's place, so that a recording tells the gap; a person's keys come first."""
+    """Return a pilot that excites the robot for system identification; a person's keys take precedence."""
     from sami_runtime.loop.excitation import Excitation
     from sami_runtime.safety.limits import Limits
 
@@ -301,14 +301,14 @@ def excitation(
 
 
 def status_of(pilot: Keyboard | None) -> Callable[[], str]:
-    """Return a function that names who drives, for the live line."""
+    """Return a function that returns the pilot's status, for the live line."""
     return lambda: pilot.status if pilot else ""
 
 
 def between(
     driving: Run, report: EpisodeReport, pilot: Keyboard | None, wait_s: float | None, last: bool
 ) -> tuple[EpisodeReport, bool]:
-    """Wait for the next episode, if there is one; return what is now said of the one before, and whether to go on."""
+    """Wait for the next episode; return the report with a person's later verdict, and whether the run continues."""
     from sami_runtime.loop.pilot import Ending
 
     if report.ended is Ending.STOP:

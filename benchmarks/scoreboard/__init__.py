@@ -1,1 +1,1 @@
-"""An outside scoreboard: tasks and learners of others, and this project's, at equal minutes of one core."""
+"""A scoreboard on published tasks: other libraries' learners and this project's, at equal minutes of one core."""

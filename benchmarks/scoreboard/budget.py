@@ -1,8 +1,8 @@
-"""Equal minutes for every library: the training environment itself keeps the clock, and evaluates on a fixed grid.
+"""Equal minutes for every library: the training environment measures the time, and evaluates on a fixed grid.
 
-Seconds are those of the process's own processor time (`time.process_time`, all threads, here one), so that a busy
-machine distorts them little, and evaluation does not count. No library needs a callback: `Metered` is the environment
-that it trains in, and ends the run by an exception.
+The time is the processor time of the process (`time.process_time`, all threads, here one), so that a busy machine
+hardly distorts it; evaluation does not count. No library needs a callback: it trains in the environment `Metered`,
+which ends the run by an exception.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import numpy as np
 from benchmarks.scoreboard.tasks import HiddenPhysics, Physics, Task
 
 GRID = 10
-"""Evaluations of a run, at equal parts of its time, the last at its end; fewer where they were less than `APART`."""
+"""Largest number of evaluations of a run, at equal intervals of at least `APART`, the last at its end."""
 APART = 60.0
-"""Least seconds of training between two evaluations."""
+"""Shortest training time between two evaluations [s]."""
 UNBOUNDED = 100_000_000
-"""More environment steps than any budget here lasts for."""
+"""More environment steps than any budget here allows."""
 STARTS = 33_000
-"""Seed of the first start of evaluations: the same starts for every method, seed of training and point of a curve."""
+"""Seed of the first evaluation start; starts are the same for every method, training seed and point of a curve."""
 
 
 class Actor(Protocol):
@@ -36,11 +36,11 @@ class Actor(Protocol):
 
 
 class TimeIsUpError(Exception):
-    """The run has used its time."""
+    """Raised when a run has used its time."""
 
 
 def play(task: Task, actor: Actor, contexts: Sequence[Physics], is_told: bool) -> list[float]:
-    """Return the return of one episode in each of some physics, played side by side from fixed starts."""
+    """Play one episode in each of the contexts, side by side from fixed starts; return their returns."""
     envs = [HiddenPhysics(task, is_told) for _ in contexts]
     resets = [env.reset(seed=STARTS + k, options={"physics": contexts[k]})[0] for k, env in enumerate(envs)]
     observations, returns = np.stack(resets), np.zeros(len(envs))
@@ -59,13 +59,13 @@ def play(task: Task, actor: Actor, contexts: Sequence[Physics], is_told: bool) -
 
 
 class Clock:
-    """Counts the processor time of training, evaluates when it is due, and keeps the curve.
+    """Measures the processor time of training, evaluates when due, and stores the learning curve.
 
     Args:
-        task: what is learned.
-        minutes: of processor time.
+        task: the task to learn.
+        minutes: budget of processor time [min].
         is_told: whether the method observes the physics.
-        seconds: the clock; another one in tests.
+        seconds: returns the present time [s]; tests replace it.
     """
 
     def __init__(
@@ -80,27 +80,27 @@ class Clock:
         self._from, self._paused, self._wall = seconds(), 0.0, time.perf_counter()
 
     def start(self, actor: Actor) -> None:
-        """Begin to count: whatever was imported or made before is free."""
+        """Start the clock: imports and set-up before this call do not count."""
         self.actor, self.curve, self.steps, self._next = actor, [], 0, 1
         self._from, self._paused, self._wall = self._seconds(), 0.0, time.perf_counter()
 
     @property
     def used(self) -> float:
-        """Seconds of training so far, without those of evaluation."""
+        """Training time so far [s], without evaluations."""
         return self._seconds() - self._from - self._paused
 
     @property
     def share(self) -> float:
-        """Share of the budget that is used."""
+        """Used fraction of the budget."""
         return min(1.0, self.used / self.budget)
 
     def tick(self) -> None:
-        """Count an environment step, and evaluate if it is time; raises `TimeIsUpError` after the last evaluation."""
+        """Count an environment step, and evaluate if due; raise `TimeIsUpError` after the last evaluation."""
         self.steps += 1
         used = self.used
         if used < self.budget * self._next / self._points:
             return
-        # A library that learns in bursts may pass several points at once.
+        # A library that updates in bursts may pass several points of the grid at once.
         self._next = int(used * self._points / self.budget) + 1
         last = used >= self.budget
         self._evaluate(tuple(self.task.sets) if last else (self.task.curve,))
@@ -118,21 +118,21 @@ class Clock:
 
 
 class Metered(HiddenPhysics):
-    """The environment that a method trains in: with a clock, each step asks it."""
+    """The training environment of a method; each step ticks the clock, if there is one."""
 
     def __init__(self, task: Task, clock: Clock | None) -> None:
         super().__init__(task, clock is not None and clock.is_told)
         self.clock = clock
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
-        """Step the robot, and the clock."""
+        """Tick the clock, and step the robot."""
         if self.clock is not None:
             self.clock.tick()
         return super().step(action)
 
 
 def train(learn: Callable[[], object]) -> None:
-    """Let a library learn until its time is up."""
+    """Call `learn` until the time is up; raise RuntimeError if it ends earlier."""
     try:
         learn()
     except TimeIsUpError:

@@ -1,4 +1,4 @@
-"""The methods that are compared, by name; a library is imported only when one of its methods is trained."""
+"""The compared methods by name; a library is imported only when one of its methods trains."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class Method:
 
     title: str
     learn: Callable[[Clock, int], dict[str, Any]]
-    """Trains by a clock and a seed; returns the hyperparameters."""
+    """Trains with a clock and a seed, and returns the hyperparameters."""
     in_house: bool = False
     is_told: bool = False
-    """Whether it observes the physics: a bound, no competitor."""
+    """Whether the method observes the physics; its score is an upper bound rather than a competitor's."""
 
 
 def _sac(clock: Clock, seed: int) -> dict[str, Any]:
@@ -76,4 +76,4 @@ METHODS = {
     "sb3-sac-seldom": Method("SAC on ten frames with this project's updates by step, stable-baselines3", _seldom),
     "skrl-small": Method("recurrent SAC with smaller networks, skrl", _small_skrl),
 }
-"""In the order in which runs are made, seed by seed."""
+"""Methods in the order of their runs; every method runs with one seed before the next seed."""

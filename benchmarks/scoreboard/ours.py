@@ -1,8 +1,8 @@
-"""What this project makes of the tasks: the preset of environments like them, nothing tuned on them.
+"""This project's methods on the tasks, with the preset for such environments; nothing is tuned on the tasks.
 
 Each task is declared as a user declares an environment (docs/reference/environments.md), so `sami train --env
-benchmarks.scoreboard.ours:HALF_CHEETAH` learns it, too. Here `ContextSAC` learns it in one process, and the clock of
-the scoreboard ends the run.
+benchmarks.scoreboard.ours:HALF_CHEETAH` trains on it too. Here `ContextSAC` trains in one process until the
+scoreboard's clock ends the run.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from benchmarks.scoreboard.tasks import EPISODE_STEPS, TASKS, Physics, Task
 from sami_train.envs import EnvironmentSpec, Range
 
 OVERRIDES = {
-    "collection.collectors": 0,  # one process, as every peer
-    "collection.draws": 0,  # new physics in each episode, as every peer
+    "collection.collectors": 0,  # one process, as for every peer
+    "collection.draws": 0,  # new physics in each episode, as for every peer
     "device": "cpu",
 }
-"""Beside the preset `fast-cpu`."""
+"""Changes of the preset `fast-cpu`."""
 
 
 class Declared(Metered):
-    """A task whose physics the project draws, without a clock at first."""
+    """A task whose physics this project draws; `train_ours` sets its clock later."""
 
     def __init__(self, task: Task) -> None:
         super().__init__(task, None)
         self.next_physics: dict[str, float] = {}
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
-        """Begin an episode in the physics that were given last."""
+        """Begin an episode in the physics of the last `give_physics`."""
         return super().reset(seed=seed, options={"physics": self.next_physics})
 
 
 def give_physics(env: Any, physics: Physics) -> None:
-    """Remember the physics of the next episode."""
+    """Set the physics of the next episode."""
     env.next_physics = dict(physics)
 
 
 def declared(task: Task) -> EnvironmentSpec:
-    """Return a task as an environment of a user's own."""
+    """Return the specification of a task, declared as a user's own environment."""
     training = {name: Range(hidden.low, hidden.high, log=hidden.log) for name, hidden in task.hidden.items()}
     return EnvironmentSpec.from_gymnasium(
         partial(Declared, task),
@@ -59,7 +59,7 @@ def declared(task: Task) -> EnvironmentSpec:
 HALF_CHEETAH = declared(TASKS["gravity-half-cheetah"])
 HOPPER = declared(TASKS["gravity-hopper"])
 NAMES = {"gravity-half-cheetah": "HALF_CHEETAH", "gravity-hopper": "HOPPER", "carl-walker": "WALKER"}
-"""Attributes of this module; the walker, which needs dm_control, is made when it is asked for."""
+"""Attributes of this module by task; WALKER, which needs dm_control, is created on access."""
 
 
 def __getattr__(name: str) -> EnvironmentSpec:
@@ -71,7 +71,7 @@ def __getattr__(name: str) -> EnvironmentSpec:
 def train_ours(clock: Clock, seed: int, method: str) -> dict[str, Any]:
     """Train a method of this project; return its hyperparameters.
 
-    Learning rates fall over the run: over its time, which is what is given here, instead of its steps.
+    Learning rates decay with the used time instead of the steps, since the budget is a time.
     """
     import torch
 

@@ -1,7 +1,7 @@
-"""What others' libraries make of the tasks, with the hyperparameters that they or their users published.
+"""Other libraries' learners on the tasks, with the hyperparameters that they or their users published.
 
-Nothing here was tuned by us; `SELDOM` and `SMALL` say what they change. Where a library publishes no values for one of
-the tasks, the text below its values says which were taken.
+This project tuned none of them; `SELDOM` and `SMALL` are deliberate changes. If a library publishes no values for a
+task, the text below the values names the ones used instead.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from torch import nn
 from benchmarks.scoreboard.budget import UNBOUNDED, Clock, Metered, train
 
 FRAMES = 10
-"""Observations that stacked SAC reads, the newest last, as `VecFrameStack` lays them out."""
+"""Number of observations that stacked SAC reads, the newest last, in the layout of `VecFrameStack`."""
 BUFFER = 500_000
-"""Transitions in SAC's buffers, instead of a million: no run here fills it, so that only memory is saved."""
+"""Transitions in SAC's buffers, instead of a million, to save memory; no run here fills the buffer."""
 
 SAC_ZOO = {"learning_starts": 10_000, "buffer_size": BUFFER}
-"""rl-baselines3-zoo, hyperparams/sac.yml, HalfCheetah-v3, as all MuJoCo robots; the rest is the library's default."""
+"""rl-baselines3-zoo, hyperparams/sac.yml, HalfCheetah-v3, the same for all MuJoCo robots; other values are defaults."""
 SELDOM = {"train_freq": 32, "gradient_steps": 4}
-"""This project's updates by step, in place of the library's one in each: equal minutes then buy about as many steps."""
+"""This project's ratio of updates to steps, instead of one update per step: equal minutes then allow similar steps."""
 
 _PPO = {"n_steps": 512, "policy_kwargs": {"log_std_init": -2.0, "ortho_init": False, "activation_fn": nn.ReLU}}
 _PPO["policy_kwargs"] |= {"net_arch": {"pi": [256, 256], "vf": [256, 256]}}
@@ -79,24 +79,24 @@ class SkrlSizes(NamedTuple):
     lstm: int = 400
     heads: tuple[int, int] = (400, 300)
     batch: int = 100
-    """Sequences."""
+    """Number of sequences in a batch."""
 
 
 PUBLISHED = SkrlSizes()
 """skrl, docs/source/examples/gymnasium/torch_gymnasium_pendulumnovel_sac_lstm.py, the library's only recurrent SAC for
-continuous control: networks, initial weights and these values. Its actions are scaled by 2 for a pendulum, here by 1;
-its memory holds 20,000 steps, here 100,000, more than any run takes."""
+continuous control: networks, initial weights and these values. The example scales actions by 2 for a pendulum, here by
+1; its memory has 20,000 steps, here 100,000, more than any run makes."""
 SMALL = SkrlSizes(lstm=128, heads=(256, 256), batch=32)
-"""Sizes of this project's networks, since one update of the published ones takes most of a second of one core."""
+"""Sizes of this project's networks, since an update of the published sizes takes most of a second on one core."""
 
 
 class StableBaselines:
-    """Acts by a model of stable-baselines3 or sb3-contrib.
+    """An actor with a model of stable-baselines3 or sb3-contrib.
 
     Args:
         model: the model.
-        normalise: changes observations (n, D) as training did; None leaves them.
-        frames: observations that are stacked.
+        normalise: normalises observations (n, D) as in training; None leaves them unchanged.
+        frames: number of observations to stack.
     """
 
     def __init__(self, model: Any, normalise: Any = None, frames: int = 1) -> None:
@@ -153,9 +153,9 @@ def train_recurrent_ppo(clock: Clock, seed: int) -> dict[str, Any]:
 
 
 def _recurrent(lstm: nn.LSTM, length: int, training: bool, inputs: Any, first: int) -> tuple[torch.Tensor, list]:
-    """Run an LSTM as skrl's example does: over sequences while training, else one step.
+    """Run an LSTM as skrl's example does: over sequences in training, otherwise for one step.
 
-    The state is that of the sequence's first step (of its second for target critics) and becomes zero after an episode.
+    The initial state is that of step `first` of the sequence (1 for target critics); it is reset after an episode.
     """
     observations, (hidden, cell) = inputs["observations"], inputs["rnn"]
     if not training:
@@ -231,7 +231,7 @@ def _skrl_models(env: Any, sizes: SkrlSizes) -> dict[str, Any]:
 
 
 class Skrl:
-    """Acts by the mean of a recurrent policy of skrl."""
+    """An actor with the mean action of a recurrent policy of skrl."""
 
     def __init__(self, policy: Any) -> None:
         self.policy = policy
@@ -254,7 +254,7 @@ class Skrl:
 
 
 def train_skrl(clock: Clock, seed: int, sizes: SkrlSizes = PUBLISHED) -> dict[str, Any]:
-    """Train skrl's recurrent SAC by its own trainer; return its hyperparameters."""
+    """Train skrl's recurrent SAC with skrl's trainer; return its hyperparameters."""
     from skrl.agents.torch.sac import SAC_RNN
     from skrl.envs.wrappers.torch import wrap_env
     from skrl.memories.torch import RandomMemory

@@ -32,12 +32,12 @@ PACKAGES = ("torch", "stable-baselines3", "sb3-contrib", "skrl", "gymnasium", "m
 
 
 def file_of(task: str, method: str, seed: int, minutes: float, out: Path) -> Path:
-    """Return where a run is kept."""
+    """Return the path of a run's results."""
     return out / task / f"{method}-seed{seed}-{minutes:g}min.jsonl"
 
 
 def run(task: str, method: str, seed: int, minutes: float, out: Path = RESULTS) -> Path:
-    """Make one run, unless it is there, and write its curve: a line of facts, then one an evaluation."""
+    """Make one run unless its file exists; write a line of facts and a line for each evaluation; return the path."""
     path = file_of(task, method, seed, minutes, out)
     if path.exists():
         print(f"{path} is there already", flush=True)
@@ -74,14 +74,14 @@ def run(task: str, method: str, seed: int, minutes: float, out: Path = RESULTS) 
 
 
 def missing(tasks: Sequence[str], seeds: int, minutes: float, out: Path) -> Iterator[tuple[str, str, int]]:
-    """Yield the runs that are not there, so that methods stay balanced: seed by seed, task by task."""
+    """Yield task, method and seed of missing runs, by seed and task, so that methods have equally many seeds."""
     for seed, task, method in itertools.product(range(seeds), tasks, METHODS):
         if not file_of(task, method, seed, minutes, out).exists():
             yield task, method, seed
 
 
 def run_missing(tasks: Sequence[str], seeds: int, minutes: float, out: Path) -> None:
-    """Make every run that is missing, each in a process of its own."""
+    """Make every missing run, each in its own process; exit with an error if some failed."""
     failed: set[tuple[str, str, int]] = set()
     while left := [cell for cell in missing(tasks, seeds, minutes, out) if cell not in failed]:
         task, method, seed = left[0]
@@ -103,7 +103,7 @@ def _processor() -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line."""
+    """Parse the command line, and run the command."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scoreboard", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     single = commands.add_parser("run", help="make one run")

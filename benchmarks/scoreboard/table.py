@@ -1,4 +1,4 @@
-"""The tables: returns at equal minutes and at equal steps, with their seeds, intervals and losses."""
+"""The tables: returns at equal minutes and at equal steps, with seeds, intervals and lost comparisons."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from benchmarks.scoreboard.methods import METHODS
 
 RESULTS = Path(__file__).parents[2] / "results" / "scoreboard"
 PROTOCOL = 30.0
-"""Minutes of the protocol; a table of fewer concludes nothing."""
+"""Budget of the protocol [min]; a table with a smaller budget allows no conclusion."""
 STEPS = (10_000, 20_000, 50_000, 100_000, 200_000, 500_000)
-"""Where curves are read for equal steps."""
+"""Numbers of environment steps at which the table compares the curves."""
 REPLICATES = 2000
 Scores = Mapping[str, np.ndarray]
 """Scores (n, 1) of n seeds, by method."""
@@ -33,15 +33,15 @@ class Run:
 
     @property
     def cell(self) -> tuple[str, float]:
-        """What it may be compared with: the same task and the same minutes."""
+        """Task and minutes; only runs with the same task and minutes are comparable."""
         return str(self.facts["task"]), float(self.facts["minutes"])
 
     def final(self, name: str) -> float:
-        """Return the mean return over a set at the end of its time."""
+        """Return the mean return over a set of physics at the end of the run."""
         return float(np.mean(self.curve[-1]["returns"][name]))
 
     def at_steps(self, steps: int) -> float | None:
-        """Return the mean return of the curve at so many steps, between its points; None beyond its ends."""
+        """Return the mean return at a number of steps, interpolated on the curve; None beyond its ends."""
         name = next(iter(self.curve[-1]["returns"]))
         known = np.array([[point["steps"], np.mean(point["returns"][name])] for point in self.curve])
         if not known[0, 0] <= steps <= known[-1, 0]:
@@ -50,7 +50,7 @@ class Run:
 
 
 def read_runs(folder: Path) -> list[Run]:
-    """Return every finished run of a folder."""
+    """Return every finished run of a folder; raise ValueError for a run without an evaluation."""
     runs = []
     for path in sorted(folder.glob("*/*.jsonl")):
         facts, *curve = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
@@ -74,7 +74,7 @@ def by_rliable(scores: Scores) -> dict[str, tuple[float, float, float]]:
 
 
 def tables(runs: Sequence[Run], intervals: Intervals = by_rliable) -> Iterator[str]:
-    """Yield the lines of every table, in Markdown: tasks and minutes apart, and nothing pooled over them."""
+    """Yield the lines of every table, in Markdown: one for each task and budget, without pooling over tasks."""
     if not runs:
         yield "No run is finished."
     for task, minutes in sorted({run.cell for run in runs}):
@@ -117,7 +117,7 @@ Middle = tuple[float, float | None, float | None]
 
 
 def _with_intervals(scores: Scores, intervals: Intervals) -> dict[str, Middle]:
-    """Return IQM and ends by method; a single seed has no interval."""
+    """Return interquartile mean and interval by method; the ends are None for a single seed."""
     several = {method: values for method, values in scores.items() if len(values) > 1}
     single: dict[str, Middle] = {m: (float(v[0, 0]), None, None) for m, v in scores.items() if len(v) == 1}
     return {**single, **(intervals(several) if several else {})}
@@ -129,7 +129,7 @@ def _shown(middle: Middle) -> str:
 
 
 def _losses(name: str, middles: Mapping[str, Middle]) -> Iterator[str]:
-    """Yield where each method of this project is below another one, and where it is above."""
+    """Yield rows with the peers that score above each method of this project, and the peers that do not."""
     for method, (value, *_) in middles.items():
         if not METHODS[method].in_house:
             continue
@@ -140,7 +140,7 @@ def _losses(name: str, middles: Mapping[str, Middle]) -> Iterator[str]:
 
 
 def _steps_table(runs: Sequence[Run]) -> Iterator[str]:
-    """Yield the means of the curves at equal environment steps, where at least two methods have them."""
+    """Yield mean returns at equal environment steps, for numbers of steps that at least two methods reached."""
     read: dict[int, dict[str, list[float]]] = {}
     for steps in STEPS:
         for run in runs:

@@ -1,13 +1,13 @@
-"""Tasks with hidden physics that others published, and what every method sees of them. No learner here.
+"""Published tasks with hidden physics, and the observations of every method, without a learner.
 
-`gravity-half-cheetah` and `gravity-hopper`: Gymnasium's models with gravity times 1.5^U(-3, 3), one draw an episode of
-1,000 steps, as RESeL has them (github.com/FanmingL/Recurrent-Offpolicy-RL, envs/meta/dynamics_meta_env_wrapper.py).
+`gravity-half-cheetah` and `gravity-hopper`: Gymnasium's models with gravity times 1.5^U(-3, 3), drawn for each episode
+of 1,000 steps, as in RESeL (github.com/FanmingL/Recurrent-Offpolicy-RL, envs/meta/dynamics_meta_env_wrapper.py).
 RESeL draws 100 such tasks once, in MuJoCo 2's models; here each episode draws one, in Gymnasium's v5 models.
 
 `carl-walker`: dm_control's walker (walk) with gravity and actuator strength, the ranges and grids of DALI
 (github.com/frankroeder/DALI, contextual_mbrl/dreamer/envs.py). carl-bench 1.1.1 itself needs gymnasium below 1.0, which
-today's learners do not support; what it does for these two features is done here on dm_control's own walker: gravity of
-the model's options, and the gear of every actuator times the strength.
+today's learners do not support; this module makes its two changes on dm_control's walker itself: it sets the gravity of
+the model's options, and multiplies the gear of every actuator by the strength.
 """
 
 from __future__ import annotations
@@ -27,61 +27,61 @@ EPISODE_STEPS = 1000
 
 @dataclass(frozen=True)
 class Hidden:
-    """One hidden feature: what training draws it from."""
+    """The training range of a hidden feature."""
 
     low: float
     high: float
     log: bool = False
-    """Any ratio is as likely as another, instead of any difference."""
+    """Whether to draw uniformly in the logarithm, instead of linearly."""
 
     def draw(self, rng: np.random.Generator) -> float:
         """Draw a value."""
         return self.at(rng.uniform())
 
     def at(self, share: float) -> float:
-        """Return the value below which a share of all draws lies."""
+        """Return the quantile of the draws for a share from 0 to 1."""
         low, high = (np.log(self.low), np.log(self.high)) if self.log else (self.low, self.high)
         value = low + share * (high - low)
         return float(np.exp(value) if self.log else value)
 
     def coded(self, value: float) -> float:
-        """Return the value from -1 to 1 over the training range: what a method that is told the physics reads."""
+        """Return the value scaled to -1 to 1 over the training range, as methods that observe the physics read it."""
         low, high, value = np.log([self.low, self.high, value]) if self.log else (self.low, self.high, value)
         return float(2.0 * (value - low) / (high - low) - 1.0)
 
 
 @dataclass(frozen=True)
 class Task:
-    """A robot, what is hidden in it, and the physics that policies are judged in."""
+    """A robot, its hidden features, and the physics of its evaluation."""
 
     name: str
     make: Callable[[], gym.Env]
-    """The environment as others made it; it has a time limit of its own or none."""
+    """Creates the published environment, with or without a time limit."""
     hidden: Mapping[str, Hidden]
     apply: Callable[[gym.Env, Physics], None]
-    """Gives the environment its physics, before a reset."""
+    """Applies the physics to the environment, before a reset."""
     read: Callable[[gym.Env], dict[str, float]]
     """Reads the physics back from the simulator."""
     sets: Mapping[str, Sequence[Physics]]
-    """What policies are judged in. The first set is that of the curves."""
+    """Physics of the evaluation by set; the first set is that of the learning curves."""
     ends_early: bool
     rate_hz: float
-    """Actions a second."""
+    """Actions per second."""
 
     @property
     def curve(self) -> str:
-        """Name of the set that the curve of a run is measured in."""
+        """Name of the set of the learning curves."""
         return next(iter(self.sets))
 
 
 class HiddenPhysics(gym.Wrapper):
-    """An episode of 1,000 steps in physics that are drawn at each reset and never observed.
+    """A task with episodes of 1,000 steps, in hidden physics that each reset draws.
 
     Args:
         task: the task.
-        is_told: append the physics to the observation, each from -1 to 1 over its training range.
+        is_told: whether to append the physics to the observation, each from -1 to 1 over its training range.
 
-    `reset(options={"physics": ...})` gives the physics instead of drawing them.
+    `reset(options={"physics": ...})` sets the physics instead of drawing them.
     """
 
     def __init__(self, task: Task, is_told: bool = False) -> None:
@@ -97,7 +97,7 @@ class HiddenPhysics(gym.Wrapper):
         self.action_space = gym.spaces.Box(-1.0, 1.0, low.shape, np.float32)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
-        """Begin an episode; the same seed begins the same one."""
+        """Begin an episode; the same seed gives the same physics and start."""
         if seed is not None:
             self.np_random = np.random.default_rng(seed)
         physics = (options or {}).get("physics")
@@ -108,7 +108,7 @@ class HiddenPhysics(gym.Wrapper):
         return self._seen(observation), {}
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
-        """Step the robot; `info` is empty, so that nothing can be read there."""
+        """Step the robot; `info` is empty, so that no method can read the physics there."""
         action = np.clip(np.asarray(action, np.float64), -1.0, 1.0)
         observation, reward, terminated, truncated, _ = self.env.step(action)
         self._steps += 1
@@ -121,7 +121,7 @@ class HiddenPhysics(gym.Wrapper):
 
 
 class Walker(gym.Env):
-    """dm_control's walker that walks, as a Gymnasium environment: flat observation (24,), action (6,) from -1 to 1."""
+    """dm_control's walker (walk) as a Gymnasium environment: flat observation (24,), action (6,) from -1 to 1."""
 
     metadata = {"render_modes": []}  # noqa: RUF012 (declared so by the base class)
 
@@ -145,7 +145,7 @@ class Walker(gym.Env):
         return self._flat(self.suite.reset()), {}
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
-        """Step the robot by 25 ms; it never ends early."""
+        """Step the robot by 25 ms; the episode never terminates early."""
         step = self.suite.step(action)
         return self._flat(step), float(step.reward), False, step.last(), {}
 
@@ -155,7 +155,7 @@ class Walker(gym.Env):
 
 
 GRAVITY = Hidden(1.5**-3, 1.5**3, log=True)
-"""Times the model's own."""
+"""Factor of the model's own gravity."""
 G = 9.81
 
 
@@ -168,7 +168,7 @@ def _gravity_of(env: gym.Env) -> dict[str, float]:
 
 
 def _gravity_task(name: str, robot: str, rate_hz: float, ends_early: bool) -> Task:
-    """Return a robot of Gymnasium whose gravity is hidden; judged in the middles of 20 equal parts of its draws."""
+    """Return a Gymnasium robot with hidden gravity, judged at the middle quantiles of 20 equal parts of its range."""
     middles = [{"gravity": GRAVITY.at((k + 0.5) / 20)} for k in range(20)]
     return Task(
         name=name,
@@ -183,7 +183,7 @@ def _gravity_task(name: str, robot: str, rate_hz: float, ends_early: bool) -> Ta
 
 
 WALKER_HIDDEN = {"gravity": Hidden(4.9, 14.7), "actuator_strength": Hidden(0.5, 1.5)}
-"""[m/s^2], and times the actuators' own gear."""
+"""Gravity [m/s^2], and factor of the actuators' own gear."""
 WALKER_DEFAULT = {"gravity": G, "actuator_strength": 1.0}
 WALKER_INSIDE = {"gravity": (4.9, 7.35, 9.81, 12.25, 14.7), "actuator_strength": (0.5, 0.75, 1.0, 1.25, 1.5)}
 WALKER_OUTSIDE = {
@@ -194,7 +194,7 @@ WALKER_PAIRS = {
     "gravity": (4.9, 14.7, 0.98, 2.45, 3.92, 15.68, 17.64, 19.6),
     "actuator_strength": (0.5, 1.5, 0.1, 0.3, 1.6, 1.8, 2.0),
 }
-"""Of which the protocol takes every pair."""
+"""Values whose every pair the protocol evaluates."""
 
 
 def _apply_to_walker(env: gym.Env, physics: Physics) -> None:
@@ -210,7 +210,7 @@ def _physics_of_walker(env: gym.Env) -> dict[str, float]:
 
 
 def _walker_sets() -> dict[str, list[Physics]]:
-    """Return DALI's contexts: one feature changed, or both; interpolation where all lie in the training ranges."""
+    """Return DALI's contexts, with one or both features changed; interpolation if both are in the training ranges."""
     contexts: list[Physics] = [WALKER_DEFAULT]
     for name in WALKER_HIDDEN:
         values = (value for value in WALKER_INSIDE[name] + WALKER_OUTSIDE[name] if value != WALKER_DEFAULT[name])

@@ -1,1 +1,1 @@
-"""One module a command."""
+"""The commands of `sami`: one module per command, or per few related commands."""

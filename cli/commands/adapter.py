@@ -1,4 +1,4 @@
-"""`sami new-adapter` and `sami check-adapter`: the beginning of a robot's adapter, and its checks."""
+"""`sami new-adapter` and `sami check-adapter`: write the skeleton of a robot's adapter, and check an adapter."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 TICKS = 25
-"""Of the policy, that are read."""
+"""Number of the policy's ticks at which the check reads the adapter."""
 
 
 def new_adapter(

@@ -1,4 +1,4 @@
-"""`sami adopt`: a policy that another framework exported becomes a self-describing file."""
+"""`sami adopt`: convert a policy that another framework exported into a model file."""
 
 from __future__ import annotations
 

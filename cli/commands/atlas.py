@@ -1,4 +1,4 @@
-"""`sami atlas`: what the contexts of known dynamics look like, measured and put into the model file."""
+"""`sami atlas`: measure the contexts of known tasks, and store them as a reference in the model file."""
 
 from __future__ import annotations
 

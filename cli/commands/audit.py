@@ -1,4 +1,4 @@
-"""`sami audit`: a log of a deployed policy, term by term against its recipe."""
+"""`sami audit`: compare a log of a deployed policy with its recipe, one observation term at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sami bench`: what a step of a model file costs on this machine, beside what else could step it."""
+"""`sami bench`: time a step of a model file on this machine, and of its alternatives."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 RATES_HZ = (None, 25.0, 100.0, 1000.0)
 EAGER, PREDICT = "torch, eager", "stable-baselines3 predict"
 FLAT_BYTES = 512 * 1024
-"""Growth of the resident memory that counts as none: an allocator keeps some pages."""
+"""Largest growth of the resident memory that still counts as flat, since an allocator retains some pages."""
 
 
 def bench(
@@ -104,7 +104,7 @@ def _soak(session: Any, steps: int) -> None:
 
 
 def _torch_candidates(contract: Contract) -> tuple[list[Candidate], str]:
-    """Return ways to step a policy of the same shape in torch, and a sentence on it, or why there is none."""
+    """Return candidates that step a policy of the same shape in torch, and a note on them or on their absence."""
     try:
         import numpy as np
         import torch

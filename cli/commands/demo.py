@@ -1,4 +1,4 @@
-"""`sami demo`: the first minute: a shipped policy, how often it succeeds, and a film of it adapting."""
+"""`sami demo`: show in a minute how often a shipped policy succeeds, and film how it adapts."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ..output import print_text, text_console
 
 MODEL, FILM = "panda-satesac", Path("sami-demo.gif")
 CHANGE = "mass=10,friction=0.1:10@6"
-"""The table becomes rough under a heavy cube, which the policy was about to push."""
+"""A change of friction under a heavy cube that the policy is about to push: the table becomes rough."""
 EPISODES, PAIRS, FILMED = 10, 20, 3
-"""Episodes of each training task; starts of the change that are compared, and filmed."""
+"""Number of episodes of each training task, of compared episodes with the change, and of filmed ones."""
 LONG_ENOUGH = 8
-"""Steps after the change; an episode that ends sooner shows little, and is not filmed."""
+"""Steps after the change; the demo films episodes with fewer only if there are too few others."""
 SEED = 0
 ENGINES = {"panda-mujoco": "MuJoCo", "panda": "PyBullet"}
 SLOWER = 2.0
@@ -62,7 +62,7 @@ def demo() -> None:
             scenes += film_change(runner, spec, change, filmed, steps, shadows=False)
             write_film(scenes, FILM, SLOWER, force=True)
         print_text(f"\nFilm: {FILM}")
-    except SamiError as error:  # where nothing can be drawn, everything else was shown
+    except SamiError as error:  # without rendering, the demo still shows everything but the film
         why = error if env == "panda-mujoco" else "MuJoCo 4, which films, has wheels from Python 3.11 on."
         print_text(f"\nNo film: {why}")
     if sys.platform != "linux" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
@@ -74,12 +74,12 @@ def demo() -> None:
 
 
 def _environment() -> str:
-    """Return the Panda that MuJoCo simulates, or PyBullet's where MuJoCo 4 has no wheels (Python 3.10)."""
+    """Return the name of the Panda in MuJoCo, or in PyBullet if there is no MuJoCo 4 (no wheels for Python 3.10)."""
     return "panda-mujoco" if importlib.util.find_spec("mujoco") else "panda"
 
 
 def _print_next(env: str) -> None:
-    """Print what to try next, as it works where this was started: `make run` leaves `sami` off the PATH."""
+    """Print commands to try next; after `make run`, `sami` is not on the PATH, so activate its environment first."""
     started = Path(sys.argv[0])
     activate = [f"  . {started.parent / 'activate'}"] if started.is_file() and not started.is_absolute() else []
     recorded = f"  sami run --env {env} --tasks moderate --record run.mcap"

@@ -1,4 +1,4 @@
-"""`sami describe`: what training saw, frame and home pose, measured and put into the model file."""
+"""`sami describe`: measure the ranges of training, and store them with frame and home pose in the model file."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def describe(
 
 
 def _describe_by_rollouts(model: Path, paths: list[Path]) -> None:
-    """Put into a model file what its numbers were in recordings and rollouts."""
+    """Store in a model file the ranges that its signals had in recordings and rollouts."""
     from sami_runtime.adoption.ranges import seen_in
     from sami_runtime.model.artifact import read_artifact
     from sami_train.export.model_file import recompose, write
@@ -75,7 +75,7 @@ def _describe_by_rollouts(model: Path, paths: list[Path]) -> None:
 
 
 def _require_new(model: Path, contract: Contract) -> None:
-    """Refuse to replace training ranges without --force."""
+    """Raise SamiError if a model file has training ranges already, unless --force is given."""
     from sami_runtime.errors import SamiError
 
     if contract.seen is not None and not FORCE.get():

@@ -1,4 +1,4 @@
-"""`sami diagnose`: a policy and its recipe, before anything moves."""
+"""`sami diagnose`: check a policy and its recipe before anything moves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sami doctor`: whether this machine is fit to run policies on time."""
+"""`sami doctor`: check whether this machine can run policies on time."""
 
 from __future__ import annotations
 

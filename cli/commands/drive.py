@@ -81,7 +81,7 @@ def drive(
     run_episodes(Plan(world, model, file, dry_run=dry_run, excite=excite, live=browse))
 
 
-class NotJudged(Exception):  # noqa: N818 - it is no error: the check neither passed nor failed
+class NotJudged(Exception):  # noqa: N818 - not an error: the check neither passed nor failed
     """A check would need to move the robot."""
 
 

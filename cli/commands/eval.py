@@ -1,4 +1,4 @@
-"""`sami eval`."""
+"""`sami eval`: measure success or return in each task."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 MOST_COLUMNS = 4
-"""Most features with columns of their own; with more, a table names the changed features only."""
+"""Largest number of features with their own columns; with more, a table names only the changed features."""
 
 
 def evaluate(
@@ -54,7 +54,7 @@ def evaluate(
     if run is not None and env is not None:
         from sami_train.envs.catalog import is_code
 
-        if not is_code(env):  # a run's own code is imported only if it is named here, too
+        if not is_code(env):  # a run's own code is imported only if the user names it here, too
             raise typer.BadParameter("--env goes with --model; a run is evaluated in the environment it was trained in")
     if run is not None and out is not None:
         raise typer.BadParameter("--out goes with --model; a run keeps its evaluation in its own folder")

@@ -1,4 +1,4 @@
-"""`sami export`."""
+"""`sami export`: write a trained run as one ONNX file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sami_runtime.model.artifact import Artifact
 
 PROBE_EPISODES = 400
-"""Each in a task of its own."""
+"""Episodes to which a probe is fitted, each in its own task."""
 SETTINGS = {
     "card": Key(bool, "whether to write a model card, too: NAME.md and NAME.png (true)"),
     "probe": Key(bool, "whether to fit a readout of the physics, too, as `sami probe` does (false)"),
@@ -104,7 +104,7 @@ def export(
 
     with writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
-    # The model and its weights belong together: two that write both would leave one's model beside the other's weights.
+    # The model and its weights belong together: two concurrent exports could mix one's model with the other's weights.
     busy = "is being written by {}; wait for it to end, or stop it."
     context.with_resource(
         locked(out.with_suffix(".lock"), lambda by: SamiError(f"{out} {busy.format(by)}"), leave=False)
@@ -196,9 +196,9 @@ def _look_ahead(
     command_delay_s: float | None,
     bar: Progress,
 ) -> Artifact:
-    """Fit a forward model, and return the model file with it in front of the policy; nothing is written.
+    """Fit a forward model, and return the model file with the forward model before the policy; write nothing.
 
-    It learns from recordings; where there are none, from episodes that it rolls out in the model's own environment.
+    The training data are recordings or, without recordings, episodes that this function rolls out in the environment.
     """
     import onnx
 
@@ -217,7 +217,7 @@ def _look_ahead(
     require_steps(steps)
     if recordings:
         stretches = recorded_stretches(recordings, contract, command_delay_s)
-        start = forward_of(onnx.load_from_string(artifact.model_bytes))  # of another robot, or a simulator
+        start = forward_of(onnx.load_from_string(artifact.model_bytes))  # of another robot or simulator
         fitted = f"{len(stretches)} stretches of {', '.join(path.name for path in recordings)}"
     else:
         spec = environment_of(contract, None)

@@ -1,4 +1,4 @@
-"""`sami inspect`: the contract of a model file in words."""
+"""`sami inspect`: print the contract of a model file."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 BOUNDS = ("element", "unit", "low", "high", "at first")
 SEEN = ("element", "mean", "deviation", "lowest", "highest")
 TINY = 1e-9
-"""What a simulator leaves of 0."""
+"""Numbers below this are printed as 0, since a simulator's zeros have rounding errors."""
 MOST_LISTED = 6
-"""Most elements of a list that a line has room for."""
+"""Largest number of elements of a list that is printed in full."""
 
 
 def inspect(
@@ -38,7 +38,7 @@ def inspect(
     if JSON.get():
         document = json.loads(contract.dumps())
         if document.get("golden"):
-            document["golden"].pop("data")  # thousands of characters that nobody reads
+            document["golden"].pop("data")  # thousands of base64 characters
         print(json.dumps(document, indent=2))
         return
     print_text(signal_table(contract))
@@ -87,7 +87,7 @@ def _signal_row(label: str, start: int, signal: Signal) -> tuple[str, str, str, 
 
 
 def _short(value: Any) -> str:
-    """Return what a line has room for; a robot may have 125 tasks, and a configuration has a hundred keys."""
+    """Return a value as text that fits a line: a robot may have 125 tasks, and a configuration has a hundred keys."""
     if isinstance(value, dict) and any(isinstance(part, dict) for part in value.values()):
         return "see --json"
     if isinstance(value, list) and len(value) > MOST_LISTED:
@@ -108,7 +108,7 @@ def _atlas(contract: Contract) -> str:
 
 
 def _write_golden(contract: Contract, model: Path, path: Path) -> None:
-    """Return a row a step: 1 where an episode begins; observation, executed action, what torch answered."""
+    """Write golden steps as CSV, one row per step: reset (0 or 1), observation, executed action, torch's outputs."""
     import csv
 
     import numpy as np
@@ -132,12 +132,12 @@ def _write_golden(contract: Contract, model: Path, path: Path) -> None:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["reset", *names])
         for step, row in enumerate(rows):
-            # 9 digits give back the same float32.
+            # 9 digits restore the same float32.
             writer.writerow([int(step in steps.resets), *(f"{number:.9g}" for number in row)])
 
 
 def _signal_lines(contract: Contract) -> Iterator[str]:
-    """Return a line for each element, one for each of what training saw, and then one for each meaning."""
+    """Yield lines: bounds of each element, its range in training, responses, signals' meanings, and the data sheet."""
     yield from _table(BOUNDS, _bounds(contract))
     yield ""
     if contract.seen is None:
@@ -162,7 +162,7 @@ def _signal_lines(contract: Contract) -> Iterator[str]:
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
-    """Return the lines of a table: words on the left, then numbers on the right."""
+    """Yield the lines of a table with a left-aligned first column and right-aligned others."""
     cells = [head, *rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for name, *texts in cells:
@@ -192,7 +192,7 @@ def _short_number(value: float) -> str:
 
 
 def _responses(contract: Contract) -> Iterator[str]:
-    """Return what answered clearly to each element of the action, for a unit of it."""
+    """Yield, for each element of the action, the signals that respond clearly to a unit of it."""
     from sami_runtime.checks.judge_response import clear_responses
 
     moves = contract.seen.responses if contract.seen else None
@@ -214,7 +214,7 @@ def _responses(contract: Contract) -> Iterator[str]:
 
 
 def lookahead_lines(contract: Contract) -> list[str]:
-    """Return what a file says of its forward model, a line a signal; nothing where it has none."""
+    """Return lines on a file's forward model, one per signal; [] if it has no forward model."""
     ahead = contract.lookahead
     if ahead is None:
         return []
@@ -225,7 +225,7 @@ def lookahead_lines(contract: Contract) -> list[str]:
 
 
 def probe_lines(contract: Contract) -> list[str]:
-    """Return what a file says of its probe, a line a feature."""
+    """Return lines on a file's probe, one per feature; [] for a policy without a context."""
     if contract.probe is not None:
         return contract.probe.lines()
     return ["probe: none; `sami probe` adds one"] if contract.context is not None else []

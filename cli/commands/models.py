@@ -1,4 +1,4 @@
-"""`sami models`: the trained policies that are installed with this package."""
+"""`sami models`: list the trained policies that are installed with this package."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 SHOWN = 12
-"""Digits of a hash that the table has room for."""
+"""Number of a hash's digits that the table shows."""
 
 
 def models() -> None:
@@ -31,7 +31,7 @@ def models() -> None:
 
 
 def _row(name: str, path: Path) -> dict[str, Any]:
-    """Return a model as plain values."""
+    """Return the facts about a model as values for JSON."""
     import hashlib
 
     from sami_runtime.model.artifact import read_artifact
@@ -51,7 +51,7 @@ def _row(name: str, path: Path) -> dict[str, Any]:
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:
-    """Two lines a model, so that 80 columns hold it."""
+    """Return a table with two lines per model, so that it fits 80 columns."""
     from rich import box
     from rich.table import Table
 
@@ -70,7 +70,7 @@ def _table(rows: list[dict[str, Any]]) -> Table:
 
 
 def _results(sets: list[dict[str, float]]) -> str:
-    """Success or mean return in each set of tasks, as the model's own evaluation measured it."""
+    """Return, as text, success or mean return in each set of tasks, from the model's own evaluation."""
     if not sets:
         return "not measured"
     if all("success" in numbers for numbers in sets):

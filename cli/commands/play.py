@@ -55,7 +55,7 @@ def play(
     keys = SimulatorKeys.of(values, "--set")
     mode, film = film_of(render, keys.dry_run)
     spec = play_environment(admission_of(keys, rehearsed=False).admit(model).contract, robot)
-    # Where nothing is said, it is the first command that evaluations drive; what is no velocity stays as it is there.
+    # --command leaves unnamed velocities at 0, and other unnamed elements as in the evaluation's first command.
     first = spec.tasks.sets["training"][0]
     rest = {name: 0.0 if name in COMMAND else value for name, value in first.items()}
     source = None if command is None else command_of(command, rest)

@@ -1,4 +1,4 @@
-"""`sami replay`, `sami view` and `sami convert`: what becomes of a recording."""
+"""`sami replay`, `sami view` and `sami convert`: replay, show and convert a recording."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def replay(
 
 
 def _session_as_recorded(model: Path, providers: Sequence[object]) -> Session:
-    """Return a model run by the best provider of a recording; by the processor where that cannot run it here."""
+    """Return a session with the best provider of a recording, or on the CPU if that provider is not available."""
     from sami_runtime.errors import ProviderError, UnknownName
     from sami_runtime.session.session import Session
 
     try:
         return Session.load(model, provider=str(providers[0]) if providers else "cpu")
-    except (ProviderError, UnknownName):  # `conditions` notes what ran it then and now
+    except (ProviderError, UnknownName):  # `conditions` reports the difference
         return Session.load(model)
 
 
@@ -106,7 +106,7 @@ def convert(
     from sami_runtime.recording.tables import write_csv, write_lerobot, write_parquet
 
     tables = {".csv": write_csv, ".parquet": write_parquet}
-    for number, path in enumerate(outs):  # before the first is written
+    for number, path in enumerate(outs):  # check all outputs before writing the first
         if path.suffix and path.suffix not in tables:
             raise SamiError(
                 f"{path} ends in {path.suffix}; give NAME.csv, NAME.parquet, or a folder's name without a suffix for a "

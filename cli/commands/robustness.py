@@ -1,4 +1,4 @@
-"""`sami robustness`: what a model file does behind each kind of gap between simulation and reality."""
+"""`sami robustness`: measure a model file under each kind of disturbance of a sim-to-real profile."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def robustness(
     """
     place = place_of(on)
     if model.is_dir() or model.suffix == ".json":
-        print(_read(model))  # a table for a page, or JSON
+        print(_read(model))  # Markdown or JSON
         return
 
     from sami_runtime.errors import SamiError
@@ -111,7 +111,7 @@ def robustness(
 
 
 def _read(path: Path) -> str:
-    """Return what an earlier measurement found: a row for each kind of gap as Markdown has it, or its JSON."""
+    """Return an earlier measurement as a Markdown table with a row for each kind of disturbance, or as JSON."""
     from sami_runtime.files import read_document
     from sami_runtime.model.artifact import read_artifact
     from sami_train.evaluation.robustness import RobustnessPoint
@@ -119,7 +119,7 @@ def _read(path: Path) -> str:
     document: dict[str, Any] = read_document(path / "robustness.json" if path.is_dir() else path, "measurements")
     if JSON.get():
         return json.dumps(document)
-    if "scene_of" in document:  # whose environment only this policy has
+    if "scene_of" in document:  # an environment made for this policy
         environment_of(read_artifact(document["scene_of"]).contract, document["env"])
     points = [RobustnessPoint.from_dict(line, document["env"]) for line in document["points"]]
     sets = points[0].evaluation.sets

@@ -1,4 +1,4 @@
-"""`sami train`."""
+"""`sami train`: train a policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sami verify` and `sami sign`: is a model file what it says, and whose is it?"""
+"""`sami verify` and `sami sign`: check that a model file computes its golden steps, and sign it by its author."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def verify(
     from sami_runtime.session.admission import Admission
 
     if not model.is_file():
-        read_bytes(model)  # which raises what is wrong with the path
+        read_bytes(model)  # raises an error if the path is wrong
     result = check(model, provider=provider, admission=Admission(expect_sha256, trusted))
     checks = [{"name": c.name, "passed": c.passed, "detail": c.detail} for c in result.checks]
     print_check(result, {"provider": provider, "checks": checks})

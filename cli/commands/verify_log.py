@@ -1,4 +1,4 @@
-"""`sami verify-log`: is an evidence log whole and unchanged, and what happened in it?"""
+"""`sami verify-log`: check that an evidence log is complete and unchanged, and print its events."""
 
 from __future__ import annotations
 

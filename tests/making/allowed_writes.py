@@ -1,4 +1,4 @@
-"""Which writes a gate may make, in arithmetic that shares nothing with the gate; and a gate that is driven at random.
+"""A check of a gate's writes that shares no code with the gate, and random inputs for a gate.
 
 As a program: python -m tests.making.allowed_writes WRITES SEED prints the counts for each of 36 combinations of limits.
 """
@@ -16,18 +16,18 @@ from sami_runtime.signals import Signal
 
 PERIOD = 0.04
 FARTHEST = 3.0
-"""What the robot of `drive_at_random` is parked at, at most, in the action's unit; its contract allows that."""
+"""Largest initial position of the robot in `drive_at_random`, in the action's unit; its contract allows it."""
 
 
 class AllowedWrites:
-    """A write differs from the one before it by at most rate x elapsed, and is within the bounds or no further out.
+    """The law of writes: a write changes by at most rate x elapsed, and is within the bounds or no further out.
 
-    Elapsed is the time between the two, at most two periods; one period before the first write, which starts at rest.
+    The elapsed time counts up to two periods, and is one for the first write, which changes the initial action.
 
     Args:
-        low: Lowest action, (A,) or one number.
-        high: Highest.
-        rate: Largest change of it [unit/s]; infinite where there is none.
+        low: Smallest action, (A,) or one number.
+        high: Largest action.
+        rate: Largest rate of change [unit/s]; infinite for no limit.
         period: Between two ticks [s].
     """
 
@@ -36,11 +36,11 @@ class AllowedWrites:
         self.begin(0.0)
 
     def begin(self, rest):
-        """An episode begins at this action."""
+        """Begin an episode at this action."""
         self.last, self.at = rest, None
 
     def judge(self, action, now):
-        """Return why a write at a time [s] is not allowed, the kind first; empty where it is."""
+        """Return why a write at a time [s] is not allowed, beginning with "rate", "bounds", ...; empty if it is."""
         span = self.period if self.at is None else min(max(now - self.at, 0.0), 2 * self.period)
         longest = self.rate * span if span else np.where(np.isinf(self.rate), np.inf, 0.0)
         before, action = np.asarray(self.last, np.float64), np.asarray(action, np.float64)
@@ -55,7 +55,7 @@ class AllowedWrites:
 
 
 class LyingArm:
-    """An arm under position control that executes, and reports, something else than what was written."""
+    """An arm under position control whose reports of executed actions sometimes deviate from the written ones."""
 
     def __init__(self, random, scale, deviation):
         no_bounds = {"low": (-FARTHEST * scale,) * 2, "high": (FARTHEST * scale,) * 2}
@@ -70,7 +70,7 @@ class LyingArm:
 
 
 def combinations():
-    """Yield 36 limits, by what they are called: acceleration x rate x bounds x how the robot deviates."""
+    """Yield name, limits and deviation of 36 combinations: acceleration x rate x bounds x the robot's deviation."""
     accelerations = {"none": None, "eased": 20.0, "harsh": 2000.0}
     bounds = {"contract": None, "tighter than the pose": 1.0}
     deviations = {"does as written": 0.0, "deviates": 0.05, "reports anything": 5.0}
@@ -82,17 +82,17 @@ def combinations():
 
 
 def drive_at_random(limits, deviation, writes, seed, scale=1.0):
-    """Drive a gate with targets, ticks and reports drawn at random, and return the counts and what was not allowed.
+    """Drive a gate with random targets, ticks and reports; return the counts and the violations.
 
-    Ticks are late, early, come in bursts, at one time, after pauses, or after the clock went back; some are held, rest,
-    are a person's, or stand between two actions of a policy that runs slower.
+    Ticks are late or early, come in bursts, at the same time, after pauses, or after the clock went back. At some, the
+    gate holds, rests, obeys a person, or waits between two actions of a slower policy.
 
     Args:
         limits: Of the gate, for a robot whose actions are about 1.
-        deviation: Standard deviation of what the robot reports from what was written, in three of ten reports.
-        writes: How many.
-        seed: Of everything that is random.
-        scale: By what the actions and the limits are multiplied.
+        deviation: Standard deviation of reported from written actions, in three of ten reports.
+        writes: Smallest number of writes.
+        seed: Of all random draws.
+        scale: Factor of the actions and the limits.
     """
     random = np.random.default_rng(seed)
     scaled = {name: None if value is None else value * scale for name, value in limits.items()}
@@ -149,7 +149,7 @@ def _rule(gate, tick, slower, target, at, random):
 
 
 def drive_all(writes, seed, scale=1.0):
-    """Drive all combinations of limits; return the counts by combination, and everything that was not allowed."""
+    """Drive a gate with each combination of limits; return the counts by combination, and all violations."""
     counts, violations = {}, []
     for number, (name, limits, deviation) in enumerate(combinations()):
         result, objections = drive_at_random(limits, deviation, writes, seed + number, scale)

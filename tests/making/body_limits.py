@@ -1,9 +1,9 @@
-"""Random commands through the limits of a body, to three simulated robots; and by how much they exceed the limits.
+"""Sends random commands through `BodyLimits` to three simulated robots, and measures by how much they exceed limits.
 
     python -m tests.making.body_limits COMMANDS SEED [ROBOT ...]     # prints one JSON object a robot
 
-The simulated joints have no ends and the motors no bounds of their own (the own arm's have): what keeps them is the
-body alone. Every step of the simulation is judged, also those within a period.
+The simulated joints and motors have no limits themselves (except those of the own arm), so that only `BodyLimits`
+restricts them. Every step of the simulation is judged, also the steps within a period.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from sami_runtime.robots.body import BodyLimits
 
 ROOT = Path(__file__).parents[2]
 ACCELERATION = 10.0
-"""Of the own arm's drives [rad/s^2]."""
+"""Largest acceleration of the own arm's drives [rad/s^2]."""
 HOLDS = (1, 1, 1, 2, 5, 20)
-"""How many periods a random command is repeated for."""
+"""Numbers of periods for which a random command is repeated."""
 ARM = PANDA | SHAPES | {"points": {"panda_hand": {"most": 1.7}}}
 BODIES = {
     "panda": ARM | {"command": "joint_positions"},
@@ -31,7 +31,7 @@ BODIES = {
 
 
 class Servo:
-    """A Panda whose joints follow targets along a line within the period, carried against gravity."""
+    """A gravity-compensated Panda whose joints follow targets, which move linearly within a period."""
 
     period = 0.02
 
@@ -74,7 +74,7 @@ class Servo:
 
 
 class Hanging:
-    """A Go2 whose trunk hangs on a stand, and its own motors without their bounds."""
+    """A Go2 whose trunk hangs on a stand, with its own motors but without their torque limits."""
 
     period = 0.02
 
@@ -116,7 +116,7 @@ class Hanging:
 
 
 class OwnArm:
-    """The arm of examples/own_arm in PyBullet, by joint velocities 100 times a second; its joints have ends here."""
+    """The arm of examples/own_arm in PyBullet, with joint velocities at 100 Hz; its joints do have limits."""
 
     period, torques = 0.01, None
 
@@ -137,7 +137,7 @@ class OwnArm:
         self.positions, self.velocities = (np.array([state[at] for state in states]) for at in (0, 1))
 
     def steps(self, command):
-        change = ACCELERATION * self.period  # as the drives of an arm do: they ramp
+        change = ACCELERATION * self.period  # the drives of an arm ramp the velocity
         self._target += (command - self._target).clip(-change, change)
         self.arm.go(self._target.tolist(), 255.0)
         for _ in range(round(self._tick)):
@@ -166,7 +166,7 @@ ROBOTS = {"panda": Servo, "go2": Hanging, "own arm": OwnArm}
 
 
 def drive(name, commands, seed):
-    """Return how far random commands brought a robot beyond each of its limits."""
+    """Return the largest excess of each limit under random commands, relative except for positions and overlap."""
     body = BodyLimits.of(own_arm_body() if name == "own arm" else BODIES[name])
     robot, rng = ROBOTS[name](), np.random.default_rng(seed)
     places = [body.geometry.require_place(point) for point in body.settings.points]

@@ -1,4 +1,4 @@
-"""Policies that are small files and want all memory or time, and recipes that do; for `sami adopt`."""
+"""Small policy files and recipes that would exhaust memory or time, to test `sami adopt`."""
 
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
@@ -9,7 +9,7 @@ make = helper.make_node
 
 
 def bombed(*nodes, **weights):
-    """`feed_forward()`, with nodes in it that make `large` and add nothing to its output."""
+    """Return `feed_forward()` with additional nodes, which compute `large` and add zero to the output."""
     policy = foreign.feed_forward()
     policy.graph.initializer.extend(numpy_helper.from_array(np.asarray(v), name) for name, v in weights.items())
     policy.graph.initializer.append(numpy_helper.from_array(np.float32(0.0), "nought"))
@@ -62,7 +62,7 @@ def padded():
 
 
 def slow(side=4_000):
-    """A step takes seconds, and a second of a processor at most is allowed."""
+    """Return a policy whose step takes seconds; at most one second of processor time is allowed."""
     first = make("Slice", ["obs", "zero", "one", "one"], ["cell"])
     square = make("Expand", ["cell", "shape"], ["square"])
     ends = {"zero": np.array([0]), "one": np.array([1])}
@@ -70,7 +70,7 @@ def slow(side=4_000):
 
 
 def endless(side=2_000, count=5_000):
-    """A step takes about an hour, of which no part ends it."""
+    """Return a policy whose step takes about an hour, in many short nodes."""
     nodes = [make("MatMul", [f"x{i}", "x0"], [f"x{i + 1}"]) for i in range(count)]
     begin = [make("Slice", ["obs", "zero", "one", "one"], ["cell"]), make("Expand", ["cell", "shape"], ["x0"])]
     end = make("Identity", [f"x{count}"], ["large"])
@@ -101,7 +101,7 @@ def looped():
 
 
 def functions(cyclic=False, levels=40):
-    """Functions that call each other twice: two to the power of `levels` nodes, once they are inlined."""
+    """Return a policy with functions that each call the next one twice: inlined, 2 ** `levels` nodes."""
     policy = bombed(make("f0", ["obs"], ["large"], domain="bomb"))
     opset = [helper.make_opsetid("", 17), helper.make_opsetid("bomb", 1)]
     for level in range(levels):
@@ -118,7 +118,7 @@ def cyclic_functions():
 
 
 def declared(dims=(1 << 40,)):
-    """An initializer that declares more than its bytes."""
+    """Return a policy with an initializer that declares more numbers than it has bytes for."""
     policy = bombed(make("Identity", ["lie"], ["large"]))
     tensor = policy.graph.initializer.add(name="lie", data_type=TensorProto.FLOAT, raw_data=b"\0" * 16)
     tensor.dims.extend(dims)
@@ -130,7 +130,7 @@ def negative():
 
 
 def named(size=50_000_000):
-    """A name of 50 million letters."""
+    """Return a policy with a tensor's name of 50 million letters."""
     policy = foreign.feed_forward()
     policy.graph.node[0].output[0] = policy.graph.node[1].input[0] = "z" * size
     policy.graph.node[1].op_type = "Tan" * (size // 10)
@@ -138,7 +138,7 @@ def named(size=50_000_000):
 
 
 def wide_state(size=1 << 40):
-    """A state of a terabyte."""
+    """Return a policy with a recurrent state of 2 ** 40 numbers."""
     policy = foreign.feed_forward()
     policy.graph.input.append(foreign.info("h_in", [1, size]))
     policy.graph.output.append(foreign.info("h_out", [1, size]))
@@ -157,7 +157,7 @@ GRAPHS = (
 
 
 def recipe_of(graph):
-    """The recipe for one of `GRAPHS`."""
+    """Return the recipe for one of `GRAPHS`."""
     return foreign.document(state=foreign.STATES[:1] if graph is wide_state else [])
 
 
@@ -174,4 +174,4 @@ TEXTS = {
     "no text": "\0" * 1_000_000,
     "not a number": "rate_hz = nan\nclip = inf\nepisode_steps = -1",
 }
-"""TOML files, none of which is a recipe."""
+"""TOML files that are not valid recipes."""

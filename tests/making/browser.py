@@ -1,4 +1,4 @@
-"""A headless Chromium, driven over its own protocol: what it asks for, what it complains of, what it shows."""
+"""A headless Chromium, driven by the DevTools protocol, that records a page's requests and console messages."""
 
 import base64
 import itertools
@@ -16,7 +16,7 @@ LOCAL = ("file://", "data:", "blob:")
 
 
 def needs_chromium():
-    """Skip where there is no browser, or nothing to talk to it with."""
+    """Skip the test if there is no browser, or no package `websockets` to drive it."""
     pytest.importorskip("websockets", reason="websockets is not installed, which talks to Chromium")
     if CHROMIUM is None:
         pytest.skip("no browser is installed (Debian: chromium)")
@@ -53,12 +53,12 @@ class Browser:
         self._socket = self._closing.enter_context(connected)
         self._number = itertools.count(1)
         self.requested, self.complaints = [], []
-        """Every address that the page asked for, and all that stands on its console."""
+        """Every address that the page requested, and every message and exception of its console."""
         for domain in ("Page", "Network", "Runtime", "Log"):
             self.call(f"{domain}.enable")
 
     def call(self, method, **parameters):
-        """Have the browser do something, and return its answer."""
+        """Call a method of the DevTools protocol, and return its result; fail the test on an error."""
         number = next(self._number)
         self._socket.send(json.dumps({"id": number, "method": method, "params": parameters}))
         while True:
@@ -69,13 +69,13 @@ class Browser:
                 return message["result"]
 
     def open(self, address, width=1440, height=1000, dark=False, mobile=False):
-        """Show a page, as wide and as dark as this."""
+        """Open a page in a window of this size [pixels] and colour scheme, and wait until it is loaded."""
         self.look(width, height, dark, mobile)
         self.call("Page.navigate", url=address)
         self.wait_for("document.readyState === 'complete'")
 
     def look(self, width, height, dark, mobile=False):
-        """Be a screen of this size, with this taste."""
+        """Emulate a screen of this size [pixels] and colour scheme."""
         screen = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": mobile}
         self.call("Emulation.setDeviceMetricsOverride", **screen)
         feature = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
@@ -83,13 +83,13 @@ class Browser:
         time.sleep(0.3)
 
     def value(self, expression):
-        """Return what an expression is on the page."""
+        """Return the value of a JavaScript expression on the page; fail the test on an exception."""
         answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
     def wait_for(self, expression, timeout_s=120):
-        """Wait until an expression is true on the page."""
+        """Wait until a JavaScript expression is true on the page; fail the test after `timeout_s`."""
         until = time.monotonic() + timeout_s
         while not self.value(expression):
             assert time.monotonic() < until, f"{expression} did not come true"
@@ -102,7 +102,7 @@ class Browser:
         time.sleep(0.2)
 
     def screenshot(self, path):
-        """Keep what is shown as PNG."""
+        """Write a screenshot as PNG."""
         path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
 
     def _note(self, message):

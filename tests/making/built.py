@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def tracked(*folders):
-    """Paths that git tracks, relative to the repository, in the state that they have on disk."""
+    """Return the paths of files that git tracks and that exist on disk, relative to the repository."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", *folders], cwd=ROOT, check=True, capture_output=True, text=True
     )
@@ -20,7 +20,7 @@ def tracked(*folders):
 def build(folder):
     """Build wheel and sdist into a folder, and return their paths.
 
-    From a copy: setuptools leaves build/ and *.egg-info beside the sources, and would pack what an old build/ holds.
+    Builds a copy, since setuptools leaves build/ and *.egg-info beside the sources, and would pack an old build/.
     """
     with tempfile.TemporaryDirectory() as place:
         for name in tracked():

@@ -1,4 +1,4 @@
-"""A robot that does, at random and again by its seed, everything wrong that a robot's driver can do."""
+"""A robot that makes every error of a robot's driver, at random and reproducibly by its seed."""
 
 import math
 from collections import Counter
@@ -24,14 +24,14 @@ LASTING = ("is old", "goes back in time", "is of the future", "NaN", "infinity",
 
 
 class FaultyArm:
-    """Position and goal are anything; a fault comes at a share of reads and writes. Buffers are reused.
+    """An adapter with random positions and goals, and faults in a fraction of reads and writes. It reuses buffers.
 
     Args:
-        clock: Stamps the observations; stalls take its time.
-        seed: Of everything that is random.
-        observer: Sees what is written and told.
-        stall: Called with a number of periods, that pass.
-        share: Of reads, and of writes, that go wrong.
+        clock: Stamps the observations.
+        seed: Of all random draws.
+        observer: Sees the writes and the reports of executed actions.
+        stall: Called with the number of periods that a stall lasts.
+        share: Fraction of reads, and of writes, with a fault.
     """
 
     def __init__(self, clock, seed, observer, stall, share=0.03):
@@ -43,11 +43,11 @@ class FaultyArm:
         self.clock, self.observer, self.stall, self.share = clock, observer, stall, share
         self.random = np.random.default_rng(seed)
         self.trip = None
-        """Called with a reason, it trips the gate."""
+        """A function that trips the gate, for a reason."""
         self.faults = Counter()
-        """How often each was made."""
+        """Number of faults by kind."""
         self.values = {}
-        """Copies of what was read last, as it was given."""
+        """Copies of the last observation's values, faults included."""
         self._buffers = {"position": np.zeros(2, np.float32), "goal": np.zeros(1, np.float32)}
         self._answer = np.zeros(2, np.float32)
         self._lasting, self._left = "", 0
@@ -63,7 +63,7 @@ class FaultyArm:
     def read(self):
         self.observer.read(self.clock.now())
         if self._last_action is not None:
-            self._last_action[:] = np.nan  # an action that was given away is nobody's any more
+            self._last_action[:] = np.nan  # the gate must not use an action after handing it over
         fault = self._next(READ, "read")
         if fault.startswith("raises"):
             raise AdapterError("no message") if fault == "raises" else OSError("the cable")
@@ -97,7 +97,7 @@ class FaultyArm:
     def write(self, action):
         self.observer.write(action, self.clock.now())
         for value in self._buffers.values():
-            value[:] = np.nan  # the observation of this tick was given away
+            value[:] = np.nan  # the loop must have copied this tick's observation
         fault = self._next(WRITE, "write")
         sent = np.array(action, np.float32)
         if fault.startswith("raises"):

@@ -1,4 +1,4 @@
-"""Policies as other frameworks export them, and their recipes; the test's own numpy says what they answer."""
+"""Policies as other frameworks export them, with recipes, for comparison with the tests' own numpy computations."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ DEFAULT = [0.5, -1.0]
 
 
 def adopt_in_this_process(monkeypatch):
-    """Saves a second for each policy; `adoption/test_confinement.py` tests the process of its own, with all steps."""
+    """Adopt without a child process, which saves a second; `adoption/test_confinement.py` tests the child process."""
     from sami_runtime.adoption import adopt, network
 
-    monkeypatch.setattr(adopt, "PARITY_STEPS", 40)  # nine past the second reset
+    monkeypatch.setattr(adopt, "PARITY_STEPS", 40)  # nine more than up to the second reset
     for module in (adopt, network):
         monkeypatch.setattr(module, "adopt_reading", lambda reading, policy: adopt.adopt_here(reading, str(policy)))
 
@@ -36,7 +36,7 @@ def weights_of(size, actions=2, seed=0):
 
 
 def feed_forward(size=8, actions=2, shape=None, **fields):
-    """`obs` -> `actions` = tanh(obs w + b), as rsl_rl and stable-baselines3 export it."""
+    """Return a policy `actions` = tanh(`obs` w + b), in the form that rsl_rl and stable-baselines3 export."""
     weights = weights_of(size, actions)
     nodes = [
         helper.make_node("Gemm", ["obs", "w", "b"], ["z"]),
@@ -46,7 +46,7 @@ def feed_forward(size=8, actions=2, shape=None, **fields):
 
 
 def recurrent(kind="LSTM", batch_first=False, size=8, hidden=5, layers=2):
-    """Stacked LSTMs or GRUs with `h_in` (and `c_in`) as [layers, batch, size]; one cell with [batch, size] states."""
+    """Return stacked LSTMs or GRUs with states [layers, batch, size], or a cell with states [batch, size]."""
     generator = np.random.default_rng(1)
     gates = {"LSTM": 4, "GRU": 3}[kind]
     layers = 1 if batch_first else layers
@@ -84,7 +84,7 @@ def recurrent(kind="LSTM", batch_first=False, size=8, hidden=5, layers=2):
 
 
 def convolutional(steps=6, size=8, channels=3, places=None, group=1, **attributes):
-    """A 1-D convolution over frames, `obs` [1, steps, size], as policies with a history encoder have it."""
+    """Return a policy with a 1-D convolution over the frames of `obs` [1, steps, size], a history encoder."""
     generator = np.random.default_rng(2)
     weights = {"kernel": generator.normal(0, 0.5, (channels, size // group, 3)).astype(np.float32)}
     weights |= {"shift": np.arange(channels, dtype=np.float32), **weights_of(channels * (places or steps - 2))}
@@ -99,7 +99,7 @@ def convolutional(steps=6, size=8, channels=3, places=None, group=1, **attribute
 
 
 def image_convolution(steps=5, size=8):
-    """A history [batch, steps, size] through a 2-D convolution, as it reads a map of heights."""
+    """Return a policy with a 2-D convolution over a history [batch, steps, size], as over a height map."""
     kernel = np.random.default_rng(2).normal(0, 0.4, (4, 1, 3, 3)).astype(np.float32)
     weights = {"kernel": kernel, "axis": np.array([1], np.int64), **weights_of(4 * (steps - 2) * (size - 2))}
     nodes = [
@@ -113,7 +113,7 @@ def image_convolution(steps=5, size=8):
 
 
 def document(**changes):
-    """The recipe of `feed_forward()`: angles, velocities, a command, the last action."""
+    """Return the recipe of `feed_forward()`: angles, velocities, a command, the last action."""
     fields = {
         "name": "walker",
         "rate_hz": 50.0,
@@ -154,7 +154,7 @@ class Foreign:
         self.folder = folder
 
     def write(self, policy, document):
-        """The two paths; the contract is JSON, which is read as TOML is."""
+        """Write policy and recipe, the recipe as JSON, and return both paths."""
         paths = self.folder / "policy.onnx", self.folder / "my.json"
         paths[0].write_bytes(policy if isinstance(policy, bytes) else policy.SerializeToString())
         paths[1].write_text(json.dumps(document))

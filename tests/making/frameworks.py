@@ -1,4 +1,4 @@
-"""Folders with policies as other frameworks write them; the formats are theirs, the numbers are made up."""
+"""Folders with policies in the formats of other frameworks, with made-up numbers."""
 
 from __future__ import annotations
 
@@ -294,7 +294,7 @@ system information:
 
 
 def written(folder: Path, files: dict[str, str | bytes]) -> Path:
-    """Write files, by their paths in a folder; returns the folder."""
+    """Write files by their paths in a folder, and return the folder."""
     for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""A simulated Franka behind its own protocol, in an environment and a process of its own, and what drives it."""
+"""A simulated Franka with the robot's protocol, in its own environment and process, and programs that drive it."""
 
 import json
 import os
@@ -21,15 +21,15 @@ __all__ += ["shipped_models"]
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "franka"
 PYTHON = Path(os.environ.get("SAMI_FRANKA_SIM", ROOT / ".venv" / "franka-sim" / "bin" / "python"))
-"""Of the simulated robot's environment, which `make franka-sim` makes."""
+"""Python of the simulated robot's environment, which `make franka-sim` creates."""
 
 
 class SimulatedRobot:
-    """A robot at an address of its own, so that tests do not meet others.
+    """A simulated robot at its own address, so that parallel tests do not interfere.
 
     Args:
-        last: of its address 127.0.0.LAST, and of its camera's ports.
-        options: of `examples/franka/robot.py`.
+        last: last number of the address 127.0.0.LAST, which determines the camera's ports too.
+        options: command-line options of `examples/franka/robot.py`.
     """
 
     def __init__(self, last, *options):
@@ -37,17 +37,17 @@ class SimulatedRobot:
         command = [PYTHON, EXAMPLE / "robot.py", "--host", self.address, "--camera", self.ports[0], *options]
         self.process = subprocess.Popen([str(item) for item in command], stdout=subprocess.PIPE, text=True)
         assert self.process.stdout.readline().startswith("listening")
-        time.sleep(2.0)  # it binds its ports after that
+        time.sleep(2.0)  # it binds its ports after this message
 
     def settings(self, **changed):
-        """What `--adapter-config` would hold."""
+        """Return the settings of the adapter, as in a file for `--adapter-config`."""
         known = read_document(EXAMPLE / "arm.toml", "settings")
         camera = {"here": [self.address, self.ports[1]], "there": [self.address, self.ports[0]]}
         return {**known, "robot": self.address, "camera": camera, **changed}
 
     @contextmanager
     def adapter(self, session=None, **changed):
-        """An adapter, and a loop that goes before others where that is allowed."""
+        """Yield an adapter, with real-time priority if the system allows it."""
         session = session or Session.load(shipped_models()["panda-satesac"])
         with (
             real_time(min(highest_priority(), 50) or None),
@@ -62,7 +62,7 @@ class SimulatedRobot:
 
 
 def drive(adapter, towards, ticks, until=None):
-    """Writes an action for some ticks of 40 ms; returns the last observation."""
+    """Write an action in each of some ticks of 40 ms, and return the last observation."""
     due = time.monotonic()
     for _ in range(ticks):
         seen = adapter.read().values
@@ -88,12 +88,12 @@ if __name__ == "__main__":
         print(stop, flush=True)
         sys.exit(3)
 """
-"""A program that drives up and down for a minute, to be killed or stopped."""
+"""A program that drives the arm up and down for a minute, for tests that kill or stop it."""
 
 
 @contextmanager
 def host(robot):
-    """Such a program, which drives already; and the ids of its processes."""
+    """Yield the running program `HOST` once it drives, and the ids of its processes."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(
         [sys.executable, "-c", HOST, json.dumps(robot.settings())],

@@ -1,4 +1,4 @@
-"""What tests of the safety gate share."""
+"""Functions that tests of the safety gate share."""
 
 import numpy as np
 
@@ -12,12 +12,12 @@ def action(*values):
 
 
 def seen(position, time):
-    """An observation of the signals that the fake's model reads."""
+    """Return an observation of the fake robot at a position and a time [s]."""
     return Observation({"position": np.float32(position), "goal": np.float32([0.5])}, time)
 
 
 def drive(gate, actions, times):
-    """What is executed when each action is proposed at its time, and the limits that changed it."""
+    """Propose each action at its time [s]; return the executed actions, and the limits that changed each."""
     executed, limited = [], []
     for proposed, now in zip(actions, times, strict=True):
         ruling = gate.propose(np.float32(proposed), now)

@@ -1,4 +1,4 @@
-"""The golden steps of a model file as a table, written by `sami inspect` in a process of its own."""
+"""The golden steps of a model file as a table, which `sami inspect` writes in a child process."""
 
 import subprocess
 import sys
@@ -9,6 +9,6 @@ MAIN = "from sami_cli.app import main; main()"
 
 
 def golden_steps(table, model=PANDA):
-    """Write a table of golden steps, and return how the command ended."""
+    """Write a table of golden steps, and return the completed process."""
     command = [sys.executable, "-c", MAIN, "inspect", str(model), "--golden", str(table)]
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)

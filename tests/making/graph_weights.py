@@ -1,4 +1,4 @@
-"""The weights of a policy, read back from the graph of its model file: what an export must have kept."""
+"""The weights of a policy, read from the graph of its model file, to check that an export preserved them."""
 
 import numpy as np
 import onnx
@@ -7,18 +7,18 @@ from onnx import numpy_helper
 from sami_runtime.model.artifact import read_artifact
 
 GRAPH_PREFIX = "policy."
-"""What a graph's names of the policy's tensors begin with."""
+"""Prefix of the policy's tensors in a graph."""
 UNLEARNED = "present."
-"""What the names of tensors begin with that follow from the layout of observations."""
+"""Prefix of tensors that follow from the layout of observations, after `GRAPH_PREFIX`."""
 GATES = (0, 2, 3, 1)
-"""Where ONNX's LSTM, whose gates are i, o, f, c, has those of torch's, which are i, f, c, o."""
+"""Positions of torch's LSTM gates (i, f, c, o) among ONNX's (i, o, f, c)."""
 
 
 def graph_weights(path):
     """Return a policy's tensors by their names in torch.
 
-    The graph answers with the mean of the actor's distribution, so its deviation is not in it; nor are critics,
-    temperature, and the number of observations behind the normalisation, for which the run's steps are taken.
+    The graph outputs the mean of the actor's distribution, so the deviation is missing, as are critics and
+    temperature. It has no count of observations for the normalisation, so the count is the run's steps.
     """
     artifact = read_artifact(path)
     arrays = _arrays(onnx.load_from_string(artifact.model_bytes).graph)
@@ -30,7 +30,7 @@ def graph_weights(path):
 
 
 def _arrays(graph):
-    """Return the policy's tensors by their names there."""
+    """Return the policy's tensors by their names in the graph, without the prefix."""
     stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
     arrays = {n.removeprefix(GRAPH_PREFIX): array for n, array in stored.items() if n.startswith(GRAPH_PREFIX)}
     arrays = {name: array for name, array in arrays.items() if not name.startswith(UNLEARNED)}
@@ -40,7 +40,7 @@ def _arrays(graph):
             arrays |= {f"encoder.lstm.{name}": array for name, array in _lstm(*(stored[n] for n in node.input[1:4]))}
         if node.op_type != "Add":
             continue
-        # A linear layer on sequences is a product and a sum; the transposed weight has lost its name.
+        # A linear layer on sequences is a MatMul and an Add; its transposed weight has another name.
         for bias, product in (node.input, reversed(node.input)):
             before = maker.get(product)
             if bias.startswith(GRAPH_PREFIX) and before is not None and before.op_type == "MatMul":
@@ -50,7 +50,7 @@ def _arrays(graph):
 
 
 def _lstm(inputs, hidden, biases):
-    """Yield torch's tensors of ONNX's: W (1, 4 H, in), R (1, 4 H, H), both biases (1, 8 H)."""
+    """Yield names and tensors of torch for ONNX's W (1, 4 H, in), R (1, 4 H, H) and both biases (1, 8 H)."""
     arrays = (inputs[0], hidden[0], *np.split(biases[0], 2))
     for name, array in zip(("weight_ih", "weight_hh", "bias_ih", "bias_hh"), arrays, strict=True):
         gates = np.split(array, 4)

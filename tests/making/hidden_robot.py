@@ -58,7 +58,7 @@ weight = 1.0
 
 
 def nominal_arm(folder, kind="position", name="robot"):
-    """The path of the TOML file of an arm as its maker says it is."""
+    """Write an arm's nominal model and its TOML file; return the path of the TOML file."""
     actuators = "".join(f'<{kind} name="{joint}" joint="{joint}" ctrlrange="-1 1" {MOTORS[kind]}/>' for joint in JOINTS)
     (folder / f"{name}.xml").write_text(MODEL.replace("ACTUATORS", actuators))
     (folder / f"{name}.toml").write_text(ROBOT.replace("NAME", name))
@@ -66,7 +66,7 @@ def nominal_arm(folder, kind="position", name="robot"):
 
 
 class Hidden(NamedTuple):
-    """What a robot's maker does not say, by joint; the delay is one for all."""
+    """Parameters missing from a robot's nominal model, by joint; `delay` [s] is the same for all."""
 
     armature: dict
     damping: dict
@@ -76,7 +76,7 @@ class Hidden(NamedTuple):
     delay: float
 
     def numbers(self):
-        """By field and joint or actuator; the delay is of `""`."""
+        """Return the parameters by (field, joint or actuator); the delay has the name `""`."""
         tables = {name: getattr(self, name) for name in self._fields if name != "delay"}
         return {(field, of): v for field, table in tables.items() for of, v in table.items()} | {
             ("delay", ""): self.delay
@@ -84,7 +84,7 @@ class Hidden(NamedTuple):
 
 
 def draw_hidden(joints, seed, times=1.0, bias=0.05):
-    """Motors of a robot of one's own: `times` the sizes of the arm here."""
+    """Draw hidden parameters; `times` scales armature, damping and friction from those of the arm here."""
     rng = np.random.default_rng(seed)
 
     def drawn(low, high):
@@ -101,7 +101,7 @@ def draw_hidden(joints, seed, times=1.0, bias=0.05):
 
 
 def hide(nominal, hidden, name="hidden"):
-    """The path of the TOML file of the robot that differs from its model by what is hidden."""
+    """Write a robot that has the hidden parameters; return the path of its TOML file."""
     spec = mujoco.MjSpec.from_file(str(nominal.with_suffix(".xml")))
     for joint in spec.joints:
         if joint.name in hidden.armature:
@@ -121,7 +121,7 @@ def hide(nominal, hidden, name="hidden"):
 
 
 class Zero:
-    """A policy that does nothing."""
+    """A policy with an action of 0."""
 
     name, state, context_size = "zero", (), 0
 
@@ -140,7 +140,7 @@ class Zero:
 
 
 def still_model(robot, path):
-    """Write a model file for a robot; return its path."""
+    """Write a model file of the policy `Zero` for a robot, and return its path."""
     spec = environment(str(robot))
     policy = Zero(spec.signals, spec.action.size)
     contract = contract_of(
@@ -151,7 +151,7 @@ def still_model(robot, path):
 
 
 def recorded(robot, path, episodes=9, steps=70, noise=0.0, seed=0, still=(), share=0.5):
-    """Excite a robot and record it; `still` joints are asked to stay."""
+    """Excite a robot, record it, and return the recording's path; limits keep the joints in `still` at 0."""
     model = still_model(robot, path.with_suffix(".onnx"))
     session, clock = Session.load(model), ManualClock()
     spec = environment(str(robot))

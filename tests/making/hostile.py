@@ -1,4 +1,4 @@
-"""Hostile files of every kind but models, each from its number alone, and who reads them: `attempt(number, folder)`."""
+"""Hostile files of every kind but models, each made from its number alone, and the code that must reject them."""
 
 import contextlib
 import functools
@@ -45,7 +45,7 @@ DEEP = b"[" * 100_000
 
 
 def mutated(data, name, draw):
-    """Return other bytes of a file: of what it says where it is JSON, of any byte otherwise, or very deep ones."""
+    """Return a file's bytes with a changed JSON value (in JSON files), with changed bytes, or deeply nested JSON."""
     how = draw.random()
     if how < 0.02:
         return DEEP
@@ -58,7 +58,7 @@ def mutated(data, name, draw):
 
 
 def within_zip(data, draw):
-    """Return an agent of which one part, read by its own reader, is another, and whose sums are right."""
+    """Return an agent's archive with one mutated member, and correct checksums, so that the member's reader runs."""
     out = io.BytesIO()
     packed = zipfile.ZIP_DEFLATED if draw.random() < 0.1 else zipfile.ZIP_STORED
     with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(out, "w", packed) as new:
@@ -71,7 +71,7 @@ def within_zip(data, draw):
 
 
 class Arm:
-    """Stands still, and is whatever a contract asks for."""
+    """An adapter that stands still, with the signals of any contract."""
 
     waits = True
 
@@ -95,7 +95,7 @@ class Arm:
 
 @functools.cache
 def base():
-    """Make what is mutated, once for each process: a run that has trained a little, its study, a recording."""
+    """Make the intact files once per process: a run that has trained briefly, its study, and a recording."""
     sys.path.insert(0, str(EXAMPLES))
     folder = Path(tempfile.mkdtemp())
     run = made_return_run(folder / "sweep" / "pendulum", TINY["env"], ret=lambda *_: 1.0, episodes=4)
@@ -167,20 +167,20 @@ KINDS = {
     "limits": (lambda: (EXAMPLE, "limits.toml"), (lambda folder: Limits.load(folder / "limits.toml"),)),
     "recording": (lambda: (base()[0], "run.mcap"), (lambda folder: _recording(folder / "run.mcap"),)),
 }
-"""What is mutated, by kind: where it lies, and who reads the folder."""
+"""The files to mutate, by kind: a function that returns folder and name, and the functions that read the folder."""
 
 
 def kind_of(number):
-    """Return the kind of a number's file."""
+    """Return the kind of the file with this number."""
     return list(KINDS)[number % len(KINDS)]
 
 
 def attempt(number, folder):
-    """Mutate a file in a copy of its folder and have it read; return its kind and what became of it.
+    """Mutate a file in a copy of its folder and read it; return its kind, and "read", "refused" or "FOUND: ...".
 
     Args:
-        number: of the file.
-        folder: where the copy is made; what is there is removed.
+        number: of the file; it determines kind and mutation.
+        folder: folder for the copy; its earlier contents are removed.
     """
     kind, draw = kind_of(number), np.random.default_rng(number)
     where, readers = KINDS[kind]

@@ -25,7 +25,7 @@ KINDS = ("contract", *(change.__name__ for change in (*OF_BYTES, *OF_MODELS)))
 
 
 def attempt(number, folder):
-    """Have a mutated policy or contract adopted; return its kind and what became of it."""
+    """Adopt a mutated policy or recipe; return the kind of mutation and the outcome."""
     draw = np.random.default_rng([number, 30])
     make, changes = POLICIES[number % len(POLICIES)]
     kind = number // len(POLICIES) % len(KINDS)
@@ -50,7 +50,7 @@ def attempt(number, folder):
 
 
 def hold_for(count, folder):
-    """Try files; none is anything but refused in one line, or adopted with its answers compared."""
+    """Assert that each of `count` files is rejected with a one-line message, or adopted with its outputs compared."""
     outcomes, kinds, findings = Counter(), set(), []
     for number in range(count):
         kind, outcome = attempt(number, folder)

@@ -1,4 +1,4 @@
-"""Processes that are killed at a moment, as by the kernel: nothing of them runs on, and nothing is tidied up."""
+"""Processes that SIGKILL ends at a chosen moment, without any cleanup, as the kernel's out-of-memory killer would."""
 
 import contextlib
 import json
@@ -25,9 +25,9 @@ from sami_train.studies.sweep.sweep import Sweep
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "own_environment"
 MOMENTS = ("open", "os.rename", "os.remove", "os.rmdir", "os.mkdir")
-"""Audit events before which a process may be killed: each change of the files."""
+"""Audit events before which a process may be killed: those that change files."""
 HANG_S = 300
-"""Seconds after which whatever a process does is a hang."""
+"""Time after which a process counts as hanging [s]."""
 LINES = 600
 """Environment steps between two lines of the metrics."""
 TINY = {
@@ -49,7 +49,7 @@ TINY = {
 
 
 def moments(folder, act):
-    """Call something before each change of a folder's files."""
+    """Call `act` before each change of a file in a folder."""
 
     def hear(event, arguments):
         if event in MOMENTS and any(str(folder) in str(argument) for argument in arguments[:2]):
@@ -59,20 +59,20 @@ def moments(folder, act):
 
 
 def forked(work, folder, at=0, after=0.0):
-    """Work in a process of its own, in a group of its own, and return its exit status and how many moments it had.
+    """Call `work` in a forked process with its own process group; return its exit status and its number of moments.
 
     Args:
-        work: called there.
-        folder: whose files' changes are moments.
-        at: the moment at which the group is killed; 0 lets it live.
-        after: seconds after which the group is killed; 0 lets it live.
+        work: the function to call.
+        folder: folder in which each change of a file is a moment.
+        at: number of the moment at which the group is killed; 0 does not kill it.
+        after: time after which the group is killed [s]; 0 does not kill it.
     """
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         os.setpgid(0, 0)
         signal.alarm(HANG_S)
-        # Threads do not outlive a fork: what counts on those of the parent's pool would wait for ever.
+        # A fork has none of its parent's threads: code that uses the parent's thread pool would wait for ever.
         os.environ["OMP_NUM_THREADS"] = "1"
         torch.set_num_threads(1)
         seen = 0
@@ -91,7 +91,7 @@ def forked(work, folder, at=0, after=0.0):
         except SystemExit as ended:
             status = int(ended.code or 0)
         except BaseException:
-            traceback.print_exc(file=sys.__stderr__)  # pytest keeps another one in memory, which ends with the child
+            traceback.print_exc(file=sys.__stderr__)  # pytest's own stderr is in memory, and is lost with the child
         finally:
             os.write(writer, str(seen).encode())
             os._exit(status)
@@ -101,7 +101,7 @@ def forked(work, folder, at=0, after=0.0):
         deadline = time.monotonic() + after
         while time.monotonic() < deadline and os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
             time.sleep(0.005)
-        with contextlib.suppress(ProcessLookupError):  # it was faster
+        with contextlib.suppress(ProcessLookupError):  # the child has ended
             os.killpg(child, signal.SIGKILL)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     os.set_blocking(reader, True)
@@ -111,7 +111,7 @@ def forked(work, folder, at=0, after=0.0):
 
 
 def go_on(folder, **changes):
-    """Train in a folder as whoever finds it would: from its checkpoint, anew where it has none; not if it is done."""
+    """Train in a run folder: resume from its checkpoint, start if it has none, and do nothing if it is done."""
     train.LOG_EVERY = LINES
     if RunFolder(folder).agent.is_file():
         return
@@ -122,7 +122,7 @@ def go_on(folder, **changes):
 
 
 def require_whole(run):
-    """Read every file of a run folder that bears a final name."""
+    """Require that every file of a run folder is readable, except those marked as unfinished."""
     for path in (path for path in run.rglob("*") if path.is_file() and "unfinished" not in str(path)):
         if path.suffix == ".json":
             assert read_json(path)
@@ -141,7 +141,7 @@ def require_whole(run):
 
 
 def same(run, other):
-    """Whether two runs have the same weights to the bit, and the same lines of metrics but for the time they took."""
+    """Return whether two runs have bit-identical weights, and the same lines of metrics except for times."""
     here, there = (zipfile.ZipFile(item / "agent.zip").read("policy.safetensors") for item in (run, other))
     lines = [[json.loads(line) for line in (item / "metrics.jsonl").read_text().splitlines()] for item in (run, other)]
     for line in [*lines[0], *lines[1]]:
@@ -151,7 +151,7 @@ def same(run, other):
 
 
 class Forks:
-    """An engine whose jobs are forks of the sweep: what a job is, without the seconds that Python takes to begin."""
+    """An engine whose jobs are forks of the sweep, which saves the seconds that Python takes to start."""
 
     jobs = 2
 
@@ -180,7 +180,7 @@ class Fork:
 
 
 def sweep_seeds(folder):
-    """Sweep two seeds in a folder, or go on with it."""
+    """Run a sweep over two seeds in a folder, or continue it."""
     axes = {key: (value,) for key, value in TINY.items()} | {"seed": (0, 1), "steps": (1200,)}
     sweep = Sweep.begin(folder, Grid(axes), 4)
     assert sweep.run(Forks(), lambda: None)

@@ -11,7 +11,7 @@ from sami_runtime.signals import Signal
 
 DOUBLE = Path(__file__).parent / "lerobot_double"
 JOINTS = ("shoulder_pan", "shoulder_lift", "elbow_flex", "wrist_flex", "wrist_roll", "gripper")
-"""Of an SO-101, in LeRobot's order."""
+"""Joints of an SO-101, in LeRobot's order."""
 KEYS = [f"{joint}.pos" for joint in JOINTS]
 DEGREE = np.pi / 180.0
 
@@ -25,7 +25,7 @@ TARGETS = Signal(name="targets", size=6, unit="rad", elements=JOINTS, low=(-2.0,
 
 
 class Servo:
-    """action = angles + (goal - angles) / 2, in a model file."""
+    """A policy for a model file: action = angles + (goal - angles) / 2."""
 
     name, state, context_size = "servo", (), 0
 
@@ -40,11 +40,11 @@ class Servo:
 
 
 SERVO = {"observation": (ANGLES, VELOCITIES, GOAL), "action": TARGETS, "rate_hz": 30.0, "episode_steps": 20}
-"""Of its contract: an SO-101 at 30 Hz."""
+"""Fields of the contract of `Servo`: an SO-101 at 30 Hz."""
 
 
 def so101(**changed):
-    """Settings of an SO-101; changes by key with `__` between tables, None takes one away."""
+    """Return settings of an SO-101 with changes by key, see `with_entries`."""
     document = {
         "type": "so101_follower",
         "config": {"port": "/dev/ttyACM0", "id": "white"},
@@ -70,7 +70,7 @@ def so101(**changed):
 
 
 def with_entries(document, changed):
-    """A document with entries replaced by `table__key: value`; None takes one away."""
+    """Return a document with entries replaced, named `table__key`; None removes an entry."""
     for path, value in changed.items():
         *tables, key = path.split("__")
         place = document
@@ -84,7 +84,7 @@ def with_entries(document, changed):
 
 
 def install_double(monkeypatch):
-    """Have `import lerobot` find the double, as if it were installed, until the test ends."""
+    """Make `import lerobot` import the double until the test ends."""
     monkeypatch.syspath_prepend(str(DOUBLE))
     for name in [name for name in sys.modules if name.partition(".")[0] in ("lerobot", "draccus") or "_robot_" in name]:
         monkeypatch.delitem(sys.modules, name)
@@ -92,7 +92,7 @@ def install_double(monkeypatch):
 
 
 def forget_double():
-    """Have the next test import LeRobot anew."""
+    """Remove the double's modules, so that the next test imports LeRobot anew."""
     for name, module in list(sys.modules.items()):
         if str(getattr(module, "__file__", None)).startswith(str(DOUBLE)):
             del sys.modules[name]

@@ -1,6 +1,6 @@
-"""A three-joint arm whose shoulder and elbow carry a load: their servos sag, and `Wrong` wires it wrongly.
+"""A three-joint arm whose shoulder and elbow servos sag under a load, with an adapter that can be wired wrongly.
 
-It stands for an arm of somebody's own: yaw, shoulder and elbow [rad], with sensor noise, seen 20 times a second.
+It represents a user's own arm: yaw, shoulder and elbow [rad], with sensor noise, observed 20 times per second.
 """
 
 from functools import cache
@@ -19,19 +19,19 @@ JOINTS = ["yaw", "shoulder", "elbow"]
 HOME = np.array([0.2, 0.5, -0.7])
 PERIOD_S, STEPS = 0.05, 10
 STIFF, DAMP, INERTIA = 60.0, 12.0, 0.6
-"""Of a servo [N m/rad, N m s/rad], and of what it moves [kg m^2]."""
+"""Stiffness [N m/rad] and damping [N m s/rad] of a servo, and the inertia that it moves [kg m^2]."""
 GEAR = 8.0
-"""Torque for an action of 1 [N m], where the action is a torque."""
+"""Torque for an action of 1 [N m], if actions are torques."""
 REACH = 0.3
-"""Displacement for an action of 1 [rad], where the action is a displacement from the measured angle."""
+"""Displacement for an action of 1 [rad], if actions are displacements from the measured angle."""
 
 
 class Arm:
-    """The arm itself.
+    """The simulated arm.
 
     Args:
-        kind: What an action of -1 to 1 is for each joint: `"position"`, an angle in units of 2 rad; `"displacement"`,
-            from the measured angle, so that the arm creeps under its load; or `"torque"`, so that it falls.
+        kind: Meaning of an action from -1 to 1 for each joint: `"position"`, an angle in units of 2 rad;
+            `"displacement"` from the measured angle, so that the arm creeps under its load; `"torque"`: it falls.
         load: Mass at the tip [kg].
     """
 
@@ -40,28 +40,28 @@ class Arm:
         self.place(HOME)
 
     def place(self, angles):
-        """Rest at angles [rad]."""
+        """Put the arm at rest at angles (3,) [rad]."""
         self.angles, self.speeds = np.array(angles, float), np.zeros(3)
 
     def gravity(self):
-        """(3,) torques [N m]: 3 to 10 for shoulder and elbow, which sag by 0.05 to 0.15 rad under them."""
+        """Return torques (3,) [N m]: 3 to 10 for shoulder and elbow, which make them sag by 0.05 to 0.15 rad."""
         _, shoulder, elbow = self.angles
         fore = 9.81 * (0.3 * self.load + 0.1) * np.cos(shoulder + elbow)
         return np.array([0.0, fore + 9.81 * (0.3 * self.load + 0.2) * np.cos(shoulder), fore])
 
     def step(self, action):
-        """Let a period pass under an action (3,)."""
+        """Simulate one period under an action (3,)."""
         target = {"position": 2.0 * action, "displacement": self.angles + REACH * action}.get(self.kind)
         for _ in range(STEPS):
             push = GEAR * action if target is None else STIFF * (target - self.angles)
-            # The servo's damping is the motor's: a torque-driven joint has a fifth of it.
+            # Most damping comes from the servo's control: a torque-driven joint has a fifth of it.
             damping = DAMP * self.speeds * (0.2 if target is None else 1.0)
             self.speeds = self.speeds + PERIOD_S / STEPS * (push - damping - self.gravity()) / INERTIA
             self.angles = self.angles + PERIOD_S / STEPS * self.speeds
 
 
 class LoadedEnv(gym.Env):
-    """The arm in the simulation that a policy would learn in."""
+    """The simulation of the arm in which a policy would be trained."""
 
     metadata = {"render_modes": [], "render_fps": 20}  # noqa: RUF012 - as Gymnasium has it
     observation_space = gym.spaces.Box(-np.inf, np.inf, (6,), np.float64)
@@ -85,7 +85,7 @@ class LoadedEnv(gym.Env):
 
 
 def spec_of(kind):
-    """The specification of that simulation."""
+    """Return the specification of `LoadedEnv`."""
     return EnvironmentSpec.from_gymnasium(
         lambda: LoadedEnv(kind),
         signals=[signal("angles", "rad", elements=JOINTS), signal("speeds", "rad/s", elements=JOINTS)],
@@ -95,23 +95,23 @@ def spec_of(kind):
 
 
 def responses_of(kind) -> Responses | None:
-    """What answered to each joint in simulation, measured as `sami describe` does."""
+    """Return the responses to each joint's action in simulation, measured as `sami describe` does."""
     spec = spec_of(kind)
     return measure_responses(spec, spec.tasks.resolve("training"), starts=12)
 
 
 class LoadedArm:
-    """The adapter of the arm, wired wrongly on demand.
+    """The adapter of the arm, which `do` and `see` can wire wrongly.
 
     Args:
-        clock: Stamps observations; it advances by a period at each write, where `advance` is there.
+        clock: Stamps observations.
         signals: (observation, action) of the model.
-        kind: As of `Arm`.
-        seed: Of noise and of where an episode begins.
-        do: Makes what the drives get of an action (3,).
-        see: Makes what is read of (angles, speeds), each (3,).
-        noise: Deviation of the sensors [rad], [rad/s].
-        load: Mass at the tip [kg], another one than in simulation.
+        kind: See `Arm`.
+        seed: Of the noise and of the home pose.
+        do: Maps an action (3,) to the drives' command (3,).
+        see: Maps (angles, speeds), each (3,), to the sensors' values.
+        noise: Standard deviation of the sensors' noise [rad], [rad/s].
+        load: Mass at the tip [kg], different from the simulation's.
     """
 
     def __init__(self, clock, signals, kind, seed=0, do=np.array, see=lambda *seen: seen, noise=0.002, load=1.2):
@@ -125,29 +125,29 @@ class LoadedArm:
         self.resets = 0
 
     def reset(self, seed=None):
-        """Go home, which is 0.05 rad off at most, to within 0.005 rad."""
+        """Go to within 0.005 rad of this arm's home, which is within 0.05 rad of `HOME`."""
         self.resets += 1
         self.arm.place(self._home + self._rng.uniform(-0.005, 0.005, 3))
 
     def read(self):
-        """Angles and speeds, with noise."""
+        """Return the angles and speeds, with noise."""
         seen = self._see(self.arm.angles, self.arm.speeds)
         angles, speeds = (part + self._noise * self._rng.standard_normal(3) for part in seen)
         values = {"angles": angles.astype(np.float32), "speeds": speeds.astype(np.float32)}
         return Observation(values, self._clock.now())
 
     def write(self, action):
-        """Let a period pass."""
+        """Apply an action (3,) for one period."""
         self.written.append(np.array(action))
         self.arm.step(np.asarray(self._do(np.asarray(action, float)), float))
         return Executed(np.array(action, np.float32))
 
     def stop(self):
-        """Stop."""
+        """Count a stop."""
         self.stops += 1
 
     def close(self):
-        """Nothing is open."""
+        """Do nothing: the arm has nothing to close."""
 
 
 KINDS = ("position", "displacement", "torque")
@@ -176,12 +176,12 @@ FAULTS = {
         for a, b in ((0, 1), (0, 2), (1, 2))
     },
 }
-"""By name: what is wired wrongly, which elements answer wrongly, and what the check must call it."""
+"""Faults by name: arguments of `LoadedArm`, elements that respond wrongly, and the word that the check must use."""
 
 
 @cache
 def contract_of(kind):
-    """A contract that states what answered in simulation; without a policy."""
+    """Return a contract with the responses in simulation, without a policy."""
     spec = spec_of(kind)
     spread = {"angles": Spread.of(HOME + np.eye(3)), "speeds": Spread.of(2.0 * np.eye(3))}
     report = Seen(
@@ -205,7 +205,7 @@ def contract_of(kind):
 
 
 def holding(kind):
-    """The action at which the arm stays about where it begins, as limits give it."""
+    """Return the action that holds the arm near its home, by joint, in the form of `Limits.rest`."""
     arm = Arm(kind)
     rest = {
         "position": (HOME + arm.gravity() / STIFF) / 2.0,
@@ -216,7 +216,7 @@ def holding(kind):
 
 
 def judged(kind, seed=0, limits=None, **wrong):
-    """(fault, unproven) of the law of responses for an arm wired wrongly, and the arm."""
+    """Return the fault and the unproven part that the check of responses reports for an arm, and the arm."""
     contract, clock = contract_of(kind), ManualClock()
     arm = LoadedArm(clock, (contract.observation, contract.action), kind, seed, **wrong)
     limits = limits or Limits(rest=holding(kind))
@@ -226,7 +226,7 @@ def judged(kind, seed=0, limits=None, **wrong):
 
 
 def outcome(kind, fault, seed):
-    """What comes of a run: `"passed"`, `"not proven"`, refused for the `"right"` reason, or for an `"other"` one."""
+    """Return the check's outcome: `"passed"`, `"not proven"`, or a fault for the `"right"` or an `"other"` reason."""
     wrong, names, word = FAULTS.get(fault, ({}, [], ""))
     message, unproven, _ = judged(kind, seed, **wrong)
     if message:

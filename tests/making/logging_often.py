@@ -1,4 +1,4 @@
-"""A pendulum whose runs write a line of metrics every 400 steps, for tests that wait until a cell learns."""
+"""A pendulum whose runs write metrics every 400 steps, for tests that wait until a sweep's cell trains."""
 
 from sami_train.runs import train
 from tests.making.own import PENDULUM

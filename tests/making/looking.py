@@ -1,4 +1,4 @@
-"""A policy that looks ahead with a forward model which is right: the law of the fake robot, by hand."""
+"""A policy with lookahead and an exact forward model, the fake robot's dynamics written by hand."""
 
 import numpy as np
 import onnx
@@ -74,7 +74,7 @@ def contract_of(steps):
 
 
 def write(path, steps=STEPS):
-    """Write the policy, looking so many periods ahead; 0 takes everything for the present."""
+    """Write the policy with a lookahead of `steps` periods; 0 treats each observation as current."""
     contract = contract_of(steps)
 
     def info(shapes):
@@ -94,11 +94,11 @@ def write(path, steps=STEPS):
 
 
 class Stamped:
-    """A robot whose world goes on: what it observes was measured `late_s` before it is read.
+    """A robot in real time, whose observations were measured `late_s` before `read`.
 
     Args:
-        clock: The loop's.
-        late_s: One time, or by signal [s].
+        clock: The loop's clock.
+        late_s: Observation age [s]: one number, or by signal.
     """
 
     def __init__(self, clock, late_s, command_delay_s=0.0):

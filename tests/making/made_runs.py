@@ -1,4 +1,4 @@
-"""Evaluated run folders with made-up numbers, for tests of what is done with them."""
+"""Evaluated run folders with made-up results, for tests that read runs."""
 
 import json
 
@@ -42,11 +42,11 @@ def made_run(path, method="satesac", seed=0, success=0.9, steps=STEPS, episodes=
 
 
 def made_return_run(path, env="hopper", method="satesac", seed=0, ret=None, steps=STEPS, episodes=12):
-    """As `made_run`, of an environment that is judged by the return.
+    """Write a finished run like `made_run`, in an environment that is judged by the return; return its path.
 
     Args:
-        ret: from (task set, number of the episode) to its return.
-        path, env, method, seed, steps, episodes: as there; episodes per set.
+        ret: maps (task set, number of the episode) to the return.
+        path, env, method, seed, steps, episodes: see `made_run`; `episodes` counts per set.
     """
     return_of = ret or (lambda task_set, episode: 1000.0 + episode)
     config = resolve("fast-cpu", {"env": env, "method": method, "seed": seed})

@@ -1,4 +1,4 @@
-"""Mutated model files, each from its number alone: `mutant(number)`."""
+"""Mutated model files, each made from its number alone: `mutant(number)`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sami_runtime.model.graph_scan import OPERATORS
 from tests.making.sealed import base, framed, model_of, seal, sealed
 
 CANARY = "canary.bin"
-"""A file that some mutants point to, and that nobody may open."""
+"""A file that some mutants refer to, and that no reader may open."""
 STRANGE = (
     None,
     True,
@@ -37,7 +37,7 @@ STRANGE = (
 
 
 def other(value, draw):
-    """Return a JSON value of which one part, somewhere, is another."""
+    """Return a JSON value with one random part replaced or removed."""
     if isinstance(value, dict) and value and draw.random() < 0.9:
         key = list(value)[draw.integers(len(value))]
         if draw.random() < 0.2:
@@ -50,7 +50,7 @@ def other(value, draw):
 
 
 def flipped(data: bytes, draw) -> bytes:
-    """Return bytes of which some bits are others."""
+    """Return bytes with up to eight flipped bits."""
     result = bytearray(data)
     for _ in range(int(draw.integers(1, 9))):
         result[draw.integers(len(result))] ^= 1 << int(draw.integers(8))
@@ -58,7 +58,7 @@ def flipped(data: bytes, draw) -> bytes:
 
 
 def moved(data: bytes, draw) -> bytes:
-    """Return bytes of which a slice is cut out, doubled, or overwritten, or that are cut off or longer."""
+    """Return bytes with a slice removed, duplicated or overwritten, or truncated or extended bytes."""
     start, length, how = int(draw.integers(len(data))), int(draw.integers(1, 64)), draw.integers(5)
     piece = data[start : start + length]
     if how == 0:
@@ -74,19 +74,19 @@ def moved(data: bytes, draw) -> bytes:
 
 
 def lengths(data: bytes, draw) -> bytes:
-    """Return bytes with a number that is much larger, or never ends."""
+    """Return bytes with a huge or unterminated varint, the encoding of lengths in protobuf."""
     at = int(draw.integers(len(data)))
     numbers = (b"\xff" * 9 + b"\x01", b"\xff\xff\xff\xff\x0f", b"\x80" * 11, b"\xff\xff\xff\xff\x07")
     return data[:at] + numbers[draw.integers(4)] + data[at + int(draw.integers(2)) :]
 
 
 def of_bytes(change):
-    """Make a mutation of the whole file's bytes."""
+    """Return a mutation that changes the whole file's bytes."""
     return lambda draw: change(sealed(), draw)
 
 
 def of_graph(change):
-    """Make a mutation of the graph's bytes in a file whose hash is right."""
+    """Return a mutation that changes the graph's bytes, in a file with a correct hash."""
 
     def mutate(draw):
         contract, weights, nodes = base()
@@ -97,7 +97,7 @@ def of_graph(change):
 
 
 def of_model(change):
-    """Make a mutation of the ONNX model in a file whose hashes are right."""
+    """Return a mutation that changes the ONNX model, in a file with correct hashes."""
 
     def mutate(draw):
         contract, weights, nodes = base()
@@ -113,7 +113,7 @@ def _pick(values, draw):
 
 
 def weights_not_finite(model, draw):
-    """Weights that are NaN, infinite, or so large that they become it."""
+    """Make a weight NaN, infinite, nearly overflowing, or subnormal."""
     tensor = _pick([item for item in model.graph.initializer if item.data_type == TensorProto.FLOAT], draw)
     value = numpy_helper.to_array(tensor).copy()
     value.flat[draw.integers(value.size)] = _pick([np.nan, np.inf, -np.inf, 3e38, -3e38, 1e-45], draw)
@@ -121,13 +121,13 @@ def weights_not_finite(model, draw):
 
 
 def another_operator(model, draw):
-    """One or two nodes do something else."""
+    """Change the operators of one or two nodes."""
     for _ in range(int(draw.integers(1, 3))):
         _pick(model.graph.node, draw).op_type = _pick([*sorted(OPERATORS), "Loop", "If", "Scan", "RandomNormal"], draw)
 
 
 def rewired(model, draw):
-    """Nodes read what others should."""
+    """Connect inputs or outputs of nodes to other tensors."""
     names = [name for node in model.graph.node for name in (*node.input, *node.output)]
     for _ in range(int(draw.integers(1, 4))):
         node = _pick(model.graph.node, draw)
@@ -137,7 +137,7 @@ def rewired(model, draw):
 
 
 def attributes(model, draw):
-    """An attribute has another value, or is one that nobody asked for."""
+    """Change the value of an attribute, or add an attribute."""
     node = _pick(model.graph.node, draw)
     numbers = [0, -1, 1, 7, 2**31 - 1, -(2**31), 2**62, [0], [1, 0], [], [2**40] * 3, 0.0, -1e30, "text"]
     names = ["axis", "axes", "perm", "hidden_size", "to", "alpha", "fmod", "direction", "num_outputs", "keepdims"]
@@ -150,7 +150,7 @@ def attributes(model, draw):
 
 
 def shapes(model, draw):
-    """A weight says that it is of another shape, or another type."""
+    """Declare another shape or type of a weight."""
     tensor = _pick(model.graph.initializer, draw)
     if draw.random() < 0.5 and tensor.dims:
         tensor.dims[int(draw.integers(len(tensor.dims)))] = _pick([0, 1, 5, 2**20, 2**40, -1, 2**62], draw)
@@ -159,7 +159,7 @@ def shapes(model, draw):
 
 
 def declared(model, draw):
-    """The graph declares other inputs and outputs."""
+    """Change the graph's declaration of an input or output."""
     info = _pick([*model.graph.input, *model.graph.output], draw)
     how, dims = draw.integers(4), info.type.tensor_type.shape.dim
     if how == 0:
@@ -173,7 +173,7 @@ def declared(model, draw):
 
 
 def huge(model, draw):
-    """The graph makes something large of something small."""
+    """Add nodes that make a large tensor from small ones."""
     side = int(10 ** draw.uniform(1, 6))
     operator = _pick(["Expand", "ConstantOfShape", "Tile", "Conv"], draw)
     if operator == "Conv":
@@ -194,7 +194,7 @@ def huge(model, draw):
 
 
 def whole_numbers(model, draw):
-    """Whole numbers are divided, by numbers that have no result."""
+    """Add an integer operation without a valid result, such as a division by 0."""
     kind = _pick([np.int8, np.uint8, np.int32, np.int64], draw)
     values = [np.array([value]).astype(kind) for value in (np.iinfo(kind).min, _pick([0, -1], draw))]
     model.graph.initializer.extend(numpy_helper.from_array(v, n) for v, n in zip(values, ("a_", "b_"), strict=True))
@@ -203,7 +203,7 @@ def whole_numbers(model, draw):
 
 
 def elsewhere(model, draw):
-    """A weight lies in another file."""
+    """Refer to a weight in another file."""
     tensor = _pick(model.graph.initializer, draw)
     if draw.random() < 0.7:
         tensor.data_location = 1  # EXTERNAL
@@ -213,7 +213,7 @@ def elsewhere(model, draw):
 
 
 def nested(model, draw):
-    """Graphs in graphs, deep or wide, in attributes, functions and training information."""
+    """Add nested graphs in attributes, functions or training information."""
     graph = helper.make_graph([helper.make_node("Identity", ["raw"], ["y"])], "inner", [], [])
     for _ in range(int(draw.integers(1, 29))):
         node = helper.make_node(_pick(["If", "Loop", "Identity", "Add"], draw), ["raw"], ["y"])
@@ -229,7 +229,7 @@ def nested(model, draw):
 
 
 def nodes_gone_or_twice(model, draw):
-    """Nodes are gone, there twice, or in another order."""
+    """Remove or duplicate a node, or change the order of nodes."""
     nodes = list(model.graph.node)
     order = draw.permutation(len(nodes)) if draw.random() < 0.3 else np.arange(len(nodes))
     order = np.delete(order, draw.integers(len(order))) if draw.random() < 0.5 else np.append(order, _pick(order, draw))
@@ -238,14 +238,14 @@ def nodes_gone_or_twice(model, draw):
 
 
 def lying(draw):
-    """The contract says something else, under a hash that is right."""
+    """Return a file with a mutated contract and a correct hash."""
     contract, weights, nodes = base()
     document = other(json.loads(contract.dumps()), draw)
     return seal(model_of(contract, weights, nodes), document if isinstance(document, dict) else {})
 
 
 def doubled(draw):
-    """Metadata twice, under other names, or of other programs."""
+    """Return a file with duplicate metadata, or metadata under other names."""
     contract, weights, nodes = base()
     keys = (METADATA_KEY, HASH_KEY, METADATA_KEY.upper(), "", "x" * 1000, "sami.contract\0")
     extra = tuple((_pick(keys, draw), _pick(["{}", "0" * 64, "", contract.dumps()], draw)) for _ in range(2))
@@ -253,7 +253,7 @@ def doubled(draw):
 
 
 def golden(draw):
-    """Golden steps that are no arrays, other arrays, pickles, or bombs."""
+    """Return a file whose golden steps are damaged, pickles, or decompress to a huge array."""
     contract, weights, nodes = base()
     document, stream = json.loads(contract.dumps()), io.BytesIO()
     how = draw.integers(4)
@@ -290,15 +290,15 @@ MUTATIONS = {
     "doubled metadata": doubled,
     "golden steps": golden,
 }
-"""Each kind takes a generator, and returns the bytes of a file."""
+"""Mutations by kind: each takes a random generator, and returns the bytes of a file."""
 
 
 def mutant(number: int) -> tuple[str, bytes]:
-    """Return the kind and the bytes of a file, by its number."""
+    """Return the kind and the bytes of the file with this number."""
     kind = kind_of(number)
     return kind, MUTATIONS[kind](np.random.default_rng([number, 2026]))
 
 
 def kind_of(number: int) -> str:
-    """Return what is done to the file of a number."""
+    """Return the kind of mutation of the file with this number."""
     return list(MUTATIONS)[number % len(MUTATIONS)]

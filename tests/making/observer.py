@@ -1,4 +1,4 @@
-"""An observer of writes that shares nothing with the safety gate: its own arithmetic, in float64."""
+"""An observer that judges writes by its own arithmetic in float64, and shares no code with the safety gate."""
 
 from collections import Counter
 
@@ -7,19 +7,19 @@ import numpy as np
 from tests.making.allowed_writes import AllowedWrites
 
 ROUNDING = 1e-6
-"""What float32 may add to an action of about 1, in its unit."""
+"""Tolerance for the rounding of float32 of an action of about 1, in its unit."""
 
 
 class Observer:
     """Sees every write at the robot's side, and judges it.
 
     Args:
-        low: Lowest action that may be written, of any element.
-        high: Highest.
-        rate: Largest change of it [1/s].
-        period: Of the loop [s]; no change is larger than two periods allow, and the first than one, from 0.
-        exact: Whether the time of a write is the time at which it was ruled, as by a clock that stands still meanwhile.
-        compares: Whether bounds and rate are the only limits, so that it can say by which of them an action is limited.
+        low: Smallest allowed value of any element of an action.
+        high: Largest allowed value.
+        rate: Largest rate of change [1/s].
+        period: Of the loop [s]; the rate allows the change of two periods at most, and of one for the first write.
+        exact: Whether the gate ruled at the time of the write, as with a clock that stands still during a tick.
+        compares: Whether bounds and rate are the only limits, so that the observer can predict `limited_by`.
     """
 
     def __init__(self, low, high, rate, period, exact=True, compares=True):
@@ -27,26 +27,26 @@ class Observer:
         self.compares = compares and exact
         self.rate, self.period, self.exact = rate, period, exact
         self.counts = Counter()
-        """Writes, ticks, missed ones, ..., and every limit that it found."""
+        """Numbers of writes, ticks, missed ticks, ..., and of limited actions by limit."""
         self.violations = []
-        """What must not have happened."""
+        """Descriptions of violations, at most 20."""
         self.may_write = False
         self.begin()
 
     def begin(self):
-        """An episode begins."""
+        """Begin an episode."""
         self.may_write = True
         self.written, self.limited, self.start = None, None, np.zeros(2)
         self.at, self.tick, self.first = 0.0, None, None
         self.allowed = AllowedWrites(self.low, self.high, self.rate, self.period)
 
     def end(self, why):
-        """The gate tripped, or the robot was stopped: nothing may be written until an episode begins."""
+        """Note that the gate tripped or the robot was stopped: no write is allowed until the next episode."""
         self.may_write = False
         self.counts[why] += 1
 
     def read(self, now):
-        """A tick begins at this time [s]."""
+        """Note that a tick begins at this time [s]."""
         self.counts["reads"] += 1
         self.limited = self.last_executed = None
         self.first = now if self.first is None else self.first
@@ -55,7 +55,7 @@ class Observer:
         self.tick = tick
 
     def write(self, action, now):
-        """An action is written at this time [s]."""
+        """Judge an action that is written at this time [s]."""
         self.counts["writes"] += 1
         values = np.array(action, np.float64)
         if not self.may_write:
@@ -72,12 +72,12 @@ class Observer:
         self.written, self.at = values, now
 
     def report_executed(self, executed):
-        """The robot tells what it executed, where that is something."""
+        """Note the executed action (2,) that the robot reports."""
         self.last_executed = np.array(executed, np.float32)
 
     def judge(self, record):
-        """Compare what is said of a tick with what was seen."""
-        if not self.exact:  # a process may stand still between the tick and its read
+        """Compare the loop's record of a tick with the observed reads and writes."""
+        if not self.exact:  # the operating system may suspend a process between the tick and its read
             due = record.time - record.lag
             self.due, passed = (due, 0) if record.step == 0 else (self.due, round((due - self.due) / self.period))
             self.passed, self.tick = passed - (0 if record.step == 0 else self.judged + 1), passed
@@ -116,6 +116,6 @@ class Observer:
 
 
 def resident_bytes():
-    """How much memory this process has in use."""
+    """Return the resident memory of this process [bytes]."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * 4096

@@ -1,4 +1,4 @@
-"""Environments as users bring them: nothing here belongs to the packages."""
+"""Environments of a user's own, outside the packages."""
 
 from typing import ClassVar
 
@@ -27,7 +27,7 @@ PENDULUM = EnvironmentSpec.from_gymnasium(
 
 
 class Tipping(gym.Env):
-    """A cart that is over when it leaves the track, at random within a few steps; what it observes is a dictionary."""
+    """A cart that leaves its track within a few random steps, which ends the episode; the observation is a Dict."""
 
     metadata: ClassVar = {"render_modes": [], "render_fps": 10}
     observation_space = gym.spaces.Dict(
@@ -57,7 +57,7 @@ TIPPING = EnvironmentSpec.from_gymnasium(Tipping, episode_steps=25)
 
 
 class Still(Tipping):
-    """Nothing ends its episodes, and what is called its success is where it is."""
+    """A cart whose episodes never end early; `is_success` is whether its position is positive."""
 
     def step(self, action):
         observation, reward, _, _, info = super().step(action)

@@ -1,4 +1,4 @@
-"""The settings of the example of ROS 2, changed; and its robot, in a process of its own on loopback."""
+"""Settings of the ROS 2 example with changes, and its robot in a child process on the loopback interface."""
 
 import json
 import os
@@ -26,7 +26,7 @@ LOOPBACK = f"file://{EXAMPLE / 'loopback.xml'}"
 
 
 def document(**changed):
-    """What `--adapter-config` holds, with entries replaced by `table__key=value`; None takes one away."""
+    """Return the adapter's settings with entries replaced, named `table__key`; None removes an entry."""
     if not EXAMPLE.is_dir():
         pytest.skip("examples/ros2 is not here, where a wheel is tested")
     known = read_document(EXAMPLE / "arm.toml", "settings")
@@ -38,12 +38,12 @@ def settings(**changed):
 
 
 def environment(domain):
-    """For a process of its own: this machine alone, a domain of its own."""
+    """Return environment variables of a child process, for a ROS domain on this machine only."""
     return {**os.environ, "PYTHONPATH": str(ROOT), "CYCLONEDDS_URI": LOOPBACK, "ROS_DOMAIN_ID": str(domain)}
 
 
 class SlowClock:
-    """A loop's clock whose time passes as slowly as the robot's, so that a busy machine does not decide."""
+    """A loop's clock with the simulated robot's slow time, so that the test does not depend on the machine's load."""
 
     def __init__(self, speed):
         self.speed = speed
@@ -56,12 +56,12 @@ class SlowClock:
 
 
 class Ear:
-    """Hears a topic beside the adapter, as a node of somebody else's.
+    """Subscribes to a topic beside the adapter, as another node would.
 
     Args:
-        domain: of ROS.
-        topic: its name.
-        kind: its messages.
+        domain: ROS domain.
+        topic: name of the topic.
+        kind: type of its messages.
     """
 
     def __init__(self, domain, topic, kind):
@@ -74,7 +74,7 @@ class Ear:
         self._news.set()
 
     def until(self, condition, seconds):
-        """Whether a message comes in time of which that holds."""
+        """Return whether a message that meets the condition arrives within `seconds`."""
         end, at = time.monotonic() + seconds, len(self.messages)
         while time.monotonic() < end:
             self._news.wait(0.05)
@@ -88,11 +88,11 @@ class Ear:
 
 
 class SimulatedRobot:
-    """The example's robot in a domain of its own, so that tests do not meet others.
+    """The example's robot in its own domain, so that parallel tests do not interfere.
 
     Args:
-        domain: of ROS.
-        options: of `examples/ros2/robot.py`.
+        domain: ROS domain.
+        options: command-line options of `examples/ros2/robot.py`.
     """
 
     def __init__(self, domain, *options):
@@ -113,7 +113,7 @@ class SimulatedRobot:
             yield instance
 
     def published(self):
-        """What it printed next."""
+        """Return the next message that the robot prints."""
         return json.loads(self.process.stdout.readline())
 
     def close(self):
@@ -123,7 +123,7 @@ class SimulatedRobot:
 
 
 class Up(Pilot):
-    """Drives up slowly, whatever the policy says."""
+    """A pilot that moves up slowly, independent of the policy."""
 
     def reset(self):
         pass
@@ -149,4 +149,4 @@ if __name__ == "__main__":
             with Run(session, robot, clock, limits=limits, watchdog=dog, pilot=Up()) as run:
                 run.episode(0, 2000, lambda record: print("ticked", flush=True) if record.step == 8 else None)
 """
-"""A program that drives up and down for a minute, to be killed."""
+"""A program that drives the robot for up to 2000 steps, for tests that kill it."""

@@ -1,4 +1,4 @@
-"""A small policy, and files made of it under hashes that are right, whatever was done to it."""
+"""A small policy, and files made from it with correct hashes, also after mutations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HIDDEN, SKILL = 4, 2
 
 
 def base() -> tuple[Contract, dict[str, np.ndarray], list]:
-    """Return the contract, weights and nodes of a small recurrent policy of the kind that is exported."""
+    """Return the contract, weights and nodes of a small recurrent policy that resembles an exported one."""
     draw = np.random.default_rng(0)
     position = Signal(name="position", size=2, unit="m", elements=("x", "y"), low=(-1, -1), high=(1, 1))
     action = Signal(name="force", size=2, unit="N", elements=("fx", "fy"), low=(-1, -1), high=(1, 1))
@@ -73,7 +73,7 @@ def model_of(contract: Contract, weights: dict[str, np.ndarray], nodes: list):
 
 
 def seal(model, document: dict, extra: tuple[tuple[str, str], ...] = ()) -> bytes:
-    """Return the file of a model and a contract, with hashes that are right: nothing is refused for those."""
+    """Return the file of a model and a contract, with correct hashes, so that no reader rejects it for those."""
     del model.metadata_props[:]
     document = {**document, "weights_sha256": hashlib.sha256(model.graph.SerializeToString()).hexdigest()}
     text = json.dumps(document, separators=(",", ":"))
@@ -83,7 +83,7 @@ def seal(model, document: dict, extra: tuple[tuple[str, str], ...] = ()) -> byte
 
 
 def framed(graph: bytes, contract: Contract) -> bytes:
-    """Return a file around the bytes of a graph, whatever they are."""
+    """Return a file with these bytes as its graph, which need not be valid."""
     document = json.loads(contract.dumps()) | {"weights_sha256": hashlib.sha256(graph).hexdigest()}
     text = json.dumps(document, separators=(",", ":"))
 
@@ -107,6 +107,6 @@ def _varint(value):
 
 
 def sealed() -> bytes:
-    """Return the file that nothing is wrong with."""
+    """Return the intact file."""
     contract, weights, nodes = base()
     return seal(model_of(contract, weights, nodes), json.loads(contract.dumps()))

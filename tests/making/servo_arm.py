@@ -1,23 +1,23 @@
-"""A hand that servos after commanded displacements, for the tests' tiny policies: the simulator of a fitted gap."""
+"""A hand that follows commanded displacements with a lag, a simulator for tests that fit a sim-to-real profile."""
 
 import numpy as np
 
 from sami_runtime.adapters import Executed, Observation
 
 HOME = np.array([0.1, -0.2])
-"""Where it is after a reset."""
+"""Position after a reset [m]."""
 SCALE, STIFF = 0.05, 0.7
-"""How far a command of 1 moves it in a period [m], and the share of its speed that a servo makes up for in one."""
+"""Displacement per period for a command of 1 [m], and the fraction of the velocity error that a period removes."""
 
 
 class ServoArm:
-    """Moves by what it is told, not at once; stamps when it is written to, one period before it is read.
+    """Follows commands with a lag; stamps observations at `write`, one period before `read`, as a simulator does.
 
     Args:
-        contract: of the model that drives it.
+        contract: of the model that drives the arm.
         clock: stamps the observations.
-        late: periods by which commands reach the motors late; no simulator says so.
-        real: whether it stamps what it is asked for, as a robot does, when it is asked.
+        late: delay [periods] from a command to the motors, which the adapter does not report.
+        real: whether to stamp observations at `read`, as a robot does.
     """
 
     def __init__(self, contract, clock, late=0, real=False):
@@ -25,17 +25,17 @@ class ServoArm:
         self._late, self._real = late, real
 
     def reset(self, seed=None):
-        """It is at home, and rests."""
+        """Put the arm at rest at home."""
         self._position, self._speed, self._measured = HOME.copy(), np.zeros(2), self._clock.now()
         self._under_way = [np.zeros(2)] * self._late
 
     def read(self):
-        """Where it is."""
+        """Return the position and a constant goal."""
         values = {"position": self._position.astype(np.float32), "goal": np.float32([0.5])}
         return Observation(values, self._clock.now() if self._real else self._measured)
 
     def write(self, action):
-        """Goes on for a period."""
+        """Simulate one period under an action (2,)."""
         self._under_way = [*self._under_way, np.asarray(action, np.float64)]
         self._speed = self._speed + STIFF * (self._under_way.pop(0) - self._speed)
         self._position = self._position + SCALE * self._speed
@@ -43,7 +43,7 @@ class ServoArm:
         return Executed(np.array(action, np.float32))
 
     def stop(self):
-        """It rests."""
+        """Do nothing: the arm moves only at a write."""
 
     def close(self):
-        """Nothing is kept."""
+        """Do nothing: there is nothing to close."""

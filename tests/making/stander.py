@@ -1,4 +1,4 @@
-"""A box on four legs in MuJoCo, and a policy of another framework that holds its stance: what `sami play` runs."""
+"""A box on four legs in MuJoCo, and a foreign policy that holds its stance, for tests of `sami play`."""
 
 import numpy as np
 import onnx
@@ -87,7 +87,7 @@ kd = 1.0
 
 
 def mjcf(motors=MOTORS, more=""):
-    """The model's text; `more` is added to the world."""
+    """Return the MJCF model as text, with `more` added to its world."""
     places = ((0.15, 0.12), (0.15, -0.12), (-0.15, 0.12), (-0.15, -0.12))
     legs = "".join(LEG.format(name=leg, x=x, y=y) for leg, (x, y) in zip(LEGS, places, strict=True))
     return XML.format(legs=legs, motors=motors).replace("<worldbody>", f"<worldbody>{more}")
@@ -96,7 +96,7 @@ def mjcf(motors=MOTORS, more=""):
 def stander(folder, recipe=RECIPE, size=21):
     """Write stander.xml and the adopted stander.onnx to a folder, and return both paths.
 
-    The policy holds the default pose; a command forward spreads the legs, until the robot lies at about 2 m/s.
+    The policy holds the default pose; a forward command spreads the legs, and at about 2 m/s the robot lies flat.
     """
     weights = np.zeros((size, 4), np.float32)
     weights[6] = [-1.5, -1.5, 1.5, 1.5]

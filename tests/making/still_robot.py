@@ -1,4 +1,4 @@
-"""The module of a robot that a user wrote: it stands still, and each factory breaks, or keeps, something else."""
+"""A user's module with robots that stand still; each factory makes a robot that violates, or meets, another rule."""
 
 import json
 from pathlib import Path
@@ -102,7 +102,7 @@ def unfinished(clock):
 
 
 def driving(adapter="my_robot:make", model="panda-satesac", **keys):
-    """Return the words that drive a robot by a file, which this writes into the current folder."""
+    """Write a robot's file into the current folder, and return the command's arguments that drive the robot."""
     robot = {"version": 1, "adapter": adapter, "model": str(model), **keys}
     Path("robot.json").write_text(json.dumps(robot), encoding="utf-8")
     return "drive", "robot.json"

@@ -1,4 +1,4 @@
-"""A robot's module for watchdogs: what stops the robot is a line in a file, with its time."""
+"""A robot's module for tests of watchdogs: its emergency stop appends the time to a file."""
 
 import time
 from pathlib import Path
@@ -60,7 +60,7 @@ def noisy():
 
 
 class Stops:
-    """When the robot was stopped by a watchdog; `my_arm:emergency_stop` stops it."""
+    """Writes the module `my_arm` into a folder, and reads the times of its emergency stops."""
 
     def __init__(self, folder: Path):
         self.folder, self.path = folder, folder / "stops"
@@ -68,11 +68,11 @@ class Stops:
 
     @property
     def times(self):
-        """Each [s], by time.monotonic()."""
+        """Times of the emergency stops [s], by time.monotonic()."""
         return [float(line) for line in self.path.read_text().split()] if self.path.exists() else []
 
     def wait(self, timeout=10.0):
-        """The time of the first, once it has come."""
+        """Wait for the first emergency stop, and return its time [s]; fail the test after `timeout` [s]."""
         end = time.monotonic() + timeout
         while not self.times:
             assert time.monotonic() < end, "the robot was not stopped"

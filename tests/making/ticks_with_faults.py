@@ -1,7 +1,7 @@
-"""Many ticks of a run whose robot does everything wrong, judged by an observer and a session fed by hand.
+"""Many ticks of a run with a faulty robot, judged by an observer and by a second session that is stepped by hand.
 
-As a program: python -m tests.making.ticks_with_faults TICKS SEED FOLDER [real] prints the counts; `real`: by the
-machine's clock, while another thread changes the model in the middle of episodes.
+As a program: python -m tests.making.ticks_with_faults TICKS SEED FOLDER [real] prints the counts. `real` uses the
+machine's clock, and another thread swaps the model in the middle of episodes.
 """
 
 import json
@@ -21,13 +21,13 @@ LIMITS = (
     Limits(low=-0.8, high=0.9, rate=4.0, rest=0.0),
     Limits(low=-0.8, high=0.9, rate=4.0, rest=0.0, acceleration=60.0, blend_in_s=0.2),
 )
-"""Those of an even and of an odd seed."""
+"""Limits for an even and for an odd seed."""
 EPISODE_STEPS = 200
 SIGNALS = ("position", "goal")
 
 
 class ByHand:
-    """A session that is fed by hand with what was read and executed at the ticks at which the policy acted."""
+    """A session stepped by hand, with the observations and executed actions of the ticks at which the policy acted."""
 
     def __init__(self, path, arm, observer):
         self.session, self.arm, self.observer = Session.load(path), arm, observer
@@ -46,17 +46,17 @@ class ByHand:
 
 
 def drive(paths, ticks, seed, real=False):
-    """Drive so many ticks by two model files in turn.
+    """Run at least `ticks` ticks with two model files in turn.
 
     Args:
-        paths: The two.
-        ticks: How many, at least.
-        seed: Of everything that is random.
-        real: Whether time passes by the machine's clock, and models also change in the middle of episodes; else by one
-            that stands still between the ticks.
+        paths: Of the two model files.
+        ticks: Smallest number of ticks.
+        seed: Of all random draws.
+        real: Whether to use the machine's clock and to swap models in the middle of episodes too; otherwise a manual
+            clock advances only with ticks and stalls.
 
     Returns:
-        The counts, for JSON; `violations` and `difference` are empty where every law held.
+        The counts, for JSON; `violations` and `difference` are empty if every law held.
     """
     random = np.random.default_rng(seed)
     sessions = [Session.load(path) for path in paths]
@@ -122,7 +122,7 @@ def drive(paths, ticks, seed, real=False):
 
 
 def change(run, paths, over, counts):
-    """Ask for the other model at once, again and again."""
+    """Request an immediate swap to the other model every 0.05 s, until `over` is set."""
     while not over.wait(0.05):
         try:
             swapped = run.swap(paths[run.session.artifact.path == paths[0]], "now")
@@ -132,7 +132,7 @@ def change(run, paths, over, counts):
 
 
 def require_laws(counts):
-    """Assert that every law held, and that the report adds up with what the observer saw."""
+    """Assert that every law held, and that the report agrees with the observer's counts."""
     seen = counts["observer"]
     assert counts["violations"] == []
     assert counts["difference"] == []

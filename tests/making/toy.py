@@ -1,6 +1,6 @@
-"""A toy world for the agent's tests: a mass on a line whose push works forwards or backwards, and nothing says which.
+"""A toy environment for the agent's tests: a mass on a line, on which a push acts with a hidden sign.
 
-A policy without memory cannot do better than chance; one that remembers what its last push did can.
+A policy without memory cannot beat chance; a policy that remembers the effect of its last push can.
 """
 
 import sys
@@ -15,7 +15,7 @@ EPISODE_STEPS = 12
 class HiddenSign(gym.Env):
     """Observation: position and velocity; action: push; reward: minus the distance to the origin."""
 
-    metadata: ClassVar = {"render_modes": ["rgb_array"]}  # make_vec_env asks for one
+    metadata: ClassVar = {"render_modes": ["rgb_array"]}  # make_vec_env requires a render mode
     observation_space = gym.spaces.Box(-10.0, 10.0, (3,), np.float32)
     action_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
 
@@ -45,7 +45,7 @@ class HiddenSign(gym.Env):
         )
 
     def _observation(self):
-        # The last number tells where it runs: whether torch is in this process.
+        # The last number is whether torch is loaded in this process, so that tests can tell where a rollout runs.
         return np.array([self.position, 0.0, float("torch" in sys.modules)], np.float32)
 
 

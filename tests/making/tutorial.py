@@ -1,4 +1,4 @@
-"""The blocks of a tutorial, run as a reader runs them: shell blocks by bash, Python blocks by one interpreter each."""
+"""Runs the blocks of a tutorial as a reader does: shell blocks by bash, each Python block by its own interpreter."""
 
 import json
 import os
@@ -12,7 +12,7 @@ FENCED = re.compile(r"^```(sh|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def checkout(folder):
-    """Make a folder that looks like a checkout to a reader: the examples copied, what is only read linked."""
+    """Make a folder that looks like a checkout: copy the examples, link folders that a tutorial only reads."""
     subprocess.run(["cp", "-r", str(ROOT / "examples"), str(folder)], check=True)
     for name in ("models", "results", "docs"):
         (folder / name).symlink_to(ROOT / name)
@@ -20,7 +20,7 @@ def checkout(folder):
 
 
 def script(page, less=()):
-    """One bash script of all blocks of a page, in order, in one shell; `less` replaces texts, e.g. numbers of steps."""
+    """Return a bash script of all blocks of a page, in order; `less` replaces texts, such as numbers of steps."""
     text = (ROOT / "docs" / "tutorials" / page).read_text(encoding="utf-8")
     for old, new in less:
         assert old in text, f"{page} has no {old!r}"
@@ -32,7 +32,7 @@ def script(page, less=()):
 
 
 def follow(page, folder, less=()):
-    """Run a tutorial in a folder, and return what it printed.
+    """Run a tutorial in a folder, and return its output.
 
     Raises:
         AssertionError: with the output, if a block fails.

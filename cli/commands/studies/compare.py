@@ -1,4 +1,4 @@
-"""`sami compare` and `sami gather`: the results of many runs."""
+"""`sami compare` and `sami gather`: compare the results of many runs, and gather them in a text file."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _rich(table: Table) -> RenderableType:
 
     shown = RichTable(title=table.title, title_justify="left")
     for number, name in enumerate(table.columns):
-        # What tells groups apart is at the end of their names: nothing of it is cut off.
+        # The names of groups differ at their ends, so do not cut names off.
         shown.add_column(Text(name), justify="right" if number else "left", overflow="fold")
     for row in table.rows:
         shown.add_row(*map(Text, row))

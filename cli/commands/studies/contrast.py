@@ -1,4 +1,4 @@
-"""`sami contrast`."""
+"""`sami contrast`: measure the bound that a contrastive loss reaches alone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sami_train.studies.contexts.ceiling import Ceiling
 
 LEAST_LOSSES = 200
-"""A bound is a mean over so many."""
+"""Smallest number of losses that a bound is a mean over."""
 
 
 def contrast(

@@ -1,4 +1,4 @@
-"""`sami fit-gap`: the gap between a simulator and a robot, from the robot's recordings."""
+"""`sami fit-gap`: fit a sim-to-real profile to a robot's recordings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sami fit-robot`: the body of a robot's model, from the robot's recordings."""
+"""`sami fit-robot`: fit the physical parameters of a robot's model to the robot's recordings."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _show(fitted: FittedRobot, recordings: list[Path]) -> None:
 
 
 def _document(fitted: FittedRobot) -> dict[str, object]:
-    """Return what `--json` prints."""
+    """Return the result as values for `--json`."""
     rows = [
         {
             "parameter": fit.parameter.field,

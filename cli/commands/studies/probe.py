@@ -1,4 +1,4 @@
-"""`sami probe`: what a context says of the physics, read by a small network and put into the model file."""
+"""`sami probe`: fit a small network that reads the physics from the context, and store it in the model file."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def probe(
 
 
 def fitted(artifact: Artifact, out: Path, spec: EnvironmentSpec, episodes: int, bar: Progress) -> Artifact:
-    """Fit a probe to a model file, and return the file with it; nothing is written."""
+    """Fit a probe to a model file, and return the model file with the probe; write nothing."""
     from sami_train.studies.readout.attach import measure_probe, with_probe
 
     shown = bar.add_task("probing contexts", total=episodes)

@@ -1,4 +1,4 @@
-"""`sami report`: all that is known of a model or of runs, in one HTML file."""
+"""`sami report`: collect the results of a model or of runs in one HTML file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SETTINGS = {
     "processes": Key(int, "that play (one a core)", 1),
 }
 SECONDS = 1.0
-"""That each way to step a model is timed."""
+"""Time for which each way to step a model is measured [s]."""
 
 
 def report(
@@ -74,7 +74,7 @@ def report(
     if change is not None:
         from sami_train.studies.contexts.changed_episodes import DynamicsChange
 
-        DynamicsChange.parse(change, spec.tasks, spec.episode_steps)  # refused now rather than after minutes
+        DynamicsChange.parse(change, spec.tasks, spec.episode_steps)  # reports errors now rather than after minutes
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     console = text_console(error=True)
     with Progress(*columns, console=console, disable=JSON.get() or not console.is_terminal, transient=True) as bar:
@@ -101,7 +101,7 @@ def report(
 
 
 def _subjects(paths: list[Path], env: str | None) -> list[Subject]:
-    """Read what was named; refuses what cannot be reported."""
+    """Return the models and runs at these paths; raise SamiError if a report cannot combine them."""
     from sami_runtime.model.artifact import read_artifact
     from sami_train.studies.report.subject import Subject, require_alike, together
     from sami_train.studies.sweep.study import find_runs
@@ -119,7 +119,7 @@ def _subjects(paths: list[Path], env: str | None) -> list[Subject]:
 
 
 def _task(text: str, spec: EnvironmentSpec) -> dict[str, Any]:
-    """Read a task as a user writes it: mass=1,crippled=0+4."""
+    """Parse and check a task such as mass=1,crippled=0+4."""
     return dict(spec.tasks.check(task_features(text.split(","))))
 
 

@@ -1,4 +1,4 @@
-"""`sami skills`: which skills policies used, by task, beside what the paper says of its figure."""
+"""`sami skills`: show the skills that policies used in each task, beside the paper's statement about them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def skills(
 
 
 def _read(source: Path) -> list[tuple[str, Evaluation]]:
-    """Return evaluations, each with its method's title, or with the name of its file."""
+    """Return evaluations, each with its method's title or with its file's name."""
     from sami_train.evaluation.results import Evaluation
     from sami_train.files import read_json
     from sami_train.studies.compare.groups import read_runs
@@ -75,7 +75,7 @@ def _plain(tasks: list[TaskSkills], paper: str | None) -> dict[str, Any]:
 
 
 def _table(title: str, tasks: list[TaskSkills], paper: str | None) -> Table:
-    """Return a table with a row each value of the first feature and a column each of the others."""
+    """Return a table with a row for each value of the first feature, and a column for each of the others."""
     from rich.table import Table
 
     from sami_runtime.model.atlas import shown

@@ -1,4 +1,4 @@
-"""`sami sweep`."""
+"""`sami sweep`: train and evaluate a grid of settings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 OF_THE_GRID = ("env", "method", "seed", "steps", "override", "episodes")
 FRAME = 8
-"""Lines of the live table that are no cells."""
+"""Number of lines of the live table besides the rows of cells."""
 STATES = ("failed", "stopped", "running", "evaluating", "pending", "done", "waiting")
 COLORS = {"done": "green", "failed": "red", "stopped": "yellow", "pending": "dim", "waiting": "dim"}
 
@@ -150,7 +150,7 @@ def _grid(options: dict[str, str | None], overrides: list[str]) -> Grid:
 
 
 class _Display:
-    """A live table on a terminal; on anything else a line whenever a cell changes its state."""
+    """Shows a live table on a terminal, or else prints a line whenever a cell changes its state."""
 
     def __init__(self, sweep: Sweep, jobs: int, console: Console) -> None:
         from rich.live import Live
@@ -168,7 +168,7 @@ class _Display:
         self._live.stop()
 
     def update(self) -> None:
-        """Show the rows as they are now."""
+        """Show the present rows."""
         if self._live.is_started:
             self._live.update(_table(self.sweep, self.jobs, self.console.height), refresh=True)
             return
@@ -199,7 +199,7 @@ def _table(sweep: Sweep, jobs: int = 0, height: int | None = None) -> Group:
         table.add_column(name, justify="left" if name == "state" else "right", no_wrap=True)
     rows = sweep.rows
     if height is not None and len(rows) > height - FRAME:
-        rows = sorted(rows, key=lambda row: STATES.index(row.state))  # what does not fit is cut off at the bottom
+        rows = sorted(rows, key=lambda row: STATES.index(row.state))  # rows that do not fit are cut off at the bottom
     for row in rows:
         status, total = row.status, row.cell.config.steps
         speed = status.steps / status.seconds if status.seconds else 0.0

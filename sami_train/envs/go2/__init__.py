@@ -1,1 +1,1 @@
-"""Unitree's quadruped Go2: walks as commanded, with hidden loads, floors, motors and delays."""
+"""Unitree's quadruped Go2 follows velocity commands, with hidden payload, friction, motor faults and delay."""

@@ -1,4 +1,4 @@
-"""Many Go2s, each in a task of its own, stepped by native threads."""
+"""Many Go2s, each in its own task, stepped by native threads."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from sami_train.envs.mujoco.batch import Rows
 from sami_train.envs.tasks import Task
 
 PUSH = np.array([0.6, 0.6, 0.2, 0.5, 0.5, 0.5])
-"""Largest change of the trunk's velocity [m/s] and turning [rad/s] by a push."""
+"""Largest change by a push of the trunk's velocity [m/s] and angular velocity [rad/s]."""
 
 
 class Go2Batch(Rows):
     """n Go2s in n tasks.
 
-    A row that is reset with a seed goes through the same episode, bit for bit, as `Go2Env` reset with it.
+    With the same seed and actions, a row and `Go2Env` go through the same episode, bit for bit.
 
     >>> batch = Go2Batch(2)
     >>> observations = batch.reset(seeds=[0, 1], tasks=[{}, {"payload": 5.0, "crippled": [2]}])
@@ -56,12 +56,12 @@ class Go2Batch(Rows):
 
     @property
     def terminated(self) -> NDArray[np.bool_]:
-        """Rows whose robot has fallen in the last step, (n,)."""
+        """Rows whose robot fell in the last step, (n,)."""
         return self.walks.fallen
 
     @property
     def metrics(self) -> dict[str, NDArray[np.float64]]:
-        """What the rows' episodes are judged by so far, by name, (n,) each."""
+        """Metrics of the rows' episodes so far, by name, (n,) each; see `GO2.metrics`."""
         return self.walks.metrics
 
     def _start(self, ids: np.ndarray, rngs: list[np.random.Generator]) -> None:
@@ -75,25 +75,25 @@ class Go2Batch(Rows):
         self.walks.begin(ids, rngs, qvel)
 
     def push(self, rows: np.ndarray, rng: np.random.Generator) -> None:
-        """Change the trunk's velocity in some rows as a push would; see `PUSH`."""
+        """Push the trunk in some rows: add a uniform random change of at most `PUSH` to its velocity."""
         self._qvel[rows, :6] += rng.uniform(-1.0, 1.0, (len(rows), 6)) * PUSH
 
     def observations(self) -> np.ndarray:
-        """Return what the rows observe now, (n, 45) float32."""
+        """Return the rows' present observations, (n, 45) float32."""
         return self.walks.observe(self._physics)
 
     def privileged(self) -> np.ndarray:
-        """Return what a critic may read beside it in training, (n, P) float32: the motion, and the task as numbers."""
+        """Return privileged information for training's critic, (n, P) float32: `Walks.hidden` and the task's code."""
         return np.concatenate([self.walks.hidden(self._physics), self._codes], axis=1)
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, NDArray[np.float64]]:
-        """Step all rows by actions (n, 12) in [-1, 1], also those whose episode is over: the caller resets them.
+        """Step all rows by actions (n, 12) in [-1, 1], also rows whose episode is over; the caller resets them.
 
         Returns:
             Observations (n, 45) float32 and rewards (n,).
 
         Raises:
-            SamiError: an action is not finite.
+            SamiError: the actions have another shape, or one is not finite.
         """
         self._ctrl[:] = self.robot.targets(actions)
         self._batch.step(nstep=FRAME_SKIP)

@@ -1,4 +1,4 @@
-"""Entry of the Go2 in the catalogue: what it reads, what is hidden, and how it is judged. No simulator here."""
+"""The catalogue's entry of the Go2: signals, hidden features, tasks and metrics, without a simulator."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Crippled, Feature, Range, Task, TaskSpace
 
 LEGS = ("FR", "FL", "RR", "RL")
-"""In the order of Unitree's low-level interface."""
+"""Front right, front left, rear right, rear left: the order of Unitree's low-level interface."""
 MOTORS = tuple(f"{leg}_{part}" for leg in LEGS for part in ("hip", "thigh", "calf"))
 STANCE = (0.0, 0.8, -1.5) * 4
-"""Joint angles [rad] that an action of 0 asks for."""
+"""Target joint angles for an action of 0 [rad]."""
 REACH = (0.6, 1.2, 1.2) * 4
-"""How far from the stance an action of 1 asks for [rad]."""
+"""Change of the target angles for an action of 1 [rad]."""
 LOWEST = (-1.0472, -1.5708, -2.7227) * 2 + (-1.0472, -0.5236, -2.7227) * 2
-"""Least angles [rad] that the motors are asked for, whatever an action says: where the joints end."""
+"""Smallest target angles [rad], the joints' lower limits; smaller targets are clipped."""
 HIGHEST = (1.0472, 3.4907, -0.83776) * 2 + (1.0472, 4.5379, -0.83776) * 2
-"""Largest angles [rad]; an action of 0.55 asks for those of the calves."""
+"""Largest target angles [rad], the joints' upper limits; the calves reach theirs at an action of 0.55."""
 FASTEST = {"velocity": ((-0.5, -0.3), (1.0, 0.3)), "yaw_rate": ((-0.8,), (0.8,))}
-"""Least and largest commands: forward and to the left [m/s], turn to the left [rad/s]."""
+"""Smallest and largest commands: velocity forward and to the left [m/s], yaw rate to the left [rad/s]."""
 
 _XYZ = ("x", "y", "z")
 LAYOUT = Layout.of(
@@ -78,19 +78,19 @@ FEATURES = (
     Feature("crippled_strength", "(times the motor's own)", 0.0, default=0.0, high=1.0),
 )
 _GROUPS = (("payload", "payload_x", "payload_y"), ("friction",), ("strength",), ("damping",), ("delay",), ("crippled",))
-"""What changes together, or not."""
+"""Groups of features that `DrawnChanges` changes together."""
 
 
 @dataclass(frozen=True)
 class DrawnChanges:
-    """Draws tasks with some changes at once: each group of features changes with a probability, and at least one."""
+    """Draws tasks in which one group of features changes, and each other group with a probability."""
 
     ranges: Mapping[str, tuple[Range | float, ...]]
-    """By feature, one of which is drawn from; a crippled motor has the strength that `crippled_strength` draws."""
+    """Ranges or values by feature, of which one is chosen; a crippled motor has a drawn `crippled_strength`."""
     nominal: float = 0.0
-    """Share of tasks without a change."""
+    """Fraction of tasks without any change."""
     chance: float = 0.5
-    """Probability of each group's change."""
+    """Probability that a group changes."""
 
     def __call__(self, rng: np.random.Generator) -> Task:
         """Draw a task."""
@@ -151,7 +151,7 @@ DRAWN = {
     ),
 }
 TASKS = 100
-"""Of each drawn set, wherever tasks are counted."""
+"""Number of tasks in each drawn set, where a finite list is needed."""
 SINGLE: tuple[Task, ...] = (
     {},
     {"payload": 8.0},
@@ -164,9 +164,9 @@ SINGLE: tuple[Task, ...] = (
     {"delay": 0.04},
     *({"crippled": [motor], "crippled_strength": 0.2} for motor in range(3)),
 )
-"""Nothing, and one change at a time."""
+"""The unchanged robot, and tasks with one change each."""
 DEAD: tuple[Task, ...] = tuple({"crippled": [motor]} for motor in range(len(MOTORS)))
-"""Each motor dead, all else as it is."""
+"""One dead motor per task, everything else unchanged."""
 
 
 def _task_space() -> TaskSpace:
@@ -204,4 +204,4 @@ GO2 = EnvironmentSpec(
     sheet=SHEET,
     extra="mujoco",
 )
-"""A Unitree Go2 that walks as commanded."""
+"""A Unitree Go2 that follows velocity commands."""

@@ -1,4 +1,4 @@
-"""One Go2 as a Gymnasium environment."""
+"""A single Go2 as a Gymnasium environment."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from sami_train.envs.tasks import Task
 
 
 class Go2Env(TaskEnv):
-    """A Go2 that walks as commanded, see `GO2.signals`; an episode ends with a fall.
+    """A Go2 that follows velocity commands, see `GO2.signals`; a fall ends the episode.
 
-    `info["metrics"]` says how it was judged so far. In images a motor that does not obey is red.
+    `info["metrics"]` has the metrics of the episode so far. In images the link of a crippled motor is red.
 
     Args:
-        tasks, render_mode, render_size: see `TaskEnv`; a task is a table as `{"payload": 5.0}`.
+        tasks, render_mode, render_size: see `TaskEnv`; a task is a dictionary such as `{"payload": 5.0}`.
 
     Raises:
         TaskError, UnknownName, SamiError: as `TaskEnv`.
@@ -42,7 +42,7 @@ class Go2Env(TaskEnv):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Start an episode in a task drawn from the set, or in `options["task"]`; the same seed starts it alike."""
+        """Start an episode in `options["task"]` or in a drawn task; the same seed gives the same task and state."""
         super().reset(seed=seed)
         self.set_dynamics(self._task_of(options))
         qpos, qvel = self.robot.start(self.np_random)
@@ -56,7 +56,7 @@ class Go2Env(TaskEnv):
         return self.walks.observe(self._physics)[0], {"task": dict(self.current_task)}
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Ask the motors for the angles of an action (12,) for 20 ms; `SamiError` if it is not finite."""
+        """Apply an action (12,) for 20 ms; raises `SamiError` if it has another shape or is not finite."""
         actions = np.asarray(action)[None]
         self.data.ctrl[:] = self.robot.targets(actions)[0]
         mujoco.mj_step(self.model, self.data, nstep=FRAME_SKIP)
@@ -67,7 +67,7 @@ class Go2Env(TaskEnv):
         return self.walks.observe(self._physics)[0], float(reward[0]), bool(fallen[0]), False, info
 
     def set_dynamics(self, task: Task) -> None:
-        """Give the robot a task's load, floor and motors, also in the middle of an episode.
+        """Apply a task's payload, friction, motors and delay; this is allowed in the middle of an episode.
 
         Raises:
             TaskError, UnknownName: the task is not valid.

@@ -1,4 +1,4 @@
-"""The Go2's model and the laws of its task, for n robots at once: one environment is n = 1."""
+"""The Go2's model, observations, rewards and metrics for n robots; a single environment has n = 1."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from sami_train.envs.tasks import Task
 Array = NDArray[np.float64]
 
 FRAME_SKIP = 4
-"""Simulation steps of 5 ms for each action."""
+"""Simulation steps of 5 ms per action."""
 HOLD = 250
-"""Steps until the next command."""
+"""Environment steps that a command lasts."""
 SETTLING = 50
-"""Steps after a command that tracking is not judged in."""
+"""Environment steps after a new command that the tracking metrics skip."""
 STANDING = 0.1
-"""Share of commands to stand still."""
+"""Fraction of commands to stand still."""
 TILT, LOWEST = 0.5, 0.15
-"""A robot has fallen when its trunk's z axis is tilted by more than 60 degrees (cosine), or is that low [m]."""
+"""A robot has fallen if its trunk tilts by more than 60 degrees (its cosine is 0.5), or is at most 0.15 m high."""
 FALL = 10.0
-"""Reward that a fall costs."""
+"""Penalty of a fall in the reward."""
 UNSTABLE = 500.0
-"""Velocity [m/s, rad/s] of a simulation that is blowing up."""
+"""A velocity from this on [m/s, rad/s] means that the simulation is blowing up, and counts as a fall."""
 _LOW, _HIGH = (np.concatenate([FASTEST["velocity"][end], FASTEST["yaw_rate"][end]]) for end in (0, 1))
 _STANCE, _REACH = np.array(STANCE), np.array(REACH)
 _STEP_S = 1.0 / GO2.rate_hz
 _FOOT, _CONTACT, _CLEARANCE = 0.022, 0.027, 0.07
-"""Radius of a foot, height of its centre that counts as contact, and height that a swinging foot should have [m]."""
+"""Radius of a foot, height of its centre below which it is in contact, and target clearance of a swinging foot [m]."""
 _CHANGES = {
     "payload": Change(sets="body_mass", of=("payload",)),
     "payload_x": Change(adds="body_pos", axis="x", of=("payload",)),
@@ -49,24 +49,24 @@ _CHANGES = {
     "delay": Change(sets="actuator_delay"),
     **{motor: Change(scales="actuator_strength", of=(motor,)) for motor in MOTORS},
 }
-"""What tasks change in the model, each motor's own strength among them."""
+"""Changes of the model by feature; besides the task's features, each motor has its own strength."""
 
 
 class Physics(NamedTuple):
-    """Views of the state of n simulations."""
+    """Views of the state of n simulations, by MuJoCo's names."""
 
     qpos: Array
-    """(n, 19)."""
+    """Positions, (n, 19)."""
     qvel: Array
-    """(n, 18)."""
+    """Velocities, (n, 18)."""
     geom_xpos: Array
-    """(n, geoms, 3)."""
+    """Positions of the geoms in the world [m], (n, geoms, 3)."""
     torque: Array
-    """Of each motor [N m], (n, 12)."""
+    """Torque of each motor [N m], (n, 12)."""
 
 
 class Go2Robot:
-    """The compiled model, and how a task changes it."""
+    """The compiled model, the effect of tasks on it, and its first states and targets."""
 
     def __init__(self) -> None:
         self.model = mujoco.MjModel.from_xml_path(str(Path(__file__).with_name("go2.xml")))
@@ -78,13 +78,13 @@ class Go2Robot:
 
     @staticmethod
     def changes(task: Task) -> dict[str, float]:
-        """Return a checked task as values of what it changes in the model, by the names of `Dynamics`."""
+        """Return the values for `Dynamics` of a checked task, with the strength of each motor."""
         strengths = dict.fromkeys(MOTORS, 1.0)
         strengths |= {MOTORS[motor]: task["crippled_strength"] for motor in task["crippled"]}
         return {name: strengths[name] if name in strengths else task[name] for name in _CHANGES}
 
     def start(self, rng: np.random.Generator) -> tuple[Array, Array]:
-        """Positions (19,) and velocities (18,) of a new episode: the stance in any direction, and some noise."""
+        """Draw the first positions (19,) and velocities (18,) of an episode: the stance at a random yaw, with noise."""
         yaw = rng.uniform(-np.pi, np.pi)
         qpos = self.model.key("stance").qpos.copy()
         qpos[[3, 6]] = np.cos(yaw / 2.0), np.sin(yaw / 2.0)
@@ -92,17 +92,17 @@ class Go2Robot:
         return qpos, rng.uniform(-0.2, 0.2, 18)
 
     def forget_targets(self, history: Array) -> None:
-        """Fill the delayed targets of n simulations, histories (n, H), with the stance."""
+        """Overwrite the delayed targets in the actuator histories (n, H) of n simulations with the stance."""
         length = int(self.model.actuator_history[0, 0])
         for address, angle in zip(self.model.actuator_historyadr, STANCE, strict=True):
             history[:, address + 2 + length : address + 2 + 2 * length] = angle  # after user value, cursor and times
 
     @staticmethod
     def targets(actions: np.ndarray) -> Array:
-        """Return target angles [rad] for actions (n, 12) from -1 to 1.
+        """Return target angles (n, 12) [rad] for actions (n, 12), clipped to [-1, 1].
 
         Raises:
-            SamiError: an action has another shape, or is not finite.
+            SamiError: the actions have another shape, or one is not finite.
         """
         if actions.shape[1:] != (12,) or not np.isfinite(actions).all():
             raise SamiError(f"the actions {actions.tolist()} are not 12 finite numbers each; check the policy.")
@@ -110,7 +110,7 @@ class Go2Robot:
 
 
 class Walks:
-    """The episodes of n robots: their commands, what they did before, what they are paid and how they are judged.
+    """The episodes of n robots: commands, previous actions and motion, rewards and metrics.
 
     Args:
         robot: the model.
@@ -122,7 +122,7 @@ class Walks:
         self.steps = np.zeros(rows, np.int64)
         """Steps of each episode so far, (n,)."""
         self.command = np.zeros((rows, 3))
-        """Forward and sideways velocity [m/s] and yaw rate [rad/s], (n, 3)."""
+        """Commanded velocity forward and to the left [m/s] and yaw rate [rad/s], (n, 3)."""
         self.last_action = np.zeros((rows, 12))
         self.contact, self._air = np.zeros((rows, 4), bool), np.zeros((rows, 4))
         self._feet, self._joint_velocity = np.full((rows, 4, 3), np.nan), np.zeros((rows, 12))
@@ -133,7 +133,7 @@ class Walks:
         self._rngs: list[np.random.Generator] = [np.random.default_rng(0)] * rows
 
     def begin(self, ids: Sequence[int] | np.ndarray, rngs: Sequence[np.random.Generator], qvel: Array) -> None:
-        """Begin episodes of some robots, whose commands these generators draw, at velocities (len(ids), 18)."""
+        """Begin episodes of k robots with velocities (k, 18); each generator draws the commands of one robot."""
         for of_motion in (self.steps, self.last_action, self.contact, self._air, self.fallen):
             of_motion[ids] = 0
         for judged in (self._moved, self._judged, self._errors, self._commands, self._energy):
@@ -145,20 +145,20 @@ class Walks:
             self._draw_command(i)
 
     def observe(self, physics: Physics) -> NDArray[np.float32]:
-        """Return what the robots read, (n, 45)."""
+        """Return the observations, (n, 45) float32, in the order of `LAYOUT`."""
         gravity, _ = _frame(physics)
         parts = [physics.qvel[:, 3:6], gravity, self.command, physics.qpos[:, 7:], physics.qvel[:, 6:]]
         return np.concatenate([*parts, self.last_action], axis=1).astype(np.float32)
 
     def hidden(self, physics: Physics) -> NDArray[np.float32]:
-        """Return what no robot measures, (n, 16): velocity, height, and contact, air time and height of the feet."""
+        """Return unobserved motion, (n, 16): velocity, height, and the feet's contacts, air times and heights."""
         _, velocity = _frame(physics)
         heights = np.nan_to_num(self._feet[:, :, 2])
         parts = [velocity, physics.qpos[:, 2:3], self.contact, np.minimum(self._air, 1.0), heights]
         return np.concatenate(parts, axis=1).astype(np.float32)
 
     def step(self, physics: Physics, actions: np.ndarray) -> tuple[Array, NDArray[np.bool_]]:
-        """Take in what actions (n, 12) came to: rewards (n,), and whether each robot has fallen (n,)."""
+        """Update the episodes after actions (n, 12); return rewards (n,) and whether each robot has fallen (n,)."""
         gravity, velocity = _frame(physics)
         turning, command, joint_velocity = physics.qvel[:, 3:6], self.command, physics.qvel[:, 6:]
         actions = np.clip(actions, -1.0, 1.0).astype(np.float64)
@@ -197,7 +197,7 @@ class Walks:
 
     @property
     def metrics(self) -> dict[str, Array]:
-        """What the episodes are judged by so far, by name, (n,) each; see `GO2.metrics`."""
+        """Metrics of the episodes so far, by name, (n,) each; see `GO2.metrics`."""
         errors = (self._errors + self._error_of_command()) / np.maximum(self._commands + (self._judged > 0), 1)[:, None]
         return {
             "tracking_error": errors[:, 0],
@@ -207,10 +207,10 @@ class Walks:
         }
 
     def _judge(self, motion: Array, power: Array) -> None:
-        """Add up what was done in a step, and give those robots a new command whose time has come."""
+        """Add the motion and power of a step to the metrics, and draw the next command where one ends."""
         since = self.steps % HOLD
         late = since >= SETTLING
-        # An episode that ends before tracking is judged has the error of its few steps.
+        # The first steps count too, so that an episode that ends before `SETTLING` has an error.
         counted = late | (self.steps < SETTLING)
         first_late = self.steps == SETTLING
         self._moved[first_late], self._judged[first_late] = 0.0, 0.0
@@ -226,7 +226,7 @@ class Walks:
             self._draw_command(i)
 
     def _error_of_command(self) -> Array:
-        """Error of the mean velocity and yaw rate under the present command, (n, 2); 0 where it is not judged yet."""
+        """Return errors of mean velocity [m/s] and yaw rate [rad/s] under the present command, (n, 2); 0 at first."""
         judged = self._judged > 0
         mean = np.nan_to_num(self._moved) / np.maximum(self._judged, 1.0)[:, None]
         off = np.where(judged[:, None], mean - self.command, 0.0)

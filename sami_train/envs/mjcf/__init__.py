@@ -1,1 +1,1 @@
-"""A user's own robot: an MJCF model and a TOML file that says what is hidden, seen and rewarded."""
+"""A user's own robot: an MJCF model, and a TOML file with hidden features, observation, reward and tasks."""

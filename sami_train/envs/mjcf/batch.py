@@ -1,4 +1,4 @@
-"""Many robots of a user's TOML file, each in a task of its own, stepped by native threads."""
+"""Many copies of the robot of a user's TOML file, each in its own task, stepped by native threads."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _FORWARD = int(mujoco.mjtStage.mjSTAGE_ACC)
 
 
 class MjcfBatch(Rows):
-    """n robots in n tasks.
+    """n copies of a robot, each in its own task.
 
-    A row that is reset with a seed goes through the same episode, bit for bit, as `MjcfEnv` reset with it.
+    With the same seed and actions, a row and `MjcfEnv` go through the same episode, bit for bit.
 
     Args:
         path: of the TOML file.
@@ -45,34 +45,34 @@ class MjcfBatch(Rows):
         self._ctrl = self._batch.bind("ctrl")
         self.episodes = Episodes(robot, self._batch, lambda row: (self.model(row), self.data(row)), rows)
         self.unstable = np.zeros(rows, bool)
-        """Rows whose simulation blew up in the last step and was put back to a starting pose, (n,)."""
+        """Rows whose simulation blew up in the last step and was reset to a starting pose, (n,)."""
 
     @property
     def terminated(self) -> NDArray[np.bool_]:
-        """Rows whose episode the file's `end` ended in the last step, (n,)."""
+        """Rows whose episode ended in the last step by an `end` of the file, (n,)."""
         return self.episodes.over
 
     @property
     def metrics(self) -> Mapping[str, NDArray[np.float64]]:
-        """The file's metrics of the rows' episodes so far, by name, (n,) each."""
+        """The file's metrics, each the mean over the steps of a row's episode so far, by name, (n,) each."""
         return self.episodes.metrics
 
     def observations(self) -> np.ndarray:
-        """Return what the rows observe now, (n, D) float32."""
+        """Return the rows' present observations, (n, D) float32."""
         return self.episodes.observe()
 
     def privileged(self) -> np.ndarray:
-        """Return what a critic may read beside it in training, (n, P) float32; see `Episodes.privileged`."""
+        """Return privileged information for training's critic, (n, P) float32; see `Episodes.privileged`."""
         return self.episodes.privileged()
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, NDArray[np.float64]]:
-        """Step all rows by actions (n, A) in [-1, 1], also those whose episode is over: the caller resets them.
+        """Step all rows by actions (n, A) in [-1, 1], also rows whose episode is over; the caller resets them.
 
         Returns:
             Observations (n, D) float32 and rewards (n,).
 
         Raises:
-            SamiError: an action is not finite.
+            SamiError: the actions have another shape, or one is not finite.
         """
         self._ctrl[:] = self.episodes.controls(np.asarray(actions, np.float64))
         self._batch.step(nstep=self.robot.frame_skip, stage=_FORWARD)

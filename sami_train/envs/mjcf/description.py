@@ -1,4 +1,4 @@
-"""The TOML file that makes an environment of an MJCF model, as people write it."""
+"""Schema of the TOML file in which a user describes an environment around an MJCF model."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ ByJoint = Annotated[float | dict[str, float], BeforeValidator(_spread)]
 
 
 class StateParts(Settings):
-    """What is read of the state; as `[privileged]` what training's critic and teacher read, and no exported file."""
+    """Parts of the state to read. Training's critic and teacher read `[privileged]`; an exported model does not."""
 
     qpos: Names = ()
     """Joints whose positions are read."""
@@ -85,17 +85,17 @@ class StateParts(Settings):
 
 
 class ObservedParts(StateParts):
-    """What the policy reads."""
+    """What the policy observes."""
 
     qpos: Names = "all"
     qvel: Names = "all"
     sensors: Names = "all"
     last_action: bool = False
-    """Whether it reads the action that was applied last, 0 at the start."""
+    """Whether the policy observes the last applied action, 0 at the start."""
 
 
 class DrawnCommand(Settings):
-    """A number that a person gives, such as a speed that is wanted; training draws it for each episode."""
+    """A number that a person commands, such as a target speed; training draws it uniformly for each episode."""
 
     unit: str = "1"
     low: Number
@@ -109,12 +109,12 @@ class DrawnCommand(Settings):
 
 
 class ActionRange(Settings):
-    """What actions from -1 to 1 stand for; left out, each actuator's whole control range."""
+    """The controls that actions from -1 to 1 map to; if left out, each actuator's whole control range."""
 
     about: str
-    """The model's keyframe whose controls an action of 0 asks for."""
+    """The model's keyframe whose controls an action of 0 sets."""
     reach: ByActuator
-    """How far from them an action of 1 asks for, in the controls' units; for all, or by actuator."""
+    """Change of the control for an action of 1, in the control's unit; one number for all, or by actuator."""
 
 
 class Reset(Settings):
@@ -123,24 +123,24 @@ class Reset(Settings):
     keyframe: str | None = None
     """The model's keyframe; its initial pose (`qpos0`) if left out."""
     qpos_noise: ByJoint = 0.0
-    """Most that is added to positions or taken from them, uniformly, in the joints' units; for all, or by joint."""
+    """Largest magnitude of uniform noise on positions, in the joints' units; one number for all, or by joint."""
     qvel_noise: ByJoint = 0.0
-    """The same for velocities."""
+    """Largest magnitude of uniform noise on velocities; one number for all, or by joint."""
 
 
 class Change(Settings):
-    """A hidden feature: what of the model a task changes."""
+    """A hidden feature: a field of the model that tasks change."""
 
     sets: ModelField | None = None
-    """The task's value is the field's."""
+    """The field that takes the task's value."""
     scales: ModelField | None = None
-    """The field is the model's own times the task's value."""
+    """The field that the task's value multiplies."""
     adds: ModelField | None = None
-    """The field is the model's own plus the task's value."""
+    """The field that the task's value is added to."""
     axis: Literal["x", "y", "z"] | None = None
-    """For `body_pos`."""
+    """For `body_pos`: the coordinate that changes."""
     of: Names = "all"
-    """Bodies, joints, geoms or actuators, as the field has them."""
+    """The elements that change: bodies, joints, geoms or actuators, according to the field."""
 
     @model_validator(mode="after")
     def _either(self) -> Change:
@@ -156,39 +156,39 @@ class Change(Settings):
 
     @property
     def field(self) -> ModelField:
-        """The field of the model that changes."""
+        """The field of the model that this feature changes."""
         return self.sets or self.scales or self.adds  # type: ignore[return-value]  # one of them is given
 
 
 class MeasuredQuantity(Settings):
-    """A number that is measured after each step: exactly one of the first seven keys says what."""
+    """A number that is measured after each step; exactly one of the first seven keys selects the quantity."""
 
     distance: str | None = None
-    """A site or body: how far [m] it is from `to`."""
+    """Name of a site or body; measures its distance [m] from `to`."""
     position: str | None = None
-    """A site or body: where it is along `axis` [m]."""
+    """Name of a site or body; measures its coordinate along the world's `axis` [m]."""
     velocity: str | None = None
-    """A site or body: its speed along `axis` of the world [m/s]."""
+    """Name of a site or body; measures its velocity along the world's `axis` [m/s]."""
     upright: str | None = None
-    """A site or body: the cosine of its z axis to the world's: 1 upright, -1 upside down."""
+    """Name of a site or body; measures the cosine of the angle between its z axis and the world's: 1 is upright."""
     sensor: str | None = None
-    """A sensor of the model: its number `element`, counted from 0."""
+    """Name of a sensor of the model; measures its number `element`."""
     effort: Literal[True] | None = None
-    """The sum of the squared actions."""
+    """Measures the sum of the squared actions."""
     alive: Literal[True] | None = None
-    """1."""
+    """Is 1 at each step."""
     to: Annotated[str | tuple[float, float, float], BeforeValidator(_target)] | None = None
     """For `distance`: another site or body, or a point [m]."""
     axis: Literal["x", "y", "z"] | None = None
-    """For `position` and `velocity`."""
+    """For `position` and `velocity`: the axis of the world."""
     element: Natural = 0
-    """For `sensor`."""
+    """For `sensor`: index of the number, counted from 0."""
     command: str | None = None
-    """A command of the file: what counts is how far the quantity is from it."""
+    """Name of a command of the file; the absolute difference from the command replaces the quantity."""
 
     @property
     def kind(self) -> str:
-        """Which quantity it is."""
+        """The key that selects the quantity."""
         return next(key for key in KINDS if getattr(self, key) is not None)
 
     @model_validator(mode="after")
@@ -212,18 +212,18 @@ class Term(MeasuredQuantity):
 
     weight: Number
     width: Positive | None = None
-    """Where it is given, exp(-(quantity / width)²) counts instead of the quantity: 1 at 0, 0.37 at the width."""
+    """If given, exp(-(quantity / width)²) replaces the quantity: 1 at 0, 0.37 at the width."""
 
 
 class MetricTerm(MeasuredQuantity):
-    """What evaluations report of an episode: the mean of the quantity over its steps."""
+    """A metric that evaluations report: the mean of the quantity over the steps of an episode."""
 
     name: Annotated[str, Field(min_length=1)]
     unit: str = "1"
 
 
 class End(MeasuredQuantity):
-    """What ends an episode before its time: the quantity leaves its bounds."""
+    """A condition that ends an episode early: the quantity leaves its bounds."""
 
     below: Number | None = None
     above: Number | None = None
@@ -239,28 +239,28 @@ class Description(Settings):
     """The whole file."""
 
     model: str
-    """The MJCF file; a relative path is looked up from the folder of this one."""
+    """The MJCF file; a relative path starts at the folder of the TOML file."""
     name: str | None = None
-    """What runs and models are called after; the file's own name if left out."""
+    """The name that runs and models are named after; if left out, the TOML file's name."""
     rate_hz: Positive | None = None
-    """Actions a second, a whole number of simulation steps each; or give `frame_skip`."""
+    """Actions per second, each a whole number of simulation steps; or give `frame_skip`."""
     frame_skip: Count | None = None
-    """Simulation steps for each action."""
+    """Simulation steps per action."""
     episode_steps: Count
     observation: ObservedParts = ObservedParts()
     privileged: StateParts = StateParts()
     commands: dict[Name, DrawnCommand] = Field({})
-    """By name of the signal."""
+    """Commands by the names of their signals."""
     action: ActionRange | None = None
     reset: Reset = Reset()
     features: dict[str, Change]
     tasks: dict[str, Any]
-    """By set: a table of lists and ranges by feature, or a list of tasks."""
+    """Tasks by the name of their set: a table of lists and ranges by feature, or a list of tasks."""
     reward: Annotated[
         Annotated[str, Tag(_FUNCTION)] | Annotated[tuple[Term, ...], BeforeValidator(_listed), Tag(_TERMS)],
         Discriminator(lambda value: _FUNCTION if isinstance(value, str) else _TERMS),
     ]
-    """Terms, or `"MODULE:FUNCTION"`, which is called with MuJoCo's model and data after each step."""
+    """Terms, or `"MODULE:FUNCTION"`: a function of MuJoCo's model and data, called after each step."""
     end: Annotated[tuple[End, ...], BeforeValidator(_listed)] = ()
     metric: Annotated[tuple[MetricTerm, ...], BeforeValidator(_listed)] = ()
 
@@ -289,11 +289,11 @@ _TABLES: dict[str, type[Settings]] = {
 
 
 def read_description(path: Path) -> Description:
-    """Read and check a file, all but what only the model can tell.
+    """Read a file and check everything that needs no model.
 
     Raises:
-        SamiError: it cannot be read, or a value is wrong.
-        UnknownName: a key that is none.
+        SamiError: the file cannot be read, lacks a key, or has a wrong value.
+        UnknownName: the file has an unknown key.
     """
     try:
         return Description.model_validate(read_document(path, "robot models"))
@@ -302,7 +302,7 @@ def read_description(path: Path) -> Description:
 
 
 def _explained(error: ValidationError, path: Path) -> SamiError:
-    """Return the first thing that is wrong with a file."""
+    """Return an error that explains the first of Pydantic's errors about a file."""
     problem = error.errors(include_url=False)[0]
     parts = [part for part in problem["loc"] if part not in (_FUNCTION, _TERMS)]
     key = "".join(f" {part + 1}" if isinstance(part, int) else f".{part}" for part in parts).removeprefix(".")

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 class MjcfEnv(TaskEnv):
-    """A user's robot. The observation is a flat float32 vector, see `MjcfRobot.readings`; the action is in [-1, 1].
+    """A user's robot. The observation is a float32 vector (D,), see `MjcfRobot.readings`; the action (A,) in [-1, 1].
 
-    A simulation that blows up is put back to a starting pose, and `info["unstable"]` says so.
+    If the simulation blows up, `step` resets it to a starting pose and sets `info["unstable"]`.
 
     Args:
         path: of the TOML file.
-        tasks, render_mode, render_size: see `TaskEnv`; a task is a table as `{"payload": 0.5}`.
+        tasks, render_mode, render_size: see `TaskEnv`; a task is a dictionary such as `{"payload": 0.5}`.
 
     Raises:
         TaskError, UnknownName, SamiError: the file, the tasks or the render mode are not valid.
@@ -47,7 +47,7 @@ class MjcfEnv(TaskEnv):
 
     @property
     def environment(self) -> EnvironmentSpec:
-        """What the catalogue says of it."""
+        """The catalogue's specification of this environment."""
         from sami_train.envs.catalog import environment
 
         return environment(str(self.robot.path))
@@ -55,7 +55,7 @@ class MjcfEnv(TaskEnv):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Start an episode in a task drawn from the set, or in `options["task"]`; the same seed starts it alike."""
+        """Start an episode in `options["task"]` or in a drawn task; the same seed gives the same task and state."""
         super().reset(seed=seed)
         self.set_dynamics(self._task_of(options))
         qpos, qvel = self.episodes.begin([0], [self.np_random])
@@ -65,14 +65,14 @@ class MjcfEnv(TaskEnv):
         return self.episodes.observe()[0], self._info()
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Apply one action (A,) for the environment's time step; what lies beyond [-1, 1] is cut off.
+        """Apply one action (A,), clipped to [-1, 1], for one time step of the environment.
 
         Raises:
             SamiError: the action has another shape, or is not finite.
         """
         self.data.ctrl[:] = self.episodes.controls(np.asarray(action, np.float64)[None])[0]
         mujoco.mj_step(self.model, self.data, nstep=self.robot.frame_skip)
-        mujoco.mj_forward(self.model, self.data)  # sensors and frames of the state that was reached, not the one before
+        mujoco.mj_forward(self.model, self.data)  # mj_step leaves sensors and frames one step behind the new state
         unstable = self.episodes.unstable[0]
         if unstable:
             qpos, qvel = self.robot.starts([self.np_random])
@@ -89,7 +89,7 @@ class MjcfEnv(TaskEnv):
         return {"task": dict(self.current_task), **known}
 
     def set_dynamics(self, task: Task) -> None:
-        """Give the model a task's values, also in the middle of an episode.
+        """Apply a task's values to the model; this is allowed in the middle of an episode.
 
         Raises:
             TaskError, UnknownName: the task is not valid.

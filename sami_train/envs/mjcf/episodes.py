@@ -1,4 +1,4 @@
-"""The episodes of n robots of a TOML file: what they read, what they are paid and when they end; one is n = 1."""
+"""Observations, rewards and ends of the episodes of n robots of a TOML file; a single environment has n = 1."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from sami_train.envs.tasks import Task
 
 
 class SingleSimulation:
-    """The state of one simulation, as that of n = 1."""
+    """Presents the state of a single simulation as that of n = 1 simulations."""
 
     def __init__(self, data: mujoco.MjData) -> None:
         self._data = data
 
     def __getattr__(self, name: str) -> Any:
-        """Return a field, (1, ...), a view."""
+        """Return a view (1, ...) of a field of `MjData`."""
         self.__dict__[name] = field = getattr(self._data, name)[None]
         return field
 
@@ -32,9 +32,9 @@ class Episodes:
     """The episodes of n robots.
 
     Args:
-        robot: what the file says.
+        robot: the TOML file and its model.
         now: the state of the simulations.
-        simulation: returns a simulation's model and data by its number, for a reward that is a function of a user's.
+        simulation: returns the model and data of a row, for a reward that is a user's function.
         rows: n.
     """
 
@@ -49,24 +49,24 @@ class Episodes:
         self._memory = np.ones((rows, robot.memory))
         self._sums, self._steps = np.zeros((rows, len(robot.metrics))), np.zeros(rows, np.int64)
         self.over = np.zeros(rows, bool)
-        """Robots whose episode the file's `end` ended in the last step, (n,)."""
+        """Robots whose episode ended in the last step by an `end` of the file, (n,)."""
         self._code = TaskCode.of(robot.tasks.features, robot.tasks.sets["training"])
         self._codes = np.zeros((rows, self._code.size), np.float32)
         for measure in (robot.reward, robot.is_over, *robot.metrics.values()):
-            measure(now, self._actions)  # a batch computes, from then on, the fields that were asked for once
+            measure(now, self._actions)  # a batch computes only fields that were read before: read each of them once
         self.observe(), self.privileged()
 
     @property
     def _actions(self) -> Numbers:
-        """The actions that were applied last, (n, A), a view."""
+        """The last applied actions, (n, A), a view."""
         return self._memory[:, -self._robot.action.size :]
 
     def set_task(self, row: int, task: Task) -> None:
-        """Take in the task of a robot."""
+        """Store the code of a robot's task for `privileged`."""
         self._codes[row] = self._code.encode([task])[0]
 
     def begin(self, rows: Sequence[int] | np.ndarray, rngs: Sequence[np.random.Generator]) -> tuple[Numbers, Numbers]:
-        """Begin episodes of some robots, each by its generator: return their positions (k, nq), velocities (k, nv)."""
+        """Begin episodes of k robots, one generator each; return their positions (k, nq) and velocities (k, nv)."""
         self._sums[rows], self._steps[rows], self.over[rows], self._memory[rows] = 0.0, 0, False, 0.0
         self._memory[rows, 0] = 1.0
         for row, rng in zip(rows, rngs, strict=True):
@@ -75,14 +75,14 @@ class Episodes:
         return self._robot.starts(rngs)
 
     def remember(self) -> None:
-        """Put into MuJoCo's `userdata` what is not physics: a mark, the commands and the last actions."""
+        """Write a mark, the commands and the last actions into MuJoCo's `userdata`; see `MjcfRobot.memory`."""
         self._now.userdata[:, -self._memory.shape[1] :] = self._memory
 
     def controls(self, actions: np.ndarray) -> Numbers:
-        """Take in actions (n, A), cut off at -1 and 1, and return MuJoCo's controls for them, (n, A).
+        """Store actions (n, A), clipped to [-1, 1], and return MuJoCo's controls for them, (n, A).
 
         Raises:
-            SamiError: they have another shape, or are not finite.
+            SamiError: the actions have another shape, or one is not finite.
         """
         size = self._robot.action.size
         if actions.shape != (len(self._steps), size) or not np.isfinite(actions).all():
@@ -95,13 +95,13 @@ class Episodes:
 
     @property
     def unstable(self) -> NDArray[np.bool_]:
-        """Simulations that blew up: not finite, or begun anew by MuJoCo, which forgets the mark; (n,)."""
+        """Simulations that blew up, (n,): not finite, or without the mark, since MuJoCo's own reset erases it."""
         now, finite = self._now, np.isfinite
         marked = now.userdata[:, -self._memory.shape[1]] == 1.0
         return ~(marked & finite(now.qpos).all(axis=1) & finite(now.qvel).all(axis=1))
 
     def step(self) -> Numbers:
-        """Take in the states that the last actions led to; return the rewards (n,)."""
+        """Update metrics and ends from the states after the last actions; return the rewards (n,)."""
         self.remember()
         robot, now, actions = self._robot, self._now, self._actions
         self._steps += 1
@@ -114,20 +114,20 @@ class Episodes:
 
     @property
     def metrics(self) -> dict[str, Numbers]:
-        """The file's metrics of the episodes so far, by name, (n,) each."""
+        """The file's metrics, each the mean over the steps of an episode so far, by name, (n,) each."""
         means = self._sums / np.maximum(self._steps, 1)[:, None]
         return dict(zip(self._robot.metrics, means.T, strict=True))
 
     def observe(self) -> NDArray[np.float32]:
-        """Return what the policy reads, (n, D)."""
+        """Return what the policy observes, (n, D) float32."""
         return self._read(self._robot.readings)
 
     def privileged(self) -> NDArray[np.float32]:
-        """Return what only training knows, (n, P): the file's `[privileged]`, and the task as numbers."""
+        """Return the file's `[privileged]` and the code of the task, (n, P) float32, for training only."""
         return np.concatenate([self.hidden(), self._codes], axis=1)
 
     def hidden(self) -> NDArray[np.float32]:
-        """Return the file's `[privileged]`, (n, P)."""
+        """Return only the file's `[privileged]`, (n, number of its columns) float32."""
         return self._read(self._robot.privileged)
 
     def _read(self, readings: Sequence[MujocoSignal]) -> NDArray[np.float32]:

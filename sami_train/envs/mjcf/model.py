@@ -1,4 +1,4 @@
-"""An MJCF model by the names of its elements: what a policy reads, what tasks change, what is rewarded."""
+"""Finds the elements of an MJCF model by name, for a policy's signals, the hidden features and the reward."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ _SLIDE, _HINGE = mujoco.mjtJoint.mjJNT_SLIDE, mujoco.mjtJoint.mjJNT_HINGE
 
 
 def names(model: mujoco.MjModel, kind: Kind) -> list[str]:
-    """Return the names of all elements of a kind, in the model's order; those without one are left out."""
+    """Return the names of the model's elements of a kind, in the model's order, without unnamed elements."""
     every = (mujoco.mj_id2name(model, _OBJECT[kind], i) for i in range(getattr(model, _COUNT[kind])))
     return [name for name in every if name]
 
 
 def element(model: mujoco.MjModel, kind: Kind, name: str, where: str) -> int:
-    """Return an element's number.
+    """Return the MuJoCo id of an element.
 
     Args:
         model: the compiled model.
-        kind: what it is.
-        name: what it is called there.
-        where: the key of the file that names it, for messages.
+        kind: the kind of element.
+        name: the element's name in the model.
+        where: the key of the TOML file that has the name, for messages.
 
     Raises:
-        UnknownName: the model has none of that name; lists those that it has.
+        UnknownName: the model has no element of this kind and name; the message lists the names that exist.
     """
     number = int(mujoco.mj_name2id(model, _OBJECT[kind], name))
     if number < 0:
@@ -61,38 +61,38 @@ def element(model: mujoco.MjModel, kind: Kind, name: str, where: str) -> int:
 
 
 def elements(model: mujoco.MjModel, kind: Kind, names: Iterable[str], where: str) -> list[int]:
-    """Return the numbers of those named, of all of them for `"all"`; raises as `element`."""
+    """Return the MuJoCo ids of named elements, or of all of the kind for `"all"`; raises as `element`."""
     if names == "all":
         return list(range(getattr(model, _COUNT[kind])))
     return [element(model, kind, name, where) for name in names]
 
 
 def joint_name(model: mujoco.MjModel, joint: int) -> str:
-    """Return a joint's name, that of its body where it has none."""
+    """Return a joint's name; for an unnamed joint, a name made of its body's name or of its id."""
     name = mujoco.mj_id2name(model, _OBJECT["joint"], joint)
     body = mujoco.mj_id2name(model, _OBJECT["body"], int(model.jnt_bodyid[joint]))
     return name or (body and f"{body}_joint") or f"joint_{joint}"
 
 
 def positions(model: mujoco.MjModel, joint: int) -> np.ndarray:
-    """Where a joint's positions lie in qpos."""
+    """Return the indices of a joint's positions in qpos, (1,), (4,) for a ball or (7,) for a free joint."""
     size = {_FREE: 7, _BALL: 4}.get(joint_type(model, joint), 1)
     return np.arange(size) + int(model.jnt_qposadr[joint])
 
 
 def velocities(model: mujoco.MjModel, joint: int) -> np.ndarray:
-    """Where a joint's velocities lie in qvel."""
+    """Return the indices of a joint's velocities in qvel, (1,), (3,) for a ball or (6,) for a free joint."""
     size = {_FREE: 6, _BALL: 3}.get(joint_type(model, joint), 1)
     return np.arange(size) + int(model.jnt_dofadr[joint])
 
 
 def joint_type(model: mujoco.MjModel, joint: int) -> mujoco.mjtJoint:
-    """Return what kind of joint it is."""
+    """Return the type of a joint."""
     return mujoco.mjtJoint(int(model.jnt_type[joint]))
 
 
 def body_or_site(model: mujoco.MjModel, name: str, where: str) -> tuple[mujoco.mjtObj, int]:
-    """Return what a name means, a site before a body, and its number; `UnknownName` where neither has it."""
+    """Return the type and id of the site of this name, else of the body; `UnknownName` if there is neither."""
     for kind in ("site", "body"):
         number = int(mujoco.mj_name2id(model, _OBJECT[kind], name))
         if number >= 0:
@@ -119,14 +119,14 @@ _UNITS = {
     }.items()
     for kind in kinds.split()
 }
-"""Unit of a sensor's numbers by MuJoCo's name of its type; what is not here has none, or depends on the joint."""
+"""Unit of a sensor by MuJoCo's name of its type; types not listed have no unit, or their unit depends on the joint."""
 _OF_JOINTS = {"jointpos": ("rad", "m"), "jointvel": ("rad/s", "m/s"), "jointactuatorfrc": ("N m", "N")}
-"""Units for a hinge and a slide."""
+"""Units of a joint's sensors: first for a hinge, then for a slide."""
 
 
 @dataclass(frozen=True)
 class MujocoSignal:
-    """A signal, and where MuJoCo keeps its numbers."""
+    """A signal, and the field and indices of MuJoCo's data that store its numbers."""
 
     signal: Signal
     field: Literal["qpos", "qvel", "sensordata", "userdata"]
@@ -136,16 +136,16 @@ class MujocoSignal:
 def readings(
     model: mujoco.MjModel, observation: ObservedParts, commands: Mapping[str, DrawnCommand]
 ) -> tuple[MujocoSignal, ...]:
-    """Return what is read, in the order of the contract: positions, velocities, sensors, commands, last action.
+    """Return the observed signals in the contract's order: positions, velocities, sensors, commands, last action.
 
-    MuJoCo keeps the last two in its `userdata`, at the end.
+    Commands and the last action are at the end of MuJoCo's `userdata`.
 
-    Hinges are one signal and slides another; a ball or free joint has signals of its own. Sensors are called as in
-    the model, with `_` for what a signal's name cannot hold.
+    All hinges form one signal and all slides another; each ball or free joint has its own signals. A sensor's signal
+    has the sensor's name, with `_` for characters that are not allowed.
 
     Raises:
         UnknownName: a joint or sensor is not in the model.
-        SamiError: nothing is read, or two signals have one name.
+        SamiError: the observation is empty, or two signals have the same name.
     """
     read = state_readings(model, observation, "observation")
     start = model.nuserdata - model.nu - len(commands)
@@ -168,7 +168,7 @@ def readings(
 
 
 def state_readings(model: mujoco.MjModel, parts: StateParts, where: str) -> list[MujocoSignal]:
-    """Return what is read of the state: positions, velocities, sensors; raises an `UnknownName` as `element`."""
+    """Return the signals of the state: positions, velocities, sensors; raises `UnknownName` as `element`."""
     return [
         *_of_joints(model, elements(model, "joint", parts.qpos, f"{where}.qpos"), "qpos"),
         *_of_joints(model, elements(model, "joint", parts.qvel, f"{where}.qvel"), "qvel"),
@@ -177,11 +177,11 @@ def state_readings(model: mujoco.MjModel, parts: StateParts, where: str) -> list
 
 
 def control_range(model: mujoco.MjModel, action: ActionRange | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return the controls (A,) of an action of 0, and how far from them one of 1 asks for (A,).
+    """Return the controls (A,) for an action of 0, and the change of the controls (A,) from there to an action of 1.
 
     Raises:
         UnknownName: the keyframe or an actuator is not in the model.
-        SamiError: there is no actuator, one has neither a control range nor a reach, or a reach is missing.
+        SamiError: the model has no actuator, or an actuator has neither a control range nor a reach.
     """
     if not model.nu:
         raise SamiError("the model has no actuator, so that there is nothing to control. Add an <actuator>.")
@@ -206,7 +206,7 @@ def control_range(model: mujoco.MjModel, action: ActionRange | None) -> tuple[np
 
 
 def action_signal(model: mujoco.MjModel, middle: np.ndarray, half: np.ndarray) -> Signal:
-    """Return what a policy writes: a number from -1 to 1 for each actuator, see `control_range`."""
+    """Return the signal of the action: a number from -1 to 1 for each actuator, see `control_range`."""
     spans = zip(_actuators(model), (middle - half).tolist(), (middle + half).tolist(), strict=True)
     ends = "; ".join(f"{low:g} to {high:g} for {name}" for name, low, high in spans)
     meaning = f"-1 to 1 is MuJoCo's control from {ends}"
@@ -268,11 +268,11 @@ class _Field:
     kind: Kind
     unit: str
     arrays: tuple[tuple[str, int | None, float], ...]
-    """MuJoCo's arrays that it lies in, each with the column that a value sets (None: it has one) and its factor."""
+    """MuJoCo's arrays that hold the field: name, column that a value sets (None: all columns), factor of the value."""
     positive: bool = False
-    """Whether it must be more than 0."""
+    """Whether the field must be greater than 0."""
     scales_all: bool = True
-    """Whether scaling takes all columns of the arrays."""
+    """Whether scaling multiplies all columns of the arrays, rather than the given column."""
 
 
 _FIELDS: dict[ModelField, _Field] = {
@@ -294,28 +294,28 @@ _FIELDS: dict[ModelField, _Field] = {
         (("actuator_gainprm", None, 1.0), ("actuator_biasprm", None, 1.0), ("actuator_forcerange", None, 1.0)),
     ),
 }
-"""What a task can change. Two have names of their own: the stiffness of a position servo (its kp, also called P gain),
-and the strength of a motor, which scales its torque as a whole: gain, feedback and force range."""
+"""The fields that a task can change, by MuJoCo's names except two: `actuator_stiffness` is the P gain (kp) of a
+position servo, and `actuator_strength` scales an actuator's torque as a whole: gain, feedback and force range."""
 
 
 class Dynamics:
-    """Changes a compiled model as tasks say.
+    """Applies tasks to a compiled model.
 
-    A mass carries the inertia of its body with it, as other matter in the same shape would. Of a geom's friction, a
-    feature sets the sliding coefficient, and of an actuator's gear the first number; scaling takes all of them.
+    A change of mass scales the body's inertia too, as for the same shape of another density. A feature that sets or
+    adds changes the sliding coefficient of a geom's friction and the first gear number; `scales` multiplies all.
 
     Args:
-        model: as compiled; its own values are what scales multiply, whatever was set since.
-        changes: by feature.
+        model: the compiled model; each task starts from its present values, first with `sets`, then the others.
+        changes: the change of the model for each feature.
 
     Raises:
         UnknownName: an element is not in the model.
-        SamiError: a body has no mass to change, or an actuator keeps no targets to delay.
+        SamiError: a body has no mass to change, or an actuator has no history of targets to delay.
     """
 
     def __init__(self, model: mujoco.MjModel, changes: Mapping[str, Change]) -> None:
         self._model, self._scratch = model, mujoco.MjData(model)
-        self._changes = dict(sorted(changes.items(), key=lambda item: item[1].sets is None))  # scales come after
+        self._changes = dict(sorted(changes.items(), key=lambda item: item[1].sets is None))  # `sets` first
         touched = {name for change in changes.values() for name, *_ in _FIELDS[change.field].arrays}
         if "body_mass" in touched:
             touched.add("body_inertia")
@@ -324,10 +324,10 @@ class Dynamics:
         self.features = tuple(self._feature(name, change) for name, change in changes.items())
 
     def fields(self, task: Task) -> dict[str, np.ndarray]:
-        """Return the model's arrays that a task changes, by MuJoCo's names; the constants that follow are not here.
+        """Return the model's arrays under a task, by MuJoCo's names, without constants that MuJoCo derives from them.
 
         Args:
-            task: a value for each feature, checked.
+            task: a checked task, with a value for each feature.
         """
         fields = {name: values.copy() for name, values in self._base.items()}
         for name, change in self._changes.items():
@@ -353,17 +353,17 @@ class Dynamics:
         return fields
 
     def apply(self, task: Task) -> None:
-        """Give the model a task's values, and MuJoCo's constants what follows from them; the state stays.
+        """Write a task's values into the model and recompute MuJoCo's derived constants; the state does not change.
 
         Args:
-            task: a value for each feature, checked.
+            task: a checked task, with a value for each feature.
         """
         for name, values in self.fields(task).items():
             getattr(self._model, name)[:] = values
         mujoco.mj_setConst(self._model, self._scratch)
 
     def _numbers(self, name: str, change: Change) -> np.ndarray:
-        """Return the rows of the field that a feature changes."""
+        """Return the rows of the field's arrays that a feature changes."""
         where, model = f"features.{name}", self._model
         numbers = elements(model, _FIELDS[change.field].kind, change.of, where)
         if _FIELDS[change.field].kind == "joint":
@@ -386,7 +386,7 @@ class Dynamics:
         return np.array(numbers, np.intp)
 
     def _feature(self, name: str, change: Change) -> Feature:
-        """Return what the task space says of a feature; left out of a task, it is as in the model."""
+        """Return a feature of the task space; its default leaves the model unchanged (None if elements differ)."""
         field, rows = _FIELDS[change.field], self._rows[name]
         high = math.inf
         if change.field == "actuator_delay":
@@ -406,7 +406,7 @@ class Dynamics:
         return Feature(name, self._unit(name, change), low, low_open=field.positive, default=default, high=high)
 
     def _unit(self, name: str, change: Change) -> str:
-        """Return the unit of a field; that of joints is of hinges, unless all that it is of are slides."""
+        """Return the unit of a feature's field; for joints, the unit of a slide if all are slides, else of a hinge."""
         field = _FIELDS[change.field]
         joints = self._model.dof_jntid[self._rows[name]] if field.kind == "joint" else []
         slides = [self._model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_SLIDE for joint in joints]
@@ -417,9 +417,9 @@ _OF_SLIDES = {"kg m^2": "kg", "N m s/rad": "N s/m", "N m": "N"}
 
 
 class Simulations(Protocol):
-    """The state of n simulations: MuJoCo's fields of `MjData` by name, an array (n, ...) each, which follow it.
+    """The state of n simulations: live arrays (n, ...) of the fields of `MjData`, by MuJoCo's names.
 
-    A `mujoco.batch.Batch` is one.
+    `mujoco.batch.Batch` and `SingleSimulation` implement this protocol.
     """
 
     def __getattr__(self, name: str) -> Any:
@@ -428,21 +428,21 @@ class Simulations(Protocol):
 
 Numbers = NDArray[np.float64]
 Measure = Callable[[Simulations, Numbers], Numbers]
-"""States after a step, actions (n, A) that were executed -> numbers (n,)."""
+"""A function of the states after a step and the applied actions (n, A) that returns numbers (n,)."""
 
 
 def measure(model: mujoco.MjModel, quantity: MeasuredQuantity, where: str, commands: Sequence[str] = ()) -> Measure:
-    """Return what measures a quantity, or how far it is from its command.
+    """Return a function that measures a quantity, or the quantity's distance from its command.
 
     Args:
         model: the compiled model, whose parameters may change later.
-        quantity: what is measured.
-        where: the key of the file that asks for it, for messages.
-        commands: names of the file's commands, see `readings`.
+        quantity: what to measure.
+        where: the key of the file that has the quantity, for messages.
+        commands: names of the file's commands, in their order, see `readings`.
 
     Raises:
-        UnknownName: the model has no element of a name, or the file no such command.
-        SamiError: a sensor has fewer numbers.
+        UnknownName: the model has no element of this name, or the file no such command.
+        SamiError: `quantity.element` is beyond the sensor's last number.
     """
     value = _measure(model, quantity, where)
     if quantity.command is None:
@@ -473,7 +473,7 @@ def _measure(model: mujoco.MjModel, quantity: MeasuredQuantity, where: str) -> M
 
 
 def reward_of(model: mujoco.MjModel, terms: tuple[Term, ...], commands: Sequence[str] = ()) -> Measure:
-    """Return the sum of the terms, each times its weight; raises as `measure`."""
+    """Return a function that computes the sum of the weighted terms; raises as `measure`."""
     parts = [(term.weight, _rewarded(model, term, f"reward {i + 1}", commands)) for i, term in enumerate(terms)]
     return lambda now, actions: sum((weight * value(now, actions) for weight, value in parts), np.zeros(len(actions)))
 
@@ -484,7 +484,7 @@ def _rewarded(model: mujoco.MjModel, term: Term, where: str, commands: Sequence[
 
 
 def ending_of(model: mujoco.MjModel, ends: tuple[End, ...], commands: Sequence[str] = ()) -> Measure:
-    """Return what says by 1 or 0 whether an episode is over before its time; raises as `measure`."""
+    """Return a function that is 1 for an episode with a quantity out of its bounds, else 0; raises as `measure`."""
     bounds = []
     for i, end in enumerate(ends):
         low = -math.inf if end.below is None else end.below
@@ -516,7 +516,7 @@ def _of_a_frame(model: mujoco.MjModel, quantity: MeasuredQuantity, where: str) -
         root = int(model.body_rootid[body])
 
         def speed(now: Simulations, actions: Numbers) -> Numbers:
-            """MuJoCo keeps a body's velocity (angular, linear) at the centre of mass of the tree that it belongs to."""
+            """Move `cvel` (angular, linear), which MuJoCo gives at the centre of mass of the body's kinematic tree."""
             twist, arm = now.cvel[:, body], place(now) - now.subtree_com[:, root]
             return (twist[:, 3:] + np.cross(twist[:, :3], arm))[:, axis]
 
@@ -528,6 +528,6 @@ def _of_a_frame(model: mujoco.MjModel, quantity: MeasuredQuantity, where: str) -
 
 
 def _place(kind: mujoco.mjtObj, number: int) -> Callable[[Simulations], Numbers]:
-    """Return what reads where a site or body is, (n, 3) [m]."""
+    """Return a function that reads the position of a site or body, (n, 3) [m]."""
     field = "xpos" if kind == mujoco.mjtObj.mjOBJ_BODY else "site_xpos"
     return lambda now: getattr(now, field)[:, number]

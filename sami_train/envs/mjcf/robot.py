@@ -1,4 +1,4 @@
-"""A robot of a user's: its compiled model, and all that its TOML file says about it."""
+"""A user's robot: its compiled model, and the contents of its TOML file."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Feature, Range, TaskSet, TaskSpace, task_space
 
 _WHOLE = 1e-6
-"""How far the steps of an action may be from a whole number, relatively: rates are written in decimals."""
+"""Relative tolerance for a whole number of simulation steps per action, since users round rates to decimals."""
 
 
 class MjcfRobot:
-    """What the TOML file and its model come to: what the catalogue's entry and the environment are made of.
+    """The TOML file and its model, checked and compiled, for the catalogue's entry and the environments.
 
     Args:
         path: of the TOML file.
 
     Raises:
-        SamiError, UnknownName: something in the file or in the model is not valid; names it, and what would be.
+        SamiError, UnknownName: the file or the model is not valid; the message says where and how to correct it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -55,7 +55,7 @@ class MjcfRobot:
         self.commands = commands = tuple(described.commands)
         self.model = model = _compile(path.parent / described.model, path, len(commands))
         self.memory = 1 + len(commands) + model.nu
-        """Numbers of MuJoCo's `userdata`, its last, that hold a mark, the commands and the action applied last."""
+        """How many numbers at the end of MuJoCo's `userdata` store a mark, the commands and the last applied action."""
         self.frame_skip = _frame_skip(described, model.opt.timestep, path)
         self.rate_hz = 1.0 / (self.frame_skip * model.opt.timestep)
         self.readings = readings(model, described.observation, described.commands)
@@ -75,11 +75,11 @@ class MjcfRobot:
         self._qvel_noise = _spread(model, described.reset.qvel_noise, velocities, "reset.qvel_noise")
 
     def draw_commands(self, rng: np.random.Generator) -> np.ndarray:
-        """Return a value of each command for a new episode, (C,)."""
+        """Draw the commands of a new episode, (C,)."""
         return np.array([rng.uniform(drawn.low, drawn.high) for drawn in self.described.commands.values()])
 
     def starts(self, rngs: Sequence[np.random.Generator]) -> tuple[Numbers, Numbers]:
-        """Return where episodes begin, one for each generator: positions (k, nq) and velocities (k, nv)."""
+        """Draw the first states of k episodes, one from each generator: positions (k, nq) and velocities (k, nv)."""
         qpos, qvel = np.tile(self._qpos, (len(rngs), 1)), np.tile(self._qvel, (len(rngs), 1))
         for k, rng in enumerate(rngs):
             qpos[k] += rng.uniform(-1.0, 1.0, self.model.nq) * self._qpos_noise
@@ -93,7 +93,7 @@ class MjcfRobot:
 
 
 def _compile(path: Path, described_in: Path, commands: int) -> mujoco.MjModel:
-    """Return the model, with room for `MjcfRobot.memory`."""
+    """Return the compiled model, with additional `userdata` for `MjcfRobot.memory`."""
     if not path.is_file():
         raise SamiError(
             f"{described_in}: model is {str(path)!r}, which is no file. Give its path from this file's folder."
@@ -124,7 +124,7 @@ def _frame_skip(described: Description, timestep: float, path: Path) -> int:
 
 
 def _tasks(sets: Mapping[str, Any], features: tuple[Feature, ...]) -> TaskSpace:
-    """Return the task space of the file's sets, its features with the units and bounds of the model's fields."""
+    """Return the task space of the file's sets; its features have the units and bounds of the model's fields."""
     space = dataclasses.replace(task_space({name: _task_set(tasks) for name, tasks in sets.items()}), features=features)
     for tasks in space.sets.values():
         space.resolve(tasks)
@@ -132,7 +132,7 @@ def _tasks(sets: Mapping[str, Any], features: tuple[Feature, ...]) -> TaskSpace:
 
 
 def _task_set(tasks: Any) -> TaskSet:
-    """Return a set of tasks with ranges for tables of `low` and `high`."""
+    """Return a set of tasks in which a `Range` replaces each table of `low` and `high`."""
     if not isinstance(tasks, Mapping):
         return tasks
     return {name: _values(f"tasks: {name}", values) for name, values in tasks.items()}
@@ -153,11 +153,11 @@ def _values(where: str, values: Any) -> Any:
 
 
 def _reward(described: Description, path: Path) -> tuple[tuple[Term, ...], Callable[..., float] | None]:
-    """Return the reward's terms, and a user's function in their place."""
+    """Return the reward's terms and None, or no terms and the user's reward function."""
     if not isinstance(described.reward, str):
         return described.reward, None
     if (folder := str(path.resolve().parent)) not in sys.path:
-        sys.path.insert(0, folder)  # a module beside the file is found from wherever it is trained
+        sys.path.insert(0, folder)  # so that a module beside the file can be imported from any working directory
     return (), load_factory(described.reward, "reward", "my_robot:reward")
 
 
@@ -171,7 +171,7 @@ def _pose(model: mujoco.MjModel, keyframe: str | None) -> tuple[np.ndarray, np.n
 def _spread(
     model: mujoco.MjModel, noise: ByJoint, where: Callable[[mujoco.MjModel, int], np.ndarray], key: str
 ) -> np.ndarray:
-    """Return the most that is added to each position or velocity."""
+    """Return the largest noise of each position (nq,) or velocity (nv,)."""
     indices = [where(model, joint) for joint in range(model.njnt)]
     spread = np.zeros(sum(len(group) for group in indices))
     if not isinstance(noise, dict):
@@ -185,7 +185,7 @@ def load_robot(path: Path) -> EnvironmentSpec:
     """Read a TOML file and the MJCF model that it names.
 
     Raises:
-        SamiError, UnknownName: something in them is not valid; names it, and what would be.
+        SamiError, UnknownName: the file or the model is not valid; the message says where and how to correct it.
     """
     robot = MjcfRobot(path)
     safe = re.sub(r"[^A-Za-z0-9]+", "-", robot.name).strip("-")

@@ -1,4 +1,4 @@
-"""Many MuJoCo environments of one kind, each in a task of its own, stepped by native threads."""
+"""Batches of MuJoCo environments of one model, each row in its own task, stepped by native threads."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _SKIP = int(mujoco.mjtStage.mjSTAGE_NONE)
 
 
 class Rows:
-    """n robots of one model, each in a task of its own, stepped by native threads.
+    """n robots of one model, each in its own task, stepped by native threads.
 
     Args:
         model: of all rows.
         rows: n.
-        space: of the tasks.
-        tasks: the set to draw from at a reset, one task, or a sequence of tasks. Sets without end are drawn from anew.
+        space: the task space.
+        tasks: the set to draw from at a reset, one task, or a sequence of tasks. Sets without a list draw new values.
         episode_steps: length of an episode.
-        threads: of the simulation; 0 is one for each core that this process may use.
-        dynamics: the model's fields that a task sets, by name.
-        whole: whether each row keeps all of its data, so that `data` returns it as it was computed.
+        threads: number of simulation threads; 0 is one for each core that this process may use.
+        dynamics: returns the values of the model's fields that a task changes, by MuJoCo's names.
+        whole: whether each row keeps its complete `MjData`, so that `data` returns derived quantities too.
 
     Raises:
         TaskError, UnknownName: the tasks are not valid.
@@ -66,21 +66,21 @@ class Rows:
 
     @property
     def truncated(self) -> NDArray[np.bool_]:
-        """Rows whose episode is over by time, (n,)."""
+        """Rows whose episode has reached its length, (n,)."""
         return self.steps >= self.episode_steps
 
     @property
     def terminated(self) -> NDArray[np.bool_]:
-        """Rows whose episode the world ended in the last step, (n,)."""
+        """Rows whose episode ended in the last step other than by its length, (n,); none in this base class."""
         return np.zeros(self.rows, bool)
 
     @property
     def metrics(self) -> Mapping[str, NDArray[np.float64]]:
-        """What the rows' episodes are judged by so far, by name, (n,) each."""
+        """Metrics of the rows' episodes so far, by name, (n,) each; none in this base class."""
         return {}
 
     def set_dynamics(self, row: int, task: Task) -> None:
-        """Give one row a task's dynamics, also in the middle of an episode; `TaskError` if it is not valid."""
+        """Apply a task to one row, also in the middle of an episode; `TaskError`, `UnknownName` if it is not valid."""
         self._set_task(row, self.space.check(task))
         self._batch.set_const([row])
 
@@ -89,7 +89,7 @@ class Rows:
         return self._batch.get_model(row)
 
     def data(self, row: int) -> mujoco.MjData:
-        """Return a copy of one row's state; run mj_forward for what follows from it."""
+        """Return a copy of one row's state; without `whole`, run mj_forward to compute derived quantities."""
         return self._batch.get_data(row)
 
     def reset(
@@ -101,9 +101,9 @@ class Rows:
         """Begin new episodes, and return their observations (len(rows), D) float32.
 
         Args:
-            seeds: one for each row that is reset; None goes on with the row's own generator.
-            tasks: one for each row that is reset; None draws it.
-            rows: which; all if None.
+            seeds: one for each row to reset; None continues with the row's own generator.
+            tasks: one for each row to reset; None draws the task.
+            rows: indices of the rows to reset; all if None.
 
         Raises:
             TaskError, UnknownName: a task is not valid; nothing was changed.
@@ -124,15 +124,15 @@ class Rows:
         return self.observations()[ids]
 
     def push(self, rows: np.ndarray, rng: np.random.Generator) -> None:
-        """Push the robots of some rows; those that stand on a table cannot be pushed over."""
+        """Push the robots of some rows; does nothing unless a subclass, such as `Go2Batch`, implements it."""
 
     @abstractmethod
     def observations(self) -> np.ndarray:
-        """Return what the rows observe now, (n, D) float32."""
+        """Return the rows' present observations, (n, D) float32."""
 
     @abstractmethod
     def _start(self, ids: np.ndarray, rngs: list[np.random.Generator]) -> None:
-        """Place rows where their episodes begin, each by its generator."""
+        """Draw the first state of each row's episode with its generator, and put the row there."""
 
     def _set_task(self, i: int, task: Task) -> None:
         for name, values in self._dynamics(task).items():
@@ -145,9 +145,9 @@ class Rows:
 
 
 class MujocoBatch(Rows):
-    """n robots in n tasks: what the vector environments are made of, and what a rollout steps.
+    """n robots of the benchmark in n tasks; the vector environments and rollouts use it.
 
-    A row that is reset with a seed goes through the same episode, bit for bit, as `MujocoSkillEnv` reset with it.
+    With the same seed and actions, a row and `MujocoSkillEnv` go through the same episode, bit for bit.
 
     >>> batch = MujocoBatch("hopper", 2)
     >>> observations = batch.reset(seeds=[0, 1], tasks=[{"mass": 0.5, "damping": 1.0}, {"mass": 2.0, "damping": 1.0}])
@@ -159,10 +159,10 @@ class MujocoBatch(Rows):
         name: of the environment, e.g. `"half-cheetah"`.
         rows, tasks, threads: see `Rows`.
         episode_steps: length of an episode; the paper's if None.
-        options: choices that results depend on, see `Options`.
+        options: variants of the environment, see `Options`.
 
     Raises:
-        TaskError, UnknownName, SamiError: the tasks or the options are not valid.
+        TaskError, UnknownName, SamiError: the name, the tasks or the options are not valid.
     """
 
     def __init__(
@@ -183,7 +183,7 @@ class MujocoBatch(Rows):
         self._mask = np.ones((rows, robot.model.nu))
         self._speed = np.zeros(rows)
         self.unstable = np.zeros(rows, bool)
-        """Rows whose simulation blew up in the last step and was put back to the robot's first pose, (n,)."""
+        """Rows whose simulation blew up in the last step and was reset to the model's initial pose, (n,)."""
 
     def _start(self, ids: np.ndarray, rngs: list[np.random.Generator]) -> None:
         qpos, qvel = np.empty((len(ids), self.robot.model.nq)), np.empty((len(ids), self.robot.model.nv))
@@ -193,17 +193,17 @@ class MujocoBatch(Rows):
         self._speed[ids] = 0.0
 
     def observations(self) -> np.ndarray:
-        """Return what the rows observe now, (n, D) float32."""
+        """Return the rows' present observations, (n, D) float32."""
         return self.robot.body.observe(self._qpos, self._qvel, self._speed)
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, NDArray[np.float64]]:
-        """Step all rows by actions (n, A) in [-1, 1], also those whose episode is over: the caller resets them.
+        """Step all rows by actions (n, A) in [-1, 1], also rows whose episode is over; the caller resets them.
 
         Returns:
             Observations (n, D) float32 and rewards (n,).
 
         Raises:
-            SamiError: an action is not finite.
+            SamiError: the actions have another shape, or one is not finite.
         """
         control = self.robot.control(actions, self._mask)
         x, speed = self._qpos[:, 0].copy(), self._qvel[:, 0].copy()
@@ -225,14 +225,14 @@ class MujocoBatch(Rows):
 
 
 class MujocoVectorEnv(VectorEnv[np.ndarray, np.ndarray, NDArray[Any]]):
-    """Many environments, each in a task drawn at its resets; an episode that is over begins anew in the same step.
+    """A Gymnasium vector environment that draws a task at each reset, and resets rows in the step that ends them.
 
     Args:
         name: of the environment; Gymnasium's ids fill it in.
-        num_envs: how many.
+        num_envs: number of rows, n.
         tasks, threads, options: see `MujocoBatch`.
         max_episode_steps: length of an episode; the paper's if None.
-        render_mode: None; a batch draws nothing.
+        render_mode: None; a batch does not render.
 
     Raises:
         TaskError, UnknownName, SamiError: an argument is not valid.
@@ -262,9 +262,9 @@ class MujocoVectorEnv(VectorEnv[np.ndarray, np.ndarray, NDArray[Any]]):
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Begin an episode in every row, or in those of the bools `options["reset_mask"]`.
+        """Begin an episode in every row, or in the rows of the boolean mask `options["reset_mask"]` (n,).
 
-        `seed` is that of the first row, and the others count on; or one for each row. `options["task"]` sets all tasks.
+        Row i has the seed `seed` + i, or `seed[i]` of a sequence. `options["task"]` is the task of all rows to reset.
         """
         chosen = options or {}
         mask = np.asarray(chosen.get("reset_mask", np.ones(self.num_envs, bool)), bool)
@@ -280,7 +280,7 @@ class MujocoVectorEnv(VectorEnv[np.ndarray, np.ndarray, NDArray[Any]]):
         return observations, {"task": self._tasks, "_task": mask}
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, NDArray[Any], NDArray[Any], NDArray[Any], dict[str, Any]]:
-        """Step every row with its action (n, A); `info["final_obs"]` and `info["final_info"]` tell of those over."""
+        """Step all rows by actions (n, A); rows that end put their last step into `final_obs`, `final_info` of info."""
         observations, rewards = self.batch.step(actions)
         truncated = self.batch.truncated
         info: dict[str, Any] = {}

@@ -1,7 +1,7 @@
-"""The robots of the MuJoCo benchmark: what they observe and how they are rewarded. No simulator here.
+"""The robots of the MuJoCo benchmark: their observations and rewards, without a simulator.
 
-Observations and rewards are functions of arrays with a leading axis of n robots, so that one environment (n = 1) and
-many stepped together share them.
+Observations and rewards are functions of arrays with a leading axis of n robots, so that a single environment (n = 1)
+and a batch share them.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Body:
-    """One robot: its model, its layout, and what it observes."""
+    """One robot: its model, its joints, and its observation."""
 
     xml: str
     """File among Gymnasium's MuJoCo models."""
     frame_skip: int
-    """Simulation steps for each action."""
+    """Simulation steps per action."""
     rate_hz: float
-    """Actions a second."""
+    """Actions per second."""
     joints: tuple[str, ...]
     """Joint of each actuator, in the order of the action."""
     signals: tuple[Signal, ...]
-    """What is observed, in order."""
+    """The signals of the observation, in order."""
     position_noise: tuple[str, float]
-    """Distribution and scale of what is added to the positions at a reset."""
+    """Distribution ("uniform", "normal") and scale of the noise on the positions at a reset."""
     velocity_noise: tuple[str, float]
-    """The same for the velocities."""
+    """Distribution and scale of the noise on the velocities at a reset."""
     unseen: int = 1
-    """Positions that are not observed: where the robot is on the ground."""
+    """Number of leading positions that the observation omits: the robot's place on the ground."""
     shows_speed: bool = False
-    """Whether its mean forward speed is observed, before all else."""
+    """Whether the observation begins with the mean forward speed."""
     most_velocity: float | None = None
-    """Where observed velocities are cut off."""
+    """Bound to which observed velocities are clipped [m/s, rad/s]; None does not clip."""
     limit: float = 1.0
-    """Control signal for an action of 1: the end of the actuators' range."""
+    """Control signal for an action of 1, the end of the actuators' range."""
 
     def observe(self, qpos: Array, qvel: Array, speed: Array) -> NDArray[np.float32]:
-        """Return observations (n, D) of positions (n, nq), velocities (n, nv) and mean forward speed (n,)."""
+        """Return observations (n, D) from positions (n, nq), velocities (n, nv) and mean forward speed (n,) [m/s]."""
         if self.most_velocity is not None:
             qvel = np.clip(qvel, -self.most_velocity, self.most_velocity)
         parts = [speed[:, None]] if self.shows_speed else []
@@ -54,28 +54,28 @@ class Body:
 
     @property
     def action(self) -> Signal:
-        """What a policy writes."""
+        """The signal of the action."""
         meaning = f"control signal of each motor, times {self.limit:g}"
         return signal("motor_commands", "1", self.joints, (-1.0, 1.0), meaning=meaning)
 
 
 @dataclass(frozen=True)
 class Links:
-    """What becomes of the links of one crippled part where they shrink; geoms count from 0 after the torso's."""
+    """How the links of a crippled part shrink (`shrink_geoms`); geoms count from 0 after the torso's geom."""
 
     halved: tuple[int, ...]
-    """Geoms of half their size."""
+    """Geoms whose size is halved."""
     moved: tuple[int, ...]
-    """Geoms that move to another's place."""
+    """Geoms that move to the place of the geom `moved_to`."""
     moved_to: int
-    """That other one."""
+    """Geom at whose place the moved geoms are put."""
 
 
 _SPEED = signal("forward_speed", "m/s", ["x"], meaning="mean over the last step, 0 at a reset")
 
 
 def _planar(joints: tuple[str, ...], bounds: tuple[float, float] | None = None) -> tuple[Signal, ...]:
-    """Signals of a robot that moves in the x-z plane, in the order of its positions and velocities."""
+    """Return the signals of a robot that moves in the x-z plane, in the order of its positions and velocities."""
     return (
         signal("torso_height", "m", ("z",)),
         signal("torso_pitch", "rad", ("pitch",)),
@@ -87,7 +87,7 @@ def _planar(joints: tuple[str, ...], bounds: tuple[float, float] | None = None) 
 
 
 def _free(joints: tuple[str, ...]) -> tuple[Signal, ...]:
-    """Signals of a robot that moves freely in space."""
+    """Return the signals of a robot that moves freely in space, in the order of its positions and velocities."""
     return (
         signal("torso_height", "m", ("z",)),
         signal("torso_orientation", "1", ("w", "x", "y", "z"), meaning="unit quaternion"),
@@ -142,7 +142,7 @@ HUMANOID = Body(
     xml="humanoid.xml",
     frame_skip=5,
     rate_hz=200.0 / 3.0,
-    # The motors of the abdomen stand in another order than its joints.
+    # The model lists the motors of the abdomen in another order than its joints.
     joints=("abdomen_y", "abdomen_z", *_HUMANOID_JOINTS[2:]),
     limit=0.4,
     signals=_free(_HUMANOID_JOINTS),
@@ -163,25 +163,25 @@ WALKER_LINKS = {
 
 
 class RobotStep(NamedTuple):
-    """What one step did to n robots."""
+    """One step of n robots, as the rewards need it."""
 
     qpos: Array
-    """Positions after it, (n, nq)."""
+    """Positions after the step, (n, nq)."""
     qvel: Array
-    """Velocities after it, (n, nv)."""
+    """Velocities after the step, (n, nv)."""
     speed: Array
-    """Mean forward speed during it [m/s], (n,)."""
+    """Mean forward speed during the step [m/s], (n,)."""
     speed_before: Array
-    """Forward velocity of the torso at its start [m/s], (n,)."""
+    """Forward velocity of the torso before the step [m/s], (n,)."""
     control: Array
-    """Control signals after masking crippled joints, in the actuators' unit, (n, A)."""
+    """Control signals in the actuators' unit, 0 for crippled motors, (n, A)."""
     contact: Array | None
-    """External forces on each link (MuJoCo's cfrc_ext), (n, links, 6); None leaves their cost out."""
+    """External forces and torques on each link (MuJoCo's cfrc_ext), (n, links, 6); None omits the contact cost."""
 
 
 @dataclass(frozen=True)
 class RunForward:
-    """Forward speed, plus a bonus for each step, less the control and contact costs; returns rewards (n,)."""
+    """Mean forward speed plus a bonus for each step, less the control and contact costs."""
 
     control_cost: float
     alive: float = 0.0
@@ -197,7 +197,7 @@ class RunForward:
 
 @dataclass(frozen=True)
 class StayUp:
-    """SlimHumanoid: forward velocity before the step, plus 5 while the torso is between 1 m and 2 m high."""
+    """SlimHumanoid: 16.7 times the velocity before the step, plus 5 at a height of 1 m to 2 m, less control cost."""
 
     control_cost: float = 0.1
 
@@ -210,7 +210,7 @@ class StayUp:
 
 @dataclass(frozen=True)
 class StandUp:
-    """HumanoidStandup: height of the torso over the simulator's time step, less the control and contact costs."""
+    """HumanoidStandup: torso height over the time step of 0.003 s, plus 1, less the control and contact costs."""
 
     control_cost: float = 0.1
     contact_cost: float = 0.5e-6

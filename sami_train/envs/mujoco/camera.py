@@ -1,4 +1,4 @@
-"""Images of a robot: in memory, where no display or GPU is needed, or in MuJoCo's viewer."""
+"""Rendering of a robot: into memory, without a display or GPU, or in MuJoCo's viewer."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from sami_runtime.errors import SamiError, UnknownName
 RENDER_MODES = ("rgb_array", "human")
 
 CAMERA = "track"
-"""A camera that follows the robot, which the benchmark's models have."""
+"""Name of the camera in the benchmark's models that follows the robot."""
 FLOOR = 2000.0
-"""How far the drawn floor reaches [m]; the models' ends within a few seconds of running."""
+"""Half the side of the drawn floor [m]; a running robot leaves the models' own floor within seconds."""
 
 
 class Filmed:
-    """What every environment in MuJoCo does about rendering; goes before `gym.Env` among its bases."""
+    """Rendering of a MuJoCo environment: a mixin that must precede `gym.Env` among the bases."""
 
     render_mode: str | None
     _camera: Window | Offscreen | None = None
 
     def _film(self, model: mujoco.MjModel, data: mujoco.MjData, mode: str | None, size: tuple[int, int]) -> None:
-        """Open a camera if there is to be one; it makes the model's floor larger, which only rendering sees.
+        """Open a camera unless the mode is None; this enlarges the model's floor, which affects only rendering.
 
         Raises:
             UnknownName: there is no such render mode.
@@ -42,23 +42,23 @@ class Filmed:
             self._camera = Window(model, data) if mode == "human" else Offscreen(model, data, size)
 
     def _show(self) -> None:
-        """Bring the window up to date, where there is one."""
+        """Update the window, if there is one."""
         if self.render_mode == "human":
             self.render()
 
     def render(self) -> np.ndarray | None:
-        """Return an image (H, W, 3) for `"rgb_array"`; shows the robot in the window for `"human"`."""
+        """Return an image (H, W, 3) uint8 for `"rgb_array"`; show the robot in the window for `"human"`."""
         return None if self._camera is None else self._camera.take()
 
     def close(self) -> None:
-        """Give the renderer back."""
+        """Free the renderer."""
         if self._camera is not None:
             self._camera.close()
             self._camera = None
 
 
 def enlarge_floor(model: mujoco.MjModel) -> np.ndarray:
-    """Enlarge the drawn floor, in squares of a metre; return which geometries it is, (G,) bool."""
+    """Enlarge the drawn floor, with texture squares of a metre; return a mask of the floor's geoms, (G,) bool."""
     floor: np.ndarray = model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE
     model.geom_size[floor, :2] = FLOOR
     model.mat_texrepeat[[material for material in model.geom_matid[floor] if material >= 0]] = FLOOR
@@ -66,14 +66,14 @@ def enlarge_floor(model: mujoco.MjModel) -> np.ndarray:
 
 
 class Window:
-    """MuJoCo's viewer; raises a `SamiError` where there is no display."""
+    """MuJoCo's viewer; raises a `SamiError` if there is no display."""
 
     def __init__(self, model: mujoco.MjModel, data: mujoco.MjData) -> None:
         if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
             raise SamiError(
                 'render mode "human" needs a display and DISPLAY is not set; use "rgb_array" (sami run --render gif).'
             )
-        import mujoco.viewer  # a toolkit of windows, which images need not load
+        import mujoco.viewer  # loads a window toolkit, which images do not need
 
         earlier = threading.enumerate()
         self._viewer = mujoco.viewer.launch_passive(model, data, show_left_ui=False, show_right_ui=False)
@@ -87,21 +87,21 @@ class Window:
         self._viewer.sync()
 
     def close(self) -> None:
-        """Close the window, and wait until it has let go of the robot."""
+        """Close the window, and wait for up to 5 s for each thread that reads the robot's data."""
         self._viewer.close()
         for thread in self._threads:
             thread.join(timeout=5.0)
 
 
 class Offscreen:
-    """Renders into memory; raises a `SamiError` where no OpenGL was found.
+    """Renders into memory; raises a `SamiError` if no OpenGL works.
 
     Args:
-        model: Of the robot.
-        data: Its state.
+        model: Model of the robot; its offscreen buffer is enlarged to `size`.
+        data: State of the robot.
         size: Width and height of images, in pixels.
-        shadows: Whether shadows and reflections are drawn; they take two thirds of the time on a processor.
-        view: From where; if None from the camera that follows the robot, else the model's first one, else from afar.
+        shadows: Whether to draw shadows and reflections; without a GPU they take two thirds of the time.
+        view: Camera; None is the camera "track", else the model's first, else MuJoCo's default free camera.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Offscreen:
     ) -> None:
         self._model, self._data = model, data
         self._rect = mujoco.MjrRect(0, 0, *size)
-        # The frame buffer is as large as the model says.
+        # MuJoCo takes the size of the frame buffer from the model.
         model.vis.global_.offwidth = max(model.vis.global_.offwidth, size[0])
         model.vis.global_.offheight = max(model.vis.global_.offheight, size[1])
         self._gl: Any = _opengl(size)
@@ -139,7 +139,7 @@ class Offscreen:
         return image[::-1].copy()
 
     def _arrange(self) -> None:
-        """Change the scene before it is drawn."""
+        """Change the scene before it is rendered; a hook for subclasses."""
 
     def close(self) -> None:
         """Free the renderer."""
@@ -149,10 +149,10 @@ class Offscreen:
 
 
 def _opengl(size: tuple[int, int]) -> Any:
-    """Return an OpenGL context of the first kind that works; the one named in MUJOCO_GL, if that is set.
+    """Return an OpenGL context of the first backend that works, or of the backend in MUJOCO_GL if it is set.
 
     Raises:
-        SamiError: none works; says why each does not.
+        SamiError: no backend works; the message has the reason for each.
     """
     choice = os.environ.get("MUJOCO_GL", "").lower()
     shown = bool(os.environ.get("DISPLAY")) or sys.platform != "linux"
@@ -161,7 +161,7 @@ def _opengl(size: tuple[int, int]) -> Any:
     for kind in kinds:
         try:
             return importlib.import_module(f"mujoco.{kind}").GLContext(*size)
-        except Exception as error:  # each library fails in ways of its own
+        except Exception as error:  # each backend raises its own kinds of exceptions
             reasons.append(f"{kind}: {str(error) or type(error).__name__}")
     raise SamiError(
         f"no OpenGL to render with was found ({'; '.join(reasons)}). Install EGL's software renderer (Debian, Ubuntu: "

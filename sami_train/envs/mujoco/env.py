@@ -1,4 +1,4 @@
-"""One robot in MuJoCo: its compiled model, how a task changes it, and its Gymnasium environment."""
+"""One robot of the benchmark: its compiled model, the effect of tasks on it, and its Gymnasium environment."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from sami_train.envs.mujoco.task_env import TaskEnv
 from sami_train.envs.tasks import Task
 
 MODELS = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
-"""Gymnasium's models: those of the reference code, but for `coordinate="global"`, which MuJoCo no longer reads."""
+"""Gymnasium's models: those of the reference code without `coordinate="global"`, which MuJoCo no longer supports."""
 
 _TORSO = 1
-"""Body of the torso; 0 is the world."""
+"""Id of the torso's body; 0 is the world."""
 UNSTABLE = 1000.0
-"""Velocity [m/s, rad/s] that no robot here reaches but in a simulation that is blowing up; theirs stay below 150."""
+"""A velocity from this on [m/s, rad/s] means that the simulation is blowing up; otherwise they stay below 150."""
 
 
 class Robot:
-    """One environment's robot: what both the plain environment and the batch are made of.
+    """The robot of one environment, which the single environment and the batch share.
 
     Args:
-        row: the environment.
-        options: by name, see `Row.choose`, which raises errors for what is not valid.
+        row: the environment's row of the table.
+        options: by name; raises as `Row.choose`.
     """
 
     def __init__(self, row: Row, options: Mapping[str, Any]) -> None:
@@ -48,7 +48,7 @@ class Robot:
         self.action_space = spaces.Box(-1.0, 1.0, (self.model.nu,), np.float32)
 
     def dynamics(self, task: Task) -> dict[str, Array]:
-        """Fields of the model that a task sets, by MuJoCo's names; the constants that follow from them are not here."""
+        """Return the model's fields under a task, by MuJoCo's names, without the constants derived from them."""
         mass, damping = task["mass"], task["damping"]
         if self.options.legacy_ant_scaling:
             links, joints = _cadm_scales(self.model.nbody, mass), _cadm_scales(self.model.nv, damping)
@@ -62,18 +62,18 @@ class Robot:
         return fields
 
     def mask(self, task: Task) -> Array:
-        """1 for each motor that obeys, 0 for each that belongs to a crippled part, (A,)."""
+        """Return 1 for each working motor and 0 for each motor of a crippled part, (A,)."""
         mask = np.ones(self.model.nu)
         mask[self.row.tasks.silent(task)] = 0.0
         return mask
 
     def start(self, rng: np.random.Generator) -> tuple[Array, Array]:
-        """Positions (nq,) and velocities (nv,) of a new episode."""
+        """Draw the first positions (nq,) and velocities (nv,) of an episode."""
         qpos = self.model.qpos0 + _noise(rng, *self.body.position_noise, self.model.nq)
         return qpos, _noise(rng, *self.body.velocity_noise, self.model.nv)
 
     def control(self, actions: np.ndarray, mask: Array) -> Array:
-        """Control signals (n, A) for actions (n, A) from -1 to 1, cut off beyond, and masks (n, A), see `mask`.
+        """Return control signals (n, A) for actions (n, A), clipped to [-1, 1], and masks (n, A), see `mask`.
 
         Raises:
             SamiError: the actions have another shape, or one is not finite.
@@ -86,13 +86,13 @@ class Robot:
 
     @staticmethod
     def unstable(qvel: Array) -> NDArray[np.bool_]:
-        """Whether each of n simulations has blown up, from its velocities (n, nv): bool (n,)."""
+        """Return whether each of n simulations has blown up, bool (n,), from the velocities (n, nv)."""
         return ~(np.abs(qvel).max(axis=1) < UNSTABLE)  # so that NaN is unstable too
 
     def _shrunken(self, crippled: list[int]) -> tuple[Array, Array]:
-        """Sizes and positions of all geoms with the crippled parts' halved and moved together."""
+        """Return sizes and positions of all geoms, (ngeom, 3) each, with shrunken crippled parts, see `Links`."""
         size, position = self._base["geom_size"].copy(), self._base["geom_pos"].copy()
-        first = int(self.model.body_geomadr[_TORSO]) + 1  # after the torso's
+        first = int(self.model.body_geomadr[_TORSO]) + 1  # the geom after the torso's
         for links in (self.row.links[part] for part in crippled):
             size[[first + geom for geom in links.halved], :2] /= 2.0
             position[[first + geom for geom in links.moved]] = position[first + links.moved_to]
@@ -111,14 +111,14 @@ def _noise(rng: np.random.Generator, kind: str, scale: float, size: int) -> Arra
 
 
 def _load(xml: str, forces: bool) -> mujoco.MjModel:
-    """Compile a model; with `forces`, one that computes external forces, which MuJoCo does only for force sensors."""
+    """Compile a model; `forces` adds a force sensor, without which MuJoCo does not compute external forces."""
     spec = mujoco.MjSpec.from_file(str(MODELS / xml))
     if forces:
         torso = spec.body("torso")
         torso.add_site(name="torso")
         spec.add_sensor(type=mujoco.mjtSensor.mjSENS_FORCE, objtype=mujoco.mjtObj.mjOBJ_SITE, objname="torso")
     with warnings.catch_warnings():
-        # Half-cheetah's model asks for its total mass in a way that MuJoCo means to drop.
+        # Half-cheetah's model has an attribute that MuJoCo deprecates.
         warnings.filterwarnings("ignore", "compiler attribute 'settotalmass'")
         return spec.compile()
 
@@ -131,12 +131,12 @@ class MujocoSkillEnv(TaskEnv):
 
     Args:
         name: of the environment, e.g. `"half-cheetah"`; Gymnasium's ids fill it in.
-        tasks, render_mode, render_size: see `TaskEnv`; a task is a table as
+        tasks, render_mode, render_size: see `TaskEnv`; a task is a dictionary such as
             `{"mass": scale, "damping": scale, "crippled": [parts]}`.
-        options: choices that results depend on, see `Options`.
+        options: variants of the environment, see `Options`.
 
     Raises:
-        TaskError, UnknownName, SamiError: the tasks, the options or the render mode are not valid.
+        TaskError, UnknownName, SamiError: the name, the tasks, the options or the render mode are not valid.
         SamiError: there is no display for `"human"`.
     """
 
@@ -156,7 +156,7 @@ class MujocoSkillEnv(TaskEnv):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Start an episode in a task drawn from the set, or in `options["task"]`; the same seed starts it alike."""
+        """Start an episode in `options["task"]` or in a drawn task; the same seed gives the same task and state."""
         super().reset(seed=seed)
         self.set_dynamics(self._task_of(options))
         self._place(*self.robot.start(self.np_random))
@@ -165,10 +165,10 @@ class MujocoSkillEnv(TaskEnv):
         return observation[0], {"task": dict(self.current_task)}
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Apply one action (A,) for the environment's time step.
+        """Apply one action (A,), clipped to [-1, 1], for one time step; `info["unstable"]` if the simulation blew up.
 
         Raises:
-            SamiError: the action is not finite.
+            SamiError: the action has another shape, or is not finite.
         """
         robot, data = self.robot, self.data
         control = robot.control(np.asarray(action)[None], self._mask)
@@ -187,7 +187,7 @@ class MujocoSkillEnv(TaskEnv):
         return robot.body.observe(qpos, qvel, mean_speed)[0], float(reward[0]), False, False, info
 
     def set_dynamics(self, task: Task) -> None:
-        """Give the robot a task's mass, damping and crippled parts, also in the middle of an episode.
+        """Apply a task's mass, damping and crippled parts; this is allowed in the middle of an episode.
 
         Raises:
             TaskError, UnknownName: the task is not valid.
@@ -197,7 +197,7 @@ class MujocoSkillEnv(TaskEnv):
             getattr(self.model, name)[:] = values
         mujoco.mj_setConst(self.model, self._scratch)
         self._mask = self.robot.mask(self.current_task)[None]
-        if self._camera is not None:  # the links behind motors that do not obey are red
+        if self._camera is not None:  # links of crippled motors are red
             joints = self.model.actuator_trnid[self._mask[0] == 0.0, 0]
             silent = np.isin(self.model.geom_bodyid, self.model.jnt_bodyid[joints])
             self.model.geom_rgba[:] = self._colours

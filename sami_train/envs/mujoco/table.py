@@ -1,7 +1,7 @@
-"""The MuJoCo environments, row by row: the paper's two tables of environmental features. No simulator here.
+"""The MuJoCo environments as rows of the paper's two tables of environmental features, without a simulator.
 
-Where the tables are silent (observations, rewards, starts) the rows follow the code that the paper's numbers came
-from; docs/explanation/paper.md lists every choice with its reason.
+The tables do not give observations, rewards and starts; these follow the reference code, which produced the paper's
+numbers. docs/explanation/paper.md lists every choice with its reason.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ _LYING = dataclasses.replace(HUMANOID, xml="humanoidstandup.xml")
 
 @dataclass(frozen=True)
 class Options:
-    """Choices that results depend on; most are departures of the reference code from the paper."""
+    """Variants of an environment, which change results; most are departures of the reference code from the paper."""
 
     control_cost: float | None = None
-    """Weight of the control cost, instead of the environment's."""
+    """Weight of the control cost; the environment's if None."""
     contact_cost: bool = False
-    """Subtract the contact cost that the reference code writes down; its MuJoCo left it at zero."""
+    """Subtract the contact cost; the reference code has it, but the contact forces in its MuJoCo were always zero."""
     legacy_ant_scaling: bool = False
     """Scale as CaDM does: front legs by m and d, back legs by 1/m and 1/d, damping by body instead of joint indices."""
     lying_start: bool = False
-    """SlimHumanoid on the model of HumanoidStandup, which the reference code loads."""
+    """SlimHumanoid on the model of HumanoidStandup, as in the reference code."""
     scale_inertia: bool = False
     """Scale the links' inertia with their mass."""
     shrink_geoms: bool = False
-    """Halve the links of crippled parts and move them together, as the reference code does."""
+    """Halve the links of crippled parts and move them closer, as the reference code does; see `Links`."""
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,9 @@ class Row:
     tasks: TaskSpace
     episode_steps: int
     options: tuple[str, ...] = ()
-    """Options that it takes besides those that all take."""
+    """Options of this environment besides those of all environments."""
     links: Mapping[int, Links] = field(default_factory=dict)
-    """Links that shrink with each part, for the option `shrink_geoms`."""
+    """How links shrink, by the number of the crippled part, for the option `shrink_geoms`."""
 
     @property
     def id(self) -> str:
@@ -76,10 +76,10 @@ class Row:
         return f"sami/{''.join(words)}-v0"
 
     def choose(self, options: Mapping[str, Any]) -> Options:
-        """Return the options of an environment.
+        """Check options by name and return them.
 
         Raises:
-            UnknownName: one that this environment does not have.
+            UnknownName: this environment does not have an option of that name.
             SamiError: the control cost is not a number of at least 0.
         """
         valid = ("control_cost", "scale_inertia", *self.options)
@@ -105,7 +105,7 @@ class Row:
 
 Scales = tuple[float, ...]
 Parts = Sequence[tuple[int, ...]]
-"""Choices of parts that are crippled at once."""
+"""Combinations of parts that are crippled together."""
 
 _SCALES = (
     Feature("mass", "(times the robot's own)", 0.0, low_open=True, default=1.0),
@@ -122,11 +122,11 @@ _HUMANOID_FAR: Scales = (0.4, 0.5, 1.7, 1.8)
 
 
 Set = tuple[Scales, Parts | None]
-"""Scales of mass and damping, and what is crippled; None where nothing can be."""
+"""Scales of mass and damping, and combinations of crippled parts; None if the environment has no crippled parts."""
 
 
 def _space(training: Set, moderate: Set, extreme: Set, crippled: Crippled | None = None) -> TaskSpace:
-    """Return the tasks that pair each scale of the mass with each of the damping, and with each choice of parts."""
+    """Return tasks for each combination of a mass scale, a damping scale and, if any, crippled parts."""
     sets = {}
     for name, (scales, parts) in {"training": training, "moderate": moderate, "extreme": extreme}.items():
         pairs: list[Task] = [{"mass": mass, "damping": damping} for mass in scales for damping in scales]
@@ -251,10 +251,10 @@ ROWS = (
 
 
 def find_row(name: str) -> Row:
-    """Look a row up.
+    """Return the row of a name.
 
     Raises:
-        UnknownName: there is none.
+        UnknownName: there is no row of this name.
     """
     rows = {row.name: row for row in ROWS}
     if name not in rows:
@@ -262,9 +262,9 @@ def find_row(name: str) -> Row:
     return rows[name]
 
 
-# What robots that fall ask for. At random they soon lie, from where they learn nothing: they begin anew sooner. Ants
-# and walkers are paid 1 a step for being alive, which they always are, and learn faster without; humanoids are paid so
-# much that critics climb for long. Critics follow their targets sooner, and exploration does not end as tame.
+# Hyperparameters for robots that fall. A fallen robot learns nothing, so episodes are shorter. Ants and walkers always
+# get the bonus of 1 per step, so an offset removes it; humanoids' returns are so large that critics take long to reach
+# them, so rewards are scaled. Target critics follow faster, and a minimum temperature keeps up exploration.
 _CRIPPLED_ANT = {
     "steps": 1_200_000,
     "learning.reward_offset": 1.0,
@@ -286,7 +286,7 @@ _HUMANOID = {
     "learning.minimum_temperature": 0.01,
     "collection.episode_steps": 200,
 }
-# Lying is paid about 40 a step, sitting 150.
+# The reward of a step is about 40 for lying and 150 for sitting.
 _STANDUP = {
     "steps": 800_000,
     "learning.reward_offset": 40.0,
@@ -303,7 +303,7 @@ _HYPERPARAMETERS = {
 
 
 def _entry(row: Row) -> EnvironmentSpec:
-    """Return the entry of one robot in the catalogue."""
+    """Return the catalogue's entry of one row."""
     return EnvironmentSpec(
         name=row.name,
         id=row.id,

@@ -1,4 +1,4 @@
-"""What environments in MuJoCo have in common whose tasks change their model."""
+"""The base class of single MuJoCo environments whose tasks change the model."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from sami_train.envs.tasks import Task, TaskSpace, draw
 
 
 class TaskEnv(Filmed, gym.Env[Any, np.ndarray]):
-    """A model, a state, and tasks to draw from; observations are flat float32 vectors, actions are in [-1, 1].
+    """A model, a state, and tasks to draw from; observations are float32 vectors (D,), actions (A,) in [-1, 1].
 
     Args:
         model: the compiled model.
-        space: of the tasks.
-        tasks: the set to draw from at each reset, one task, or a sequence of tasks. Sets without end are drawn from
-            anew, by the episode's seed.
-        sizes: of an observation and an action.
-        rate_hz: steps a second.
+        space: the task space.
+        tasks: the set to draw from at each reset, one task, or a sequence of tasks. A set of ranges, or a
+            function, draws new values with the episode's seed.
+        sizes: D and A.
+        rate_hz: steps per second.
         render_mode: None, `"rgb_array"` (no display needed) or `"human"`.
         render_size: width and height of rendered images, in pixels.
 
@@ -47,7 +47,7 @@ class TaskEnv(Filmed, gym.Env[Any, np.ndarray]):
         self.space, known = space, space.resolve(tasks)
         self._draw = space.drawn.get(tasks) if isinstance(tasks, str) else None
         self.tasks: tuple[Task, ...] = () if self._draw else tuple(known)
-        """What is drawn from; empty where it has no end."""
+        """The tasks to draw from; empty for a set of ranges or a function, which has no finite list."""
         self.metadata = {**self.metadata, "render_fps": round(rate_hz)}
         self.model, self.data = model, mujoco.MjData(model)
         self.observation_space: gym.Space[Any] = spaces.Box(-np.inf, np.inf, sizes[:1], np.float32)
@@ -55,14 +55,14 @@ class TaskEnv(Filmed, gym.Env[Any, np.ndarray]):
         self._film(model, self.data, render_mode, render_size)
 
     def _task_of(self, options: dict[str, Any] | None) -> Task:
-        """Return the task of a new episode: `options["task"]`, or one that the environment's generator draws."""
+        """Return the task of a new episode: `options["task"]`, else a task drawn by the environment's generator."""
         chosen = (options or {}).get("task")
         if chosen is not None:
             return self.space.check(chosen)
         return self._draw(self.np_random) if self._draw else draw(self.tasks, self.np_random)
 
     def _place(self, qpos: np.ndarray, qvel: np.ndarray | float) -> None:
-        """Begin a simulation in a state."""
+        """Reset the simulation to positions (nq,) and velocities (nv,)."""
         mujoco.mj_resetData(self.model, self.data)
         self.data.qpos[:], self.data.qvel[:] = qpos, qvel
         mujoco.mj_forward(self.model, self.data)

@@ -1,4 +1,4 @@
-"""Panda's entry in the catalogue."""
+"""The catalogue's entry of the Panda."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ ENTRY_POINTS = {
     "pybullet": "sami_train.envs.panda.env:PandaSkillEnv",
     "mujoco": "sami_train.envs.panda_mujoco.env:PandaMujocoEnv",
 }
-"""The environment in each physics engine."""
+"""Entry point of the environment by physics engine."""
 ENGINE = "pybullet" if find_spec("pybullet") and find_spec("panda_gym") else "mujoco"
-"""The engine of `panda` on this machine: PyBullet where it is installed, else MuJoCo. PyBullet has no wheels for Python
+"""The engine of `panda` on this machine: PyBullet if it is installed, else MuJoCo. PyBullet has no wheels for Python
 3.12 and later."""
 
 PANDA = EnvironmentSpec(

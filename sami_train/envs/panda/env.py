@@ -1,7 +1,7 @@
 """The paper's modified Panda Pick&Place (appendix C.1) on panda-gym and PyBullet.
 
 A Franka Panda moves a 4 cm cube to a goal on the table. The cube's mass and the table's friction change from
-task to task and are not observed: the robot has to find out whether to push the cube or to lift it.
+task to task and are not observed: the policy must infer whether to push the cube or to lift it.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ with quiet_c_output():
     from panda_gym.pybullet import PyBullet
 
 DISTANCE = 8
-"""Where one of PyBullet's contact points tells how far its bodies are apart [m], less than 0 where they press."""
+"""Index of the distance between the bodies [m] in a contact point of PyBullet; negative if they penetrate."""
 
 
 class _Arm(Panda):
-    """panda-gym's arm, with its meshes only where somebody looks.
+    """panda-gym's arm, with its visual meshes only if the environment renders.
 
     Args:
-        sim: the world.
-        seen: whether it is drawn.
+        sim: the simulation.
+        seen: whether to load the visual meshes.
     """
 
     def __init__(self, sim: PyBullet, seen: bool) -> None:
@@ -85,14 +85,14 @@ class PandaSkillEnv(RobotTaskEnv):
         if render_mode not in (None, "rgb_array", "human"):
             raise UnknownName("render mode", render_mode, ["rgb_array", "human"])
         if render_mode == "human" and sys.platform == "linux" and not os.environ.get("DISPLAY"):
-            # PyBullet would end the whole process.
+            # Without a display, PyBullet would end the whole process.
             raise SamiError(
                 'render mode "human" needs a display and DISPLAY is not set; use "rgb_array" (sami run --render gif).'
             )
         self.end_on_fall = end_on_fall
         with quiet_c_output():
             sim = PyBullet(render_mode=render_mode or "rgb_array", renderer="Tiny")
-        # What nobody looks at takes two thirds of the time that it takes to build the world.
+        # Visual meshes take two thirds of the time to build the world, so load them only to render.
         self._seen = render_mode is not None
         robot = _Arm(sim, self._seen)
         task = PickAndPlace(sim, reward_type=reward, goal_z_range=0.0)
@@ -109,14 +109,14 @@ class PandaSkillEnv(RobotTaskEnv):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Start an episode in a task drawn from the set, or in `options["task"]`.
+        """Start an episode in `options["task"]` or in a task drawn from the set.
 
-        The same seed gives the same episode bit for bit, whatever was run before.
+        The same seed gives the same episode bit for bit, independent of earlier episodes.
         """
         gym.Env.reset(self, seed=seed)
         chosen = (options or {}).get("task")
         task = PANDA_TASKS.check(chosen) if chosen is not None else draw(self.tasks, self.np_random)
-        # panda-gym reseeds the task's generator from the operating system at each reset; ours is the only one.
+        # panda-gym seeds the task's generator from the operating system at each reset: use the environment's instead.
         self.task.np_random = self.np_random
         with self.sim.no_rendering():
             self._rebuild()
@@ -133,12 +133,12 @@ class PandaSkillEnv(RobotTaskEnv):
         return observation, reward, terminated or (self.end_on_fall and info["fallen"]), truncated, info
 
     def close(self) -> None:
-        """Give the simulator back."""
+        """Disconnect from the simulator."""
         with quiet_c_output():
             super().close()
 
     def set_dynamics(self, task: Task) -> None:
-        """Give the cube its mass [kg] and the table its lateral friction, also in the middle of an episode.
+        """Set the cube's mass [kg] and the table's lateral friction, also in the middle of an episode.
 
         Raises:
             TaskError, UnknownName: the task is not valid; nothing was changed.
@@ -151,10 +151,10 @@ class PandaSkillEnv(RobotTaskEnv):
         self.current_task = dict(task)
 
     def _rebuild(self) -> None:
-        """Make the world anew: with bodies put back, one episode of a hundred would depend on those before.
+        """Rebuild the world, since with bodies only moved back, one episode in a hundred depends on earlier episodes.
 
-        Contacts can be dropped, and Bullet's saved states bring them back; what else of a world outlives a reset lies
-        deeper than PyBullet reaches.
+        Neither deleting contacts nor restoring Bullet's saved states prevents that: a world has other state that
+        survives a reset, and PyBullet has no function to clear it.
         """
         physics = self.sim.physics_client
         physics.resetSimulation()
@@ -167,7 +167,7 @@ class PandaSkillEnv(RobotTaskEnv):
         physics.changeVisualShape(self.sim._bodies_idx["target"], -1, rgbaColor=[1.0, 0.7, 0.1, 0.5])
 
     def skill(self) -> str:
-        """Return the skill being executed now, see `skill_of`."""
+        """Return the skill in the present state, see `skill_of`."""
         sim, physics = self.sim, self.sim.physics_client
         cube, table, robot = (sim._bodies_idx[name] for name in ("object", "table", "panda"))
         fingers = [dict(bodyB=robot, linkIndexB=int(finger)) for finger in self.robot.fingers_indices]
@@ -182,7 +182,7 @@ class PandaSkillEnv(RobotTaskEnv):
         )
 
     def _touches(self, **bodies: int) -> bool:
-        """Whether bodies touch: Bullet's contact points also tell of what is near and presses nothing."""
+        """Return whether bodies touch; Bullet lists contact points for bodies that are only close, too."""
         return any(point[DISTANCE] <= 0.0 for point in self.sim.physics_client.getContactPoints(**bodies))
 
     def _info(self, observation: dict[str, np.ndarray]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Panda with cubes that the gripper cannot carry among its training tasks, and exploration that tips them.
+"""The Panda with three training tasks whose cube is too heavy to lift, and a script that explores tipping it.
 
-The gripper carries 17 kg. The paper's training tasks are lighter, so nothing there teaches a policy to tip a cube that
-can be neither lifted nor slid. Here cubes of 25 kg do; 30 kg and a friction of 30 stay unseen, as in the paper.
+The gripper can lift 17 kg. The cubes in the paper's training tasks are lighter, so a policy never has to learn tipping.
+Here it learns that from cubes of 25 kg; 30 kg and a friction of 30 remain unseen in training, as in the paper.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from sami_train.envs.tasks import Task, TaskSpace
 _GOAL = PANDA.layout.columns("desired_goal")
 _CARRIED_KG = 17.0
 _BEHIND_M, _ABOVE_M, _LOW_M = 0.07, 0.10, 0.022
-"""Where a push begins: so far behind the cube's middle, first above it, then low."""
+"""Start of a push [m]: distance behind the cube's centre, height of the approach, height of the push."""
 _NEAR_M = 0.02
-"""The script leaves a cube that can be carried to the policy when the hand is so close to its middle."""
+"""Distance of the hand from the centre of a liftable cube at which the script hands over to the policy [m]."""
 _LIFT = {(0, 1): 0.5, (0, -1): 0.3, (1, 1): 0.3, (1, -1): 0.3}
-"""Upward action of a push along an axis (0 x, 1 y) in a direction: the cube turns over its far edge."""
+"""Upward action while pushing, by (axis: 0 x, 1 y; direction), so that the cube turns over its far edge."""
 _NOISE = 0.15
 
 
 def tip_action(observation: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return an action (4,) towards tipping the cube by a quarter turn along the axis of the larger error, with noise.
+    """Return a noisy action (4,) that helps to tip the cube by a quarter turn along the axis of the larger error.
 
     Args:
         observation: flat observation (25,).
-        rng: where the noise comes from.
+        rng: draws the noise.
     """
     hand, cube, goal = observation[HAND], observation[CUBE], observation[_GOAL]
     error = (goal - cube)[:2]
@@ -50,7 +50,7 @@ def tip_action(observation: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         start = cube - _BEHIND_M * along
         distance = np.linalg.norm((hand - start)[:2])
         if distance > 0.03 and hand[2] < 0.085 and np.linalg.norm(offset[:2]) < 0.12 and ahead > -0.05:
-            action[:3] = -0.5 * along  # off the cube, and up
+            action[:3] = -0.5 * along  # away from the cube, and up
             action[2] = 1.0
         else:
             height = _ABOVE_M if distance > 0.02 else _LOW_M
@@ -61,7 +61,7 @@ def tip_action(observation: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def explore(observation: np.ndarray, rng: np.random.Generator, task: Task) -> np.ndarray | None:
-    """Tip what the gripper cannot carry; reach for other cubes, and leave the rest to the policy."""
+    """Return an action (4,) that tips a heavy cube or reaches for a light one; None near the latter (policy acts)."""
     if float(task["mass"]) > _CARRIED_KG:
         return tip_action(observation, rng)
     near = np.linalg.norm(observation[HAND] - observation[CUBE]) < _NEAR_M
@@ -84,4 +84,4 @@ PANDA_HEAVY = dataclasses.replace(
     reach=explore,
     hyperparameters={"fast-cpu": {"exploration.reach_steps": (6, 45)}},  # a tip takes a dozen steps
 )
-"""The paper's modified Panda Pick&Place (appendix C.1) with three heavier training tasks, and tasks to choose by."""
+"""The paper's modified Panda Pick&Place (appendix C.1) with three heavier training tasks and a development set."""

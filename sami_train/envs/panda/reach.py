@@ -1,7 +1,7 @@
-"""A scripted reach towards the cube: exploration for Panda's first episodes.
+"""A scripted reach towards the cube, for exploration in the first episodes of the Panda.
 
-A uniformly random arm touches the cube in about a quarter of its episodes, and hindsight goals teach nothing
-while the cube does not move. A few noisy steps towards it let most early episodes move it.
+With uniformly random actions the arm touches the cube in about a quarter of the episodes, and hindsight goals teach
+nothing if the cube does not move. After a few noisy steps towards the cube, it moves in most early episodes.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from sami_train.envs.tasks import Task
 _LAYOUT = Layout(PANDA_SOURCES)
 HAND, CUBE = _LAYOUT.columns("ee_position"), _LAYOUT.columns("cube_position")
 ACTION_SCALE = 0.05
-"""Metres that the end effector moves for an action of 1."""
+"""Displacement of the end effector for an action of 1 [m]."""
 
 
 def reach_action(observation: np.ndarray, rng: np.random.Generator, task: Task) -> np.ndarray:
-    """Return an action (4,) that moves the end effector towards the cube, with noise; random gripper.
+    """Return an action (4,) that moves the end effector towards the cube, with noise, and the gripper at random.
 
     Args:
         observation: flat observation (25,).
-        rng: where the noise comes from.
-        task: makes no difference.
+        rng: draws the noise and the gripper's action.
+        task: not used.
     """
     towards = (observation[CUBE] - observation[HAND]) / ACTION_SCALE
     action = np.empty(4, dtype=np.float32)

@@ -1,4 +1,4 @@
-"""Which skill the Panda executes, from its cube's contacts and place (paper, appendix C.1), the same in each engine."""
+"""The Panda's present skill from the contacts and pose of the cube (paper, appendix C.1), for both engines."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from sami_train.envs.measure import Skill
 HALF_WIDTH = 0.02
 """Half the cube's width [m]: the height of its centre while it lies on the table."""
 HEIGHT_TOLERANCE = 0.001
-"""How far the cube's height may be from `HALF_WIDTH` and still count as equal to it [m]."""
+"""Largest deviation of the cube's height from `HALF_WIDTH` that still counts as equal [m]."""
 SLIDING = 0.01
-"""Speed along the table from which the cube slides [m/s]: at rest it has a thousandth of it."""
+"""Smallest speed of a sliding cube along the table [m/s]; a cube at rest has a thousandth of it."""
 TIPPED = np.cos(np.radians(20.0))
-"""Cosine of the lean from which a cube on the table is tipped; at 45 degrees it falls over."""
+"""Cosine of the smallest lean of a tipped cube on the table, 20 degrees; at 45 degrees it falls over."""
 
 PANDA_SKILLS = (Skill("pick_and_place", column="lifted"), Skill("tip"), Skill("push"), Skill("other"))
 
@@ -28,22 +28,22 @@ def skill_of(
     on_table: Callable[[], bool],
     fingers_touch: Callable[[], bool],
 ) -> str:
-    """Return the skill being executed now.
+    """Return the skill in the present state.
 
-    - `"pick_and_place"`: nothing of the cube touches the table, it is higher than half its width, and between the
-      fingers. Both touch it then; a shut hand, whose fingers push one side of it, does not hold it.
-    - `"tip"`: it stands on an edge, leans by 20 degrees or more, and is not between the fingers.
-    - `"push"`: it is as high as half its width, and slides.
-    - `"other"`: all else; a cube that lies where it lay, which the paper's definition calls a push too, was not pushed
-      by anybody.
+    - `"pick_and_place"`: the cube does not touch the table, its centre is higher than half its width, and it is held:
+      both fingers touch it and are apart. Closed fingers that push one side of the cube do not hold it.
+    - `"tip"`: the cube touches the table, leans by 20 degrees or more, and is not held.
+    - `"push"`: the centre of the cube is at half its width, and the cube slides.
+    - `"other"`: everything else, also a cube at rest on the table, which is a push by the paper's definition although
+      nothing pushes it.
 
     Args:
         height: of the cube's centre above the table [m].
         velocity: of the cube along the table (2,) [m/s].
-        up: the vertical along the cube's three axes (3,).
-        width: how far the fingers are apart [m].
-        on_table: whether the cube touches the table; called where it matters, because contacts take time.
-        fingers_touch: whether both fingers touch the cube.
+        up: the world's vertical in the cube's frame (3,), a unit vector.
+        width: distance between the fingers [m].
+        on_table: returns whether the cube touches the table; called only if needed, because contacts take time.
+        fingers_touch: returns whether both fingers touch the cube; called only if needed.
     """
     if abs(height - HALF_WIDTH) <= HEIGHT_TOLERANCE:
         return "push" if np.linalg.norm(velocity) >= SLIDING else "other"

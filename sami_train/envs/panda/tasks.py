@@ -8,7 +8,7 @@ from sami_train.envs.tasks import Feature, Task, TaskSpace
 
 
 def grid(masses: Sequence[float], frictions: Sequence[float]) -> tuple[Task, ...]:
-    """Return a task of each mass [kg] with each friction."""
+    """Return one task for each pair of a mass [kg] and a friction."""
     return tuple({"mass": mass, "friction": friction} for mass in masses for friction in frictions)
 
 

@@ -1,4 +1,4 @@
-"""Many of MuJoCo's Pandas, each in a task of its own, stepped by native threads."""
+"""Many Pandas in MuJoCo, each in its own task, stepped by native threads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sami_train.envs.tasks import Task
 class PandaMujocoBatch(Rows):
     """n Pandas in n tasks, with the sparse reward.
 
-    A row that is reset with a seed goes through the same episode, bit for bit, as `PandaMujocoEnv` reset with it.
+    With the same seed and actions, a row and `PandaMujocoEnv` go through the same episode, bit for bit.
 
     >>> batch = PandaMujocoBatch(2)
     >>> observations = batch.reset(seeds=[0, 1], tasks=[{"mass": 1.0, "friction": 1.0}, {"mass": 5.0, "friction": 0.1}])
@@ -54,7 +54,7 @@ class PandaMujocoBatch(Rows):
             lambda task: dynamics(world.model, task),
         )
         self.goals = np.zeros((rows, 3))
-        """Of each row [m], (n, 3)."""
+        """Goal of each row [m], (n, 3)."""
 
     @property
     def terminated(self) -> NDArray[np.bool_]:
@@ -68,20 +68,20 @@ class PandaMujocoBatch(Rows):
         self._place(ids, qpos, 0.0)
 
     def observations(self) -> np.ndarray:
-        """Return what the rows observe now, (n, 25) float32."""
+        """Return the rows' present observations, (n, 25) float32."""
         return np.stack([self.world.observe(*row) for row in zip(self._qpos, self._qvel, self.goals, strict=True)])
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, NDArray[np.float64]]:
-        """Step all rows, also those whose episode is over; it is up to the caller to reset them.
+        """Step all rows, also rows whose episode is over; the caller resets them.
 
         Args:
-            actions: (n, 4), in [-1, 1].
+            actions: (n, 4), clipped to [-1, 1].
 
         Returns:
-            Observations (n, 25) float32 and rewards (n,): -1 until the goal is reached.
+            Observations (n, 25) float32 and rewards (n,): 0 if the cube is at the goal, else -1.
 
         Raises:
-            SamiError: there is not one action for each row, or one is not finite.
+            SamiError: the actions have another shape, or one is not finite.
         """
         if len(actions) != self.rows:
             raise SamiError(f"got {len(actions)} actions for {self.rows} Pandas, expected one for each.")

@@ -1,4 +1,4 @@
-"""The Panda's task in two engines: each episode happens in one of them, drawn as its task is."""
+"""The Panda's task in two physics engines, one of which each reset draws."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ except ModuleNotFoundError as error:
     ) from error
 
 ENGINES = ("pybullet", "mujoco")
-"""What `info["engine"]` tells, and what `options["engine"]` takes."""
+"""Values of `info["engine"]` and `options["engine"]`."""
 _APART = 0x0B07
-"""Sets the draw of the engine apart from those of the start, which are the same in both."""
+"""Separates the random draw of the engine from the draws of the first state, which are the same in both engines."""
 
 
 class PandaBothEnv(gym.Env[dict[str, np.ndarray], np.ndarray]):
     """`PandaSkillEnv` and `PandaMujocoEnv`, one of them drawn at each reset.
 
-    What a policy can do in both, it owes to neither. An episode that is drawn into an engine is, to the bit, the one
-    that this engine's environment begins by the same seed.
+    A policy that succeeds in both does not exploit the artefacts of one engine. With the same seed and actions, an
+    episode is the same, bit for bit, as in the environment of its engine.
 
     Args:
-        arguments: of both.
+        tasks, arguments: of both environments.
 
     Raises:
         TaskError, UnknownName, SamiError: an argument is not valid.
@@ -49,7 +49,7 @@ class PandaBothEnv(gym.Env[dict[str, np.ndarray], np.ndarray]):
             "mujoco": PandaMujocoEnv(tasks, **arguments),
         }
         self.engine = ENGINES[0]
-        """That of this episode."""
+        """The engine of this episode."""
         self.render_mode = arguments.get("render_mode")
         self.observation_space, self.action_space = self.now.observation_space, self.now.action_space
         self._engine_rng = np.random.default_rng()
@@ -62,7 +62,7 @@ class PandaBothEnv(gym.Env[dict[str, np.ndarray], np.ndarray]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Start an episode in the engine of `options["engine"]`, or in one drawn; see the engines' own for the rest."""
+        """Start an episode in the engine `options["engine"]`, or in a drawn engine, as its environment does."""
         if seed is not None:
             self._engine_rng = np.random.default_rng((_APART, seed))
         drawn = ENGINES[int(self._engine_rng.integers(len(ENGINES)))]
@@ -75,11 +75,11 @@ class PandaBothEnv(gym.Env[dict[str, np.ndarray], np.ndarray]):
         return self.now.step(action)
 
     def set_dynamics(self, task: Task) -> None:
-        """Give the cube its mass [kg] and the table its lateral friction, also in the middle of an episode."""
+        """Set the cube's mass [kg] and the table's lateral friction, also in the middle of an episode."""
         self.now.set_dynamics(task)
 
     def skill(self) -> str:
-        """Return the skill being executed now."""
+        """Return the skill in the present state."""
         return self.now.skill()
 
     def render(self) -> Any:
@@ -87,6 +87,6 @@ class PandaBothEnv(gym.Env[dict[str, np.ndarray], np.ndarray]):
         return self.now.render()
 
     def close(self) -> None:
-        """Give both simulators back."""
+        """Close the environments of both engines."""
         for engine in self.engines.values():
             engine.close()

@@ -1,4 +1,4 @@
-"""Entries of the Panda in MuJoCo, and in both engines: `panda`, but for the simulator."""
+"""The catalogue's entries of the Panda in MuJoCo and in both engines; otherwise they are the entry `panda`."""
 
 from __future__ import annotations
 
@@ -25,4 +25,4 @@ PANDA_BOTH = dataclasses.replace(
     original=PANDA.name,
     engine="pybullet and mujoco",
 )
-"""Each episode in one of the two engines, drawn: to train in both."""
+"""The Panda in PyBullet or MuJoCo, drawn for each episode, to train one policy for both engines."""

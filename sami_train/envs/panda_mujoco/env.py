@@ -1,4 +1,4 @@
-"""The paper's modified Panda Pick&Place in MuJoCo, as Gymnasium knows environments."""
+"""The paper's modified Panda Pick&Place in MuJoCo as a Gymnasium environment."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from sami_train.envs.tasks import Task
 
 
 class PandaMujocoEnv(TaskEnv):
-    """Move a cube of unknown mass on a table of unknown friction: `PandaSkillEnv` in another physics.
+    """Move a cube of unknown mass on a table of unknown friction: `PandaSkillEnv` with MuJoCo's physics.
 
-    Observation, action, tasks, rewards and ends are those of `PandaSkillEnv`, and the same seed begins the same
-    episode; what happens in it is MuJoCo's. `docs/explanation/second-simulator.md` shows how near the two are.
+    Observation, action, tasks, rewards and ends are those of `PandaSkillEnv`, and the same seed gives the same task and
+    start; the motion is MuJoCo's. `docs/explanation/second-simulator.md` compares the two.
 
     Args:
-        tasks, render_mode, render_size: see `TaskEnv`; a task is a table as
+        tasks, render_mode, render_size: see `TaskEnv`; a task is a dictionary such as
             `{"mass": kg, "friction": lateral friction of the table}`.
         reward: `"sparse"` (-1 until the goal is reached) or `"dense"` (minus the distance to it, [m]).
         end_on_fall: also terminate when the cube has fallen off the table.
@@ -55,7 +55,7 @@ class PandaMujocoEnv(TaskEnv):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Start an episode in a task drawn from the set, or in `options["task"]`; the same seed starts it alike."""
+        """Start an episode in `options["task"]` or in a drawn task; the same seed gives the same task and state."""
         super().reset(seed=seed)
         self.set_dynamics(self._task_of(options))
         qpos, self.goal = self.world.start(self.np_random)
@@ -68,10 +68,10 @@ class PandaMujocoEnv(TaskEnv):
         return PANDA.layout.unflatten(flat), self._info(flat)
 
     def step(self, action: np.ndarray) -> tuple[dict[str, np.ndarray], float, bool, bool, dict[str, Any]]:
-        """Apply one action (4,) for 40 ms.
+        """Apply one action (4,), clipped to [-1, 1], for 40 ms.
 
         Raises:
-            SamiError: the action is not finite.
+            SamiError: the action has another shape, or is not finite.
         """
         data = self.data
         qpos, qvel = data.qpos, data.qvel
@@ -88,7 +88,7 @@ class PandaMujocoEnv(TaskEnv):
         return PANDA.layout.unflatten(flat), reward, ends, False, info
 
     def set_dynamics(self, task: Task) -> None:
-        """Give the cube its mass [kg] and the table its lateral friction, also in the middle of an episode.
+        """Set the cube's mass [kg] and the table's lateral friction, also in the middle of an episode.
 
         Raises:
             TaskError, UnknownName: the task is not valid; nothing was changed.
@@ -99,7 +99,7 @@ class PandaMujocoEnv(TaskEnv):
         mujoco.mj_setConst(self.model, self._scratch)
 
     def skill(self) -> str:
-        """Return the skill being executed now, from contacts and height as the paper's appendix C.1 defines."""
+        """Return the skill in the present state, see `skill_of`."""
         return self.world.skill(self.data)
 
     def _observe(self) -> np.ndarray:

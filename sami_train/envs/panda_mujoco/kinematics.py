@@ -1,4 +1,4 @@
-"""Where the Panda's hand is, and PyBullet's inverse kinematics of it."""
+"""Forward kinematics of the Panda's hand, and PyBullet's inverse kinematics."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 _HAND = "panda_grasptarget"
-"""The point between the fingertips."""
+"""Body at the point between the fingertips."""
 _DOWN = np.array([0.0, 1.0, 0.0, 0.0])
-"""How panda-gym holds the hand, as a quaternion."""
+"""Quaternion (w, x, y, z) of a hand that points down, as panda-gym holds it."""
 _DAMPING = 0.5
-"""Square of Bullet's damping."""
+"""Square of the damping in Bullet's inverse kinematics."""
 _ITERATIONS = 20
-"""Of Bullet's, of which `_TOGETHER` share a Jacobian here: that is 5 times as fast, and 0.05 mm away on average."""
+"""Iterations in Bullet; here `_TOGETHER` of them share a Jacobian: 5 times as fast, and 0.05 mm off on average."""
 _TOGETHER = 5
 _DAMPED = _DAMPING * np.eye(6)
 
 
 class HandPose(NamedTuple):
-    """Where the hand is; views, which the next call writes over."""
+    """Pose and Jacobian of the hand; the fields are views, which the next call of `forward` overwrites."""
 
     place: Array
-    """(3,) [m]."""
+    """Position (3,) [m]."""
     turn: Array
-    """Quaternion (4,)."""
+    """Quaternion (w, x, y, z), (4,)."""
     axes: Array
-    """Rotation (9,), row by row."""
+    """Rotation matrix, row by row, (9,)."""
     jacobian: Array
-    """Velocity and turning (6,) over the joints' velocities, (6, 7)."""
+    """Jacobian of linear and angular velocity with respect to the joints' velocities, (6, 7)."""
 
 
 class Kinematics:
-    """The arm of a model, whose first seven joints are its own: MuJoCo's kinematics, of one pose at a time."""
+    """Kinematics of a single arm whose joints are the first seven of a model."""
 
     def __init__(self, model: mujoco.MjModel) -> None:
         self._model, self._data = model, mujoco.MjData(model)
         self._number, self._jacobian = model.body(_HAND).id, np.zeros((6, model.nv))
 
     def forward(self, joints: Array) -> HandPose:
-        """Return where the hand of an arm is whose joints are at (7,) [rad]."""
+        """Return the pose of the hand for joint angles (7,) [rad]."""
         model, data, number, jacobian = self._model, self._data, self._number, self._jacobian
         data.qpos[:7] = joints
         mujoco.mj_kinematics(model, data)
@@ -52,14 +52,14 @@ class Kinematics:
         return HandPose(data.xpos[number], data.xquat[number], data.xmat[number], jacobian[:, :7])
 
     def reach(self, joints: Array, target: Array) -> Array:
-        """Return what Bullet's `calculateInverseKinematics` makes of a target (3,) [m], the hand down: (7,) [rad].
+        """Return joint angles (7,) [rad] for a hand that points down at a target, as `calculateInverseKinematics` does.
 
-        It is damped so strongly that its 20 iterations end short of a target, and that is part of how the arm moves.
-        A damped step that is repeated with the same Jacobian is a geometric series.
+        Bullet's damping is so strong that 20 iterations stop short of the target, which affects how the arm moves.
+        Damped steps with the same Jacobian form a geometric series.
 
         Args:
-            joints: where the arm is, (7,) [rad].
-            target: where the hand shall be.
+            joints: present joint angles, (7,) [rad].
+            target: target position of the hand, (3,) [m].
         """
         error, left = np.empty(6), np.empty(6)
         for _ in range(_ITERATIONS // _TOGETHER):

@@ -17,38 +17,38 @@ from sami_train.envs.tasks import Task
 FILE = Path(__file__).with_name("panda.xml")
 """The arm, the table, the cube and the goal: kinematics, inertias, shapes, colours and lights."""
 TIME_STEP = 0.002
-"""Of the simulation [s], as panda-gym's."""
+"""Time step of the simulation [s], that of panda-gym."""
 SUBSTEPS = 20
-"""Time steps for each action."""
+"""Time steps per action."""
 HOME = np.array([0.0, 0.41, 0.0, -1.85, 0.0, 2.26, 0.79, 0.0, 0.0])
-"""Joint angles [rad] and finger positions [m] that an episode begins with."""
+"""Joint angles [rad] and finger positions [m] at the start of an episode."""
 
 JOINTS = (*(f"panda_joint{i}" for i in range(1, 8)), "panda_finger_joint1", "panda_finger_joint2")
 ARM = slice(0, 9)
-"""Their columns in `qpos` and `qvel`: the arm stands first in its file."""
+"""Columns of `JOINTS` in `qpos` and `qvel`; the arm comes first in the model's file."""
 FINGERS = ("finger0", "finger1")
-"""Their shapes."""
+"""Geoms of the fingers."""
 _FORCES = (87.0, 87.0, 87.0, 87.0, 12.0, 120.0, 120.0, 170.0, 170.0)
-"""Most that panda-gym lets each motor do [N m, N]."""
+"""Largest torque [N m] or force [N] of each motor in panda-gym."""
 
 RATE = 0.1 / TIME_STEP
-"""Bullet's position motors ask for the velocity that takes away 0.1 of the error in a time step [1/s]."""
+"""Target velocity over position error [1/s]: Bullet's position motors remove 0.1 of the error in a time step."""
 _GHOST = 1000.0
-"""Inertia of what the motors drag the joints along with [kg m2, kg]: so much that no joint holds it up."""
+"""Inertia of the ghosts, see `_set_motors` [kg m2, kg]: so large that no joint slows a ghost."""
 _GRIP = ((0.00002, 1.0), (0.999, 0.9999, 0.001, 0.5, 2.0))
-"""`solref` and `solimp` of that dragging: at once, and with next to no creep below the motor's limit."""
+"""`solref` and `solimp` of the motors' dry friction: it acts at once and hardly creeps below the motor's limit."""
 
 _LATERAL = {"cube": 0.5, "table": None, "plane": 0.5, "hand": 0.5, "link7": 0.5, "link6": 0.5, "finger": 1.0}
-"""Bullet's friction of each body; the table's is the task's. Bullet multiplies those of two bodies."""
+"""Bullet's friction coefficient of each body, for the table that of the task; a pair's coefficient is the product."""
 MOST_FRICTION = 10.0
-"""Bullet's bound on the product."""
+"""Bullet's upper bound on the product."""
 _HARD = ((0.005, 1.0), (0.99, 0.999, 0.0005, 0.5, 2.0))
-"""`solref` and `solimp` of contacts that Bullet computes as hard."""
+"""`solref` and `solimp` of contacts that are hard in Bullet."""
 _SOFT = ((-17000.0, -1000.0), (0.8, 0.8, 0.001, 0.5, 2.0))
-"""Of the fingers' contacts: about 15 kN/m and 0.9 kN s/m at each point. The arm's file gives them 30 and 1, and Bullet
-finds one point where a finger comes to rest and up to four once it moves, and MuJoCo four from the beginning."""
+"""`solref` and `solimp` of the fingers' contacts: about 15 kN/m and 0.9 kN s/m at each point. The arm's file has 30 and
+1, but Bullet has one contact point for a resting finger and up to four for a moving one, and MuJoCo always has four."""
 _SOFT_MARGIN = 0.001
-"""Bullet's collision margin [m], by which a finger's contact begins before its surface does."""
+"""Bullet's collision margin [m]: a finger's contact begins at this distance from its surface."""
 
 _PAIRS = (
     ("cube", "table"),
@@ -62,7 +62,7 @@ _PAIRS = (
     ("table", "finger1"),
     ("table", "hand"),
 )
-"""What touches what. The arm does not touch itself, as in Bullet by default."""
+"""Pairs of geoms that can collide. The arm does not collide with itself, as in Bullet by default."""
 
 
 def _kind(geom: str) -> str:
@@ -105,10 +105,10 @@ def _set_pairs(spec: mujoco.MjSpec) -> None:
 
 
 def _set_motors(spec: mujoco.MjSpec) -> None:
-    """Give each joint a motor like Bullet's: a constraint on its velocity whose force is bounded.
+    """Give each joint a motor like Bullet's: a constraint on its velocity with a bounded force.
 
-    MuJoCo's dry friction is that too. Beside each joint stands a heavy ghost, which moves as the motor wants to, and a
-    tendon of dry friction drags the joint along with it, until that would take more than the motor's force.
+    MuJoCo's dry friction is such a constraint. Each joint has a ghost, a heavy body that moves with the motor's target
+    velocity. A tendon with dry friction drags the joint along with the ghost, with at most the motor's force.
     """
     for name, force in zip(JOINTS, _FORCES, strict=True):
         ghost = spec.worldbody.add_body(name=ghost_of(name), pos=(0.0, 0.0, -10.0), mass=1.0, inertia=(1.0, 1.0, 1.0))
@@ -125,20 +125,20 @@ def ghost_of(joint: str) -> str:
 
 
 def load_model() -> mujoco.MjModel:
-    """Return a copy of the model, with the cube and the table of no task in particular.
+    """Return a copy of the model before any task is applied to it.
 
     Raises:
-        AdapterError: MuJoCo is too old.
+        AdapterError: MuJoCo is older than 4.0.
     """
     return _compiled().__copy__()
 
 
 _DRAG = 0.04 * (1.0 + 1.0)
-"""Bullet slows every free body down by 0.04 (1 + velocity) of its velocity [1/s]; here as if that were 1 m/s."""
+"""Damping rate of a free body [1/s]: Bullet's is 0.04 (1 + velocity), here constant with a velocity of 1 m/s."""
 
 
 def dynamics(model: mujoco.MjModel, task: Task) -> dict[str, NDArray[np.float64]]:
-    """Fields of the model that a task sets, by MuJoCo's names; the constants that follow from them are not here."""
+    """Return the model's fields under a task, by MuJoCo's names, without the constants derived from them."""
     mass, inertia, friction = model.body_mass.copy(), model.body_inertia.copy(), model.pair_friction.copy()
     cube = model.body("cube").id
     mass[cube] = task["mass"]

@@ -1,4 +1,4 @@
-"""The turn of a body in the numbers that PyBullet tells."""
+"""Euler angles of a body's rotation by PyBullet's convention."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from math import asin, atan2, copysign, pi
 
 _UPRIGHT = 0.99999
-"""Sine of a pitch from which on roll and yaw turn about one axis; Bullet then puts all of it into yaw."""
+"""Sine of the pitch at gimbal lock, from which Bullet sets the roll to 0 and puts the rotation into the yaw."""
 
 
 def euler_of(quaternion: Sequence[float]) -> tuple[float, float, float]:
-    """Return roll, pitch and yaw [rad] of a quaternion (w, x, y, z), as Bullet's `getEulerFromQuaternion`."""
+    """Return roll, pitch and yaw [rad] of a quaternion (w, x, y, z), as Bullet's `getEulerFromQuaternion` does."""
     w, x, y, z = quaternion
     sine = -2.0 * (x * z - w * y)
     if abs(sine) >= _UPRIGHT:

@@ -1,4 +1,4 @@
-"""The Panda's task in MuJoCo: where episodes begin, what motors are told, what is observed."""
+"""The Panda's task in MuJoCo: first states, motor targets and observations."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from sami_train.envs.panda_mujoco.rotation import euler_of
 Array = NDArray[np.float64]
 
 _REACH, _OPENING = 0.05, 0.2
-"""Metres that an action of 1 moves the hand by, and the fingers apart."""
+"""Displacement of the hand, and change of the gripper's width, for an action of 1 [m]."""
 _RANGE = 0.15
-"""How far from the origin a cube or a goal may be along x and y [m]."""
+"""Largest distance of a cube or a goal from the origin along x and along y at the start [m]."""
 assert PANDA.goal is not None
 GOAL = PANDA.goal
 
 
 class World:
-    """What the plain environment and the batch are made of: the model, and functions of states."""
+    """The model and the functions of its state that the single environment and the batch share."""
 
     def __init__(self) -> None:
         self.model = model = load_model()
@@ -53,22 +53,22 @@ class World:
         self.action_space = spaces.Box(-1.0, 1.0, (4,), np.float32)
 
     def start(self, rng: np.random.Generator) -> tuple[Array, Array]:
-        """Positions (nq,) and the goal (3,) [m] of a new episode: those of PyBullet's, by the same generator."""
+        """Draw first positions (nq,) and a goal (3,) [m]; the same generator gives the same in PyBullet."""
         qpos = self.model.qpos0.copy()
         qpos[ARM] = HOME
         centre, spread = np.array([0.0, 0.0, HALF_WIDTH]), np.array([_RANGE, _RANGE, 0.0])
         goal = centre + rng.uniform(-spread, spread)
-        rng.random()  # panda-gym draws whether a goal lies on the table; here each does
+        rng.random()  # panda-gym draws here whether the goal is on the table; in this task it always is
         qpos[self._cube : self._cube + 3] = centre + rng.uniform(-spread, spread)
         return qpos, goal
 
     def targets(self, qpos: Array, qvel: Array, action: np.ndarray) -> Array:
-        """Return where an action (4,) sends the joints of one world, (9,) [rad, m].
+        """Return the target positions of the joints of one simulation for an action, (9,) [rad, m].
 
         Args:
-            qpos: (nq,).
-            qvel: (nv,).
-            action: from -1 to 1; what lies beyond is cut off.
+            qpos: positions, (nq,).
+            qvel: velocities, (nv,).
+            action: (4,), clipped to [-1, 1].
 
         Raises:
             SamiError: the action has another shape, or is not finite.
@@ -86,18 +86,18 @@ class World:
         return np.clip(targets, self._low, self._high, out=targets)
 
     def drive(self, qpos: Array, qvel: Array, targets: Array) -> None:
-        """Let the motors of one world or many move as Bullet's do in the next time step: writes into `qvel` (..., nv).
+        """Write the motors' velocities for the next time step into `qvel` (..., nv), of one simulation or many.
 
-        Towards targets (..., 9), see `targets`, from `qpos` (..., nq).
+        The motors move as Bullet's do from `qpos` (..., nq) towards targets (..., 9), see `targets`.
         """
         qvel[..., self._ghosts] = RATE * (targets - qpos[..., ARM])
 
     def observe(self, qpos: Array, qvel: Array, goal: Array) -> np.ndarray:
-        """Return what is observed of one world, flat: (25,) float32.
+        """Return the flat observation of one simulation, (25,) float32.
 
         Args:
-            qpos: (nq,).
-            qvel: (nv,).
+            qpos: positions, (nq,).
+            qvel: velocities, (nv,).
             goal: (3,) [m].
         """
         hand, velocity = self._hand(qpos, qvel)
@@ -108,7 +108,7 @@ class World:
         return np.concatenate((hand, velocity, width, place, euler, moving[:3], spin, place, goal), dtype=np.float32)
 
     def skill(self, data: mujoco.MjData) -> str:
-        """Return the skill being executed now, see `skill_of`."""
+        """Return the skill in the present state, see `skill_of`."""
         touching = {geom for pair in data.contact.geom.tolist() if self._cube_geom in pair for geom in pair}
         return skill_of(
             height=float(data.qpos[self._cube + 2]),
@@ -120,11 +120,11 @@ class World:
         )
 
     def _hand(self, qpos: Array, qvel: Array) -> tuple[Array, Array]:
-        """Return the hand's position and velocity, (3,) each; Bullet tells the position of a time step ago."""
+        """Return the hand's position [m] and velocity [m/s], (3,) each; as in Bullet, the position is a step old."""
         hand = self._kinematics.forward(qpos[:7])
         velocity = hand.jacobian[:3] @ qvel[:7]
         return hand.place - TIME_STEP * velocity, velocity
 
     def _width(self, qpos: Array) -> float:
-        """Return how far the fingers are apart [m]."""
+        """Return the distance between the fingers [m]."""
         return float(qpos[7] + qpos[8])

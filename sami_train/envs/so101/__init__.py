@@ -1,1 +1,1 @@
-"""The SO-101, an arm of STS3215 servos: pushes a cube of hidden mass and friction with joints of hidden play."""
+"""The SO-101, an arm with STS3215 servos and hidden joint play, pushes a cube of hidden mass and friction."""

@@ -1,4 +1,4 @@
-"""Entry of the SO-101 in the catalogue: what it reads, what is hidden, and how it is judged. No simulator here."""
+"""The catalogue's entry of the SO-101: signals, hidden features, tasks and goal, without a simulator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Feature, Task, TaskSpace
 
 MOTORS = ("shoulder_pan", "shoulder_lift", "elbow_flex", "wrist_flex")
-"""That the policy moves; the wrist's roll and the closed gripper stay where they are."""
+"""The motors that the policy moves; the wrist's roll and the closed gripper do not move."""
 LAYOUT = Layout.of(
     [
         signal("joint_angles", "rad", MOTORS, meaning="of the servos' shafts; 0 is the middle of a joint's range"),

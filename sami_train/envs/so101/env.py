@@ -1,4 +1,4 @@
-"""One SO-101 with a cube as a Gymnasium environment."""
+"""A single SO-101 with a cube as a Gymnasium environment."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from sami_train.envs.so101.kinematics import HOME, STEP
 from sami_train.envs.tasks import Task
 
 SUBSTEPS = 10
-"""Simulation steps of 1/300 s for each action."""
+"""Simulation steps of 1/300 s per action."""
 CLOSED = -0.1745
 """Angle of the closed gripper [rad]."""
 _LEAST = 0.06
-"""Least distance between a cube and its goal when an episode begins [m]."""
+"""Smallest distance between the cube and its goal at the start of an episode [m]."""
 _CHANGES = {"mass": Change(sets="body_mass", of=("cube",)), "friction": Change(sets="geom_friction", of=("cube",))}
 assert SO101.goal is not None
 _GOAL = SO101.goal
 
 
 class SO101Env(TaskEnv):
-    """Push a cube of unknown mass and friction to a goal, by an arm of unknown play; see `SO101.signals`.
+    """Push a cube of unknown mass and friction to a goal, with an arm of unknown joint play; see `SO101.signals`.
 
     The reward is -1 until the cube is within 2.5 cm of its goal, which terminates the episode.
 
     Args:
-        tasks, render_mode, render_size: see `TaskEnv`; a task is a table as
+        tasks, render_mode, render_size: see `TaskEnv`; a task is a dictionary such as
             `{"mass": 0.3, "friction": 0.5, "play": 0.02}`.
 
     Raises:
@@ -60,7 +60,7 @@ class SO101Env(TaskEnv):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Start an episode in a task drawn from the set, or in `options["task"]`; the same seed starts it alike."""
+        """Start an episode in `options["task"]` or in a drawn task; the same seed gives the same task and state."""
         super().reset(seed=seed)
         self.set_dynamics(self._task_of(options))
         data = self.data
@@ -79,7 +79,7 @@ class SO101Env(TaskEnv):
         return self._observe(), {"task": dict(self.current_task), "is_success": False}
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Ask the servos for angles relative to where they are, by an action (4,), and wait 1/30 s.
+        """Set the servos' targets to their present angles plus an action (4,) times `STEP`, and simulate 1/30 s.
 
         Raises:
             SamiError: the action has another shape, or is not finite.
@@ -97,7 +97,7 @@ class SO101Env(TaskEnv):
         return observation, -float(not success), success, False, info
 
     def set_dynamics(self, task: Task) -> None:
-        """Give the cube its mass [kg] and friction, and the joints their play [rad], also within an episode.
+        """Set the cube's mass [kg] and friction and the joints' play [rad], also in the middle of an episode.
 
         Raises:
             TaskError, UnknownName: the task is not valid; nothing was changed.
@@ -107,12 +107,12 @@ class SO101Env(TaskEnv):
         self.model.jnt_range[self._plays] = self.current_task["play"] / 2.0 * np.array([-1.0, 1.0])
 
     def _draw_place(self) -> np.ndarray:
-        """Draw a place on the table in front of the arm, (2,) [m]."""
+        """Draw a position on the table in front of the arm, (2,) [m]."""
         away, angle = self.np_random.uniform(0.15, 0.23), self.np_random.uniform(-0.5, 0.5)
         return np.array([0.0388353 + away * np.cos(angle), away * np.sin(angle)])
 
     def _observe(self) -> np.ndarray:
-        """Return what the robot and its camera see, (10,) float32."""
+        """Return the observation, (10,) float32, in the order of `LAYOUT`."""
         qpos, at = self.data.qpos, self._cube
         w, x, y, z = qpos[at + 3 : at + 7]
         yaw = np.arctan2(2.0 * (w * z + x * y), 1.0 - 2.0 * (y * y + z * z))

@@ -1,4 +1,4 @@
-"""Where the SO-101's fingertips are, the joints that bring them somewhere, and a scripted push for exploration."""
+"""Forward and inverse kinematics of the SO-101's fingertips, and a scripted push for exploration."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from sami_train.envs.tasks import Task
 Array = NDArray[np.float64]
 
 STEP = 0.08
-"""How far from where a joint is an action of 1 asks it to go [rad]."""
+"""Change of a joint's target from its present angle for an action of 1 [rad]."""
 HOME = (0.0, -0.75, 0.84, 1.11)
-"""Joint angles [rad] that episodes begin near: the fingertips 0.16 m from the pan axis, 0.06 m above the table."""
+"""Joint angles [rad] near which episodes begin: the fingertips 0.16 m from the pan axis, 0.06 m above the table."""
 _PAN_X, _LIFT_R, _LIFT_Z = 0.0388353, 0.0303992, 0.1166
-"""Pan axis from the base along x; lift axis from the pan axis outwards, and above the table [m]."""
+"""Distances [m]: of the pan axis from the base along x; of the lift axis from the pan axis, and above the table."""
 _UPPER, _FORE, _HAND = 0.028 + 0.11257j, 0.1349 + 0.0052j, 0.1592274 - 0.0079j
-"""From lift to elbow, to wrist, to the point between the fingertips at the zero pose: outwards + up i [m]."""
+"""Vectors from lift to elbow, to wrist, to between the fingertips, in the zero pose: outwards + up i [m]."""
 _PITCH = 1.15
-"""How far the fingers point down when the script pushes [rad]."""
+"""Downward pitch of the fingers in the scripted push [rad]."""
 
 
 def tip_of(angles: Array) -> Array:
@@ -29,7 +29,7 @@ def tip_of(angles: Array) -> Array:
 
 
 def joints_at(tip: Array, pitch: float = _PITCH) -> Array:
-    """Return joint angles (4,) [rad] that bring the fingertips to a point (3,) [m], or as near as the arm reaches."""
+    """Return joint angles (4,) [rad] for fingertips at a point (3,) [m], or as near to it as the arm reaches."""
     x, y, z = tip[0] - _PAN_X, tip[1], tip[2]
     to_wrist = np.hypot(x, y) + 1j * z - _HAND * np.exp(-1j * pitch) - _LIFT_R - 1j * _LIFT_Z
     upper, fore = abs(_UPPER), abs(_FORE)
@@ -43,12 +43,12 @@ def joints_at(tip: Array, pitch: float = _PITCH) -> Array:
 
 
 def push(observation: NDArray[np.float32], rng: np.random.Generator, task: Task) -> NDArray[np.float32]:
-    """Push the cube towards its goal by a script, with noise: above the place behind it, down, then on.
+    """Push the cube towards its goal by a noisy script: move above the point behind the cube, go down, then push.
 
     Args:
-        observation: flat, (10,).
-        rng: where the noise comes from.
-        task: makes no difference.
+        observation: flat observation (10,).
+        rng: draws the noise.
+        task: not used.
 
     Returns:
         The action (4,).
