@@ -220,9 +220,8 @@ class Geometry:
                 raise SamiError(
                     f"the robot touches {a} with {b} at home, within its margin. Correct the box, home or margin."
                 )
-            lines = [_line(parents, name) for name in (a, b)]
-            between = min(len(set(a) ^ set(b)) for a, b in [lines])
-            if between > 3:
+            joints_between = len(set(_line(parents, a)) ^ set(_line(parents, b)))
+            if joints_between > 3:
                 raise SamiError(
                     f"{a} touches {b} at home, and they are not neighbours. Correct home, or name the pair in "
                     "collision.ignore."
