@@ -123,7 +123,7 @@ def explain(term: LoggedTerm, sources: Mapping[str, Source]) -> Explanation | No
     affines = list(_affines(term))
     right = next(raw for raw, bug in sources.values() if bug is None)
     spread = term.fed[term.rows].var(0)
-    if not term.resemblance:  # else a signal that hardly moves would resemble whatever a bug makes small
+    if not term.resemblance:  # with it, a raw signal that hardly moves would seem to fit if a bug scales it down
         spread = (spread + term.scale**2 * right[term.rows].var(0)) / 2
     spread = np.maximum(spread, max(1e-6 * float(spread.mean()), 1e-10))
     spread = np.maximum(spread, (term.noise * term.scale) ** 2)
@@ -153,7 +153,7 @@ def explain(term: LoggedTerm, sources: Mapping[str, Source]) -> Explanation | No
 
 
 def _unclipped(term: LoggedTerm, table: Mapping[str, Source]) -> tuple[LoggedTerm, Mapping[str, Source]]:
-    """Leave out what the clip changed: elements that are often clipped, then rows in which another element is."""
+    """Leave out clipped numbers: elements that are often clipped, then rows in which another element is clipped."""
     if term.clip is None:
         return term, table
     clipped = np.abs(term.fed) > term.clip * (1 - 1e-6)
@@ -173,7 +173,7 @@ def _unclipped(term: LoggedTerm, table: Mapping[str, Source]) -> tuple[LoggedTer
 
 
 def _noise_alone(term: LoggedTerm, right: Array) -> bool:
-    """Return whether what was fed differs from its raw signal by no more than two readings of a sensor do."""
+    """Return whether `fed` differs from its raw signal by no more than two readings of the sensor do."""
     off = term.fed[term.rows] - term.scale * (right - term.offset)
     return bool((np.sqrt((off**2).mean(0)) < WITHIN * term.noise * np.abs(term.scale)).all())
 

@@ -112,7 +112,7 @@ def _last_size(tensor: TensorType, where: str) -> int:
 
 
 def _state(read: TensorType, written: TensorType, where: str) -> StateLayout:
-    """Return the layout of a state: the batch axis is the dynamic one, or that of size 1 where frameworks put it."""
+    """Return the layout of a state; its batch axis is the dynamic axis, else the usual one, which must have size 1."""
     shape = read.shape
     dynamic = [axis for axis, size in enumerate(shape) if isinstance(size, str)]
     usual = {2: 0, 3: 1}.get(len(shape), -1)

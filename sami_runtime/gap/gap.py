@@ -352,8 +352,8 @@ class Gap:
 
         Args:
             seed: Of the episode; if None, the last episode's seed sequence continues, or a random one starts.
-            size: Factor from 0 to 1 that scales the profile: it multiplies all errors and delays, and the time for
-                which a sensor is stuck; 0 leaves the episode undisturbed.
+            size: Factor from 0 to 1 that scales all errors and delays, and the time for which a sensor is stuck; at 0,
+                only `same_as` has an effect.
             among: Index of the episode among several with this seed, each of which draws its own values; None if the
                 seed has one episode.
         """

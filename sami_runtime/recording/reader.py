@@ -65,7 +65,7 @@ class Recording:
 
     @property
     def models(self) -> tuple[str, ...]:
-        """Files of the models that drove, in their order: more than one where the model was swapped."""
+        """Files of the models that drove, in their order: more than one if the model was swapped."""
         swaps = [step.record.swapped.path for step in self.steps if step.record.swapped]
         return (self.about["model"]["path"], *swaps)
 

@@ -236,7 +236,7 @@ class _Driver(NamedTuple):
     episode: int
     """Number of the episode in which it took over."""
     fed_from: int
-    """Step of the policy in that episode from which on it got observations, before it took over."""
+    """Step of that episode from which on the model's state was rebuilt; see `Swapped.fed_from`."""
 
 
 def _drivers(recording: Recording, sessions: tuple[Session, ...]) -> list[_Driver]:

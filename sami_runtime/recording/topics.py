@@ -75,7 +75,7 @@ QUIET = (Outcome.ACTED, Outcome.STANDING)
 
 
 class Event(NamedTuple):
-    """One line of `/log`, with its level."""
+    """One line of a log, with its level."""
 
     level: str
     """`INFO`, `WARNING` or `ERROR`, as in a log."""

@@ -43,7 +43,7 @@ class Call:
 
 
 class _Mark:
-    """Marks on the stack where the elements of a list, tuple or dictionary begin."""
+    """Marks the place on the stack at which the elements of a list, tuple or dictionary begin."""
 
 
 def pickle_tree(data: bytes, source: str) -> Any:
