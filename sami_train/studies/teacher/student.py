@@ -209,7 +209,7 @@ class _Lesson:
         return Chunk._make([*seen, self.normaliser(privileged), before])
 
     def _begin_anew(self, progress: float) -> None:
-        """Begin episodes in rows whose last one is over: half have noise; early in the run, the teacher acts in some."""
+        """Begin episodes in rows whose last one is over: half have noise; early in a run, the teacher acts in some."""
         rows = np.flatnonzero(self.over)
         if not len(rows):
             return
