@@ -49,7 +49,7 @@ class SceneFile(Settings):
     keyframe: str | None = None
     """Keyframe with the base's initial pose; the model's initial pose if left out. Joints start at the default pose."""
     joints: dict[str, str] = Field(default_factory=dict)
-    """The joint of the MJCF by element of the policy's action, if the names differ by more than `_joint`."""
+    """The joint of the MJCF by element of the policy's action, if the names differ by more than the suffix `_joint`."""
     signals: dict[str, str] = Field(default_factory=dict)
     """Meaning of a signal, by its name, if the name does not say it: a quantity, or a sensor of the MJCF."""
     clock: GaitClock | None = None
