@@ -1,1 +1,1 @@
-"""Charts with matplotlib, as panels drawn from table rows: for reports, papers and the figures beside results."""
+"""Charts with matplotlib, as panels drawn from table rows: for reports, papers and documented results."""

@@ -1,6 +1,6 @@
-"""Charts: how they look, and panels over one table of rows as SVG for a page, as PNG and as CSV.
+"""Charts: their style, and panels drawn from a table of rows, as SVG for a page, as PNG and as CSV.
 
-Colours are Okabe and Ito's, which colour-blind readers can tell apart; two spare ones are Tol's.
+Colours are Okabe and Ito's, which colour-blind readers can distinguish; two spare ones are Tol's.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ _COLOURS = {
 }
 """A method's colour, by its title."""
 _SPARE = ("#F0E442", "#332288", "#882255")
-"""For methods without one."""
+"""Colours for methods without an entry in `_COLOURS`."""
 INK, FAINT, LINE = "#1b1f24", "#586069", "#dfe3e8"
-"""Text, second text, lines of axes: the page's own colours of the same names."""
+"""Colours of text, secondary text and lines: a page replaces them by its own CSS variables of these names."""
 CATEGORIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9", "#6b6b6b")
 _DARK_CATEGORIES = ("#56b4e9", "#f28e4b", "#2dc79a", "#e79bc5", "#e6b94c", "#a9d6f5", "#b4b8bd")
 SHADES = 16
-"""Colours of ordered values, from dark to light."""
+"""Number of colours for ordered values, from dark to light."""
 HEAT = "cividis"
-"""The colours of heat maps: as even for colour-blind readers as for others."""
+"""Colour map of heat maps, which is perceptually uniform for colour-blind readers, too."""
 GREY = "#444444"
 STYLES = ("-", "--", ":", "-.")
 BAND: dict[str, Any] = {"alpha": 0.4, "solid_capstyle": "butt"}
-"""How the bar of an interval is drawn."""
+"""Style of the bar that shows an interval."""
 SETTINGS: Any = {
     "font.size": 10,
     "text.color": INK,
@@ -72,16 +72,16 @@ SETTINGS: Any = {
 
 
 def colour_of(method: Method) -> str:
-    """Return a method's colour: its own, or the spare one that its rank among all methods without one gives it.
+    """Return a method's colour, which is the same in every figure.
 
-    So it is the same in every figure, whichever methods these compare.
+    Methods without a colour of their own get the spare ones, by their order among all registered methods.
     """
     without = [other.title for other in METHODS.values() if other.title not in _COLOURS]
     return _COLOURS.get(method.title) or _SPARE[without.index(method.title) % len(_SPARE)]
 
 
 def colours_of(values: Sequence[str], ordered: bool = False) -> dict[str, str]:
-    """Return a colour for each value that a dark page can replace: categories repeat, ordered values get lighter."""
+    """Return a colour for each value, which a dark page can replace: categories repeat, ordered values get lighter."""
     if not ordered:
         return {value: CATEGORIES[place % len(CATEGORIES)] for place, value in enumerate(values)}
     places = np.linspace(0, SHADES - 1, len(values)).round().astype(int)
@@ -89,14 +89,14 @@ def colours_of(values: Sequence[str], ordered: bool = False) -> dict[str, str]:
 
 
 def page_variables() -> dict[str, tuple[str, str, str]]:
-    """Return the CSS variable of each colour that a page replaces, with its value on light and on dark ground."""
+    """Return, by colour, the CSS variable that replaces it, with its values on light and on dark backgrounds."""
     pairs = zip((*CATEGORIES, *shades(SHADES)), (*_DARK_CATEGORIES, *shades(SHADES, 0.42, 1.0)), strict=True)
     variables = {light: (f"--chart-{number}", light, dark) for number, (light, dark) in enumerate(pairs)}
     return {INK: ("--ink", "", ""), FAINT: ("--faint", "", ""), LINE: ("--line", "", ""), **variables}
 
 
 def panels(columns: int, width: float, height: float, sharey: bool = True) -> tuple[Figure, np.ndarray]:
-    """Return a figure of so many inches with panels side by side, (columns,)."""
+    """Return a figure of a width and height [inch], and its panels side by side, (columns,)."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -104,13 +104,13 @@ def panels(columns: int, width: float, height: float, sharey: bool = True) -> tu
 
 
 def legend_below(figure: Any, handles: list[Any], columns: int = 5) -> None:
-    """Add a legend under all panels of a figure, or of a part of one."""
+    """Add a legend below all panels of a figure or subfigure."""
     look = {"loc": "outside lower center", "frameon": False, "fontsize": 9, "columnspacing": 1.4, "handletextpad": 0.5}
     figure.legend(handles=handles, ncols=min(len(handles), columns), **look)
 
 
 def shades(count: int, low: float = 0.0, high: float = 0.85) -> list[str]:
-    """Colours from dark to light, for the values of a key."""
+    """Return `count` colours from dark to light, from the part `low` to `high` of the colour map viridis."""
     from matplotlib import colormaps
     from matplotlib.colors import to_hex
 
@@ -119,41 +119,41 @@ def shades(count: int, low: float = 0.0, high: float = 0.85) -> list[str]:
 
 Row = Mapping[str, Any]
 PER_INCH = 72
-"""Units of a panel's size in an inch: those of SVG as matplotlib writes it."""
+"""Units per inch of a panel's size, as in matplotlib's SVG."""
 LEGEND_LINE, LEGEND_LETTER, LEGEND_HANDLE = 15, 6, 28
-"""Height of a line of a legend, width of a letter, and of the mark beside a label [1/72 inch]."""
+"""Height of a legend's line, width of a letter, width of the mark beside a label [1/72 inch]."""
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One view of a chart."""
+    """One panel of a chart."""
 
     title: str
     draw: Callable[[Axes], None]
-    """Draws into empty axes; the labels of what it draws make the legend."""
+    """Draws into empty axes; the legend has the labels of the lines and marks."""
 
 
 @dataclass(frozen=True)
 class Chart:
-    """Panels that belong together."""
+    """A chart of one or several panels, with the data that they show."""
 
     name: str
-    """Of its files."""
+    """Name of the chart's files, without suffix."""
     caption: str
     panels: tuple[Panel, ...]
     rows: tuple[Row, ...]
-    """What it shows, as plain values."""
+    """The data, as plain values."""
     width: int = 300
-    """Of a panel [1/72 inch]."""
+    """Width of a panel [1/72 inch]."""
     height: int = 230
-    """Of a panel without its legend [1/72 inch]."""
+    """Height of a panel without its legend [1/72 inch]."""
     columns: int = 3
     """Most panels in a row."""
 
     def pictures(self) -> list[str]:
-        """Return an SVG element for each panel, with a name for those who cannot see it.
+        """Return an SVG element for each panel, with an accessible name for screen readers.
 
-        Colours that differ on dark ground are CSS variables, see `page_variables`.
+        Colours that differ on a dark background are CSS variables, see `page_variables`.
         """
         import matplotlib
         from matplotlib.figure import Figure
@@ -188,14 +188,14 @@ class Chart:
         return figure
 
     def savefig(self, path: Path) -> None:
-        """Write all panels as one picture, as matplotlib's figures do."""
+        """Write all panels as one picture, in the format of the suffix."""
         import matplotlib
 
         with matplotlib.rc_context(SETTINGS), unfinished(path) as beside:
             self.figure().savefig(beside, format=path.suffix[1:])
 
     def write(self, folder: Path) -> list[Path]:
-        """Write NAME.csv and NAME.png."""
+        """Write NAME.csv and NAME.png, and return their paths."""
         folder.mkdir(parents=True, exist_ok=True)
         table, picture = folder / f"{self.name}.csv", folder / f"{self.name}.png"
         columns = list(dict.fromkeys(key for row in self.rows for key in row))
@@ -207,7 +207,7 @@ class Chart:
         return [picture, table]
 
     def _draw(self, panel: Panel, place: Any) -> int:
-        """Draw a panel and its legend into a figure or a part of one; return the lines of the legend."""
+        """Draw a panel and its legend into a figure or subfigure; return the number of lines of the legend."""
         axes = place.subplots()
         panel.draw(axes)
         handles, labels = axes.get_legend_handles_labels()
@@ -227,10 +227,10 @@ def rows_where(rows: Sequence[Row], **values: Any) -> list[Row]:
 
 
 def _in_page(svg: str, name: str) -> str:
-    """Return matplotlib's SVG as an element of a page: named, without a prologue, its colours as variables."""
+    """Return matplotlib's SVG as an HTML element with an accessible name, and CSS variables for colours."""
     box, _, shapes = svg[svg.index("viewBox=") :].partition(">")
     shapes = re.sub(r"<metadata>.*?</metadata>\s*", "", shapes, count=1, flags=re.DOTALL)
-    shapes = re.sub(r'<g id="[^"]*"', "<g", shapes)  # a page has several charts, and an identifier once
+    shapes = re.sub(r'<g id="[^"]*"', "<g", shapes)  # identifiers must be unique in a page of several charts
     for colour, (variable, _, _) in page_variables().items():
         shapes = shapes.replace(colour, f"var({variable})")
     view_box = box.split('"')[1]

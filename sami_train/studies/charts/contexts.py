@@ -1,4 +1,4 @@
-"""Charts of contexts: maps, what they encode by step, and where they go, also when the dynamics change."""
+"""Charts of contexts: maps, what contexts encode by step, and how they evolve, also after a change of the dynamics."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST_STEPS = 40
-"""Steps at which it is measured what a context tells."""
+"""Most steps at which to measure what contexts encode."""
 MOST_DIMENSIONS, MOST_LINES = 8, 6
-"""Panels of dimensions; values of a feature, of which eyes can follow as many lines."""
+"""Most dimensions of the context, a panel each; most values of a feature, a line each."""
 MARKERS = "osD^"
-"""Of unordered values, where these are few: two ways to tell them apart."""
+"""Markers of unordered values, if these are few, in addition to their colours."""
 RETURN_GROUPS = ("lowest third", "middle third", "highest third")
 COLOURS = {
     Variant.LIVE: "#D55E00",
@@ -41,11 +41,11 @@ COLOURS = {
     Variant.UNCHANGED: "#6b6b6b",
 }
 Labels = Mapping[str, Sequence[str]]
-"""By name of the label, a value for each episode."""
+"""A value for each episode, by name of the label."""
 
 
 def labels_of(spec: EnvironmentSpec, played: Sequence[Played]) -> dict[str, list[str]]:
-    """Return what maps are coloured by: each feature of the task, the skill, and the outcome."""
+    """Return the labels that colour maps: each feature of the task, the skill, and the outcome."""
     names = [feature.name for feature in spec.tasks.features]
     labels = {name: [shown(episode.task[name]) for episode in played] for name in names}
     if spec.skills:
@@ -64,8 +64,8 @@ def maps(spec: EnvironmentSpec, played: Sequence[Played], planes: Mapping[str, n
 
     Args:
         spec: the environment.
-        played: (n,) episodes.
-        planes: by method, (n, 2).
+        played: n episodes.
+        planes: the maps of their contexts by method, (n, 2) each, see `plane`.
         labels: see `labels_of`.
     """
     rows = []
@@ -102,7 +102,7 @@ def _scatter(axes: Axes, rows: Sequence[Row], method: str, name: str, values: Se
 
 
 def _order(value: str) -> tuple[int, float, str]:
-    """Return what sorts values: numbers by size, then words."""
+    """Return the sort key of a value: numbers by size, then words."""
     try:
         return 0, float(value), ""
     except ValueError:
@@ -110,7 +110,7 @@ def _order(value: str) -> tuple[int, float, str]:
 
 
 def by_step(played: Sequence[Played], labels: Labels, measured: Sequence[Separability]) -> Chart:
-    """Return how well the contexts of a step tell each label, by step; of an episode that is over, the last context."""
+    """Return how well the contexts of each step identify each label; an episode that is over keeps its last context."""
     longest = _usual_longest(played)
     steps = sorted({*np.linspace(0, longest - 1, min(longest, MOST_STEPS)).round().astype(int).tolist()})
     rows: list[Row] = []
@@ -139,12 +139,12 @@ def by_step(played: Sequence[Played], labels: Labels, measured: Sequence[Separab
 
 
 def _usual_longest(played: Sequence[Played]) -> int:
-    """Return the steps that all but one episode in twenty stay within."""
+    """Return the 95th percentile of the episodes' lengths [steps]."""
     return int(np.percentile([len(episode.contexts) for episode in played], 95))
 
 
 def over_time(spec: EnvironmentSpec, played: Sequence[Played]) -> Chart | None:
-    """Return the mean context by step, a line for each value of the first feature, a panel for each dimension."""
+    """Return the mean context by step, a panel per dimension, a line per value of the first numeric feature, if any."""
     names = [feature.name for feature in spec.tasks.features if not isinstance(feature, Crippled)]
     if not names:
         return None
@@ -178,7 +178,7 @@ def over_time(spec: EnvironmentSpec, played: Sequence[Played]) -> Chart | None:
 
 
 def at_change(around: Mapping[str, Any]) -> Chart:
-    """Return distances and means of contexts, by steps since a change; see `contexts_around`."""
+    """Return distances and means of contexts by steps since a change, from the result of `contexts_around`."""
     rows: list[Row] = [{"panel": "distance", **row} for row in around["rows"]]
     rows += [{"panel": "mean", **row} for row in around["means"] if row["dimension"] <= MOST_DIMENSIONS]
 
@@ -214,9 +214,9 @@ def at_change(around: Mapping[str, Any]) -> Chart:
 def draw_adaptations(adaptations: Sequence[Adaptation], path: Path) -> None:
     """Write a PNG with a column for each change.
 
-    Above: mean distance of the policy's context from the one from the start, by steps since the change. In the middle,
-    where the model has an atlas: the median out-of-distribution score, with the line of the alarm. Below: success
-    (return, where there is no goal) of each variant, with bars of one standard error.
+    Top: mean distance between the policy's context and the context of variant START, by steps since the change. Middle,
+    if the model has an atlas: the median out-of-distribution score and the alarm's threshold. Bottom: success (or
+    return, if that is the measure) of each variant, with bars of one standard error.
     """
     import matplotlib
     from matplotlib.figure import Figure
@@ -235,7 +235,7 @@ def draw_adaptations(adaptations: Sequence[Adaptation], path: Path) -> None:
         lows, highs = zip(*(axes.get_xlim() for axes in grid[-1]), strict=True)
         for axes in grid[-1]:
             axes.set_xlim(min(lows), max(highs))
-        # Shared: set once all lines are there.
+        # Columns share these axes: set them after all lines are drawn.
         grid[0][0].set(ylabel="distance of contexts", ylim=(0, None))
         if scored:
             grid[1][0].set(ylabel="score, alarm above 1", ylim=(0, None))
@@ -250,7 +250,7 @@ def _gaps(axes: Axes, adaptation: Adaptation) -> None:
         if row.variant not in (Variant.START, Variant.UNCHANGED):
             axes.plot(range(len(row.gap)), row.gap, color=COLOURS[row.variant], lw=1.8, label=row.variant.value)
     axes.set(xlabel="steps since the change", xlim=(0, None))
-    change = str(adaptation.change).replace(",", ",\n")  # three features in one line are wider than a column
+    change = str(adaptation.change).replace(",", ",\n")  # one feature a line: three are wider than a column
     axes.set_title(f"{change}\n{adaptation.reached} of {adaptation.episodes} episodes", fontsize=9)
 
 

@@ -1,4 +1,4 @@
-"""Scores as charts: by task, by set, while learning and behind gaps; and skills by task (the paper's figures)."""
+"""Charts of scores by task, by set, during training and with sim-to-real profiles; and of skills by task (paper)."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from sami_train.studies.report.played import Played
 
 HARDLY = 0.1
-"""Success excluding trivial starts below which a cell is marked: hardly better than doing nothing."""
+"""A cell whose success excluding trivial starts is below this is marked: hardly better than doing nothing."""
 MOST_WITH_NUMBERS = 7
-"""Most columns that leave room for numbers in the cells."""
+"""Most columns of a map whose cells have room for numbers."""
 MOST_POINTS = 300
-"""Of a learning curve; of more lines of a log, every n-th."""
+"""A learning curve has every n-th line of a longer log, at least this many."""
 FRAMES = {"training": "-", "moderate": ":"}
-"""Lines about the cells of a set of tasks."""
+"""Style of the frame of a cell, by task set."""
 Cell = tuple[str, Task, dict[str, Any]]
-"""Set and task, and what was measured in it: `value`, `episodes`, `above_floor` (NaN where nothing counts that)."""
+"""Task set, task and results: `value`, `episodes`, and `above_floor` (success excluding trivial starts, or NaN)."""
 
 
 def two_features(spec: EnvironmentSpec) -> list[Feature]:
-    """Return the features that a map has as its axes; empty where an environment has not two, or draws its tasks."""
+    """Return the two features that are the axes of a map; empty if there are not exactly two, or tasks are drawn."""
     features = [feature for feature in spec.tasks.features if isinstance(feature, Feature)]
     return features if len(features) == 2 and not spec.tasks.drawn else []
 
@@ -51,15 +51,15 @@ def heat_maps(
     bounds: tuple[float, float] | None,
     number: str,
 ) -> Chart:
-    """Return heat maps over two features (paper, appendix), or a bar for each task where there are not two numbers.
+    """Return heat maps over two features (paper, appendix), or bars by task if `two_features` returns none.
 
     Args:
-        name: of the chart.
-        caption: of the chart; bars have its first sentence.
+        name: name of the chart.
+        caption: caption of the chart; bars have only its first sentence.
         spec: the environment.
-        cells: by the title of the panel.
+        cells: cells by the title of their panel.
         quantity: name of the value.
-        bounds: values at the ends of the colours; the smallest and the largest that there is if None.
+        bounds: values at the ends of the colour scale; the smallest and the largest value if None.
         number: format of a value.
     """
     values = [cell[2]["value"] for measured in cells.values() for cell in measured]
@@ -77,7 +77,7 @@ def heat_maps(
 
 
 def _map_rows(panel: str, cells: Sequence[Cell], across: str, down: str) -> list[Row]:
-    """Return a row for each pair of values; tasks that agree in both are averaged, by their episodes."""
+    """Return a row for each pair of values: the mean over its tasks, weighted by their episodes."""
     alike: dict[tuple[float, float], list[Cell]] = {}
     for cell in cells:
         alike.setdefault((cell[1][across], cell[1][down]), []).append(cell)
@@ -113,7 +113,7 @@ def _draw_map(
     for row in rows:
         x, y = xs.index(row[across.name]), ys.index(row[down.name])
         corner = (x - 0.5, y - 0.5)
-        ink = "#111111" if row["value"] > sum(limits) / 2 else "#ffffff"  # what is read on that colour
+        ink = "#111111" if row["value"] > sum(limits) / 2 else "#ffffff"  # legible on the cell's colour
         axes.add_patch(Rectangle(corner, 1, 1, color=colours.to_rgba(row["value"]), lw=0.5))
         if row["mark"] == "as doing nothing":
             axes.add_patch(Rectangle(corner, 1, 1, fill=False, hatch="////", ec="#ffffff", alpha=0.4, lw=0))
@@ -168,7 +168,7 @@ def _bars(
 
 
 def by_task(spec: EnvironmentSpec, evaluations: Mapping[str, Evaluation]) -> Chart:
-    """Return what counts in each task, a panel for each evaluation by name."""
+    """Return success or return in each task, a panel for each evaluation; a single one of success has two panels."""
     measure = spec.measure
     cells: dict[str, list[Cell]] = {name: [] for name in evaluations}
     above: list[Cell] = []
@@ -193,7 +193,7 @@ def by_task(spec: EnvironmentSpec, evaluations: Mapping[str, Evaluation]) -> Cha
 
 
 def intervals(evaluations: Mapping[str, Evaluation]) -> Chart:
-    """Return what counts by set, a panel each: a point and a 95 % interval for each evaluation by name."""
+    """Return success or return, a panel for each set: a point and a 95 % interval for each evaluation."""
     rows: list[Row] = []
     for name, evaluation in evaluations.items():
         for task_set in evaluation.sets:
@@ -219,7 +219,7 @@ def intervals(evaluations: Mapping[str, Evaluation]) -> Chart:
 
 
 def skills(spec: EnvironmentSpec, played: Sequence[Played]) -> Chart:
-    """Return the probability of each skill by task, a panel for each skill, the rarest last but for `other`."""
+    """Return the probability of each skill by task, a panel per skill: the rarest last, and then only `other`."""
     by_task: dict[tuple[str, str], list[Played]] = {}
     for episode in played:
         by_task.setdefault((episode.task_set, label(episode.task)), []).append(episode)
@@ -238,12 +238,12 @@ def skills(spec: EnvironmentSpec, played: Sequence[Played]) -> Chart:
 
 
 def title_of(skill: str) -> str:
-    """Return a skill's name as a reader has it."""
+    """Return a skill's name in the form for readers."""
     return skill.replace("_and_", " & ").replace("_", " ")
 
 
 def learning(records: Sequence[RunRecord], measure: Measure) -> Chart:
-    """Return curves of what counts while exploring, and of the contrast's bound with log K, which no bound passes."""
+    """Return curves of training success or return, and of the contrast's bound with log K, its upper limit."""
     rows: list[Row] = []
     for record in records:
         for row in record.metrics[:: max(1, len(record.metrics) // MOST_POINTS)]:
@@ -285,10 +285,10 @@ def learning(records: Sequence[RunRecord], measure: Measure) -> Chart:
 
 
 def robustness(points: Sequence[RobustnessPoint]) -> Chart:
-    """Return what counts behind each kind of gap against its size, with 95 % intervals, a panel each.
+    """Return success or return against the size of each kind of sim-to-real gap, a panel each, with 95 % intervals.
 
     Args:
-        points: as `sweep` gives them, the world as it is first.
+        points: the result of `evaluation.robustness.sweep`: first the evaluation without a profile.
     """
     clean, *behind = points
     measure = clean.evaluation.measure

@@ -58,7 +58,7 @@ class PairedTest(NamedTuple):
     difference: Interval
     """Mean difference, with Student's t."""
     p: float | None
-    """Two-sided; None with fewer than two common seeds, or where all differences are equal."""
+    """Two-sided p; None with fewer than two common seeds, or if all differences are equal."""
 
 
 def aggregate(scores: np.ndarray, bounds: tuple[float, float] | None = None) -> Aggregate:

@@ -110,7 +110,7 @@ def measure_recoveries(
 
 
 def certify(recoveries: Recoveries, measured: str, level: float = LEVEL, false_rate: float = FALSE_RATE) -> Recovery:
-    """Return the smallest bound [steps] with this level that exceeds the false rate in few enough episodes.
+    """Return the smallest bound with this level that few enough episodes without a change exceed.
 
     Raises:
         SamiError: no finite bound has that level, or there are too few episodes.

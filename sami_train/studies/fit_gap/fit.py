@@ -1,4 +1,4 @@
-"""A robot's gap from its log: every kind that the log tells, with its uncertainty, and what it does not tell."""
+"""Fits a sim-to-real profile to a robot's log: every effect that the log identifies, with its uncertainty."""
 
 from __future__ import annotations
 
@@ -36,61 +36,61 @@ from sami_train.studies.fit_gap.sensing import (
 from sami_train.studies.fit_gap.trace import Log, Trace
 
 LAG_ERROR = 0.3
-"""By how much a lag may be off because a robot's answer is no sum over commands, in periods: seen on known profiles."""
+"""Additional error of a lag [periods], because robots respond nonlinearly to commands; measured on known profiles."""
 EXCITED = 0.05
-"""Deviation of a command, as a share of its range, that excites."""
+"""Least standard deviation of a command that counts as excitation, as a fraction of the command's range."""
 CHANGES, MOTIONS, MARGIN = 8, 40, 12.0
-"""Changes of the commands and motions between readings that are the fewest that tell a delay; by how much twice the log
-likelihood of every other delay must be lower."""
+"""Fewest changes of the commands and fewest motions between readings that identify a delay; least difference in twice
+the log likelihood to every other delay."""
 HELD_OUT = 3
-"""Every such episode is held out."""
+"""Every HELD_OUT-th episode is held out."""
 NOISIER = 1.2
-"""How many times as noisy as the reference a signal is where it has noise."""
+"""A signal has noise of its own if its deviation is more than this many times that of the reference."""
 BIAS_ERROR = 1e-4
-"""Misreading that is no bias, in a signal's unit."""
+"""Largest error that does not count as a bias, in the signal's unit."""
 FEW_LOST = 0.005
-"""Share of lost messages that counts as none."""
+"""Largest fraction of lost messages that does not count as dropout."""
 
 
 @dataclass(frozen=True)
 class FittedNumber:
-    """One number of the gap."""
+    """One fitted number of the profile."""
 
     key: str
-    """Of the profile."""
+    """Key of the profile."""
     signal: str
-    """Empty where it is one for all."""
+    """Empty if the number applies to all signals."""
     estimate: Estimate
     unit: str
     by: str
-    """What told it."""
+    """The data that it was estimated from."""
 
 
 @dataclass(frozen=True)
 class FittedGap:
-    """What a log tells of a robot's gap."""
+    """A sim-to-real profile fitted to a log, and its uncertainty."""
 
     profile: GapProfile
     estimates: tuple[FittedNumber, ...]
     unidentified: tuple[str, ...]
-    """What it does not tell, a sentence each."""
+    """Effects that the log does not identify, a sentence each."""
     notes: tuple[str, ...]
-    """What it tells and no profile holds, a sentence each."""
+    """Findings that a profile cannot express, a sentence each."""
     checks: Mapping[str, Any]
-    """How well what was fitted to some episodes explains the others."""
+    """How well a fit to some episodes explains the motions of held-out episodes; empty if there are too few."""
     names: tuple[str, ...]
     episodes: int
 
 
 def fit_gap(log: Log, reference: Sequence[Trace]) -> FittedGap:
-    """Return the gap that explains a log, beside episodes without one.
+    """Return the sim-to-real profile that explains the differences between a log and reference episodes.
 
     Args:
-        log: Of the robot.
-        reference: Episodes in which commands were followed, and sensors told, as in the simulator.
+        log: Recordings of the robot.
+        reference: Episodes of the simulator, whose actuators and sensors are ideal.
 
     Raises:
-        SamiError: The log excites too little to tell a delay, or the reference does not follow commands.
+        SamiError: The log has too little excitation to identify a delay, or commands move nothing in the reference.
     """
     signals = log.contract.observation
     same_as = copies(log.traces, signals)
@@ -115,23 +115,23 @@ def fit_gap(log: Log, reference: Sequence[Trace]) -> FittedGap:
 
 
 class _Sense(NamedTuple):
-    """What was found of a signal, and what was not."""
+    """The fitted sensor errors of one signal."""
 
     numbers: list[FittedNumber]
     noise_told: bool
     bias: str
-    """What is known of its bias that a profile cannot say; empty where nothing is."""
+    """The biases of some of its elements, as text: a profile needs all elements; empty if none is known."""
     bias_told: bool
 
 
 class _Arrived(NamedTuple):
-    """Signals that arrive together."""
+    """Signals whose messages arrive together."""
 
     names: list[str]
     spacing: float
     """Periods between their messages."""
     fit: Arrival | None
-    """None where they come less often than the policy acts, or never."""
+    """None if messages arrive less often than once a period, or never."""
 
 
 def _times(log: Log, arrived: Sequence[_Arrived], response: ActuatorResponse) -> list[FittedNumber]:
@@ -140,7 +140,7 @@ def _times(log: Log, arrived: Sequence[_Arrived], response: ActuatorResponse) ->
     def add(key: str, ends: Sequence[float], unit: str, by: str) -> None:
         numbers.append(FittedNumber(key, "", Estimate(*ends), unit, by))
 
-    # A profile has one latency for all signals: the latest tells it.
+    # A profile has one latency for all signals: take the longest.
     late = max((item.fit for item in arrived if item.fit), key=lambda fit: fit.latency[1], default=None)
     if late is not None:
         low, high = late.latency
@@ -162,7 +162,7 @@ def _times(log: Log, arrived: Sequence[_Arrived], response: ActuatorResponse) ->
 
 
 def _arrived(log: Log) -> list[_Arrived]:
-    """Return what came of messages, once for all signals that arrived alike."""
+    """Return the arrival of messages, once for all signals with the same time stamps."""
     groups: dict[bytes, list[str]] = {}
     for name in log.traces[0].sent:
         groups.setdefault(b"".join(trace.sent[name].tobytes() for trace in log.traces), []).append(name)
@@ -176,7 +176,7 @@ def _arrived(log: Log) -> list[_Arrived]:
 
 
 def _sensed(log: Log, reference: Sequence[Trace], name: str) -> _Sense:
-    """Return noise, rounding and bias of a signal."""
+    """Fit noise, rounding and bias of a signal."""
     signal = next(declared for declared in log.contract.observation if declared.name == name)
     numbers = []
     steps = [fit_step(log.traces, name, column) for column in range(signal.size)]
@@ -208,7 +208,7 @@ def _sensed(log: Log, reference: Sequence[Trace], name: str) -> _Sense:
 
 
 def _unidentified(log: Log, arrived: Sequence[_Arrived], senses: Mapping[str, _Sense]) -> Iterator[str]:
-    """Yield what the log does not tell, a sentence each."""
+    """Yield the effects that the log does not identify, a sentence each."""
     yield "whether stamps tell when a sensor measured: what is late before its stamp counts as a latency of commands"
     yield "stuck sensors, the drift of clocks, errors of gain, noise that grows with the value"
     fits = [item for item in arrived if item.fit]
@@ -227,23 +227,23 @@ def _unidentified(log: Log, arrived: Sequence[_Arrived], senses: Mapping[str, _S
 
 
 def _notes(log: Log, response: ActuatorResponse) -> Iterator[str]:
-    """Yield what was found that no profile holds."""
+    """Yield findings that a profile cannot express, a sentence each."""
     seconds = np.concatenate([np.diff(trace.times) for trace in log.traces])
     ticks = np.concatenate([np.diff(trace.ticks) for trace in log.traces])
-    periods = seconds[ticks > 0] / ticks[ticks > 0]  # a loop faster than the policy has turns within a period
+    periods = seconds[ticks > 0] / ticks[ticks > 0]  # a loop faster than the policy has several ticks in a period
     low, middle, high = np.percentile(periods, [2.5, 50.0, 97.5])
     yield f"The period is {middle:.4g} s ({low:.4g} to {high:.4g}); the policy's own is {log.period:.4g} s."
     yield f"Commands move the robot {response.gain:.2f} as far as the reference."
 
 
 def _negligible(traces: Sequence[Trace], name: str) -> float:
-    """Return the noise that single precision makes of a signal's values."""
+    """Return the largest noise that single precision may cause in a signal's values."""
     largest = max(float(np.abs(trace.values[name]).max()) for trace in traces)
     return 8.0 * float(np.spacing(np.float32(max(largest, 1e-6)))) + 1e-6
 
 
 def _span(number: FittedNumber) -> float | list[float]:
-    """Return what a profile says of a number: a range where its ends differ."""
+    """Return a number in the form of a profile: a range if the ends of its interval differ."""
     low, value, high = (float(f"{end:.4g}") for end in number.estimate)
     if number.key == "quantisation" or low == high:
         return value
@@ -251,7 +251,7 @@ def _span(number: FittedNumber) -> float | list[float]:
 
 
 def _checks(log: Log, motion_answers: Sequence[Answer], misfits: np.ndarray) -> dict[str, Any]:
-    """Return how well a fit to some episodes explains those that were held out; empty where there are too few."""
+    """Return how well a fit to the other episodes explains the held-out ones; empty if there are too few episodes."""
     out = np.arange(len(log.traces)) % HELD_OUT == HELD_OUT - 1
     held = [trace for trace, held_out in zip(log.traces, out, strict=True) if held_out]
     if not held:
@@ -267,10 +267,10 @@ def _checks(log: Log, motion_answers: Sequence[Answer], misfits: np.ndarray) -> 
 
 
 def require_excitation(log: Log) -> np.ndarray:
-    """Return which elements of the action change enough to tell anything, (A,).
+    """Return which elements of the action change enough for a fit, (A,) bool.
 
     Raises:
-        SamiError: None does; with the motion that would.
+        SamiError: No element does; the message describes a motion that suffices.
     """
     action, commands = log.contract.action, np.concatenate([trace.executed for trace in log.traces])
     low, high = (np.array([np.nan if b is None else b for b in side], float) for side in (action.low, action.high))
@@ -283,10 +283,10 @@ def require_excitation(log: Log) -> np.ndarray:
 
 
 def _require_answers(log: Log, motion_answers: Sequence[Answer]) -> None:
-    """Refuse a log of which nothing tells a delay.
+    """Check that a log can identify a delay.
 
     Raises:
-        SamiError: Nothing answers in the reference, or there are too few motions between readings.
+        SamiError: Excited commands move nothing in the reference, or there are too few motions between readings.
     """
     excited = require_excitation(log)
     moving = [answer for answer in motion_answers if (np.abs(answer.weights).sum(axis=0) > 0)[excited].any()]
@@ -321,7 +321,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def document_of(fitted: FittedGap) -> str:
-    """Return the text of a gap profile; `GapProfile.load` reads it back."""
+    """Return the text of the profile's TOML file, which `GapProfile.load` reads."""
     episodes = f"{fitted.episodes} episode{'s' * (fitted.episodes != 1)}"
     lines = [
         f"# The gap that sami fit-gap found in {', '.join(fitted.names)}: {episodes}.",
@@ -341,7 +341,7 @@ def document_of(fitted: FittedGap) -> str:
 
 
 def summary_lines(fitted: FittedGap) -> list[str]:
-    """Return sentences about the episodes that were held out."""
+    """Return sentences about how well the fit explains the held-out episodes."""
     checks = fitted.checks
     if not checks:
         return ["Not validated: there are too few episodes to hold one out."]

@@ -1,9 +1,9 @@
-"""How late and how slowly a robot follows its commands, beside a reference that follows them as the simulator does.
+"""Fits the delay and the lag with which a robot follows its commands, relative to a simulated reference.
 
-What moves in a period is a sum over the last commands, weighed as the reference weighs them. A robot whose commands
-arrive late, or whose actuators lag, moves as the reference does under the commands that its actuators make of them:
-those of the `Actuator` that a profile simulates. The delay and the lag that explain its motions best are found on a
-grid. Constant errors and gains are left free, and so is noise.
+The motion of an element in a period is a weighted sum of the last commands. The weights are fitted to the reference.
+A robot with a command delay or an actuator lag moves as the reference would under delayed and low-pass filtered
+commands: those of the `Actuator` that a profile simulates. A grid search finds the delay and the lag that explain the
+robot's motions best. Offset, gain and noise of each element are free.
 """
 
 from __future__ import annotations
@@ -16,66 +16,66 @@ import numpy as np
 from sami_train.studies.fit_gap.trace import FIRST, Trace
 
 TAPS = 5
-"""Periods after which a command has done what it does."""
+"""Number of past commands, one a period, that affect a motion."""
 LEAST_EXPLAINED = 0.5
-"""Share of its motions that commands explain, in the reference, in an element that is worth looking at."""
+"""Least fraction of an element's variance in the reference that commands must explain; other elements are not used."""
 DELAYS = np.arange(0, 9)
-"""Tried [periods]."""
+"""Delays of the grid [periods]."""
 LAGS = np.array([0.0, 0.2, 0.35, 0.5, 0.65, 0.8, 1.0, 1.2, 1.4, 1.7, 2.0, 2.4, 2.8, 3.3, 4.0, 5.0, 6.0, 8.0])
-"""Tried [periods]."""
+"""Time constants of the grid [periods]."""
 DROP = 3.84
-"""Twice the log likelihood at the ends of a 95 % interval, doubled: neighbouring motions share a reading's noise."""
+"""Drop of twice the log likelihood at the ends of a 95 % interval. Fits double it: motions share readings' noise."""
 
 SURE, SEVERAL = 15.0, 0.25
-"""By how much twice an episode's log likelihood must be higher for a delay or a lag of its own; the share of episodes
-with a lag of their own above which it differs between them."""
+"""Least gain in twice an episode's log likelihood that gives the episode a delay or a lag of its own; fraction of such
+episodes above which the lag counts as different between episodes."""
 
 
 class Motions(NamedTuple):
-    """What moved between two readings that are a period apart, (m,), by what was written until then."""
+    """The m motions of an element between two readings that are a period apart."""
 
     to: np.ndarray
-    """At which tick each motion ended."""
+    """Tick at which each motion ended, (m,)."""
     moved: np.ndarray
-    """By how much."""
+    """Change of the element in each motion, (m,)."""
 
 
 class Answer(NamedTuple):
-    """How an element answers to commands."""
+    """How an element of the observation responds to commands in the reference."""
 
     name: str
     """SIGNAL.ELEMENT."""
     signal: str
     column: int
     weights: np.ndarray
-    """Of the commands of the last periods, (TAPS, A)."""
+    """Weights of the last commands, the newest first, (TAPS, A)."""
     explained: float
-    """Share of its motions in the reference."""
+    """Fraction of the variance of its motions that the weights explain in the reference."""
 
 
 class ActuatorResponse(NamedTuple):
-    """Delay and lag, in periods."""
+    """Delay and lag of a robot's actuators [periods]."""
 
     delay: tuple[int, int, int]
     """Low end, estimate and high end."""
     lag: tuple[float, float, float]
     gain: float
-    """How far it moves, as a share of how far the reference does."""
+    """Size of the robot's motions, as a fraction of the reference's."""
     elements: tuple[str, ...]
-    """By which this was told."""
+    """Elements that the fit used."""
     margin: float
-    """By how much twice the log likelihood of every other delay is lower."""
+    """Least difference in twice the log likelihood to another delay; infinite if the delay differs between episodes."""
 
 
 def motions(trace: Trace, signal: str, column: int) -> Motions:
-    """Return what an element did between messages that follow each other."""
+    """Return the motions of an element between messages that were measured a period apart."""
     sent, values = trace.fresh(signal)
     both = (np.diff(sent) == 1) & (sent[:-1] >= FIRST)
     return Motions(sent[1:][both], np.diff(values[:, column])[both])
 
 
 def commanded(executed: np.ndarray, delay: int, lag: float) -> np.ndarray:
-    """Return what actuators make of commands (T, A) that arrive `delay` periods late and are followed with a lag."""
+    """Return commands (T, A) after a delay and a first-order low pass of time constant `lag`, both [periods]."""
     late = _delayed(executed, delay)
     if lag == 0.0:
         return late
@@ -87,22 +87,22 @@ def commanded(executed: np.ndarray, delay: int, lag: float) -> np.ndarray:
 
 
 def _delayed(written: np.ndarray, delay: int) -> np.ndarray:
-    """Return commands (T, A) some periods later; nothing was asked before."""
+    """Return commands (T, A) delayed by some periods, with zeros before the first."""
     return np.concatenate([np.zeros((delay, written.shape[1])), written])[: len(written)]
 
 
 def history(written: np.ndarray, to: np.ndarray) -> np.ndarray:
-    """Return the last commands before each tick `to` (m,), (m, TAPS, A)."""
+    """Return the last commands before each tick `to` (m,), the newest first, (m, TAPS, A)."""
     padded = np.concatenate([np.zeros((TAPS, written.shape[1])), written])
     return padded[to[:, None] + TAPS - 1 - np.arange(TAPS)]
 
 
 def answers(reference: Sequence[Trace], names: Sequence[tuple[str, str, int]]) -> list[Answer]:
-    """Return the elements of a reference whose motions commands explain, and how.
+    """Return the responses of those elements whose motions commands explain in the reference.
 
     Args:
-        reference: Episodes in which commands were followed without a gap.
-        names: Elements to look at: `SIGNAL.ELEMENT`, the signal and the column.
+        reference: Episodes with ideal actuators and sensors.
+        names: Candidate elements: `SIGNAL.ELEMENT`, the signal's name, and the element's column in the signal.
     """
     fitted = []
     for name, signal, column in names:
@@ -110,7 +110,7 @@ def answers(reference: Sequence[Trace], names: Sequence[tuple[str, str, int]]) -
         if len(moved) < 2 * TAPS or not np.ptp(moved) > 0.0:
             continue
         flat = rows.reshape(len(rows), -1)
-        # A ridge keeps commands that were never given from weighing anything.
+        # The ridge gives commands that never changed a weight of zero.
         scale = 1e-6 * max(1e-12, float((flat**2).sum(axis=0).max()))
         centred, target = flat - flat.mean(axis=0), moved - moved.mean()
         weights = np.linalg.solve(centred.T @ centred + scale * np.eye(flat.shape[1]), centred.T @ target)
@@ -122,7 +122,7 @@ def answers(reference: Sequence[Trace], names: Sequence[tuple[str, str, int]]) -
 
 
 def misfits_of(traces: Sequence[Trace], by_element: Sequence[Answer]) -> np.ndarray:
-    """Return the misfit of each episode under each delay and lag, (episodes, delays, lags)."""
+    """Return the misfit of each episode under each delay and lag, (episodes, delays, lags); see `_misfit`."""
     table = np.empty((len(traces), len(DELAYS), len(LAGS)))
     for row, trace in zip(table, traces, strict=True):
         observed = [motions(trace, answer.signal, answer.column) for answer in by_element]
@@ -134,18 +134,18 @@ def misfits_of(traces: Sequence[Trace], by_element: Sequence[Answer]) -> np.ndar
 
 
 def fit_response(traces: Sequence[Trace], by_element: Sequence[Answer], misfits: np.ndarray) -> ActuatorResponse:
-    """Return the delay and the lag under which the motions of some episodes are what the reference would do.
+    """Return the delay and the lag under which the reference would move as the robot did in some episodes.
 
-    Where episodes tell other ones than all of them together, the ends are theirs.
+    If single episodes clearly have values of their own, the intervals span the values of all episodes.
 
     Args:
         traces: The episodes.
-        by_element: Elements that answer to commands.
+        by_element: Elements that respond to commands.
         misfits: `misfits_of` these episodes, (episodes, delays, lags).
     """
     pooled = misfits.sum(axis=0).min(axis=1)
     delay = int(pooled.argmin())
-    # By episode, how likely each delay is, and by how much its own is likelier than that of all.
+    # An episode has a delay of its own if that is clearly more likely than the delay of all episodes.
     alone = misfits.min(axis=2)
     delays = np.where(alone[:, delay] - alone.min(axis=1) > SURE, alone.argmin(axis=1), delay)
     likely = DELAYS[pooled <= pooled.min() + 2 * DROP]
@@ -181,12 +181,12 @@ def _lag(
 
 
 def _misfit(observed: Sequence[Motions], by_element: Sequence[Answer], written: np.ndarray) -> float:
-    """Return -2 log likelihood of an episode's motions, up to a constant: noise and gain of each element are free.
+    """Return -2 log likelihood of an episode's motions, up to a constant; noise and gain of each element are free.
 
     Args:
         observed: Motions of each element.
         by_element: The elements.
-        written: What actuators made of the commands, (T, A).
+        written: Commands after delay and lag, (T, A).
     """
     total = 0.0
     for (to, moved), answer in zip(observed, by_element, strict=True):
@@ -199,7 +199,7 @@ def _misfit(observed: Sequence[Motions], by_element: Sequence[Answer], written: 
 
 
 def explained(traces: Sequence[Trace], by_element: Sequence[Answer], delay: int, lag: float) -> float:
-    """Return the share of the motions that a delay and a lag explain with the reference's gain, mean over elements."""
+    """Return the fraction of variance that a delay and a lag explain at the reference's gain, mean over elements."""
     written = [commanded(trace.executed, delay, lag) for trace in traces]
     shares = []
     for answer in by_element:
@@ -210,7 +210,7 @@ def explained(traces: Sequence[Trace], by_element: Sequence[Answer], delay: int,
 
 
 def _predicted(traces: Sequence[Trace], answer: Answer, written: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Return predicted and observed motions of an element, each less its mean."""
+    """Return predicted and observed motions of an element, (m,) each, minus their means."""
     expected, observed = [], []
     for trace, commands in zip(traces, written, strict=True):
         to, moved = motions(trace, answer.signal, answer.column)

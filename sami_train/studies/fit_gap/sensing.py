@@ -1,4 +1,4 @@
-"""What sensors add: noise and bias, from what they say while the robot rests, and the steps of their rounding."""
+"""Fits sensor errors: noise and bias from readings at rest, the steps of rounding, and latency and loss of messages."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from sami_runtime.signals import Signal
 from sami_train.studies.fit_gap.trace import FIRST, Trace
 
 FEWEST = 4
-"""Readings of an episode at rest that tell its noise; values that tell a step."""
+"""Fewest readings of an episode at rest that identify noise, and fewest different values that identify a step."""
 OFF_GRID = 0.02
-"""How far a value may lie from a multiple of a step, as a share of it."""
+"""Largest distance of a rounded value from a multiple of the step, as a fraction of the step."""
 SIGMAS = 1.96
-"""Of a normal distribution's 95 % interval."""
+"""Half width of a normal distribution's 95 % interval, in standard deviations."""
 
 
 class Estimate(NamedTuple):
@@ -31,17 +31,17 @@ class SensorNoise(NamedTuple):
 
     deviation: Estimate
     differences: int
-    """Of readings that followed each other, over episodes and elements."""
+    """Number of differences between consecutive readings, over all episodes and elements."""
 
 
 def at_rest(trace: Trace, name: str, rest: np.ndarray, first: int = 0) -> np.ndarray:
-    """Return what a signal said before anything was commanded to move, each message once, (m, size).
+    """Return the values of a signal before the first command that differs from `rest`, each message once, (m, size).
 
     Args:
         trace: An episode.
-        name: Of the signal.
-        rest: The action that moves nothing, (A,).
-        first: Message to begin with; the very first one is always at rest.
+        name: The signal's name.
+        rest: The neutral action, (A,).
+        first: Tick of the first message to use; if 0, the very first message always counts as at rest.
     """
     moving = np.flatnonzero(np.abs(trace.executed - rest).max(axis=1) > 1e-6)
     until = int(moving[0]) if len(moving) else len(trace.executed)
@@ -52,25 +52,25 @@ def at_rest(trace: Trace, name: str, rest: np.ndarray, first: int = 0) -> np.nda
 
 
 def fit_noise(traces: Sequence[Trace], name: str, rest: np.ndarray) -> SensorNoise | None:
-    """Return a signal's noise, by the differences of readings that follow each other; None where nothing rests."""
+    """Return a signal's noise from differences of consecutive readings; None if no episode has `FEWEST` at rest."""
     readings = [reading for trace in traces if len(reading := at_rest(trace, name, rest, FIRST)) >= FEWEST]
     if not readings:
         return None
     steps = np.concatenate([np.diff(reading, axis=0) for reading in readings])
     deviation = float(np.sqrt((steps**2).mean() / 2.0))
-    # Differences share readings: 3/4 as many tell as much, independently (Allan variance of white noise).
+    # Differences share readings: they are worth 3/4 as many independent ones (Allan variance of white noise).
     share = SIGMAS / np.sqrt(2.0 * 0.75 * steps.size)
     return SensorNoise(Estimate(deviation * max(0.0, 1.0 - share), deviation, deviation * (1.0 + share)), steps.size)
 
 
 def without(noise: SensorNoise, other: float) -> SensorNoise:
-    """Return noise without a part of it, such as that of the reference [the signal's unit]."""
+    """Return noise minus, in quadrature, another deviation [the signal's unit], such as that of the reference."""
     low, value, high = (float(np.sqrt(max(0.0, deviation**2 - other**2))) for deviation in noise.deviation)
     return SensorNoise(Estimate(low, value, high), noise.differences)
 
 
 def fit_step(traces: Sequence[Trace], name: str, column: int) -> float | None:
-    """Return the step to whose multiples an element is rounded; None where it is not, or hardly moves."""
+    """Return the step to whose multiples an element is rounded; None if it is not rounded, or hardly moves."""
     values = np.unique(np.concatenate([trace.fresh(name)[1][:, column] for trace in traces]))
     if len(values) < FEWEST:
         return None
@@ -80,7 +80,7 @@ def fit_step(traces: Sequence[Trace], name: str, column: int) -> float | None:
     if not len(gaps) or gaps.min() < 100.0 * finest:
         return None
     counts = np.round(values / gaps.min())
-    step = float(values @ counts / (counts @ counts))  # the smallest gap is rounded to float32, all of them less so
+    step = float(values @ counts / (counts @ counts))  # more precise than the smallest gap, which float32 rounds
     off = np.abs(values / step - np.round(values / step))
     return step if (off < OFF_GRID).all() else None
 
@@ -88,16 +88,16 @@ def fit_step(traces: Sequence[Trace], name: str, column: int) -> float | None:
 def fit_bias(
     traces: Sequence[Trace], signal: Signal, known: Mapping[str, float], rest: np.ndarray, deviation: float
 ) -> dict[str, Estimate]:
-    """Return the constant errors of the elements whose value at rest is known, by `SIGNAL.ELEMENT`.
+    """Return the biases of the elements whose true value at rest is known, by `SIGNAL.ELEMENT`.
 
-    Where they differ between episodes by more than noise does, the ends are those of the episodes.
+    If they differ between episodes by more than noise explains, the interval spans the episodes' biases.
 
     Args:
-        traces: Episodes; what `Zeroed` took out of them counts.
-        signal: Which.
-        known: By element, the value at rest.
-        rest: The action that moves nothing, (A,).
-        deviation: The signal's noise.
+        traces: Episodes; biases that `Zeroed` removed from them are added again.
+        signal: The signal.
+        known: True value at rest, by `SIGNAL.ELEMENT`.
+        rest: The neutral action, (A,).
+        deviation: Standard deviation of the signal's noise.
     """
     errors = {}
     for column, element in enumerate(signal.elements):
@@ -117,7 +117,7 @@ def fit_bias(
 
 
 def copies(traces: Sequence[Trace], signals: Sequence[Signal]) -> dict[str, str]:
-    """Return the signals that always say what another one before them says, by name: they have one sensor."""
+    """Return, by name, the earlier signal that each signal always equals: both read the same sensor."""
     same_as: dict[str, str] = {}
     for at, signal in enumerate(signals):
         for source in signals[:at]:
@@ -131,41 +131,41 @@ def copies(traces: Sequence[Trace], signals: Sequence[Signal]) -> dict[str, str]
 
 
 MOST = 40
-"""Longest delay that is told apart, in periods."""
+"""Number of delays that are distinguished, in whole periods from 0; the last one includes all longer ones."""
 STEP = 0.25
-"""Of the latencies and jitters that are tried, in periods."""
+"""Step of the grid of latencies and jitters [periods]."""
 DROP = 1.92
-"""By how much the log likelihood is lower at the ends of a 95 % interval."""
+"""Drop of the log likelihood at the ends of a 95 % interval."""
 SLOWEST = 12
-"""Longest time between the messages of a slow sensor that is told from lost ones, in periods."""
+"""Longest interval between the messages of a slow sensor [periods]; longer ones count as lost messages."""
 REGULAR = 0.95
-"""Share of them that are a whole number of such times apart."""
+"""Least fraction of a sensor's messages that are a whole number of its intervals apart."""
 LOSSES = np.concatenate([[0.0], np.geomspace(0.002, 0.95, 80)])
 
 
 class Arrivals(NamedTuple):
-    """What came of the messages of an episode: how many by delay [periods], (MOST,) each."""
+    """Number of an episode's messages by delay [periods], (MOST,) each."""
 
     read: np.ndarray
-    """Those that were read, by their delay."""
+    """Messages that were read, by their delay."""
     missing: np.ndarray
-    """Those that never were, by the least delay that would explain it."""
+    """Messages that were never read, by the least delay that would explain this."""
 
 
 class Arrival(NamedTuple):
-    """How observations arrive, in periods."""
+    """Latency and jitter [periods] and dropout [fraction] of observations."""
 
     latency: tuple[float, float]
-    """Lowest and highest of the episodes."""
+    """Lowest and highest latency of the episodes."""
     jitter: tuple[float, float, float]
     """Low end, estimate and high end."""
     dropout: tuple[float, float, float]
-    """The same."""
+    """Low end, estimate and high end."""
     messages: int
 
 
 def spacing(traces: Sequence[Trace], name: str) -> float:
-    """Return how many periods lie between two messages of a sensor; 1 for one that measures at every tick."""
+    """Return the interval [periods] between a sensor's messages, 1 for every tick; infinite if there is only one."""
     apart = np.concatenate([np.diff(trace.fresh(name)[0]) for trace in traces])
     if not len(apart):
         return np.inf
@@ -173,7 +173,7 @@ def spacing(traces: Sequence[Trace], name: str) -> float:
 
 
 def arrivals(trace: Trace, name: str) -> Arrivals:
-    """Return what came of a signal's messages."""
+    """Count a signal's messages by delay."""
     read, missing = np.zeros(MOST), np.zeros(MOST)
     newest = FIRST - 1
     for tick, sent in zip(trace.ticks, trace.sent[name], strict=True):
@@ -187,7 +187,7 @@ def arrivals(trace: Trace, name: str) -> Arrivals:
 
 
 def fit_arrival(episodes: list[Arrivals]) -> Arrival:
-    """Return the likeliest latency of each episode with the likeliest jitter and dropout of all."""
+    """Fit a latency for each episode, with one jitter and one dropout for all, by maximum likelihood."""
     observed = [episode for episode in episodes if episode.read.sum()]
     spread = max(float(np.flatnonzero(episode.read).max() - np.flatnonzero(episode.read).min()) for episode in observed)
     jitters = np.arange(0.0, spread + 2.0, STEP)
@@ -198,17 +198,17 @@ def fit_arrival(episodes: list[Arrivals]) -> Arrival:
         candidates = np.arange(max(0.0, least - spread - 1.0), least + 0.5, STEP)
         table = np.stack([_likelihood(run, latency, jitters) for latency in candidates])  # (latencies, jitters, losses)
         best = table.max(axis=0)
-        # Several latencies explain whole periods alike; the middle one of them stands for all.
+        # Several latencies explain whole periods equally well: take their mean.
         equal = table >= best - 1e-9
         latencies[number] = (equal * candidates[:, None, None]).sum(axis=0) / equal.sum(axis=0)
         likelihood += best
-    # The least jitter that is likely: below a period it can hardly be told from a latency.
+    # Take the least likely jitter: below a period, jitter and latency have almost the same effect.
     least = int(np.argmax(likelihood.max(axis=1) >= likelihood.max() - DROP))
     at = least, int(likelihood[least].argmax())
     likely = likelihood >= likelihood.max() - DROP
     jitter, loss = jitters[likely.any(axis=1)], LOSSES[likely.any(axis=0)]
     chosen = latencies[:, at[0], at[1]]
-    if jitters[least] == 0.0:  # only whole periods can be told
+    if jitters[least] == 0.0:  # only whole periods are identifiable
         chosen = np.floor(chosen + 0.5)
     return Arrival(
         (float(chosen.min()), float(chosen.max())),
@@ -219,9 +219,9 @@ def fit_arrival(episodes: list[Arrivals]) -> Arrival:
 
 
 def _likelihood(episode: Arrivals, latency: float, jitters: np.ndarray) -> np.ndarray:
-    """Return the log likelihood of an episode, (jitters, losses)."""
+    """Return the log likelihood of an episode, (jitters, LOSSES), given a latency [periods]."""
     edges = np.arange(MOST + 1) - 0.5
-    # The share of [latency, latency + jitter) that each whole delay is the nearest of.
+    # The fraction of [latency, latency + jitter) that rounds to each whole delay.
     with np.errstate(divide="ignore", invalid="ignore"):
         below = np.clip((edges[None] - latency) / jitters[:, None], 0.0, 1.0)
     below[jitters == 0.0] = edges > latency

@@ -1,4 +1,4 @@
-"""Episodes as arrays, recorded or simulated: what was read at each tick, when it was measured, what was executed."""
+"""Episodes as arrays, recorded or simulated: the readings at each tick, their time stamps, and applied actions."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ if TYPE_CHECKING:
     from sami_runtime.loop.tick import StepRecord
 
 FIRST = 2
-"""First message whose stamp tells it from those before: a simulator stamps its first two alike."""
+"""Index of the first message with a stamp of its own: a simulator gives its first two the same stamp."""
 
 
 @dataclass(frozen=True)
 class Trace:
-    """An episode of T ticks of the policy; n of them read something."""
+    """An episode of T ticks (periods of the policy), with n observations."""
 
     ticks: np.ndarray
-    """At which tick each was read, (n,)."""
+    """Tick at which each observation was read, (n,)."""
     sent: Mapping[str, np.ndarray]
-    """By signal, at which tick what was read had been measured, (n,)."""
+    """By signal, the tick at which its value in each observation was measured, (n,)."""
     values: Mapping[str, np.ndarray]
-    """By signal, what was read, (n, size)."""
+    """By signal, its values in each observation, (n, size)."""
     executed: np.ndarray
-    """What was executed at each tick, (T, A)."""
+    """Applied action at each tick, (T, A)."""
     times: np.ndarray
-    """When each tick began that read something [s], (n,)."""
+    """Time at which the tick of each observation began [s], (n,)."""
     zeroed: Mapping[str, float]
-    """By element, what `Zeroed` had taken out of the values; empty where nothing did."""
+    """By element, the bias that `Zeroed` had subtracted from the values; empty without such a calibration."""
 
     def fresh(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """Return at which ticks a signal's messages were measured, each once and in order (m,), and their values."""
+        """Return the ticks at which a signal's m messages were measured, ascending (m,), and their values (m, size)."""
         sent, first = np.unique(self.sent[name], return_index=True)
         return sent, self.values[name][first]
 
@@ -55,24 +55,24 @@ class Log:
     contract: Contract
     traces: tuple[Trace, ...]
     known: Mapping[str, float]
-    """By element, its value at rest after a reset, as the limits of the recordings said."""
+    """By element, its true value at rest after a reset, from the limits in the recordings."""
     rest: np.ndarray
-    """The action that moves nothing, (A,), as they said; else 0."""
+    """The neutral action, (A,), from the limits in the recordings; zeros if they have none."""
     names: tuple[str, ...]
-    """Of the recordings."""
+    """File names of the recordings."""
 
     @property
     def period(self) -> float:
-        """Of the policy [s]."""
+        """Period of the policy [s]."""
         return 1.0 / self.contract.rate_hz
 
 
 def read_log(paths: Sequence[str | Path]) -> Log:
-    """Return what recordings hold.
+    """Read the episodes of recordings of one robot.
 
     Raises:
-        RecordingError: One cannot be read.
-        SamiError: They are of different robots, hold no episode, or their stamps are of no clock of the loop.
+        RecordingError: A recording cannot be read.
+        SamiError: The recordings are of different robots, have no episode, or have stamps in the future.
     """
     recordings = list(read_each(paths))
     contract, known = recordings[0].contract, {}
@@ -106,9 +106,9 @@ def _traces(recording: Recording) -> Iterator[Trace]:
 
 
 def _fresh_age(recording: Recording, records: Sequence[StepRecord]) -> float:
-    """Return how old a reading without any latency is, in periods: a simulator stamps when it steps, one before."""
+    """Return the age of a reading without latency [periods]: 1 in a simulator, which stamps when it steps, else 0."""
     ended = recording.about.get("simulator")
-    if ended is None:  # a recording of before it was kept
+    if ended is None:  # older recordings lack the entry
         ended = any("terminated" in record.info for record in records)
     return 1.0 if ended else 0.0
 
@@ -125,7 +125,7 @@ def _trace(recording: Recording, records: Sequence[StepRecord], fresh_age: float
     at, standing = -1, np.zeros(contract.action.size)
     for record in records:
         tick = int((record.time - start_time) / period + 1e-3)
-        if tick > at:  # between two ticks of the policy its action stands
+        if tick > at:  # an action stays in force until the policy's next tick
             standing = standing if record.executed is None else np.asarray(record.executed, np.float64)
             executed[at + 1 :] = standing
             at = tick
@@ -151,11 +151,11 @@ def _seen(record: StepRecord) -> Any:
 
 
 MOST = 12
-"""Episodes that are simulated; more do not tell more."""
+"""Most episodes to simulate: more do not improve the reference."""
 
 
 def simulated(spec: EnvironmentSpec, traces: Sequence[Trace]) -> list[Trace]:
-    """Return the episodes that a simulator makes of the same commands, from its own beginnings.
+    """Simulate the first `MOST` episodes with the same commands, from the simulator's own starts.
 
     Raises:
         AdapterError: The simulator is not installed.

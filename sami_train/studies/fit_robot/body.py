@@ -1,4 +1,4 @@
-"""A robot's MJCF model, what a fit may change of it, and what it does in windows of a recording."""
+"""A robot's MJCF model, the parameters that a fit may change, and its simulation in windows of a recording."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ UNITS: dict[Field, tuple[str, str]] = {
     "delay": ("s", "s"),
     "bias": ("rad", "m"),
 }
-"""For a hinge and a slide."""
+"""Units for a hinge and for a slide joint."""
 CHANGES: dict[Field, Change] = {
     "armature": Change(sets="dof_armature"),
     "damping": Change(sets="dof_damping"),
@@ -38,46 +38,46 @@ CHANGES: dict[Field, Change] = {
     "strength": Change(scales="actuator_strength"),
     "delay": Change(sets="actuator_delay"),
 }
-"""Features of a TOML file that change the same; none changes a bias."""
+"""Features of a TOML file that change the same quantity; no feature changes a bias."""
 
 
 class Parameter(NamedTuple):
-    """A number that is fitted."""
+    """A parameter of the fit, with its bounds and its prior."""
 
     field: Field
     of: str
-    """Joint or actuator; empty for the delay, which is one for all."""
+    """Name of the joint or actuator; empty for the delay, which all actuators share."""
     unit: str
     nominal: float
-    """Of the model as it is; 1 for a strength, 0 for a bias."""
+    """Value in the original model; 1 for a strength, 0 for a bias."""
     low: float
     high: float
     scale: float
-    """Size of a change that matters beside the joint's inertia; the standard deviation of the prior."""
+    """Standard deviation of the prior: a change that is large relative to the joint's inertia."""
 
     @property
     def key(self) -> str:
-        """Its name as a feature of a TOML file."""
+        """Name of the parameter as a feature of a TOML file."""
         return re.sub(r"\W+", "_", f"fitted_{self.of}_{self.field}", flags=re.ASCII).replace("__", "_")
 
     @property
     def feature(self) -> Change:
-        """What of a model it changes."""
+        """The quantity of the model that the parameter changes; KeyError for a bias."""
         return CHANGES[self.field].model_copy(update={"of": (self.of,) if self.of else "all"})
 
 
 class RobotBody:
-    """A robot on a stand: the joints that were recorded move, all others are fixed where the model begins.
+    """A robot on a stand: the recorded joints move, all others are fixed at the model's initial pose.
 
-    The encoders' zero is where positions are counted from: a bias moves the body, and a servo acts on what its encoder
-    reads.
+    Positions are encoder readings. A bias (an encoder's offset) therefore moves the body, and servos act on the
+    readings.
 
     Args:
-        path: `NAME.xml`, or the `NAME.toml` of an environment, which names the model and says what actions stand for.
-        contract: Of the model file that was recorded: its signals and elements are found by the joints' names.
+        path: `NAME.xml`, or the `NAME.toml` of an environment, which names the model and the range of actions.
+        contract: Contract of the recorded model file, whose signals have elements with the joints' names.
 
     Raises:
-        SamiError: The model cannot be read, or the recording is of another robot.
+        SamiError: The model cannot be read or has actuators with a state, or the recording is of another robot.
     """
 
     def __init__(self, path: Path, contract: Contract) -> None:
@@ -117,18 +117,18 @@ class RobotBody:
 
     @property
     def velocities(self) -> bool:
-        """Whether velocities of all joints were recorded."""
+        """Whether the velocities of all these joints were recorded."""
         return sum(len(at) for _, at in self.columns.values()) == 2 * len(self.joints)
 
     def control(self, actions: Array) -> Array:
-        """Return the controls of the actuators (T, A), in the model's order, of actions (T, A) of the contract."""
+        """Return the actuators' controls (T, A), in the model's order, for actions (T, A) of the contract."""
         return self._middle + self._half * actions[:, self._order]
 
     def parameters(self, speeds: Array) -> list[Parameter]:
-        """Return what is fitted, and prepare the model for it.
+        """Return the parameters of the fit, and prepare the model for changes.
 
         Args:
-            speeds: How fast each joint moved, (n,) [rad/s, m/s].
+            speeds: Typical speed of each joint, (n,) [rad/s or m/s].
         """
         model, result = self.model, list[Parameter]()
 
@@ -149,12 +149,12 @@ class RobotBody:
         return result
 
     def simulate(self, windows: RecordedWindows, values: Array, starts: Array) -> Array:
-        """Return what the joints do, (W, L + 1, 2 n): their positions and velocities at each tick.
+        """Simulate windows; return positions and velocities of the joints at each tick, (W, L + 1, 2 n).
 
         Args:
-            windows: W of L ticks.
-            values: Of the parameters, (P,).
-            starts: Positions and velocities at the beginning of each window, (W, 2 n).
+            windows: W windows of L ticks.
+            values: Values of the parameters, (P,).
+            starts: Positions and velocities at the beginning of each window, (W, 2 n) [rad or m, per second].
         """
         delay, bias, count = 0.0, np.zeros(len(self.joints)), len(self.joints)
         task = {}
@@ -176,10 +176,10 @@ class RobotBody:
 
 
 def read_spec(path: Path) -> mujoco.MjSpec:
-    """Return an MJCF model that can be changed; joints and actuators without a name are called as environments do.
+    """Return an editable MJCF model; unnamed joints and actuators get the names that environments give them.
 
     Raises:
-        SamiError: There is no such file, or MuJoCo cannot read it.
+        SamiError: The file does not exist, or MuJoCo cannot read it.
     """
     if path.suffix != ".xml" or not path.is_file():
         raise SamiError(f"{path} is no MJCF model. Give NAME.xml, or the NAME.toml of the environment that names one.")
@@ -203,7 +203,7 @@ def _from_mujoco(make: Callable[[], Any], path: Path) -> Any:
 def _recorded(
     path: Path, spec: mujoco.MjSpec, contract: Contract
 ) -> tuple[dict[str, tuple[Places, Places]], list[str]]:
-    """Return which elements of each signal are readings and at which columns they go, and the joints they are of.
+    """Return, by signal, the elements that are joint readings and their columns in the readings; and the joints.
 
     Raises:
         SamiError: No joint's position was recorded.
@@ -235,10 +235,10 @@ def _recorded(
 def _actions(
     path: Path, model: mujoco.MjModel, actuators: list[str], about: ActionRange | None, contract: Contract
 ) -> tuple[list[int], Array, Array]:
-    """Return which element of the action is each actuator's, and the controls of an action of 0, and of 1 beyond it.
+    """Return each actuator's element of the action, its control for an action of 0, and the control's gain.
 
     Raises:
-        SamiError: The elements are not called as the actuators are.
+        SamiError: The action's elements do not have the actuators' names.
     """
     action = contract.action
     if sorted(action.elements) != sorted(actuators):

@@ -1,4 +1,4 @@
-"""What a fit writes: the model with the fitted numbers, and a TOML file whose tasks are drawn from their intervals."""
+"""The files of a fit: the model with the fitted numbers, and a TOML file that draws tasks from their intervals."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from sami_train.studies.fit_robot.body import CHANGES, HINGE, RobotBody, read_sp
 from sami_train.studies.fit_robot.fit import FittedParameter, FittedRobot
 
 LEAST_SPREAD = 0.02
-"""A range reaches at least so far to either side of its value, as a share of it: no model is better than that."""
+"""Least half width of a range, as a fraction of its value: no model is more accurate."""
 NO_DELAY_S = 1e-4
-"""A delay that is none."""
+"""Largest delay that counts as none [s]."""
 _TITLE = "\n# What sami fit-robot found: ranges as wide as the 95 % intervals.\n"
 _TABLES = r"^\[(?:features|tasks\..+)\.{}\]\n(?:(?:sets|scales|of|low|high) = .*\n)+\n?"
-"""Of a feature, as an earlier fit wrote them."""
+"""Pattern of the tables that an earlier fit wrote for a feature."""
 _MODEL = re.compile(r"^[ \t]*(model|\"model\"|'model')[ \t]*=.*$", re.MULTILINE)
 
 
 def fitted_model(body: RobotBody, fitted: FittedRobot, folder: Path) -> str:
-    """Return the robot's MJCF model with the fitted numbers, for a file in `folder`.
+    """Return the XML of the robot's model with the fitted numbers, for a file in `folder`.
 
-    A bias becomes the joint's `ref`: positions are what the encoder reads. A delay becomes the actuators' own.
+    A bias changes the joint's `ref`, so that positions are encoder readings. A delay becomes that of all actuators.
     """
     spec = read_spec(body.xml)
     for fit in fitted.parameters:
@@ -62,12 +62,12 @@ def fitted_model(body: RobotBody, fitted: FittedRobot, folder: Path) -> str:
 
 
 def training_document(body: RobotBody, fitted: FittedRobot, model: Path) -> str:
-    """Return the TOML file of an environment that draws what was identified from its intervals.
+    """Return the TOML text of an environment whose tasks draw the identified parameters from their intervals.
 
-    It is the robot's own file with these features in place of an earlier fit's; without a file, what is no task.
+    It extends the robot's own TOML file, and replaces the features of an earlier fit. Without such a file, it is new.
 
     Raises:
-        SamiError: The robot's own file is written so that it cannot be extended.
+        SamiError: The robot's own file has a form that cannot be extended.
     """
     ranges = [fit for fit in fitted.parameters if fit.parameter.field in CHANGES and fit.verdict != "not identifiable"]
     lines = [_TITLE]
@@ -104,7 +104,7 @@ def training_document(body: RobotBody, fitted: FittedRobot, model: Path) -> str:
 
 
 def _span(fit: FittedParameter) -> tuple[float, float]:
-    """Return the range that training draws from; a strength is relative to the fitted model's."""
+    """Return the range from which training draws; a strength is relative to that of the fitted model."""
     least = LEAST_SPREAD * abs(fit.value)
     low, high = max(fit.parameter.low, min(fit.low, fit.value - least)), max(fit.high, fit.value + least)
     return (low / fit.value, high / fit.value) if fit.parameter.field == "strength" else (low, high)

@@ -1,4 +1,4 @@
-"""Parameters of a body by least squares: the beginning of each window is fitted with them."""
+"""Fits the parameters of a robot's body by least squares, together with the initial state of each window."""
 
 from __future__ import annotations
 
@@ -20,43 +20,43 @@ Array = NDArray[np.float64]
 Verdict = Literal["identified", "rough", "not identifiable"]
 
 IDENTIFIED, ROUGH = 0.1, 0.5
-"""How far the 95 % interval of an identified parameter may reach to either side, and of a rough one, as shares of its
+"""Largest half width of the 95 % interval of an identified and of a rough parameter, as fractions of the parameter's
 value."""
 NEGLIGIBLE = 0.01
-"""A parameter below this share of its scale is identified, too, whatever its value."""
+"""A parameter whose interval ends below this fraction of its scale counts as identified, too."""
 CLOSE = {"bias": (0.005, 0.03), "delay": (0.001, 0.005)}
-"""The same for small values of these [rad or m, s]."""
+"""Half widths that suffice for an identified and for a rough bias [rad or m] or delay [s], however small the value."""
 SMALL = 1e-5
-"""Share of its scale by which derivatives change a number. A larger one would make up information: in directions that
-the motion hardly shows, effects cancel, and their curvatures do not."""
+"""Step of numerical derivatives, as a fraction of a parameter's scale. A larger step would suggest information that
+does not exist: in directions that hardly affect the motion, first-order effects cancel, but curvatures do not."""
 TURNS, TRIES, SETTLED = 25, 8, 0.05
 """Most steps of a fit, attempts at a step, and the decrease of the cost, made or predicted, below which a fit ends."""
 ROUNDS = 3
-"""Fits, each weighted by the noise that the one before estimated."""
+"""Number of fits; each is weighted by the noise that the previous fit estimated."""
 DELAYS_S = (0.0, 0.01, 0.02, 0.03, 0.05, 0.07)
-"""Delays that are tried before the first fit, which begins with the best."""
+"""Candidate delays [s]; the first fit starts from the best one."""
 START_FREEDOM = (0.2, 2.0)
-"""How far the beginning of a window may be from where it was read, in positions and velocities."""
+"""Prior standard deviation of a window's initial positions [rad or m] and velocities [per s] about the readings."""
 
 
 class FittedParameter(NamedTuple):
-    """A parameter of the model and what the recordings show of it."""
+    """A parameter of the model, its estimate and its 95 % interval."""
 
     parameter: Parameter
     low: float
     value: float
-    """What fits best, also where it is not identifiable."""
+    """Best fit, even if the parameter is not identifiable."""
     high: float
     verdict: Verdict
 
     @property
     def written(self) -> float:
-        """What the fitted model has: the nominal value where it is not identifiable."""
+        """Value in the fitted model: the nominal value if the parameter is not identifiable."""
         return self.parameter.nominal if self.verdict == "not identifiable" else self.value
 
 
 class HeldOutError(NamedTuple):
-    """Error of the positions in windows that were held out, root mean square, with its 95 % interval."""
+    """RMS error of the positions in held-out windows [rad or m], with its 95 % interval."""
 
     low: float
     value: float
@@ -65,22 +65,22 @@ class HeldOutError(NamedTuple):
 
 @dataclass(frozen=True)
 class FittedRobot:
-    """What recordings show of a robot's body."""
+    """The fitted parameters of a robot's body, and the errors on held-out windows."""
 
     parameters: tuple[FittedParameter, ...]
     replay: dict[str, tuple[HeldOutError, HeldOutError]]
-    """By unit of the joints: of the nominal model, and of the fitted one, as it is written."""
+    """Errors of the nominal and of the fitted model as written, by unit of the joints."""
     windows: tuple[int, int]
-    """How many it was fitted to, and those that were held out."""
+    """Number of windows that were fitted, and held out."""
     fixed: tuple[str, ...]
-    """Joints that were not recorded."""
+    """Joints that were not recorded, and are fixed."""
 
 
 def fit_robot(body: RobotBody, log: Log) -> FittedRobot:
     """Fit the parameters of a body to recordings.
 
     Raises:
-        SamiError: The commands hardly change, or too little was recorded.
+        SamiError: The commands hardly change, there are too few windows, or the model's simulation is unstable.
     """
     require_excitation(log)
     width = len(body.joints) * (1 + body.velocities)
@@ -121,7 +121,7 @@ def _judged(parameter: Parameter, value: float, deviation: float, sigmas: float)
 
 
 class _Problem:
-    """Residuals of windows and their derivatives."""
+    """The least-squares problem: residuals of windows, their derivatives, and a prior."""
 
     def __init__(self, body: RobotBody, windows: RecordedWindows, parameters: Sequence[Parameter]) -> None:
         self.body, self.windows, self.parameters = body, windows, parameters
@@ -141,10 +141,10 @@ class _Problem:
         """Standard deviation of each reading, (C,)."""
 
     def first_guess(self) -> Array:
-        """Return the nominal values with the best of some delays.
+        """Return the nominal values with the best candidate delay, (P,).
 
         Raises:
-            SamiError: The simulation blows up.
+            SamiError: The simulation is unstable with every candidate.
         """
         late = np.array([parameter.field == "delay" for parameter in self.parameters])
         guesses = [np.where(late, delay, self._nominal) for delay in (*DELAYS_S, self._nominal[late][0])]
@@ -157,7 +157,7 @@ class _Problem:
         return guesses[int(np.argmin(costs))]
 
     def fit(self, values: Array, starts: Array) -> tuple[Array, Array]:
-        """Return values (P,) and starts (W, 2 n) that fit better, by Levenberg and Marquardt's steps."""
+        """Improve values (P,) and starts (W, 2 n) by Levenberg-Marquardt steps, and return them."""
         damping = 1e-3
         residuals = self._residuals(values, starts)
         cost = self._cost(values, residuals, starts)
@@ -181,7 +181,7 @@ class _Problem:
         return values, starts
 
     def take_noise(self, values: Array, starts: Array) -> None:
-        """Estimate the noise of the readings from the residuals of a fit."""
+        """Set `noise` from the residuals of a fit."""
         left = self._residuals(values, starts) * self.noise
         count, ticks, columns = left.shape
         freedom = 1.0 - (2 * len(self.body.joints) + self.free.sum() / count) / (ticks * columns)
@@ -190,8 +190,8 @@ class _Problem:
     def deviations(self, values: Array, starts: Array) -> Array:
         """Return the standard deviation of each parameter, (P,): the larger of two estimates.
 
-        One takes residuals for independent noise; the other lets those of a window depend on each other, as errors of
-        the model do.
+        One assumes that residuals are independent noise. The other allows dependence within a window, as model errors
+        cause it.
         """
         jacobian, residuals, _ = self._projected(values, starts, self._residuals(values, starts))
         inverse = np.linalg.inv(np.einsum("wmp,wmq->pq", jacobian, jacobian) + np.eye(len(values)))
@@ -200,13 +200,13 @@ class _Problem:
         return np.sqrt(np.maximum(np.diag(inverse), np.diag(spread))) * self._scales
 
     def errors(self, values: Array) -> Array:
-        """Return the errors of positions (W, L + 1, n) once each window has its best beginning."""
+        """Fit only the starts to the windows, and return the errors of positions (W, L + 1, n)."""
         self.free[:] = False
         _, starts = self.fit(values, self.starts)
         return (self._residuals(values, starts) * self.noise)[:, :, : len(self.body.joints)]
 
     def _residuals(self, values: Array, starts: Array) -> Array:
-        """Return (W, L + 1, C) in deviations of the noise."""
+        """Return residuals (W, L + 1, C), in standard deviations of the noise."""
         simulated = self.body.simulate(self.windows, values, starts)
         return (simulated[:, :, : len(self.noise)] - self.windows.readings) / self.noise
 
@@ -217,9 +217,9 @@ class _Problem:
         return cost if np.isfinite(cost) else np.inf
 
     def _projected(self, values: Array, starts: Array, residuals: Array) -> tuple[Array, Array, Callable[..., Array]]:
-        """Return derivatives by scaled parameters (W, M, P) and residuals (W, M) without what starts can make up for.
+        """Return derivatives by scaled parameters (W, M, P) and residuals (W, M), both without what starts explain.
 
-        Also what gives the starts' own step (W, 2 n) of the parameters' step (P,).
+        The third result is a function that returns the step of the starts (W, 2 n) for a step of the parameters (P,).
         """
         count = len(residuals)
         plain = residuals.reshape(count, -1)
@@ -237,7 +237,7 @@ class _Problem:
             moved[:, number] += by
             change = self._residuals(values, moved).reshape(count, -1) - plain
             by_start[:, :, number] = change / by
-        # Rows of the prior of the starts.
+        # Append the rows of the starts' prior.
         known = np.broadcast_to(np.diag(1.0 / self._freedom), (count, *self._freedom.shape * 2))
         by_start = np.concatenate([by_start, known], axis=1)
         by_value = np.concatenate([by_value, np.zeros((count, len(self._freedom), len(values)))], axis=1)
@@ -254,14 +254,14 @@ class _Problem:
     def _step(
         self, values: Array, starts: Array, residuals: Array
     ) -> tuple[Callable[[float], tuple[Array, Array]], float]:
-        """Return a function of the damping that gives new values and starts, and the predicted decrease of the cost."""
+        """Return a function that maps a damping to new values and starts, and the predicted decrease of the cost."""
         jacobian, rest, starts_step = self._projected(values, starts, residuals)
         matrix = np.einsum("wmp,wmq->pq", jacobian, jacobian) + np.eye(len(values))
         slope = np.einsum("wmp,wm->p", jacobian, rest) + (values - self._nominal) / self._scales
 
         def free_step(damping: float) -> Array:
             free, by = self.free.copy(), np.zeros(len(values))
-            while free.any():  # a parameter that would leave its bounds stays at them, and the others are solved again
+            while free.any():  # fix parameters that would leave their bounds, and solve for the others again
                 at = np.ix_(free, free)
                 by[free] = -np.linalg.solve(matrix[at] + damping * np.diag(np.diag(matrix[at])), slope[free])
                 new = np.clip(values + by * self._scales, self._low, self._high)
@@ -284,7 +284,7 @@ class _Problem:
 def _replay(
     body: RobotBody, held: RecordedWindows, problem: _Problem, nominal: Array, written: Array
 ) -> dict[str, tuple[HeldOutError, HeldOutError]]:
-    """Return the errors of the nominal and of the fitted model in windows that were held out, by unit."""
+    """Return the errors of the nominal and of the fitted model in held-out windows, by unit."""
     squared_errors = []
     for values in (nominal, written):
         replay = _Problem(body, held, problem.parameters)

@@ -1,4 +1,4 @@
-"""Recordings cut into short windows: each is simulated from its own beginning, so that errors do not accumulate."""
+"""Cuts recordings into short windows, each simulated from its own initial state, so that errors do not accumulate."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Array = NDArray[np.float64]
 Places = NDArray[np.intp]
 
 WINDOW_S, LEAST_TICKS = 0.5, 8
-"""Length of a window [s]; where the rate is low, it has at least so many ticks."""
+"""Length of a window [s], and its fewest ticks at a low rate."""
 MOST_DELAY_S = 0.1
-"""Longest delay of commands that is looked for."""
+"""Longest command delay that a fit considers [s]."""
 FEWEST, MOST = 12, 150
-"""Fewest windows that a fit needs, and most that it takes: more cost time."""
+"""Fewest windows for a fit, and most that it uses, to limit its time."""
 HELD_OUT = 3
-"""Every such episode is held out; every such window where there are fewer episodes."""
+"""Every HELD_OUT-th episode is held out; with fewer episodes, every HELD_OUT-th window."""
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,13 @@ class RecordedWindows:
     """W windows of L ticks of a robot with n joints and A actuators."""
 
     readings: Array
-    """(W, L + 1, C): positions of the joints, then their velocities where they were recorded; C is n or 2 n."""
+    """(W, L + 1, C): positions of the joints, then their velocities if these were recorded; C is n or 2 n."""
     controls: Array
-    """(W, H + L, A): controls of the actuators at each tick; the window begins at number H."""
+    """(W, H + L, A): controls of the actuators at each tick; the window begins at index H."""
     before: int
-    """H, the ticks before the window that a delay may reach back to."""
+    """H, the number of ticks before a window whose controls a delay may need."""
     period: float
-    """Of a tick [s]."""
+    """Duration of a tick [s]."""
 
     def __len__(self) -> int:
         return len(self.readings)
@@ -45,10 +45,10 @@ class RecordedWindows:
         return RecordedWindows(self.readings[chosen], self.controls[chosen], self.before, self.period)
 
     def delayed(self, delay: float, steps: int) -> Array:
-        """Return the controls (W, L * steps, A) of each simulation step, `steps` a tick, `delay` [s] late.
+        """Return the controls of each simulation step after a delay [s], (W, L * steps, A), with `steps` in a tick.
 
-        A control stands for a tick. A step across a change has the mean of both, so that the delay need be no multiple
-        of a step.
+        A control holds for a tick. A step in which the control changes has the weighted mean of both, so that the delay
+        need not be a multiple of a step.
         """
         sums = np.cumsum(self.controls, axis=1)
         sums = np.concatenate([np.zeros_like(sums[:, :1]), sums], axis=1)
@@ -63,16 +63,16 @@ class RecordedWindows:
 def cut(
     log: Log, columns: Mapping[str, tuple[Places, Places]], width: int, control: Callable[[Array], Array]
 ) -> tuple[RecordedWindows, RecordedWindows]:
-    """Return the windows to fit to, and those that are held out.
+    """Return the windows to fit to, and the held-out windows.
 
     Args:
         log: Episodes of the robot.
-        columns: By signal, which of its elements are readings, and at which columns of the readings they go.
-        width: Columns of the readings.
-        control: Returns the controls of the actuators (T, A) of actions (T, A).
+        columns: By signal, the elements that are readings, and their columns in the readings.
+        width: Number of columns of the readings.
+        control: Maps actions (T, A) to the actuators' controls (T, A).
 
     Raises:
-        SamiError: There are too few windows without a gap.
+        SamiError: There are too few windows with a reading at every tick.
     """
     length = max(LEAST_TICKS, round(WINDOW_S / log.period))
     before = int(np.ceil(MOST_DELAY_S / log.period)) + 1
@@ -102,10 +102,10 @@ def cut(
 
 
 def _readings(trace: Trace, columns: Mapping[str, tuple[Places, Places]], width: int) -> Array:
-    """Return what was measured at each tick, (T, width); NaN where nothing was."""
+    """Return the readings measured at each of T ticks and after the last, (T + 1, width); missing ones are NaN."""
     seen = np.full((len(trace.executed) + 1, width), np.nan)
     for name, (elements, at) in columns.items():
-        # Of two readings with one stamp the later counts: a simulator stamps its first two alike.
+        # If two readings have the same stamp, the later one counts: a simulator gives its first two the same stamp.
         for tick, values in zip(trace.sent[name], trace.values[name], strict=True):
             if tick < len(seen):
                 seen[tick, at] = values[elements]
@@ -113,7 +113,7 @@ def _readings(trace: Trace, columns: Mapping[str, tuple[Places, Places]], width:
 
 
 def _at_most(windows: RecordedWindows, most: int) -> RecordedWindows:
-    """Return windows from all over the recordings."""
+    """Return at most `most` windows, evenly spread over the recordings."""
     if len(windows) <= most:
         return windows
     return windows.pick(np.linspace(0, len(windows) - 1, most).round().astype(np.intp))

@@ -1,1 +1,1 @@
-"""Lookahead (state prediction): a forward model's data, its fit, and how a model file takes it in."""
+"""Lookahead (state prediction): a forward model's data, its fit, and its addition to a model file."""

@@ -1,8 +1,8 @@
-"""Fits a forward model: by gradient descent on what it predicts over one to K periods, fed with its own predictions.
+"""Fits a forward model by gradient descent on its predictions over one to K periods, fed with its own predictions.
 
-The loss is Huber's, in units of how much each number changes within a period, so that a contact counts and does not
-rule. A tenth of the episodes says when to stop, and which signals are better left as they arrive; another tenth is held
-out and says how good it is.
+The loss is Huber's, in units of the typical change of each number within a period, so that contacts count but do not
+dominate. A tenth of the stretches (runs of observations) selects the best weights, and the signals that are better left
+as they arrive; another tenth is held out for the reported errors.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from sami_train.studies.lookahead.forward_model import Fit, ForwardModel
 from sami_train.studies.lookahead.stretches import Stretch
 
 UNITS = 128
-"""Of each hidden layer."""
+"""Units of each hidden layer."""
 UPDATES = 5_000
-"""Most that are made: few transitions are not gone through a thousand times, see `fit`."""
+"""Most updates; `fit` makes fewer if there are few transitions, at most two a transition or 1,000."""
 BATCH = 256
 RATE = 1e-3
-"""Of Adam, at the beginning; it goes to zero as a cosine does."""
+"""Adam's initial learning rate, a quarter of it with `start`; a cosine schedule reduces it to zero."""
 WITHOUT_CONTEXT = 0.1
-"""Share of the examples whose context is zero, as it is before the first step of an episode."""
+"""Fraction of the examples whose context is zero, as before the first step of an episode."""
 HELD_OUT = 0.1
-"""Share of the stretches, and of those that say when to stop."""
+"""Fraction of the stretches that is held out, and fraction that selects the best weights."""
 LEAST = 40
-"""Transitions without which nothing is fitted."""
+"""Fewest transitions for a fit."""
 REPORT_EVERY = 100
-"""Updates between two looks at whether it is still getting better."""
+"""Updates between two evaluations of the loss that selects the best weights."""
 SMALLEST = 1e-6
-"""A change or a spread below this is none."""
+"""A change or a deviation below this counts as zero."""
 
 
 def fit(
@@ -53,18 +53,18 @@ def fit(
     """Fit a forward model.
 
     Args:
-        stretches: of episodes.
-        signals: of the observation, in the contract's order.
-        steps: K, how many periods it will be rolled forward.
-        seed: of weights and batches.
-        updates: most that are made.
-        on_update: called now and then with how many updates were made since it was called last.
-        start: a model to go on from, as one of another robot; None begins with nothing.
+        stretches: the data; stretches are split at random into training, selection and held-out ones.
+        signals: the signals of the observation, in the contract's order.
+        steps: K, the number of periods over which the model will be rolled forward.
+        seed: seed of the split, the initial weights and the batches.
+        updates: most updates.
+        on_update: called every `REPORT_EVERY` updates with that number.
+        start: a model to fine-tune, such as one of another robot; None starts from random weights.
 
     Raises:
-        SamiError: there is too little to learn from.
+        SamiError: there are too few transitions or stretches.
     """
-    torch.set_num_threads(1)  # threads cost such small networks more than they bring, where others use the cores, too
+    torch.set_num_threads(1)  # several threads slow such small networks down if the cores are busy
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(stretches))
     count = max(1, round(HELD_OUT * len(order)))
@@ -97,7 +97,7 @@ def fit(
 
 
 def _modest(model: ForwardModel, errors: Mapping[str, SignalErrors], signals: Sequence[Signal]) -> ForwardModel:
-    """Return the model without the signals that it predicts no better than they are if left as they arrive."""
+    """Return the model without changes of those signals that it predicts no better than if they are left unchanged."""
     better = [sum(errors[signal.name].predicted) < sum(errors[signal.name].standing) for signal in signals]
     columns = np.repeat(np.array(better, np.float32), [signal.size for signal in signals])
     *weights, last = model.weights
@@ -108,7 +108,7 @@ def _modest(model: ForwardModel, errors: Mapping[str, SignalErrors], signals: Se
 def errors_of(
     model: ForwardModel, stretches: Sequence[Stretch], signals: Sequence[Signal], steps: int
 ) -> dict[str, SignalErrors]:
-    """Return how far each signal is off over 1 to K periods, predicted as the file predicts it, or left as it was."""
+    """Return each signal's RMS error [its unit] after 1 to K periods, if predicted as in a model file or unchanged."""
     ends = np.cumsum([signal.size for signal in signals])
     predicted, standing = [], []
     for k in range(1, steps + 1):
@@ -137,7 +137,7 @@ Examples = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 
 
 class _Windows:
-    """Every K + 1 observations in a row, or fewer where a stretch is shorter."""
+    """All windows of K + 1 consecutive observations, or of fewer at the end of a stretch."""
 
     def __init__(self, stretches: Sequence[Stretch], signals: Sequence[Signal], steps: int) -> None:
         self.steps = steps
@@ -152,17 +152,17 @@ class _Windows:
         self.observations = observations.astype(np.float32)
         change = _wrapped(observations[self.first + 1] - observations[self.first], signals)
         self.scale = np.sqrt((change**2).mean(axis=0)).astype(np.float32)
-        """(D,): how much each number changes within a period."""
+        """RMS change of each number within a period, (D,)."""
         self.signals = signals
         inputs = np.concatenate([self.observations, self.actions, self.before, self.contexts], axis=1)
         self.mean, self.deviation = inputs.mean(axis=0), inputs.std(axis=0)
 
     def all(self) -> Examples:
-        """Return every window there is, with its context."""
+        """Return all windows, with their contexts."""
         return self._at(np.arange(len(self.first)), np.ones((len(self.first), 1)))
 
     def batch(self, rng: np.random.Generator) -> Examples:
-        """Return some windows, a few of them without their context."""
+        """Return a random batch of windows, a few of them without their context."""
         at = rng.integers(len(self.first), size=min(BATCH, len(self.first)))
         return self._at(at, rng.random((len(at), 1)) >= WITHOUT_CONTEXT)
 
@@ -179,7 +179,7 @@ class _Windows:
 
 
 class _Network(nn.Module):
-    """The forward model while it is fitted, on normalised numbers."""
+    """The forward model during its fit, on normalised numbers."""
 
     mean: Tensor
     spread: Tensor
@@ -191,14 +191,14 @@ class _Network(nn.Module):
             torch.manual_seed(seed)
             sizes = (len(data.mean), UNITS, UNITS, len(data.scale))
             self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
-        spread = np.where(data.deviation < SMALLEST, np.inf, data.deviation)  # what never differs tells nothing
+        spread = np.where(data.deviation < SMALLEST, np.inf, data.deviation)  # constants have no information
         for name, value in (("mean", data.mean), ("spread", 1.0 / spread), ("scale", data.scale)):
             self.register_buffer(name, torch.as_tensor(value, dtype=torch.float32))
         if start is not None:
             self._unfold(start, data)
 
     def _unfold(self, model: ForwardModel, data: _Windows) -> None:
-        """Begin with a model of numbers as they are; the way back is `folded`."""
+        """Set the weights from a model of numbers that are not normalised: the inverse of `folded`."""
         first, *middle, last = (weight.astype(np.float64) for weight in model.weights)
         offset, *hidden, out = (bias.astype(np.float64) for bias in model.biases)
         scale = np.where(data.scale > SMALLEST, data.scale, np.inf)
@@ -208,7 +208,7 @@ class _Network(nn.Module):
             layer.load_state_dict({"weight": torch.as_tensor(matrix.T), "bias": torch.as_tensor(bias)})
 
     def loss(self, now: Tensor, actions: Tensor, context: Tensor, changes: Tensor, known: Tensor) -> Tensor:
-        """Roll forward over K periods, and return the loss of all."""
+        """Roll forward over K periods, and return the sum of their losses, that of period k divided by k."""
         moving = self.scale > SMALLEST
         scale, changed, loss = self.scale.clamp(min=SMALLEST), torch.zeros_like(now), torch.zeros(())
         for k in range(actions.shape[1]):
@@ -221,7 +221,7 @@ class _Network(nn.Module):
         return loss
 
     def folded(self) -> ForwardModel:
-        """Return the model for numbers as they are."""
+        """Return the model for numbers that are not normalised."""
         weights, biases = ([getattr(layer, part).detach().double().numpy() for layer in self.layers] for part in PARTS)
         first = weights[0].T * self.spread.double().numpy()[:, None]
         scale = np.where(self.scale.numpy() > SMALLEST, self.scale.numpy(), 0.0)
@@ -236,12 +236,12 @@ PARTS = ("weight", "bias")
 
 
 def _back(actions: np.ndarray, ago: int) -> np.ndarray:
-    """Return the actions (T, A) of so many periods before; zeros before the first."""
+    """Return the actions (T, A) of `ago` periods before; zeros before the first."""
     return np.concatenate([np.zeros_like(actions[:ago]), actions])[: len(actions)]
 
 
 def _wrapped(change: np.ndarray, signals: Sequence[Signal]) -> np.ndarray:
-    """Return changes (..., D), those of angles as the shorter way round."""
+    """Return changes (..., D), with changes of angles [rad] wrapped to -pi to pi."""
     start = 0
     change = change.astype(np.float64)
     for signal in signals:

@@ -1,10 +1,10 @@
-"""The forward model, which predicts how observations change within a period: in numpy, in a graph and in a model file.
+"""The forward model, which predicts the change of observations within a period: in numpy, ONNX and a model file.
 
-An MLP with two hidden layers of tanh, which bound what it can say wherever it is asked. Normalisation is folded into
-its weights; a signal that never changed by itself, such as the goal, has weights of zero and stays to the last bit.
+It is an MLP with two hidden layers of tanh, which bound its predictions everywhere. Normalisation is folded into the
+weights. A signal that never changed in the data, such as the goal, has weights of zero and stays bitwise the same.
 
-A file with a forward model carries golden steps that cover it. What the file answers is compared with what it is made
-of: the forward model in numpy, and the policy as it was, which its own golden steps compare with torch.
+A file with a forward model has golden steps (recorded inputs and outputs) that cover it. They come from its parts: the
+forward model in numpy, and the original policy, whose own golden steps come from torch.
 """
 
 from __future__ import annotations
@@ -49,25 +49,25 @@ Wide = NDArray[np.float64]
 
 LAYERS = 3
 SEED = 5
-"""Of the ages in golden steps."""
+"""Seed of the observation ages in golden steps."""
 
 
 @dataclass(frozen=True)
 class ForwardModel:
-    """Predicts o_(t+1) - o_t from o_t, the action that acts within the period, the one before, and the context."""
+    """Predicts o_(t+1) - o_t from o_t, the actions of this period and of the one before, and the context."""
 
     weights: tuple[Array, ...]
     """(inputs, units), (units, units), (units, D)."""
     biases: tuple[Array, ...]
-    """Of each layer."""
+    """The bias of each layer: (units,), (units,), (D,)."""
 
     def change(self, observation: Wide, action: Array, before: Array, context: Array) -> Wide:
         """Return the change within a period, (N, D), computed in double precision.
 
         Args:
-            observation: (N, D), the signals end to end in the contract's order.
-            action: (N, A), as executed.
-            before: (N, A): the one of the period before.
+            observation: (N, D), the signals concatenated in the contract's order.
+            action: (N, A), the applied action of this period.
+            before: (N, A), the applied action of the period before.
             context: (N, C).
         """
         x: Wide = np.concatenate([observation, action, before, context], axis=1, dtype=np.float64)
@@ -76,16 +76,16 @@ class ForwardModel:
         return x @ self.weights[-1] + self.biases[-1]
 
     def ahead(self, observation: Array, age: NDArray[Any], actions: Sequence[Array], context: Array) -> Array:
-        """Return what the present is like, (N, D).
+        """Return the predicted present observation, (N, D).
 
-        Step k of K goes from k periods ago to k - 1 periods ago. A number that is younger takes a part of it, or none:
-        of one that is 1.5 periods old, the second step counts half.
+        Step k, from K down to 1, predicts from k to k - 1 periods ago. A number that is younger than k periods takes
+        part of the step, or none: half of the second step at an age of 1.5 periods.
 
         Args:
             observation: (N, D) as it arrived.
-            age: (N, D): how old each number is [periods].
-            actions: K + 1 of (N, A), the one that was executed last first.
-            context: (N, C), of the step before.
+            age: (N, D), the age of each number [periods].
+            actions: K + 1 arrays (N, A), the last applied action first.
+            context: (N, C), the context of the step before.
         """
         x: Wide = observation.astype(np.float64)
         for k in range(len(actions) - 1, 0, -1):
@@ -96,39 +96,39 @@ class ForwardModel:
 
 @dataclass(frozen=True)
 class Fit:
-    """A fitted model, and how good it is."""
+    """A fitted model and its errors on held-out data."""
 
     model: ForwardModel
     transitions: int
-    """That it was fitted to."""
+    """Number of transitions in the training data."""
     held_out: int
-    """That it was judged by."""
+    """Number of held-out transitions."""
     errors: dict[str, SignalErrors]
 
 
 def require_steps(steps: int) -> None:
-    """Refuse a lookahead that no file may have.
+    """Check the number of periods of a lookahead.
 
     Raises:
-        SamiError: it is not from 1 to the most.
+        SamiError: `steps` is not from 1 to `MOST_STEPS`.
     """
     if not 1 <= steps <= MOST_STEPS:
         raise SamiError(f"--lookahead is {steps}; a file looks 1 to {MOST_STEPS} periods ahead.")
 
 
 def with_lookahead(artifact: Artifact, out: Path, steps: int, forward: Fit, fitted: str) -> Artifact:
-    """Return a model file with a forward model in front of its policy, which replaces the one that it has.
+    """Return a model file with a forward model in front of its policy, which replaces any earlier forward model.
 
     Args:
-        artifact: the file, which may not be written yet.
-        out: where the new file will be.
+        artifact: the model file, possibly not written yet.
+        out: path of the new file.
         steps: K.
         forward: the fitted forward model.
-        fitted: what it was fitted to, for people.
+        fitted: description, for readers, of the data of the fit.
 
     Raises:
-        CheckFailed: the file that is read, or the one that would be written, does not do what it says.
-        ArtifactError, ContractError: as above.
+        CheckFailed: the old or the new file does not reproduce its golden steps.
+        SamiError: `steps` is out of range, the file has no golden steps, or one of the files is not valid.
     """
     require_steps(steps)
     verify(artifact).require()
@@ -145,19 +145,19 @@ def with_lookahead(artifact: Artifact, out: Path, steps: int, forward: Fit, fitt
 
 
 def alone(contract: Contract) -> Contract:
-    """Return the contract of a policy without what is in front of it."""
+    """Return the contract of a policy without its forward model."""
     state = tuple(tensor for tensor in contract.state if tensor.name not in (PAST_ACTIONS, LAST_CONTEXT))
     return contract.model_copy(update={"state": state, "lookahead": None})
 
 
 def golden_steps(session: Session, contract: Contract, forward: ForwardModel) -> GoldenSteps:
-    """Return golden steps of a policy that looks ahead: those that it has, as if they had arrived late.
+    """Return golden steps of a policy with lookahead: the policy's own, with random observation ages.
 
-    A third of the steps is not late, a third as a whole, a third by signal; before every fourth, periods pass.
+    A third of the steps has age 0, a third one age for all signals, a third one per signal; a pause precedes every 4th.
 
     Args:
-        session: the policy as it was.
-        contract: of the policy that looks ahead.
+        session: the original policy.
+        contract: the contract of the policy with lookahead.
         forward: the forward model.
 
     Raises:
@@ -195,11 +195,11 @@ def golden_steps(session: Session, contract: Contract, forward: ForwardModel) ->
 
 
 class Reference:
-    """A policy that looks ahead, made of its parts: the forward model in numpy, and the policy alone.
+    """The reference of a policy with lookahead, computed by its parts: the forward model in numpy, and the policy.
 
     Args:
-        session: the policy; where its file looks ahead, it is told that nothing is late.
-        contract: of the policy that looks ahead.
+        session: the policy; if its file has a lookahead, its observation age is always 0.
+        contract: the contract of the policy with lookahead.
         forward: the forward model.
     """
 
@@ -217,12 +217,12 @@ class Reference:
         self.context = np.zeros((1, self.contract.context_size), np.float32)
 
     def elapse(self, periods: int) -> None:
-        """Let periods pass in which the action executed last stands."""
+        """Let periods pass in which the last applied action remains in force."""
         for _ in range(periods):
             self.past = [self.past[0], *self.past[:-1]]
 
     def step(self, observation: dict[str, np.ndarray], age: np.ndarray) -> dict[str, np.ndarray]:
-        """Return the answers, by the contract's outputs, to an observation whose signals have these ages (S,)."""
+        """Return the outputs, by name, for an observation whose S signals have these ages [periods], (S,)."""
         flat = np.concatenate([observation[signal.name] for signal in self.contract.observation])[None]
         ahead = self.forward.ahead(flat, np.repeat(age, self.sizes)[None], self.past, self.context)[0]
         parts = np.split(ahead, np.cumsum(self.sizes)[:-1])
@@ -232,13 +232,13 @@ class Reference:
         return {name: answer.answers[name] for name in self.contract.answers}
 
     def executed(self, action: np.ndarray) -> None:
-        """Tell what was really executed since the last step."""
+        """Record the action (A,) that was applied after the last step."""
         self.session.executed(action)
         self.past[0] = np.asarray(action, np.float32)[None]
 
 
 def forward_of(model: onnx.ModelProto) -> ForwardModel | None:
-    """Return the forward model that a file has in front of its policy; None where it has none."""
+    """Return the forward model in front of a file's policy; None if there is none."""
     arrays = {tensor.name: tensor for tensor in model.graph.initializer}
     if f"{FRONT}weight_0" not in arrays:
         return None
@@ -249,7 +249,7 @@ def forward_of(model: onnx.ModelProto) -> ForwardModel | None:
 
 
 def without(model: onnx.ModelProto, contract: Contract) -> onnx.ModelProto:
-    """Return a copy of a policy's graph as it was before a forward model was put in front."""
+    """Return a copy of a policy's graph without its forward model."""
     plain = onnx.ModelProto()
     plain.CopyFrom(model)
     graph = plain.graph
@@ -263,11 +263,11 @@ def without(model: onnx.ModelProto, contract: Contract) -> onnx.ModelProto:
 
 
 def in_front(model: onnx.ModelProto, contract: Contract, forward: ForwardModel) -> onnx.ModelProto:
-    """Return a policy's graph with a forward model in front; the policy's own nodes stay as they are.
+    """Return a policy's graph with a forward model in front; the policy's own nodes do not change.
 
     Args:
-        model: of the policy alone.
-        contract: of the policy that looks ahead.
+        model: the graph of the policy alone.
+        contract: the contract of the policy with lookahead.
         forward: the forward model.
     """
     whole = onnx.ModelProto()
@@ -301,7 +301,7 @@ def _weights(contract: Contract, forward: ForwardModel) -> dict[str, np.ndarray]
 
 
 def _nodes_before(contract: Contract) -> Iterator[NodeProto]:
-    """Yield the nodes before the policy in the order in which they compute."""
+    """Yield the nodes before the policy, in topological order."""
     past, signals = state_input(PAST_ACTIONS), list(contract.signal_inputs)
     steps = contract.inputs[past][0]
     yield _node("Concat", signals, "seen_0", axis=1)
@@ -349,13 +349,13 @@ def _nodes_after(contract: Contract) -> Iterator[NodeProto]:
 
 
 def _node(kind: str, inputs: list[str], *outputs: str, prefix: str = FRONT, **attributes: Any) -> NodeProto:
-    """Return a node; outputs of the whole graph have no prefix."""
+    """Return a node; use an empty prefix for outputs of the whole graph."""
     named = [prefix + output for output in outputs]
     return helper.make_node(kind, inputs, named, name=f"{FRONT}{kind}_{outputs[0]}", **attributes)
 
 
 def refill(field: Any, values: Iterable[Any]) -> None:
-    """Give a repeated field of a message other values."""
+    """Replace the values of a repeated field of a protobuf message."""
     copies = list(values)
     del field[:]
     field.extend(copies)

@@ -1,8 +1,8 @@
-"""What a forward model learns from: episodes driven in simulation or recorded on a robot, aligned in time.
+"""The training data of a forward model: episodes from simulation or from a robot's recordings, aligned in time.
 
-A late observation is laid where it was measured: `age` periods before its tick, signal by signal, on the time line of
-the commands. There the command of a period is what acts within it, whatever the delays were. Between two observations
-are a period apart numbers are interpolated; where more is missing, a stretch ends.
+Each signal of a late observation is placed at the time of its measurement: `age` periods before its tick, on the time
+line of the commands. A period's command then acts in that period, whatever the delays. Numbers between two measurements
+at most a period apart are interpolated; a longer gap ends a stretch.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ Array = NDArray[np.float32]
 
 SEED = seeds.LOOKAHEAD
 EPISODES = 600
-"""That are rolled out, in all training tasks together."""
+"""Number of simulated episodes, in all training tasks together."""
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """T + 1 observations, a period between each two, with nothing missing."""
+    """T + 1 consecutive observations, a period apart, without missing values: T transitions."""
 
     observations: Array
-    """(T + 1, D), the signals end to end in the contract's order."""
+    """(T + 1, D), the signals concatenated in the contract's order."""
     actions: Array
-    """(T + 1, A): row t + 1 acted between observations t and t + 1, and row 0 before the first."""
+    """(T + 1, A): row t + 1 acted between observations t and t + 1, row 0 before observation 0."""
     contexts: Array
-    """(T + 1, C): inferred when each was observed."""
+    """(T + 1, C), the context inferred at each observation."""
 
     def __len__(self) -> int:
         return len(self.observations) - 1
@@ -59,14 +59,14 @@ def roll_out(
     seed: int = SEED,
     on_round: OnRound | None = None,
 ) -> list[Stretch]:
-    """Return episodes that a model file drove in its training tasks, every second one with actions half at random.
+    """Simulate episodes of a model file in its training tasks, every second one with half of the actions random.
 
     Args:
-        model: the file, or one in memory that is not written yet.
-        spec: the environment that it was trained in.
-        episodes: in all training tasks together, which are visited in turn.
-        seed: of their starts.
-        on_round: called now and then with how many episodes are done since it was called last.
+        model: the path, or a model in memory that is not written yet.
+        spec: the environment in which the model was trained.
+        episodes: number of episodes in all training tasks together, which come in turn.
+        seed: seed of the starts.
+        on_round: called after each round with the number of episodes in it.
     """
     artifact = artifact_of(model)
     task_of_episode = tasks_in_turn(known_tasks(artifact.contract.training, spec), episodes)
@@ -80,24 +80,24 @@ def roll_out(
 
 
 APART = 1.0 + 1e-3
-"""Periods between two observations of a signal, of which numbers between them are interpolated."""
+"""Longest time between two measurements of a signal for interpolation [periods]."""
 LEAST = 2
-"""Observations in a row that teach anything."""
+"""Fewest consecutive observations of a stretch."""
 
 
 def recorded_stretches(
     paths: Sequence[Path], contract: Contract, command_delay_s: float | None = None
 ) -> list[Stretch]:
-    """Return what recordings teach a forward model.
+    """Return the stretches of recordings.
 
     Args:
-        paths: of the recordings.
-        contract: of the model that it is for; one with other weights may have driven.
-        command_delay_s: what an action took to have its effect [s]; as each recording says if None.
+        paths: paths of the recordings.
+        contract: contract of the model for which the forward model is; another model may have made the recordings.
+        command_delay_s: delay from the write of an action to its effect [s]; None uses each recording's value.
 
     Raises:
-        RecordingError: one cannot be read.
-        SamiError: one has other signals or another rate, or teaches nothing.
+        RecordingError: a recording cannot be read.
+        SamiError: a recording has other signals, another rate, or no stretch.
     """
     collected: list[Stretch] = []
     for recording in read_each(paths):
@@ -126,7 +126,7 @@ def _require_fit(recording: Recording, contract: Contract) -> None:
 
 
 class _Timeline:
-    """One recorded episode by periods of the policy."""
+    """One recorded episode on the time line of the policy's periods."""
 
     def __init__(self, records: Sequence[StepRecord], contract: Contract, later: float) -> None:
         self.contract = contract
@@ -149,7 +149,7 @@ class _Timeline:
         self.contexts = np.stack(_filled(contexts, self.periods, np.zeros(contract.context_size, np.float32)))
 
     def _add_readings(self, values: Mapping[str, Array], age: float | Mapping[str, float], period: float) -> None:
-        """Put an observation to when each signal was measured, where it is newer than what is there."""
+        """Add each signal of an observation at the time of its measurement, if it is newer than the last one."""
         for name, (times, rows) in self.readings.items():
             time = period - (age if isinstance(age, float) else age[name])
             value = np.asarray(values[name], np.float64)
@@ -174,14 +174,14 @@ class _Timeline:
         ]
 
     def _at_periods(self, signal: Signal) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-        """Return which periods a signal is known at (T,), and its numbers there (T, size)."""
+        """Return at which of T periods a signal is known, (T,) bool, and its values there, (T, size)."""
         times, rows = self.readings[signal.name]
         at = np.arange(self.periods, dtype=np.float64)
         if not times:
             return np.zeros(len(at), bool), np.zeros((len(at), signal.size))
         stamps, values = np.array(times), np.stack(rows)
         values = np.unwrap(values, axis=0) if signal.unit == "rad" else values
-        # A stamp that is a period off by rounding alone is none off.
+        # Undo rounding errors: a stamp very close to a whole period is that period.
         stamps = np.where(np.abs(stamps - np.round(stamps)) < 1e-3, np.round(stamps), stamps)
         right = np.clip(np.searchsorted(stamps, at), 0, len(stamps) - 1)
         left = np.clip(np.searchsorted(stamps, at, "right") - 1, 0, len(stamps) - 1)
@@ -190,7 +190,7 @@ class _Timeline:
 
 
 def _filled(known: Mapping[int, Array], count: int, first: Array) -> list[Array]:
-    """Return one for each period: where there is none, the one before stands."""
+    """Return a row for each of `count` periods; a missing row repeats the row before, the first one `first`."""
     rows = []
     for period in range(count):
         first = known.get(period, first)

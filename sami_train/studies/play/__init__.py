@@ -1,1 +1,1 @@
-"""Plays an adopted policy in MuJoCo, by a velocity command, on any MJCF robot whose joints have the policy's names."""
+"""Plays an adopted policy in MuJoCo with velocity commands, on any MJCF robot whose joints have the policy's names."""

@@ -1,4 +1,4 @@
-"""An adopted policy's robot as a Gymnasium environment: it is commanded, and judged by whether it stays upright."""
+"""An adopted policy's robot as a Gymnasium environment: it gets commands, and succeeds if it stays upright."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from sami_train.studies.play.quantities import RobotState, readings_of
 from sami_train.studies.play.robot import PlayedRobot, SceneFile
 
 SMOOTHED_S = 0.5
-"""Time constant of the mean by which a velocity is compared with the command [s]: strides are averaged out."""
+"""Time constant of the mean velocity that is compared with the command [s]: it averages over strides."""
 COMMANDS: tuple[dict[str, float], ...] = ({"forward": 0.5}, {"forward": 0.5, "turn": 0.5}, {"left": 0.3}, {"turn": 0.8})
-"""What evaluations command where the TOML file does not say it [m/s, m/s, rad/s]."""
+"""Default commands of evaluations, if the TOML file has none [m/s, m/s, rad/s]."""
 ERROR = "m/s, rad/s"
 """Unit of the tracking error: the norm of the differences of forward, left [m/s] and turn [rad/s]."""
 
 
 @dataclass(frozen=True)
 class AdoptedRobot:
-    """A policy's side and the robot's, as they cross processes."""
+    """The data of a policy and of its robot from which every process creates a `PlayEnv`."""
 
     settings: SceneFile
     recipe: Recipe
@@ -46,19 +46,19 @@ class AdoptedRobot:
 
 
 class PlayEnv(Filmed, gym.Env[np.ndarray, np.ndarray]):
-    """A robot whose joints are held at the position targets that a policy writes.
+    """A robot whose joints track the position targets that a policy writes.
 
-    The reward of a step is the negative tracking error, 0 without a velocity command. `info` tells the command as the
-    task, the error, and `is_success`: whether the robot is upright. A fall ends the episode.
+    The reward of a step is the negative tracking error, or 0 without a velocity command. `info` has the command as
+    `task`, `tracking_error`, and `is_success`: whether the robot is upright. A fall ends the episode.
 
     Args:
-        played: policy and robot.
+        played: the policy and the robot.
         tasks: commands to draw from at each reset: a set's name, one command, or several.
         render_mode: None, `"rgb_array"` (no display needed) or `"human"`.
-        render_size: width and height of rendered images, in pixels.
+        render_size: width and height of rendered images [pixels].
 
     Raises:
-        SamiError, UnknownName: policy and robot do not fit; see `PlayedRobot` and `readings_of`.
+        SamiError, UnknownName: policy and robot do not match; see `PlayedRobot` and `readings_of`.
     """
 
     metadata = {"render_modes": list(RENDER_MODES)}  # noqa: RUF012 (declared so by the base class)
@@ -76,11 +76,11 @@ class PlayEnv(Filmed, gym.Env[np.ndarray, np.ndarray]):
         self._readings, self.commands = readings_of(self.robot, played.recipe, played.observation)
         elements = [element for elements in self.commands.values() for element in elements]
         self.elements = sorted(elements, key=lambda element: [*COMMAND, element].index(element))
-        """Of the command."""
+        """Elements of the command."""
         self.space = command_space(self.elements, played.settings)
         self.tasks = self.space.resolve(tasks)
         self.source: CommandSource | None = None
-        """What commands it over an episode; None where the episode's task does."""
+        """Source of commands over an episode; None uses the episode's task as a constant command."""
         self.metadata = {**self.metadata, "render_fps": round(played.rate_hz)}
         self._period = 1.0 / played.rate_hz
         size, count = sum(signal.size for signal in played.observation), played.action.size
@@ -108,10 +108,10 @@ class PlayEnv(Filmed, gym.Env[np.ndarray, np.ndarray]):
         return self._observe(), self._info()
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Hold the position targets (A,) for one period of the policy."""
+        """Apply position targets (A,) [rad or m] for one period of the policy."""
         self.robot.hold(self.data, np.asarray(action, float))
         mujoco.mj_step(self.model, self.data, nstep=self.robot.substeps)
-        mujoco.mj_forward(self.model, self.data)  # sensors and frames of the state that was reached
+        mujoco.mj_forward(self.model, self.data)  # update sensors and frames to the new state
         self._time += self._period
         self.state.clock_s += self._period
         self._smoothed += self._period / SMOOTHED_S * (self._velocity() - self._smoothed)
@@ -121,7 +121,7 @@ class PlayEnv(Filmed, gym.Env[np.ndarray, np.ndarray]):
         return self._observe(), -info["tracking_error"], not info["is_success"], False, info
 
     def _command(self) -> None:
-        """Take the command of the period that begins."""
+        """Set the command of the next period."""
         idle = not any(self.state.command.values())
         self.state.command = dict(self._task if self.source is None else self.source.at(self._time))
         if idle:
@@ -131,7 +131,7 @@ class PlayEnv(Filmed, gym.Env[np.ndarray, np.ndarray]):
         return np.concatenate([read(self.state) for read in self._readings]).astype(np.float32)
 
     def _velocity(self) -> np.ndarray:
-        """Return forward, left [m/s] and turn [rad/s] of the base, along its heading and about the vertical."""
+        """Return the base's velocity forward and left of its heading [m/s], and its turn about the vertical [rad/s]."""
         if self.robot.base < 0:
             return np.zeros(3)
         turn, velocity = np.split(self.state.velocity(local=False), 2)
@@ -156,9 +156,9 @@ class PlayEnv(Filmed, gym.Env[np.ndarray, np.ndarray]):
 
 
 def command_space(elements: Sequence[str], settings: SceneFile) -> TaskSpace:
-    """Return the commands as tasks; one task without features where the policy reads no command.
+    """Return the commands as tasks; a single task without features if the policy reads no command.
 
-    A velocity that is not named is 0; anything else that a policy is commanded, such as a height, must be named.
+    A missing velocity is 0. Other elements, such as a height, must be in the TOML file's `commands`, else SamiError.
     """
     units = dict(zip(COMMAND, ("m/s", "m/s", "rad/s"), strict=True))
     features = tuple(
@@ -175,14 +175,14 @@ def command_space(elements: Sequence[str], settings: SceneFile) -> TaskSpace:
 
 
 def play_environment(contract: Contract, name: str) -> EnvironmentSpec:
-    """Return the environment of an adopted policy in a robot's MJCF.
+    """Return the environment of an adopted policy on a robot's MJCF model.
 
     Args:
-        contract: Of the policy's file.
+        contract: The contract of the policy's file.
         name: Path of NAME.xml, or of NAME.toml with the keys of `SceneFile`.
 
     Raises:
-        SamiError, UnknownName: Policy and robot do not fit.
+        SamiError, UnknownName: The policy was not adopted, or policy and robot do not match.
     """
     adopted = contract.training.get(ADOPTED)
     if not isinstance(adopted, dict):

@@ -1,4 +1,4 @@
-"""Signals by meaning: what of a simulated robot is the gyro, the gravity, the command, a joint's angle."""
+"""Maps a policy's signals to quantities of a simulated robot: gyro, gravity, command, joint angles and others."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ Reading = Callable[["RobotState"], Array]
 
 
 class RobotState:
-    """A simulated robot now: MuJoCo's data, its base, the command and the phases of its gait."""
+    """The present state of a simulated robot: MuJoCo's data, the base, the command and the phases of the gait."""
 
     def __init__(self, robot: PlayedRobot) -> None:
         self.robot, self.model, self.data = robot, robot.model, mujoco.MjData(robot.model)
         self.command: dict[str, float] = {}
-        """By element."""
+        """Value of the command by element."""
         self.clock_s = 0.0
-        """Time since the command ceased to be 0 [s]."""
+        """Time since the command became nonzero [s]."""
 
     @property
     def rotation(self) -> Array:
@@ -53,7 +53,7 @@ class RobotState:
 
     @property
     def phases(self) -> Array:
-        """Of the gait clock [rad]."""
+        """Phases of the gait clock [rad]; pi while the command is 0. The robot's settings must have a clock."""
         clock = self.robot.settings.clock
         assert clock is not None
         offsets = np.asarray(clock.offsets)
@@ -65,11 +65,11 @@ class RobotState:
 def readings_of(
     robot: PlayedRobot, recipe: Recipe, signals: Sequence[Signal]
 ) -> tuple[list[Reading], dict[str, list[str]]]:
-    """Return what reads each signal, and the elements of each that is a command, by its name.
+    """Return a function that reads each signal, and the elements of command signals by the signal's name.
 
     Raises:
-        SamiError: The MJCF cannot give a signal; names it.
-        UnknownName: [signals] says something that does not exist.
+        SamiError: The MJCF model cannot provide a signal, which the message names.
+        UnknownName: [signals] has an unknown signal or quantity.
     """
     described = {part.name: part for part in recipe.signals}
     sensors = {robot.model.sensor(at).name: at for at in range(robot.model.nsensor)}
@@ -79,7 +79,7 @@ def readings_of(
     readings, commands = list[Reading](), dict[str, list[str]]()
     for signal in signals:
         part = described[signal.name]
-        # A phase is a command to the network, and a clock's to whoever runs it.
+        # The network's description may call a phase a command, but here the gait clock computes it.
         commanded = part.command and not {signal.name, robot.settings.signals.get(signal.name)} & PHASES
         quantity = "command" if commanded else _quantity(robot, signal, sensors)
         world = part.frame == "world"

@@ -1,4 +1,4 @@
-"""A robot's MJCF with PD control of the joints that an adopted policy moves, and where they are in MuJoCo's vectors."""
+"""A robot's MJCF model with PD control of the joints that an adopted policy moves."""
 
 from __future__ import annotations
 
@@ -24,52 +24,52 @@ Array = NDArray[np.float64]
 HINGE, SLIDE, FREE = (int(getattr(mujoco.mjtJoint, f"mjJNT_{kind}")) for kind in ("HINGE", "SLIDE", "FREE"))
 GROUND = (int(mujoco.mjtGeom.mjGEOM_PLANE), int(mujoco.mjtGeom.mjGEOM_HFIELD))
 FLOOR = "floor"
-"""Name of the plane that a robot without ground gets; the contact pairs of its MJCF may name it."""
+"""Name of the plane that is added to a model without ground; the model's contact pairs may name it."""
 TEXTURE_ROLES = int(mujoco.mjtTextureRole.mjNTEXROLE)
 LOWER_BY = 2.0
-"""How far below its feet the ground is looked for [m]."""
+"""Longest distance by which a robot is lowered to the ground [m]."""
 
 
 class GaitClock(Settings):
     """Phases that a policy observes as their sine and cosine; where the command is 0, every phase is half a cycle."""
 
     period_s: Positive
-    """Of a cycle [s]."""
+    """Duration of a cycle [s]."""
     offsets: Annotated[tuple[float, ...], Field(strict=False)] = (0.0, 0.5)
-    """Of each phase, in cycles; they begin again when the command ceases to be 0."""
+    """Offset of each phase [cycles]; phases restart when the command becomes nonzero."""
 
 
 class SceneFile(Settings):
-    """What `--robot` names: an MJCF file, or TOML with these keys."""
+    """The file that `--robot` names: an MJCF file, or TOML with these keys."""
 
     scene: str
     """The MJCF file; a relative path is looked up from the folder of the TOML file."""
     base: str | None = None
-    """Body that gyro, gravity and velocity are measured on; the first one with a free joint if left out."""
+    """Body on which gyro, gravity and velocity are measured; the first one with a free joint if left out."""
     keyframe: str | None = None
-    """Where the base begins; the initial pose of the model if left out. The joints begin at the default pose."""
+    """Keyframe with the base's initial pose; the model's initial pose if left out. Joints start at the default pose."""
     joints: dict[str, str] = Field(default_factory=dict)
-    """The joint of the MJCF by element of the policy's action, where the names differ by more than `_joint`."""
+    """The joint of the MJCF by element of the policy's action, if the names differ by more than the suffix `_joint`."""
     signals: dict[str, str] = Field(default_factory=dict)
-    """What a signal of the policy is, by its name, where that does not say it: a quantity, or a sensor of the MJCF."""
+    """Meaning of a signal, by its name, if the name does not say it: a quantity, or a sensor of the MJCF."""
     clock: GaitClock | None = None
     """For policies that observe a gait phase."""
     start_noise: NotNegative = 0.05
-    """Most by which joint angles [rad] and velocities [rad/s] differ when an episode begins."""
+    """Largest random change of initial joint angles [rad] and velocities [rad/s]."""
     fallen_tilt_deg: Positive = 60.0
     """Tilt of the base [degrees] beyond which the robot has fallen."""
     fallen_height: NotNegative = 0.5
-    """Height of the base, as a share of that at the start, below which it has fallen."""
+    """Height of the base, as a fraction of its initial height, below which the robot has fallen."""
     commands: Annotated[tuple[dict[str, float], ...], Field(strict=False)] = ()
-    """Velocity commands that evaluations drive, each as { forward = 0.5, left = 0.0, turn = 0.0 }."""
+    """Commands of evaluations, each as { forward = 0.5, left = 0.0, turn = 0.0 }."""
 
     @classmethod
     def load(cls, path: Path) -> SceneFile:
-        """Read NAME.xml as it is, or NAME.toml.
+        """Read NAME.toml, or return default settings for NAME.xml, which is not opened.
 
         Raises:
-            UnknownName: A key that does not exist.
-            SamiError: The file cannot be read, or a value is wrong.
+            UnknownName: The file has an unknown key.
+            SamiError: The file cannot be read, or a value is invalid.
         """
         if path.suffix == ".xml":
             return cls(scene=str(path.resolve()))
@@ -79,16 +79,16 @@ class SceneFile(Settings):
 
 
 class PlayedRobot:
-    """A compiled robot: each action element is the position target of a joint, held by PD control.
+    """A compiled robot: each element of the action is the position target of a joint under PD control.
 
     Args:
-        settings: What `--robot` says.
-        recipe: What the policy's file says: elements, default pose, gains.
-        rate_hz: Actions a second.
+        settings: The settings of the file that `--robot` names.
+        recipe: The policy's elements, default pose and gains.
+        rate_hz: Actions per second.
 
     Raises:
-        SamiError: The model cannot be read, joints do not match, nothing says the gains, or the policy writes no
-            positions.
+        SamiError, UnknownName: The model cannot be read, a joint, body or keyframe does not exist, gains are missing,
+            or the policy does not write positions.
     """
 
     def __init__(self, settings: SceneFile, recipe: Recipe, rate_hz: float) -> None:
@@ -103,7 +103,7 @@ class PlayedRobot:
         try:
             spec = mujoco.MjSpec.from_file(str(path))
             self.floats = any(int(joint.type) == FREE for joint in spec.joints)
-            """Whether its base moves freely."""
+            """Whether the robot has a free joint."""
             if self.floats and not any(int(geom.type) in GROUND for geom in spec.geoms):
                 _add_floor(spec)
             plain = spec.compile()
@@ -111,15 +111,15 @@ class PlayedRobot:
             raise SamiError(f"MuJoCo cannot read {path}: {' '.join(str(error).split())}. Correct the model.") from None
         movable = {plain.joint(at).name: at for at in range(plain.njnt) if int(plain.jnt_type[at]) in (HINGE, SLIDE)}
         self.elements, self.movable = action.elements, list(movable)
-        """Of the action; names of all joints that turn or slide."""
+        """Elements of the action; names of all hinge and slide joints."""
         self.joints = matched_joints(action.elements, movable, settings.joints)
-        """Of each element."""
+        """The joint of each element."""
         at = [movable[name] for name in self.joints]
         self.default = row(action.default, len(at))
         kp, kd, effort = _gains(plain, at, recipe, path)
         start = _start(plain, settings, path)
         for key in spec.keys:
-            spec.delete(key)  # their controls are of the actuators that go
+            spec.delete(key)  # keyframes have controls of actuators that are removed
         for actuator in spec.actuators:
             if actuator.target in self.joints:
                 spec.delete(actuator)
@@ -136,10 +136,10 @@ class PlayedRobot:
                 forcerange=[-limit, limit] if math.isfinite(limit) else [0.0, 0.0],
             )
         self.base = _base(plain, settings)
-        """Number of the body that the policy's base is; -1 where there is none."""
+        """Index of the body that is the policy's base; -1 if there is none."""
         if self.base >= 0 and not spec.cameras:
             _add_camera(spec.bodies[self.base], float(start[2]) if self.floats else 1.0)
-        # Whole physics steps to each action; PD must be integrated implicitly to be stable at a model's own step.
+        # An action takes a whole number of physics steps. Implicit integration keeps PD stable at the model's timestep.
         self.substeps = math.ceil(1.0 / (rate_hz * plain.opt.timestep) - 1e-6)
         spec.option.timestep = 1.0 / (rate_hz * self.substeps)
         if plain.opt.integrator == mujoco.mjtIntegrator.mjINT_EULER:
@@ -151,11 +151,11 @@ class PlayedRobot:
         self._start[self.qpos] = self.default
 
     def addresses(self, joints: Sequence[str], field: str) -> NDArray[np.intp]:
-        """Return where joints are in `qpos` (`jnt_qposadr`) or `qvel` (`jnt_dofadr`)."""
+        """Return the indices of joints in `qpos` (field `jnt_qposadr`) or `qvel` (`jnt_dofadr`)."""
         return np.array([getattr(self.model, field)[self.model.joint(name).id] for name in joints], np.intp)
 
     def begin(self, data: mujoco.MjData, rng: np.random.Generator) -> None:
-        """Put the robot into the default pose, with noise, its lowest point on the ground."""
+        """Reset the robot to its default pose, with noise, and lower or lift it onto the ground."""
         mujoco.mj_resetData(self.model, data)
         data.qpos[:] = self._start
         noise = self.settings.start_noise
@@ -169,12 +169,12 @@ class PlayedRobot:
         mujoco.mj_forward(self.model, data)
 
     def hold(self, data: mujoco.MjData, targets: Array) -> None:
-        """Set the position targets (A,) of the joints [rad or m]."""
+        """Set the position targets of the joints, (A,) [rad or m]."""
         data.ctrl[self._motors] = targets
 
 
 def _add_floor(spec: mujoco.MjSpec) -> None:
-    """Add a plane of grey squares, and light."""
+    """Add a plane of grey squares, and a light."""
     checker, squares = mujoco.mjtBuiltin.mjBUILTIN_CHECKER, mujoco.mjtTexture.mjTEXTURE_2D
     spec.add_texture(
         name="play.squares", type=squares, builtin=checker, rgb1=[0.25] * 3, rgb2=[0.35] * 3, width=200, height=200
@@ -197,7 +197,7 @@ def _add_camera(base: mujoco.MjsBody, height: float) -> None:
 
 
 def _gains(model: mujoco.MjModel, joints: Sequence[int], recipe: Recipe, path: Path) -> tuple[Array, Array, Array]:
-    """Return stiffness, damping and largest effort of each joint; the recipe's come before the model's own servos."""
+    """Return stiffness, damping and largest effort of each joint; gains of the recipe precede those of the model."""
     action, count = recipe.action, len(joints)
     kp, kd = (np.array(row(gains or 0.0, count), float) for gains in (action.kp, action.kd))
     effort = np.array(row(action.effort, count), float) if action.effort else np.full(count, np.inf)
@@ -246,7 +246,7 @@ def _base(model: mujoco.MjModel, settings: SceneFile) -> int:
 
 
 def _clearance(model: mujoco.MjModel, data: mujoco.MjData) -> float:
-    """Return how far the robot is above the ground [m]; 0 where the ground is no plane."""
+    """Return the height of the robot above the ground [m]; 0 if the ground is not a plane, or `LOWER_BY` away."""
     planes = np.flatnonzero(model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE)
     solid = np.flatnonzero((model.geom_bodyid > 0) & ((model.geom_contype > 0) | (model.geom_conaffinity > 0)))
     above = [mujoco.mj_geomDistance(model, data, plane, geom, LOWER_BY, None) for plane in planes for geom in solid]

@@ -1,1 +1,1 @@
-"""A small readout of the physics from the context: its training tasks, its fit, and how a model file takes it in."""
+"""A probe, which estimates physical features from the context: its training tasks, its fit, and its export."""

@@ -1,4 +1,4 @@
-"""Gives a model file a probe, or another one, and golden steps that cover it; the policy's own nodes stay."""
+"""Adds a probe to a model file, or replaces it, with golden steps that cover it; the policy's nodes do not change."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from sami_train.studies.readout.fit import (
 
 SEED = seeds.READOUT
 EPISODES = 400
-"""That are rolled out, each in a task of its own."""
+"""Number of simulated episodes, each in a task of its own."""
 
 
 def require_context(artifact: Artifact) -> None:
-    """Refuse a file that infers nothing.
+    """Check that a model file infers a context.
 
     Raises:
-        SamiError: it infers no context.
+        SamiError: the file infers no context.
     """
     if not artifact.contract.context_size:
         raise SamiError(
@@ -59,14 +59,14 @@ def measure_probe(
     seed: int = SEED,
     on_round: OnRound | None = None,
 ) -> FittedReadout:
-    """Fit a probe to what a model file infers in tasks that it never trained in.
+    """Fit a probe to the contexts of a model file in newly drawn tasks.
 
     Args:
-        model: the file, or one in memory that is not written yet; it drives.
-        spec: the environment that it was trained in.
-        episodes: each in a task of its own.
-        seed: of tasks and starts.
-        on_round: called now and then with how many episodes are done since it was called last.
+        model: the path, or a model in memory that is not written yet; its policy acts in the episodes.
+        spec: the environment in which the model was trained.
+        episodes: number of episodes, each in a task of its own.
+        seed: seed of tasks and starts.
+        on_round: called after each round with the number of episodes in it.
 
     Raises:
         SamiError: the file infers no context, tasks do not differ, or too few episodes count.
@@ -81,16 +81,16 @@ def measure_probe(
 
 
 def with_probe(artifact: Artifact, out: Path, fitted: FittedReadout) -> Artifact:
-    """Return a model file with a probe, which replaces the one that it has.
+    """Return a model file with a probe, which replaces an earlier one; only features that it identifies have outputs.
 
     Args:
-        artifact: the file, which may not be written yet.
-        out: where the new file will be.
+        artifact: the model file, possibly not written yet.
+        out: path of the new file.
         fitted: the fitted probe.
 
     Raises:
-        CheckFailed: the file that is read, or the one that would be written, does not do what it says.
-        ArtifactError, ContractError: as above.
+        CheckFailed: the old or the new file does not reproduce its golden steps.
+        SamiError: the file has no golden steps, or one of the files is not valid.
     """
     verify(artifact).require()
     carried = tuple(feature for feature in fitted.probe.features if feature.carried)
@@ -114,7 +114,7 @@ def with_probe(artifact: Artifact, out: Path, fitted: FittedReadout) -> Artifact
 
 
 def without(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a copy of a graph as it was before it had a probe."""
+    """Return a copy of a graph without its probe."""
     plain = onnx.ModelProto()
     plain.CopyFrom(model)
     graph = plain.graph
@@ -127,13 +127,13 @@ def without(model: onnx.ModelProto) -> onnx.ModelProto:
 def behind(
     model: onnx.ModelProto, contract: Contract, readout: Readout, carried: tuple[ProbedFeature, ...]
 ) -> onnx.ModelProto:
-    """Return a graph with a probe behind its context.
+    """Return a graph with a probe that reads its context.
 
     Args:
-        model: without one.
-        contract: of the file with it.
-        readout: of the features that are carried alone.
-        carried: these features.
+        model: the graph without a probe.
+        contract: the contract of the file with the probe.
+        readout: the readout of the carried features alone.
+        carried: the features that the context encodes well enough to be outputs.
     """
     whole = onnx.ModelProto()
     whole.CopyFrom(model)
@@ -163,7 +163,7 @@ def _weights(readout: Readout, carried: tuple[ProbedFeature, ...]) -> dict[str, 
 
 
 def _nodes(carried: tuple[ProbedFeature, ...]) -> Iterator[NodeProto]:
-    """Yield the nodes in the order in which they compute."""
+    """Yield the nodes in topological order."""
     yield _node("Gemm", [CONTEXT, NODES + "weight_0", NODES + "bias_0"], NODES + "linear")
     yield _node("Tanh", [NODES + "linear"], NODES + "hidden")
     yield _node("Gemm", [NODES + "hidden", NODES + "weight_1", NODES + "bias_1"], NODES + "places")

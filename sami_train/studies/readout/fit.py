@@ -1,8 +1,8 @@
-"""Fits a probe: a readout to half of the episodes, margins to a quarter (split conformal), R2 and coverage to the rest.
+"""Fits a probe: a readout on half of the episodes, margins on a quarter (split conformal), R2 and coverage on the rest.
 
-Every episode is in a task of its own, so what is calibrated and judged has tasks that nothing was fitted to. All
-counted steps of an episode together weigh as much as those of another: an interval holds the truth at a step drawn from
-a fresh episode with the rate that was asked for, whatever the contexts' distribution.
+Every episode is in a task of its own, so that calibration and evaluation use tasks that nothing was fitted to. Each
+episode has the same total weight. An interval therefore contains the true value with probability `RATE` at a random
+step of a new episode, whatever the distribution of the contexts.
 """
 
 from __future__ import annotations
@@ -30,43 +30,43 @@ class Readout:
     """An MLP with one hidden layer of tanh; normalisation is folded into its weights."""
 
     weights: tuple[Array, Array]
-    """(C, units), (units, M): a column a number, a column a part."""
+    """(C, units), (units, M): M has a column for each numeric feature, and for each part of a feature with parts."""
     biases: tuple[Array, Array]
 
     def places(self, contexts: NDArray[np.floating]) -> Wide:
-        """Return where features are on their scales, (N, M), for contexts (N, C), in double precision."""
+        """Return the estimates on the features' scales, (N, M), for contexts (N, C), in double precision."""
         hidden = np.tanh(contexts.astype(np.float64) @ self.weights[0] + self.biases[0])
         return np.asarray(hidden @ self.weights[1] + self.biases[1], np.float64)
 
     def columns(self, columns: list[int]) -> Readout:
-        """Return what reads some of the columns alone."""
+        """Return the readout of some of the columns alone."""
         (first, last), (hidden, offset) = self.weights, self.biases
         return Readout((first, np.ascontiguousarray(last[:, columns])), (hidden, offset[columns]))
 
 
 def widths(features: tuple[ProbedFeature, ...]) -> list[int]:
-    """Return how many columns of a readout each feature has."""
+    """Return the number of columns of each feature in a readout."""
     return [len(feature.parts) or 1 for feature in features]
 
 
 def columns_of(features: tuple[ProbedFeature, ...]) -> list[slice]:
-    """Return which columns of a readout each feature has."""
+    """Return the columns of each feature in a readout."""
     ends = np.cumsum(widths(features)).tolist()
     return [slice(end - width, end) for end, width in zip(ends, widths(features), strict=True)]
 
 
 def bounds(feature: ProbedFeature) -> tuple[float, float]:
-    """Return the feature's range on its scale."""
+    """Return the feature's range, low and high, on its scale, which is the logarithm for a logarithmic feature."""
     low, high = np.array([feature.low, feature.high])
     return tuple(map(float, np.log([low, high]))) if feature.logarithmic else (float(low), float(high))  # type: ignore[return-value]
 
 
 def answers(readout: Readout, features: tuple[ProbedFeature, ...], contexts: NDArray[np.floating]) -> dict[str, Array]:
-    """Return what the graph answers for contexts (N, C), by output.
+    """Return the outputs of the probe's graph by name: (N, 3) estimate, low and high, or (N, parts) from 0 to 1.
 
     Args:
-        readout: of these features alone.
-        features: those that contexts carry, in order.
+        readout: the readout of these features alone.
+        features: the features with outputs, in order.
         contexts: (N, C).
     """
     estimates = {}
@@ -80,19 +80,19 @@ def answers(readout: Readout, features: tuple[ProbedFeature, ...], contexts: NDA
 
 
 SETS = ("training", "moderate")
-"""Whose range tasks are drawn from: what the paper calls extreme lies beyond, and some of it cannot be solved."""
+"""Task sets that span the range of drawn tasks. The paper's extreme tasks are not included: some cannot be solved."""
 
 
 def known_range(space: TaskSpace) -> tuple[Task, ...]:
-    """Return the tasks that span the range."""
+    """Return the tasks of `SETS`, which span the range of drawn tasks."""
     return tuple(task for name in SETS if name in space.sets for task in space.sets[name])
 
 
 def varying(space: TaskSpace) -> list[FeatureScale | Crippled]:
-    """Return what can be told of tasks: the features by which those of the range differ.
+    """Return the features that differ between the tasks of `known_range`, which a probe can estimate.
 
     Raises:
-        SamiError: there is none.
+        SamiError: no feature differs.
     """
     tasks, features = known_range(space), list[FeatureScale | Crippled]()
     for feature in space.features:
@@ -109,12 +109,12 @@ def varying(space: TaskSpace) -> list[FeatureScale | Crippled]:
 
 
 def unseen_tasks(space: TaskSpace, count: int, seed: int) -> list[Task]:
-    """Draw tasks: each number uniformly on its scale, each set of crippled parts as the range has them.
+    """Draw tasks: each number uniformly on its scale, crippled parts from the combinations in `known_range`.
 
     Args:
-        space: of the environment; where its training tasks have no end, they are drawn as training draws them.
-        count: how many.
-        seed: of the draw.
+        space: the environment's tasks; if training draws its tasks at random, these are drawn in the same way.
+        count: number of tasks.
+        seed: seed of the draw.
     """
     rng = np.random.default_rng(seed)
     if (draw := space.drawn.get("training")) is not None:
@@ -131,7 +131,7 @@ def _drawn(feature: Feature | Crippled, tasks: Sequence[Task], rng: np.random.Ge
         return silent[int(rng.integers(len(silent)))]
     scale = FeatureScale.of(feature, tasks)
     low, high = scale.place([scale.low, scale.high])
-    # Rounding must not leave the range.
+    # Rounding must not exceed the range.
     return float(np.clip(scale.value(rng.uniform(low, high)), scale.low, scale.high))
 
 
@@ -140,39 +140,39 @@ def _silent(feature: Crippled, tasks: Sequence[Task]) -> list[list[int]]:
 
 
 RATE = 0.9
-"""Share of intervals that are to hold the truth."""
+"""Nominal coverage: fraction of intervals that should contain the true value."""
 UNITS = 32
-"""Of the hidden layer."""
+"""Units of the hidden layer."""
 UPDATES, REPORT_EVERY, BATCH = 3_000, 100, 256
-"""Most updates, those between two looks at whether it still gets better, and the steps of an update."""
+"""Most updates, updates between two checks for early stopping, and steps in the batch of an update."""
 LEARNING_RATE, WEIGHT_DECAY = 3e-3, 1e-3
 PATIENCE = 5
-"""Looks in a row without getting better, after which it is over."""
+"""Consecutive checks without improvement after which the fit ends."""
 STOP = 0.2
-"""Share of the episodes of the fit that say when it is over."""
+"""Fraction of the episodes of the fit that are used for early stopping only."""
 LEAST = 40
-"""Episodes that count, without which nothing is fitted: the last decile of ten needs as many."""
+"""Fewest episodes that count: a quarter of them, 10, is about the least for a 90 % quantile."""
 LEAST_SPREAD = 1e-3
-"""Least deviation that a coordinate is measured by, as a share of the largest one's."""
+"""Least standard deviation that normalises a coordinate of the context, as a fraction of the largest deviation."""
 
 
 class FittedReadout(NamedTuple):
     """A fitted probe."""
 
     readout: Readout
-    """Of all features, carried or not."""
+    """The readout of all features, carried or not."""
     probe: Probe
 
 
 class _Steps(NamedTuple):
-    """Counted steps of some episodes."""
+    """The N counted steps of some episodes."""
 
     contexts: Wide
     """(N, C)"""
     places: Wide
-    """(N, M): the truth, on the features' scales."""
+    """True values on the features' scales, (N, M)."""
     weights: Wide
-    """(N,): 1 in all for each episode."""
+    """Weights (N,), which sum to 1 over each episode."""
 
 
 def fit(
@@ -186,15 +186,15 @@ def fit(
     """Fit a probe.
 
     Args:
-        episodes: contexts (T, C) of each.
-        tasks: of each.
-        features: what is read.
-        step: first one that counts; episodes that are over before are left out.
-        seed: of the split, the weights and the batches.
-        on_update: called now and then with how many updates were made since.
+        episodes: contexts (T, C) of each episode.
+        tasks: task of each episode.
+        features: features to estimate.
+        step: first step that counts; shorter episodes are left out.
+        seed: seed of the split, the initial weights and the batches.
+        on_update: called every `REPORT_EVERY` updates with that number.
 
     Raises:
-        SamiError: too few episodes count.
+        SamiError: fewer than `LEAST` episodes count.
     """
     counted = [(contexts[step:], task) for contexts, task in zip(episodes, tasks, strict=True) if len(contexts) > step]
     if len(counted) < LEAST:
@@ -245,14 +245,14 @@ def _places(feature: FeatureScale | Crippled, task: Task) -> list[float]:
 
 
 def _probed_feature(feature: FeatureScale | Crippled) -> ProbedFeature:
-    """Return a feature of which nothing is known yet."""
+    """Return the description of a feature, with zeros for the results of the fit."""
     if isinstance(feature, Crippled):
         parts = feature.parts
         return ProbedFeature(name=feature.name, unit="1", low=0.0, high=1.0, parts=parts, r2=0, margin=0, coverage=0)
     unit = feature.feature.unit
     return ProbedFeature(
         name=feature.feature.name,
-        unit=unit if unit and not unit.startswith("(") else "1",  # words in brackets say that there is none
+        unit=unit if unit and not unit.startswith("(") else "1",  # a unit in brackets is a remark
         low=feature.low,
         high=feature.high,
         logarithmic=feature.logarithmic,
@@ -265,9 +265,9 @@ def _probed_feature(feature: FeatureScale | Crippled) -> ProbedFeature:
 def _readout(
     learnt: _Steps, stop: _Steps, fitted: _Steps, seed: int, on_update: Callable[[int], None] | None
 ) -> Readout:
-    """Fit the network by weighted least squares, in units of the spread of contexts and features."""
+    """Fit the network by weighted least squares, on normalised contexts and features, with early stopping."""
     mean, spread = fitted.contexts.mean(0), fitted.contexts.std(0)
-    # A coordinate that hardly moves is rounding in float32: magnified, each version of onnxruntime would read another.
+    # A nearly constant coordinate is float32 rounding: amplified, it would differ between versions of onnxruntime.
     spread = np.maximum(spread, max(LEAST_SPREAD * float(spread.max()), 1e-6))
     middle, scale = fitted.places.mean(0), np.maximum(fitted.places.std(0), 1e-6)
 
@@ -306,15 +306,15 @@ def _readout(
 
 
 def _quantile(errors: Wide, weights: Wide, episodes: int) -> float:
-    """Return the error that steps of a fresh episode exceed in a share of at most 1 - RATE (split conformal)."""
+    """Return the error that a step of a new episode exceeds with probability at most 1 - RATE (split conformal)."""
     order = np.argsort(errors)
-    # A fresh episode counts as one more, whose errors may be any.
+    # The new episode counts as one more, with unknown errors.
     reached = np.cumsum(weights[order]) / (episodes + 1)
     return float(errors[order][min(int(np.searchsorted(reached, RATE - 1e-12)), len(errors) - 1)])
 
 
 def _explained(errors: Wide, places: Wide, weights: Wide) -> float:
-    """Return R2, of several columns their mean; a column that never differs does not count."""
+    """Return R2, as a mean over columns; constant columns do not count, and 0 if all are constant."""
     spread = np.average((places - np.average(places, axis=0, weights=weights)) ** 2, axis=0, weights=weights)
     left = np.average(errors**2, axis=0, weights=weights)
     varying = spread > 1e-12

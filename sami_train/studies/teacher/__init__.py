@@ -1,1 +1,1 @@
-"""A teacher that reads privileged information, trained by PPO on batched simulation, and a student that does not."""
+"""Teacher-student training: a teacher with privileged information, trained by PPO, and a student without it."""

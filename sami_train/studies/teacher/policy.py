@@ -14,11 +14,11 @@ from torch import Tensor, nn
 CLIP = 6.0
 """Inputs are clipped to this many standard deviations."""
 LARGEST_COUNT = 2e6
-"""Observations after which the statistics forget as many as they take in."""
+"""Largest count of observations in the statistics; beyond it, old observations lose weight to new ones."""
 
 
 class Normaliser(nn.Module):
-    """Running mean and variance of the numbers of a vector; `update` alone changes them."""
+    """Normalises vectors by a running mean and variance, which only `update` changes."""
 
     mean: Tensor
     variance: Tensor
@@ -46,7 +46,7 @@ class Normaliser(nn.Module):
 
 
 class Inputs(BaseFeaturesExtractor):
-    """Normalises both parts of an observation and concatenates them."""
+    """Normalises the parts of an observation, `observation` (D) and `privileged` (P), and concatenates them."""
 
     def __init__(self, observation_space: spaces.Dict) -> None:
         sizes = {name: int(np.prod(space.shape or ())) for name, space in observation_space.spaces.items()}
@@ -85,12 +85,12 @@ def _body(inputs: int, units: int) -> nn.Module:
 
 
 class PrivilegedPolicy(ActorCriticPolicy):
-    """PPO's policy whose critic reads privileged information, and whose actor does unless it is `blind`.
+    """PPO's policy, whose critic reads privileged information, as does its actor unless it is `blind`.
 
     Args:
-        units: of each of two hidden layers.
-        blind: whether the actor reads the robot's own observation alone, as a deployed policy without memory.
-        arguments: of the base class.
+        units: units of each of the two hidden layers.
+        blind: whether the actor reads only the robot's own observation, as a deployed policy without memory.
+        arguments: arguments of the base class.
     """
 
     def __init__(self, *arguments: Any, units: int = 128, blind: bool = False, **named: Any) -> None:

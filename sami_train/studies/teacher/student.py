@@ -1,9 +1,9 @@
-"""Distils a teacher into a recurrent policy that reads a robot's observations, by DAgger (Ross et al. 2011).
+"""Distils a teacher into a recurrent policy that reads only the robot's observations, by DAgger (Ross et al. 2011).
 
-The student acts, the teacher says at each step what it would do, and the student learns that from its own observations
-so far. The student's context has to estimate what the teacher reads beside them: how the robot moves, and the task. A
-linear regression from the context to these numbers helps, and is thrown away. The result is a run folder like that of
-`sami train`.
+The student acts, the teacher labels each step with its own action, and the student learns to predict this action from
+its observations so far. The student's context therefore has to estimate the teacher's privileged inputs: the robot's
+motion and the task. A linear regression from the context to these inputs is an auxiliary loss; its weights are not
+stored. The result is a run folder like that of `sami train`.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ from sami_train.studies.teacher.vector import TrainingBatch, push_some, training
 CHUNK = 25
 """Steps of backpropagation through time; after each chunk, rows whose episode is over start a new one."""
 ROWS = 128
-"""Robots that are simulated together."""
+"""Number of robots simulated in parallel."""
 REPLAYED = 80
-"""Number of recent chunks to learn from."""
+"""Number of recent chunks in the replay buffer."""
 UPDATES, DRAWN = 64, 64
-"""Gradient steps after each chunk, and rows of a chunk that each learns from."""
+"""Gradient steps after each chunk, and rows of a random chunk in each gradient step."""
 SHOWN = 40
 """Chunks between two lines of the log."""
 RATES = (1e-3, 1e-4)
 """Adam's learning rate at the start and at the end of the run."""
 TEACHER_SHARE = 0.1
-"""Share of the run over which the share of episodes in which the teacher acts falls to 0."""
+"""Fraction of the run after which the teacher acts in no more episodes; until then its part falls linearly."""
 NOISE = 0.2
-"""Largest deviation of the noise on actions, in half of the episodes: from it a student learns to recover."""
+"""Largest deviation of the action noise, which half of the episodes have: the student learns to recover from it."""
 LARGE = 0.1
-"""Errors of an action count by their square up to here, and by their size beyond: those of a fall are large."""
+"""Threshold of the Huber loss of actions: the large errors of a fall must not dominate."""
 PRIVILEGED_WEIGHT = 0.1
 """Weight of the regression from the context to the teacher's privileged inputs."""
 
@@ -74,7 +74,7 @@ class Chunk(NamedTuple):
 
 
 def student_config(env: str, method: str, steps: int, seed: int) -> TrainConfig:
-    """Return the configuration of a student's run: its networks; what SAC would need is the preset's."""
+    """Return the configuration of a student's run: the sizes of its networks; other settings are the preset's."""
     return resolve(
         "fast-cpu",
         {
@@ -100,18 +100,18 @@ def distil(
     seed: int = 0,
     on_chunk: Callable[[Mapping[str, float]], None] | None = None,
 ) -> ContextSAC:
-    """Train a student of a teacher for so many environment steps; go on where `out` holds one. Ctrl-C keeps it.
+    """Train a student of a teacher, or continue the student in `out`. Ctrl-C stops the training and saves the student.
 
     Args:
         source: folder of the teacher.
         out: the run's folder.
-        steps: of all rows together, those already done included.
-        method: whose policy the student has: `tesac`, or `sac` for one without memory.
-        seed: of everything random.
-        on_chunk: called now and then with the steps done and the mean losses.
+        steps: environment steps of all rows together, including those already done.
+        method: method whose policy the student has: `tesac`, or `sac` for a policy without memory.
+        seed: seed of everything random.
+        on_chunk: called every `SHOWN` chunks with the steps done and the mean losses.
 
     Raises:
-        SamiError: there is no such teacher, or the method cannot be a student's.
+        SamiError: there is no such teacher, `method` has no student, or `out` has a student of another method.
     """
     torch.set_num_threads(1)
     teacher = load_teacher(source)
@@ -176,7 +176,7 @@ class _Lesson:
         self.deviations = np.zeros(ROWS, np.float32)
 
     def step(self, progress: float) -> dict[str, float]:
-        """Act for a chunk of steps and learn from it and others; return mean losses. `progress` is that of the run."""
+        """Act for a chunk of steps, learn from it and earlier ones, return mean losses; `progress` goes from 0 to 1."""
         chunk = self._act(progress)
         self.chunks.append(chunk)
         if progress < 0.5:
@@ -209,7 +209,7 @@ class _Lesson:
         return Chunk._make([*seen, self.normaliser(privileged), before])
 
     def _begin_anew(self, progress: float) -> None:
-        """Begin episodes in the rows whose last one is over, some with noise; the teacher acts in some of the first."""
+        """Begin episodes in rows whose last one is over: half have noise; early in a run, the teacher acts in some."""
         rows = np.flatnonzero(self.over)
         if not len(rows):
             return

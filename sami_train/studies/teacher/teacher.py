@@ -1,6 +1,6 @@
-"""Trains a teacher by PPO, in a folder that it goes on with.
+"""Trains a teacher by PPO in a folder, from which the training can be continued.
 
-teacher.json           what it was made with, and how far it is
+teacher.json           configuration and progress of the training
 teacher.safetensors    networks and the optimiser's moments
 lock                   held by the process that trains here
 metrics.jsonl          a line for each measurement: by set of tasks, the mean of each metric of the environment
@@ -33,14 +33,14 @@ from sami_train.studies.teacher.policy import Inputs, PrivilegedPolicy
 from sami_train.studies.teacher.vector import ACTION_SCALE, BatchVecEnv, nominal_task, training_batch, vector_env
 
 KL = 0.015
-"""KL divergence of an update at which the step size aims."""
+"""Target KL divergence of an update, to which the learning rate adapts."""
 RATES = (1e-5, 3e-3)
 ENTROPY = 0.01
-"""Weight of the actions' entropy until all tasks are drawn; then it is 0, and actions become as exact as they can."""
+"""Weight of the entropy bonus in the first 2 * `easy_steps` steps; then 0, so that actions become precise."""
 DEVIATIONS = (-2.3, 0.3)
-"""Bounds of the logarithm of the actions' deviation."""
+"""Bounds of the logarithm of the actions' standard deviation."""
 MEASURED = 12
-"""Tasks of each set in a measurement, and as many starts."""
+"""Number of episodes in a measurement by task set, each in the set's next task; twice as many if tasks are drawn."""
 
 
 @dataclass(frozen=True)
@@ -50,15 +50,15 @@ class TeacherConfig:
     env: str
     seed: int = 0
     rows: int = 256
-    """Robots that are simulated together."""
+    """Number of robots simulated in parallel."""
     rollout: int = 24
-    """Steps of each between two updates."""
+    """Steps of each robot between two updates."""
     units: int = 128
     blind: bool = False
-    """Whether the actor reads the robot's own observation alone: a policy without memory and privileges."""
+    """Whether the actor reads only the robot's own observation: a policy without memory and privileged information."""
     easy_steps: int = 4_500_000
-    """Steps in nominal tasks, before their share falls to 0 in as many steps, where tasks cripple parts: a teacher that
-    cannot walk yet learns to stand still from dead motors."""
+    """If tasks cripple parts: steps with nominal tasks only, whose fraction then falls to 0 over as many steps. With
+    dead motors from the start, a teacher would learn to stand still instead of walking."""
 
 
 @dataclass
@@ -70,12 +70,12 @@ class Teacher:
     steps: int
 
     def act(self, observation: np.ndarray, privileged: np.ndarray) -> np.ndarray:
-        """Return actions of the environment (n, A) for observations (n, D) and privileged information (n, P)."""
+        """Return actions (n, A) from -1 to 1 for observations (n, D) and privileged information (n, P)."""
         return np.clip(ACTION_SCALE * self.policy.act(observation, privileged), -1.0, 1.0)
 
 
 class AdaptivePPO(PPO):
-    """PPO that adapts its step size to the KL divergence of its updates; each also updates the input statistics."""
+    """PPO that adapts its learning rate to the KL divergence of its updates, and updates the statistics of inputs."""
 
     rate = 1e-3
     policy: PrivilegedPolicy
@@ -100,17 +100,17 @@ class AdaptivePPO(PPO):
 def train_teacher(
     folder: Path, config: TeacherConfig, steps: int, every: int, on_measured: Callable[[Mapping[str, Any]], None]
 ) -> Teacher:
-    """Train a teacher for `steps` environment steps in all; go on where the folder has one. Ctrl-C stops and keeps it.
+    """Train a teacher, or continue the teacher in the folder. Ctrl-C stops the training and saves the teacher.
 
     Args:
-        folder: where it is kept.
-        config: what it is made with; of a folder that has a teacher, the same.
-        steps: of all its rows together.
-        every: steps between measurements.
-        on_measured: called with each.
+        folder: the teacher's folder, created if missing.
+        config: settings of the training; they must equal those of a teacher in the folder.
+        steps: environment steps of all rows together, including those already done.
+        every: environment steps between measurements.
+        on_measured: called with each measurement.
 
     Raises:
-        SamiError: the folder has a teacher of another kind or is in use, or the environment has no batch.
+        SamiError: the folder has a teacher with other settings or is in use, or the environment has no batch.
     """
     spec = environment(config.env)
     torch.set_num_threads(1)
@@ -168,7 +168,7 @@ def load_teacher(folder: Path) -> Teacher:
 def measure_teacher(
     env: str, act: Callable[[np.ndarray, np.ndarray], np.ndarray], seed: int = seeds.EVALUATION
 ) -> dict[str, dict[str, float]]:
-    """Return the mean return and metrics by set of tasks (and `nominal`), of an episode in each of some tasks."""
+    """Return mean return and metrics by task set, and for `nominal`, over the episodes that `MEASURED` describes."""
     spec = environment(env)
     tasks: list[tuple[str, Task]] = [("nominal", nominal_task(spec))] * MEASURED
     for name, of_set in spec.tasks.sets.items():
@@ -193,7 +193,7 @@ def measure_teacher(
 
 
 class _TeacherKeeper(BaseCallback):
-    """Measures and keeps the teacher now and then, and stops the training when it is asked to."""
+    """Callback that measures and saves the teacher every `every` steps, and stops the training on request."""
 
     def __init__(
         self,
@@ -209,7 +209,7 @@ class _TeacherKeeper(BaseCallback):
 
     @property
     def seconds(self) -> float:
-        """Training time of the teacher so far."""
+        """Training time of the teacher so far [s]."""
         return self._before + time.perf_counter() - self._start_time
 
     def ask_to_stop(self, *_: Any) -> None:
@@ -217,7 +217,7 @@ class _TeacherKeeper(BaseCallback):
         self._stop = True
 
     def keep(self) -> None:
-        """Write the teacher."""
+        """Write the teacher to its folder."""
         model = self.model
         assert isinstance(model, AdaptivePPO)
         tensors = {f"policy.{name}": tensor.clone() for name, tensor in model.policy.state_dict().items()}
@@ -268,7 +268,7 @@ class _TeacherKeeper(BaseCallback):
 
 
 def _restore(folder: Path, config: TeacherConfig, model: AdaptivePPO) -> float:
-    """Give a model what a folder holds of one, and return its training time [s]; 0 where it holds none."""
+    """Load a folder's teacher into a model, and return its training time [s]; 0 if the folder has no teacher."""
     path = folder / "teacher.json"
     if not path.is_file():
         return 0.0

@@ -1,4 +1,4 @@
-"""An environment's batch as a vector environment of stable-baselines3, with privileged information for critics."""
+"""An environment's batch as a vector environment of stable-baselines3, with privileged information."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Feature, Task
 
 ACTION_SCALE = 0.2
-"""Action of the environment for an action of 1: PPO begins with a deviation of 1, and a joint's range is for falls."""
+"""Environment action per unit of PPO's action: PPO starts with a deviation of 1, and full-range actions cause falls."""
 REWARD_SCALE = 0.05
-"""So that returns are of the size of one."""
+"""Scale of the rewards, so that returns are of order 1."""
 LARGEST_ACTION = 1.0 / ACTION_SCALE
 PUSH_EVERY = 200
-"""Steps between two pushes of a robot that can be pushed, on average."""
+"""Mean number of steps between two pushes of a robot, if it can be pushed."""
 
 
 class TrainingBatch(Batch, Protocol):
-    """A batch whose rows begin anew one by one, and that says what a critic may read."""
+    """A batch whose rows can be reset one by one, and that provides privileged information."""
 
     steps: np.ndarray
     """Steps of each row's episode so far, (n,)."""
@@ -35,7 +35,7 @@ class TrainingBatch(Batch, Protocol):
 
     @property
     def truncated(self) -> np.ndarray:
-        """Rows whose episode is over by time, bool (n,)."""
+        """Rows whose episode reached its time limit, bool (n,)."""
 
     def reset(
         self,
@@ -56,19 +56,19 @@ class TrainingBatch(Batch, Protocol):
 
 
 def vector_env(spec: EnvironmentSpec, rows: int, seed: int) -> BatchVecEnv:
-    """Return a batch of robots to train a teacher with."""
+    """Return a vector environment to train a teacher in; raise SamiError if the environment has no batch."""
     return BatchVecEnv(training_batch(spec, rows), spec.layout.size, spec.action.size, seed, nominal_task(spec))
 
 
 def nominal_task(spec: EnvironmentSpec) -> Task:
-    """Return the task in which nothing is changed; a feature that has no such value has a training task's."""
+    """Return the task with default values; a feature without a default has the value of the first training task."""
     [first, *_], features = spec.tasks.sets["training"], spec.tasks.features
     bare = {feature.name for feature in features if isinstance(feature, Feature) and feature.default is None}
     return spec.tasks.check({name: first[name] for name in bare})
 
 
 def push_some(batch: TrainingBatch, rng: np.random.Generator) -> None:
-    """Push those robots of a batch whose turn it is: what a policy has recovered from, unknown dynamics are less of."""
+    """Push each robot of a batch with probability 1 / `PUSH_EVERY`: recovery makes policies robust to new dynamics."""
     batch.push(np.flatnonzero(rng.random(batch.rows) < 1.0 / PUSH_EVERY), rng)
 
 
@@ -84,19 +84,19 @@ def training_batch(spec: EnvironmentSpec, rows: int) -> TrainingBatch:
 
 
 class BatchVecEnv(VecEnv):
-    """The rows of a batch, whose episodes begin anew when they are over; observations are `observation`, `privileged`.
+    """A vector environment of a batch's rows, which resets finished rows; it observes `observation` and `privileged`.
 
     Args:
-        batch: of the environment.
+        batch: the environment's batch.
         observation_size: D.
         action_size: A.
-        seed: of the first row's first episode, from which the others count on.
-        nominal: the task in which nothing is changed.
+        seed: seed of the first row's first episode; each next row has the next integer.
+        nominal: the nominal task, see `nominal_task`.
     """
 
     def __init__(self, batch: TrainingBatch, observation_size: int, action_size: int, seed: int, nominal: Task) -> None:
         self.changed = 1.0
-        """Share of episodes in a task of the training set; the others are nominal."""
+        """Fraction of new episodes in a training task; the others are in the nominal task."""
         self._nominal, self._rng = nominal, np.random.default_rng(seed)
         self.batch, self._first_seed = batch, seed
         batch.reset(seeds=range(seed, seed + batch.rows))
@@ -110,7 +110,7 @@ class BatchVecEnv(VecEnv):
         self._returns = np.zeros(batch.rows)
 
     def reset(self) -> VecEnvObs:
-        """Begin an episode in every row; the first ones are cut short, each elsewhere, so that ends are spread."""
+        """Begin an episode in every row, at a random step count, so that the rows' time limits are not synchronous."""
         batch = self.batch
         batch.reset(seeds=range(self._first_seed, self._first_seed + batch.rows))
         batch.steps[:] = np.random.default_rng(self._first_seed).integers(0, batch.episode_steps, batch.rows)
@@ -118,11 +118,11 @@ class BatchVecEnv(VecEnv):
         return self._observations()
 
     def step_async(self, actions: np.ndarray) -> None:
-        """Keep the actions (n, A) of the next step."""
+        """Store the actions (n, A) for `step_wait`."""
         self._actions = actions
 
     def step_wait(self) -> VecEnvStepReturn:
-        """Step all rows; those that are over begin anew, and their `info` has the observation before that."""
+        """Step all rows and reset those that are over; their `info` has the last observation before the reset."""
         push_some(self.batch, self._rng)
         _, rewards = self.batch.step(self._actions * np.float32(ACTION_SCALE))
         self._returns += rewards
@@ -148,20 +148,20 @@ class BatchVecEnv(VecEnv):
         return {"observation": self.batch.observations(), "privileged": self.batch.privileged()}
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: there is nothing to close."""
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        """Return an attribute of the rows, which they have in common."""
+        """Return an attribute of this object for every row."""
         return [getattr(self, attr_name)] * self.num_envs
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
-        """Rows have no attributes of their own."""
+        """Raise NotImplementedError: rows have no attributes of their own."""
         raise NotImplementedError
 
     def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
-        """Rows have no methods of their own."""
+        """Raise NotImplementedError: rows have no methods of their own."""
         raise NotImplementedError
 
     def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
-        """Return that nothing wraps a row."""
+        """Return False for every row: no wrapper wraps one."""
         return [False] * self.num_envs
