@@ -45,7 +45,7 @@ print(seen)
 
 
 def turn(kind: str, model: Path, rate_hz: float, seconds: float, priority: int | None) -> dict[str, Any]:
-    """Run the loop for so long, and return what each tick took [us]."""
+    """Run the loop for `seconds`, and return the times of its ticks [us]."""
     artifact = read_artifact(model)
     artifact = dataclasses.replace(artifact, contract=artifact.contract.model_copy(update={"rate_hz": rate_hz}))
     session, clock = Session(artifact), MonotonicClock(0.0003)

@@ -39,7 +39,7 @@ TOLERANCE = 1e-3
 
 
 class Noise:
-    """A robot that costs nothing: its sensors give prepared noise, and it does what it is told."""
+    """A robot that costs no time: its sensors return prepared noise, and it reports each action as applied."""
 
     def __init__(self, contract: Contract, clock: MonotonicClock) -> None:
         self.observation: tuple[Signal, ...] = contract.observation
@@ -69,9 +69,9 @@ class Noise:
 
 
 def measure(model: Path, rate_hz: float, seconds: float, recording: Path | None, awake_s: float) -> dict[str, Any]:
-    """Run the loop at a rate, and say how it went; times in microseconds."""
+    """Run the loop at a rate, and return counts and times [us]."""
     artifact = read_artifact(model)
-    # The policy is asked at every tick, whatever rate it was trained at: this is about time.
+    # Step the policy at every tick, whatever rate it was trained at: only the timing matters here.
     artifact = dataclasses.replace(artifact, contract=artifact.contract.model_copy(update={"rate_hz": rate_hz}))
     session, clock = Session(artifact), MonotonicClock(awake_s)
     robot = Noise(artifact.contract, clock)

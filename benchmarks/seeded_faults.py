@@ -34,7 +34,7 @@ DEGREES = 180 / np.pi
 
 
 class Fault(NamedTuple):
-    """A fault and the checks that may find it."""
+    """A policy with a fault, and the checks that may detect it."""
 
     kind: str
     checks: tuple[str, ...]
@@ -48,7 +48,7 @@ def faults(policy: bytes, recipe: Recipe, rng: np.random.Generator) -> Iterator[
     quantities = {signal.name: quantity_of(signal.name, signal) for signal in recipe.signals}
 
     def changed(quantity: str, **changes: Any) -> dict[str, Any] | None:
-        """Return the recipe with fields of these signals computed anew; None if there is no such signal."""
+        """Return the recipe with changed fields of these signals; None if there is no such signal."""
         other = copy.deepcopy(values)
         terms = [term for term in other["signals"] if quantities[term["name"]] in quantity.split("+")]
         for term in terms:
@@ -149,7 +149,7 @@ _FILE = FieldSource(kind="file", where="benchmark")
 
 
 class Tally:
-    """What became of each kind of fault, and false alarms."""
+    """Counts of outcomes by kind of fault, and of false alarms."""
 
     def __init__(self, title: str) -> None:
         self.title = title

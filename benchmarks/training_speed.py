@@ -46,7 +46,7 @@ ENVS = 6
 
 
 def environment_speed(name: str, steps: int) -> float:
-    """Environment steps a second of one environment, resets included."""
+    """Return the environment steps per second of one environment, including resets."""
     from sami_train.envs import environment
     from sami_train.envs.make import make
 
@@ -65,7 +65,7 @@ def environment_speed(name: str, steps: int) -> float:
 
 
 def make_agent(name: str, preset: str, device: str, episodes: int, **changes: str) -> ContextSAC:
-    """Return a fresh agent of an environment and a preset, its buffer for so many episodes, its threads training's."""
+    """Return a new agent with a buffer for a number of episodes, and set the threads as for training."""
     from stable_baselines3.common.vec_env import DummyVecEnv
 
     from sami_train.agent.context_sac import ContextSAC
@@ -80,19 +80,19 @@ def make_agent(name: str, preset: str, device: str, episodes: int, **changes: st
 
 
 def collect(agent: ContextSAC, count: int) -> tuple[list[Episode], float]:
-    """Episodes by real rollouts, and environment steps a second while they were collected."""
+    """Collect at least `count` episodes by rollouts; return them and the environment steps per second."""
     source = agent._source()
     episodes: list[Episode] = []
     start = time.perf_counter()
     while len(episodes) < count:
-        # Past the warm-up, so that the policy acts and not chance alone.
+        # Pretend that the warm-up is over, so that the policy acts rather than uniform noise.
         episodes += source.collect(True, agent.config.exploration.warmup_steps)
     seconds = time.perf_counter() - start
     return episodes, sum(len(episode) for episode in episodes) / seconds
 
 
 def update_seconds(agent: ContextSAC, episodes: list[Episode], updates: int, contrast: bool) -> float:
-    """Median time of one gradient step [s]."""
+    """Return the median time of one gradient step [s]."""
     import torch
 
     buffer = agent.make_buffer()
@@ -115,7 +115,7 @@ def update_seconds(agent: ContextSAC, episodes: list[Episode], updates: int, con
 
 
 def paper_estimate(agent: ContextSAC, seconds: float, collection: float, collectors: int) -> dict[str, float]:
-    """Hours that all of the preset's steps take, for learning and for collecting with so many collectors."""
+    """Return the hours for all of the preset's steps, for updates and for collection by a number of collectors."""
     cfg = agent.config
     updates = (cfg.steps - cfg.exploration.warmup_steps) // cfg.learning.train_every * cfg.learning.gradient_steps
     learning = updates * seconds / 3600
@@ -133,7 +133,7 @@ def paper_estimate(agent: ContextSAC, seconds: float, collection: float, collect
 def measure(
     name: str, device: str, updates: int, paper_updates: int, env_steps: int, episodes: int, collectors: int
 ) -> dict[str, Any]:
-    """All speeds, by name."""
+    """Measure all speeds, and return them by name."""
     import torch
 
     result: dict[str, Any] = {"environment_steps_per_s": environment_speed(name, env_steps)}
@@ -148,7 +148,7 @@ def measure(
         "fast-cpu with contrast": 1.0 / contrasted,
         "fast-cpu mixed": 1.0 / ((1.0 - share) * plain + share * contrasted),
     }
-    # What the learner gets through, as environment steps a second: what collects faster waits for it.
+    # The updates' speed in environment steps per second: faster collection would wait for the learner.
     learning = fast.config.learning
     steps_per_update = learning.train_every / learning.gradient_steps
     result["learner_steps_per_s"] = steps_per_update * result["updates_per_s"]["fast-cpu mixed"]
@@ -165,7 +165,7 @@ def measure(
 
 
 def time_to(run: Path, target: float) -> dict[str, Any]:
-    """When a run's success while exploring first reached a target."""
+    """Return when a run's success in exploration first reached a target, or its best; SystemExit without one run."""
     from sami_train.studies.sweep.study import find_runs
 
     records = find_runs([run])
@@ -191,7 +191,7 @@ def time_to(run: Path, target: float) -> dict[str, Any]:
 
 
 def told_run(result: dict[str, Any]) -> str:
-    """`time_to` as text."""
+    """Return the result of `time_to` as text."""
     speed = f"{result['steps_per_s']:.0f} steps/s and {result['updates_per_s']:.1f} gradient steps/s at the same time"
     total = f"of {result['total_minutes']:.1f} minutes and {result['total_steps']:,} environment steps ({speed})"
     if result["minutes"] is None:
@@ -203,7 +203,7 @@ def told_run(result: dict[str, Any]) -> str:
 
 
 def told_speeds(result: dict[str, Any]) -> str:
-    """`measure` as text."""
+    """Return the result of `measure` as text."""
     threads = f"torch {result['torch']} on {result['threads']} threads"
     lines = [
         f"{result['machine']}, {result.get('gpu', threads)}",
