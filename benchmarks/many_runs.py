@@ -19,7 +19,7 @@ CELLS, LOOKS = 200, 200
 
 
 def main(run: Path, study: Path) -> None:
-    """Print what a finished run costs, and a line of a study."""
+    """Print the costs of a finished run, and of a line of a study."""
     start = time.process_time()
     with tempfile.TemporaryDirectory() as folder:
         grid = Grid({"env": ["panda"], "method": ["tesac"], "seed": range(CELLS), "steps": [100_000]})

@@ -31,11 +31,11 @@ from typing import Any
 import numpy as np
 
 POOL = 64
-"""Actions that a run goes through again and again."""
+"""Number of prepared actions, which a run repeats."""
 
 
 def steps_per_s(step: Callable[[int], Any], rows: int, seconds: float) -> float:
-    """Environment steps a second: `step(k)` advances `rows` environments."""
+    """Return the environment steps per second, if `step(k)` advances `rows` environments."""
     count, start = 0, time.perf_counter()
     while (elapsed := time.perf_counter() - start) < seconds:
         step(count)
@@ -44,7 +44,7 @@ def steps_per_s(step: Callable[[int], Any], rows: int, seconds: float) -> float:
 
 
 def measure(name: str, rows: int, rounds: int, seconds: float) -> dict[str, Any]:
-    """Step a second of one environment in each way."""
+    """Return the steps per second of one environment in each way."""
     from mujoco_vec_env import MujocoVecEnv
     from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 
@@ -54,7 +54,7 @@ def measure(name: str, rows: int, rounds: int, seconds: float) -> dict[str, Any]
 
     spec = environment(name)
     makers = [functools.partial(make, spec)] * rows
-    # First, before there are threads that a fork would lose.
+    # Make this first: a fork would lose threads.
     subproc = SubprocVecEnv(makers, start_method="fork")
     batch = MujocoBatch(name, rows)
     ways = {"dummy": DummyVecEnv(makers), "subproc": subproc, "batch": MujocoVecEnv(batch)}
