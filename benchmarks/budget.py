@@ -1,9 +1,9 @@
 """Prints how large and how tangled the product is, against its budget: `python benchmarks/budget.py [--json]`.
 
-Size is a budget of the whole and not a cap on each file. The trunk is what a newcomer must read: everything that
-training, evaluating, exporting, verifying and running a policy import, inside functions and for types as well.
-`tests/test_architecture.py` holds the budget. A limit above its goal comes down;
-a feature that users asked for may raise it, by what it needs and in the change that brings it.
+The budget limits the total size, not the size of each file. The trunk is what a newcomer must read: all modules that
+training, evaluating, exporting, verifying and running a policy import, also inside functions and for types.
+`tests/test_architecture.py` enforces the budget. A limit above its goal must come down; a feature that users asked for
+may raise the limit by as much as it needs, in the change that adds the feature.
 """
 
 from __future__ import annotations

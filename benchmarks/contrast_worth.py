@@ -1,9 +1,9 @@
-"""What contrasts are worth on Panda at 100,000 steps: success by arm, less TESAC's, and what the runs could have shown.
+"""The value of contrastive losses on Panda at 100,000 steps: success by arm, gains over TESAC, detectable gains.
 
     python benchmarks/contrast_worth.py
 
 Reads results/placebo, results/panda-100k-rate and results/panda-100k-one-age. Differences are of means over seeds, with
-Welch's 95 % interval; the detectable one is what such seeds show with a probability of 80 % (two-sided, 0.05).
+Welch's 95 % interval. The detectable gain is the one that a test (two-sided, 0.05) detects with 80 % probability.
 """
 
 from __future__ import annotations

@@ -5,12 +5,12 @@
     python -m benchmarks.fit_robot reach --out results/fit-robot/reach.json
     python -m benchmarks.fit_robot reach-table results/fit-robot/reach.json
 
-A robot is drawn (armature, damping, dry friction and strength of each motor, biases, a delay), excited, recorded with
-noise by the project's own loop, fitted, and compared with what was drawn. `go2` hangs in a stand: 12 motors.
+Each draw makes a robot (armature, damping, dry friction and strength of each motor, biases, a delay), excites it,
+records it with noise by the project's own loop, fits it, and compares fit and draw. `go2` hangs in a stand: 12 motors.
 
-`reach` asks what that is good for: policies that reach with the tip of the arm are trained on the nominal model, on
-the model with every motor drawn from the ranges that the robots are drawn from, on what was fitted to a robot, and on
-the robot itself; each is judged on the robot.
+`reach` measures the benefit for policies that reach with the tip of the arm. They are trained on the nominal model, on
+the model with domain randomisation of every motor over the robots' ranges, on the model fitted to a robot, and on the
+robot itself; all are evaluated on the robot.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     make franka-sim &                                     # the robot, simulated
     python benchmarks/franka_task.py --slower 5 --episodes 10 --json results/franka.json
 
-The cube is simulated with the arm, and its mass and the table's friction are those of the training tasks. Whatever
-stops the robot ends an episode as a failure, and is told; the robot then recovers, which on a robot a person decides.
+The cube is simulated with the arm; its mass and the table's friction are those of the training tasks. Any stop of the
+robot ends the episode as a failure and is reported. The robot then recovers; on a real one, a person decides that.
 """
 
 from __future__ import annotations

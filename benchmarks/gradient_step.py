@@ -3,8 +3,8 @@
     python benchmarks/gradient_step.py [--env half-cheetah] [--preset fast-cpu] [--updates N] [--json]
 
 One process, one buffer of episodes collected by real rollouts. An update draws windows, runs the encoder over them, and
-takes `learning.steps_per_draw` gradient steps of actor and critics; updates with different numbers of steps take turns,
-so that whatever else the machine does falls on all. A line through their medians tells what a draw costs and a step.
+takes `learning.steps_per_draw` gradient steps of actor and critics. Updates with different numbers of steps take turns,
+so that other load on the machine affects all alike. A line fitted to their medians gives the cost of a draw and a step.
 """
 
 from __future__ import annotations

@@ -3,11 +3,11 @@
     python benchmarks/hostile_files.py --count 100000 --jobs 2 --out results/hostile-files.json
     python benchmarks/hostile_files.py --of others --count 28000 --jobs 2 --out results/hostile-others.json
 
-Models are read, judged, loaded and stepped. The others are what else is read: all of a run folder, checkpoints, kept
-results, sweeps, studies, gaps, limits, recordings. Each file follows from its number alone. They are tried in processes
-of their own, as a rehearsal does it, so that one which ends a process is counted and the next ones are tried by
-another. Nothing else than a refusal, an answer, or that it is read, is right: an error of another kind, a process that
-ends, a file that takes seconds, a canary that is read are findings.
+Models are read, judged, loaded and stepped. `--of others` reads all other files: run folders, checkpoints, kept
+results, sweeps, studies, sim-to-real profiles, limits, recordings. Each file follows from its number alone. Child
+processes try the files, as in a rehearsal; if a file ends its process, this counts, and a new process tries the next.
+A correct outcome is a SamiError, an output, or a file that was read. Findings are other errors, an ended process, a
+file that takes seconds, and a reader that opens the canary.
 """
 
 from __future__ import annotations

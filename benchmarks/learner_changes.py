@@ -1,4 +1,4 @@
-"""What changes of the learner are worth: scores by arm, and less those of the same learner without the change.
+"""The value of changes to the learner: scores by arm, and differences to the same learner without the change.
 
     python benchmarks/learner_changes.py
 

@@ -2,18 +2,18 @@
 
     python benchmarks/loop_period.py [--model FILE] [--seconds S] [--rates 25 100 1000] [--awake S] [--record] [--json]
 
-`--awake S` keeps the core awake for so long before each tick. The loop is the whole one: read, step, gate with rate
-limits, write, and with `--record` an MCAP recording. The robot costs nothing, so that what is timed is ours.
+`--awake S` keeps the core awake for S seconds before each tick. The loop is complete: read, step, gate with rate
+limits, write, and with `--record` an MCAP recording. The robot takes no time, so the times are those of the loop.
 
 For each rate:
 
-    mean period   from the first tick to the last, and how far off it is; less than 0.1 % passes
-    lag           how long after it was due a tick began
-    total         reading, inference, gate and writing of one tick
-    missed        ticks that passed without a turn, because the one before took too long
+    mean period   over all ticks, and its relative error; less than 0.1 % passes
+    lag           time from when a tick was due to its start
+    total         read, inference, gate and write of one tick
+    missed        ticks that did not run, because the one before took too long
 
-The period is the property of the loop; lag, overruns and the worst case are those of the machine. Run it on an idle
-one. Exits with 4 if a mean period is off by 0.1 % or more.
+The period depends on the loop; lag, overruns and the worst case depend on the machine, so use an idle one. Exits with 4
+if a mean period is off by 0.1 % or more.
 """
 
 from __future__ import annotations

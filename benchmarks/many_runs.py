@@ -1,4 +1,4 @@
-"""What a run costs a sweep of many: planning a cell, a look at it, and what it leaves behind.
+"""The cost of one run in a large sweep: planning its cell, reading its state, and its files on disk.
 
 python benchmarks/many_runs.py RUN results/STUDY/runs.jsonl
 """

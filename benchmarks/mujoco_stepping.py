@@ -9,12 +9,12 @@ uniformly random actions:
     subproc     SubprocVecEnv: a process for each environment
     batch       MujocoVecEnv: MujocoBatch, a thread for each core
 
-The three take turns, for some seconds each and several rounds, so that whatever else runs on the machine meets them
-alike; what counts is the median over the rounds of the steps a second, and of the ratio within a round of the batch
-to the faster of the other two.
+The three take turns, for some seconds each and several rounds, so that other load on the machine affects all alike.
+The results are medians over the rounds: of the steps per second, and of the ratio, within a round, of the batch to the
+faster of the other two.
 
-The last column is the share of the batch's time that MuJoCo itself takes to advance the same robots (mj_step by the
-same threads, with neither observations, rewards nor resets): near 1 there is nothing left to gain but in MuJoCo.
+The last column is the fraction of the batch's time that MuJoCo itself takes to advance the same robots (mj_step by the
+same threads, without observations, rewards and resets): near 1, only a faster MuJoCo would help.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Success of policies that were trained on heavier cubes, too: `python benchmarks/panda_heavy.py`.
+"""Success of policies whose training included heavier cubes: `python benchmarks/panda_heavy.py`.
 
-Reads evaluations in results/panda-heavy. The first table is of tasks to choose by, on the development seed; the second
-is of the paper's tasks, looked at once, on the final seed; the third counts the same episodes by how far the cube
-begins from its goal.
+Reads evaluations in results/panda-heavy. The first table has the development tasks with the development seed, for
+choices; the second has the paper's tasks with the final seed, looked at once; the third groups the same episodes by
+the initial distance of cube and goal.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
     python benchmarks/pictures.py [--list] [NAME...]
 
-Without names all of them, which takes a while: films are rendered, and a report is measured. A name is a file's, or a
-folder's of results; a card brings its curve. What `sami adapt` and `sami robustness` drew beside their numbers in
-results/ is left alone: drawing it again means measuring it again, by the commands in
-docs/results/adaptation-panda.md and docs/results/robustness.md.
+Without names it makes all, which takes a while: it renders films, and measures a report. A name is that of a file, or
+of a folder of results; a card includes its curve. The plots of `sami adapt` and `sami robustness` in results/ are not
+made again, since that would need new measurements, by the commands in docs/results/adaptation-panda.md and
+docs/results/robustness.md.
 """
 
 from __future__ import annotations

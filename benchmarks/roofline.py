@@ -2,10 +2,10 @@
 
     python benchmarks/roofline.py [--env panda] [--preset fast-cpu] [--tflops 67] [--bandwidth 3.35] [--launch-us 5]
 
-Counts one update here: floating point operations (matrix products and what LSTMs are made of), bytes that must move at
-least once (weights with their gradients and Adam's two moments, and the batch), and operators, each of which is at
-least one launch on a GPU. The device is given by its data sheet: peak Tflop/s in float32, memory in TB/s, and what a
-launch takes. The bound is the longest of the three. The default is an H100 SXM: 67 Tflop/s, 3.35 TB/s, 5 us.
+Counts for one update: floating point operations (matrix products and LSTMs), bytes that must move at least once
+(weights with their gradients and Adam's two moments, and the batch), and operators, each of which needs at least one
+launch on a GPU. The device's data sheet gives peak Tflop/s in float32, memory bandwidth in TB/s, and the time of a
+launch. The bound is the longest of the three times. The default is an H100 SXM: 67 Tflop/s, 3.35 TB/s, 5 us.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     python benchmarks/ros2_task.py --episodes 5 --json results/ros2/task.json
     python benchmarks/ros2_task.py --rounds 2000 --json results/ros2/latency.json
 
-The robot is that of examples/ros2, in a process of its own, in real time and on loopback; the cube's mass and the
-table's friction are those of the training tasks. A round trip is a command of seven numbers and a JointState of seven
-joints that answers it, between two Python processes, conversions and threads included.
+The robot is that of examples/ros2, in its own process, in real time and on loopback; the cube's mass and the table's
+friction are those of the training tasks. A round trip is a command of seven numbers and the reply, a JointState of
+seven joints, between two Python processes, including conversions and threads.
 """
 
 from __future__ import annotations

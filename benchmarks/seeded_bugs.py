@@ -3,10 +3,9 @@
     python benchmarks/seeded_bugs.py FOLDER [--fresh] [--noisy]
 
 FOLDER has the files that `legged_logs.py` names. The policy runs in closed loop with the bug, so that the log is like a
-user's. A bug counts as named if the audit blames exactly its terms, with exactly its kind. `--fresh` uses
-seeds that were not looked at while the audit was written. With `--noisy`, the policy and the log read the sensors each
-for itself, with noise and jitter of a size that `legged_logs.py` states. `--logs LOGS` keeps the logs, and an index of
-them for `seeded_bugs_efferent.py`.
+user's. A bug counts as named if the audit blames exactly its terms, with exactly its kind. `--fresh` uses seeds that
+the audit's authors did not look at. With `--noisy`, policy and log read the sensors separately, with the noise and the
+jitter of `legged_logs.py`. `--logs LOGS` stores the logs, and an index of them for `seeded_bugs_efferent.py`.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
     python benchmarks/seeded_faults.py POLICY [POLICY ...] [--random 100]
 
-POLICY is what `sami adopt` takes without a contract, or POLICY,CONTRACT. Give policies that the thresholds of
-`sami_runtime/adoption/diagnosis.py` were not set on. A fault is found if the check that is about it says so; `unclear`
-if that check says that the network does not show it. `--random N` adds networks that nobody trained: in them nothing
-but a dead command can be inferred, so everything else that is called a fault is a false alarm.
+POLICY is an argument of `sami adopt` that needs no contract, or POLICY,CONTRACT. Use policies that did not determine
+the thresholds of `sami_runtime/adoption/diagnosis.py`. A fault is found if the check for it reports a fault, and
+`unclear` if that check reports that the network does not show it. `--random N` adds untrained networks: only a dead
+command can be inferred from them, so any other reported fault is a false alarm.
 """
 
 from __future__ import annotations

@@ -3,25 +3,25 @@
     python benchmarks/training_speed.py [--env ENV] [--device cuda] [--updates N] [--paper-updates N] [--json]
     python benchmarks/training_speed.py --run RUN [--target 0.9] [--json]
 
-Measured one after the other in one process, so run it on an idle machine; training itself overlaps collecting
-and learning, each on a core of its own.
+The measurements run one after the other in one process, so use an idle machine; training itself collects and learns
+at the same time, on a core each.
 
-    environment   one environment (--env), uniformly random actions, its resets included
-    collection    what a collector does: rounds of six environments, the policy in numpy, and the preset's
+    environment   one environment (--env) with uniformly random actions, including resets
+    collection    the work of a rollout worker: rounds of six environments, the policy in numpy, and the preset's
                   exploration
-    update        one gradient step, `Learner.update`: sampling from the buffer, all losses, all optimisers,
-                  targets. The buffer holds the episodes that were collected just before. Three updates warm
-                  up; the median of the others counts. On a GPU the clock is read once it has finished
+    update        one gradient step, `Learner.update`: sampling from the buffer, all losses, all optimisers, and
+                  targets, on a buffer with the episodes that were just collected. The result is the median after
+                  three updates for warm-up. On a GPU, the time ends when the GPU has finished
                   (torch.cuda.synchronize).
 
-The preset fast-cpu contrasts at some of its updates only (contrast.every), so both kinds are measured and its speed
-is that of the mix. The preset paper updates on 256 whole episodes and costs seconds on a CPU: few updates are
-measured. On a GPU, the time of all of the paper's 1.6 million environment steps follows: updates due times the
-median, or the environment steps over the speed of its collectors, whichever takes longer.
+The preset fast-cpu uses the contrastive loss in some of its updates only (contrast.every), so both kinds are measured,
+and its speed is that of the mix. An update of the preset paper uses 256 whole episodes and takes seconds on a CPU, so
+only a few are measured. On a GPU, the time of all of the paper's 1.6 million environment steps follows: updates times
+the median, or environment steps over the speed of collection, whichever is longer.
 
-`--run RUN` measures nothing: it reads from a run's metrics (of its folder, or of a line: results/models:panda-satesac)
-after how many minutes and environment steps the success while exploring, the mean over the training tasks of their
-last 50 episodes, first reached the target.
+`--run RUN` measures nothing. It reads from a run's metrics (of its folder, or of a line: results/models:panda-satesac)
+the minutes and environment steps until the success in exploration, the mean over the training tasks of their last 50
+episodes, first reached the target.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python benchmarks/under_load.py [--model FILE] [--rate 100] [--seconds S] [--priority 50] [--json]
 
-One process for each core does nothing but count, at normal priority. Beside them the loop runs as `sami run` runs it,
-warmed up and awake before each tick, in turns:
+One process for each core only counts, at normal priority. Beside them the loop runs as in `sami run`, with warm-up and
+an awake core before each tick, in turns:
 
     idle           nothing else is running
     busy           normal priority, memory not locked
@@ -11,14 +11,14 @@ warmed up and awake before each tick, in turns:
     + priority     real-time priority (--priority 50)
     + both
 
-Each turn takes 5 s, in another order each round, so that whatever else the machine does falls on all alike; --seconds
-is how long each of the five runs in all. Told are
+Each turn takes 5 s, in another order each round, so that other load on the machine affects all alike; --seconds is the
+total time of each of the five. The output is
 
-    lateness       how long after it was due a tick began
-    policy         judging the observation, and `Session.step`
-    missed         ticks that passed without a turn, because the one before took too long
+    lateness       time from when a tick was due to its start
+    policy         time to judge the observation, and of `Session.step`
+    missed         ticks that did not run, because the one before took too long
 
-What is not allowed is told and left out.
+Settings that the system does not permit are reported and left out.
 """
 
 from __future__ import annotations

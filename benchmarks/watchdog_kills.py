@@ -2,9 +2,9 @@
 
     python benchmarks/watchdog_kills.py [--kills N] [--within S] [--kinds NAME ...] [--seed N] [--json]
 
-The robot is that of examples/udp_robot.py, a hand under velocity control in a process of its own, here without its own
-deadman: it goes on as it was told last. It is the witness: it says when it came to rest, by what, and what it was
-told afterwards. The loop is `sami drive` with `watchdog_s = S`, with the shipped policy at 25 Hz. Ways to fail:
+The robot is that of examples/udp_robot.py, a velocity-controlled hand in its own process, without its deadman timer:
+it keeps the last commanded velocity. The robot itself reports when it came to rest, what stopped it, and later
+commands. The loop is `sami drive` with `watchdog_s = S`, with the shipped policy at 25 Hz. Ways to fail:
 
     killed       SIGKILL, at any moment
     stopped      SIGSTOP, at any moment; SIGCONT half a second later must not make it move again
@@ -15,8 +15,8 @@ told afterwards. The loop is `sami drive` with `watchdog_s = S`, with the shippe
     exits        the driver ends the process
     memory       no more memory; the loop itself may stop the robot
 
-Times are from the failure to rest. Allowed are the watchdog's time and one period; exits with 4 where one was later,
-the robot moved again, or a process was left behind. Each kill takes about two seconds.
+Times are from the failure until the robot rests; the limit is the watchdog's time plus one period. Exits with 4 if a
+time is longer, the robot moves again, or a process is left behind. Each kill takes about two seconds.
 """
 
 from __future__ import annotations
