@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy: seven joints are no work for threads
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy: threads do not pay for seven joints
 
 import numpy as np
 

@@ -44,7 +44,7 @@ SIGNALS = tuple(
     for name, unit in (("joint_positions", "rad"), ("joint_velocities", "rad/s"))
 )
 REACHED = (0.0315, 0.0425, 0.0417)
-"""How far an action of 1 moves the hand in a period [m]: reached_displacement of the contract's data sheet."""
+"""Displacement of the hand in a period for an action of 1 [m]: reached_displacement of the contract's data sheet."""
 FASTEST = {name: 2.175 if at < 4 else 2.61 for at, name in enumerate(JOINTS)}
 
 
@@ -57,7 +57,7 @@ class WithJoints(Around):
         self._engine, self._arm = env.unwrapped.sim.physics_client, env.unwrapped.sim._bodies_idx["panda"]
 
     def read(self) -> Observation:
-        """Read, and look at the joints."""
+        """Return the observation, with the joints' positions and velocities."""
         seen, states = self.observed(), self._engine.getJointStates(self._arm, range(len(JOINTS)))
         joints = {signal.name: np.array([state[at] for state in states]) for at, signal in enumerate(SIGNALS)}
         return replace(seen, values={**seen.values, **joints})
@@ -68,7 +68,7 @@ class WithJoints(Around):
 
 
 def data_sheet(slower: int) -> BodySettings:
-    """Return the limits, for an arm that is driven at a share of the simulated pace."""
+    """Return the limits for an arm that is driven `slower` times slower than in simulation."""
     scale = {f"d{axis}": way * 25.0 / slower for axis, way in zip("xyz", REACHED, strict=True)}
     table = {"command": "hand", "hand": "panda_hand", "elements": list(scale), "scale": scale}
     velocity = {"most": FASTEST}

@@ -1,9 +1,9 @@
 """Prints how large and how tangled the product is, against its budget: `python benchmarks/budget.py [--json]`.
 
-Size is a budget of the whole and not a cap on each file. The trunk is what a newcomer must read: everything that
-training, evaluating, exporting, verifying and running a policy import, inside functions and for types as well.
-`tests/test_architecture.py` holds the budget. A limit above its goal comes down;
-a feature that users asked for may raise it, by what it needs and in the change that brings it.
+The budget limits the total size, not the size of each file. The trunk is what a newcomer must read: all modules that
+training, evaluating, exporting, verifying and running a policy import, also inside functions and for types.
+`tests/test_architecture.py` enforces the budget. A limit above its goal must come down; a feature that users asked for
+may raise the limit by as much as it needs, in the change that adds the feature.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ TRUNK = (
     "sami_runtime.checks.verify",
     "sami_runtime.run",
 )
-"""Where the trunk begins; the rest of it is what these import."""
+"""The first modules of the trunk, which consists of these and everything that they import."""
 BRANCHES = ("sami_runtime.adoption", "sami_runtime.robots", "sami_train.studies")
-"""What most users never open, and what the trunk must not import."""
+"""Packages that most users never open, and that the trunk must not import."""
 REGISTERED = tuple(f"sami_train.envs.{robot}." for robot in ("go2", "mjcf", "mujoco", "panda", "panda_mujoco", "so101"))
-"""Robots that `sami_train.envs` registers by name: branches too, but studies may import them."""
+"""Robots that `sami_train.envs` registers by name; they are branches too, but studies may import them."""
 SENTENCES = {
     *("told", "found", "own", "said", "each", "given", "going", "asked", "stands", "kept"),
     *("began", "took", "gave", "drove", "driven"),
@@ -44,16 +44,16 @@ SENTENCES = {
     *("everything", "anything", "everyone", "nobody", "ones", "ours", "theirs", "others", "what", "nothing", "one"),
     *("mine", "none"),
 }
-"""Bare verbs and pronouns, which name nothing: no identifier is one of them, in capitals or not, private ones, tests
-and scripts included."""
+"""Bare verbs and pronouns, which name nothing: no identifier may be one of them, in any case, including private names,
+tests and scripts."""
 KEYS = {
     *("sami_runtime/robots/franka/settings.py ours", "sami_runtime/robots/franka/settings.py theirs"),
     *("sami_runtime/robots/kit/frame.py ours", "sami_runtime/robots/kit/frame.py theirs"),
     "sami_runtime/robots/lerobot/settings.py others",
 }
-"""Names that users have in their files, as `file name`: they stay, though SENTENCES has them."""
+"""Exceptions from SENTENCES as `file name`, because users have these names in their files."""
 NAMED = (*PACKAGES, "benchmarks", "examples", "tests")
-"""Folders whose identifiers are read."""
+"""Folders whose identifiers are checked."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Row:
     name: str
     measured: int
     limit: int
-    """What the tests allow."""
+    """Largest value that the tests allow."""
     goal: int
 
 
@@ -85,7 +85,7 @@ def tree_of(path: Path) -> ast.Module:
 
 @cache
 def imported(module: str) -> frozenset[str]:
-    """Return the modules of the product that a module imports anywhere: in functions and for type checking as well."""
+    """Return the modules of the product that a module imports, also inside functions and for type checking."""
     path = modules()[module]
     package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
     names: set[str] = set()
@@ -96,13 +96,13 @@ def imported(module: str) -> frozenset[str]:
             base = [*package[: len(package) - node.level + 1]] if node.level else []
             base += node.module.split(".") if node.module else []
             names |= {".".join([*base, alias.name]) for alias in node.names}
-    # `from a.b import c` asks for the module a.b.c, or for the name c of the module a.b.
+    # `from a.b import c` imports the module a.b.c, or the name c from the module a.b.
     targets = {name if name in modules() else name.rpartition(".")[0] for name in names}
     return frozenset((targets & modules().keys()) - {module})
 
 
 def trunk() -> set[str]:
-    """Return the modules that the trunk's beginnings import, directly or not."""
+    """Return the modules of the trunk: those in `TRUNK`, and all that they import, directly or not."""
     return _reach(TRUNK)
 
 
@@ -123,7 +123,7 @@ def rooms() -> list[str]:
 
 
 def classes_defined_twice() -> list[str]:
-    """Return the names that more than one class on the top level of a module has."""
+    """Return the names that several top-level classes share."""
     names = Counter(
         node.name for path in modules().values() for node in tree_of(path).body if isinstance(node, ast.ClassDef)
     )
@@ -131,7 +131,7 @@ def classes_defined_twice() -> list[str]:
 
 
 def sentence_names() -> list[str]:
-    """Return each place where a bare verb or pronoun is given to something as its name, as `file:line name`."""
+    """Return each place that uses a bare verb or pronoun as an identifier, as `file:line name`."""
     return [
         f"{path.relative_to(ROOT)}:{line} {name}"
         for folder in NAMED
@@ -142,7 +142,7 @@ def sentence_names() -> list[str]:
 
 
 def options() -> int:
-    """Return the number of options that the commands show; the few of `sami` itself, as --json, are none of them."""
+    """Return the number of options that the commands show, without those of `sami` itself, such as --json."""
     from sami_cli.app import app
     from typer.main import get_command
 
@@ -152,7 +152,7 @@ def options() -> int:
 
 
 def lines_of(names: set[str] | dict[str, Path]) -> int:
-    """Return the lines of some modules."""
+    """Return the number of lines of some modules."""
     return sum(len(modules()[name].read_text(encoding="utf-8").splitlines()) for name in names)
 
 
@@ -171,7 +171,7 @@ MEASURES: dict[str, tuple[Callable[[], int], int, int]] = {
     "options of the commands": (options, 140, 140),
     "names that are a verb or pronoun": (lambda: len(sentence_names()), 0, 0),
 }
-"""Of each row of the budget: what measures it, what the tests allow, and the goal."""
+"""For each row of the budget: a function that measures it, the limit of the tests, and the goal."""
 
 
 def _parts(path: Path, folder: str) -> tuple[str, ...]:
@@ -179,7 +179,7 @@ def _parts(path: Path, folder: str) -> tuple[str, ...]:
 
 
 def _reach(beginnings: Iterable[str]) -> set[str]:
-    """Return some modules, and all that they import, directly or not."""
+    """Return some modules and all modules that they import, directly or not."""
     reached: set[str] = set()
     waiting = list(beginnings)
     while waiting:

@@ -33,11 +33,11 @@ from sami_train.studies.readout.attach import measure_probe
 from sami_train.studies.sweep.study import read_study
 
 EPISODES, FRESH, PROBED = 20, 10, 400
-"""Of each training task for the atlas, of each task for naming it, and for the probe, each in a task of its own."""
+"""Episodes per training task for the atlas, per task for identification, and for the probe, each in its own task."""
 
 
 def measured(run: Path) -> dict[str, Any]:
-    """Return what a run's contexts carry; `nearest` is the share of training tasks' fresh episodes named right."""
+    """Return measures of a run's contexts; `nearest` is the fraction of fresh episodes identified correctly."""
     folder = RunFolder.open(run)
     agent = load_agent(folder)
     facts = training_facts(folder, agent)
@@ -63,7 +63,7 @@ def measured(run: Path) -> dict[str, Any]:
 
 
 def measure(runs: list[Path], out: Path) -> None:
-    """Add a line for each run that has none."""
+    """Measure each run without a line in the file, and append its line."""
     out.parent.mkdir(parents=True, exist_ok=True)
     done = {json.loads(line)["run"] for line in out.read_text().splitlines()} if out.exists() else set()
     for run in runs:
@@ -75,7 +75,7 @@ def measure(runs: list[Path], out: Path) -> None:
 
 
 def table(study: Path, against: str) -> None:
-    """Print a row for each quantity: means by method, the seeds' own in brackets, and differences."""
+    """Print a row for each quantity: means by method, in brackets the values by seed, and differences."""
     report = {line["run"]: line for line in map(json.loads, (study / "contexts.jsonl").read_text().splitlines())}
     values: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for record in read_study(study / "runs.jsonl"):

@@ -39,7 +39,7 @@ def main() -> None:
         for episode in episodes:
             buffer.add(episode)
             agent.policy.features.update(episode.observations)
-        # A policy that has not learned fails alike everywhere, and what is alike is not contrasted.
+        # Replace the returns: an untrained policy has equal returns, and the loss ignores such episodes.
         buffer.returns[: len(buffer)] = np.random.default_rng(1).permutation(len(buffer))
         rng, times = np.random.default_rng(0), {False: [], True: []}
         for _ in range(WARM_UP + arguments.updates):

@@ -1,9 +1,9 @@
-"""What contrasts are worth on Panda at 100,000 steps: success by arm, less TESAC's, and what the runs could have shown.
+"""The value of contrastive losses on Panda at 100,000 steps: success by arm, gains over TESAC, detectable gains.
 
     python benchmarks/contrast_worth.py
 
 Reads results/placebo, results/panda-100k-rate and results/panda-100k-one-age. Differences are of means over seeds, with
-Welch's 95 % interval; the detectable one is what such seeds show with a probability of 80 % (two-sided, 0.05).
+Welch's 95 % interval. The detectable gain is the one that a test (two-sided, 0.05) detects with 80 % probability.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ POWER = 0.8
 
 
 def arm(run: EvaluatedRun) -> str:
-    """Return what a table calls the runs that differ from this one in their seed alone."""
+    """Return the title of the arm of a run, that is of all runs that differ from it only in the seed."""
     if run.config["method"] == "tesac":
         return "TESAC"
     where = "after equal numbers of steps" if run.config["contrast.pairing"] == "one_age" else "at the last step"
@@ -34,7 +34,7 @@ def arm(run: EvaluatedRun) -> str:
 
 
 def detectable(x: np.ndarray, y: np.ndarray) -> float:
-    """Return the difference of two means that seeds with these deviations show with a probability of `POWER`."""
+    """Return the difference of two means that a test detects with probability `POWER`, given the seeds' deviations."""
     a, b = x.var(ddof=1) / len(x), y.var(ddof=1) / len(y)
     freedom = (a + b) ** 2 / (a**2 / (len(x) - 1) + b**2 / (len(y) - 1))
     return float((stats.t.ppf(0.975, freedom) + stats.t.ppf(POWER, freedom)) * math.sqrt(a + b))

@@ -23,7 +23,7 @@ REPLAY = Path(__file__).resolve().parents[1] / "examples" / "cpp" / "replay.cpp"
 
 
 def session_table(model: Path) -> str:
-    """Return the golden steps as `replay` reads them, with a session's answers instead of torch's."""
+    """Return the golden steps in the format of `replay`, with a session's outputs instead of torch's."""
     session = Session.load(model)
     contract, golden = session.contract, session.contract.golden_steps()
     looks_ahead = contract.lookahead is not None
@@ -48,7 +48,7 @@ def session_table(model: Path) -> str:
 
 
 def largest_difference(model: Path, flags: str, compiler: str = "c++") -> tuple[int, float]:
-    """Compile a policy, replay its golden steps, and return how many there are and the largest difference."""
+    """Compile a policy, replay its golden steps, and return their number and the largest difference."""
     with tempfile.TemporaryDirectory() as name:
         folder, texts = Path(name), cpp_sources(read_artifact(model))
         for file, text in {**texts, "session.csv": session_table(model)}.items():

@@ -2,9 +2,9 @@
 
     python -m benchmarks.excite_loaded_arm          # about a minute: 50 healthy arms and 10 of each wrong one, by kind
 
-The arm is the simulated one of `tests/making/loaded_arm.py`, behind each kind of drive, with noise, another load than
-in simulation and another start in every run. It prints by kind and fault how many were passed, refused with the right
-reason, refused with another one, and not proven.
+The arm is the simulated one of `tests/making/loaded_arm.py`, with each kind of drive, with noise, with another load
+than in the model's simulation, and with another start in every run. The output is, by kind and fault, how many arms
+passed, failed for the right reason, failed for another reason, and were not proven.
 """
 
 from __future__ import annotations

@@ -5,12 +5,12 @@
     python -m benchmarks.fit_robot reach --out results/fit-robot/reach.json
     python -m benchmarks.fit_robot reach-table results/fit-robot/reach.json
 
-A robot is drawn (armature, damping, dry friction and strength of each motor, biases, a delay), excited, recorded with
-noise by the project's own loop, fitted, and compared with what was drawn. `go2` hangs in a stand: 12 motors.
+Each draw makes a robot (armature, damping, dry friction and strength of each motor, biases, a delay), excites it,
+records it with noise by the project's own loop, fits it, and compares fit and draw. `go2` hangs in a stand: 12 motors.
 
-`reach` asks what that is good for: policies that reach with the tip of the arm are trained on the nominal model, on
-the model with every motor drawn from the ranges that the robots are drawn from, on what was fitted to a robot, and on
-the robot itself; each is judged on the robot.
+`reach` measures the benefit for policies that reach with the tip of the arm. They are trained on the nominal model, on
+the model with domain randomisation of every motor over the robots' ranges, on the model fitted to a robot, and on the
+robot itself; all are evaluated on the robot.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ROBOTS = ("arm-position", "arm-motor", "go2")
 
 
 def nominal_robot(name: str, folder: Path) -> Path:
-    """Write a robot as its maker describes it; return its TOML file."""
+    """Write the nominal model of a robot; return its TOML file."""
     if name != "go2":
         return nominal_arm(folder, name.removeprefix("arm-"))
     text = GO2.read_text().replace('<freejoint name="base"/>', "").replace('pos="0 0 0.31"', 'pos="0 0 1.5"')
@@ -54,7 +54,7 @@ def nominal_robot(name: str, folder: Path) -> Path:
 
 
 def measure(name: str, seed: int, noise: float, episodes: int) -> dict[str, Any]:
-    """Return what was hidden and what was found, for one draw."""
+    """Return the hidden and the fitted parameters, for one draw."""
     joints = MOTORS if name == "go2" else JOINTS
     with tempfile.TemporaryDirectory() as directory:
         folder = Path(directory)
@@ -79,7 +79,7 @@ def measure(name: str, seed: int, noise: float, episodes: int) -> dict[str, Any]
 
 
 def table(paths: list[Path]) -> None:
-    """Print how many parameters were identified, how far off they are, and how many intervals contain the truth."""
+    """Print how many parameters were identified, their errors, and how many intervals contain the true value."""
     print("| robot | noise [rad] | parameter | identified | of them within 10 % | rough | not identifiable | covered |")
     print("|---|---|---|---|---|---|---|---|")
     for path in paths:
@@ -105,24 +105,24 @@ def table(paths: list[Path]) -> None:
 
 
 CLOSE = {"bias": 0.005, "delay": 0.001}
-"""How far an identified bias [rad] and delay [s] may be off, however small they are."""
+"""Tolerated absolute error of an identified bias [rad] and delay [s], however small the true values are."""
 
 
 TARGET = {"x": (0.25, 0.45), "y": (-0.25, 0.25), "z": (0.95, 1.25)}
-"""Where a target is drawn from [m]; the tip is 0.55 m from the shoulder, which is at [0, 0, 1.1]."""
+"""Ranges of a target [m]; the tip is 0.55 m from the shoulder, which is at [0, 0, 1.1]."""
 RANGES = {"armature": (0.01, 0.06), "damping": (0.1, 0.6), "frictionloss": (0.05, 0.4), "strength": (0.7, 1.2)}
-"""What `draw_hidden` draws from for each joint; a bias is no feature."""
+"""Ranges of `draw_hidden` for each joint; a bias is no feature."""
 NAMES = {
     "nominal": "the model as it was",
     "ranges": "the model, motors drawn from all ranges",
     "fitted": "`fitted.toml`",
     "robot": "the robot itself",
 }
-"""What a policy was trained on."""
+"""Training environments of a policy, with their titles."""
 
 
 def reaching_arm(folder: Path) -> Path:
-    """Write the arm with position servos as its maker describes it, with a task: hold the tip at a target."""
+    """Write the nominal arm with position servos and a task, to hold the tip at a target; return its TOML file."""
     path, text = nominal_arm(folder, "position"), ""
     xml, forearm = path.with_suffix(".xml").read_text(), '<geom fromto="0 0 0 0.25 0 0"/>'
     xml = xml.replace(forearm, f'{forearm}<site name="tip" pos="0.25 0 0"/>').replace('"-1 1"', '"-2 2"')
@@ -139,7 +139,7 @@ def reaching_arm(folder: Path) -> Path:
 
 
 def drawn_arm(nominal: Path) -> Path:
-    """Write the environment of the nominal model whose motors are drawn from everything that the robots are."""
+    """Write the environment of the nominal model with domain randomisation of the motors over all robots' ranges."""
     spec = mujoco.MjSpec.from_file(str(nominal.with_suffix(".xml")))
     for actuator in spec.actuators:
         actuator.nsample = 12
@@ -156,7 +156,7 @@ def drawn_arm(nominal: Path) -> Path:
 
 
 def fitted_arm(nominal: Path, hidden: Path, seed: int) -> Path:
-    """Excite and record a robot, and write what `sami fit-robot` writes; return the TOML file."""
+    """Excite and record a robot, and write a fitted model as `sami fit-robot` does; return its TOML file."""
     log = read_log([recorded(hidden, hidden.with_name(f"run-{seed}.mcap"), noise=0.0005, seed=seed)])
     body, path = RobotBody(nominal, log.contract), nominal.with_name(f"fitted-{seed}.xml")
     fitted = fit_robot(body, log)
@@ -166,13 +166,13 @@ def fitted_arm(nominal: Path, hidden: Path, seed: int) -> Path:
 
 
 def trained(env: Path, seed: int, steps: int, out: Path) -> Teacher:
-    """Train a policy without memory by PPO, as `sami teach --blind`; its critic alone reads where the tip is."""
+    """Train a policy without memory by PPO, as `sami teach --blind`; only its critic reads the tip's position."""
     config = TeacherConfig(env=str(env), seed=seed, rows=64, blind=True)
     return train_teacher(out, config, steps, every=10**9, on_measured=lambda line: None)
 
 
 def distances(policy: Teacher, robot: Path, episodes: int = 50) -> list[float]:
-    """Mean distance [m] of the tip from its target in the second half of each episode on a robot."""
+    """Return the mean distance of tip and target in the second half of each episode on a robot [m], by episode."""
     spec = environment(str(robot))
     batch = training_batch(spec, episodes)
     observations = batch.reset(seeds=range(9000, 9000 + episodes))
@@ -180,7 +180,7 @@ def distances(policy: Teacher, robot: Path, episodes: int = 50) -> list[float]:
     targets, away = np.concatenate([seen[f"target_{axis}"] for axis in TARGET], axis=1), []
     inputs = policy.policy.observation_space
     assert isinstance(inputs, spaces.Dict)
-    # The actor reads nothing privileged, of which other environments have other numbers.
+    # The blind actor ignores privileged inputs, whose values differ between environments.
     no_input = np.zeros((episodes, *(inputs["privileged"].shape or ())), np.float32)
     for _ in range(spec.episode_steps):
         observations, _ = batch.step(policy.act(observations, no_input))
@@ -190,7 +190,7 @@ def distances(policy: Teacher, robot: Path, episodes: int = 50) -> list[float]:
 
 
 def reach(robots: int, seeds: int, steps: int, out: Path) -> None:
-    """Train and judge every policy, and write each number when it is there."""
+    """Train and evaluate every policy, and write each result as soon as it is available."""
     head: dict[str, Any] = {"steps": steps, "cpu_s": {}}
     lines: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as directory:
@@ -214,7 +214,7 @@ def reach(robots: int, seeds: int, steps: int, out: Path) -> None:
 
 
 def reach_table(path: Path) -> None:
-    """Print how far from the target each kind of policy stays, by robot, with 95 % intervals over policies."""
+    """Print the distance from the target for each kind of policy and robot, with 95 % intervals over policies."""
     policies = json.loads(path.read_text())["policies"]
     robots = sorted({policy["robot"] for policy in policies})
     print(f"| trained on | {' | '.join(f'robot {robot}' for robot in robots)} | all | 95 % interval |")
@@ -238,7 +238,7 @@ def reach_table(path: Path) -> None:
 
 
 def bootstrap(values: dict[tuple[int, int], float]) -> np.ndarray:
-    """95 % interval of the mean (2,), by drawing robots, and then seeds of each, anew."""
+    """Return the 95 % interval of the mean (2,), by a bootstrap over robots and then over each robot's seeds."""
     rng, robots = np.random.default_rng(0), sorted({robot for robot, _ in values})
     by_robot = [[value for (of, _), value in values.items() if of == robot] for robot in robots]
     means = [

@@ -3,8 +3,8 @@
     make franka-sim &                                     # the robot, simulated
     python benchmarks/franka_task.py --slower 5 --episodes 10 --json results/franka.json
 
-The cube is simulated with the arm, and its mass and the table's friction are those of the training tasks. Whatever
-stops the robot ends an episode as a failure, and is told; the robot then recovers, which on a robot a person decides.
+The cube is simulated with the arm; its mass and the table's friction are those of the training tasks. Any stop of the
+robot ends the episode as a failure and is reported. The robot then recovers; on a real one, a person decides that.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BUSY = "while True: pass"
 
 
 def episodes(run, robot, task, seeds, steps):
-    """Yield a row of each episode of a task."""
+    """Run a task's episodes, and yield a row of results for each."""
     for seed in seeds:
         before, start = robot.arm, time.monotonic()
         row = {"task": task, "seed": seed}
@@ -54,7 +54,7 @@ def episodes(run, robot, task, seeds, steps):
 
 
 def summary(rows, slower):
-    """Return success by task, also of what took no longer than 150 of the policy's periods, and what was lost."""
+    """Return success by task, also within 150 of the policy's periods, and counts of lost packets."""
     tasks = {}
     for row in rows:
         tasks.setdefault(json.dumps(row["task"]), []).append(row["success"])
@@ -73,7 +73,7 @@ def summary(rows, slower):
 
 
 def main():
-    """Run the episodes, and print what came of them."""
+    """Run the episodes, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", default="panda-satesac", help="a shipped model's name, or a file")
     parser.add_argument("--adapter-config", type=Path, default=HERE / "arm.toml")
@@ -98,7 +98,7 @@ def main():
     session = Session.load(shipped_models().get(arguments.model, arguments.model))
     clock, rows = MonotonicClock(), []
     busy = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(arguments.busy)]
-    with real_time(arguments.priority):  # also for what hears the camera
+    with real_time(arguments.priority):  # also for the thread that receives from the camera
         robot = make(clock, session.contract, config)
     how = {"limits": Limits.load(HERE / "limits.toml"), "slower": arguments.slower}
     try:

@@ -26,24 +26,24 @@ from sami_train.studies.contexts.change_film import GAP, GROUND, HOLD_S, INK, NE
 from sami_train.studies.contexts.film_camera import BESIDE, FilmCamera
 
 SIZE = 380, 260
-"""Of each robot's picture [pixels]."""
+"""Size of each robot's picture [pixels]."""
 NEAR = 1.7
-"""Of the camera from the trunk [m]."""
+"""Distance of the camera from the trunk [m]."""
 EVERY = 4
-"""Steps from one picture to the next."""
+"""Environment steps between two pictures."""
 BEFORE, AFTER, FALLING = 75, 150, 25
 """Steps shown before the motor dies, after it at least, and how long a robot that has fallen still moves."""
 
 
 class Walked(NamedTuple):
-    """What the robots did in all episodes."""
+    """The robots' motion in all episodes."""
 
     fall_steps: np.ndarray
-    """Steps after which each had fallen, (n,); the length of an episode for those that had not."""
+    """Number of steps until each robot fell, (n,); the length of an episode for robots that did not fall."""
     qpos: np.ndarray
-    """Their positions after each step, (T, n, 19) float32."""
+    """Positions after each step, (T, n, 19) float32."""
     commands: np.ndarray
-    """(T, n, 3)."""
+    """Commands, (T, n, 3)."""
 
 
 def walk(policy: Path, episodes: int) -> Walked:
@@ -65,10 +65,10 @@ def walk(policy: Path, episodes: int) -> Walked:
 
 
 def pictures(walked: Walked, row: int, steps: range) -> list[np.ndarray]:
-    """Photograph one episode; a robot that has fallen lies still after half a second, as its episode is over."""
+    """Render one episode; a fallen robot lies still after half a second, since its episode is over."""
     env = Go2Env()
     env.reset(seed=0, options={"task": NOMINAL})
-    env.model.vis.map.shadowclip = 3.0  # or the floor is speckled
+    env.model.vis.map.shadowclip = 3.0  # with the default, the floor is speckled
     BESIDE["distance"] = NEAR
     camera = FilmCamera(env.model, env.data, SIZE)
     env.model.geom_rgba[env.model.geom("payload").id, 3] = 0.0
@@ -88,7 +88,7 @@ def pictures(walked: Walked, row: int, steps: range) -> list[np.ndarray]:
 def frame(
     both: list[np.ndarray], titles: list[str], fall_steps: list[int], step: int, motor: str, command: str
 ) -> Image.Image:
-    """Compose what is seen at a step."""
+    """Compose the image of a step."""
     title, small = ImageFont.load_default(17), ImageFont.load_default(14)
     image = Image.new("RGB", (2 * SIZE[0] + GAP, TITLE + SIZE[1] + 26), GROUND)
     draw = ImageDraw.Draw(image)

@@ -33,7 +33,7 @@ SETTINGS = UnitreeSettings()
 
 
 def drive(data: mujoco.MjData, angles: np.ndarray, kp: float, kd: float, seconds: float, after: float = 0.0) -> float:
-    """Bring the joints there and hold them a while; return the trunk's largest tilt on the way [deg]."""
+    """Move the joints to a pose and hold them; return the trunk's largest tilt on the way [deg]."""
     model, start, largest = data.model, data.qpos[7:].copy(), 0.0
     model.actuator_gainprm[:, 0], model.actuator_biasprm[:, 1], model.actuator_biasprm[:, 2] = kp, -kp, -kd
     for step in range(round(HZ * (seconds + after))):
@@ -51,7 +51,7 @@ def tilt(data: mujoco.MjData) -> float:
 
 
 def collapsed(model: mujoco.MjModel, rng: np.random.Generator) -> mujoco.MjData:
-    """Return a robot that was damped in motion, at rest."""
+    """Return a robot at rest after its motors were damped in motion."""
     data = mujoco.MjData(model)
     data.qpos[:3] = 0.0, 0.0, 0.32
     mujoco.mju_euler2Quat(data.qpos[3:7], np.array([*rng.uniform(-TURNED, TURNED, 2), 0.0]), "xyz")
@@ -62,7 +62,7 @@ def collapsed(model: mujoco.MjModel, rng: np.random.Generator) -> mujoco.MjData:
 
 
 def gets_up(data: mujoco.MjData, way: Sequence[np.ndarray]) -> bool:
-    """Whether a robot stands after all that its joints are led through, and did not tip over on the way."""
+    """Return whether a robot stands after its joints went through the poses, and did not tip over on the way."""
     gains = SETTINGS.stand_kp, SETTINGS.stand_kd, SETTINGS.stand_s
     *poses, stance = way
     tilts = [*(drive(data, pose, *gains) for pose in poses), drive(data, stance, *gains, STOOD_S)]

@@ -35,15 +35,15 @@ from sami_train.envs.tasks import Task
 from sami_train.evaluation.intervals import REPLICATES, interval_over_starts
 
 EPISODES = 200
-"""At least so many in each set; every task of a set comes equally often where it has fewer."""
+"""Smallest number of episodes in a set; the number is rounded up so that all tasks have equally many."""
 SEED = 8_000_009
-"""Of the first episode of a set."""
+"""Seed of the first episode of a set."""
 DEATH_STEP = 200
 """Step at which a motor dies in `dies`."""
 FROZEN = 50
-"""Step whose context a frozen policy keeps; in `dies` it is that at which the motor dies."""
+"""Step whose context a frozen policy keeps; in `dies` it is the step at which the motor dies."""
 CONSTANT_SEED = 9_000_011
-"""Of the nominal episodes whose mean context is the constant one."""
+"""First seed of the nominal episodes whose mean context is the constant context."""
 NOMINAL = GO2.tasks.check({})
 SETS: dict[str, Sequence[Task]] = {
     "nominal": (NOMINAL,),
@@ -51,15 +51,15 @@ SETS: dict[str, Sequence[Task]] = {
     "delayed": (GO2.tasks.check({"delay": 0.02}),),
     "dies": DEAD,
 }
-"""Tasks by the name of their set; those of `dies` begin when the motor dies."""
+"""Tasks by the name of their set; a task of `dies` applies from the step at which the motor dies."""
 _STANCE, _REACH = np.array(STANCE), np.array(REACH)
 
 Walk = Callable[[np.ndarray, Go2Batch, int, int], np.ndarray]
-"""Actions (n, 12) for observations (n, 45), the batch, the step, and the step whose context is kept if any is."""
+"""A policy: actions (n, 12) from observations (n, 45), the batch, the step, and the step of a frozen context."""
 
 
 class Robots(Go2Batch):
-    """Robots whose controllers' gains kp and kd are multiplied by a number; motors' limits stay."""
+    """Robots whose controller gains kp and kd are multiplied by `gains`; the motors' limits do not change."""
 
     def __init__(self, rows: int, gains: float) -> None:
         self.gains = gains
@@ -72,7 +72,7 @@ class Robots(Go2Batch):
 
 
 def deployed(path: Path, context: str) -> Callable[[int], Walk]:
-    """Return what makes the policy of a model file for n rows, with a live, constant or frozen context."""
+    """Return a function that makes the policy of a model file for n rows, with a live, constant or frozen context."""
     artifact = read_artifact(path)
     names = [signal.name for signal in artifact.contract.observation]
     if "command" in names:
@@ -107,7 +107,7 @@ def deployed(path: Path, context: str) -> Callable[[int], Walk]:
 
 
 def _adopted(session: Session) -> Walk:
-    """Return a policy that writes target angles, and reads what the Go2 has under other names."""
+    """Return an adopted policy, which outputs target angles, and reads the Go2's signals under other names."""
     layout = GO2.layout
 
     def act(observation: np.ndarray, batch: Go2Batch, step: int, keep: int) -> np.ndarray:
@@ -121,7 +121,7 @@ def _adopted(session: Session) -> Walk:
 
 
 def _mean_context(session: Session) -> np.ndarray:
-    """Return the mean context (C,) of nominal episodes, from their second second on."""
+    """Return the mean context (C,) of nominal episodes, without their first second."""
     rows, names = session.batch, [signal.name for signal in session.contract.observation]
     batch = Robots(rows, 1.0)
     observation = batch.reset(range(CONSTANT_SEED, CONSTANT_SEED + rows), [NOMINAL] * rows)
@@ -135,7 +135,7 @@ def _mean_context(session: Session) -> np.ndarray:
 
 
 def privileged(folder: Path, context: str) -> Callable[[int], Walk]:
-    """Return what makes the policy of a teacher; with a constant context it is told the nominal task in all of them."""
+    """Return a function that makes a teacher's policy; with a constant context, it reads the nominal task's code."""
     from sami_train.studies.teacher.teacher import load_teacher
 
     teacher, code = load_teacher(folder), Go2Robot().code
@@ -153,7 +153,7 @@ def privileged(folder: Path, context: str) -> Callable[[int], Walk]:
 def measured(
     make: Callable[[int], Walk], task_set: str, episodes: int, gains: float, seed: int
 ) -> dict[str, list[float]]:
-    """Return each metric of each episode of a set, and its steps."""
+    """Return, for a set of tasks, each metric and the number of steps by episode."""
     tasks = SETS[task_set]
     rows = len(tasks) * math.ceil(episodes / len(tasks))
     of_rows = [tasks[row % len(tasks)] for row in range(rows)]
@@ -178,7 +178,7 @@ def measured(
 
 
 def measure(options: argparse.Namespace) -> None:
-    """Measure one policy in some sets, and write what came of each episode."""
+    """Measure one policy in some sets, and write the metrics of each episode."""
     of_folder = options.policy.is_dir()
     make = (privileged if of_folder else deployed)(options.policy, options.context)
     document: dict[str, Any] = {
@@ -212,7 +212,7 @@ def ratio_interval(falls: np.ndarray, baseline: np.ndarray) -> tuple[float, floa
 
 
 def table(options: argparse.Namespace) -> None:
-    """Print, in Markdown, what all policies did by set; then falls of the first as a share of the others'."""
+    """Print, in Markdown, all policies' metrics by set; then the ratio of the first one's falls to the others'."""
     documents = [json.loads(path.read_text(encoding="utf-8")) for path in _in_order(options.folder)]
     if not documents:
         sys.exit(f"{options.folder} has no measurement; make one with: measure POLICY --out {options.folder}/NAME.json")
@@ -241,7 +241,7 @@ def table(options: argparse.Namespace) -> None:
 
 
 def _in_order(folder: Path) -> list[Path]:
-    """Return the measurements of a folder, those that order.txt lists first."""
+    """Return the paths of a folder's measurements, in the order of order.txt, then unlisted ones."""
     order = folder / "order.txt"
     listed = order.read_text(encoding="utf-8").split() if order.is_file() else []
     paths = sorted(folder.glob("*.json"))
@@ -258,7 +258,7 @@ def _cell(metric: str, values: np.ndarray) -> str:
 
 
 def main() -> None:
-    """Measure or print."""
+    """Parse the command line; measure a policy, or print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
     command = commands.add_parser("measure", help="measure one policy")

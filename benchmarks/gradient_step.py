@@ -3,8 +3,8 @@
     python benchmarks/gradient_step.py [--env half-cheetah] [--preset fast-cpu] [--updates N] [--json]
 
 One process, one buffer of episodes collected by real rollouts. An update draws windows, runs the encoder over them, and
-takes `learning.steps_per_draw` gradient steps of actor and critics; updates with different numbers of steps take turns,
-so that whatever else the machine does falls on all. A line through their medians tells what a draw costs and a step.
+takes `learning.steps_per_draw` gradient steps of actor and critics. Updates with different numbers of steps take turns,
+so that other load on the machine affects all alike. A line fitted to their medians gives the cost of a draw and a step.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PARTS = {
     "optimiser and targets": ("Adam", "adam", "lerp", "clip_grad", "foreach"),
     "copies and casts": ("copy", "aten::to", "_to_copy", "aten::cat", "index"),
 }
-"""Kinds of operations, by what their names hold; the first that fits."""
+"""Kinds of operations, by parts of the operations' names; the first match counts."""
 
 
 def main() -> None:
@@ -45,12 +45,12 @@ def main() -> None:
 
 
 def prepared(env: str, preset: str, episodes: int, changes: Mapping[str, Any] | None = None) -> tuple[Any, Any, Any]:
-    """Return an agent, a buffer of episodes that its first policy made, and the configuration."""
+    """Return an untrained agent, a buffer of episodes that its policy collected, and the configuration."""
     from sami_train.agent.context_sac import ContextSAC
     from sami_train.config.resolve import resolve
     from sami_train.runs.train import make_env, prepare_torch
 
-    # Of two tasks only, so that few episodes are enough for what compares those of one task.
+    # Use two tasks only, so that a few episodes suffice for losses that compare episodes of one task.
     small = {"collection.collectors": 0, "collection.tasks": [0, 1], "learning.buffer_episodes": episodes}
     config = resolve(preset, {"env": env, **small, **(changes or {})})
     prepare_torch(config)
@@ -60,13 +60,13 @@ def prepared(env: str, preset: str, episodes: int, changes: Mapping[str, Any] | 
         for episode in source.collect(True, config.exploration.warmup_steps):
             buffer.add(episode)
             agent.policy.features.update(episode.observations)
-    # A policy that has not learned fails alike everywhere, and what is alike is not contrasted.
+    # Replace the returns: an untrained policy has equal returns, and the loss ignores episodes with equal returns.
     buffer.returns[: len(buffer)] = np.random.default_rng(1).permutation(len(buffer))
     return agent, buffer, config
 
 
 def measure(env: str, preset: str, updates: int, episodes: int) -> dict[str, Any]:
-    """Median times [s] by steps per draw, with and without the contrastive loss, and shares of operations."""
+    """Return median times [s] by steps per draw, with and without the contrastive loss, and shares of operations."""
     agent, buffer, config = prepared(env, preset, episodes)
     learner, rng = agent.learner, np.random.default_rng(0)
     cases = [(steps, False) for steps in STEPS] + [(config.learning.steps_per_draw, True)]
@@ -104,7 +104,7 @@ def measure(env: str, preset: str, updates: int, episodes: int) -> dict[str, Any
 
 
 def shares(profiled: profile) -> dict[str, float]:
-    """Return the share of each kind of operation in the time that operations took."""
+    """Return the fraction of the operations' time by kind of operation."""
     result = dict.fromkeys([*PARTS, "everything else"], 0.0)
     for event in profiled.key_averages():
         kind = next((part for part, names in PARTS.items() if any(name in event.key for name in names)), None)

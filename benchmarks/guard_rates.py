@@ -42,11 +42,11 @@ from sami_train.evaluation.intervals import interval_over_starts
 
 ONLY_GUARDS = Limits(max_age_s=math.inf, max_pause_s=math.inf, out_of_bounds="act", rest=None)
 KINDS = {"ranges": "ranges", "alarm": "ood", "frozen": "frozen"}
-"""Guards by what the reason of a held tick begins with."""
+"""Guards by the beginning of a held tick's reason."""
 
 
 class Flipped(Around):
-    """A robot that moves the other way where one element of the action says so."""
+    """A robot with the sign of one element of the action reversed."""
 
     def __init__(self, adapter: Adapter, element: str) -> None:
         super().__init__(adapter)
@@ -55,11 +55,11 @@ class Flipped(Around):
         self._sign = np.where(np.array(adapter.action.elements) == element, -1.0, 1.0).astype(np.float32)
 
     def read(self) -> Observation:
-        """Read."""
+        """Return the robot's observation."""
         return self.inner.read()
 
     def write(self, action: np.ndarray) -> Executed:
-        """Write it flipped, and say that it was executed."""
+        """Write the action with the reversed sign, but report the given action as applied."""
         return replace(self.inner.write(action * self._sign), action=action)
 
 
@@ -82,7 +82,7 @@ def episode(session: Session, adapter: Adapter, clock: ManualClock, seed: int) -
 
 
 def rates(model: str, task_set: str, episodes: int, gap: GapProfile | None, flip: str | None) -> dict[str, Any]:
-    """Return by guard in how many episodes of a set it held, and stopped."""
+    """Return, by guard, in how many episodes of a set it held, and in how many it stopped the robot."""
     session = Session.load(shipped_models()[model])
     spec = environment(session.contract.training["env"])
     tasks: Sequence[Task] = spec.tasks.resolve(task_set)

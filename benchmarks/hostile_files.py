@@ -3,11 +3,11 @@
     python benchmarks/hostile_files.py --count 100000 --jobs 2 --out results/hostile-files.json
     python benchmarks/hostile_files.py --of others --count 28000 --jobs 2 --out results/hostile-others.json
 
-Models are read, judged, loaded and stepped. The others are what else is read: all of a run folder, checkpoints, kept
-results, sweeps, studies, gaps, limits, recordings. Each file follows from its number alone. They are tried in processes
-of their own, as a rehearsal does it, so that one which ends a process is counted and the next ones are tried by
-another. Nothing else than a refusal, an answer, or that it is read, is right: an error of another kind, a process that
-ends, a file that takes seconds, a canary that is read are findings.
+Models are read, judged, loaded and stepped. `--of others` reads all other files: run folders, checkpoints, kept
+results, sweeps, studies, sim-to-real profiles, limits, recordings. Each file follows from its number alone. Child
+processes try the files, as in a rehearsal; if a file ends its process, this counts, and a new process tries the next.
+A correct outcome is a SamiError, an output, or a file that was read. Findings are other errors, an ended process, a
+file that takes seconds, and a reader that opens the canary.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from tests.making.mutants import CANARY, MUTATIONS, kind_of, mutant
 
 STEPS = 3
 SLOW_S = 20.0
-"""Seconds of a processor from which on a file counts as a hang, as in a rehearsal: filling `MEMORY` takes some."""
+"""Processor time from which a file counts as a hang [s], as in a rehearsal: filling `MEMORY` takes some time."""
 HANG_S = 60.0
-"""Seconds after which a process that says nothing is ended."""
+"""Time after which a process without a message is ended [s]."""
 MEMORY = 3 << 30
-"""Most bytes that a process maps: what wants more is refused, as in a rehearsal."""
+"""Largest memory that a process may map besides its own [bytes]; larger requests fail, as in a rehearsal."""
 
 
 def through(data: bytes) -> str:
-    """Take a file through the whole path, and return what became of it."""
+    """Load, check and run a model file as a user would, and return the outcome."""
     try:
         artifact = judge(data, "hostile.onnx")
         artifact.contract.golden_steps()
@@ -70,7 +70,7 @@ def through(data: bytes) -> str:
 
 
 def attempt_model(number: int) -> tuple[str, str]:
-    """Return a model file's kind and what became of it; whatever is not right begins with FOUND."""
+    """Return a model file's kind and outcome; an outcome that begins with FOUND is a bug."""
     kind, data = mutant(number)
     try:
         return kind, through(data)
@@ -79,20 +79,20 @@ def attempt_model(number: int) -> tuple[str, str]:
 
 
 def source(of: str):
-    """Return what tries a number's file, what says of which kind it is, and all kinds."""
+    """Return a function that tries a file by its number, a function that returns the file's kind, and all kinds."""
     if of == "models":
         return attempt_model, kind_of, tuple(MUTATIONS)
-    from tests.making import hostile  # torch, which models need not have
+    from tests.making import hostile  # imports torch, which files of models do not need
 
     hostile.base()
     return (lambda number: hostile.attempt(number, Path("hostile"))), hostile.kind_of, tuple(hostile.KINDS)
 
 
 def work(numbers: range, link, of: str) -> None:
-    """Try files one after the other, and tell of each."""
+    """Try files one after the other, and report each outcome."""
     import_onnxruntime()
     os.chdir(tempfile.mkdtemp())
-    os.mkfifo(CANARY)  # whoever opens it waits, and is found
+    os.mkfifo(CANARY)  # a reader that opens the pipe waits, and counts as a hang
     attempt = source(of)[0]
     with open("/proc/self/statm", "rb") as file:
         mapped = int(file.read().split()[0]) * resource.getpagesize()
@@ -113,7 +113,7 @@ def _resident() -> int:
 
 
 def run(numbers: range, on_result, of: str = "models") -> None:
-    """Try files in processes, a new one where one ends, and tell of each: number, kind, outcome, bytes in memory."""
+    """Try files in child processes, restarted if one ends; call `on_result` with number, kind, outcome, memory [B]."""
     context, kind = mp.get_context("spawn"), source(of)[1]
     at = numbers.start
     while at < numbers.stop:
@@ -139,7 +139,7 @@ def run(numbers: range, on_result, of: str = "models") -> None:
 
 
 def main() -> None:
-    """Try so many files, and print what became of them by kind."""
+    """Try a number of files, and print the outcomes by kind."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--of", choices=("models", "others"), default="models")
     parser.add_argument("--count", type=int, default=100_000)

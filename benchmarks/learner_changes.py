@@ -1,4 +1,4 @@
-"""What changes of the learner are worth: scores by arm, and less those of the same learner without the change.
+"""The value of changes to the learner: scores by arm, and differences to the same learner without the change.
 
     python benchmarks/learner_changes.py
 
@@ -41,17 +41,17 @@ SETS = ("training", "moderate", "extreme")
 SCORES = " | ".join(SETS)
 
 Scores = Mapping[str, np.ndarray]
-"""Of each seed, by set."""
+"""Scores of the seeds (n,) by set."""
 
 
 def success_of(selections: Sequence[str]) -> Scores:
-    """Return the success of runs that `sami compare` can read."""
+    """Return the success, by set and seed, of runs that `sami compare` can read."""
     runs = read_runs([RESULTS / selection for selection in selections])
     return {of: np.array([run.scores(of).mean() for run in runs]) for of in SETS}
 
 
 def seed_scores(folder: str, name: str, key: str = "success") -> Scores:
-    """Return what `sami eval` printed of each seed: of patched runs, which `sami compare` does not read."""
+    """Return the scores that `sami eval` printed for each seed of patched runs, which `sami compare` does not read."""
     lines = (RESULTS / folder / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
     evaluations = [json.loads(line)["evaluation"]["sets"] for line in lines]
     return {of: np.array([sets[of][key] for sets in evaluations]) for of in SETS}
@@ -74,7 +74,7 @@ def print_arms(title: str, arms: Mapping[str, Scores], digits: int = 3) -> None:
 
 
 def print_less(title: str, pairs: Mapping[str, tuple[Scores, Scores]], digits: int = 3) -> None:
-    """Print what each first arm has less its second one, where it has more than one seed."""
+    """Print the difference of each pair of arms, if the first arm has several seeds."""
     print(f"\n| {title} | {SCORES} |\n|---|---|---|---|")
     for name, (changed, unchanged) in pairs.items():
         if len(changed["training"]) > 1:

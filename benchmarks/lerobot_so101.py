@@ -24,10 +24,10 @@ from sami_runtime.files import read_document
 
 ROOT = Path(__file__).resolve().parents[1]
 STOPPED = 3
-"""Exit code of a run that a guard stopped, such as where the cube slid away."""
+"""Exit code of a run that a guard stopped, for example because the cube slid away."""
 EXAMPLE = ROOT / "examples" / "lerobot"
 PAN_X, NEAR, LEAST = 0.0388353, 0.025, 0.06
-"""Pan axis [m]; distance of a goal that is reached; least distance of cube and goal at the start."""
+"""Position of the pan axis, goal tolerance, and smallest initial distance of cube and goal [m]."""
 TASKS = {
     "training": ((0.05, 0.3), (0.3, 0.8), (0.005, 0.03)),
     "moderate": ((0.15, 0.5), (0.2, 1.0), (0.015, 0.045)),
@@ -37,7 +37,7 @@ TASKS = {
 
 
 def settings_of(task_set: str, number: int, model: str | None = None) -> dict[str, Any]:
-    """Return the simulation of an episode: where cube and goal are, and the task, which goes through the set's grid."""
+    """Return an episode's settings: places of cube and goal, and the task, which cycles through the set's grid."""
     rng = np.random.default_rng((101, number))
     cube = goal = _place(rng)
     while np.linalg.norm(cube - goal) < LEAST:
@@ -57,7 +57,7 @@ def _place(rng: np.random.Generator) -> np.ndarray:
 
 
 def drive(folder: Path, policy: str, episode: dict[str, Any]) -> dict[str, Any]:
-    """Drive an episode by `sami drive`; return whether and after how many ticks its goal was reached, and ticks held.
+    """Run an episode by `sami drive`; return whether it reached the goal, after how many ticks, and the held ticks.
 
     Raises:
         RuntimeError: the command failed.

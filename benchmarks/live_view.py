@@ -3,12 +3,12 @@
     python benchmarks/live_view.py [--model FILE] [--rate 25] [--seconds 60] [--turns 4] [--priority 50] [--json]
     python benchmarks/live_view.py --at-once --seconds 3600 --priority 50 --json
 
-Each turn runs `--seconds` of each of three kinds, or all three at once in a process each, so that they share what else
-the machine does: `alone`; `served`, with
-the server's process but nobody watching; `watched`, with a browser's connection that reads every event in a third
-process. For each kind: how late ticks began (lag), what reading, inference, gate and writing took (total), and the
-processor's time that telling those who watch costs the loop (told): p50, p99, p99.9 and worst in microseconds; and
-ticks that passed without a turn. What counts is the ratio of a row to `alone`.
+Each turn runs `--seconds` of each of three kinds, or all three at once in a process each, under the same load of the
+machine: `alone`; `served`, with the server's process but without a viewer; `watched`, with a browser's connection
+that reads every event in a third process. For each kind, the output has how late ticks began (lag), the time of read,
+inference, gate and write (total), and the loop's processor time for the viewer (told): p50, p99, p99.9 and worst in
+microseconds; and ticks that did not run, because the one before took too long. The ratio of a row to `alone` is what
+counts.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ print(seen)
 
 
 def turn(kind: str, model: Path, rate_hz: float, seconds: float, priority: int | None) -> dict[str, Any]:
-    """Run the loop for so long, and return what each tick took [us]."""
+    """Run the loop for `seconds`, and return the times of its ticks [us]."""
     artifact = read_artifact(model)
     artifact = dataclasses.replace(artifact, contract=artifact.contract.model_copy(update={"rate_hz": rate_hz}))
     session, clock = Session(artifact), MonotonicClock(0.0003)

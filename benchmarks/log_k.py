@@ -24,7 +24,7 @@ DIMENSIONS = 4
 
 
 def bound(information: float, k: int, queries: int) -> float:
-    """Return the K-sample bound on pairs with so much mutual information [nats]."""
+    """Return the K-sample bound on pairs with a given mutual information [nats]."""
     rho2 = 1.0 - math.exp(-2.0 * information / DIMENSIONS)
     rho, variance = math.sqrt(rho2), 1.0 - rho2
 

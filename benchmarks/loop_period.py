@@ -2,18 +2,18 @@
 
     python benchmarks/loop_period.py [--model FILE] [--seconds S] [--rates 25 100 1000] [--awake S] [--record] [--json]
 
-`--awake S` keeps the core awake for so long before each tick. The loop is the whole one: read, step, gate with rate
-limits, write, and with `--record` an MCAP recording. The robot costs nothing, so that what is timed is ours.
+`--awake S` keeps the core awake for S seconds before each tick. The loop is complete: read, step, gate with rate
+limits, write, and with `--record` an MCAP recording. The robot takes no time, so the times are those of the loop.
 
 For each rate:
 
-    mean period   from the first tick to the last, and how far off it is; less than 0.1 % passes
-    lag           how long after it was due a tick began
-    total         reading, inference, gate and writing of one tick
-    missed        ticks that passed without a turn, because the one before took too long
+    mean period   over all ticks, and its relative error; less than 0.1 % passes
+    lag           time from when a tick was due to its start
+    total         read, inference, gate and write of one tick
+    missed        ticks that did not run, because the one before took too long
 
-The period is the property of the loop; lag, overruns and the worst case are those of the machine. Run it on an idle
-one. Exits with 4 if a mean period is off by 0.1 % or more.
+The period depends on the loop; lag, overruns and the worst case depend on the machine, so use an idle one. Exits with 4
+if a mean period is off by 0.1 % or more.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ TOLERANCE = 1e-3
 
 
 class Noise:
-    """A robot that costs nothing: its sensors give prepared noise, and it does what it is told."""
+    """A robot that costs no time: its sensors return prepared noise, and it reports each action as applied."""
 
     def __init__(self, contract: Contract, clock: MonotonicClock) -> None:
         self.observation: tuple[Signal, ...] = contract.observation
@@ -69,9 +69,9 @@ class Noise:
 
 
 def measure(model: Path, rate_hz: float, seconds: float, recording: Path | None, awake_s: float) -> dict[str, Any]:
-    """Run the loop at a rate, and say how it went; times in microseconds."""
+    """Run the loop at a rate, and return counts and times [us]."""
     artifact = read_artifact(model)
-    # The policy is asked at every tick, whatever rate it was trained at: this is about time.
+    # Step the policy at every tick, whatever rate it was trained at: only the timing matters here.
     artifact = dataclasses.replace(artifact, contract=artifact.contract.model_copy(update={"rate_hz": rate_hz}))
     session, clock = Session(artifact), MonotonicClock(awake_s)
     robot = Noise(artifact.contract, clock)

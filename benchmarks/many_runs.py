@@ -1,4 +1,4 @@
-"""What a run costs a sweep of many: planning a cell, a look at it, and what it leaves behind.
+"""The cost of one run in a large sweep: planning its cell, reading its state, and its files on disk.
 
 python benchmarks/many_runs.py RUN results/STUDY/runs.jsonl
 """
@@ -19,7 +19,7 @@ CELLS, LOOKS = 200, 200
 
 
 def main(run: Path, study: Path) -> None:
-    """Print what a finished run costs, and a line of a study."""
+    """Print the costs of a finished run, and of a line of a study."""
     start = time.process_time()
     with tempfile.TemporaryDirectory() as folder:
         grid = Grid({"env": ["panda"], "method": ["tesac"], "seed": range(CELLS), "steps": [100_000]})

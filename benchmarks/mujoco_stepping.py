@@ -9,12 +9,12 @@ uniformly random actions:
     subproc     SubprocVecEnv: a process for each environment
     batch       MujocoVecEnv: MujocoBatch, a thread for each core
 
-The three take turns, for some seconds each and several rounds, so that whatever else runs on the machine meets them
-alike; what counts is the median over the rounds of the steps a second, and of the ratio within a round of the batch
-to the faster of the other two.
+The three take turns, for some seconds each and several rounds, so that other load on the machine affects all alike.
+The results are medians over the rounds: of the steps per second, and of the ratio, within a round, of the batch to the
+faster of the other two.
 
-The last column is the share of the batch's time that MuJoCo itself takes to advance the same robots (mj_step by the
-same threads, with neither observations, rewards nor resets): near 1 there is nothing left to gain but in MuJoCo.
+The last column is the fraction of the batch's time that MuJoCo itself takes to advance the same robots (mj_step by the
+same threads, without observations, rewards and resets): near 1, only a faster MuJoCo would help.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from typing import Any
 import numpy as np
 
 POOL = 64
-"""Actions that a run goes through again and again."""
+"""Number of prepared actions, which a run repeats."""
 
 
 def steps_per_s(step: Callable[[int], Any], rows: int, seconds: float) -> float:
-    """Environment steps a second: `step(k)` advances `rows` environments."""
+    """Return the environment steps per second, if `step(k)` advances `rows` environments."""
     count, start = 0, time.perf_counter()
     while (elapsed := time.perf_counter() - start) < seconds:
         step(count)
@@ -44,7 +44,7 @@ def steps_per_s(step: Callable[[int], Any], rows: int, seconds: float) -> float:
 
 
 def measure(name: str, rows: int, rounds: int, seconds: float) -> dict[str, Any]:
-    """Step a second of one environment in each way."""
+    """Return the steps per second of one environment in each way."""
     from mujoco_vec_env import MujocoVecEnv
     from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 
@@ -54,7 +54,7 @@ def measure(name: str, rows: int, rounds: int, seconds: float) -> dict[str, Any]
 
     spec = environment(name)
     makers = [functools.partial(make, spec)] * rows
-    # First, before there are threads that a fork would lose.
+    # Make this first: a fork would lose threads.
     subproc = SubprocVecEnv(makers, start_method="fork")
     batch = MujocoBatch(name, rows)
     ways = {"dummy": DummyVecEnv(makers), "subproc": subproc, "batch": MujocoVecEnv(batch)}

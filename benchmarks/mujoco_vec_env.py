@@ -14,9 +14,9 @@ from sami_train.envs.mujoco.batch import MujocoBatch
 
 
 class MujocoVecEnv(VecEnv):
-    """Many environments, each in a task drawn at its resets; an episode that is over begins anew in the same step.
+    """A vector environment that draws a task at each reset, and resets a row in the step that ends its episode.
 
-    `info["task"]` tells the task of the step; one that ends an episode also has stable-baselines3's
+    `info["task"]` is the task of the step; a step that ends an episode also has stable-baselines3's
     `terminal_observation` and `TimeLimit.truncated`. `set_options({"task": ...})` sets the task of the next reset.
 
     Args:
@@ -38,7 +38,7 @@ class MujocoVecEnv(VecEnv):
         return observations
 
     def step_async(self, actions: np.ndarray) -> None:
-        """Take the actions (n, A); `step_wait` executes them."""
+        """Store the actions (n, A), which `step_wait` executes."""
         self._actions = actions
 
     def step_wait(self) -> VecEnvStepReturn:
@@ -57,7 +57,7 @@ class MujocoVecEnv(VecEnv):
         return observations, rewards.astype(np.float32), over, infos
 
     def close(self) -> None:
-        """Nothing: the batch ends with its last reference."""
+        """Do nothing: the batch is freed with its last reference."""
 
     def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
         """Return rows' `render_mode`, or one of the batch's attributes (`current_tasks` gives each row its own)."""

@@ -46,7 +46,7 @@ MEASURED = ROOT / "results" / "need-a-context"
 ARMS = ("live", "constant")
 SETS = ("training", "moderate", "extreme")
 LEAST = 0.05
-"""Share of its score that a robot must be able to lose for its context to count as needed."""
+"""Smallest loss, as a fraction of the live score, for which the context counts as needed."""
 REPLICATES = 2000
 NOT_MEASURED = "not measured"
 LONG_RUNS = ("results/panda-550k-baselines", "results/panda-550k", "results/models:panda-satesac")
@@ -62,12 +62,12 @@ ONE_SEED: dict[str, tuple[str, str, dict[str, str]]] = {
     "so101-satesac": ("results/so101", "satesac", {"sac": "SAC", "sac-history": "SAC on ten steps"}),
     "panda-heavy-tesac": ("results/panda-heavy", "final-1", {"final-sac-0": "SAC"}),
 }
-"""Shipped files beside one seed of each baseline by the same budget: the folder of `sami eval --final --json`, the
-file's own evaluation there, and those of the baselines, with what the docs call them."""
+"""Comparison of a shipped file with one seed of each baseline of the same budget: the folder of `sami eval --final
+--json`, the name of the file's own evaluation, and the baselines' names with their titles in the docs."""
 PANDA = "panda-satesac"
-"""The shipped file of these runs' method and robot, trained for longer."""
+"""The shipped Panda file with a context, trained for longer than the runs in `STUDIES`."""
 WITHOUT = "panda-sac"
-"""The shipped file of the same robot that has no context."""
+"""The shipped Panda file without a context."""
 BASELINES = {
     "SAC": "SAC",
     "SAC with history": "SAC on ten steps",
@@ -75,28 +75,28 @@ BASELINES = {
     "TESAC": "TESAC",
     "SaTESAC": "SaTESAC",
 }
-"""What the docs call the methods of these runs, by title."""
+"""Names of the methods in the docs, by title."""
 MEMORIES = {"SAC": "no memory", "SAC with history": "ten steps of history"}
-"""What a context has to beat."""
+"""Baselines that a context must beat, by title."""
 SENTENCE = "**Context:** "
-"""What a card's line about it begins with."""
+"""Beginning of a card's line about the context."""
 
 
 @dataclass(frozen=True)
 class Study:
-    """Runs of several methods on one robot, by one budget."""
+    """Runs of several methods on one robot, with one budget."""
 
     steps: int
     runs: tuple[str, ...]
-    """What `sami compare` reads."""
+    """Selections of runs, as arguments of `sami compare`."""
     score: str = "return"
     digits: int = 0
     bounds: tuple[float, float] | None = None
-    """Least and largest mean, where there are such."""
+    """Smallest and largest possible mean, if the score is bounded."""
     primary: str = "moderate"
-    """The set of tasks by which it was planned to judge."""
+    """The set of tasks that the study was planned to judge by."""
 
-    @cache  # noqa: B019 - there are a few studies, and they stay
+    @cache  # noqa: B019 - only a few studies exist, and all stay in memory
     def groups(self) -> dict[str, Any]:
         """Return a group of runs for each method, by its title."""
         from sami_train.studies.compare.comparison import MethodComparison
@@ -136,11 +136,11 @@ STUDIES = {
     ),
     "crippled-hopper-satesac": Study(400_000, ("results/robots-400k-baselines:crippled-*",), primary="extreme"),
 }
-"""By the shipped file of the same robot."""
+"""Studies by the shipped file of the same robot."""
 
 
 class ConstantContext(SessionPolicy):
-    """A model file whose policy is given the mean of the training tasks' contexts, which carries nothing."""
+    """A model file whose policy reads the mean context of the training tasks, which identifies no task."""
 
     def __init__(self, model: Path, spec: EnvironmentSpec, rows: int) -> None:
         super().__init__(model, spec, rows)
@@ -151,7 +151,7 @@ class ConstantContext(SessionPolicy):
         self._context = np.tile(mean, (rows, 1))
 
     def step(self, observation: np.ndarray, noise: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Return the actions of the constant context; the encoder reads on."""
+        """Return actions (n, A) and the constant context (n, C); the encoder still runs."""
         super().step(observation, noise)
         signals = self._layout.by_name(observation, self.names)
         return self._head(signals, self._context, self._session.last.extra), self._context
@@ -190,7 +190,7 @@ def _returns(spec: EnvironmentSpec, make_policy: Callable[[int], Any], episodes:
 
 
 def measure(names: Sequence[str], out: Path, episodes: int) -> None:
-    """Measure shipped files, and keep every episode; see above."""
+    """Measure shipped files with both contexts, and store the score of every episode."""
     out.mkdir(parents=True, exist_ok=True)
     for name in names:
         path = out / f"{name}.json"
@@ -217,7 +217,7 @@ def measure(names: Sequence[str], out: Path, episodes: int) -> None:
 
 @dataclass(frozen=True)
 class Loss:
-    """What a constant context costs on a set of tasks, as shares of the live score."""
+    """Loss by a constant context on a set of tasks, as fractions of the live score."""
 
     live: float
     constant: float
@@ -231,9 +231,9 @@ class Loss:
 
 
 def loss_of(document: Mapping[str, Any], name: str) -> Loss:
-    """Return the loss on one set, with a 95 % bootstrap interval over pairs of episodes that began alike.
+    """Return the loss on one set, with a 95 % bootstrap interval over pairs of episodes with the same start.
 
-    Where success counts, the k-th episode of every task has one start, so starts are drawn, each with all its tasks.
+    If success is measured, the k-th episodes of all tasks share a start, so the bootstrap draws starts with all tasks.
     """
     live, constant = ([np.array(task) for task in document["arms"][arm][name]] for arm in ARMS)
     by_start = document["measure"] == "success"
@@ -246,7 +246,7 @@ def loss_of(document: Mapping[str, Any], name: str) -> Loss:
 
 
 def verdict(losses: Mapping[str, Loss]) -> str:
-    """Return whether a context is needed, as far as an ablation tells."""
+    """Return, as text, whether a context is needed, as far as this ablation can show."""
     if all(loss.high < LEAST for loss in losses.values()):
         return "no"
     read = [name for name, loss in losses.items() if loss.low > LEAST]
@@ -258,22 +258,22 @@ def verdict(losses: Mapping[str, Loss]) -> str:
 
 
 def documents() -> list[dict[str, Any]]:
-    """Return what was measured, by model."""
+    """Return the measurements, one document per model."""
     return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(MEASURED.glob("*.json"))]
 
 
 def losses_of(document: Mapping[str, Any]) -> dict[str, Loss]:
-    """Return what a constant context costs, by set."""
+    """Return the loss by a constant context, by set."""
     return {name: loss_of(document, name) for name in SETS}
 
 
 def shown(value: float, document: Mapping[str, Any]) -> str:
-    """Return a score as the docs write it."""
+    """Return a score in the format of the docs."""
     return f"{value:.3f}" if document["measure"] == "success" else f"{value:,.0f}"
 
 
 def environments_table() -> list[str]:
-    """Return the table of every shipped environment, in Markdown."""
+    """Return the table of all shipped files, in Markdown."""
     lines = [
         "| shipped file | episodes | its score, final seed: training / moderate / extreme | lost with a constant "
         "context: training | moderate | extreme | trained baselines | is a context needed? |",
@@ -319,19 +319,19 @@ def short_table() -> list[str]:
 
 
 def _go2_sets(name: str) -> dict[str, Any]:
-    """Return what was measured of a policy's walks, by set."""
+    """Return the measurements of a policy's walks, by set."""
     sets: dict[str, Any] = json.loads((ROOT / "results" / "go2" / f"{name}.json").read_text(encoding="utf-8"))["sets"]
     return sets
 
 
 def _go2_falls() -> list[list[float]]:
-    """Return shares of walks that end in a fall by set: live, with a constant context, of a student without memory."""
+    """Return fractions of walks that end in a fall by set: live, constant context, and a student without memory."""
     policies = map(_go2_sets, ("live", "constant", "memoryless"))
     return [[float(np.mean(sets[task_set]["falls"])) for task_set in SETS] for sets in policies]
 
 
 def _go2_cells() -> list[str]:
-    """Return the row of the Go2, of which a student without memory was trained: shares of falls."""
+    """Return the row of the Go2, with fractions of falls, and a trained student without memory as baseline."""
     live, constant, memoryless = _go2_falls()
     score = " / ".join(f"{share:.2f}" for share in live) + " of the walks end in a fall (seed 8,000,009)"
     falls = [f"{blind:.2f} instead of {other:.2f} fall" for blind, other in zip(constant, live, strict=True)]
@@ -342,7 +342,7 @@ def _go2_cells() -> list[str]:
 
 
 def _go2_ratios() -> dict[str, tuple[float, float, float]]:
-    """Return falls as a share of those of a student without memory, with 95 % over pairs, where motors are dead too."""
+    """Return the ratio of falls to those without memory, with 95 % intervals over pairs, in extreme and dead tasks."""
     from go2_walks import ratio_interval
 
     sets = [_go2_sets(name) for name in ("live", "memoryless")]
@@ -354,7 +354,7 @@ def _go2_ratios() -> dict[str, tuple[float, float, float]]:
 
 
 def study_baselines(model: str) -> tuple[str, str]:
-    """Return what trained baselines of a study score on its primary set of tasks, and what follows."""
+    """Return, as text, the scores of a study's trained baselines on its primary set of tasks, and the conclusion."""
     from sami_train.studies.compare.estimates import welch
 
     study = STUDIES[model]
@@ -375,9 +375,9 @@ def study_baselines(model: str) -> tuple[str, str]:
 
 
 def paired_baselines(model: str) -> tuple[str, str]:
-    """Return what one seed of each baseline, by the same budget, scores, and what the shipped file gains over it.
+    """Return, as text, the scores of one seed of each baseline, and the gains of the shipped file over them.
 
-    All were evaluated on the same starts: 95 % intervals are over these, for one training of each.
+    All have the same budget and the same evaluation starts; the 95 % intervals are over starts, not over training.
     """
     folder, shipped, baselines = ONE_SEED[model]
     scores: dict[str, dict[str, np.ndarray]] = {}
@@ -401,14 +401,14 @@ def _paired(gain: np.ndarray) -> str:
 
 
 def trained_baselines(model: str) -> tuple[str, str] | None:
-    """Return what trained baselines of a shipped file's robot score, and what follows; None where there are none."""
+    """Return the scores of trained baselines of a shipped file's robot, and the conclusion; None without baselines."""
     if model in ONE_SEED:
         return paired_baselines(model)
     return study_baselines(model) if model in STUDIES else None
 
 
 def study_tables(study: Study) -> list[str]:
-    """Return what the methods of a study score, and what a context gains over none, in Markdown."""
+    """Return tables of a study's scores, of gains over methods without a context, and of headroom, in Markdown."""
     from sami_train.studies.compare.estimates import share_of_gap, welch
 
     groups = study.groups()
@@ -460,7 +460,7 @@ def long_table() -> list[str]:
 
 
 def _gain(run: Any, other: Any, name: str) -> str:
-    """Return how much more a run solves of a set than another, with a 95 % bootstrap interval over starts."""
+    """Return the gain in success of a run over another on a set, with a 95 % bootstrap interval over starts."""
     policy, baseline = (
         np.array([[int(success) for success in task.successes] for task in item.evaluation.of(name)])
         for item in (run, other)
@@ -469,13 +469,13 @@ def _gain(run: Any, other: Any, name: str) -> str:
 
 
 def without() -> str:
-    """Return what the shipped Panda without a context scores by the final seed, as `measure` counts."""
+    """Return, as text, the scores of the shipped Panda without a context with the final seed."""
     sets = json.loads((ROOT / LONG_RUNS[0] / "final.json").read_text(encoding="utf-8"))["sets"]
     return " / ".join(f"{sets[name]['success']:.3f}" for name in SETS)
 
 
 def memoryless() -> tuple[int, str]:
-    """Return how many seeds of SAC had the shipped Panda's budget, and what they score in the mean."""
+    """Return the number of SAC's seeds with the shipped Panda's budget, and, as text, their mean scores."""
     runs = [run for run in long_runs() if run.method.title == "SAC"]
     means = [np.mean([run.scores(name).mean() for run in runs]) for name in SETS]
     return len(runs), " / ".join(f"{mean:.3f}" for mean in means)
@@ -487,7 +487,7 @@ def _interval(interval: Any, digits: int = 3) -> str:
 
 
 def card_line(document: Mapping[str, Any]) -> str:
-    """Return what a card says of its model's context."""
+    """Return the line about the context for a model's card."""
     losses = losses_of(document)
     percent = ", ".join(f"{loss} on {name} tasks" for name, loss in losses.items())
     text = (
@@ -506,7 +506,7 @@ def card_line(document: Mapping[str, Any]) -> str:
 
 
 def go2_line() -> str:
-    """Return the line of the Go2's card: what a student without memory of the same teacher and budget does."""
+    """Return the line for the Go2's card: a comparison with a student without memory of the same teacher and budget."""
     live, _, memoryless = (" / ".join(f"{share:.2f}" for share in shares) for shares in _go2_falls())
     shares = {name: f"{ratio:.2f} times [{low:.2f}, {high:.2f}]" for name, (ratio, low, high) in _go2_ratios().items()}
     return (
@@ -518,7 +518,7 @@ def go2_line() -> str:
 
 
 def write_cards() -> None:
-    """Write the line of each measured model, and of the Go2's, into its card, before its results."""
+    """Write the line about the context into the card of each measured model and of the Go2, before the results."""
     lines = {document["model"]: card_line(document) for document in documents()} | {"go2-student": go2_line()}
     for name, line in lines.items():
         path = MODELS / f"{name}.md"
@@ -529,7 +529,7 @@ def write_cards() -> None:
 
 
 def main() -> None:
-    """Do what the command line asks for."""
+    """Parse the command line, and run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     command = commands.add_parser("measure")

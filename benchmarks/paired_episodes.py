@@ -1,10 +1,10 @@
-"""Who did better from the same starts: tables of what ros2_task.py and franka_task.py wrote.
+"""Paired comparison of policies from the same starts: tables of the results of ros2_task.py and franka_task.py.
 
     python benchmarks/paired_episodes.py results/ros2-loop/satesac-*.json -- results/ros2-loop/ahead-*.json
 
-Groups of files are parted by `--`. For each: success with its 95 % interval over seeds, whose starts are alike in all
-tasks; against the first group, on the episodes that both had: how many were won and lost, the exact sign test's p, and
-that of the sign-flip test over starts, whose episodes in the six tasks are not independent of one another.
+`--` separates groups of files. For each group: success with its 95 % interval over seeds, since all tasks share a
+seed's start; and against the first group, on common episodes: wins and losses, the p of the exact sign test, and the p
+of the sign-flip test over starts, because the episodes of a start in the six tasks are not independent.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ def outcomes(files: list[str]) -> dict[tuple[str, int], bool]:
 
 
 def sign_test(wins: int, losses: int) -> float:
-    """Return the two-sided p of so many wins and losses, if both were as likely."""
+    """Return the two-sided p of the wins and losses, if both were equally likely."""
     count = wins + losses
     tail = sum(math.comb(count, k) for k in range(min(wins, losses) + 1)) / 2**count
     return min(1.0, 2.0 * tail)
 
 
 def flip_test(differences: list[int]) -> float:
-    """Return the two-sided p of the sum of these differences, (starts,), if each sign were as likely."""
+    """Return the two-sided p of the sum of the differences, (starts,), if both signs of each were equally likely."""
     chance = {0: 1.0}
     for difference in differences:
         spread: dict[int, float] = {}

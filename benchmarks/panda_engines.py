@@ -35,7 +35,7 @@ SHOWN = (
     ("drag, 10 kg, friction 0.1", "cube y [m]"),
     ("drop, 1 kg, friction 1", "cube z [m]"),
 )
-"""What the picture shows: the best matched and the worst."""
+"""Responses in the picture: the best and the worst match."""
 Traces = dict[str, dict[str, list[float]]]
 
 
@@ -51,7 +51,7 @@ def measure(name: str) -> Traces:
 
 
 def show(measured: dict[str, Traces]) -> None:
-    """Print how far the engines are apart."""
+    """Print the differences between the engines."""
     print("| command | number | mean difference | largest | moves by |\n|---|---|---|---|---|")
     for response in RESPONSES:
         for number in response.measures:

@@ -1,8 +1,8 @@
-"""Success of policies that were trained on heavier cubes, too: `python benchmarks/panda_heavy.py`.
+"""Success of policies whose training included heavier cubes: `python benchmarks/panda_heavy.py`.
 
-Reads evaluations in results/panda-heavy. The first table is of tasks to choose by, on the development seed; the second
-is of the paper's tasks, looked at once, on the final seed; the third counts the same episodes by how far the cube
-begins from its goal.
+Reads evaluations in results/panda-heavy. The first table has the development tasks with the development seed, for
+choices; the second has the paper's tasks with the final seed, looked at once; the third groups the same episodes by
+the initial distance of cube and goal.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DEVELOPMENT = {
     "lifting first": ("staged-1", "staged-2", "staged-3"),
     "without memory": ("staged-sac-0",),
 }
-"""Evaluations of each kind of training, a seed each."""
+"""Evaluations by kind of training, one per seed."""
 TIPPED = "lifting first"
 FINAL = {
     "shipped `panda-satesac`": "final-shipped",
@@ -40,14 +40,14 @@ FINAL = {
 SETS = ("training", "moderate", "extreme")
 HEAVIEST = 30.0
 STICKS = 5.0
-"""Friction from which on the heaviest cube cannot be pushed."""
+"""Smallest friction at which the heaviest cube cannot be pushed."""
 BY_DISTANCE = {
     "shipped": ("final-shipped",),
     "without memory": ("final-sac-0",),
     "lifting first": ("final-1", "final-2", "final-3"),
 }
 EDGES = (0.0, 0.05, 0.12, 0.16, 0.2, 0.3, 0.45)
-"""Of the distances that are counted together [m]; what begins within the first two begins at its goal."""
+"""Edges of the bins of distances [m]; a cube in the first bin begins at its goal."""
 
 
 @cache
@@ -65,13 +65,13 @@ def paper_success(name: str, of: str) -> float:
 
 
 def of_seeds(task: tuple[float, float], names: tuple[str, ...], skill: str = "") -> str:
-    """Return success in a task, or the share of episodes with a skill, of each seed; `-` where none was measured."""
+    """Return, as text, success in a task, or the fraction of episodes with a skill, by seed; `-` if not measured."""
     rows = [rows[task] for rows in map(tasks_of, names) if task in rows]
     return " / ".join(f"{row['skills'][skill] if skill else row['success']:.2f}" for row in rows) or "-"
 
 
 def distances(episodes: int) -> np.ndarray:
-    """Return how far the cube begins from its goal in each evaluated episode, (episodes,) [m]."""
+    """Return the initial distance of cube and goal in each evaluated episode, (episodes,) [m]."""
     world = World()
     cube = int(world.model.joint("cube").qposadr[0])
     starts = [world.start(np_random(beginning(seeds.FINAL, k)[0])[0]) for k in range(episodes)]
@@ -79,13 +79,13 @@ def distances(episodes: int) -> np.ndarray:
 
 
 def stuck_successes(names: tuple[str, ...]) -> np.ndarray:
-    """Return which episodes succeed with the heaviest cube where it sticks, (policies x tasks, episodes)."""
+    """Return which episodes succeed with the heaviest cube on sticking tables, (policies x tasks, episodes)."""
     rows = [row for name in names for task, row in tasks_of(name).items() if task[0] == HEAVIEST and task[1] >= STICKS]
     return np.array([[outcome == "1" for outcome in row["successes"]] for row in rows])
 
 
 def print_by_distance() -> None:
-    """Print the success with the heaviest cube where it sticks, by how far it begins from its goal."""
+    """Print the success with the heaviest cube on sticking tables, by the initial distance from its goal."""
     outcomes = {title: stuck_successes(names) for title, names in BY_DISTANCE.items()}
     far = distances(next(iter(outcomes.values())).shape[1])
     print(f"\n| from the goal [cm] | starts | {' | '.join(outcomes)} |\n|---{'|---' * (len(outcomes) + 1)}|")

@@ -1,7 +1,7 @@
-"""What the Panda and its cube do under scripted commands: what two engines are compared and matched by.
+"""Scripted commands and the responses of the Panda and its cube, by which two engines are compared and matched.
 
-A script sees observations by signal and gives actions, so any environment with the Panda's signals can be measured;
-where the cube lies is the seed's. Scripts know nothing of policies.
+A script reads observations by signal and returns actions, so it works in any environment with the Panda's signals. The
+seed determines the cube's position. No policy is involved.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from sami_train.envs.tasks import Task
 
 Seen = Mapping[str, np.ndarray]
 Script = Iterator[tuple[np.ndarray, bool]]
-"""Actions (4,), each with whether what follows it is measured. It is sent what was observed."""
+"""A generator that yields pairs of an action (4,) and whether to measure its result, and receives observations."""
 
 SEED = 5
-"""Of the episodes that are measured: the cube lies in reach, and far from the goal."""
+"""Seed of the measured episodes: the cube is in reach, and far from the goal."""
 OPEN, SHUT, STILL = 1.0, -1.0, 0.0
 _STEP = 0.05
-"""Metres for an action of 1."""
+"""Displacement for an action of 1 [m]."""
 
 
 @dataclass(frozen=True)
 class MeasuredCommand:
-    """What is measured under one command."""
+    """A scripted command, and the numbers to measure under it."""
 
     name: str
     task: Task
     script: Callable[[Seen], Any]
-    """Makes a generator: given what is observed first, it yields (action, measured), and is sent what came of it."""
+    """Makes the generator of actions from the first observation."""
     measures: Mapping[str, Callable[[Seen, Seen], float]]
-    """Numbers by name, of what is observed and what was observed first."""
+    """Functions of the present and the first observation that return a number, by its name."""
 
     def measure(self, env: gym.Env[Any, Any]) -> dict[str, list[float]]:
-        """Return a trace of each number, one value for each step that is measured."""
+        """Run the command; return a trace of each number, with one value for each measured step."""
         observation, _ = env.reset(seed=SEED, options={"task": dict(self.task)})
         first = seen = PANDA.layout.by_name(flatten(observation).astype(np.float64))
         traces: dict[str, list[float]] = {name: [] for name in self.measures}
@@ -63,7 +63,7 @@ def _towards(seen: Seen, place: np.ndarray, gripper: float) -> np.ndarray:
 
 
 def _approach(seen: Seen, places: list[np.ndarray], gripper: float) -> Any:
-    """Visit places [m] one after the other, for as many steps as an arm needs that ends short of its targets."""
+    """Visit places [m] one after the other, 12 steps each, since the arm approaches its targets slowly."""
     for place in places:
         for _ in range(12):
             seen = yield _towards(seen, place, gripper), False
@@ -138,7 +138,7 @@ def _push(axis: int) -> Callable[[Seen], Any]:
 
 
 def _press(seen: Seen) -> Any:
-    """Press onto the table beside the cube, and drag along it."""
+    """Press the fingers onto the table beside the cube, and drag them along the table."""
     place = seen["cube_position"] * [1.0, 1.0, 0.0] + [0.0, -0.1, 0.0]
     yield from _approach(seen, [_above(place), place], SHUT)
     yield from _repeat([0.0, 0.0, -1.0, SHUT], 4)

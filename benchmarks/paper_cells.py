@@ -1,9 +1,9 @@
-"""Where the shipped MuJoCo policies are at or above the paper's best method: `python benchmarks/paper_cells.py`.
+"""Cells in which the shipped MuJoCo policies reach the paper's best method: `python benchmarks/paper_cells.py`.
 
-A cell is a robot and a set of tasks: the mean return of the shipped file's own evaluation against the largest of the
-paper's five means. The slim humanoid is left out, because the paper's numbers come from a model that starts lying down.
-The crippled half-cheetah's and the crippled ant's returns count half: their episodes have 2,000 steps here and perhaps
-1,000 there.
+A cell is a robot and a set of tasks; it compares the mean return of the shipped file's own evaluation with the largest
+of the paper's five means. The slim humanoid is left out, because the paper's numbers come from a model that starts
+lying down. The returns of the crippled half-cheetah and the crippled ant are halved: their episodes have 2,000 steps
+here, and perhaps 1,000 in the paper.
 """
 
 from __future__ import annotations

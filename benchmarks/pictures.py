@@ -2,10 +2,10 @@
 
     python benchmarks/pictures.py [--list] [NAME...]
 
-Without names all of them, which takes a while: films are rendered, and a report is measured. A name is a file's, or a
-folder's of results; a card brings its curve. What `sami adapt` and `sami robustness` drew beside their numbers in
-results/ is left alone: drawing it again means measuring it again, by the commands in
-docs/results/adaptation-panda.md and docs/results/robustness.md.
+Without names it makes all, which takes a while: it renders films, and measures a report. A name is that of a file, or
+of a folder of results; a card includes its curve. The plots of `sami adapt` and `sami robustness` in results/ are not
+made again, since that would need new measurements, by the commands in docs/results/adaptation-panda.md and
+docs/results/robustness.md.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import drawings
 ROOT = Path(__file__).resolve().parents[1]
 MODELS, STUDY = Path("models"), "results/models"
 HERO_SECONDS = 2.5, 9.0
-"""Before and after the change, in films of robots that run."""
+"""Numbers of filmed steps before and after the change, for running robots."""
 FILMS = {
     "docs/pictures/half-cheetah-lighter.webp": ("half-cheetah", "mass=1:0.4,damping=1@300", (102,), 1.0),
     "docs/pictures/crippled-half-cheetah.webp": (
@@ -39,7 +39,7 @@ FILMS = {
     ),
     "docs/pictures/panda-rougher.webp": ("panda-mujoco", "mass=10,friction=0.1:10@6", (0, 1, 3), 2.0),
 }
-"""Films of a change: environment, change, starts, and how much slower than in reality."""
+"""Films of a change: environment, change, seeds of the starts, and factor of slow motion."""
 TASK_FILMS = {
     "docs/pictures/panda-tasks.webp": ("panda-satesac", None, (0, 1, 3)),
     "docs/pictures/panda-heavy.webp": (
@@ -48,22 +48,22 @@ TASK_FILMS = {
         (3, 18, 23),
     ),
 }
-"""Films of Panda's tasks side by side, twice slower than in reality: model, tasks (the film's own if None), starts."""
+"""Films of Panda's tasks side by side at half speed: model, tasks (the film's default if None), seeds of the starts."""
 REPORT = "docs/report.png"
 SUMMARY = Path("results/panda-report.json")
-"""What the report of that picture measured, which docs/how-to/report.md quotes."""
+"""Numbers of the report in that picture, which docs/how-to/report.md quotes."""
 REPORTED = "panda-satesac"
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 WINDOW = "1180,1560"
 
 
 def main() -> None:
-    """Print what is asked for."""
+    """Make the named pictures and cards."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("names", nargs="*", metavar="NAME", help="files; all of them if none is named")
     parser.add_argument("--list", action="store_true", help="print the names, and draw nothing")
     options = parser.parse_args()
-    os.chdir(ROOT)  # cards tell paths as they are from here
+    os.chdir(ROOT)  # cards have paths relative to the repository
     printers = pictures()
     if options.list:
         print("\n".join(printers))
@@ -77,7 +77,7 @@ def main() -> None:
 
 
 def pictures() -> dict[str, Callable[[], None]]:
-    """Return what prints each picture, by its name."""
+    """Return a function that makes each picture or card, by its path."""
     compared = {out: partial(_sami, words) for out, words in _comparisons().items()}
     return {
         **{path.with_suffix(".md").as_posix(): partial(card, path) for path in sorted(MODELS.glob("*.onnx"))},
@@ -91,11 +91,11 @@ def pictures() -> dict[str, Callable[[], None]]:
 
 
 def card(model: Path, out: Path | None = None) -> list[Path]:
-    """Print a shipped model's card and its curve, from the file itself and from its run's line in results/models.
+    """Write a shipped model's card and its curve, from the file itself and from its run's line in results/models.
 
     Args:
-        model: the file.
-        out: the model's path that the card lies beside; the model's own if None.
+        model: the model file.
+        out: path of a model beside which the card is written; that of the model file if None.
     """
     from sami_runtime.model.artifact import read_artifact
     from sami_train.export.card import write_card
@@ -124,7 +124,7 @@ def film(path: Path) -> None:
     change = DynamicsChange.parse(change_text, spec.tasks, spec.episode_steps)
     before, after = (round(seconds * spec.rate_hz) for seconds in HERO_SECONDS)
     steps = range(max(0, change.step - before), min(spec.episode_steps, change.step + after), every)
-    starts = seeds if len(seeds) > 1 else (*seeds, seeds[0] + 1)  # a row alone is not stepped
+    starts = seeds if len(seeds) > 1 else (*seeds, seeds[0] + 1)  # a single row cannot be stepped
     with closing(runner):
         scenes = film_change(runner, spec, change, starts, steps)[: len(seeds)]
     write_film(scenes, path, slower, force=True)
@@ -144,7 +144,7 @@ def film_of_tasks(path: Path) -> None:
 
 
 def screenshot(path: Path) -> None:
-    """Make a report, and photograph its beginning with Chromium."""
+    """Make a report, and take a screenshot of its beginning with Chromium."""
     browser = next((result for name in CHROMIUM if (result := shutil.which(name))), None)
     if browser is None:
         raise SystemExit(f"{path} is photographed with Chromium, which is not here; on Debian: apt install chromium")

@@ -2,10 +2,10 @@
 
     python benchmarks/roofline.py [--env panda] [--preset fast-cpu] [--tflops 67] [--bandwidth 3.35] [--launch-us 5]
 
-Counts one update here: floating point operations (matrix products and what LSTMs are made of), bytes that must move at
-least once (weights with their gradients and Adam's two moments, and the batch), and operators, each of which is at
-least one launch on a GPU. The device is given by its data sheet: peak Tflop/s in float32, memory in TB/s, and what a
-launch takes. The bound is the longest of the three. The default is an H100 SXM: 67 Tflop/s, 3.35 TB/s, 5 us.
+Counts for one update: floating point operations (matrix products and LSTMs), bytes that must move at least once
+(weights with their gradients and Adam's two moments, and the batch), and operators, each of which needs at least one
+launch on a GPU. The device's data sheet gives peak Tflop/s in float32, memory bandwidth in TB/s, and the time of a
+launch. The bound is the longest of the three times. The default is an H100 SXM: 67 Tflop/s, 3.35 TB/s, 5 us.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ LAUNCHED = (
     "aten::resolve",
     "aten::result_type",
 )
-"""Operators that only look at a tensor in another way, and launch nothing; all that begin so."""
+"""Prefixes of operators that only make a view of a tensor, and launch no kernel."""
 
 
 def main() -> None:
@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def count(env: str, preset: str, episodes: int) -> dict[str, Any]:
-    """Return what an update without the contrastive loss computes, moves and launches, and what it takes here."""
+    """Return an update's operations [flop], bytes and launches, without the contrastive loss, and its time here."""
     agent, buffer, config = prepared(env, preset, episodes)
     learner, rng = agent.learner, np.random.default_rng(0)
     times = []
@@ -75,7 +75,7 @@ def count(env: str, preset: str, episodes: int) -> dict[str, Any]:
         learner.update(buffer, rng, False)
     with profile(activities=[ProfilerActivity.CPU]) as profiled:
         learner.update(buffer, rng, False)
-    # Operators that call others are no launch themselves: what they do is counted where it is done.
+    # An operator that calls others launches nothing itself: count only the operators that it calls.
     events = [event for event in profiled.events() if event.name.startswith("aten::")]
     leaves = [event for event in events if not event.cpu_children and not event.name.startswith(LAUNCHED)]
     learned = [*agent.policy.actor.parameters(), *agent.policy.critic.parameters(), *agent.policy.encoder.parameters()]
@@ -88,7 +88,7 @@ def count(env: str, preset: str, episodes: int) -> dict[str, Any]:
         "here_ms": 1e3 * float(np.median(times[WARM_UP:])),
         "threads": torch.get_num_threads(),
         "flop": counter.get_total_flops() + _lstm_flop(agent.policy, steps),
-        # Weight, gradient and two moments, read and written; the targets' weights; the batch once.
+        # Weights, gradients and two moments, read and written; the target networks' weights; the batch once.
         "bytes": 4 * (8 * weights + 3 * weights + numbers),
         "launches": len(leaves),
         "weights": weights,
@@ -96,14 +96,14 @@ def count(env: str, preset: str, episodes: int) -> dict[str, Any]:
 
 
 def _lstm_flop(policy: Any, steps: int) -> int:
-    """Return what the counter does not see in LSTMs: 2 flop a weight and step, three times that with a gradient."""
+    """Return the LSTMs' operations, which the counter misses: 2 flop per weight and step, 6 with a gradient."""
     layers = [module for module in policy.encoder.modules() if isinstance(module, torch.nn.LSTM)]
     weights = sum(parameter.numel() for layer in layers for parameter in layer.parameters())
     return 2 * weights * steps * (3 + 1)  # and once without a gradient, by the momentum encoder
 
 
 def bound(result: dict[str, Any], tflops: float, bandwidth: float, launch_us: float) -> dict[str, Any]:
-    """Return how long an update takes at least on a device, by what bounds it [ms]."""
+    """Return lower bounds of an update's time on a device [ms], by computing, moving and launching."""
     parts = {
         "computing_ms": 1e3 * result["flop"] / (tflops * 1e12),
         "moving_ms": 1e3 * result["bytes"] / (bandwidth * 1e12),

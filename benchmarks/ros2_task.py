@@ -3,9 +3,9 @@
     python benchmarks/ros2_task.py --episodes 5 --json results/ros2/task.json
     python benchmarks/ros2_task.py --rounds 2000 --json results/ros2/latency.json
 
-The robot is that of examples/ros2, in a process of its own, in real time and on loopback; the cube's mass and the
-table's friction are those of the training tasks. A round trip is a command of seven numbers and a JointState of seven
-joints that answers it, between two Python processes, conversions and threads included.
+The robot is that of examples/ros2, in its own process, in real time and on loopback; the cube's mass and the table's
+friction are those of the training tasks. A round trip is a command of seven numbers and the reply, a JointState of
+seven joints, between two Python processes, including conversions and threads.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ DOMAIN = 77
 
 
 def episodes(run, robot, task, seeds, steps):
-    """Yield a row of each episode of a task."""
+    """Run a task's episodes, and yield a row of results for each."""
     robot.place_with([task["mass"], task["friction"]])
     for seed in seeds:
         row, before = {"task": task, "seed": seed}, counts(robot)
@@ -60,12 +60,12 @@ def episodes(run, robot, task, seeds, steps):
 
 
 def counts(robot):
-    """Return how many messages of each topic were taken."""
+    """Return the number of accepted messages by topic."""
     return {name: topic.accepted for name, topic in robot.sources.topics.items()}
 
 
 def summary(rows):
-    """Return success by task, and how the loop did."""
+    """Return success by task, and counts of the loop."""
     tasks = {}
     for row in rows:
         tasks.setdefault(json.dumps(row["task"]), []).append(row["success"])
@@ -85,7 +85,7 @@ def summary(rows):
 
 
 def drive(arguments):
-    """Return the rows of all episodes."""
+    """Run all episodes on the simulated robot, and return their rows."""
     config = {**read_document(HERE / "arm.toml", "settings"), "domain": DOMAIN, "heard_s": 30.0}
     config["backend"] = "cyclonedds"
     session = Session.load(shipped_models().get(arguments.model, arguments.model))
@@ -123,7 +123,7 @@ def echo():
 
 
 def rounds(arguments):
-    """Return the times of round trips."""
+    """Measure round trips of a message; return percentiles of their times [us], and the number of lost messages."""
     node, arrival = open_node("cyclonedds", DOMAIN, MonotonicClock()), threading.Event()
     node.subscribe("/joint_states", JointMessage, Qos(), lambda message, _: arrival.set())
     command = node.publisher("/commands", Numbers, Qos())
@@ -152,7 +152,7 @@ def rounds(arguments):
 
 
 def main():
-    """Measure, and print what came of it."""
+    """Measure, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", default="panda-satesac", help="a shipped model's name, or a file")
     parser.add_argument("--episodes", type=int, default=5, help="of each task (5)")

@@ -2,11 +2,10 @@
 
     python benchmarks/seeded_bugs.py FOLDER [--fresh] [--noisy]
 
-FOLDER has what `legged_logs.py` names. A policy is driven in closed loop with the bug inside, so that a log is what its
-user would have. A bug counts as named if the audit blames exactly its terms, with exactly its kind. `--fresh` uses
-seeds that were not looked at while the audit was written. With `--noisy`, the policy and the log read the sensors each
-for itself, with noise and jitter of a size that `legged_logs.py` states. `--logs LOGS` keeps the logs, and an index of
-them for `seeded_bugs_efferent.py`.
+FOLDER has the files that `legged_logs.py` names. The policy runs in closed loop with the bug, so that the log is like a
+user's. A bug counts as named if the audit blames exactly its terms, with exactly its kind. `--fresh` uses seeds that
+the audit's authors did not look at. With `--noisy`, policy and log read the sensors separately, with the noise and the
+jitter of `legged_logs.py`. `--logs LOGS` stores the logs, and an index of them for `seeded_bugs_efferent.py`.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from sami_runtime.adoption.recipe import Recipe
 
 SECONDS = 4.0
 FRESH = 200_000
-"""First seed of `--fresh`. Those from 100,000 on are of an earlier version of the audit, and were looked at since."""
+"""First seed of `--fresh`. Seeds from 100,000 on tested an earlier version of the audit, and are no longer unseen."""
 Row = dict[str, np.ndarray]
 Change = Callable[[dict[str, np.ndarray], Row, list[Row]], None]
 POSITIONS, VELOCITIES, GYRO = "joint_positions", "joint_velocities", "angular_velocity"
@@ -169,7 +168,7 @@ def _builder(policy: Policy, bug: SeededBug | None) -> Callable[[Row, list[Row]]
 
 
 class Case(NamedTuple):
-    """A log to make and to audit: of a policy with a bug, or, behind the last bug, without one."""
+    """A log to make and audit, of a policy with a bug, or, for an index past the last bug, without one."""
 
     folder: Path
     logs: Path
@@ -180,7 +179,7 @@ class Case(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What was wrong with a log, and what the audit says."""
+    """The true bug of a log, and the audit's verdict."""
 
     log: str
     policy: str
@@ -222,7 +221,7 @@ def judge(case: Case) -> Outcome:
 
 
 class Tally:
-    """Counts of bugs that were named, by kind and by policy, and of false alarms."""
+    """Counts of correctly named bugs, by kind and by policy, and of false alarms."""
 
     def __init__(self) -> None:
         self.right: Counter[str] = Counter()
@@ -230,7 +229,7 @@ class Tally:
         self.blamed = self.alarms = self.clean = 0
 
     def add(self, outcome: Outcome) -> bool:
-        """Count one log; return whether it was judged right."""
+        """Count one log; return whether the audit judged it correctly."""
         if outcome.kind is None:
             self.clean += 1
             self.alarms += bool(outcome.blamed)
@@ -253,7 +252,7 @@ class Tally:
 
 
 def interval(hits: int, total: int) -> tuple[float, float]:
-    """Return the exact 95 % interval of a share; one-sided at its ends."""
+    """Return the exact 95 % interval of a fraction of hits; one-sided for no hits, and for only hits."""
     if total == 0:
         return 0.0, 1.0
     sure = 0.05 if hits in (0, total) else 0.025

@@ -49,11 +49,11 @@ WORDS = {
     "lag": "delay",
     "ignored": "factor of 0",
 }
-"""By kind, a word of efferent's hint for it."""
+"""A word of efferent's hint for each kind of bug."""
 
 
 def _manifest(recipe: dict[str, Any], log: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Return efferent's description of a policy; terms that it does not know are read from the log."""
+    """Return efferent's description of a policy; terms unknown to efferent are read from the log."""
     action = recipe["action"]
     parts = [*recipe["signals"], {"name": "last_action", "scale": 1.0, **recipe["last_action"]}]
     observation = []
@@ -74,7 +74,7 @@ def _from_log(values: np.ndarray, rate_hz: float) -> Any:
 
 
 def judge(recipe: dict[str, Any], path: Path, tolerance: float) -> dict[str, str]:
-    """Return the hints of the terms that efferent fails, by our names."""
+    """Return efferent's hints on failed terms, by this project's names of the terms."""
     with np.load(path) as file:
         log = {name: file[name] for name in file.files}
     names = {**{term: name for name, term in TERMS.items()}}

@@ -2,10 +2,10 @@
 
     python benchmarks/seeded_faults.py POLICY [POLICY ...] [--random 100]
 
-POLICY is what `sami adopt` takes without a contract, or POLICY,CONTRACT. Give policies that the thresholds of
-`sami_runtime/adoption/diagnosis.py` were not set on. A fault is found if the check that is about it says so; `unclear`
-if that check says that the network does not show it. `--random N` adds networks that nobody trained: in them nothing
-but a dead command can be inferred, so everything else that is called a fault is a false alarm.
+POLICY is an argument of `sami adopt` that needs no contract, or POLICY,CONTRACT. Use policies that did not determine
+the thresholds of `sami_runtime/adoption/diagnosis.py`. A fault is found if the check for it reports a fault, and
+`unclear` if that check reports that the network does not show it. `--random N` adds untrained networks: only a dead
+command can be inferred from them, so any other reported fault is a false alarm.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ DEGREES = 180 / np.pi
 
 
 class Fault(NamedTuple):
-    """A fault and the checks that may find it."""
+    """A policy with a fault, and the checks that may detect it."""
 
     kind: str
     checks: tuple[str, ...]
@@ -48,7 +48,7 @@ def faults(policy: bytes, recipe: Recipe, rng: np.random.Generator) -> Iterator[
     quantities = {signal.name: quantity_of(signal.name, signal) for signal in recipe.signals}
 
     def changed(quantity: str, **changes: Any) -> dict[str, Any] | None:
-        """Return the recipe with fields of these signals computed anew; None if there is no such signal."""
+        """Return the recipe with changed fields of these signals; None if there is no such signal."""
         other = copy.deepcopy(values)
         terms = [term for term in other["signals"] if quantities[term["name"]] in quantity.split("+")]
         for term in terms:
@@ -149,7 +149,7 @@ _FILE = FieldSource(kind="file", where="benchmark")
 
 
 class Tally:
-    """What became of each kind of fault, and false alarms."""
+    """Counts of outcomes by kind of fault, and of false alarms."""
 
     def __init__(self, title: str) -> None:
         self.title = title

@@ -20,7 +20,7 @@ from sami_train.studies.compare.estimates import welch
 
 
 def difference(scores: Sequence[float], base: Sequence[float], form: str = ".2f") -> str:
-    """Return the difference of two means with Welch's 95 % interval, and * where that excludes 0."""
+    """Return the difference of two means with Welch's 95 % interval, and * if the interval excludes 0."""
     less = welch(np.array(scores), np.array(base))
     text = f"{less.value:+{form}}"
     if less.low is not None and less.high is not None:

@@ -23,7 +23,7 @@ from sami_runtime.model.artifact import read_artifact
 from sami_runtime.session.session import Session
 
 STEADY = 10_000
-"""Steps in which nothing may be kept."""
+"""Number of steps in which a session must not retain any new memory."""
 
 
 def medians(pair, rounds):
@@ -36,7 +36,7 @@ def medians(pair, rounds):
 
 
 def allocated(session):
-    """Return how many blocks and bytes a session kept in steady steps, and how many bytes were alive within one."""
+    """Return the blocks and bytes that a session's steady steps leave allocated, and the peak bytes within a step."""
     observation = {name: values[0].copy() for name, values in observations(session.contract).items()}
 
     def play(steps):

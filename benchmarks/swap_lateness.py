@@ -21,7 +21,7 @@ from sami_runtime import Executed, MonotonicClock, Observation, Run, Session
 
 
 class Still:
-    """A robot that any policy can drive, and that does not move."""
+    """A robot that does not move, with the signals of any contract."""
 
     def __init__(self, contract, clock):
         self.observation, self.action, self.clock = contract.observation, contract.action, clock
@@ -46,7 +46,7 @@ class Still:
 
 
 def measure(model, hz, swaps):
-    """Return the run's report, the lateness [s] of ticks left alone and during swaps, and how long swaps took [s]."""
+    """Return the run's report, the lateness [s] of ticks without and during swaps, and the times of swaps [s]."""
     session, clock = Session.load(model), MonotonicClock(awake_s=0.0003)
     spans, ticks, over = [], [], threading.Event()
 

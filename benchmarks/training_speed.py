@@ -3,25 +3,25 @@
     python benchmarks/training_speed.py [--env ENV] [--device cuda] [--updates N] [--paper-updates N] [--json]
     python benchmarks/training_speed.py --run RUN [--target 0.9] [--json]
 
-Measured one after the other in one process, so run it on an idle machine; training itself overlaps collecting
-and learning, each on a core of its own.
+The measurements run one after the other in one process, so use an idle machine; training itself collects and learns
+at the same time, on a core each.
 
-    environment   one environment (--env), uniformly random actions, its resets included
-    collection    what a collector does: rounds of six environments, the policy in numpy, and the preset's
+    environment   one environment (--env) with uniformly random actions, including resets
+    collection    the work of a rollout worker: rounds of six environments, the policy in numpy, and the preset's
                   exploration
-    update        one gradient step, `Learner.update`: sampling from the buffer, all losses, all optimisers,
-                  targets. The buffer holds the episodes that were collected just before. Three updates warm
-                  up; the median of the others counts. On a GPU the clock is read once it has finished
+    update        one gradient step, `Learner.update`: sampling from the buffer, all losses, all optimisers, and
+                  targets, on a buffer with the episodes that were just collected. The result is the median after
+                  three updates for warm-up. On a GPU, the time ends when the GPU has finished
                   (torch.cuda.synchronize).
 
-The preset fast-cpu contrasts at some of its updates only (contrast.every), so both kinds are measured and its speed
-is that of the mix. The preset paper updates on 256 whole episodes and costs seconds on a CPU: few updates are
-measured. On a GPU, the time of all of the paper's 1.6 million environment steps follows: updates due times the
-median, or the environment steps over the speed of its collectors, whichever takes longer.
+The preset fast-cpu uses the contrastive loss in some of its updates only (contrast.every), so both kinds are measured,
+and its speed is that of the mix. An update of the preset paper uses 256 whole episodes and takes seconds on a CPU, so
+only a few are measured. On a GPU, the time of all of the paper's 1.6 million environment steps follows: updates times
+the median, or environment steps over the speed of collection, whichever is longer.
 
-`--run RUN` measures nothing: it reads from a run's metrics (of its folder, or of a line: results/models:panda-satesac)
-after how many minutes and environment steps the success while exploring, the mean over the training tasks of their
-last 50 episodes, first reached the target.
+`--run RUN` measures nothing. It reads from a run's metrics (of its folder, or of a line: results/models:panda-satesac)
+the minutes and environment steps until the success in exploration, the mean over the training tasks of their last 50
+episodes, first reached the target.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ ENVS = 6
 
 
 def environment_speed(name: str, steps: int) -> float:
-    """Environment steps a second of one environment, resets included."""
+    """Return the environment steps per second of one environment, including resets."""
     from sami_train.envs import environment
     from sami_train.envs.make import make
 
@@ -65,7 +65,7 @@ def environment_speed(name: str, steps: int) -> float:
 
 
 def make_agent(name: str, preset: str, device: str, episodes: int, **changes: str) -> ContextSAC:
-    """Return a fresh agent of an environment and a preset, its buffer for so many episodes, its threads training's."""
+    """Return a new agent with a buffer for a number of episodes, and set the threads as for training."""
     from stable_baselines3.common.vec_env import DummyVecEnv
 
     from sami_train.agent.context_sac import ContextSAC
@@ -80,19 +80,19 @@ def make_agent(name: str, preset: str, device: str, episodes: int, **changes: st
 
 
 def collect(agent: ContextSAC, count: int) -> tuple[list[Episode], float]:
-    """Episodes by real rollouts, and environment steps a second while they were collected."""
+    """Collect at least `count` episodes by rollouts; return them and the environment steps per second."""
     source = agent._source()
     episodes: list[Episode] = []
     start = time.perf_counter()
     while len(episodes) < count:
-        # Past the warm-up, so that the policy acts and not chance alone.
+        # Pretend that the warm-up is over, so that the policy acts rather than uniform noise.
         episodes += source.collect(True, agent.config.exploration.warmup_steps)
     seconds = time.perf_counter() - start
     return episodes, sum(len(episode) for episode in episodes) / seconds
 
 
 def update_seconds(agent: ContextSAC, episodes: list[Episode], updates: int, contrast: bool) -> float:
-    """Median time of one gradient step [s]."""
+    """Return the median time of one gradient step [s]."""
     import torch
 
     buffer = agent.make_buffer()
@@ -115,7 +115,7 @@ def update_seconds(agent: ContextSAC, episodes: list[Episode], updates: int, con
 
 
 def paper_estimate(agent: ContextSAC, seconds: float, collection: float, collectors: int) -> dict[str, float]:
-    """Hours that all of the preset's steps take, for learning and for collecting with so many collectors."""
+    """Return the hours for all of the preset's steps, for updates and for collection by a number of collectors."""
     cfg = agent.config
     updates = (cfg.steps - cfg.exploration.warmup_steps) // cfg.learning.train_every * cfg.learning.gradient_steps
     learning = updates * seconds / 3600
@@ -133,7 +133,7 @@ def paper_estimate(agent: ContextSAC, seconds: float, collection: float, collect
 def measure(
     name: str, device: str, updates: int, paper_updates: int, env_steps: int, episodes: int, collectors: int
 ) -> dict[str, Any]:
-    """All speeds, by name."""
+    """Measure all speeds, and return them by name."""
     import torch
 
     result: dict[str, Any] = {"environment_steps_per_s": environment_speed(name, env_steps)}
@@ -148,7 +148,7 @@ def measure(
         "fast-cpu with contrast": 1.0 / contrasted,
         "fast-cpu mixed": 1.0 / ((1.0 - share) * plain + share * contrasted),
     }
-    # What the learner gets through, as environment steps a second: what collects faster waits for it.
+    # The updates' speed in environment steps per second: faster collection would wait for the learner.
     learning = fast.config.learning
     steps_per_update = learning.train_every / learning.gradient_steps
     result["learner_steps_per_s"] = steps_per_update * result["updates_per_s"]["fast-cpu mixed"]
@@ -165,7 +165,7 @@ def measure(
 
 
 def time_to(run: Path, target: float) -> dict[str, Any]:
-    """When a run's success while exploring first reached a target."""
+    """Return when a run's success in exploration first reached a target, or its best; SystemExit without one run."""
     from sami_train.studies.sweep.study import find_runs
 
     records = find_runs([run])
@@ -191,7 +191,7 @@ def time_to(run: Path, target: float) -> dict[str, Any]:
 
 
 def told_run(result: dict[str, Any]) -> str:
-    """`time_to` as text."""
+    """Return the result of `time_to` as text."""
     speed = f"{result['steps_per_s']:.0f} steps/s and {result['updates_per_s']:.1f} gradient steps/s at the same time"
     total = f"of {result['total_minutes']:.1f} minutes and {result['total_steps']:,} environment steps ({speed})"
     if result["minutes"] is None:
@@ -203,7 +203,7 @@ def told_run(result: dict[str, Any]) -> str:
 
 
 def told_speeds(result: dict[str, Any]) -> str:
-    """`measure` as text."""
+    """Return the result of `measure` as text."""
     threads = f"torch {result['torch']} on {result['threads']} threads"
     lines = [
         f"{result['machine']}, {result.get('gpu', threads)}",

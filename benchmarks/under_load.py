@@ -2,8 +2,8 @@
 
     python benchmarks/under_load.py [--model FILE] [--rate 100] [--seconds S] [--priority 50] [--json]
 
-One process for each core does nothing but count, at normal priority. Beside them the loop runs as `sami run` runs it,
-warmed up and awake before each tick, in turns:
+One process for each core only counts, at normal priority. Beside them the loop runs as in `sami run`, with warm-up and
+an awake core before each tick, in turns:
 
     idle           nothing else is running
     busy           normal priority, memory not locked
@@ -11,14 +11,14 @@ warmed up and awake before each tick, in turns:
     + priority     real-time priority (--priority 50)
     + both
 
-Each turn takes 5 s, in another order each round, so that whatever else the machine does falls on all alike; --seconds
-is how long each of the five runs in all. Told are
+Each turn takes 5 s, in another order each round, so that other load on the machine affects all alike; --seconds is the
+total time of each of the five. The output is
 
-    lateness       how long after it was due a tick began
-    policy         judging the observation, and `Session.step`
-    missed         ticks that passed without a turn, because the one before took too long
+    lateness       time from when a tick was due to its start
+    policy         time to judge the observation, and of `Session.step`
+    missed         ticks that did not run, because the one before took too long
 
-What is not allowed is told and left out.
+Settings that the system does not permit are reported and left out.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from sami_runtime import Limits, LoopReport, MonotonicClock, SafetyGate, SamiErr
 from sami_runtime.model.artifact import read_artifact
 
 TURN_S = 5.0
-"""How long one turn takes [s]."""
+"""Length of a turn [s]."""
 PREWARM_S, AWAKE_S = 0.0007, 0.0003
-"""As in `sami run`."""
+"""Times of `sami run` before each tick, for warming up the policy and for keeping the core awake [s]."""
 
 BUSY = """
 import os, sys
@@ -53,12 +53,12 @@ print(flush=True)
 while os.getppid() == parent:
     sum(range(100_000))
 """
-"""Counts until the process that started it is gone."""
+"""A program that keeps a core busy until its parent process ends."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """What a turn of the loop is run with."""
+    """The conditions of a turn of the loop."""
 
     name: str
     busy: bool
@@ -77,7 +77,7 @@ SETTINGS = (
 
 @contextmanager
 def busy_cores(count: int) -> Iterator[None]:
-    """Within the block, so many processes of normal priority keep a core busy each."""
+    """Run `count` processes of normal priority during the block, each of which keeps a core busy."""
     command = [sys.executable, "-c", BUSY]
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(count)]
     try:
@@ -95,7 +95,7 @@ def turn(session: Session, rate_hz: float, setting: Setting, priority: int, repo
     """Run the loop for one turn, and add its ticks to a report."""
     clock = MonotonicClock(AWAKE_S)
     robot = Noise(session.contract, clock)
-    # Nothing stops it: what is late is what is measured.
+    # No limit stops the loop, since late ticks are what this measures.
     limits = Limits(stop_after=10**9, max_age_s=math.inf, deadline_s=math.inf)
     gate = SafetyGate(robot, session.contract, limits)
     steps = round(rate_hz * TURN_S)
@@ -114,7 +114,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print JSON only")
     arguments = parser.parse_args()
     artifact = read_artifact(arguments.model)
-    # The policy is asked at every tick, whatever rate it was trained at: this is about time.
+    # Step the policy at every tick, whatever rate it was trained at: only the timing matters here.
     contract = artifact.contract.model_copy(update={"rate_hz": arguments.rate})
     session = Session(dataclasses.replace(artifact, contract=contract))
     reports = {setting.name: LoopReport() for setting in SETTINGS}
@@ -143,7 +143,7 @@ def main() -> None:
 
 
 def row(report: LoopReport) -> dict[str, object]:
-    """Return counts, and times [us], of one setting."""
+    """Return counts and percentiles of times [us] of one setting."""
     times = report.percentiles()
     microseconds = {name: [1e6 * value for value in times[name]] for name in ("lag", "infer")}
     counts = {"ticks": report.ticks, "missed": report.missed}

@@ -2,9 +2,9 @@
 
     python benchmarks/watchdog_kills.py [--kills N] [--within S] [--kinds NAME ...] [--seed N] [--json]
 
-The robot is that of examples/udp_robot.py, a hand under velocity control in a process of its own, here without its own
-deadman: it goes on as it was told last. It is the witness: it says when it came to rest, by what, and what it was
-told afterwards. The loop is `sami drive` with `watchdog_s = S`, with the shipped policy at 25 Hz. Ways to fail:
+The robot is that of examples/udp_robot.py, a velocity-controlled hand in its own process, without its deadman timer:
+it keeps the last commanded velocity. The robot itself reports when it came to rest, what stopped it, and later
+commands. The loop is `sami drive` with `watchdog_s = S`, with the shipped policy at 25 Hz. Ways to fail:
 
     killed       SIGKILL, at any moment
     stopped      SIGSTOP, at any moment; SIGCONT half a second later must not make it move again
@@ -15,8 +15,8 @@ told afterwards. The loop is `sami drive` with `watchdog_s = S`, with the shippe
     exits        the driver ends the process
     memory       no more memory; the loop itself may stop the robot
 
-Times are from the failure to rest. Allowed are the watchdog's time and one period; exits with 4 where one was later,
-the robot moved again, or a process was left behind. Each kill takes about two seconds.
+Times are from the failure until the robot rests; the limit is the watchdog's time plus one period. Exits with 4 if a
+time is longer, the robot moves again, or a process is left behind. Each kill takes about two seconds.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from typing import IO, Any, NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "examples"))
 
-from udp_robot import UdpRobot, emergency_stop  # noqa: E402, F401 - the second is what the watchdog looks for
+from udp_robot import UdpRobot, emergency_stop  # noqa: E402, F401 - the watchdog imports the second
 
 PERIOD, HANG_S = 0.04, 0.5
 MAIN = "import sys; sys.path[0] = '.'; from sami_cli.app import main; main()"
@@ -66,13 +66,13 @@ INSIDE: dict[str, tuple[str, Callable[[], object]]] = {
     "exits": ("write", lambda: os._exit(1)),
     "memory": ("read", _out_of_memory),
 }
-"""Failures of the driver: the method in which it happens, and what does."""
+"""Failures of the driver: the method that fails, and the failure."""
 OUTSIDE = {"killed": signal.SIGKILL, "stopped": signal.SIGSTOP}
 KINDS = (*OUTSIDE, *INSIDE)
 
 
 class Failing(UdpRobot):
-    """The adapter of the example, whose driver fails at the tick that the environment names."""
+    """The adapter of the example with a driver that fails at a tick, as environment variables set."""
 
     def __init__(self, clock: Any) -> None:
         super().__init__(clock)
@@ -99,19 +99,19 @@ make = Failing
 
 
 class Outcome(NamedTuple):
-    """What came of a failure."""
+    """The outcome of a failure."""
 
     kind: str
     late_s: float
-    """From the failure to rest [s]; infinite if it never came."""
+    """Time from the failure until the robot rests [s]; infinite if it never rests."""
     by: str
-    """What brought it to rest."""
+    """What stopped the robot."""
     faults: list[str]
-    """What else went wrong."""
+    """Other errors."""
 
 
 def lines_of(stream: IO[str]) -> queue.Queue[str]:
-    """Return the lines of a stream as they come; an empty one is its end."""
+    """Return a queue of the lines of a stream; an empty line marks its end."""
     lines: queue.Queue[str] = queue.Queue()
 
     def read() -> None:
@@ -124,14 +124,14 @@ def lines_of(stream: IO[str]) -> queue.Queue[str]:
 
 
 class Witness:
-    """The robot: it says when it moves and when it rests."""
+    """Reads the robot's own messages about when it moves and when it rests."""
 
     def __init__(self, robot: subprocess.Popen[str]) -> None:
         self._lines = lines_of(robot.stdout)  # type: ignore[arg-type]
         assert self._lines.get(timeout=30).startswith("listening")
 
     def next(self, key: str, timeout_s: float) -> dict[str, Any] | None:
-        """Return the next time that it `moves` or `rests`; None if that does not come."""
+        """Return the robot's next message with the key `moves` or `rests`; None if none arrives in time."""
         end = time.monotonic() + timeout_s
         while (left := end - time.monotonic()) > 0:
             try:
@@ -145,7 +145,7 @@ class Witness:
 
 @contextmanager
 def witness(port: int) -> Iterator[Witness]:
-    """Run the robot, without a deadman, at a port."""
+    """Run the robot without a deadman timer at a port, and yield its witness."""
     command = [sys.executable, str(ROOT / "examples" / "udp_robot.py"), "36000", "--deadman", "inf"]
     environment = {**os.environ, "UDP_ROBOT_PORT": str(port)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as robot:
@@ -156,7 +156,7 @@ def witness(port: int) -> Iterator[Witness]:
 
 
 def fail(kind: str, robot: Witness, within_s: float, draw: random.Random, port: int) -> Outcome:
-    """Drive the robot, have the loop fail once it moves, and watch what becomes of the robot."""
+    """Drive the robot, make the loop fail once the robot moves, and return the outcome."""
     environment = {
         **os.environ,
         "UDP_ROBOT_PORT": str(port),
@@ -194,7 +194,7 @@ def _watch(
     if rest is None:
         return Outcome(kind, float("inf"), "nothing", ["it never came to rest"])
     faults = []
-    if kind in ("stopped", "write"):  # the loop lives, and has to find out
+    if kind in ("stopped", "write"):  # the loop still runs, and must notice the stop
         if kind == "stopped":
             time.sleep(HANG_S)
             loop.send_signal(signal.SIGCONT)
@@ -204,7 +204,7 @@ def _watch(
         time.sleep(0.1)
         loop.kill()
     try:
-        while errors.get(timeout=10):  # its end tells that the watchdog, which shares the stream, has ended too
+        while errors.get(timeout=10):  # ends once the watchdog, which shares the stream, has ended too
             pass
     except queue.Empty:
         faults.append("a process was left behind")
@@ -214,7 +214,7 @@ def _watch(
 
 
 def table(outcomes: list[Outcome], allowed_s: float) -> str:
-    """Return the times by kind of failure."""
+    """Return a table of the times by kind of failure."""
     lines = [f"{'':>10} {'n':>4} {'p50':>8} {'max':>8}  ms from the failure to rest; stopped by"]
     for kind in (*dict.fromkeys(outcome.kind for outcome in outcomes), "all"):
         of_kind = [outcome for outcome in outcomes if kind in (outcome.kind, "all")]
@@ -228,7 +228,7 @@ def table(outcomes: list[Outcome], allowed_s: float) -> str:
 
 
 def machine() -> str:
-    """Return what was measured on, and how busy it is."""
+    """Return a description of this machine and its load."""
     busy = f"load {os.getloadavg()[0]:.2f}, nice {os.nice(0)}"
     return f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, {busy}"
 

@@ -43,7 +43,7 @@ class Key(NamedTuple):
     """bool, int, float or str."""
     help: str
     low: float = 0
-    """Least value of a number."""
+    """Smallest allowed value of a number."""
 
 
 def set_option(keys: Mapping[str, Key]) -> Any:

@@ -30,7 +30,7 @@ class Judgement(Protocol):
 COLUMNS = 80
 """Width of piped output, unless the environment variable COLUMNS sets another."""
 NARROWEST = 30
-"""Least width of the last column of a table in text."""
+"""Smallest width of the last column of a table in text."""
 COMMAND = re.compile(r"\s*(Next: )?(cd [^;]+; )?(\S*/)?(sami|c\+\+) ")
 """Start of a line that is a shell command to copy."""
 

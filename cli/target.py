@@ -32,10 +32,10 @@ class Target(NamedTuple):
     features: list[str]
     """Names of the features of its tasks; empty for a robot, whose task is unknown."""
     success: bool
-    """Whether its episodes are judged by success; otherwise by the return."""
+    """Whether episodes are judged by success; otherwise by the return."""
     skills: tuple[Skill, ...]
     real: bool
-    """Whether it is a robot, for which time passes by itself."""
+    """Whether the target is a robot, whose time does not wait for the loop."""
     engine: str | None = None
     """Physics engine, if the environment exists in several."""
     tracks: str | None = None

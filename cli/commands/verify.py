@@ -1,4 +1,4 @@
-"""`sami verify` and `sami sign`: check that a model file computes its golden steps, and sign it by its author."""
+"""`sami verify` and `sami sign`: check that a model file is safe and computes its golden steps, and sign it."""
 
 from __future__ import annotations
 
