@@ -49,7 +49,7 @@ def robustness(
     """
     place = place_of(on)
     if model.is_dir() or model.suffix == ".json":
-        print(_read(model))  # Markdown or JSON
+        print(_read(model))  # Markdown for a page, or JSON
         return
 
     from sami_runtime.errors import SamiError
