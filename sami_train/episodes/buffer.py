@@ -313,7 +313,9 @@ class EpisodeBuffer:
 
         following_steps = steps + spans
         observations, following = self.observations[slots, steps], self.observations[slots, following_steps]
-        true, true_following = self.true_observations[slots, steps], self.true_observations[slots, following_steps]
+        true, true_following = observations, following
+        if self.behind.keeps_truth:
+            true, true_following = self.true_observations[slots, steps], self.true_observations[slots, following_steps]
         if self.goal is not None and hindsight > 0:
             for stream in (observations, following, true, true_following):
                 stream[relabel, self.goal.desired] = new_goal[relabel]
