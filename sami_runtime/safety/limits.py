@@ -315,9 +315,10 @@ class Limits(BaseModel):
         """Return the longest time [s] between two ticks: `max_pause_s`, or `stop_after` periods of the policy."""
         return self.max_pause_s or self.stop_after / contract.rate_hz
 
-    def max_age(self, contract: Contract) -> dict[str, float]:
-        """Return the largest age [s] that the policy acts on, by signal: `max_age_s`, or its default."""
-        default = max(AGE_PERIODS, contract.lookahead.steps if contract.lookahead else 0) / contract.rate_hz
+    def max_age(self, contract: Contract, predicted: bool = True) -> dict[str, float]:
+        """Return the largest age [s] by signal: `max_age_s`, or its default, for a lookahead longer if `predicted`."""
+        ahead = contract.lookahead.steps if contract.lookahead and predicted else 0
+        default = max(AGE_PERIODS, ahead) / contract.rate_hz
         by_signal = self.max_age_s if isinstance(self.max_age_s, dict) else {}
         every = default if isinstance(self.max_age_s, dict) else self.max_age_s or default
         return {signal.name: by_signal.get(signal.name, every) for signal in contract.observation}

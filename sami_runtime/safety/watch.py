@@ -441,7 +441,7 @@ class Watch:
         needed: Collection[str] = (),
     ) -> None:
         ages = limits.max_age(contract)
-        unpredicted = min(limits.max_age(contract.model_copy(update={"lookahead": None})).values())
+        unpredicted = min(limits.max_age(contract, predicted=False).values())
         guards = active_guards(contract, guards)
         self._rules: tuple[Age | Order | Frozen, ...] = (
             Age(dict.fromkeys(needed, unpredicted) | ages, ages if isinstance(limits.max_age_s, dict) else ()),
