@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import os
-import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from sami_runtime.errors import SamiError
+from sami_runtime.errors import SamiError, in_shell
 
 SYS_NICE, IPC_LOCK = 23, 14
 """Bits of the Linux capabilities that lift the limits on real-time priority and on locked memory."""
@@ -26,7 +25,7 @@ def _way_to(item: str, unit: str, capability: str) -> str:
         f"Allow it with the line '@realtime - {item}' in /etc/security/limits.d/99-realtime.conf, join that group (sudo"
         " groupadd -f realtime; sudo usermod -aG realtime $USER) and log in again; in a systemd unit with "
         f"{unit}; in a container with --cap-add={capability}; or for everything that this interpreter runs with sudo "
-        f"setcap cap_sys_nice,cap_ipc_lock+ep {shlex.quote(os.path.realpath(sys.executable))}."
+        f"setcap cap_sys_nice,cap_ipc_lock+ep {in_shell(os.path.realpath(sys.executable))}."
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sami_runtime.errors import in_shell
 from sami_runtime.model.atlas import label
 from sami_runtime.model.contract import Contract
 from sami_runtime.model.lookahead import Lookahead
@@ -58,7 +59,7 @@ def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
             for more in run.facts.get("extended", ())
         ),
         f"sami eval --run {_trained_in(run)}{named}",
-        f"sami export --run {_trained_in(run)} --out {shlex.quote(model.as_posix())}{named}{_options(contract)}",
+        f"sami export --run {_trained_in(run)} --out {in_shell(model.as_posix())}{named}{_options(contract)}",
         "```",
         "",
         f"at commit {training['commit']}{' with local changes' if training['dirty'] else ''}.",
@@ -92,16 +93,16 @@ def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
 def _teaching(run: RunRecord) -> list[str]:
     """Return the lines about the training of a student's teacher."""
     teacher = run.facts.get("teacher")
-    return [f"sami teach --out {shlex.quote(teacher['folder'])} --steps {teacher['steps']}"] if teacher else []
+    return [f"sami teach --out {in_shell(teacher['folder'])} --steps {teacher['steps']}"] if teacher else []
 
 
 def _trained_in(run: RunRecord) -> str:
     """Return the run's folder, quoted for a shell; for a study's line, the folder that it was trained in."""
     if run.study is None:
-        return shlex.quote(run.address)
+        return in_shell(run.address)
     words = list(run.facts.get("command", ()))
     named = (words[at + 1] for at, word in enumerate(words[:-1]) if word in ("--out", "--resume"))
-    return shlex.quote(str(next(named, run.name)))
+    return in_shell(next(named, run.name))
 
 
 def _contrast(contrast: RealisedContrast, config: Mapping[str, Any]) -> str:

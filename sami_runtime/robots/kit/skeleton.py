@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import keyword
-import shlex
 import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 
-from sami_runtime.errors import SamiError
+from sami_runtime.errors import SamiError, in_shell
 from sami_runtime.files import output
 from sami_runtime.model.contract import Contract
 from sami_runtime.model.seen import Seen
@@ -52,7 +51,7 @@ def skeleton(contract: Contract, module: str, model: str) -> str:
     observation = "".join(_signal(signal, contract.seen) + ",\n" for signal in contract.observation)
     return _TEMPLATE.format(
         module=module,
-        model=_escaped(shlex.quote(model)),
+        model=_escaped(in_shell(model)),
         model_text=_escaped(_escaped(model)),  # escaped for TOML, within Python
         policy=contract.name,
         rate=f"{contract.rate_hz:g}",
