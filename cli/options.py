@@ -76,6 +76,25 @@ def set_values(keys: Mapping[str, Key], texts: Sequence[str] | None) -> dict[str
     return values
 
 
+def require_unchanged(model: Path, has_part: bool, refusal: str) -> None:
+    """Raise SamiError before a model file is changed if it has the part already or is shipped, unless --force is given.
+
+    Args:
+        model: the file that would be changed.
+        has_part: whether it has the part that would be written.
+        refusal: the rest of a sentence after the file's name, for a file that has the part.
+    """
+    from sami_runtime.distribution import shipped_models
+    from sami_runtime.errors import SamiError
+
+    if FORCE.get():
+        return
+    if model in shipped_models().values():
+        raise SamiError(f"{model} is a shipped model, which --force changes. Copy it, and name the copy's path.")
+    if has_part:
+        raise SamiError(f"{model} {refusal}")
+
+
 def split_pair(text: str, option: str, example: str) -> tuple[str, str]:
     """Return the two sides of NAME=VALUE; raise SamiError, with an example of the option, if one is missing."""
     from sami_runtime.errors import SamiError

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..measuring import progress
 from ..model_file import environment_of
-from ..options import FORCE, JSON, Key, ModelEnvironment, set_option, set_values
+from ..options import FORCE, JSON, Key, Model, ModelEnvironment, require_unchanged, set_option, set_values
 from ..output import print_text, text_console
 
 if TYPE_CHECKING:
@@ -27,14 +26,17 @@ SETTINGS = {
 
 
 def atlas(
-    model: Annotated[Path, typer.Argument(help="Model file; the reference is added to it.")],
+    model: Model,
     env: ModelEnvironment = None,
     check: Annotated[
         int, typer.Option(min=0, help="Write nothing; count alarms in so many fresh episodes of every task.")
     ] = 0,
     set_: Annotated[list[str] | None, set_option(SETTINGS)] = None,
 ) -> None:
-    """Measure the contexts of the training tasks: the in-distribution reference, for out-of-distribution alarms."""
+    """Measure the contexts of the training tasks: the in-distribution reference, for out-of-distribution alarms.
+
+    The reference is added to the model file.
+    """
     from sami_runtime.errors import SamiError
     from sami_runtime.gap.profile import GapProfile
     from sami_runtime.model.artifact import read_artifact
@@ -69,19 +71,17 @@ def atlas(
     if "gap" in settings:
         raise SamiError("gap goes with --check; a reference is measured with the profile of the policy's training.")
     if changes := settings.pop("changes", None):
-        if settings or (contract.recovery is not None and not FORCE.get()):
-            raise SamiError(
-                "changes goes without episodes and window, which make another atlas. Make that first."
-                if settings
-                else f"{model} has a time to adapt; judge it with --check, or replace it with --force."
-            )
+        if settings:
+            raise SamiError("changes goes without episodes and window, which make another atlas. Make that first.")
+        recovers = contract.recovery is not None
+        require_unchanged(model, recovers, "has a time to adapt; judge it with --check, or replace it with --force.")
         with progress("changing dynamics", 2 * changes) as advance:
             recovery = measure_recovery(model, spec, changes, on_round=advance)
         write(recompose(artifact, {"recovery": recovery}))
         print_text(f"{model} has a time to adapt now: {recovery}")
         return
-    if contract.atlas is not None and not FORCE.get():
-        raise SamiError(f"{model} has an atlas; count its alarms with --check, or replace it with --force.")
+    has_atlas = contract.atlas is not None
+    require_unchanged(model, has_atlas, "has an atlas; count its alarms with --check, or replace it with --force.")
     training, episodes = len(known_tasks(contract.training, spec)), settings.get("episodes", 60)
     require_enough(episodes, training)
     with progress("measuring contexts", episodes * training) as advance:

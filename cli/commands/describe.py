@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from ..measuring import progress
 from ..model_file import environment_of
-from ..options import FORCE, Key, ModelEnvironment, set_option, set_values
+from ..options import Key, Model, ModelEnvironment, require_unchanged, set_option, set_values
 from ..output import in_shell, print_text
-
-if TYPE_CHECKING:
-    from sami_runtime.model.contract import Contract
 
 SETTINGS = {
     "episodes": Key(int, "in all training tasks together (120)", 2),
@@ -22,7 +19,7 @@ SETTINGS = {
 
 
 def describe(
-    model: Annotated[Path, typer.Argument(help="Model file; the training ranges are added to it.")],
+    model: Model,
     env: ModelEnvironment = None,
     rollout: Annotated[
         list[Path] | None,
@@ -47,7 +44,7 @@ def describe(
         return
     settings = {"episodes": 120, "starts": 24} | set_values(SETTINGS, set_)
     contract = read_artifact(model).contract
-    _require_new(model, contract)
+    require_unchanged(model, contract.seen is not None, _refusal(model))
     if "adopted" in contract.training:
         raise SamiError(
             f"{model} was adopted, and its training's environment is not here. Give what it saw: --rollout NAME.npz of "
@@ -68,17 +65,11 @@ def _describe_by_rollouts(model: Path, paths: list[Path]) -> None:
     from sami_train.export.model_file import recompose, write
 
     artifact = read_artifact(model)
-    _require_new(model, artifact.contract)
+    require_unchanged(model, artifact.contract.seen is not None, _refusal(model))
     seen = seen_in(artifact.contract, paths)
     write(recompose(artifact, {"seen": seen}))
     print_text(f"{model} has training ranges now, from {seen.steps:,} steps of {seen.episodes} episodes")
 
 
-def _require_new(model: Path, contract: Contract) -> None:
-    """Raise SamiError if a model file has training ranges already, unless --force is given."""
-    from sami_runtime.errors import SamiError
-
-    if contract.seen is not None and not FORCE.get():
-        raise SamiError(
-            f"{model} has training ranges; `sami inspect {in_shell(model)}` prints them, --force measures them anew."
-        )
+def _refusal(model: Path) -> str:
+    return f"has training ranges; `sami inspect {in_shell(model)}` prints them, --force measures them anew."

@@ -69,6 +69,16 @@ def test_a_shipped_model_is_named_without_folder_and_suffix(sami, words):
     assert (done.code, done.err) == (0, "")
 
 
+@pytest.mark.parametrize("words", [("atlas",), ("atlas", "--set", "changes=60"), ("describe",), ("probe",)])
+def test_a_shipped_model_is_not_changed_by_its_name_alone(sami, words, monkeypatch, tmp_path):
+    file = tmp_path / "panda-satesac.onnx"
+    file.write_bytes(shipped_models()["panda-satesac"].read_bytes())
+    monkeypatch.setattr("sami_runtime.distribution.shipped_models", lambda: {"panda-satesac": file})
+    done = sami(*words, "panda-satesac")
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith(f"sami: {file} is a shipped model, which --force changes. Copy it, and name the copy's")
+
+
 def test_a_file_of_that_name_is_meant_before_the_shipped_model(sami):
     Path("panda-satesac").write_bytes(shipped_models()["hopper-satesac"].read_bytes())
     assert "hopper-satesac: 125 Hz" in sami("inspect", "panda-satesac").out

@@ -9,7 +9,7 @@ import typer
 
 from ...measuring import bars
 from ...model_file import environment_of
-from ...options import FORCE, Model, ModelEnvironment
+from ...options import FORCE, Model, ModelEnvironment, require_unchanged
 from ...output import in_shell, print_text
 from ..inspect import probe_lines
 
@@ -42,8 +42,8 @@ def probe(
     artifact = read_artifact(model)
     contract = artifact.contract
     if out is None:
-        if contract.probe is not None and not FORCE.get():
-            raise SamiError(f"{model} has a probe; `sami inspect {in_shell(model)}` prints it, --force fits another.")
+        refusal = f"has a probe; `sami inspect {in_shell(model)}` prints it, --force fits another."
+        require_unchanged(model, contract.probe is not None, refusal)
     elif out.suffix != ".onnx":
         raise SamiError(f"{out} does not end in .onnx; a model file is NAME.onnx.")
     else:
