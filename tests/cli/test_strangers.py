@@ -156,6 +156,25 @@ def test_a_path_is_named_as_it_is_in_the_folder_of_the_training():
     assert "Add --env arm.toml if you trust it, in the folder from which that is its path; " in str(refused.value)
 
 
+def test_a_file_in_the_current_folder_is_named_with_or_without_the_folder(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    names = ["arm.toml", "./arm.toml", str(tmp_path / "arm.toml")]
+    for named in names:
+        with only_named({named}):
+            for stored in names:
+                require_named(stored, "environment")
+            with pytest.raises(SamiError):
+                require_named("other/arm.toml", "environment")
+
+
+def test_a_run_in_a_robots_file_is_evaluated_by_the_files_name_alone(sami, tmp_path):
+    for suffix in (".toml", ".xml"):
+        Path("arm").with_suffix(suffix).write_text(EXAMPLE.with_suffix(suffix).read_text().replace("my_robot", "arm"))
+    made_run(tmp_path / "run", env="./arm.toml")
+    assert "no checkpoint" in sami("eval", "--run", tmp_path / "run", "--env", "arm.toml").err
+    assert "is evaluated there" in sami("eval", "--run", tmp_path / "run", "--env", "a/arm.toml,./arm.toml").err
+
+
 @pytest.mark.parametrize("command", ASKING)
 def test_an_environment_that_only_a_file_names_is_imported_once_the_user_names_it(command, here, strange):
     _, env, _ = strange
