@@ -9,14 +9,14 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 from pydantic import ValidationError
 
-from sami_runtime.errors import SamiError, excerpt
+from sami_runtime.errors import SamiError, UnknownName, excerpt
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -67,8 +67,19 @@ def plain_strings(value: Any, allowed: str = "") -> Any:
     return [plain_strings(item, allowed) for item in value] if isinstance(value, list) else value
 
 
-def faults_of(error: ValidationError, document: Mapping[str, Any]) -> str:
-    """Return the first ten faults of a document as text, each with its key.
+def keys_at(kind: Any, path: Sequence[str]) -> set[str]:
+    """Return the keys that a table at a path of a document may have; `kind` is the type of the document."""
+    if origin := get_origin(kind):
+        path = path[1:] if origin in (dict, list, tuple) else path
+        return {key for part in get_args(kind) for key in keys_at(part, path)}
+    fields = getattr(kind, "model_fields", {})
+    if not path:
+        return set(fields)
+    return keys_at(fields[path[0]].annotation, path[1:]) if path[0] in fields else set()
+
+
+def faults_of(error: ValidationError, document: Mapping[str, Any], kind: Any = None) -> str:
+    """Return the first ten faults of a document as text, each with its key, and valid keys if its type `kind` is given.
 
     A table in a list goes by its name. Where a value may be of several kinds, Pydantic names each kind among the keys;
     they are left out, and of a number or a table only what is wrong within the table is reported.
@@ -90,6 +101,8 @@ def faults_of(error: ValidationError, document: Mapping[str, Any]) -> str:
         has_value = keys and fault["type"] not in ("missing", "extra_forbidden")  # else: the whole document
         value = f", and it is {excerpt(fault['input'])}" if has_value else ""
         message = fault["msg"].partition(" or instance of ")[0].replace("valid dictionary", "table")
+        if valid := fault["type"] == "extra_forbidden" and keys_at(kind, keys[:-1]):
+            message = str(UnknownName("key", keys[-1], valid)).removesuffix(".")
         faults.setdefault(".".join(keys) or "the file", f"{message[:1].lower()}{message[1:]}{value}")
     texts = [f"{key}: {text}" for key, text in faults.items() if key not in tables]
     return "; ".join(texts[:10] + [f"and {len(texts) - 10} more"] * (len(texts) > 10))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pydantic import Field, ValidationError, model_validator
 
 from sami_runtime.errors import ContractError, UnknownName
-from sami_runtime.files import faults_of, printable
+from sami_runtime.files import faults_of, keys_at, printable
 from sami_runtime.model.contract import ADOPTED
 from sami_runtime.signals import LARGEST, Count, Entry, Float32, High, Low, Name, Positive, Text
 
@@ -201,9 +201,8 @@ class Recipe(Entry):
         except ValidationError as error:
             for fault in error.errors():
                 if fault["type"] == "extra_forbidden":
-                    tables = [_TABLES[str(key)] for key in fault["loc"][:-1] if key in _TABLES]
-                    fields = (tables[-1] if tables else cls).model_fields
-                    raise UnknownName(f"recipe key of {source}", printable(str(fault["loc"][-1])), fields) from None
+                    *path, name = map(str, fault["loc"])
+                    raise UnknownName(f"recipe key of {source}", printable(name), keys_at(cls, path)) from None
             advice = "Correct --contract; `sami adopt POLICY --draft my.toml` writes one to complete."
             raise ContractError(f"the recipe of {source}: {printable(faults_of(error, document))}. {advice}") from None
 
@@ -223,13 +222,6 @@ class Recipe(Entry):
         return cls.parse(stored["recipe"], str(artifact.path))
 
 
-_TABLES: dict[str, type[Entry]] = {
-    "signals": SignalTerm,
-    LAST_ACTION: LastAction,
-    "action": ActionTerm,
-    "state": StatePair,
-    "history": History,
-}
 _MOVING = re.compile(
     r"name|rate_hz|input|output|clip|history\..*|signals|signals\..*\.(elements|unit|slice|scale|offset|clip|input|history\..*)"
     r"|last_action\..*|action\.(elements|unit|meaning|scale|default|clip)|state\..*"

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from sami_runtime.errors import SamiError, UnknownName, excerpt
-from sami_runtime.files import read_document
+from sami_runtime.files import keys_at, read_document
 from sami_runtime.model.contract import Contract
 from sami_runtime.model.recovery import Recovery
 from sami_runtime.signals import Moves, Signal
@@ -257,13 +257,10 @@ class Limits(BaseModel):
             SamiError: A value is invalid.
             UnknownName: A key is not the name of a limit.
         """
-        for key in document:
-            if key not in cls.model_fields:
-                raise UnknownName("limit", str(key), cls.model_fields, f"It is in {where}.")
         try:
             return cls.model_validate(dict(document))
         except ValidationError as error:
-            raise SamiError(f"{where}: {_explain(error)}") from None
+            raise _explain(error, where) from None
 
     def require_fit(self, contract: Contract) -> None:
         """Check that the limits make sense for a model's signals, before anything moves.
@@ -274,19 +271,18 @@ class Limits(BaseModel):
                 the contract lacks a reference that a limit needs; or a limit is implausibly large, so that it would
                 never limit anything.
         """
-        action = contract.action
-        for name in ("low", "high", "rate", "acceleration", "rest", "moves"):
-            for element in value if isinstance(value := getattr(self, name), Mapping) else ():
-                if element not in action.elements:
-                    raise UnknownName("element of the action", element, action.elements, f"The limit {name} names it.")
-        signals = {signal.name: signal for signal in contract.observation}
-        named = {"frozen": [*self.frozen]}
-        for name in ("max_age_s", "out_of_bounds"):
-            named[name] = [*value] if isinstance(value := getattr(self, name), dict) else []
-        for limit, names in {**named, "rest": [self.rest] if isinstance(self.rest, str) else []}.items():
-            for name in names:
-                if name not in signals:
-                    raise UnknownName("observation signal", name, signals, f"The limit {limit} names it.")
+        action, signals = contract.action, {signal.name: signal for signal in contract.observation}
+        for limits, kind, names in (
+            (("low", "high", "rate", "acceleration", "rest", "moves"), "element of the action", action.elements),
+            (("frozen", "max_age_s", "out_of_bounds"), "observation signal", [*signals]),
+            (("inside", "jump", "workspace", "known"), "element of an observation", elements_of(contract.observation)),
+        ):
+            for limit in limits:
+                for name in value if isinstance(value := getattr(self, limit), Mapping) else ():
+                    if name not in names:
+                        raise UnknownName(kind, name, names, f"The limit {limit} names it.")
+        if isinstance(self.rest, str) and self.rest not in signals:
+            raise UnknownName("observation signal", self.rest, signals, "The limit rest names it.")
         self._require_elements(contract)
         self._require_time_to_adapt(contract)
         needed = [name for name in ("rate", "acceleration") if getattr(self, name) is not None]
@@ -378,10 +374,6 @@ class Limits(BaseModel):
     def _require_elements(self, contract: Contract) -> None:
         elements = elements_of(contract.observation)
         moved = self.moved(contract)
-        for limit in ("inside", "jump", "workspace", "known"):
-            for name in getattr(self, limit):
-                if name not in elements:
-                    raise UnknownName("element of an observation", name, elements, f"The limit {limit} names it.")
         for name, moves in self.moves.items():
             if moves.element not in elements:
                 hint = f"The limit moves.{name} names it."
@@ -464,18 +456,22 @@ def by_element(value: float | Mapping[str, float] | None, action: Signal, defaul
     return np.full(action.size, default if value is None else value, np.float64)
 
 
-def _explain(error: ValidationError) -> str:
-    """Return a sentence about the first problem: key, value, and what would be valid."""
+def _explain(error: ValidationError, where: str) -> SamiError:
+    """Return an error about the first unknown key, else about the first invalid value: what would be valid."""
     # A value may be a number or a table, and both fail; the deepest problem is that of the kind which was given.
-    problem = max(error.errors(include_url=False), key=lambda fault: len(fault["loc"]))
+    problem = max(error.errors(), key=lambda fault: (fault["type"] == "extra_forbidden", len(fault["loc"])))
     key, *inner = problem["loc"]
     if key in _UNIONS:
         inner = inner[1:]  # the first part names the kind, number or table
-    key = ".".join(map(str, [key, *(part for part in inner if isinstance(part, str))]))
+    *path, name = [str(key), *(part for part in inner if isinstance(part, str))]
+    key, value = ".".join([*path, name]), excerpt(problem["input"])
+    if problem["type"] == "extra_forbidden":
+        place = f"{'.'.join(path)} of {where}" if path else where
+        return UnknownName("key" if path else "limit", name, keys_at(Limits, path), f"It is in {place}.")
     if problem["type"] == "missing":
-        return f"{key} is missing from {excerpt(problem['input'])}. Give it, or leave the limit out."
+        return SamiError(f"{where}: {key} is missing from {value}. Give it, or leave the limit out.")
     message = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
-    return f"{key} is {excerpt(problem['input'])}; it {message}. Correct it, or leave it out."
+    return SamiError(f"{where}: {key} is {value}; it {message}. Correct it, or leave it out.")
 
 
 def _require_times(limits: Limits, period: float) -> None:

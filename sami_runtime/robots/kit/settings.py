@@ -43,7 +43,7 @@ class AdapterSettings(RobotTable):
         try:
             return cls.model_validate(document)
         except ValidationError as error:
-            faults = faults_of(error, document)
+            faults = faults_of(error, document, cls)
             raise AdapterError(f"the settings of {cls.owner} are not valid: {faults}. See {cls.page}.") from None
 
 
@@ -67,4 +67,4 @@ def checked_table(kind: type[M], document: Mapping[str, Any], key: str, where: s
     try:
         return kind.model_validate(dict(document))
     except ValidationError as error:
-        raise SamiError(f"{where}: {faults_of(error, document)}. Correct what is named; {page}.") from None
+        raise SamiError(f"{where}: {faults_of(error, document, kind)}. Correct what is named; {page}.") from None

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationError, model_validator
 
 from sami_runtime.errors import SamiError, UnknownName
-from sami_runtime.files import read_document
+from sami_runtime.files import keys_at, read_document
 from sami_runtime.signals import Name
 from sami_train.settings import Count, Natural, Positive, Settings
 
@@ -275,19 +275,6 @@ class Description(Settings):
         return self
 
 
-_TABLES: dict[str, type[Settings]] = {
-    "observation": ObservedParts,
-    "privileged": StateParts,
-    "commands": DrawnCommand,
-    "action": ActionRange,
-    "reset": Reset,
-    "metric": MetricTerm,
-    "features": Change,
-    "reward": Term,
-    "end": End,
-}
-
-
 def read_description(path: Path) -> Description:
     """Read a file and check everything that needs no model.
 
@@ -308,8 +295,8 @@ def _explained(error: ValidationError, path: Path) -> SamiError:
     key = "".join(f" {part + 1}" if isinstance(part, int) else f".{part}" for part in parts).removeprefix(".")
     if problem["type"] == "extra_forbidden":
         where = f"It is in {key.rpartition('.')[0]} of {path}." if len(parts) > 1 else f"It is in {path}."
-        table = _TABLES.get(str(parts[0]), Description) if len(parts) > 1 else Description
-        return UnknownName("key", str(parts[-1]), list(table.model_fields), where)
+        *inside, name = map(str, parts)
+        return UnknownName("key", name, keys_at(Description, inside), where)
     if problem["type"] == "missing":
         return SamiError(f"{path} lacks {key}. Add it; docs/reference/robot-model-file.md shows a whole file.")
     message = problem["msg"].removeprefix("Value error, ")

@@ -337,6 +337,11 @@ def test_a_pose_of_joints_goes_out_from_where_they_are_and_arrives(session):
     ("declared", "limits", "message"),
     [
         ({"stage": []}, {}, "unknown key of [handover] 'stage'. Did you mean 'stages'?"),
+        (
+            {"poses": {"up": {"secnds": 1}}},
+            {},
+            "poses.up.secnds: unknown key 'secnds'. Did you mean 'seconds'? Valid: at, ",
+        ),
         ({"stages": ["damp", "hom"]}, {}, "unknown stage 'hom'. Did you mean 'home'?"),
         ({"stages": ["damp"]}, {}, "exactly one of them is home or stand"),
         ({"stages": ["up", "home"]}, {}, "before home comes damp or nothing"),

@@ -87,6 +87,18 @@ def test_an_empty_file_is_the_defaults(written):
     ("document", "message"),
     [
         ({"rat": 1.0}, "unknown limit 'rat'. Did you mean 'rate'?"),
+        (
+            {"stop_on_alarm": {"steps": 3, "scor": 2}},
+            "unknown key 'scor'. Did you mean 'score'? Valid: score, steps, the",
+        ),
+        (
+            {"moves": {"dx": {"elemnt": "a.b"}}},
+            "unknown key 'elemnt'. Did you mean 'element'? Valid: element, scale. It is",
+        ),
+        (
+            {"known": {"ee.x": {"valu": 1}}},
+            "unknown key 'valu'. Did you mean 'value'? Valid: most, still, value. It is in ",
+        ),
         ({"rate": -1.0}, "rate is -1.0; it should be greater than 0."),
         ({"rate": {"fx": 0}}, "rate.fx is 0; it should be greater than 0."),
         ({"rate": "fast"}, "rate is 'fast'; it should be a valid number."),
