@@ -284,7 +284,7 @@ class Limits(BaseModel):
         if isinstance(self.rest, str) and self.rest not in signals:
             raise UnknownName("observation signal", self.rest, signals, "The limit rest names it.")
         self._require_elements(contract)
-        self._require_time_to_adapt(contract)
+        self._require_reference(contract)
         needed = [name for name in ("rate", "acceleration") if getattr(self, name) is not None]
         needed += ["blend_in_s"] if self.blend_in_s else []
         needed += [f'then = "rest" for {name}' for name, then in self._thens() if then == "rest"]
@@ -373,13 +373,12 @@ class Limits(BaseModel):
 
     def _require_elements(self, contract: Contract) -> None:
         elements = elements_of(contract.observation)
-        moved = self.moved(contract)
         for name, moves in self.moves.items():
             if moves.element not in elements:
                 hint = f"The limit moves.{name} names it."
                 raise UnknownName("element of an observation", moves.element, elements, hint)
         for name in self.workspace:
-            movers = [element for element, moves in moved.items() if moves.element == name]
+            movers = [element for element, moves in self.moved(contract).items() if moves.element == name]
             if len(movers) != 1:
                 named = " and ".join(movers) or "none"
                 raise SamiError(
@@ -393,22 +392,23 @@ class Limits(BaseModel):
                     f"workspace.{name} needs {movers[0]} to be able to be 0 at the range's end, but its bounds are "
                     f"{low:g} to {high:g}. Correct low or high, or leave the workspace out."
                 )
-        if self.stop_on_alarm is not None and contract.atlas is None:
-            raise SamiError(
-                f"the limits set stop_on_alarm, but {contract.name!r} has no atlas (in-distribution reference) to "
-                "detect unknown dynamics by. Make one with sami atlas, or leave stop_on_alarm out."
-            )
 
-    def _require_time_to_adapt(self, contract: Contract) -> None:
+    def _require_reference(self, contract: Contract) -> None:
+        """Raise SamiError if the contract lacks what a limit compares the context with."""
+        for name in ("stop_on_alarm", "time_to_adapt"):
+            if getattr(self, name) is not None and contract.atlas is None:
+                make = "Make one with sami atlas" if contract.context else "It infers no context; use inside or jump"
+                raise SamiError(
+                    f"the limits set {name}, but {contract.name!r} has no atlas to detect changes by. {make}, or leave "
+                    f"{name} out."
+                )
         limit = self.time_to_adapt
         if limit is None:
             return
-        if contract.atlas is None or (limit.steps is None and contract.recovery is None):
-            missing = "atlas to detect changes by" if contract.atlas is None else "bound on the time it takes"
-            make = "sami atlas" if contract.atlas is None else "sami atlas MODEL --set changes=400, or give steps"
+        if limit.steps is None and contract.recovery is None:
             raise SamiError(
-                f"the limits set time_to_adapt, but {contract.name!r} has no {missing}. Make one with {make}; or leave "
-                "time_to_adapt out."
+                f"the limits set time_to_adapt, but {contract.name!r} has no bound on the time it takes. Make one with "
+                "sami atlas MODEL --set changes=400, or give steps; or leave time_to_adapt out."
             )
         if limit.gentle < 1.0 and self.rate is None:
             raise SamiError(
@@ -515,7 +515,10 @@ def _require_actions(limits: Limits, contract: Contract) -> None:
 
 def _require_observations(limits: Limits, contract: Contract) -> None:
     signals = {signal.name: signal for signal in contract.observation}
-    for label, values in _observed(limits):
+    observed: dict[str, tuple[float, ...]] = {f"inside.{name}": inside.range for name, inside in limits.inside.items()}
+    observed |= {f"jump.{name}": (jump.most,) for name, jump in limits.jump.items()}
+    observed |= {f"workspace.{name}": ends for name, ends in limits.workspace.items()}
+    for label, values in observed.items():
         name, _, element = label.partition(".")[2].partition(".")
         signal = signals[name]
         at = signal.elements.index(element)
@@ -534,16 +537,6 @@ def _require_observations(limits: Limits, contract: Contract) -> None:
         for number in values:
             if most and factor * most < abs(number) < math.inf:
                 raise SamiError(_sentence(label, number, signal.unit, words, "inf"))
-
-
-def _observed(limits: Limits) -> Iterator[tuple[str, tuple[float, ...]]]:
-    """Yield the name of each limit on an element of an observation, and its values in the element's unit."""
-    for element, inside in limits.inside.items():
-        yield f"inside.{element}", inside.range
-    for element, jump in limits.jump.items():
-        yield f"jump.{element}", (jump.most,)
-    for element, ends in limits.workspace.items():
-        yield f"workspace.{element}", ends
 
 
 def _sentence(label: str, number: float, unit: str, words: str, instead: str) -> str:

@@ -82,3 +82,11 @@ def test_without_an_atlas_there_is_no_alarm_to_stop_on(make, arm):
     session = Session.load(make.write(make.recurrent()))
     with pytest.raises(SamiError, match=r"the limits set stop_on_alarm, but 'tiny' has no atlas.*sami atlas"):
         gate_of(session, arm(), 3)
+
+
+@pytest.mark.parametrize("limits", [{"stop_on_alarm": 3}, {"time_to_adapt": {}}, {"time_to_adapt": 5}])
+def test_a_policy_without_a_context_is_told_of_limits_that_need_none(make, arm, limits):
+    session = Session.load(make.write(make.memoryless()))
+    with pytest.raises(SamiError, match=r"has no atlas .* It infers no context; use inside or jump, or") as refused:
+        SafetyGate(arm(), session.contract, Limits(**limits))
+    assert "sami atlas" not in str(refused.value)
