@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import Any
 
 from sami_runtime.distribution import installed_version
-from sami_runtime.errors import RecordingError, SamiError
+from sami_runtime.errors import RecordingError, SafetyStop, SamiError
 from sami_runtime.files import printable
 from sami_runtime.loop.episode import EpisodeReport
 from sami_runtime.loop.tick import Outcome, StepRecord
@@ -72,6 +72,7 @@ class EvidenceLog:
         except OSError as error:
             raise RecordingError(f"cannot write to {path}: {error.strerror}. Make its folder or change it.") from None
         self._previous, self._number, self._episode, self._is_running = FIRST, 0, -1, False
+        self._step, self._is_armed = 0, False
         self._counted_at = self._time = 0.0
         self._counts: Counter[str] = Counter()
         self._last_seen: dict[str, float] = {}
@@ -88,7 +89,7 @@ class EvidenceLog:
         Raises:
             RecordingError: The file cannot be written.
         """
-        self._time = record.time
+        self._time, self._step = record.time, record.step
         if record.step == 0:
             self._counted_at, self._last_seen = record.time, {}
             self._begin()
@@ -108,7 +109,7 @@ class EvidenceLog:
                 self._write("intervention", {"step": record.step, "what": kind, **detail})
             self._last_seen[kind] = record.time
         if record.executed is None and record.limited_by:
-            self._write("trip", {"step": record.step, "reason": record.reason})
+            self._trip(record.reason)
         if record.time - self._counted_at >= SUMMARY_S:
             self._summarize()
 
@@ -131,7 +132,7 @@ class EvidenceLog:
         self._summarize()
         if not self._is_running:  # it ended before its first tick
             self._begin()
-        self._is_running = False
+        self._is_running = self._is_armed = False
         outcome = {"ended": report.ended.value, "success": report.success, "steps": report.steps}
         self._write("ended", {"episode": self._episode, **outcome})
 
@@ -148,6 +149,8 @@ class EvidenceLog:
             return
         try:
             self._summarize()
+            if isinstance(error, SafetyStop) and self._is_armed:  # it came after the record of the last tick
+                self._trip(str(error))
             self._write("end", {} if error is None else {"error": f"{type(error).__name__}: {error}"})
         finally:
             self._file.close()
@@ -155,8 +158,12 @@ class EvidenceLog:
             sign(self.path, self.path.read_bytes(), self._key)
 
     def _begin(self) -> None:
-        self._episode, self._is_running = self._episode + 1, True
+        self._episode, self._is_running, self._is_armed = self._episode + 1, True, True
         self._write("episode", {"episode": self._episode})
+
+    def _trip(self, reason: str) -> None:
+        self._write("trip", {"step": self._step, "reason": reason})
+        self._is_armed = False
 
     def _summarize(self) -> None:
         if self._counts:

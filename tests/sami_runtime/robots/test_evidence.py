@@ -11,10 +11,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from sami_runtime import Session, run_episode
 from sami_runtime.errors import ArtifactError, RecordingError, SafetyStop, SamiError
 from sami_runtime.loop.episode import EpisodeReport
 from sami_runtime.loop.tick import LoopReport, Outcome, SectionTimes, StepRecord
 from sami_runtime.robots.evidence import EvidenceLog, check_log
+from sami_runtime.safety.gate import SafetyGate
 
 FACTS = {"model": {"name": "arm", "sha256": "ab" * 32}}
 RATE_HZ = 50.0
@@ -58,6 +60,28 @@ def test_every_intervention_hand_over_and_stop_is_in_the_log(log):
     assert check.lines[0]["model"] == FACTS["model"]
     assert "STOPPED at step 199: age: the last action is too old" in str(check)
     assert all(len(line) <= 80 for line in str(check).splitlines())
+
+
+@pytest.mark.parametrize("stopped", ["before the write", "after its record"])
+def test_a_stop_has_one_line_whenever_in_the_tick_it_came(make, arm, tmp_path, stopped):
+    session, adapter = Session.load(make.write(make.memoryless())), arm()
+    gate, path = SafetyGate(adapter, session.contract), tmp_path / "log.jsonl"
+    log, write = EvidenceLog(path, FACTS), gate.write
+
+    def watch(record):
+        log(record)
+        if record.step == 2 and stopped == "after its record":
+            gate.trip("a person came near")
+
+    if stopped == "before the write":
+        gate.write = lambda ruling: (log._step == 1 and gate.trip("a person came near")) or write(ruling)
+    with pytest.raises(SafetyStop), log:
+        run_episode(session, adapter, gate=gate, on_step=watch)
+    check = check_log(path)
+    (line,) = check.of_kind("trip")
+    assert line["step"] == 2
+    assert "a person came near" in line["reason"]
+    assert f"STOPPED at step 2: {line['reason']}" in str(check)
 
 
 def test_a_second_of_the_same_intervention_is_one_line_and_a_later_one_another(tmp_path):
