@@ -154,10 +154,9 @@ class FrankaAdapter:
             SafetyStop: The robot stopped on the way.
             AdapterError: The arm does not reach home, or may not move (`move_home`).
         """
-        arm, hand = self._connected()
         if not self.settings.move_home:
             raise AdapterError("the arm may not move home (move_home = false); it was not moved.")
-        self._wait(lambda: self._homeward(arm, hand), HOME_S, "the arm did not come home")
+        self._wait(self._homeward, HOME_S, "the arm did not come home")
 
     def read(self) -> Observation:
         """Return the newest observation of arm, hand and cube.
@@ -188,8 +187,7 @@ class FrankaAdapter:
         step = pace * allowed(self._reach * action[:3], at, base, self.settings, self._period)
         ahead = TURN_S / self._period
         motion = self._ik.move(arm_state.positions, self._base.inverse.vectors(ahead * step), TURN_S)
-        arm.send(pack_joints(FOLLOW_JOINTS, motion.velocities))
-        hand.send(pack_width(width + change))
+        self._send(pack_joints(FOLLOW_JOINTS, motion.velocities), width + change)
         sent = np.append(self._base.vectors(motion.displacement) / (ahead * self._reach), action[3])
         sent = np.where(abs(sent - action) < 0.02, action, np.clip(sent, -1.0, 1.0)).astype(np.float32)
         off = np.linalg.norm(self._seen["achieved_goal"] - self._seen["desired_goal"])
@@ -212,7 +210,7 @@ class FrankaAdapter:
         self._wait(lambda: bool(arm.fault) or arm.state.phase in with_fault, REST_S, "the arm did not come to rest")
 
     def emergency_stop(self) -> None:
-        """Bring the arm to rest without waiting, from any thread; `home` raises SafetyStop until the next reset."""
+        """Bring the arm to rest without waiting, from any thread; no command moves it until the next reset."""
         self._is_halted = True
         if self._arm is not None:
             self._arm.send(STOP)
@@ -236,12 +234,18 @@ class FrankaAdapter:
                 part.close()
         self._link.close()
 
-    def _homeward(self, arm: Beside[ArmState], hand: Beside[HandState]) -> bool:
-        """Command arm and hand to their home positions; return whether both have reached them."""
+    def _send(self, command: bytes, width: float) -> tuple[Beside[ArmState], Beside[HandState]]:
+        """Send a command to the arm and a width [m] to the hand, and return both."""
         if self._is_halted:
-            raise SafetyStop("emergency_stop() was called; the arm was not moved on.")
-        arm.send(pack_joints(GO, self._home))
-        hand.send(pack_width(0.0))
+            raise SafetyStop("emergency_stop() was called; nothing is sent until the next reset.")
+        arm, hand = self._connected()
+        arm.send(command)
+        hand.send(pack_width(width))
+        return arm, hand
+
+    def _homeward(self) -> bool:
+        """Command arm and hand to their home positions; return whether both have reached them."""
+        arm, hand = self._send(pack_joints(GO, self._home), 0.0)
         there = float(abs(arm.state.positions - self._home).max()) < 0.02
         return arm.state.phase is ArmPhase.POSITIONING and arm.state.arrived and there and hand.state.speed == 0.0
 

@@ -168,11 +168,14 @@ class Ros2Adapter:
         return seen
 
     def write(self, action: NDArray[np.float32]) -> Executed:
-        """Send the commands of an action (A,), and return the action that they execute."""
+        """Send the commands of an action (A,), and return the action that they execute.
+
+        Raises:
+            SafetyStop: `emergency_stop` was called since the last reset; nothing was sent.
+        """
         self._require_open()
         command, self._in_episode = self._command_of(action), True
-        for topic, message in command.messages.items():
-            self._publish(topic, message)
+        self._send(command.messages)
         self._sent = command.messages
         faults, done = self.sources.faults, False
         info: dict[str, Any] = {"refused": faults} if faults else {}
@@ -185,15 +188,16 @@ class Ros2Adapter:
         """Send the message that stops the robot, and wait briefly for its delivery; the gripper keeps its grasp."""
         if not self._open:
             return
-        self.emergency_stop()
+        if self._last is not None:
+            self._publish(self.settings.command.topic, self._last)
         self._publishers[self.settings.command.topic].flush(FLUSH_S)
-        self._in_episode = self._is_halted = False
+        self._in_episode = False
         if diagnostics := self.settings.diagnostics:
             with suppress(AdapterError):
                 self._publish(diagnostics.topic, stopped(self.contract, time.time()))
 
     def emergency_stop(self) -> None:
-        """Send the message that stops the robot, from any thread, without waiting; `home` then raises SafetyStop."""
+        """Send the message that stops the robot, from any thread, without waiting; no command until the next reset."""
         self._is_halted = True
         if self._open and self._last is not None:
             self._publish(self.settings.command.topic, self._last)
@@ -286,22 +290,22 @@ class Ros2Adapter:
                     "Does its controller take these commands, and is the way free?"
                 )
             velocities = np.clip(HOME_GAIN * off, -speed, speed)
-            self._go(hand, joints, velocities, np.inf)
+            self._send(hand.motion_messages(joints, velocities, np.inf))
             self.clock.sleep_until(self.clock.now() + HOME_PERIOD_S)
         home, closing = float(self._width[0]), self.clock.now() + CLOSE_S
-        self._go(hand, joints, np.zeros_like(off), home)
+        self._send(hand.motion_messages(joints, np.zeros_like(off), home))
         while self.settings.gripper and self.clock.now() < closing:
             if abs(self.sources.latest.observation().values["gripper_width"][0] - home) < CLOSED_M:
                 break
             self.clock.sleep_until(self.clock.now() + HOME_PERIOD_S)
 
-    def _go(self, hand: Hand, joints: Joints, velocities: NDArray[np.float64], width: float) -> None:
-        for topic, message in hand.motion_messages(joints, velocities, width).items():
+    def _send(self, messages: Mapping[str, Message]) -> None:
+        if self._is_halted:
+            raise SafetyStop("emergency_stop() was called; nothing is sent until the next reset.")
+        for topic, message in messages.items():
             self._publish(topic, message)
 
     def _fresh(self) -> Joints:
-        if self._is_halted:
-            raise SafetyStop("emergency_stop() was called; the arm was not moved on.")
         joints = self.sources.joints
         if joints is None or self.clock.now() - joints.measured > FRESH_S:
             self.emergency_stop()

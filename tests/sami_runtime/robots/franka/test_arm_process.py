@@ -13,6 +13,7 @@ from sami_runtime import AdapterError, ManualClock, SafetyStop, Watchdog
 from sami_runtime.files import read_document
 from sami_runtime.robots.franka.link import FOLLOW, KIND, STOP, ArmPhase, ArmState, HandState, Ring
 from sami_runtime.robots.franka.settings import FrankaSettings
+from sami_runtime.robots.kit import Frame
 from sami_runtime.safety.watchdog import instruct_watchdogs
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="watchdogs need Linux")
@@ -77,3 +78,10 @@ def test_an_arm_on_its_way_home_is_not_sent_on_after_an_emergency_stop(monkeypat
         robot.reset()
     assert len(sent) > 1
     assert sent[-2:].count(STOP) == 1, "no more than one command that was on its way"
+    sent.clear()
+    robot._base, robot._period, robot._reach = Frame.of((-0.6, 0.0, 0.0)), 0.04, np.ones(3)
+    robot._ik = adapters.DifferentialIK(adapters.MODEL, "fingertips", adapters.JOINTS, 0.1 * np.ones(7))
+    robot._seen = {"gripper_width": [0.0], "achieved_goal": np.zeros(3), "desired_goal": np.ones(3)}
+    with pytest.raises(SafetyStop, match=r"emergency_stop\(\) was called; nothing is sent until the next reset"):
+        robot.write(np.float32([1.0, 0.0, 0.0, 0.0]))
+    assert sent == []

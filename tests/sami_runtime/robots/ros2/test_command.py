@@ -113,7 +113,7 @@ class Loopback:
         self.clock, self.arm, self.hear, self.sent, self.closes = clock, arm, {}, None, 0
 
     def publisher(self, topic, kind, qos):
-        return SimpleNamespace(send=lambda message: self.sent(topic, message))
+        return SimpleNamespace(send=lambda message: self.sent(topic, message), flush=lambda longest_s: None)
 
     def reset(self):
         pass
@@ -173,6 +173,29 @@ def test_an_arm_on_its_way_home_is_not_sent_on_after_an_emergency_stop(looped):
     robot.emergency_stop()
     robot._home = np.zeros(7)
     robot.reset()  # the next episode may go home
+
+
+def test_no_command_and_no_plain_stop_undoes_an_emergency_stop_before_the_next_reset(contract, looped):
+    robot, node, _ = looped
+    robot._home, action, sent = np.zeros(7), np.full(contract.action.size, 0.5, np.float32), []
+
+    def hear(topic, message):
+        for heard in node.hear:
+            node.say(heard, node.arm)
+        sent.append(float(abs(message.data).max()) if topic == ARM else 0.0)
+
+    node.sent = hear
+    robot.read()
+    robot.write(action)
+    assert max(sent) > 0.0
+    sent.clear()
+    robot.emergency_stop()
+    for command in (lambda: robot.write(action), robot.home, lambda: robot.write(action)):
+        with pytest.raises(SafetyStop, match=r"emergency_stop\(\) was called; nothing is sent until the next reset"):
+            command()
+        robot.stop()
+    assert max(sent) == 0.0
+    robot.reset()  # the next episode may move it
 
 
 def test_a_robot_that_cannot_be_stopped_any_more_is_left_nevertheless(looped):
