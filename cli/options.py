@@ -77,12 +77,9 @@ def set_values(keys: Mapping[str, Key], texts: Sequence[str] | None) -> dict[str
 
 
 def require_unchanged(model: Path, has_part: bool, refusal: str) -> None:
-    """Raise SamiError before a model file is changed if it has the part already or is shipped, unless --force is given.
+    """Raise SamiError before a model file is changed if it is shipped, or has the part already; --force allows both.
 
-    Args:
-        model: the file that would be changed.
-        has_part: whether it has the part that would be written.
-        refusal: the rest of a sentence after the file's name, for a file that has the part.
+    `refusal` is the sentence about a file that has the part, without the file's name.
     """
     from sami_runtime.distribution import shipped_models
     from sami_runtime.errors import SamiError

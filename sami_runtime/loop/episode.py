@@ -23,7 +23,7 @@ from sami_runtime.adapters.base import (
 from sami_runtime.clock import ManualClock, Pace
 from sami_runtime.errors import NonFiniteError, SafetyStop, SamiError, SignalError
 from sami_runtime.loop.handover import Handover
-from sami_runtime.loop.pilot import Ending, Request
+from sami_runtime.loop.pilot import Ending, Request, request_of
 from sami_runtime.loop.settings import LoopSettings
 from sami_runtime.loop.stopping import LoopWatchdog, stopped_after
 from sami_runtime.loop.tick import STEPPED, LoopReport, Outcome, SectionTimes, StepRecord
@@ -85,10 +85,8 @@ def too_old(age: Age, contract: Contract) -> str:
     if contract.lookahead is None:
         return ""
     most, changing = contract.lookahead.steps, contract.lookahead.changing
-    by_name = age if isinstance(age, Mapping) else {"the observation": age}
-    for name, periods in by_name.items():
-        if isinstance(age, Mapping) and name not in changing:
-            continue
+    ages = {key: age[key] for key in age if key in changing} if isinstance(age, Mapping) else {"the observation": age}
+    for name, periods in ages.items():
         if periods > most:
             return f"age: {name} is {periods:.3g} periods old, and the policy looks {most} ahead"
     return ""
@@ -192,12 +190,8 @@ class RunningEpisode:
             warm = self.prewarm_s > 0.0 and self._due(self.pace.tick + 1)
             self.missed = self.pace.wait(self.prewarm_s, self.session.prewarm if warm else None)
         self.due = self._due(self.pace.tick)
-        if self.pilot:
-            self.request = self.pilot.request(self.standing)
-            if not isinstance(self.request, Request):
-                name = f"{type(self.pilot).__name__}.request()"
-                raise SamiError(f"{name} returned {self.request!r}. Return a Request; Request() lets the policy drive.")
-            self.ended = self.request.end
+        self.request = request_of(self.pilot, self.standing)
+        self.ended = self.request.end
         return not (over and self.due) and self.ended is None
 
     def turn(self) -> None:

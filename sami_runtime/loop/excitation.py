@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sami_runtime.errors import SamiError
-from sami_runtime.loop.pilot import Array, Pilot, Request
+from sami_runtime.loop.pilot import Array, Pilot, Request, request_of
 from sami_runtime.model.contract import Contract
 from sami_runtime.safety.limits import Limits, by_element
 
@@ -69,7 +69,7 @@ class Excitation:
 
     def request(self, standing: Array | None) -> Request:
         """Return the next motion, or the person's request if there is one; `standing` (A,) was executed last."""
-        request = self._person.request(standing) if self._person else Request()
+        request = request_of(self._person, standing)
         if request.pause or request.end is not None or request.command is not None:
             return request
         tick, self._requests = self._requests // self._every, self._requests + 1

@@ -8,6 +8,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from sami_runtime.errors import SamiError
+
 Array = NDArray[np.float32]
 
 
@@ -51,3 +53,12 @@ class Pilot(Protocol):
         Args:
             standing: (A,): the action executed last, in its unit; None before the first one.
         """
+
+
+def request_of(pilot: Pilot | None, standing: Array | None) -> Request:
+    """Return a pilot's request, an empty one if there is no pilot; raise SamiError if it returns something else."""
+    request = pilot.request(standing) if pilot else Request()
+    if not isinstance(request, Request):
+        name = f"{type(pilot).__name__}.request()"
+        raise SamiError(f"{name} returned {request!r}. Return a Request; Request() lets the policy drive.")
+    return request

@@ -366,10 +366,9 @@ class Limits(BaseModel):
                 yield f"{limit}.{name}", entry.then
         beyond = self.out_of_bounds
         yield from beyond.items() if isinstance(beyond, dict) else [("out_of_bounds", beyond)]
-        if self.stop_on_alarm is not None:
-            yield "stop_on_alarm", self.stop_on_alarm.then
-        if self.time_to_adapt is not None:
-            yield "time_to_adapt", self.time_to_adapt.then
+        for limit in ("stop_on_alarm", "time_to_adapt"):
+            if entry := getattr(self, limit):
+                yield limit, entry.then
 
     def _require_elements(self, contract: Contract) -> None:
         elements = elements_of(contract.observation)
@@ -481,7 +480,7 @@ def _require_times(limits: Limits, period: float) -> None:
             if seconds is not None and periods * period * (1 + 1e-9) < seconds < math.inf:
                 label = f"{name}.{key}" if key else name
                 allows = f"more than {periods} periods of the policy ({periods * period:g} s)"
-                raise SamiError(_sentence(label, seconds, "s", allows, "inf"))
+                raise SamiError(_sentence(label, seconds, "s", allows))
 
 
 def _require_actions(limits: Limits, contract: Contract) -> None:
@@ -510,7 +509,7 @@ def _require_actions(limits: Limits, contract: Contract) -> None:
             element, (number, words) = next(iter(beyond.items()))
             label = f"{name}.{element}" if isinstance(value, Mapping) else name
             by = {"rate": "/s", "acceleration": "/s^2"}.get(name, "")
-            raise SamiError(_sentence(label, number, action.unit + by, words, "out"))
+            raise SamiError(_sentence(label, number, action.unit + by, words, "leave it out"))
 
 
 def _require_observations(limits: Limits, contract: Contract) -> None:
@@ -536,17 +535,16 @@ def _require_observations(limits: Limits, contract: Contract) -> None:
             continue
         for number in values:
             if most and factor * most < abs(number) < math.inf:
-                raise SamiError(_sentence(label, number, signal.unit, words, "inf"))
+                raise SamiError(_sentence(label, number, signal.unit, words))
 
 
-def _sentence(label: str, number: float, unit: str, words: str, instead: str) -> str:
+def _sentence(label: str, number: float, unit: str, words: str, out: str = "set inf, which limits nothing") -> str:
     base, _, by = unit.partition("/")
     guess = ""
     if base in UNITS:
         other, per = UNITS[base]
         by = f"/{by}" if by else ""
         guess = f" In {other}{by}? Then it is {number / per:.4g} {unit}."
-    out = "set inf, which limits nothing" if instead == "inf" else "leave it out"
     return (
         f"{label} is {number:g} [{unit}], which must be a mistake: {words}, so it would never limit anything.{guess} "
         f"Correct it, or {out}."

@@ -81,6 +81,9 @@ def test_a_person_comes_first(contract, reply):
     person.reply = Request()
     assert pilot.request(None).command is not None
     assert person.resets == 1
+    person.reply = None
+    with pytest.raises(SamiError, match=r"Person\.request\(\) returned None\. Return a Request; Request\(\) lets"):
+        pilot.request(None)
 
 
 def test_without_rest_or_bounds_nothing_moves(contract):
