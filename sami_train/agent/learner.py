@@ -164,7 +164,7 @@ class Learner:
         """Return the encoder's auxiliary loss on windows; None without one, or if the encoder does not learn."""
         losses: list[Tensor] = []
         errors: dict[str, Tensor] = {}
-        estimate = self.policy.estimate_loss(sequences, windows.burn_in, inference.corrections)
+        estimate = self.policy.estimate_loss(sequences, inference.corrections)
         if estimate is not None:
             losses.append(self.behind.estimate * estimate.loss)
             errors |= {"estimate_error": estimate.loss.detach(), "arrived_error": estimate.uncorrected}

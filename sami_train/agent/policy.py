@@ -124,14 +124,12 @@ class ContextPolicy(BasePolicy):
             return observations
         return self.present(observations, self.present.estimate(self.features, observations, corrections))
 
-    def estimate_loss(
-        self, sequences: SequenceBatch, first_steps: np.ndarray, corrections: Tensor | None
-    ) -> EstimateLoss | None:
+    def estimate_loss(self, sequences: SequenceBatch, corrections: Tensor | None) -> EstimateLoss | None:
         """Return the loss of the estimated present over windows; None without estimates or without their gradient."""
         if self.present is None or corrections is None or not corrections.requires_grad:
             return None
         observed, true = sequences.observations, sequences.true_observations
-        arrays = (observed, true[..., : observed.shape[-1]], first_steps, sequences.lengths)
+        arrays = (observed, true[..., : observed.shape[-1]], sequences.burn_in, sequences.lengths)
         return self.present.loss(self.features, corrections, *(torch.from_numpy(a).to(self.device) for a in arrays))
 
     def critic_state(self, actor_features: Tensor, true: Tensor, contexts: Tensor, recent_actions: Tensor) -> Tensor:

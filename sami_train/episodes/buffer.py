@@ -41,6 +41,8 @@ class SequenceBatch(NamedTuple):
     """The encoder's state before the first observation, (B, ...) each; empty without a `WindowPlan` (zero states)."""
     lengths: np.ndarray
     """(B,) steps of each window; later steps are padding."""
+    burn_in: np.ndarray
+    """(B,) as that of `Windows`."""
     true_observations: np.ndarray
     """(B, L + 1, D + P) true states, see `Episode`; equal to `observations` if the buffer stores none."""
     recent_actions: np.ndarray
@@ -60,8 +62,8 @@ class WindowPlan:
     steps: int
     """Longest window, in steps."""
     burn_in: int
-    """First steps of a window that no loss counts: they recompute the stored state with the present weights
-    (Kapturowski et al. 2019). The first window of an episode needs none."""
+    """First steps of a window that no loss counts: they recompute an LSTM's stored state with the present weights
+    (Kapturowski et al. 2019); PEARL's sums keep older factors. The first window of an episode needs none."""
     state: Mapping[str, tuple[int, ...]]
     """Shapes of the encoder's state, see `encoders`."""
 
@@ -225,7 +227,7 @@ class EpisodeBuffer:
 
     def sequences(self, windows: Windows) -> SequenceBatch:
         """Return the contents of B windows, padded to the longest of them."""
-        episodes, starts, lengths, _ = windows
+        episodes, starts, lengths, burn_in = windows
         rows = episodes[:, None]
         steps = starts[:, None] + np.arange(int(lengths.max()) + 1)
         actions = self.actions[rows, np.minimum(steps[:, :-1], self.horizon - 1)]
@@ -235,7 +237,7 @@ class EpisodeBuffer:
         observations = self.observations[rows, within]
         true = self.true_observations[rows, within] if self.behind.keeps_truth else observations
         recent = self._recent_actions(rows, within)
-        return SequenceBatch(observations, actions, first.astype(np.float32), state, lengths, true, recent)
+        return SequenceBatch(observations, actions, first.astype(np.float32), state, lengths, burn_in, true, recent)
 
     def _recent_actions(self, slots: np.ndarray, steps: np.ndarray) -> np.ndarray:
         """Return the K actions before each of these steps, concatenated: (..., K A)."""

@@ -146,8 +146,8 @@ def test_the_numpy_policy_equals_torch_over_a_whole_episode_and_after_a_reset(na
 def test_embeddings_stand_for_whole_trajectories_or_for_prefixes():
     contexts = torch.arange(2 * 6, dtype=torch.float32).reshape(2, 6, 1)  # two episodes padded to 5 steps
     lengths = np.array([5, 2])
-    rng = np.random.default_rng(0)
-    assert embeddings_of(contexts, lengths, "last", rng).flatten().tolist() == [5.0, 8.0]
-    drawn = [embeddings_of(contexts, lengths, "prefix", rng).flatten().tolist() for _ in range(100)]
-    assert {first for first, _ in drawn} == {1.0, 2.0, 3.0, 4.0, 5.0}
+    rng, burn_in = np.random.default_rng(0), np.array([2, 0])
+    assert embeddings_of(contexts, lengths, burn_in, "last", rng).flatten().tolist() == [5.0, 8.0]
+    drawn = [embeddings_of(contexts, lengths, burn_in, "prefix", rng).flatten().tolist() for _ in range(100)]
+    assert {first for first, _ in drawn} == {3.0, 4.0, 5.0}, "none that ends within the burn-in"
     assert {second for _, second in drawn} == {7.0, 8.0}
