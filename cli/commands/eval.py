@@ -61,7 +61,6 @@ def evaluate(
 
     from sami_runtime.errors import SamiError
     from sami_runtime.gap.profile import GapProfile
-    from sami_runtime.user_code import code_of
     from sami_train import seeds
     from sami_train.envs.catalog import by_name, environment
     from sami_train.evaluation.evaluate import evaluate as measure
@@ -76,7 +75,7 @@ def evaluate(
         from sami_train.runs.train import load_agent
 
         folder = RunFolder.open(run)
-        if env is not None and code_of(env) != code_of(trained := folder.config().env):
+        if env is not None and Path(env).absolute() != Path(trained := folder.config().env).absolute():
             raise SamiError(f"{run} was trained in {trained!r} and is evaluated there; leave out --env {env}.")
         agent = load_agent(folder)
         source, spec = agent.policy.numpy_weights(), environment(agent.config.env)
