@@ -201,11 +201,8 @@ class EpisodeBuffer:
 
     def of(self, where: np.ndarray) -> EpisodeBuffer:
         """Return a new buffer with copies of the episodes at these positions (n,), added in this order."""
-        _, _, observation_size = self.observations.shape
-        action_size = self.actions.shape[2]
-        sizes = (self.horizon, observation_size, action_size)
-        true_size = self.true_observations.shape[2]
-        part = EpisodeBuffer(len(where), *sizes, self.goal, self.plan, self.behind, true_size)
+        sizes, true_size = (self.observations.shape[2], self.actions.shape[2]), self.true_observations.shape[2]
+        part = EpisodeBuffer(len(where), self.horizon, *sizes, self.goal, self.plan, self.behind, true_size)
         arrays = self._arrays()
         for name, copied in part._arrays().items():
             copied[:] = arrays[name][where]
