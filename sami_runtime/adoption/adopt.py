@@ -137,7 +137,6 @@ def adopt_here(reading: PolicyReading, where: str) -> Artifact:
     """Return the adopted policy; this process runs it, without limits of its own."""
     data, layout, recipe = _fitted(reading, where)
     original = OriginalPolicy(data, recipe, layout, where)
-    _require_initial(data, recipe, where)
     contract = _contract(reading, recipe, layout, where)
     model = wrapped_model(with_free_batch(data), recipe, layout, contract, where)
     golden = list(original.walk(GOLDEN_STEPS, GOLDEN_RESETS, DISTURBED))
@@ -182,12 +181,13 @@ def _fitted(reading: PolicyReading, where: str) -> tuple[bytes, PolicyLayout, Re
         unused = {tensor.shape for tensor in scan.outputs if tensor.name not in outputs}
         filled -= {tensor.name for tensor in scan.inputs if tensor.shape in unused}  # a state that has a default
     layout = layout_of(recipe, [tensor for tensor in scan.inputs if tensor.name not in filled], scan.outputs, where)
+    _require_initial(model, recipe, where)
     return data, layout, recipe
 
 
-def _require_initial(data: bytes, recipe: Recipe, where: str) -> None:
+def _require_initial(model: Any, recipe: Recipe, where: str) -> None:
     """Raise ContractError if the initial value of a state in the recipe is not the default of its input in the file."""
-    tensors = {tensor.name: tensor for tensor in read_model(data, where).graph.initializer}
+    tensors = {tensor.name: tensor for tensor in model.graph.initializer}
     for pair in recipe.state:
         initial = np.float32(pair.initial)
         default = import_onnx().numpy_helper.to_array(tensors[pair.input]) if pair.input in tensors else initial

@@ -7,7 +7,9 @@ import pytest
 from onnx import helper, numpy_helper
 
 from sami_runtime import ContractError, Session
-from tests.making.foreign import JOINTS, STATES, document, feed_forward, info, model, signal, weights_of
+from sami_runtime.adoption import adopt as module
+from sami_runtime.adoption.adopt import read_policy
+from tests.making.foreign import JOINTS, STATES, Foreign, document, feed_forward, info, model, signal, weights_of
 
 SIZE, HIDDEN = 4, 5
 
@@ -81,6 +83,15 @@ def test_a_recurrent_input_with_a_default_is_a_state_all_the_same(adopted):
     first, second = (session.step(session._inputs.zeros).action for _ in range(2))
     assert [state.name for state in artifact.contract.state] == ["h", "last_action"]
     assert (first != second).all()
+
+
+def test_the_policy_is_parsed_once_to_fit_its_recipe_and_its_states_defaults(tmp_path, monkeypatch):
+    policy = Foreign(tmp_path).write(with_default(0.1), document(state=[{**STATES[0], "initial": 0.1}]))
+    reading, parsed = read_policy(*policy), []
+    whole = module.read_model
+    monkeypatch.setattr(module, "read_model", lambda *arguments: parsed.append(1) or whole(*arguments))
+    module.adopt_here(reading, "policy.onnx")
+    assert parsed == [1]
 
 
 def test_a_recurrent_input_with_a_default_is_asked_for_where_the_recipe_has_no_state(adopted):
