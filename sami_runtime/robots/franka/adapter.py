@@ -53,6 +53,8 @@ WALL_S = 0.15
 """The hand slows down so that it needs at least this time [s] to the edge of its workspace."""
 TURN_S = 0.25
 """Time in which a wrong orientation of the hand is corrected [s]; the joints could not follow a much shorter one."""
+HUNG_S = 1.0
+"""A motion of the hand hangs if it takes this much longer [s] than its way at its speed."""
 POLL_S = 0.005
 
 
@@ -329,8 +331,8 @@ def moves(change: float, fingers: HandState, least: float) -> bool:
 
 
 def reckoned(hand: HandState, at: float) -> tuple[float, float]:
-    """Return the width of a hand [m] and its time [s]; a moving hand's width is extrapolated by its speed to `at`."""
-    if not hand.speed:
-        return hand.width, hand.measured
+    """Return the width of a hand [m] and its time [s]; a moving hand's is extrapolated to `at`, unless it hangs."""
     way, left = hand.speed * (at - hand.measured), hand.target - hand.width
+    if not hand.speed or abs(way) > abs(left) + HUNG_S * abs(hand.speed):
+        return hand.width, hand.measured
     return hand.width + (way if abs(way) < abs(left) else left), at

@@ -62,3 +62,15 @@ def test_inside_nothing_is_changed_but_what_is_too_fast():
 )
 def test_the_arm_waits_for_fingers_that_move_or_are_about_to_and_not_for_those_that_hold(change, hand, expected):
     assert adapter.moves(change, HandState(**{**REST, **hand}), SETTINGS.hand.least_change) is expected
+
+
+@pytest.mark.parametrize("speed", [-0.05, 0.05])
+def test_the_width_of_a_moving_hand_is_fresh_until_its_motion_hangs_and_then_ages(speed):
+    hand = HandState(**REST | {"speed": speed, "target": 0.05 + speed})
+    for at in np.linspace(0.0, 1.99, 200):
+        width, measured = adapter.reckoned(hand, at)
+        assert measured == at
+        assert width == pytest.approx(0.05 + speed * min(at, 1.0))
+    for at in (2.01, 60.0):
+        assert adapter.reckoned(hand, at) == (0.05, 0.0)
+    assert adapter.reckoned(HandState(**REST), 60.0) == (0.05, 0.0)

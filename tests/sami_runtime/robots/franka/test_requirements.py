@@ -80,5 +80,5 @@ def test_the_width_of_a_hand_that_moves_is_reckoned_until_it_is_told():
 
     closing = HandState(measured=10.0, width=0.08, speed=-0.1, target=0.0, grasped=False, commands=1)
     assert reckoned(closing, 10.3) == (pytest.approx(0.05), 10.3)
-    assert reckoned(closing, 12.0) == (pytest.approx(0.0), 12.0)
+    assert reckoned(closing, 11.5) == (pytest.approx(0.0), 11.5)
     assert reckoned(closing._replace(speed=0.0), 12.0) == (0.08, 10.0)
