@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,9 @@ from ..measuring import progress
 from ..model_file import environment_of
 from ..options import Key, Model, ModelEnvironment, require_unchanged, set_option, set_values
 from ..output import in_shell, print_text
+
+if TYPE_CHECKING:
+    from sami_runtime.model.artifact import Artifact
 
 SETTINGS = {
     "episodes": Key(int, "in all training tasks together (120)", 2),
@@ -39,12 +42,14 @@ def describe(
     from sami_train.export.seen import describe as put
     from sami_train.export.seen import measure_seen
 
-    if rollout:
-        _describe_by_rollouts(model, rollout)
-        return
     settings = {"episodes": 120, "starts": 24} | set_values(SETTINGS, set_)
-    contract = read_artifact(model).contract
-    require_unchanged(model, contract.seen is not None, _refusal(model))
+    artifact = read_artifact(model)
+    contract = artifact.contract
+    refusal = f"has training ranges; `sami inspect {in_shell(model)}` prints them, --force measures them anew."
+    require_unchanged(model, contract.seen is not None, refusal)
+    if rollout:
+        _describe_by_rollouts(artifact, rollout)
+        return
     if "adopted" in contract.training:
         raise SamiError(
             f"{model} was adopted, and its training's environment is not here. Give what it saw: --rollout NAME.npz of "
@@ -58,18 +63,11 @@ def describe(
     print_text(f"{model} has training ranges now, from {seen.steps:,} steps of {seen.episodes} episodes, and {sheet}")
 
 
-def _describe_by_rollouts(model: Path, paths: list[Path]) -> None:
+def _describe_by_rollouts(artifact: Artifact, paths: list[Path]) -> None:
     """Store in a model file the ranges that its signals had in recordings and rollouts."""
     from sami_runtime.adoption.ranges import seen_in
-    from sami_runtime.model.artifact import read_artifact
     from sami_train.export.model_file import recompose, write
 
-    artifact = read_artifact(model)
-    require_unchanged(model, artifact.contract.seen is not None, _refusal(model))
     seen = seen_in(artifact.contract, paths)
     write(recompose(artifact, {"seen": seen}))
-    print_text(f"{model} has training ranges now, from {seen.steps:,} steps of {seen.episodes} episodes")
-
-
-def _refusal(model: Path) -> str:
-    return f"has training ranges; `sami inspect {in_shell(model)}` prints them, --force measures them anew."
+    print_text(f"{artifact.path} has training ranges now, from {seen.steps:,} steps of {seen.episodes} episodes")

@@ -78,7 +78,7 @@ class Contrast:
 
     def _embed(self, encoder: torch.nn.Module, sequences: SequenceBatch, rng: np.random.Generator) -> Tensor:
         contexts, _ = encoder(*self.policy.sequence_input(sequences))
-        embeddings = embeddings_of(contexts, sequences.lengths, sequences.burn_in, self.config.pairing, rng)
+        embeddings = embeddings_of(contexts, sequences, self.config.pairing, rng)
         return F.normalize(embeddings, dim=-1) if self.config.unit_length else embeddings
 
     @torch.no_grad()
@@ -94,21 +94,20 @@ class Contrast:
         return ((torch.minimum(q1, q2) * valid).sum(1) / valid.sum(1)).cpu().numpy()
 
 
-def embeddings_of(
-    contexts: Tensor, lengths: np.ndarray, burn_in: np.ndarray, pairing: str, rng: np.random.Generator
-) -> Tensor:
+def embeddings_of(contexts: Tensor, windows: Windows | SequenceBatch, pairing: str, rng: np.random.Generator) -> Tensor:
     """Return one context of each trajectory as its embedding, (B, C); never one of the burn-in or the padding.
 
     Args:
         contexts: (B, L + 1, C), of trajectories padded to L steps.
-        lengths: (B,) steps of each trajectory.
-        burn_in: (B,) steps of its burn-in.
+        windows: the B trajectories.
         pairing: "last" and "one_age" take the context after the last step, "prefix" the one after a random number of
             steps, at least 1 beyond the burn-in.
         rng: draws the lengths of the prefixes.
     """
-    steps = lengths if pairing in ("last", "one_age") else rng.integers(burn_in + 1, lengths + 1)
-    return contexts[np.arange(len(lengths)), torch.from_numpy(steps)]
+    steps = windows.lengths
+    if pairing == "prefix":
+        steps = rng.integers(windows.burn_in + 1, steps + 1)
+    return contexts[np.arange(len(steps)), torch.from_numpy(steps)]
 
 
 class ContrastRecord:

@@ -8,6 +8,7 @@ import torch
 from sami_train.agent.contrast import embeddings_of
 from sami_train.agent.encoders import GaussianEncoder, HistoryEncoder, LSTMEncoder, NoEncoder
 from sami_train.agent.policy import ContextPolicy
+from sami_train.episodes.buffer import Windows
 from sami_train.episodes.numpy_policy import NumpyPolicy
 from tests.making.networks import small_network
 
@@ -146,8 +147,8 @@ def test_the_numpy_policy_equals_torch_over_a_whole_episode_and_after_a_reset(na
 def test_embeddings_stand_for_whole_trajectories_or_for_prefixes():
     contexts = torch.arange(2 * 6, dtype=torch.float32).reshape(2, 6, 1)  # two episodes padded to 5 steps
     lengths = np.array([5, 2])
-    rng, burn_in = np.random.default_rng(0), np.array([2, 0])
-    assert embeddings_of(contexts, lengths, burn_in, "last", rng).flatten().tolist() == [5.0, 8.0]
-    drawn = [embeddings_of(contexts, lengths, burn_in, "prefix", rng).flatten().tolist() for _ in range(100)]
+    rng, windows = np.random.default_rng(0), Windows(np.arange(2), np.array([4, 0]), lengths, np.array([2, 0]))
+    assert embeddings_of(contexts, windows, "last", rng).flatten().tolist() == [5.0, 8.0]
+    drawn = [embeddings_of(contexts, windows, "prefix", rng).flatten().tolist() for _ in range(100)]
     assert {first for first, _ in drawn} == {3.0, 4.0, 5.0}, "none that ends within the burn-in"
     assert {second for _, second in drawn} == {7.0, 8.0}
