@@ -139,8 +139,8 @@ def test_the_present_is_learned_past_the_burn_in_alone():
     corrections = torch.zeros(1, 6, size, requires_grad=True)
     arrived, lengths = np.zeros((1, 6, numbers), np.float32), np.array([4])
     windows = Windows(np.array([0]), np.array([8]), lengths, np.array([2]))
-    begins, contents = (arrived[:, 0], (), lengths, windows.burn_in), (arrived + 1.0, arrived)
-    sequences = SequenceBatch(arrived, arrived[:, 1:], *begins, *contents)
+    first, contents = (arrived[:, 0], (), lengths, windows.burn_in), (arrived + 1.0, arrived)
+    sequences = SequenceBatch(arrived, arrived[:, 1:], *first, *contents)
     learner._auxiliary(None, windows, sequences, Inference(corrections, None, corrections))[0].backward()
     assert corrections.grad.any(-1).tolist() == [[False, False, True, True, True, False]]
 

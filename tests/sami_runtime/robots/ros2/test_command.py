@@ -180,8 +180,8 @@ def test_no_command_and_no_plain_stop_undoes_an_emergency_stop_before_the_next_r
     robot._home, action, sent = np.zeros(7), np.full(contract.action.size, 0.5, np.float32), []
 
     def hear(topic, message):
-        for heard in node.hear:
-            node.say(heard, node.arm)
+        for name in node.hear:
+            node.say(name, node.arm)
         sent.append(float(abs(message.data).max()) if topic == ARM else 0.0)
 
     node.sent = hear
