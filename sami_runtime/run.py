@@ -102,7 +102,7 @@ def _warn_of_missing(
             "no neutral action: while the policy gives no new action, its last one stays in force until the robot is "
             "stopped. Set rest in the limits, such as rest = 0.0."
         )
-    if "ranges" in guards and contract.seen is None:
+    if "ranges" in guards and contract.training_ranges is None:
         missing.append(
             f"no training ranges in {contract.name!r}: nothing compares observations with the ranges of training. Add "
             "them with: sami describe FILE"

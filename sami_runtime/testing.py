@@ -23,7 +23,7 @@ from typing import ClassVar
 import pytest
 
 from sami_runtime.adapters.base import Adapter
-from sami_runtime.checks.check_adapter import LAWS, MOVING, SEEING, WRITING, Verdict, check_adapter
+from sami_runtime.checks.check_adapter import LAWS, MOVING, RANGE_LAWS, WRITING, Verdict, check_adapter
 from sami_runtime.clock import Clock, MonotonicClock
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.model.contract import Contract
@@ -103,6 +103,6 @@ class AdapterLaws:
             return "nothing is written: write = False"
         if law in MOVING and not excite:
             return "nothing is moved: excite = False"
-        if law in SEEING and self._contract().seen is None:
+        if law in RANGE_LAWS and self._contract().training_ranges is None:
             return "the model file does not tell what training saw: sami describe adds it"
         return None

@@ -103,7 +103,7 @@ def check_adapter(
         if verdict.note:
             print_text(f"{'':<8}note: {verdict.note}")
 
-    if excite and allowed.rest is not None and contract.seen and contract.seen.responses:
+    if excite and allowed.rest is not None and contract.training_ranges and contract.training_ranges.responses:
         print_text("This MOVES the robot:", *(f"  {line}" for line in plan(contract, allowed)), error=JSON.get())
     verdicts = check(robot, contract, clock, allowed, TICKS, write, excite, on_verdict=None if JSON.get() else show)
     broken, unproven = (
@@ -116,7 +116,7 @@ def check_adapter(
         print(json.dumps(result))
     else:
         written = "" if write or excite else "; nothing was written, --write checks that, too"
-        if contract.seen is None:
+        if contract.training_ranges is None:
             written += f"; {model} has no training ranges, so frames and units were not judged "
             written += "(sami describe)"
         count = f"{broken} of {len(verdicts)} checks failed" if broken or not unproven else ""

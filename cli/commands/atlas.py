@@ -40,7 +40,7 @@ def atlas(
     from sami_runtime.model.artifact import read_artifact
     from sami_train.export.atlas import attach, measure, require_enough
     from sami_train.export.model_file import recompose, write
-    from sami_train.export.seen import Behind, known_tasks
+    from sami_train.export.training_ranges import Behind, known_tasks
     from sami_train.seeds import RECOVERY_TEST
     from sami_train.studies.contexts.alarms import check as count
     from sami_train.studies.contexts.recovery import measure_recoveries, measure_recovery

@@ -39,8 +39,8 @@ def describe(
     """
     from sami_runtime.errors import SamiError
     from sami_runtime.model.artifact import read_artifact
-    from sami_train.export.seen import describe as put
-    from sami_train.export.seen import measure_seen
+    from sami_train.export.training_ranges import describe as put
+    from sami_train.export.training_ranges import measure_ranges
 
     if rollout:
         _describe_by_rollouts(model, rollout)
@@ -55,30 +55,32 @@ def describe(
         )
     spec = environment_of(contract, env)
     with progress("measuring what training saw", settings["episodes"]) as advance:
-        seen = measure_seen(model, spec, settings["episodes"], settings["starts"], on_round=advance)
-    described = put(model, spec, seen)
+        ranges = measure_ranges(model, spec, settings["episodes"], settings["starts"], on_round=advance)
+    described = put(model, spec, ranges)
     sheet = "its frame and home pose" if described.sheet else "no frame and home pose, as nobody wrote them down"
-    print_text(f"{model} has training ranges now, from {seen.steps:,} steps of {seen.episodes} episodes, and {sheet}")
+    print_text(
+        f"{model} has training ranges now, from {ranges.steps:,} steps of {ranges.episodes} episodes, and {sheet}"
+    )
 
 
 def _describe_by_rollouts(model: Path, paths: list[Path]) -> None:
     """Store in a model file the ranges that its signals had in recordings and rollouts."""
-    from sami_runtime.adoption.ranges import seen_in
+    from sami_runtime.adoption.ranges import ranges_in
     from sami_runtime.model.artifact import read_artifact
     from sami_train.export.model_file import recompose, write
 
     artifact = read_artifact(model)
     _require_new(model, artifact.contract)
-    seen = seen_in(artifact.contract, paths)
-    write(recompose(artifact, {"seen": seen}))
-    print_text(f"{model} has training ranges now, from {seen.steps:,} steps of {seen.episodes} episodes")
+    ranges = ranges_in(artifact.contract, paths)
+    write(recompose(artifact, {"training_ranges": ranges}))
+    print_text(f"{model} has training ranges now, from {ranges.steps:,} steps of {ranges.episodes} episodes")
 
 
 def _require_new(model: Path, contract: Contract) -> None:
     """Raise SamiError if a model file has training ranges already, unless --force is given."""
     from sami_runtime.errors import SamiError
 
-    if contract.seen is not None and not FORCE.get():
+    if contract.training_ranges is not None and not FORCE.get():
         raise SamiError(
             f"{model} has training ranges; `sami inspect {in_shell(model)}` prints them, --force measures them anew."
         )

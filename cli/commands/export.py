@@ -154,7 +154,7 @@ def export(
         print_text(f"it has no evaluation: to include one, run `sami eval --run {source}{named}` and export again")
     if contract.atlas is None and contract.context is not None:
         print_text(f"it has no in-distribution reference: `sami atlas {file}{named}` adds one")
-    if contract.seen is None:
+    if contract.training_ranges is None:
         print_text(f"it has no training ranges: `sami describe {file}{named}` adds them")
     print_text(*(f"wrote {path}" for path in result.card))
     if (steps := contract.training.get("steps", 0)) < (total := folder.config().steps):

@@ -33,7 +33,7 @@ import numpy as np
 from sami_runtime import Contract, FakeAdapter, Limits, NonFiniteError, Observation, SafetyGate, SafetyStop, SamiError
 from sami_runtime.model.atlas import Atlas
 from sami_runtime.model.contract import Context
-from sami_runtime.model.seen import Seen, Spread
+from sami_runtime.model.training_ranges import Spread, TrainingRanges
 from sami_runtime.robots.c_export.resolved_limits import resolved_limits
 from sami_runtime.safety.gate import Ruling
 from sami_runtime.session.telemetry import Phase, Reading
@@ -298,7 +298,8 @@ def contract_of() -> Contract:
     about = {"name": "cases", "episode_steps": 100, "training": {}, "weights_sha256": "0" * 64}
     return Contract(
         rate_hz=RATE_HZ, observation=observation, action=action, context=Context(size=1), atlas=atlas,
-        seen=Seen(measured="by hand", steps=3, episodes=1, begin=observed, signals=spreads), **about,
+        training_ranges=TrainingRanges(measured="by hand", steps=3, episodes=1, begin=observed, signals=spreads),
+        **about,
     )  # fmt: skip
 
 

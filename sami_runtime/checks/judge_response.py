@@ -61,7 +61,7 @@ UNIT_WITHIN = 1.25
 
 def plan(contract: Contract, limits: Limits) -> list[str]:
     """Return a line for each element of the action: how far `response_fault` moves it, and for how long."""
-    moves = contract.seen.responses if contract.seen else None
+    moves = contract.training_ranges.responses if contract.training_ranges else None
     assert moves is not None
     middle = limits.rest if isinstance(limits.rest, str) else None
     rest = None if middle else by_element(limits.rest, contract.action, 0.0)  # type: ignore[arg-type]
@@ -123,12 +123,12 @@ def clear_responses(contract: Contract, share: float = WEAK) -> Mask:
         contract: With the responses in simulation; without them, the mask is False.
         share: Least strength of a signal as a share of the strongest signal's: `WEAK` or `STRONG`.
     """
-    responses, seen = contract.seen.responses if contract.seen else None, contract.seen
-    if responses is None or seen is None:
+    ranges = contract.training_ranges
+    if ranges is None or ranges.responses is None:
         return np.zeros((contract.action.size, sum(signal.size for signal in contract.observation)), bool)
     expected, strengths = [], []
     for signal in contract.observation:
-        answer, spread = responses.signals[signal.name], seen.signals[signal.name]
+        answer, spread = ranges.responses.signals[signal.name], ranges.signals[signal.name]
         mean, deviation = np.abs(answer.mean), np.array(answer.deviation)
         largest = mean.max(axis=1, keepdims=True)  # (A, 1)
         expected.append((mean > CLEAR * deviation) & (mean >= MAIN * largest) & (largest > 0))

@@ -15,7 +15,7 @@ from sami_runtime.adapters.base import Adapter, Executed, Observation, require_c
 from sami_runtime.clock import Clock, Pace
 from sami_runtime.errors import AdapterError, excerpt
 from sami_runtime.model.contract import Contract
-from sami_runtime.model.seen import ALLOWED, FACTORS, LEAST, Responses
+from sami_runtime.model.training_ranges import ALLOWED, FACTORS, LEAST, Responses
 from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.limits import Limits, by_element
 from sami_runtime.signals import Signal, numbers_of
@@ -55,9 +55,10 @@ class Trial:
     @property
     def responses(self) -> Responses:
         """The moves in simulation and the responses to them; the contract must contain them."""
-        assert self.contract.seen is not None
-        assert self.contract.seen.responses is not None
-        return self.contract.seen.responses
+        ranges = self.contract.training_ranges
+        assert ranges is not None
+        assert ranges.responses is not None
+        return ranges.responses
 
     def still(self, first_values: Mapping[str, NDArray[Any]] | None = None) -> Array:
         """Return the neutral action (A,); if it is a signal, its first value, so that it does not follow a sagging arm.
@@ -270,7 +271,7 @@ def accustomed(trial: Trial) -> str | None:
     shown = [_sentence(stray, trial.contract) for stray in outliers[:SHOWN]]
     if len(outliers) > SHOWN:
         shown.append(f"and {len(outliers) - SHOWN} other elements")
-    begin = trial.contract.seen.begin if trial.contract.seen else {}
+    begin = trial.contract.training_ranges.begin if trial.contract.training_ranges else {}
     # The element that varies least at the start of episodes shows best what is wrong.
     surest = min(outliers, key=lambda stray: begin[stray.signal.name].deviation[stray.element])
     why = _probably(trial.contract, surest, values[surest.signal.name][surest.step])
@@ -279,10 +280,10 @@ def accustomed(trial: Trial) -> str | None:
 
 def _deviations(contract: Contract, signal: Signal, when: When, values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return how many standard deviations values (T, size) are outside training's range (see `When`); 0 inside."""
-    assert contract.seen is not None
-    limits = getattr(contract.seen, when)[signal.name]
+    assert contract.training_ranges is not None
+    limits = getattr(contract.training_ranges, when)[signal.name]
     beyond = np.maximum(np.array(limits.lowest) - values, values - np.array(limits.highest)).clip(0.0)
-    deviation = np.array(contract.seen.signals[signal.name].deviation)
+    deviation = np.array(contract.training_ranges.signals[signal.name].deviation)
     deviation = np.maximum(deviation, LEAST * deviation.max())
     # A signal that was constant in training has no scale to measure a distance by.
     return np.divide(beyond, deviation, out=np.zeros_like(beyond), where=deviation > 0)
@@ -290,10 +291,10 @@ def _deviations(contract: Contract, signal: Signal, when: When, values: NDArray[
 
 def _away_from_home(contract: Contract, first: Mapping[str, NDArray[np.float64]]) -> str | None:
     """Return a note if the first observation, (size,) by signal, is outside those of training, else None."""
-    assert contract.seen is not None
+    assert contract.training_ranges is not None
     away = []
     for signal in contract.observation:
-        begin, numbers = contract.seen.begin[signal.name], first[signal.name]
+        begin, numbers = contract.training_ranges.begin[signal.name], first[signal.name]
         far = _deviations(contract, signal, "begin", numbers[None])[0]
         for at in np.flatnonzero(far > HOME):
             low, high = begin.lowest[at], begin.highest[at]
@@ -306,8 +307,8 @@ def _away_from_home(contract: Contract, first: Mapping[str, NDArray[np.float64]]
 
 
 def _sentence(stray: _Stray, contract: Contract) -> str:
-    assert contract.seen is not None
-    signal, spread, at = stray.signal, contract.seen.signals[stray.signal.name], stray.element
+    assert contract.training_ranges is not None
+    signal, spread, at = stray.signal, contract.training_ranges.signals[stray.signal.name], stray.element
     return (
         f"read {stray.step} gave {signal.name}.{signal.elements[at]} = {stray.value:.4g} {signal.unit}, and training "
         f"saw {spread.lowest[at]:.3g} to {spread.highest[at]:.3g} (mean {spread.mean[at]:.3g}, deviation "
@@ -317,9 +318,9 @@ def _sentence(stray: _Stray, contract: Contract) -> str:
 
 def _probably(contract: Contract, stray: _Stray, value: NDArray[np.float64]) -> str:
     """Return the probable cause of a number far outside its range; `value` (size,) is its signal's."""
-    assert contract.seen is not None
+    assert contract.training_ranges is not None
     signal, at = stray.signal, stray.element
-    spread, begin = contract.seen.signals[signal.name], contract.seen.begin[signal.name]
+    spread, begin = contract.training_ranges.signals[signal.name], contract.training_ranges.begin[signal.name]
 
     def fits(candidate: NDArray[np.float64], when: When, allowed: float) -> bool:
         return bool((_deviations(contract, signal, when, candidate[None]) <= allowed).all())

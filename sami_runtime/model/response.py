@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sami_runtime.errors import AdapterError
-from sami_runtime.model.seen import Array
+from sami_runtime.model.training_ranges import Array
 
 Act = Callable[[NDArray[np.float32]], tuple[NDArray[np.float32], Array]]
 """Writes an action (A,), and returns the executed action (A,) and the observation (D,) one tick later."""

@@ -106,7 +106,7 @@ def _reading(value: dict[str, Any] | None) -> Reading | None:
 
 
 def _plain_contract(contract: Contract) -> dict[str, Any]:
-    return contract.model_dump(mode="json", exclude={"golden", "atlas", "recovery", "evaluation"})
+    return contract.model_dump(mode="json", by_alias=True, exclude={"golden", "atlas", "recovery", "evaluation"})
 
 
 def _plain_swap(swapped: Swapped) -> dict[str, Any]:

@@ -325,7 +325,8 @@ class Limits(BaseModel):
 
     def repeats(self, contract: Contract, guards: Collection[str]) -> dict[str, int]:
         """Return by signal how many equal values in a row mean a stuck sensor: `frozen`, else the guard's number."""
-        longest = contract.seen.repeats if contract.seen is not None and "frozen" in guards else {}
+        ranges = contract.training_ranges
+        longest = ranges.repeats if ranges is not None and "frozen" in guards else {}
         return {name: max(FROZEN_LEAST, 2 * most + 1) for name, most in longest.items()} | self.frozen
 
     def longest_alarm(self, guards: Collection[str]) -> Alarm | None:
@@ -527,8 +528,8 @@ def _require_observations(limits: Limits, contract: Contract) -> None:
         factor = FACTOR_SEEN.get(signal.unit, 100.0)
         if low is not None and high is not None:
             most, words = max(abs(low), abs(high)), f"the model's bounds are {low:g} to {high:g}"
-        elif contract.seen is not None and name in contract.seen.signals:
-            spread = contract.seen.signals[name]
+        elif contract.training_ranges is not None and name in contract.training_ranges.signals:
+            spread = contract.training_ranges.signals[name]
             most = max(abs(spread.lowest[at]), abs(spread.highest[at]))
             words = f"in training it was {spread.lowest[at]:g} to {spread.highest[at]:g}"
         elif signal.unit == "rad":

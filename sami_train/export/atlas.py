@@ -28,7 +28,7 @@ from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.evaluation.play import OnRound
 from sami_train.export.model_file import recompose, write
-from sami_train.export.seen import Contexts, collect_contexts, known_gap, known_tasks
+from sami_train.export.training_ranges import Contexts, collect_contexts, known_gap, known_tasks
 
 Array = NDArray[np.float64]
 RATE = 0.05

@@ -11,9 +11,9 @@ import numpy as np
 from sami_runtime import Limits, ManualClock, check_adapter
 from sami_runtime.adapters import Executed, Observation
 from sami_runtime.model.contract import Contract
-from sami_runtime.model.seen import Responses, Seen, Spread
+from sami_runtime.model.training_ranges import Responses, Spread, TrainingRanges
 from sami_train.envs import EnvironmentSpec, signal
-from sami_train.export.seen import measure_responses
+from sami_train.export.training_ranges import measure_responses
 
 JOINTS = ["yaw", "shoulder", "elbow"]
 HOME = np.array([0.2, 0.5, -0.7])
@@ -184,7 +184,7 @@ def contract_of(kind):
     """Return a contract with the responses in simulation, without a policy."""
     spec = spec_of(kind)
     spread = {"angles": Spread.of(HOME + np.eye(3)), "speeds": Spread.of(2.0 * np.eye(3))}
-    report = Seen(
+    report = TrainingRanges(
         measured="by the tests",
         steps=3,
         episodes=1,
@@ -199,7 +199,7 @@ def contract_of(kind):
         action=spec.action,
         episode_steps=200,
         training={},
-        seen=report,
+        training_ranges=report,
         weights_sha256="0" * 64,
     )
 

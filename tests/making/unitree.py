@@ -33,7 +33,7 @@ def contract_of(*observation, action=None):
     """Return the contract of a Go2's policy at 50 Hz, with these signals."""
     shipped = Session.load(shipped_models()["panda-satesac"]).contract
     changes = {"observation": observation, "action": action or signal("targets", "1", JOINTS), "rate_hz": 50.0}
-    return shipped.model_copy(update={**changes, "sheet": None, "seen": None, "training": {}})
+    return shipped.model_copy(update={**changes, "sheet": None, "training_ranges": None, "training": {}})
 
 
 STATE = (

@@ -14,7 +14,7 @@ from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.evaluation.play import OnRound
 from sami_train.export.atlas import _counted
-from sami_train.export.seen import Behind, Contexts, collect_contexts, known_gap
+from sami_train.export.training_ranges import Behind, Contexts, collect_contexts, known_gap
 from sami_train.seeds import ALARMS
 
 

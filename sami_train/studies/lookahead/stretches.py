@@ -23,7 +23,7 @@ from sami_runtime.signals import Signal
 from sami_train import seeds
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.evaluation.play import OnRound, playing
-from sami_train.export.seen import exploring, known_tasks, tasks_in_turn
+from sami_train.export.training_ranges import exploring, known_tasks, tasks_in_turn
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,7 +20,7 @@ from sami_train.envs.spec import EnvironmentSpec
 from sami_train.evaluation.play import OnRound
 from sami_train.export.atlas import usual_window
 from sami_train.export.model_file import compose_verified
-from sami_train.export.seen import collect_contexts
+from sami_train.export.training_ranges import collect_contexts
 from sami_train.studies.lookahead.forward_model import refill
 from sami_train.studies.readout.fit import (
     FittedReadout,

@@ -217,7 +217,7 @@ def test_a_first_observation_from_before_the_reset_is_found(contract, env, waits
 
 
 def test_a_model_that_does_not_tell_cannot_judge(contract, env):
-    plain = contract.model_copy(update={"seen": None})
+    plain = contract.model_copy(update={"training_ranges": None})
     clock = ManualClock()
     far = changed(*POSITIONS, by=lambda v: v + BASE)
     assert broken(check_adapter(Wrong(env, clock, see=far), plain, clock, Limits(rest=0.0), write=True)) == {}

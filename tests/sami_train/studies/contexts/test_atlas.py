@@ -26,7 +26,7 @@ from sami_train.export.atlas import (
     usual_window,
     windowed,
 )
-from sami_train.export.seen import Behind, collect_contexts, known_gap
+from sami_train.export.training_ranges import Behind, collect_contexts, known_gap
 from sami_train.studies.contexts.alarms import check
 
 FINE_PHYSICS = True

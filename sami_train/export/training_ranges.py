@@ -20,7 +20,7 @@ from sami_runtime.gap.profile import GapProfile
 from sami_runtime.model.artifact import Artifact, artifact_of, read_artifact
 from sami_runtime.model.contract import Contract
 from sami_runtime.model.response import probe
-from sami_runtime.model.seen import Response, Responses, Seen, Spread, rounded
+from sami_runtime.model.training_ranges import Response, Responses, Spread, TrainingRanges, rounded
 from sami_runtime.signals import Signal
 from sami_train import seeds
 from sami_train.envs.adapter import make_adapter
@@ -136,14 +136,14 @@ def exploring(model: Path | Artifact, spec: EnvironmentSpec, rows: int) -> Recor
     return RecordedPolicy(SessionPolicy(model, spec, rows), explore)
 
 
-def measure_seen(
+def measure_ranges(
     model: Path | Artifact,
     spec: EnvironmentSpec,
     episodes: int = EPISODES,
     starts: int = STARTS,
     seed: int = SEED,
     on_round: OnRound | None = None,
-) -> Seen:
+) -> TrainingRanges:
     """Return the training ranges, from `episodes` episodes over all training tasks, and responses from `starts` starts.
 
     Raises:
@@ -159,7 +159,7 @@ def measure_seen(
     actions = np.concatenate([acted for _, acted, _ in rollouts])
     values = {**spec.layout.by_name(flat), spec.action.name: actions}
     first = spec.layout.by_name(np.stack([observed[0] for observed in observations]))
-    return Seen(
+    return TrainingRanges(
         measured=(
             f"the file drove {episodes} episodes in the {len(tasks)} training tasks in turn, in every second one with "
             f"random actions half of the time; seed {seed}"
@@ -281,7 +281,7 @@ def longest_repeat(values: np.ndarray) -> int:
     return longest
 
 
-def describe(model: Path, spec: EnvironmentSpec, seen: Seen) -> Contract:
+def describe(model: Path, spec: EnvironmentSpec, ranges: TrainingRanges) -> Contract:
     """Write training ranges into a model file, and the spec's meanings of signals, frame and home pose.
 
     The signals' names, sizes, units and bounds stay.
@@ -294,5 +294,5 @@ def describe(model: Path, spec: EnvironmentSpec, seen: Seen) -> Contract:
         return signal.model_copy(update={name: getattr(declared[signal.name], name) for name in ("meaning", "moves")})
 
     observation, action = tuple(map(described, contract.observation)), described(contract.action)
-    changes = {"observation": observation, "action": action, "seen": seen, "sheet": spec.sheet}
+    changes = {"observation": observation, "action": action, "training_ranges": ranges, "sheet": spec.sheet}
     return write(recompose(artifact, changes))

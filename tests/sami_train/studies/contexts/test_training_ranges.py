@@ -11,7 +11,7 @@ import pytest
 from sami_runtime.checks.verify import verify
 from sami_runtime.model.artifact import read_artifact
 from sami_train.envs.catalog import environment
-from sami_train.export.seen import describe, exploring, measure_responses, measure_seen
+from sami_train.export.training_ranges import describe, exploring, measure_ranges, measure_responses
 
 pytest.importorskip("gymnasium")
 FINE_PHYSICS = True
@@ -22,12 +22,12 @@ SHORT = dataclasses.replace(SPEC, episode_steps=20)
 
 @pytest.fixture(scope="module")
 def seen():
-    return measure_seen(MODEL, SHORT, episodes=6, starts=2)
+    return measure_ranges(MODEL, SHORT, episodes=6, starts=2)
 
 
 def test_it_is_the_same_each_time_and_counts_what_it_comes_from(seen):
     rounds = []
-    assert measure_seen(MODEL, SHORT, episodes=6, starts=2, on_round=rounds.append) == seen
+    assert measure_ranges(MODEL, SHORT, episodes=6, starts=2, on_round=rounds.append) == seen
     assert sum(rounds) == seen.episodes == 6
     assert 6 <= seen.steps <= 6 * SHORT.episode_steps
     assert seen.measured.startswith("the file drove 6 episodes in the 6 training tasks in turn")
@@ -57,10 +57,12 @@ def test_every_second_row_acts_at_random_half_of_the_time():
 def test_each_task_is_met_with_random_actions_and_without(monkeypatch, count):
     """Every second episode acts at random: tasks in turn would give an even number of them one half each."""
     driven_tasks, tasks = [], [{"mass": 1.0 + number, "friction": 1.0} for number in range(count)]
-    monkeypatch.setattr("sami_train.export.seen.known_tasks", lambda training, spec: tasks)
-    monkeypatch.setattr("sami_train.export.seen._drive", lambda spec, policy, drawn, *rest: driven_tasks.extend(drawn))
+    monkeypatch.setattr("sami_train.export.training_ranges.known_tasks", lambda training, spec: tasks)
+    monkeypatch.setattr(
+        "sami_train.export.training_ranges._drive", lambda spec, policy, drawn, *rest: driven_tasks.extend(drawn)
+    )
     with pytest.raises(TypeError):  # nothing was driven
-        measure_seen(MODEL, SPEC, episodes=4 * count)
+        measure_ranges(MODEL, SPEC, episodes=4 * count)
     met = Counter((task["mass"], number % 2) for number, task in enumerate(driven_tasks))
     assert met == {(task["mass"], parity): 2 for task in tasks for parity in (0, 1)}
 
@@ -81,8 +83,8 @@ def test_describing_a_file_changes_neither_graph_nor_weights_nor_golden_steps(tm
     report = describe(path, SPEC, seen)
     after = read_artifact(path)
     assert report == after.contract
-    assert (after.contract.seen, after.contract.sheet) == (seen, SPEC.sheet)
+    assert (after.contract.training_ranges, after.contract.sheet) == (seen, SPEC.sheet)
     assert after.graph_sha256 == before.graph_sha256 == before.contract.weights_sha256
-    rest = {"seen": None, "sheet": None}
+    rest = {"training_ranges": None, "sheet": None}
     assert after.contract.model_copy(update=rest) == before.contract.model_copy(update=rest)
     assert verify(path).passed
