@@ -176,8 +176,8 @@ def distances(policy: Teacher, robot: Path, episodes: int = 50) -> list[float]:
     spec = environment(str(robot))
     batch = training_batch(spec, episodes)
     observations = batch.reset(seeds=range(9000, 9000 + episodes))
-    seen = spec.layout.by_name(observations)
-    targets, away = np.concatenate([seen[f"target_{axis}"] for axis in TARGET], axis=1), []
+    signals = spec.layout.by_name(observations)
+    targets, away = np.concatenate([signals[f"target_{axis}"] for axis in TARGET], axis=1), []
     inputs = policy.policy.observation_space
     assert isinstance(inputs, spaces.Dict)
     # The blind actor ignores privileged inputs, whose values differ between environments.

@@ -130,8 +130,8 @@ class Arm:
 
     def image(self) -> PoseMessage:
         """Return what the camera sees."""
-        seen = CAMERA.inverse @ self.cube()
-        return PoseMessage(camera_clock(self.now), "camera", seen.translation, seen.xyzw)
+        pose = CAMERA.inverse @ self.cube()
+        return PoseMessage(camera_clock(self.now), "camera", pose.translation, pose.xyzw)
 
 
 def serve(seconds: float, speed: float, late: float, domain: int | None) -> None:

@@ -324,11 +324,11 @@ def _affines(term: LoggedTerm) -> Iterator[_Affine]:
         ((Bug("sign", "has the wrong sign", _CHECK_SIGN),), -s, -s * o),
         ((Bug("sign", "has the wrong sign", _CHECK_SIGN),), -s, s * o),
     )
-    seen: list[Array] = []
+    distinct: list[Array] = []
     for bugs, a, b in table:
         row = np.concatenate([a, b])
-        if not any(np.allclose(row, other, rtol=1e-3, atol=1e-6) for other in seen):
-            seen.append(row)
+        if not any(np.allclose(row, other, rtol=1e-3, atol=1e-6) for other in distinct):
+            distinct.append(row)
             yield _Affine(bugs, a, b)
 
 

@@ -66,7 +66,7 @@ def _recorded(path: Path, contract: Contract) -> list[Rollout]:
         steps += [(r.observation, r.executed) for r in stretch if r.observation is not None and r.executed is not None]
     return [
         {
-            **{name: np.stack([np.ravel(seen.values[name]) for seen, _ in steps]) for name in names},
+            **{name: np.stack([np.ravel(observation.values[name]) for observation, _ in steps]) for name in names},
             contract.action.name: np.stack([executed for _, executed in steps]),
         }
         for steps in episodes.values()

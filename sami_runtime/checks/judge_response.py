@@ -401,10 +401,9 @@ class _Hand:
         return np.asarray(sent.action, np.float32), self._now
 
     def _read(self) -> tuple[Matrix, dict[str, Matrix]]:
-        seen = require_observation(self._trial.adapter.read(), self._trial.adapter)
-        if objection := self._gate.fault(seen, self._trial.clock.now()):  # also shows the gate where the robot rests
+        frame = require_observation(self._trial.adapter.read(), self._trial.adapter)
+        if objection := self._gate.fault(frame, self._trial.clock.now()):  # also shows the gate where the robot rests
             raise _StoppedError(f"not moved any further, because of {objection}. Correct that, and check again")
-        values = {
-            signal.name: np.asarray(seen.values[signal.name], np.float64) for signal in self._trial.contract.observation
-        }
+        signals = self._trial.contract.observation
+        values = {signal.name: np.asarray(frame.values[signal.name], np.float64) for signal in signals}
         return np.concatenate(list(values.values())), values

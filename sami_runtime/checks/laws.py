@@ -37,7 +37,7 @@ class Trial:
     """When `reset` was called [s], by the loop's clock."""
     ready: float = 0.0
     """When `reset` returned [s], by the loop's clock."""
-    seen: list[Observation] = field(default_factory=list)
+    reads: list[Observation] = field(default_factory=list)
     """Every observation, as `read` returned it."""
     copies: list[dict[str, bytes]] = field(default_factory=list)
     """A copy of each observation's values, by signal."""
@@ -68,7 +68,7 @@ class Trial:
         """
         rest = self.limits.rest
         if isinstance(rest, str):
-            return np.array((first_values or self.seen[0].values)[rest], np.float32).reshape(-1)
+            return np.array((first_values or self.reads[0].values)[rest], np.float32).reshape(-1)
         return by_element(rest, self.contract.action, 0.0).astype(np.float32)
 
 
@@ -111,13 +111,13 @@ def runs(trial: Trial) -> None:
         if tick:
             pace.wait()
         start_time = time.perf_counter()
-        seen = require_observation(trial.adapter.read(), trial.adapter)
+        observation = require_observation(trial.adapter.read(), trial.adapter)
         now = trial.clock.now()
         trial.read_at.append(now)
-        trial.seen.append(seen)
-        trial.copies.append({name: numbers_of(value).tobytes() for name, value in seen.values.items()})
+        trial.reads.append(observation)
+        trial.copies.append({name: numbers_of(value).tobytes() for name, value in observation.values.items()})
         if trial.write:
-            gate.fault(seen, now)  # shows the gate where the robot rests; other laws report faults
+            gate.fault(observation, now)  # shows the gate where the robot rests; other laws report faults
             sent = gate.write(gate.propose(trial.still(), now))
             if sent is not None:
                 trial.sent.append(sent)
@@ -128,7 +128,7 @@ def runs(trial: Trial) -> None:
 
 def complete(trial: Trial) -> None:
     """Raise an error if a signal is missing, of another shape, or not finite."""
-    for tick, observation in enumerate(trial.seen):
+    for tick, observation in enumerate(trial.reads):
         for signal in trial.adapter.observation:
             if signal.name not in observation.values:
                 names = ", ".join(observation.values) or "nothing"
@@ -142,7 +142,7 @@ def complete(trial: Trial) -> None:
 
 def bounded(trial: Trial) -> None:
     """Raise an error if a number is beyond the contract's bounds."""
-    for tick, observation in enumerate(trial.seen):
+    for tick, observation in enumerate(trial.reads):
         for signal in trial.contract.observation:
             if beyond := _beyond(observation.values[signal.name], signal):
                 raise AdapterError(f"read {tick} gave {signal.name}.{beyond} [{signal.unit}]; is the unit another one?")
@@ -150,7 +150,7 @@ def bounded(trial: Trial) -> None:
 
 def begins_anew(trial: Trial) -> None:
     """Raise an error if the first observation was measured before the episode began."""
-    stamp = trial.seen[0].time  # the law `clocked` finds single signals that are old
+    stamp = trial.reads[0].time  # the law `clocked` finds single signals that are old
     if stamp < trial.start_s - FUTURE_S or stamp < trial.ready - RESET_S:
         raise AdapterError(
             f"the first observation of the episode was measured {trial.ready - stamp:.3g} s before reset() was done, "
@@ -161,12 +161,12 @@ def begins_anew(trial: Trial) -> None:
 
 def clocked(trial: Trial) -> None:
     """Raise an error if stamps are not times of the loop's clock, or too old."""
-    for tick, (seen, now) in enumerate(zip(trial.seen, trial.read_at, strict=True)):
+    for tick, (frame, now) in enumerate(zip(trial.reads, trial.read_at, strict=True)):
         for name, allowed in trial.limits.max_age(trial.contract).items():
-            stamp = seen.measured(name)
+            stamp = frame.measured(name)
             if not -FUTURE_S <= now - stamp <= allowed:
                 raise AdapterError(
-                    f"read {tick} {_stamped(seen, name)} {stamp:.6g} s, and it was {now:.6g} s by the loop's clock: "
+                    f"read {tick} {_stamped(frame, name)} {stamp:.6g} s, and it was {now:.6g} s by the loop's clock: "
                     f"{now - stamp:.3g} s old, allowed are 0 to {allowed:.3g} (max_age_s). Stamp it with the clock "
                     "that the adapter was given"
                 )
@@ -175,23 +175,23 @@ def clocked(trial: Trial) -> None:
 def forward(trial: Trial) -> None:
     """Raise an error if stamps go back, or do not advance."""
     for name in (signal.name for signal in trial.contract.observation):
-        stamps = [observation.measured(name) for observation in trial.seen]
+        stamps = [observation.measured(name) for observation in trial.reads]
         for tick, (stamp, following) in enumerate(pairwise(stamps)):
             if following < stamp:
-                stamped = _stamped(trial.seen[tick + 1], name)
+                stamped = _stamped(trial.reads[tick + 1], name)
                 raise AdapterError(f"read {tick + 1} {stamped} {following:.6g} s, before read {tick} at {stamp:.6g} s")
         if len(stamps) > 1 and stamps[0] == stamps[-1]:
             hint = "; a simulator stands still unless something is written, so check it with writes"
-            kind = "observations" if trial.seen[-1].times is None else f"readings of {name}"
+            kind = "observations" if trial.reads[-1].times is None else f"readings of {name}"
             raise AdapterError(f"all {len(stamps)} {kind} are stamped {stamps[0]:.6g} s{'' if trial.write else hint}")
 
 
 def keeps_buffers(trial: Trial) -> None:
     """Raise an error if the arrays of an observation change after `read` returned them."""
-    for tick, (seen, copies) in enumerate(zip(trial.seen, trial.copies, strict=True)):
+    for tick, (frame, copies) in enumerate(zip(trial.reads, trial.copies, strict=True)):
         for name, copy in copies.items():
-            values, later = numbers_of(seen.values[name]), trial.seen[min(tick + 1, len(trial.seen) - 1)]
-            shared = later is not seen and np.shares_memory(values, numbers_of(later.values.get(name)))
+            values, later = numbers_of(frame.values[name]), trial.reads[min(tick + 1, len(trial.reads) - 1)]
+            shared = later is not frame and np.shares_memory(values, numbers_of(later.values.get(name)))
             if shared or values.tobytes() != copy:
                 raise AdapterError(f"read {tick} gave {name} as a buffer that a later one reuses; return a copy of it")
 
@@ -255,7 +255,7 @@ class _Stray(NamedTuple):
 def accustomed(trial: Trial) -> str | None:
     """Raise an error if observations are far from those of training; return a note if only the episode's start is."""
     values = {
-        signal.name: np.stack([np.asarray(observation.values[signal.name], np.float64) for observation in trial.seen])
+        signal.name: np.stack([np.asarray(observation.values[signal.name], np.float64) for observation in trial.reads])
         for signal in trial.contract.observation
     }
     outliers = []

@@ -437,9 +437,9 @@ class Gap:
             delayed, stamp, at = self._lines[0].carry((values, stamps, tick), tick)
             return delayed, stamp, np.full(count, at)
         measured = stamps if isinstance(stamps, np.ndarray) else np.full(1 + count, stamps)
-        arrived, seen, sensed = values.copy(), measured.copy(), np.zeros(count, np.int64)
+        arrived, stamps, sensed = values.copy(), measured.copy(), np.zeros(count, np.int64)
         for line in self._lines:
             message = (values[line.columns], measured[1 + line.signals], tick)
-            arrived[line.columns], seen[1 + line.signals], sensed[line.signals] = line.carry(message, tick)
-        seen[0] = seen[1:].min()
-        return arrived, seen, sensed
+            arrived[line.columns], stamps[1 + line.signals], sensed[line.signals] = line.carry(message, tick)
+        stamps[0] = stamps[1:].min()
+        return arrived, stamps, sensed

@@ -52,7 +52,7 @@ def probe(act: Act, rest: NDArray[np.float32], element: int, size: float, ticks:
         moved[element] = rest[element] + side
         responses = [act(action) for action in (*[moved] * ticks, *[rest] * settle)]
         pushes.append(sum(float(executed[element] - rest[element]) for executed, _ in responses) / ticks)
-        answers.append(np.mean([seen for _, seen in responses], axis=0) - before)
+        answers.append(np.mean([values for _, values in responses], axis=0) - before)
         before = responses[-1][1]
     pushed = (pushes[0] - pushes[1]) / 2
     if not pushed * np.sign(size) >= LEAST_EXECUTED * abs(size):

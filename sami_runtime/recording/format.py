@@ -180,16 +180,16 @@ def schema_of(contract: Contract) -> dict[str, Any]:
 def message_of(episode: int, record: StepRecord) -> dict[str, Any]:
     """Convert a tick to a message; `recorded_step` is the inverse."""
     message: dict[str, Any] = {"episode": episode, "measured": None, "observation": None}
-    seen = record.observation
-    if seen is not None:
+    observation = record.observation
+    if observation is not None:
         # Values that are not numbers are not recorded, since no policy reads them.
-        values = {name: value for name, value in seen.values.items() if numbers_of(value).size}
-        message |= {"measured": plain(seen.time), "observation": plain(values)}
-        if seen.times is not None:
-            message["measured_by_signal"] = plain(seen.times)
+        values = {name: value for name, value in observation.values.items() if numbers_of(value).size}
+        message |= {"measured": plain(observation.time), "observation": plain(values)}
+        if observation.times is not None:
+            message["measured_by_signal"] = plain(observation.times)
     for name, kind in FIELDS.items():
         value = getattr(record, name)
-        missing = seen is None if name == "age" else name in ONLY_IF_ANY and value == DEFAULTS[name]
+        missing = observation is None if name == "age" else name in ONLY_IF_ANY and value == DEFAULTS[name]
         if not missing:
             message[name] = kind.write(value)
     return message

@@ -213,7 +213,7 @@ def _stretches(recording: Recording) -> Iterator[tuple[int, list[StepRecord], bo
     swaps = (step.record.swapped for step in recording.steps)
     if any(swap and swap.contract.observation != recording.contract.observation for swap in swaps):
         raise RecordingError(f"in {recording.path} a model took over that reads other signals; use NAME.parquet.")
-    return recording.stretches(lambda seen, _: names <= seen.values.keys())
+    return recording.stretches(lambda observation, _: names <= observation.values.keys())
 
 
 def _features(recording: Recording, stretches: list[tuple[int, list[StepRecord], bool]]) -> dict[str, Any]:

@@ -46,7 +46,7 @@ class Workspace:
         self._places = [_place(contract, element) for element in self._elements]
         self._period = 1.0 / contract.rate_hz
         self._change = by_element(limits.rate, contract.action, math.inf)[self._movers] * self._period
-        self._seen: Float64 | None = None
+        self._positions: Float64 | None = None
         self._since, self._last = (np.zeros(len(movers), np.float64) for _ in range(2))
 
     def __bool__(self) -> bool:
@@ -57,7 +57,7 @@ class Workspace:
         """Store the elements' observed positions; those missing or not finite are computed from the actions alone."""
         positions = np.array([number_at(observation.values, *place) for place in self._places])
         good = np.isfinite(positions)
-        self._seen = np.where(good, positions, np.nan if self._seen is None else self._seen)
+        self._positions = np.where(good, positions, np.nan if self._positions is None else self._positions)
         self._since, self._last = np.where(good, 0.0, self._since), np.where(good, 0.0, self._last)
 
     def cut(self, action: Array, elapsed: float) -> Array:
@@ -66,12 +66,12 @@ class Workspace:
         Raises:
             SamiError: No valid value of a limited element was seen yet.
         """
-        if self._seen is None or not np.isfinite(self._seen).all():
+        if self._positions is None or not np.isfinite(self._positions).all():
             raise SamiError(
                 f"no valid value of {', '.join(self._elements)} was seen, whose workspace is limited. Pass each "
                 "observation to fault() before its action to propose()."
             )
-        at = self._seen + self._scale * (self._since + self._last * elapsed / self._period)
+        at = self._positions + self._scale * (self._since + self._last * elapsed / self._period)
         down, up = np.maximum(at - self._range[:, 0], 0.0), np.maximum(self._range[:, 1] - at, 0.0)
         ahead = np.where(self._scale > 0, up, down) / np.abs(self._scale)
         behind = np.where(self._scale > 0, down, up) / np.abs(self._scale)

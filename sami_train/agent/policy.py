@@ -158,8 +158,8 @@ class ContextPolicy(BasePolicy):
             # Split by signal and joined again, so that the action depends on the file's outputs: see `PolicyHead`.
             estimated = self.present.estimate(self.features, observation, corrections.squeeze(1))
             features = self.features(self.present(observation, estimated))
-        seen = torch.cat([features, context], -1) if self.encoder.size else features
-        return self.actor(seen), context, estimated, state
+        inputs = torch.cat([features, context], -1) if self.encoder.size else features
+        return self.actor(inputs), context, estimated, state
 
     def _predict(self, observation: Any, deterministic: bool = False) -> Tensor:
         raise NotImplementedError("a recurrent policy acts with predict(observation, state, episode_start)")

@@ -80,7 +80,7 @@ class TaskRecord:
         """Return the windows as values for JSON."""
         return {
             "success": {name: list(window) for name, window in self._success.items()},
-            "skills": {name: [sorted(seen) for seen in window] for name, window in self._skills.items()},
+            "skills": {name: [sorted(skills) for skills in window] for name, window in self._skills.items()},
             "returns": {name: list(window) for name, window in self._returns.items()},
         }
 

@@ -164,8 +164,8 @@ class _Recorder:
 
     def true(self, info: dict[str, Any]) -> np.ndarray:
         """Return the last true state (D + P,): the observation without the profile's errors, and privileged numbers."""
-        seen = np.asarray(info.get(TRUE_OBSERVATION, self.observations[-1]))
-        return np.concatenate([seen, info[PRIVILEGED]]) if PRIVILEGED in info else seen
+        observation = np.asarray(info.get(TRUE_OBSERVATION, self.observations[-1]))
+        return np.concatenate([observation, info[PRIVILEGED]]) if PRIVILEGED in info else observation
 
     def keep_state(self, policy: Policy, row: int, every: int) -> None:
         """Store the encoder's state before this step, if the step is a multiple of `every`."""

@@ -115,7 +115,7 @@ def _drive(
     with stage as (play, policy):
         _, lengths, _ = play(tasks, seed)
     episodes = zip(policy.episodes(), lengths, strict=False)
-    return [(seen[:length], acted[:length], contexts[:length]) for (seen, acted, contexts), length in episodes]
+    return [(observed[:length], acted[:length], contexts[:length]) for (observed, acted, contexts), length in episodes]
 
 
 def tasks_in_turn(tasks: Sequence[Task], episodes: int) -> list[Task]:

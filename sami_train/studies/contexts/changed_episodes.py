@@ -160,9 +160,9 @@ class PolicyHead:
         self._onnx = build(replace(artifact, model_bytes=cut.SerializeToString()))
         if golden := contract.golden_steps():
             now = slice(None) if golden.age is None else ~golden.age.any(axis=1)
-            seen = {name: value[now] for name, value in golden.observation.items()}
+            observation = {name: value[now] for name, value in golden.observation.items()}
             answers = {name: value[now] for name, value in golden.answers.items()}
-            error = float(np.abs(self(seen, answers[CONTEXT], answers) - answers[ACTION]).max())
+            error = float(np.abs(self(observation, answers[CONTEXT], answers) - answers[ACTION]).max())
             if not error <= TOLERANCE:
                 raise CheckFailed(
                     f"the policy cut from {artifact.path} differs from the whole file by {error:.2e} at its golden "

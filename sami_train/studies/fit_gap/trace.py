@@ -132,7 +132,7 @@ def _trace(recording: Recording, records: Sequence[StepRecord], fresh_age: float
     sent: dict[str, np.ndarray] = {}
     values: dict[str, np.ndarray] = {}
     for signal in contract.observation:
-        stamps = np.array([_seen(record).measured(signal.name) for record in reads])
+        stamps = np.array([_frame(record).measured(signal.name) for record in reads])
         ages = (np.array([record.time for record in reads]) - stamps) / period - fresh_age
         late = np.floor(ages + 0.5 + 1e-3).astype(int)
         if (late[1:] < 0).any():
@@ -141,12 +141,12 @@ def _trace(recording: Recording, records: Sequence[StepRecord], fresh_age: float
                 "is ahead of the loop's, so that no latency can be told. Stamp observations by the loop's clock."
             )
         sent[signal.name] = np.clip(ticks - late, 0, None)
-        values[signal.name] = np.array([np.ravel(_seen(record).values[signal.name]) for record in reads], np.float64)
+        values[signal.name] = np.array([np.ravel(_frame(record).values[signal.name]) for record in reads], np.float64)
     zeroed: Mapping[str, float] = next((record.info["zeroed"] for record in records if "zeroed" in record.info), {})
     return Trace(ticks, sent, values, executed, np.array([record.time for record in reads]), zeroed)
 
 
-def _seen(record: StepRecord) -> Any:
+def _frame(record: StepRecord) -> Any:
     return record.observation
 
 

@@ -205,8 +205,8 @@ class _Lesson:
             push_some(self.batch, self.rng)
             self.observation, _ = self.batch.step(self.previous)
             self.over = self.over | self.batch.terminated | self.batch.truncated
-        *seen, privileged = (torch.stack(part, 1) for part in zip(*steps, strict=True))
-        return Chunk._make([*seen, self.normaliser(privileged), before])
+        *parts, privileged = (torch.stack(part, 1) for part in zip(*steps, strict=True))
+        return Chunk._make([*parts, self.normaliser(privileged), before])
 
     def _begin_anew(self, progress: float) -> None:
         """Begin episodes in rows whose last one is over: half have noise; early in a run, the teacher acts in some."""

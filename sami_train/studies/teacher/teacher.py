@@ -90,11 +90,11 @@ class AdaptivePPO(PPO):
         elif divergence < 0.5 * KL:
             self.rate = min(RATES[1], self.rate * 1.5)
         self.policy.log_std.data.clamp_(*DEVIATIONS)
-        inputs, seen = self.policy.features_extractor, self.rollout_buffer.observations
+        inputs, observations = self.policy.features_extractor, self.rollout_buffer.observations
         assert isinstance(inputs, Inputs)
-        assert isinstance(seen, dict)
+        assert isinstance(observations, dict)
         for name, normaliser in inputs.normalisers.items():
-            normaliser.update(torch.from_numpy(seen[name].reshape(-1, seen[name].shape[-1])))  # type: ignore[operator]
+            normaliser.update(torch.from_numpy(observations[name].reshape(-1, observations[name].shape[-1])))  # type: ignore[operator]
 
 
 def train_teacher(
