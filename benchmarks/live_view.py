@@ -37,10 +37,10 @@ from sami_runtime.recording.live import Feed
 KINDS = ("alone", "served", "watched")
 WATCH = """
 import sys, urllib.request
-seen = 0
+rows = 0
 for line in urllib.request.build_opener(urllib.request.ProxyHandler({})).open(sys.argv[1] + "events"):
-    seen += line.startswith(b"data: {\\"row\\"")
-print(seen)
+    rows += line.startswith(b"data: {\\"row\\"")
+print(rows)
 """
 
 
@@ -76,8 +76,8 @@ def turn(kind: str, model: Path, rate_hz: float, seconds: float, priority: int |
             session, robot, max_steps=round(rate_hz * seconds), clock=clock, gate=gate, on_step=watch, prewarm_s=0.0007
         )
         dropped = feed.dropped if feed else 0
-    seen = int(watcher.communicate(timeout=30)[0]) if watcher else 0
-    return {"lag": lags, "total": totals, "told": report, "missed": missed, "dropped": dropped, "seen": seen}
+    rows_read = int(watcher.communicate(timeout=30)[0]) if watcher else 0
+    return {"lag": lags, "total": totals, "told": report, "missed": missed, "dropped": dropped, "seen": rows_read}
 
 
 def _percentiles(values: list[float]) -> list[float]:

@@ -98,9 +98,9 @@ def test_one_that_is_told_observes_gravity_in_its_last_number():
     hidden, informed = (HiddenPhysics(TASKS["gravity-hopper"], is_told=is_told) for is_told in (False, True))
     for gravity, number in ((GRAVITY.low, -1.0), (1.0, 0.0), (GRAVITY.high, 1.0)):
         options = {"physics": {"gravity": gravity}}
-        plain, (seen, _) = hidden.reset(seed=1, options=options)[0], informed.reset(seed=1, options=options)
-        np.testing.assert_array_equal(seen[:-1], plain)
-        assert seen[-1] == pytest.approx(number, abs=1e-6)
+        plain, (observation, _) = hidden.reset(seed=1, options=options)[0], informed.reset(seed=1, options=options)
+        np.testing.assert_array_equal(observation[:-1], plain)
+        assert observation[-1] == pytest.approx(number, abs=1e-6)
     assert informed.observation_space.shape[0] == hidden.observation_space.shape[0] + 1
 
 

@@ -180,7 +180,7 @@ def test_a_change_that_cannot_be_made_is_refused_before_anything_runs(sami, cont
 
 
 def test_the_live_line_tells_how_far_the_estimated_present_is_from_what_arrived():
-    seen = Observation({"cube_position": np.zeros(3, np.float32), "gripper_width": np.ones(1, np.float32)}, 0.0)
-    tick = SimpleNamespace(observation=seen, extra={"present_cube_position": np.float32([0.03, 0.0, 0.04])})
+    observation = Observation({"cube_position": np.zeros(3, np.float32), "gripper_width": np.ones(1, np.float32)}, 0.0)
+    tick = SimpleNamespace(observation=observation, extra={"present_cube_position": np.float32([0.03, 0.0, 0.04])})
     assert corrected(tick) == "present off by cube_position 0.05"
-    assert corrected(SimpleNamespace(observation=seen, extra={})) == ""
+    assert corrected(SimpleNamespace(observation=observation, extra={})) == ""

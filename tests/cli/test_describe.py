@@ -58,9 +58,9 @@ def test_export_measures_it_as_well(sami, trained, monkeypatch, short_panda):
 
 def test_inspect_prints_bounds_what_training_saw_meanings_frame_and_home(sami):
     lines = sami("inspect", SHIPPED).out.splitlines()
-    bounds, seen = [line.split()[1:] for line in lines if line.startswith("desired_goal.z")]
+    bounds, spread = [line.split()[1:] for line in lines if line.startswith("desired_goal.z")]
     assert bounds == ["m", "-10", "10", "0.02", "to", "0.02"]
-    assert seen == ["0.02", "0", "0.02", "0.02"]
+    assert spread == ["0.02", "0", "0.02", "0.02"]
     bounds, _ = [line.split()[1:] for line in lines if line.startswith("ee_displacement_and_gripper.dx")]
     assert bounds == ["1", "-1", "1", "-"]
     starts = ("seen: 2,0", "response to 1 of dx, moved by 0.1 for 5 ticks: ee_position.x +0.1", "meaning ee_position: ")

@@ -79,8 +79,8 @@ class AtTerminal:
             assert time.monotonic() < until, f"{text!r} does not come: {self.shown!r}"
             if select.select([self.person], [], [], 0.1)[0]:
                 self.shown += os.read(self.person, 65536).decode(errors="replace")
-        seen, self.shown = self.shown[: match.end()], self.shown[match.end() :]
-        return seen
+        printed, self.shown = self.shown[: match.end()], self.shown[match.end() :]
+        return printed
 
     def press(self, keys):
         os.write(self.person, keys.encode())

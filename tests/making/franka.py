@@ -65,13 +65,13 @@ def drive(adapter, towards, ticks, until=None):
     """Write an action in each of some ticks of 40 ms, and return the last observation."""
     due = time.monotonic()
     for _ in range(ticks):
-        seen = adapter.read().values
-        adapter.write(np.float32(towards(seen) if callable(towards) else towards))
-        if until and until(seen):
+        values = adapter.read().values
+        adapter.write(np.float32(towards(values) if callable(towards) else towards))
+        if until and until(values):
             break
         due += 0.04
         time.sleep(max(0.0, due - time.monotonic()))
-    return seen
+    return values
 
 
 HOST = """

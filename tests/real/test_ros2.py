@@ -340,9 +340,9 @@ def drives_the_peer(domain, peer):
     clock = MonotonicClock()
     with closing(make(clock, contract, table)) as adapter:
         adapter.reset()
-        seen = adapter.read()
-        assert seen.values["angles"] == pytest.approx([0.1, 0.2, 0.3]), "by name: the peer tells the wrist first"
-        assert abs(clock.now() - seen.time) < 1.0, "stamped by the clock that both keep"
+        observation = adapter.read()
+        assert observation.values["angles"] == pytest.approx([0.1, 0.2, 0.3]), "by name: the peer tells the wrist first"
+        assert abs(clock.now() - observation.time) < 1.0, "stamped by the clock that both keep"
         adapter.write(np.float32([0.5, -0.25, 1.0]))
         assert peer.stdout.readline() == "0.5 -0.25 1\n"
         end = time.monotonic() + 10.0

@@ -120,13 +120,13 @@ def test_a_full_or_read_only_disk_is_told_with_the_file_and_what_was_there_stays
 
 def replace_and_die(path, moment):
     """Replace a folder, and be killed before the so-manyth change of a file."""
-    seen = 0
+    calls = 0
 
     def hear(event, arguments):
-        nonlocal seen
+        nonlocal calls
         if event in ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "open"):
-            seen += 1
-            if seen == moment:
+            calls += 1
+            if calls == moment:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(hear)

@@ -158,13 +158,13 @@ def test_an_action_of_another_size_is_refused(adapter):
 
 
 def test_the_same_seed_gives_the_same_episode(adapter):
-    seen = []
+    first_values = []
     for _ in range(2):
         adapter.reset(seed=3)
         adapter.write(np.full(adapter.action.size, 0.5, np.float32))
-        seen.append(adapter.read().values)
-    for name in seen[0]:
-        np.testing.assert_array_equal(seen[0][name], seen[1][name])
+        first_values.append(adapter.read().values)
+    for name in first_values[0]:
+        np.testing.assert_array_equal(first_values[0][name], first_values[1][name])
 
 
 def test_stop_is_safe_at_any_time_and_twice(adapter):

@@ -59,9 +59,9 @@ def test_what_an_adapter_says_of_itself_is_passed_on(around):
 def test_how_late_an_observation_is_is_passed_on_by_the_names_that_it_has_now(around):
     outer = AROUND[around](Behind())
     outer.reset(seed=0)
-    seen = outer.read()
-    assert seen.late == dict.fromkeys(seen.values, LATE)
-    assert all(np.isfinite(value).all() for value in seen.values.values())
+    observation = outer.read()
+    assert observation.late == dict.fromkeys(observation.values, LATE)
+    assert all(np.isfinite(value).all() for value in observation.values.values())
 
 
 class Silent(Behind):

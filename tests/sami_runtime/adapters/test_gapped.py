@@ -78,20 +78,20 @@ def test_the_gate_catches_a_stuck_sensor(session, arm):
 def test_times_by_signal_arrive_with_their_message_by_the_clock_of_the_gap(arm):
     class Cameras(arm):
         def read(self):
-            seen = super().read()
-            return replace(seen, times={"goal": seen.time - 0.5})
+            observation = super().read()
+            return replace(observation, times={"goal": observation.time - 0.5})
 
     clock = ManualClock()
     robot = Gapped(Cameras(clock), GapProfile(latency_s=1 / RATE, clock_offset_s=3.0, clock_skew=0.01), RATE)
     robot.reset(0)
-    seen = []
+    observations = []
     for _ in range(3):
-        seen.append(robot.read())
+        observations.append(robot.read())
         clock.advance(1 / RATE)
         robot.write(np.zeros(2, np.float32))
-    assert [item.time for item in seen] == pytest.approx([3.0, 3.0, 3.0 + 1.01 / RATE])
-    assert [item.measured("goal") for item in seen] == pytest.approx([2.5, 2.5, 2.5 + 1.01 / RATE])
-    assert [item.measured("position") for item in seen] == [item.time for item in seen]
+    assert [item.time for item in observations] == pytest.approx([3.0, 3.0, 3.0 + 1.01 / RATE])
+    assert [item.measured("goal") for item in observations] == pytest.approx([2.5, 2.5, 2.5 + 1.01 / RATE])
+    assert [item.measured("position") for item in observations] == [item.time for item in observations]
 
 
 def test_a_clock_that_is_ahead_makes_observations_untrustworthy(session, arm):
@@ -163,8 +163,8 @@ def test_an_adapter_that_does_not_give_what_it_declares_is_named():
 def test_a_signal_that_is_no_array_of_numbers_is_refused_by_name_and_value(value):
     class Broken(FakeAdapter):
         def read(self):
-            seen = super().read()
-            return Observation({**seen.values, "position": value}, seen.time)
+            observation = super().read()
+            return Observation({**observation.values, "position": value}, observation.time)
 
     robot = Gapped(Broken(axes=1), GapProfile(noise=0.01), RATE)
     robot.reset(seed=0)

@@ -14,14 +14,14 @@ class Hand:
 
     def __init__(self, late=0, drift=0.0, limit=1.0):
         self.queue, self.drift, self.limit = [0.0] * late, drift, limit
-        self.seen, self.actions = np.zeros(2), []
+        self.position, self.actions = np.zeros(2), []
 
     def act(self, action):
         executed = np.clip(action, -self.limit, self.limit)
         self.actions.append(action.copy())
         self.queue.append(float(executed[0]))
-        self.seen = self.seen + [0.05 * self.queue.pop(0), self.drift]
-        return executed, self.seen
+        self.position = self.position + [0.05 * self.queue.pop(0), self.drift]
+        return executed, self.position
 
 
 def answer(hand, size=0.1, rest=0.0):

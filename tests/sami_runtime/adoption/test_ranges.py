@@ -29,11 +29,11 @@ def saved(folder, **arrays):
 
 
 def test_arrays_by_signal_are_taken_as_they_are(contract, arrays, tmp_path):
-    seen = ranges_in(contract, saved(tmp_path, **arrays))
-    assert (seen.steps, seen.episodes) == (20, 1)
-    np.testing.assert_allclose(seen.signals["joint_pos"].highest, arrays["joint_pos"].max(axis=0), rtol=1e-5)
-    np.testing.assert_allclose(seen.signals["joint_targets"].lowest, arrays["joint_targets"].min(axis=0), rtol=1e-5)
-    np.testing.assert_allclose(seen.begin["command"].mean, arrays["command"][0], rtol=1e-5)
+    ranges = ranges_in(contract, saved(tmp_path, **arrays))
+    assert (ranges.steps, ranges.episodes) == (20, 1)
+    np.testing.assert_allclose(ranges.signals["joint_pos"].highest, arrays["joint_pos"].max(axis=0), rtol=1e-5)
+    np.testing.assert_allclose(ranges.signals["joint_targets"].lowest, arrays["joint_targets"].min(axis=0), rtol=1e-5)
+    np.testing.assert_allclose(ranges.begin["command"].mean, arrays["command"][0], rtol=1e-5)
 
 
 def test_what_the_network_read_is_converted_back_to_signals(contract, arrays, tmp_path):
@@ -63,18 +63,18 @@ def test_the_newest_value_of_a_history_is_the_signal(tmp_path):
     obs[:, 13:17], obs[:, 17:21] = 0.05, 0.1
     for first, expected in (("oldest", 2.0), ("newest", 1.0)):
         contract = read_artifact(stander(tmp_path, stacked.replace("FIRST", first), 25)[1]).contract
-        seen = ranges_in(contract, saved(tmp_path, obs=obs, actions=np.zeros((5, 4))))
-        assert seen.signals["joint_vel"].mean == (expected,) * 4
+        ranges = ranges_in(contract, saved(tmp_path, obs=obs, actions=np.zeros((5, 4))))
+        assert ranges.signals["joint_vel"].mean == (expected,) * 4
 
 
 def test_episodes_end_where_dones_says_and_between_environments(contract, arrays, tmp_path):
     many = {name: np.stack([array, array + 1.0], axis=1) for name, array in arrays.items()}
     dones = np.zeros((20, 2), bool)
     dones[4, 0] = dones[19, 1] = True
-    seen = ranges_in(contract, saved(tmp_path, dones=dones, **many))
-    assert (seen.steps, seen.episodes) == (40, 3)
+    ranges = ranges_in(contract, saved(tmp_path, dones=dones, **many))
+    assert (ranges.steps, ranges.episodes) == (40, 3)
     firsts = [arrays["command"][0], arrays["command"][5], arrays["command"][0] + 1.0]
-    np.testing.assert_allclose(seen.begin["command"].mean, np.mean(firsts, axis=0), rtol=1e-5)
+    np.testing.assert_allclose(ranges.begin["command"].mean, np.mean(firsts, axis=0), rtol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -41,8 +41,8 @@ class Wrong(PandaAdapter):
         super().reset((seed or 0) + self.first)
 
     def read(self):
-        seen = super().read()
-        return Observation(self.see(seen.values), seen.time)
+        observation = super().read()
+        return Observation(self.see(observation.values), observation.time)
 
     def write(self, action):
         return Executed(action, super().write(self.do(action)).done)
@@ -202,8 +202,8 @@ class Homing(Wrong):
         self.clock.advance(2.0)
 
     def read(self):
-        seen = super().read()
-        return Observation(seen.values, self.clock.now()) if self.waits else seen
+        observation = super().read()
+        return Observation(observation.values, self.clock.now()) if self.waits else observation
 
 
 @pytest.mark.parametrize("waits", [True, False])

@@ -22,28 +22,28 @@ GOAL = {"goal.x": Known(value=0.5)}
 def drive(robot, steps=8):
     """What is read in an episode."""
     robot.reset(seed=3)
-    seen = []
+    observations = []
     for step in range(steps):
-        seen.append(robot.read())
+        observations.append(robot.read())
         robot.write(np.full(2, 0.1 * (-1) ** step, np.float32))
-    return seen
+    return observations
 
 
 @pytest.mark.parametrize("bias", [0.03, -0.017])
 def test_a_bias_of_what_is_known_is_taken_out_and_all_else_is_as_it_was_to_the_last_bit(arm, bias):
     profile = GapProfile(bias={"goal": bias, "position": 0.02})
     behind, zeroed = drive(Gapped(arm(), profile, RATE)), drive(Zeroed(Gapped(arm(), profile, RATE), GOAL))
-    for biased, seen in zip(behind, zeroed, strict=True):
-        assert seen.values["goal"] == pytest.approx(0.5, abs=1e-6)
+    for biased, frame in zip(behind, zeroed, strict=True):
+        assert frame.values["goal"] == pytest.approx(0.5, abs=1e-6)
         for name in ("position", "velocity"):
-            assert seen.values[name].tobytes() == biased.values[name].tobytes()
+            assert frame.values[name].tobytes() == biased.values[name].tobytes()
 
 
 def test_a_bias_is_taken_out_of_integers_too_and_not_rounded_off(arm):
     class Counting(arm):
         def read(self):
-            seen = super().read()
-            return Observation({**seen.values, "goal": np.array([3 + self.reads % 2])}, seen.time)
+            frame = super().read()
+            return Observation({**frame.values, "goal": np.array([3 + self.reads % 2])}, frame.time)
 
     robot = Zeroed(Counting(), {"goal.x": Known(value=0.0, most=5.0, still=1.0)})
     robot.reset(seed=3)
@@ -52,9 +52,9 @@ def test_a_bias_is_taken_out_of_integers_too_and_not_rounded_off(arm):
 
 
 def test_without_a_bias_every_reading_is_the_same_to_the_last_bit(arm):
-    for plain, seen in zip(drive(arm()), drive(Zeroed(arm(), GOAL)), strict=True):
+    for plain, frame in zip(drive(arm()), drive(Zeroed(arm(), GOAL)), strict=True):
         for name, value in plain.values.items():
-            assert seen.values[name].tobytes() == value.tobytes()
+            assert frame.values[name].tobytes() == value.tobytes()
 
 
 def test_noise_is_averaged_over_the_readings_and_stays_in_the_episode(arm):
@@ -84,8 +84,8 @@ def moving(arm, name, speed):
 
     class Moving(arm):
         def read(self):
-            seen = super().read()
-            return Observation({**seen.values, name: seen.values[name] + np.float32(speed * self.reads)}, seen.time)
+            frame = super().read()
+            return Observation({**frame.values, name: frame.values[name] + np.float32(speed * self.reads)}, frame.time)
 
     return Moving()
 
@@ -148,7 +148,7 @@ def test_a_sensor_that_says_nothing_finite_is_refused(arm):
 def test_a_sensor_that_says_no_numbers_is_refused_at_rest_and_passed_on_later(arm, value):
     class Broken(arm):
         def read(self):
-            return Observation({**(seen := super().read()).values, "goal": self.goal or seen.values["goal"]}, seen.time)
+            return Observation({**(now := super().read()).values, "goal": self.goal or now.values["goal"]}, now.time)
 
     robot = Zeroed(behind := Broken(), {"goal.x": Known(value=0.48)})
     behind.goal = value or "nothing"
@@ -189,8 +189,8 @@ def test_a_run_records_the_offsets_and_replays_the_same(arm, path, tmp_path):
     (offset,) = {step.record.info["zeroed"]["goal.x"] for step in recording.steps}
     assert offset == pytest.approx(0.03, abs=0.003)
     assert recording.about["limits"]["known"]["goal.x"]["value"] == 0.5
-    seen = [step.record.observation.values["goal"][0] for step in recording.steps]
-    assert np.mean(seen) == pytest.approx(0.5, abs=0.003)
+    goals = [step.record.observation.values["goal"][0] for step in recording.steps]
+    assert np.mean(goals) == pytest.approx(0.5, abs=0.003)
     comparison = replay(recording, Session.load(path))
     assert (comparison.steps, comparison.same) == (10, True)
 

@@ -26,10 +26,10 @@ def tick(step, place=FAR, outcome=Outcome.ACTED, missed=0, **info):
     values = {signal.name: np.zeros(signal.size, np.float32) for signal in SPEC.signals}
     values |= {"achieved_goal": np.float32(place), "desired_goal": np.float32([0, 0, 0.02])}
     values["gripper_width"] = np.float32([step])
-    seen = None if outcome in (Outcome.STANDING, Outcome.PAUSED) else Observation(values, float(step))
+    frame = None if outcome in (Outcome.STANDING, Outcome.PAUSED) else Observation(values, float(step))
     proposed, executed = np.zeros(4, np.float32), np.full(4, step / 100, np.float32)
     context = np.zeros(6, np.float32)
-    return StepRecord(step, outcome, seen, proposed, executed, context, info, SectionTimes(0, 0, 0, 0), missed=missed)
+    return StepRecord(step, outcome, frame, proposed, executed, context, info, SectionTimes(0, 0, 0, 0), missed=missed)
 
 
 @pytest.fixture

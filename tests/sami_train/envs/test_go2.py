@@ -140,13 +140,13 @@ def test_what_is_read_is_what_the_robot_has(env):
     robot = begin(env, seed=3)
     for action in motions(1, 10)[:, 0]:
         observation, *_ = env.step(action)
-    seen = GO2.layout.by_name(observation)
+    signals = GO2.layout.by_name(observation)
     mujoco.mj_kinematics(robot.model, robot.data)
     turn = robot.data.body("base").xmat.reshape(3, 3)
-    assert seen["gravity"] == pytest.approx(turn.T @ [0.0, 0.0, -1.0], abs=1e-6)
-    assert seen["angular_velocity"] == pytest.approx(robot.data.qvel[3:6], abs=1e-5)
-    assert seen["joint_angles"] == pytest.approx(robot.data.qpos[7:], abs=1e-6)
-    assert seen["last_action"] == pytest.approx(action)
+    assert signals["gravity"] == pytest.approx(turn.T @ [0.0, 0.0, -1.0], abs=1e-6)
+    assert signals["angular_velocity"] == pytest.approx(robot.data.qvel[3:6], abs=1e-5)
+    assert signals["joint_angles"] == pytest.approx(robot.data.qpos[7:], abs=1e-6)
+    assert signals["last_action"] == pytest.approx(action)
     assert {signal.name for signal in GO2.estimated} == {
         *("angular_velocity", "gravity", "joint_angles", "joint_velocities")
     }
@@ -185,9 +185,9 @@ def test_a_row_that_begins_anew_disturbs_no_other_and_forgets_its_past():
     alone = Go2Batch(1)
     np.testing.assert_array_equal(fresh, alone.reset(seeds=[8], tasks=[{"delay": 0.04}]))
     for action in actions[10:]:
-        seen, _ = batch.step(action)
-        np.testing.assert_array_equal(seen[:1], alone.step(action[:1])[0])
-        np.testing.assert_array_equal(seen[1:], undisturbed.step(action)[0][1:])
+        rows, _ = batch.step(action)
+        np.testing.assert_array_equal(rows[:1], alone.step(action[:1])[0])
+        np.testing.assert_array_equal(rows[1:], undisturbed.step(action)[0][1:])
 
 
 def test_a_fall_ends_the_episode_and_costs(env):

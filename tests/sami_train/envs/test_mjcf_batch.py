@@ -82,20 +82,20 @@ def file(tmp_path):
 def paired(path, steps, between=lambda step, batch, envs: None):
     """Step a batch beside as many environments, compare all, and count early ends, ends by time and blow-ups."""
     batch, envs = MjcfBatch(path, ROWS, threads=2), [MjcfEnv(path) for _ in range(ROWS)]
-    seen = batch.reset(seeds=range(ROWS))
+    rows = batch.reset(seeds=range(ROWS))
     for row, env in enumerate(envs):
         observation, info = env.reset(seed=row)
-        np.testing.assert_array_equal(seen[row], observation)
+        np.testing.assert_array_equal(rows[row], observation)
         assert batch.current_tasks[row] == info["task"]
     rng, ended, late, unstable = np.random.default_rng(0), 0, 0, 0
     for step in range(steps):
         between(step, batch, envs)
         actions = rng.uniform(-1.3, 1.3, (ROWS, 2)).astype(np.float32)
-        seen, rewards = batch.step(actions)
+        rows, rewards = batch.step(actions)
         over = batch.terminated | batch.truncated
         for row, env in enumerate(envs):
             observation, reward, terminated, _, info = env.step(actions[row])
-            np.testing.assert_array_equal(seen[row], observation)
+            np.testing.assert_array_equal(rows[row], observation)
             np.testing.assert_array_equal(batch.privileged()[row], env.episodes.privileged()[0])
             assert (rewards[row], batch.terminated[row]) == (reward, terminated)
             assert {name: values[row] for name, values in batch.metrics.items()} == info.get("metrics", {})

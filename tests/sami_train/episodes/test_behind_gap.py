@@ -95,9 +95,9 @@ def pushed(index):
     true[:, GOAL.achieved] = np.arange(21)[:, None] * 0.03 * np.array([np.cos(index), np.sin(index), 0.0])
     true[:, GOAL.achieved][:, 2] = true[:, GOAL.desired][:, 2] = GOAL.height
     true[:, GOAL.desired.start] = -1.0
-    seen = true[np.maximum(np.arange(21) - LATE, 0)]
+    observations = true[np.maximum(np.arange(21) - LATE, 0)]
     still = np.zeros((20, 4), np.float32)
-    return Episode(index, {}, 0, seen, still, np.full(20, -1, np.float32), False, False, frozenset(), (), true)
+    return Episode(index, {}, 0, observations, still, np.full(20, -1, np.float32), False, False, frozenset(), (), true)
 
 
 @pytest.mark.parametrize("behind", [TRUTH, BehindGap(true_critic=True)])

@@ -102,10 +102,10 @@ def test_the_gate_sees_how_old_a_measurement_is_and_not_when_its_message_came(cl
     sources.hear("joints", joints(stamp=time.time() - 0.5), clock.now())
     sources.hear("camera", pose([0.0, 0.0, 0.0], time.time() - 0.2), clock.now())
     sources.hear("goal", pose([0.0, 0.5, 0.0], time.time() - 100.0, "table"), clock.now())
-    seen = sources.latest.observation()
-    assert clock.now() - seen.measured("angles") == pytest.approx(0.5, abs=0.05)
-    assert clock.now() - seen.measured("cube") == pytest.approx(0.3, abs=0.05)
-    assert seen.time == seen.measured("angles"), "the oldest one's"
+    observation = sources.latest.observation()
+    assert clock.now() - observation.measured("angles") == pytest.approx(0.5, abs=0.05)
+    assert clock.now() - observation.measured("cube") == pytest.approx(0.3, abs=0.05)
+    assert observation.time == observation.measured("angles"), "the oldest one's"
 
 
 def test_another_clocks_stamps_become_ours(clock):

@@ -130,8 +130,8 @@ def test_crippled_parts_are_told_one_by_one():
 
 def test_the_file_answers_what_the_readout_says_and_acts_as_before(plain, with_probe, fitted):
     session, reference, features = Session.load(with_probe), Session.load(plain), fitted.probe.features
-    for seen in observations(40):
-        step, other = session.step(seen), reference.step(seen)
+    for observation in observations(40):
+        step, other = session.step(observation), reference.step(observation)
         assert step.action.tobytes() == other.action.tobytes()
         assert step.context.tobytes() == other.context.tobytes()
         expected = answers(fitted.readout, features, step.context[None])
@@ -198,8 +198,8 @@ def test_it_goes_with_a_forward_model_in_either_order(with_probe, plain, fitted,
     attach_lookahead(plain, behind, 3, make_fit(), "nothing")
     attach_probe(behind, behind, fitted)
     session, other = Session.load(ahead), Session.load(behind)
-    for k, seen in enumerate(observations(20)):
-        step, expected = session.step(seen, age=float(k % 3)), other.step(seen, age=float(k % 3))
+    for k, observation in enumerate(observations(20)):
+        step, expected = session.step(observation, age=float(k % 3)), other.step(observation, age=float(k % 3))
         for name, value in step.answers.items():
             assert value.tobytes() == expected.answers[name].tobytes()
 

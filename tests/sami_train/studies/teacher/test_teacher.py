@@ -44,14 +44,14 @@ def test_rows_that_are_over_begin_anew_and_say_how_it_ended():
     vector.reset()
     vector.batch.steps[:] = [0, GO2.episode_steps - 1, 0]
     vector.batch._qpos[2, 3:7] = [0.0, 1.0, 0.0, 0.0]  # on its back
-    seen, rewards, over, infos = vector.step(np.zeros((3, 12), np.float32))
+    observation, rewards, over, infos = vector.step(np.zeros((3, 12), np.float32))
     assert over.tolist() == [False, True, True]
     assert [info.get("TimeLimit.truncated") for info in infos] == [None, True, False]
     assert infos[2]["metrics"]["falls"] == 1.0
     assert rewards[2] < -5.0 * REWARD_SCALE
     assert vector.batch.steps.tolist() == [1, 0, 0]
     for row in (1, 2):
-        assert (infos[row]["terminal_observation"]["observation"] != seen["observation"][row]).any()
+        assert (infos[row]["terminal_observation"]["observation"] != observation["observation"][row]).any()
 
 
 def test_an_action_of_a_teacher_is_a_share_of_the_environments():
@@ -59,8 +59,8 @@ def test_an_action_of_a_teacher_is_a_share_of_the_environments():
     vector.reset()
     batch.reset(seeds=[0, 1])
     actions = np.random.default_rng(0).uniform(-1, 1, (2, 12)).astype(np.float32)
-    seen, *_ = vector.step(actions)
-    np.testing.assert_array_equal(seen["observation"], batch.step(actions * np.float32(ACTION_SCALE))[0])
+    observation, *_ = vector.step(actions)
+    np.testing.assert_array_equal(observation["observation"], batch.step(actions * np.float32(ACTION_SCALE))[0])
 
 
 def test_easy_episodes_are_nominal():
@@ -99,11 +99,11 @@ def test_a_blind_actor_reads_the_observation_alone_and_the_critic_all(blind):
     policy = teacher_module.PrivilegedPolicy(
         vector.observation_space, vector.action_space, lambda _: 0.0, units=16, blind=blind
     )
-    seen = vector.reset()
-    other = {**seen, "privileged": seen["privileged"] + 1.0}
-    acted = [policy.act(**parts) for parts in (seen, other)]
+    observation = vector.reset()
+    other = {**observation, "privileged": observation["privileged"] + 1.0}
+    acted = [policy.act(**parts) for parts in (observation, other)]
     assert (acted[0] == acted[1]).all() == blind
-    values = [policy.predict_values(policy.obs_to_tensor(parts)[0]) for parts in (seen, other)]
+    values = [policy.predict_values(policy.obs_to_tensor(parts)[0]) for parts in (observation, other)]
     assert (values[0] != values[1]).all()
 
 
