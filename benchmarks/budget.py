@@ -147,8 +147,8 @@ def options() -> int:
     from typer.main import get_command
 
     commands = getattr(get_command(app), "commands")  # noqa: B009
-    shown = [p for command in commands.values() for p in command.params if p.param_type_name == "option"]
-    return sum(not option.hidden for option in shown)
+    visible = [p for command in commands.values() for p in command.params if p.param_type_name == "option"]
+    return sum(not option.hidden for option in visible)
 
 
 def lines_of(names: set[str] | dict[str, Path]) -> int:

@@ -225,8 +225,8 @@ def reach_table(path: Path) -> None:
     for kind, of_kind in means.items():
         cells = [1000 * np.mean([of_kind[key] for key in of_kind if key[0] == robot]) for robot in robots]
         low, high = 1000 * bootstrap(of_kind)
-        shown = " | ".join(f"{cell:.0f}" for cell in [*cells, 1000 * np.mean(list(of_kind.values()))])
-        print(f"| {NAMES[kind]} | {shown} | {low:.0f} to {high:.0f} |")
+        texts = " | ".join(f"{cell:.0f}" for cell in [*cells, 1000 * np.mean(list(of_kind.values()))])
+        print(f"| {NAMES[kind]} | {texts} | {low:.0f} to {high:.0f} |")
     for kind in ("nominal", "ranges", "robot"):
         less = {key: means[kind][key] - means["fitted"][key] for key in means["fitted"]}
         low, high = 1000 * bootstrap(less)

@@ -195,9 +195,9 @@ def _width(feature: str) -> int:
 
 
 def _value(row: Mapping[str, Any], name: str) -> str:
-    from sami_runtime.model.atlas import shown as shown_value
+    from sami_runtime.model.atlas import text_of
 
-    return "-" if row[name] is None else shown_value(row[name])
+    return "-" if row[name] is None else text_of(row[name])
 
 
 def _means(rows: list[Row], world: Target) -> list[str]:
@@ -231,25 +231,22 @@ class LiveLine:
         self, telemetry: Telemetry, file: TextIO | None = None, status: Callable[[], str] = lambda: ""
     ) -> None:
         self._telemetry, self._file, self._status = telemetry, file or sys.stdout, status
-        self._live, self._drawn, self._shown = self._file.isatty(), 0.0, False
+        self._live, self._drawn, self._visible = self._file.isatty(), 0.0, False
 
     def __call__(self, record: StepRecord) -> None:
         """Draw the line, at most every `EVERY_S` seconds."""
         if self._live and (now := time.monotonic()) - self._drawn >= EVERY_S:
-            self._drawn, self._shown = now, True
-            known = probed(self._telemetry.probed)
-            text = "  ".join(
-                filter(
-                    None, (self._status(), shown(self._telemetry.now, self._telemetry.probe), known, corrected(record))
-                )
-            )
+            self._drawn, self._visible = now, True
+            reading = reading_text(self._telemetry.now, self._telemetry.probe)
+            parts = (self._status(), reading, probed(self._telemetry.probed), corrected(record))
+            text = "  ".join(filter(None, parts))
             text = text[: shutil.get_terminal_size().columns - 1]
             print(CLEAR + text, end="", file=self._file, flush=True)
 
     def clear(self) -> None:
         """Clear the line, so that another one can be printed in its place."""
-        if self._shown:
-            self._shown = False
+        if self._visible:
+            self._visible = False
             print(CLEAR, end="", file=self._file, flush=True)
 
     def __enter__(self) -> LiveLine:
@@ -274,7 +271,7 @@ def corrected(record: StepRecord) -> str:
     return "present off by " + ", ".join(f"{name} {distance:.3g}" for name, distance in off.items()) if off else ""
 
 
-def shown(reading: Reading, probe: Probe | None = None) -> str:
+def reading_text(reading: Reading, probe: Probe | None = None) -> str:
     """Return a telemetry reading as a line, with those features of the nearest task that the context identifies."""
     parts = [f"step {reading.step:>3}", f"speed {reading.speed:5.2f}"]
     if reading.phase is not None:

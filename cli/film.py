@@ -42,14 +42,14 @@ class Film:
         """Add a frame: an image (H, W, 3) uint8, with task, context and outcome of this step, and the return so far."""
         from PIL import Image, ImageDraw
 
-        from sami_runtime.model.atlas import shown
+        from sami_runtime.model.atlas import text_of
         from sami_runtime.signals import number_in
 
         frame = Image.fromarray(image)
         draw = ImageDraw.Draw(frame)
         values = record.info.get("task")
         values = values if isinstance(values, Mapping) else {}
-        task = "   ".join(f"{name} {shown(value)}" for name, value in values.items())
+        task = "   ".join(f"{name} {text_of(value)}" for name, value in values.items())
         skill = str(record.info.get("skill", f"return {ret:.0f}")).replace("_and_", " & ")
         success, note = bool(number_in(record.info, "is_success")), "   (hidden from the policy)"
         if self._commanded:

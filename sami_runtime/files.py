@@ -143,9 +143,9 @@ def writing(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in _UNWRITABLE:
             raise
-        shown = path.with_name(path.name.partition(f".{platform.node()}-")[0]) if path.suffix == ENDING else path
+        file = path.with_name(path.name.partition(f".{platform.node()}-")[0]) if path.suffix == ENDING else path
         raise SamiError(
-            f"{shown} cannot be written: {error.strerror}. Make room or choose another place; an existing file was not "
+            f"{file} cannot be written: {error.strerror}. Make room or choose another place; an existing file was not "
             "changed."
         ) from error
 

@@ -80,17 +80,17 @@ def test_the_simulator_has_the_gravity_that_was_drawn(name):
 
 @pytest.mark.parametrize("name", GRAVITIES)
 def test_gravity_is_not_observed_and_changes_what_happens(name):
-    shown, later = [], []
+    first, later = [], []
     for gravity in (0.4, 3.0):
         env = HiddenPhysics(TASKS[name])
         observation, info = env.reset(seed=3, options={"physics": {"gravity": gravity}})
         assert info == {}
-        shown.append(observation)
+        first.append(observation)
         for _ in range(5):
             observation, *_, info = env.step(np.full(env.action_space.shape, 0.3))
             assert info == {}
         later.append(observation)
-    np.testing.assert_array_equal(*shown)
+    np.testing.assert_array_equal(*first)
     assert np.abs(later[0] - later[1]).max() > 0.01
 
 

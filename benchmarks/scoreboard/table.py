@@ -100,7 +100,7 @@ def _minutes_table(task: str, minutes: float, runs: Sequence[Run], intervals: In
             yield f"| {METHODS[method].title} | 0 | missing | {' | '.join(['missing'] * len(sets))} |"
             continue
         steps = np.mean([run.curve[-1]["steps"] for run in group])
-        cells = [_shown(middles[name][method]) for name in sets]
+        cells = [_text(middles[name][method]) for name in sets]
         yield f"| {METHODS[method].title} | {len(group)} | {steps:,.0f} | {' | '.join(cells)} |"
     yield ""
     yield "| of this project | judged in | loses to | is above |"
@@ -123,7 +123,7 @@ def _with_intervals(scores: Scores, intervals: Intervals) -> dict[str, Middle]:
     return {**single, **(intervals(several) if several else {})}
 
 
-def _shown(middle: Middle) -> str:
+def _text(middle: Middle) -> str:
     value, low, high = middle
     return f"{value:,.0f}" + ("" if low is None else f" [{low:,.0f}, {high:,.0f}]")
 

@@ -31,14 +31,14 @@ def new_adapter(
     from sami_runtime.robots.kit.skeleton import write_skeleton
 
     path = model if out.parent == Path() else model.resolve()
-    shown = next((name for name, file in shipped_models().items() if file == model), str(path))
-    write_skeleton(read_artifact(model).contract, out, shown, FORCE.get())
+    title = next((title for title, file in shipped_models().items() if file == model), str(path))
+    write_skeleton(read_artifact(model).contract, out, title, FORCE.get())
     print_text(
-        f"{out} declares what {shown} reads and writes, and lists what remains (REMAINS). "
+        f"{out} declares what {title} reads and writes, and lists what remains (REMAINS). "
         "Parts to build it from: sami_runtime.robots.kit."
     )
     where = "" if out.parent == Path() else f"cd {in_shell(out.parent)}; "
-    print_text(f"Next: {where}sami check-adapter {out.stem}:make --model {in_shell(shown)}")
+    print_text(f"Next: {where}sami check-adapter {out.stem}:make --model {in_shell(title)}")
 
 
 def check_adapter(

@@ -126,7 +126,7 @@ def export(
     folder = RunFolder.open(run)
     spec = environment(folder.config().env)
     with bars() as bar:
-        shown = bar.add_task("measuring contexts", visible=False)
+        task = bar.add_task("measuring contexts", visible=False)
         additions: list[Addition] = []
         if lookahead is not None or refit:
             additions.append(
@@ -142,7 +142,7 @@ def export(
             additions=additions,
             card=card,
             untrained=FORCE.get(),
-            on_round=lambda more, total: bar.update(shown, advance=more, total=total, visible=total > 0),
+            on_round=lambda more, total: bar.update(task, advance=more, total=total, visible=total > 0),
         )
     contract = result.contract
     parity = f", parity with torch within 1e-5 over {contract.golden.steps} steps" if contract.golden else ""

@@ -85,8 +85,8 @@ def robustness(
                 assert keep is not None
                 gaps = measuring.gaps_of(spec, chosen)
                 spread(cluster, {"model": str(model)}, model, spec.name, names, gaps, episodes, keep, on_task)
-            shown = on_task if cluster is None else None
-            points = measuring.sweep(model, spec.name, names, chosen, episodes, cores, shown, keep)
+            report = on_task if cluster is None else None
+            points = measuring.sweep(model, spec.name, names, chosen, episodes, cores, report, keep)
         document = {
             "env": spec.name,
             "model": model.name,

@@ -237,7 +237,7 @@ When = Literal["signals", "begin"]
 """Over all steps of training, or over the first steps of its episodes."""
 HOME = 1.0
 """How many standard deviations a first observation may be outside those of training before a note says so."""
-SHOWN = 3
+MOST_LISTED = 3
 """Most elements that a fault names."""
 
 
@@ -268,14 +268,14 @@ def accustomed(trial: Trial) -> str | None:
     if not outliers:
         return _away_from_home(trial.contract, {name: value[0] for name, value in values.items()})
     outliers.sort(key=lambda stray: -stray.deviations)
-    shown = [_sentence(stray, trial.contract) for stray in outliers[:SHOWN]]
-    if len(outliers) > SHOWN:
-        shown.append(f"and {len(outliers) - SHOWN} other elements")
+    sentences = [_sentence(stray, trial.contract) for stray in outliers[:MOST_LISTED]]
+    if len(outliers) > MOST_LISTED:
+        sentences.append(f"and {len(outliers) - MOST_LISTED} other elements")
     begin = trial.contract.training_ranges.begin if trial.contract.training_ranges else {}
     # The element that varies least at the start of episodes shows best what is wrong.
     surest = min(outliers, key=lambda stray: begin[stray.signal.name].deviation[stray.element])
     why = _probably(trial.contract, surest, values[surest.signal.name][surest.step])
-    raise AdapterError(f"{'; '.join(shown)}. {why}")
+    raise AdapterError(f"{'; '.join(sentences)}. {why}")
 
 
 def _deviations(contract: Contract, signal: Signal, when: When, values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -212,23 +212,23 @@ def recorded_step(message: dict[str, Any]) -> RecordedStep:
     return RecordedStep(whole_number(message["episode"]), StepRecord(observation=observation, **fields))
 
 
-SHOWN: dict[Any, str] = {
+PROTOBUF_TYPES: dict[Any, str] = {
     **{int: "uint64", float: "double", Age: "double", bool: "bool", str: "string", Outcome: "string"},
     **{tuple[str, ...]: "string", Phase | None: "string", Mapping[str, Any] | None: "string", float | None: "?double"},
 }
 """Protobuf type, as in `topics`, by the type of a field of `StepRecord`, `SectionTimes` or `Reading`; `?`: optional."""
 
 
-def _shown_of(kind: type, prefix: str = "", absent: bool = False) -> dict[str, str]:
-    kinds = {name: SHOWN[hint] for name, hint in get_type_hints(kind).items() if hint in SHOWN}
-    return {prefix + name: "?double" if absent and shown == "double" else shown for name, shown in kinds.items()}
+def _types_of(kind: type, prefix: str = "", absent: bool = False) -> dict[str, str]:
+    kinds = {name: PROTOBUF_TYPES[hint] for name, hint in get_type_hints(kind).items() if hint in PROTOBUF_TYPES}
+    return {prefix + name: "?double" if absent and proto == "double" else proto for name, proto in kinds.items()}
 
 
 TICK: dict[str, str] = {
     "episode": "uint64",
-    **_shown_of(StepRecord),
-    **_shown_of(SectionTimes, "times."),
-    **_shown_of(Reading, "telemetry.", absent=True),
+    **_types_of(StepRecord),
+    **_types_of(SectionTimes, "times."),
+    **_types_of(Reading, "telemetry.", absent=True),
     "info.reward": "?double",
 }
 for _name in ("state", "telemetry.step"):  # for replays only

@@ -62,7 +62,7 @@ class RunRows:
         for name, signal in self._signals.items():
             elements = np.asarray(signals.get(name, ()), float).ravel().tolist()
             numbers += elements if len(elements) == signal.size else [None] * signal.size
-        row: dict[str, Any] = {"row": [_shown(number) for number in numbers]}
+        row: dict[str, Any] = {"row": [_number(number) for number in numbers]}
         if events := [list(event) for event in self._events.of(episode, record)]:
             row["events"] = events
         task = record.info.get("task")
@@ -244,10 +244,10 @@ def _group(name: str, signal: Signal) -> dict[str, Any]:
     }
 
 
-def _shown(number: Any) -> Any:
+def _number(number: Any) -> Any:
     """Return a number, rounded to 6 decimals; None for NaN, infinity and other types."""
     if number.__class__ is float:
         return round(number, 6) if math.isfinite(number) else None
     if number is None or isinstance(number, bool | str | list | dict):
         return None
-    return number if isinstance(number, int) else _shown(float(number))
+    return number if isinstance(number, int) else _number(float(number))

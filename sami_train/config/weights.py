@@ -101,9 +101,9 @@ def _require_readable(path: Path, name: str, tensor: Any) -> None:
     if dtype not in DTYPES:
         raise SamiError(f"{path} has tensor {name!r} of type {dtype}; valid are {', '.join(DTYPES)}. Save it as F32.")
     if len(shape) > MOST_AXES or max(shape, default=0) > LONGEST_AXIS:
-        shown = f"{len(shape)} axes, the longest of {max(shape)}"
+        size = f"{len(shape)} axes, the longest of {max(shape)}"
         raise SamiError(
-            f"{path} has tensor {name!r} with {shown}; at most {MOST_AXES} axes of {LONGEST_AXIS} are read. Give a "
+            f"{path} has tensor {name!r} with {size}; at most {MOST_AXES} axes of {LONGEST_AXIS} are read. Give a "
             "file that sami train or export wrote."
         )
 

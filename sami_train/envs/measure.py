@@ -43,20 +43,20 @@ class Skill:
     """Column of evaluations with the share of episodes that show this skill at any step; None without a column."""
 
 
-def episode_skill(shown: Collection[str], skills: Sequence[Skill]) -> str | None:
+def episode_skill(names: Collection[str], skills: Sequence[Skill]) -> str | None:
     """Return the skill that an episode is named after: the first of the environment's skills that it shows.
 
     >>> episode_skill({"other", "push"}, (Skill("pick_and_place"), Skill("push"), Skill("other")))
     'push'
 
     Args:
-        shown: the labels of the episode's steps.
+        names: the labels of the episode's steps.
         skills: the environment's skills, see `EnvironmentSpec.skills`.
 
     Returns:
         The skill's name; None if the episode shows none of them.
     """
-    return next((skill.name for skill in skills if skill.name in shown), None)
+    return next((skill.name for skill in skills if skill.name in names), None)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sami_runtime.model.atlas import shown
+from sami_runtime.model.atlas import text_of
 from sami_train.envs.measure import SUCCESS, Measure
 from sami_train.envs.tasks import Task
 
@@ -71,7 +71,7 @@ class TaskRecord:
     def add(self, episode: Episode) -> None:
         """Add an episode to the windows of its task; all episodes in drawn tasks share the name `all`."""
         named = [] if episode.task_index == DRAWN else episode.task.items()
-        name = " ".join(f"{feature}={shown(value)}" for feature, value in named) or "all"
+        name = " ".join(f"{feature}={text_of(value)}" for feature, value in named) or "all"
         self._success.setdefault(name, deque(maxlen=WINDOW)).append(float(episode.success))
         self._skills.setdefault(name, deque(maxlen=WINDOW)).append(episode.skills)
         self._returns.setdefault(name, deque(maxlen=RETURN_WINDOW)).append(episode.ret)

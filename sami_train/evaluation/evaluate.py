@@ -190,7 +190,7 @@ def _result(spec: EnvironmentSpec, task_set: str, task: Task, episodes: Sequence
         success=share(episode.success for episode in episodes),
         solved_at_start=share(at_goal),
         shares=shares,
-        skills={skill.name: share(shown == skill.name for shown in skills) for skill in spec.skills},
+        skills={skill.name: share(name == skill.name for name in skills) for skill in spec.skills},
         ret=float(np.mean([episode.ret for episode in episodes])),
         successes=tuple(episode.success for episode in episodes),
         metrics=_by_name([episode.metrics for episode in episodes]),

@@ -77,11 +77,11 @@ class Progress:
         left = f"{max(0, self._total - steps) / speed / 60:.1f} min left; " if speed > 0 else ""
         measure = self._measure
         mean = record.mean(measure)
-        shown = "- (no episode has ended yet)" if mean is None or math.isnan(mean) else measure.show(mean, coarse=True)
+        text = "- (no episode has ended yet)" if mean is None or math.isnan(mean) else measure.show(mean, coarse=True)
         warmup = f"warm-up, no updates before step {self._warmup:,}; " if steps < self._warmup else ""
         line = (
             f"{warmup}{speed:,.0f} steps/s, {(updates - updates_then) / elapsed:,.1f} updates/s, {left}"
-            f"{measure.name} while exploring {shown}"
+            f"{measure.name} while exploring {text}"
             f"{'; ' * bool(contrast)}{contrast}"
         )
         by_task = record.by_task(measure).items()

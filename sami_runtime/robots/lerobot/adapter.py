@@ -184,10 +184,10 @@ class LeRobotAdapter:
             return
         kind, config = self.settings.type, self.settings.config
         options = {"type": kind, **{name: value for name, value in config.items() if isinstance(value, (str, int))}}
-        shown = " ".join(shlex.quote(f"--robot.{name}={value}") for name, value in options.items())
+        arguments = " ".join(shlex.quote(f"--robot.{name}={value}") for name, value in options.items())
         raise AdapterError(
             f"{kind} is not calibrated: LeRobot finds no calibration that its motors have, for the id "
-            f"{config.get('id')!r}. Nothing was moved. Calibrate it by hand: lerobot-calibrate {shown}"
+            f"{config.get('id')!r}. Nothing was moved. Calibrate it by hand: lerobot-calibrate {arguments}"
         )
 
     def _require_connected(self) -> None:

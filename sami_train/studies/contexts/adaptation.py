@@ -274,8 +274,8 @@ def _gap(runs: Sequence[ChangedEpisode], starts: Sequence[ChangedEpisode], step:
     return tuple(gaps)
 
 
-SHOWN = 200
-"""Episodes of 4 * SHOWN steps or more are thinned out to every n-th step, n such that at least 2 * SHOWN remain."""
+POINTS = 200
+"""Episodes of 4 * POINTS steps or more are thinned out to every n-th step, n such that at least 2 * POINTS remain."""
 
 
 def usual_change(spec: EnvironmentSpec, lengths: Sequence[int]) -> DynamicsChange:
@@ -316,7 +316,7 @@ def contexts_around(
     along = [starts[k] for k in reached]
     lengths = sorted((len(run.contexts) for run in changed), reverse=True)
     last = lengths[min(FEWEST, len(lengths)) - 1] if lengths else 0
-    every = max(1, last // (2 * SHOWN))
+    every = max(1, last // (2 * POINTS))
     steps = [t for t in range(0, last) if (t - change.step) % every == 0]
     return {
         "change": str(change),

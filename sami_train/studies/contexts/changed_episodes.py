@@ -18,7 +18,7 @@ from sami_runtime.adapters.base import require_compatible
 from sami_runtime.errors import CheckFailed, SamiError
 from sami_runtime.gap.profile import GapProfile
 from sami_runtime.model.artifact import Artifact, read_artifact
-from sami_runtime.model.atlas import shown
+from sami_runtime.model.atlas import text_of
 from sami_runtime.model.contract import ACTION, CONTEXT
 from sami_runtime.model.lookahead import FRONT
 from sami_runtime.model.probe import is_probe
@@ -110,7 +110,7 @@ class DynamicsChange:
                     before[key], after[key] = values
         changed = [name for name in before if after[name] != before[name]] or list(before)[:1]
         parts = [
-            f"{name}={shown(old)}" + (f":{shown(after[name])}" if name in changed else "")
+            f"{name}={text_of(old)}" + (f":{text_of(after[name])}" if name in changed else "")
             for name, old in before.items()
         ]
         return ",".join(parts) + f"@{self.step}"

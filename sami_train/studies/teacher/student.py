@@ -44,7 +44,7 @@ REPLAYED = 80
 """Number of recent chunks in the replay buffer."""
 UPDATES, DRAWN = 64, 64
 """Gradient steps after each chunk, and rows of a random chunk in each gradient step."""
-SHOWN = 40
+LOG_EVERY = 40
 """Chunks between two lines of the log."""
 RATES = (1e-3, 1e-4)
 """Adam's learning rate at the start and at the end of the run."""
@@ -108,7 +108,7 @@ def distil(
         steps: environment steps of all rows together, including those already done.
         method: method whose policy the student has: `tesac`, or `sac` for a policy without memory.
         seed: seed of everything random.
-        on_chunk: called every `SHOWN` chunks with the steps done and the mean losses.
+        on_chunk: called every `LOG_EVERY` chunks with the steps done and the mean losses.
 
     Raises:
         SamiError: there is no such teacher, `method` has no student, or `out` has a student of another method.
@@ -141,7 +141,7 @@ def distil(
                 losses = lesson.step(agent.num_timesteps / steps)
                 agent.num_timesteps += ROWS * CHUNK
                 agent._n_updates += UPDATES
-                if agent.num_timesteps // (ROWS * CHUNK) % SHOWN == 0:
+                if agent.num_timesteps // (ROWS * CHUNK) % LOG_EVERY == 0:
                     line = {"step": agent.num_timesteps, "time/seconds": time.perf_counter() - start_time, **losses}
                     with run.metrics.open("a", encoding="utf-8") as file:
                         file.write(json.dumps(line) + "\n")

@@ -144,7 +144,7 @@ def test_a_student_learns_its_teacher_and_becomes_a_model_file(folder, tmp_path,
     monkeypatch.setattr(student_module, "load_teacher", lambda _: teacher)
     monkeypatch.setattr(student_module, "ROWS", 8)
     monkeypatch.setattr(student_module, "UPDATES", 16)
-    monkeypatch.setattr(student_module, "SHOWN", 1)
+    monkeypatch.setattr(student_module, "LOG_EVERY", 1)
     errors = []
     steps = 16 * 8 * student_module.CHUNK
     agent = distil(folder, tmp_path / "run", steps, on_chunk=lambda line: errors.append(line["train/action_error"]))
