@@ -431,9 +431,9 @@ def study_tables(study: Study) -> list[str]:
             cells_of_title = []
             for name in SETS:
                 headroom = welch(means["Oracle"][name], means["SAC"][name])
-                known = headroom.low is not None and headroom.low > 0.0
+                has_headroom = headroom.low is not None and headroom.low > 0.0
                 share = share_of_gap(means[title][name], means["SAC"][name], means["Oracle"][name])
-                cells_of_title.append(_interval(share) if known else "no headroom shown")
+                cells_of_title.append(_interval(share) if has_headroom else "no headroom shown")
             lines.append(f"| {title} | {' | '.join(cells_of_title)} |")
     return lines
 

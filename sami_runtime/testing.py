@@ -76,8 +76,8 @@ class AdapterLaws:
 
     def test_it_is_stopped_however_the_check_ends(self) -> None:
         """Check that nothing else went wrong, such as a stop at the end that failed."""
-        known = {law.sentence for law in LAWS}
-        assert [verdict for name, verdict in self._judged().items() if name not in known] == []
+        sentences = {law.sentence for law in LAWS}
+        assert [verdict for name, verdict in self._judged().items() if name not in sentences] == []
 
     def _judged(self) -> dict[str, Verdict]:
         """Return the verdicts on this class's adapter, which is made once."""

@@ -43,10 +43,10 @@ class Run:
     def at_steps(self, steps: int) -> float | None:
         """Return the mean return at a number of steps, interpolated on the curve; None beyond its ends."""
         name = next(iter(self.curve[-1]["returns"]))
-        known = np.array([[point["steps"], np.mean(point["returns"][name])] for point in self.curve])
-        if not known[0, 0] <= steps <= known[-1, 0]:
+        points = np.array([[point["steps"], np.mean(point["returns"][name])] for point in self.curve])
+        if not points[0, 0] <= steps <= points[-1, 0]:
             return None
-        return float(np.interp(steps, known[:, 0], known[:, 1]))
+        return float(np.interp(steps, points[:, 0], points[:, 1]))
 
 
 def read_runs(folder: Path) -> list[Run]:

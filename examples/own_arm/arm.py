@@ -26,7 +26,7 @@ class OwnArm:
         self.base, self.camera = Frame.of(sheet["arm_base"].values), Frame.fit(**config["camera"])
         self.ik = DifferentialIK(URDF, **config["kinematics"], home=sheet["home_joints"].values)
         self.period, self.latest = 1.0 / contract.rate_hz, Latest(self.observation, clock, note=lambda: self.link.fault)
-        self.clocks = {name: ClockSync(**known) for name, known in config["clocks"].items()}
+        self.clocks = {name: ClockSync(**settings) for name, settings in config["clocks"].items()}
         self.moves, self.turns = Differentiator(), Differentiator.of_rotations()
         self.link = Datagrams(config["here"], config["robot"], self.hear, clock)
 

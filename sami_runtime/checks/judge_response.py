@@ -273,8 +273,8 @@ class Judge:
 
 def _unit(factor: float) -> str:
     """Return the mistaken unit that would explain a factor, in brackets; an empty text if none would."""
-    for known, text in UNITS.items():
-        for exact, phrase in ((known, text), (1 / known, " for ".join(reversed(text.split(" for "))))):
+    for ratio, text in UNITS.items():
+        for exact, phrase in ((ratio, text), (1 / ratio, " for ".join(reversed(text.split(" for "))))):
             if 1 / UNIT_WITHIN <= factor / exact <= UNIT_WITHIN:
                 return f" ({exact:.3g} is {phrase})"
     return ""

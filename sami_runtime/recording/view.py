@@ -40,7 +40,7 @@ class RunRows:
     def __init__(self, contract: Contract) -> None:
         self.words: list[str] = [""]
         """Texts by their index in rows; only `forget` makes the list shorter."""
-        self._known = {"": 0}
+        self._numbers = {"": 0}
         self._events = Events()
         self._start: float | None = None
         self._last, self._offset, self._period = 0.0, 0.0, 1.0 / contract.rate_hz
@@ -76,7 +76,7 @@ class RunRows:
     def forget(self, count: int) -> None:
         """Remove the last `count` words, which did not arrive, so that they are sent again when next needed."""
         for word in self.words[-count:]:
-            del self._known[word]
+            del self._numbers[word]
         del self.words[-count:]
 
     def _time(self, record: StepRecord) -> float:
@@ -92,10 +92,10 @@ class RunRows:
         return round(record.time + self._offset - self._start, 6)
 
     def _word(self, text: str) -> int:
-        if text not in self._known:
-            self._known[text] = len(self.words)
+        if text not in self._numbers:
+            self._numbers[text] = len(self.words)
             self.words.append(text)
-        return self._known[text]
+        return self._numbers[text]
 
 
 def described(contract: Contract, about: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -120,7 +120,7 @@ FROZEN_LEAST = 5
 through lost messages, the number is at least 2 n + 1 for the longest run of n equal values there."""
 
 
-class Known(_Entry):
+class KnownValue(_Entry):
     """The true value of an element of an observation after a reset, while the robot rests at home."""
 
     value: Annotated[Number, Field(allow_inf_nan=False)]
@@ -219,7 +219,7 @@ class Limits(BaseModel):
     moves: dict[str, Moves] = {}
     """By element of the action: the element of an observation that it moves, and by how much in a period of the policy.
     The contract's entries apply to elements that are left out."""
-    known: ByElement[Known] = {}
+    known: ByElement[KnownValue] = {}
     """True values of elements of an observation after a reset, while the robot rests at home. The biases of their
     sensors are measured before each episode, and subtracted during it; see `Zeroed`."""
     known_readings: Annotated[int, Field(ge=3)] = 10

@@ -172,8 +172,8 @@ class Jumps:
                 f"allowed are {most[at]:.3g} (jump.{element})"
             )
             return Objection(reason, self._then)
-        known = np.isfinite(values)
-        self._last, self._stamps = np.where(known, values, self._last), np.where(known, stamps, self._stamps)
+        finite = np.isfinite(values)
+        self._last, self._stamps = np.where(finite, values, self._last), np.where(finite, stamps, self._stamps)
         self._ticks = 0
         return None
 

@@ -200,8 +200,8 @@ class Learner:
         """Join the features of each state with the context inferred there, c_t = psi(tau_0:t) (section 3)."""
         rows, steps, policy = batch.rows, batch.steps, self.policy
         ahead = steps + batch.spans
-        known = None if inference.corrections is None else inference.corrections.detach()
-        now, later = (None, None) if known is None else (known[rows, steps], known[rows, ahead])
+        corrections = None if inference.corrections is None else inference.corrections.detach()
+        now, later = (None, None) if corrections is None else (corrections[rows, steps], corrections[rows, ahead])
         features = policy.features(policy.estimate(batch.observations, now))  # (N, F)
         next_features = policy.features(policy.estimate(batch.next_observations, later))  # (N, F)
         contexts, following = inference.contexts[rows, steps], target_contexts[rows, ahead]

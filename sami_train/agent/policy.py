@@ -142,8 +142,8 @@ class ContextPolicy(BasePolicy):
         """
         size = len(self.features.projection)
         features = self.features(true[..., :size]) if self.true_critic else actor_features
-        known = [self.privileged(true[..., size:])] if self.privileged else []
-        return torch.cat([features, contexts, recent_actions, *known], -1)
+        privileged = [self.privileged(true[..., size:])] if self.privileged else []
+        return torch.cat([features, contexts, recent_actions, *privileged], -1)
 
     def _advance(
         self, observation: Tensor, previous_action: Tensor, state: State

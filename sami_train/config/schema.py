@@ -396,9 +396,9 @@ def misfits(config: TrainConfig, spec: EnvironmentSpec) -> Iterator[str]:
             f"collection.draws is 0, but {chosen.title} compares episodes of the same task: set collection.draws to a "
             "number of tasks, or choose a method without a contrastive loss, e.g. tesac."
         )
-    known = () if config.new_tasks else spec.tasks.training_tasks(collection.draws, config.seed)
-    if len(set(collection.tasks)) < len(collection.tasks) or not set(collection.tasks) <= set(range(len(known))):
-        numbered = ", ".join(f"{number} ({label(task)})" for number, task in enumerate(known))
+    listed = () if config.new_tasks else spec.tasks.training_tasks(collection.draws, config.seed)
+    if len(set(collection.tasks)) < len(collection.tasks) or not set(collection.tasks) <= set(range(len(listed))):
+        numbered = ", ".join(f"{number} ({label(task)})" for number, task in enumerate(listed))
         yield (
             f"collection.tasks is {list(collection.tasks)}; it must list training tasks of {env} by number, "
             f"each once. There are {numbered or 'none, since each episode draws a new one'}."

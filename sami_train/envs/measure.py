@@ -100,7 +100,7 @@ class Measure:
         return f"{value:{'+' if sign else ''},.{max(0, digits - coarse)}f}"
 
 
-def known(value: float) -> float | None:
+def finite(value: float) -> float | None:
     """Return the value for JSON: None instead of NaN."""
     return None if value != value else value
 
@@ -111,7 +111,7 @@ RETURN = Measure("return", "ret", "set", "rollout/ep_rew_mean", 0)
 
 def measure(name: str) -> Measure:
     """Return the measure with this name, `"success"` or `"return"`; raise UnknownName for any other."""
-    known = {kind.name: kind for kind in (SUCCESS, RETURN)}
-    if name not in known:
-        raise UnknownName("measure", name, known)
-    return known[name]
+    by_name = {kind.name: kind for kind in (SUCCESS, RETURN)}
+    if name not in by_name:
+        raise UnknownName("measure", name, by_name)
+    return by_name[name]

@@ -41,9 +41,9 @@ class SimulatedRobot:
 
     def settings(self, **changed):
         """Return the settings of the adapter, as in a file for `--adapter-config`."""
-        known = read_document(EXAMPLE / "arm.toml", "settings")
+        document = read_document(EXAMPLE / "arm.toml", "settings")
         camera = {"here": [self.address, self.ports[1]], "there": [self.address, self.ports[0]]}
-        return {**known, "robot": self.address, "camera": camera, **changed}
+        return {**document, "robot": self.address, "camera": camera, **changed}
 
     @contextmanager
     def adapter(self, session=None, **changed):

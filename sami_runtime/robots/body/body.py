@@ -156,8 +156,8 @@ class BodyLimits:
         self.settings, joints = settings, settings.joints
         self.geometry = Geometry(settings.model, joints, settings.home) if settings.model else None
         unlimited = np.full(len(joints), np.inf)
-        known = self.geometry.limits() if self.geometry else None
-        low, high, speed, torque = known or (-unlimited, unlimited, unlimited, unlimited)
+        bounds = self.geometry.limits() if self.geometry else None
+        low, high, speed, torque = bounds or (-unlimited, unlimited, unlimited, unlimited)
         by_joint = settings.by_joint
         self.acceleration = by_joint(settings.acceleration, np.inf)
         self.low, self.high = by_joint(settings.position.low, low), by_joint(settings.position.high, high)

@@ -198,7 +198,7 @@ def judge(
         ChangeError: every episode is over before the change.
     """
     live, atlas = runs[Variant.LIVE], contract.atlas
-    known = atlas is not None and change.after != change.before and dict(change.after) in atlas.tasks
+    in_atlas = atlas is not None and change.after != change.before and dict(change.after) in atlas.tasks
     reached = [k for k, run in enumerate(live) if len(run.actions) > change.step]
     if not reached:
         raise ChangeError(f"all {len(live)} episodes were over before step {change.step}; let it change earlier.")
@@ -214,7 +214,7 @@ def judge(
             readings_of_runs = [_readings(contract, run) for run in episodes_here]
             detected = Delay.of([_detected(readings, change.step) for readings in readings_of_runs])
             score = _scores(readings_of_runs, change.step)
-            if known and variant is Variant.LIVE:
+            if in_atlas and variant is Variant.LIVE:
                 identified = Delay.of([_identified(readings, change) for readings in readings_of_runs])
         if variant in (Variant.LIVE, Variant.RESET):
             frozen = [live[k].contexts[change.step] for k in reached]

@@ -238,8 +238,8 @@ class _Problem:
             change = self._residuals(values, moved).reshape(count, -1) - plain
             by_start[:, :, number] = change / by
         # Append the rows of the starts' prior.
-        known = np.broadcast_to(np.diag(1.0 / self._freedom), (count, *self._freedom.shape * 2))
-        by_start = np.concatenate([by_start, known], axis=1)
+        prior = np.broadcast_to(np.diag(1.0 / self._freedom), (count, *self._freedom.shape * 2))
+        by_start = np.concatenate([by_start, prior], axis=1)
         by_value = np.concatenate([by_value, np.zeros((count, len(self._freedom), len(values)))], axis=1)
         whole = np.concatenate([plain, (starts - self.starts) / self._freedom], axis=1)
         basis, corner = np.linalg.qr(by_start)

@@ -194,9 +194,9 @@ class _Lesson:
         policy, before = self.policy, tuple(part.clone() for part in self.state)
         steps: list[list[Tensor]] = []
         for _ in range(CHUNK):
-            known, counted = self.batch.privileged(), (~self.over).astype(np.float32)
-            label = self.teacher.act(self.observation, known).astype(np.float32)
-            steps.append([torch.from_numpy(part) for part in (self.observation, self.previous, label, counted, known)])
+            hidden, counted = self.batch.privileged(), (~self.over).astype(np.float32)
+            label = self.teacher.act(self.observation, hidden).astype(np.float32)
+            steps.append([torch.from_numpy(part) for part in (self.observation, self.previous, label, counted, hidden)])
             action, *rest = policy.step(*steps[-1][:2], *self.state)
             self.state = tuple(rest[1 if policy.context_size else 0 :])
             acted = np.where(self.teacher_acts[:, None], label, action.numpy())

@@ -10,7 +10,7 @@ from sami_runtime.adapters.around import DryRun, Gapped, Slowed
 from sami_runtime.adapters.fake import FakeAdapter
 from sami_runtime.gap.profile import GapProfile
 from sami_runtime.robots.kit import Rename, Scale
-from sami_runtime.safety.limits import Known
+from sami_runtime.safety.limits import KnownValue
 from sami_runtime.safety.zeroed import Zeroed
 
 LATE, DELAY_S = 2.0, 0.03
@@ -41,7 +41,7 @@ AROUND = {
     "renamed": lambda inner: Rename(inner, {NAME: "other"}),
     "scaled": lambda inner: Scale(inner, {NAME: (0.5, "mm")}),
     "slowed": lambda inner: Slowed(inner, 3),
-    "zeroed": lambda inner: Zeroed(inner, {f"{NAME}.{ELEMENT}": Known(value=0.0, most=10.0)}),
+    "zeroed": lambda inner: Zeroed(inner, {f"{NAME}.{ELEMENT}": KnownValue(value=0.0, most=10.0)}),
 }
 
 

@@ -10,12 +10,12 @@ from sami_runtime.gap.profile import GapProfile
 from sami_runtime.recording.reader import read_recording
 from sami_runtime.recording.replay import replay
 from sami_runtime.run import Run
-from sami_runtime.safety.limits import Known, Limits
+from sami_runtime.safety.limits import KnownValue, Limits
 from sami_runtime.safety.zeroed import Zeroed
 from sami_runtime.session.session import Session
 
 RATE = 25.0
-GOAL = {"goal.x": Known(value=0.5)}
+GOAL = {"goal.x": KnownValue(value=0.5)}
 """The fake's goal is 0.5 after every reset."""
 
 
@@ -45,7 +45,7 @@ def test_a_bias_is_taken_out_of_integers_too_and_not_rounded_off(arm):
             frame = super().read()
             return Observation({**frame.values, "goal": np.array([3 + self.reads % 2])}, frame.time)
 
-    robot = Zeroed(Counting(), {"goal.x": Known(value=0.0, most=5.0, still=1.0)})
+    robot = Zeroed(Counting(), {"goal.x": KnownValue(value=0.0, most=5.0, still=1.0)})
     robot.reset(seed=3)
     assert robot.offsets["goal.x"] == pytest.approx(3.5)
     assert sorted(float(robot.read().values["goal"][0]) for _ in range(2)) == pytest.approx([-0.5, 0.5])
@@ -116,7 +116,7 @@ def test_an_implausible_offset_is_refused_and_says_what_to_check(arm):
     robot = Zeroed(Gapped(arm(), GapProfile(bias={"goal": 0.08}), RATE), GOAL)
     with pytest.raises(AdapterError, match=r"goal.x reads 0.58 at rest, 0.08 off its known value 0.5; at most 0.05"):
         robot.reset(0)
-    Zeroed(Gapped(arm(), GapProfile(bias={"goal": 0.08}), RATE), {"goal.x": Known(value=0.5, most=0.1)}).reset(0)
+    Zeroed(Gapped(arm(), GapProfile(bias={"goal": 0.08}), RATE), {"goal.x": KnownValue(value=0.5, most=0.1)}).reset(0)
 
 
 def test_noise_that_hides_the_offset_is_refused(arm):
@@ -150,7 +150,7 @@ def test_a_sensor_that_says_no_numbers_is_refused_at_rest_and_passed_on_later(ar
         def read(self):
             return Observation({**(now := super().read()).values, "goal": self.goal or now.values["goal"]}, now.time)
 
-    robot = Zeroed(behind := Broken(), {"goal.x": Known(value=0.48)})
+    robot = Zeroed(behind := Broken(), {"goal.x": KnownValue(value=0.48)})
     behind.goal = value or "nothing"
     with pytest.raises(AdapterError, match=r"goal was .* while its offset was measured at rest; expected 1 finite"):
         robot.reset()
@@ -162,7 +162,7 @@ def test_a_sensor_that_says_no_numbers_is_refused_at_rest_and_passed_on_later(ar
 
 def test_a_known_element_that_is_not_there_is_refused(arm, make, path):
     with pytest.raises(UnknownName, match=r"unknown element of an observation 'goal.z'"):
-        Zeroed(arm(), {"goal.z": Known(value=0.0)})
+        Zeroed(arm(), {"goal.z": KnownValue(value=0.0)})
     behind = arm()
     with pytest.raises(UnknownName, match=r"'gaol.x'\. Did you mean 'goal.x'\?.* The limit known names it"):
         Run(Session.load(path), behind, simulator=True, limits=Limits(known={"gaol.x": 0.5}))
@@ -173,7 +173,7 @@ def test_a_value_is_written_alone_or_as_a_table(tmp_path):
     file = tmp_path / "limits.toml"
     file.write_text("[known]\ncube.z = 0.02\nhand.x = { value = 0.1, most = 0.02 }\n")
     known = Limits.load(file).known
-    assert known == {"cube.z": Known(value=0.02), "hand.x": Known(value=0.1, most=0.02)}
+    assert known == {"cube.z": KnownValue(value=0.02), "hand.x": KnownValue(value=0.1, most=0.02)}
     file.write_text("[known]\ncube.z = nan\n")
     with pytest.raises(SamiError, match=r"known.cube.z.value is nan"):
         Limits.load(file)

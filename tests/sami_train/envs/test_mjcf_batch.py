@@ -142,10 +142,10 @@ def test_what_only_training_knows_is_no_part_of_the_observation(file):
     names = [reading.signal.name for reading in MjcfRobot(Path(path)).privileged]
     assert names == ["ball_position", "ball_orientation", "where"]
     assert not set(names) & {signal.name for signal in spec.signals}
-    known = batch.privileged()
-    assert known.shape == (2, 3 + 4 + 1 + 2)
-    np.testing.assert_allclose(known[1, :7], batch.data(1).joint("ball").qpos, rtol=1e-6)
-    assert known[:, -2:].tolist() == [[pytest.approx(-1.0, abs=0.4)] * 2, [pytest.approx(1.0, abs=0.4)] * 2]
+    privileged = batch.privileged()
+    assert privileged.shape == (2, 3 + 4 + 1 + 2)
+    np.testing.assert_allclose(privileged[1, :7], batch.data(1).joint("ball").qpos, rtol=1e-6)
+    assert privileged[:, -2:].tolist() == [[pytest.approx(-1.0, abs=0.4)] * 2, [pytest.approx(1.0, abs=0.4)] * 2]
 
 
 def test_critics_of_sac_read_what_is_privileged_and_the_policy_and_its_file_do_not(file, tmp_path):

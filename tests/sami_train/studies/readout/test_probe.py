@@ -82,8 +82,8 @@ def test_coordinates_that_do_not_move_are_not_magnified(fitted):
 @pytest.mark.parametrize("spec", [PANDA, CHEETAH])
 def test_tasks_are_new_lie_in_the_range_and_are_drawn_by_the_seed(spec):
     tasks = unseen_tasks(spec.tasks, 60, 1)
-    known = [dict(task) for tasks in spec.tasks.sets.values() for task in tasks]
-    assert not any(dict(task) in known for task in tasks)
+    listed = [dict(task) for tasks in spec.tasks.sets.values() for task in tasks]
+    assert not any(dict(task) in listed for task in tasks)
     assert tasks == unseen_tasks(spec.tasks, 60, 1) != unseen_tasks(spec.tasks, 60, 2)
     for feature in varying(spec.tasks):
         if isinstance(feature, FeatureScale):

@@ -182,8 +182,8 @@ def test_noise_is_on_the_actions_of_some_episodes_and_labels_are_the_teachers(fo
         assert ((off > 1e-4) == noisy).all()
     # The readout's targets are what the teacher reads, on its own scale.
     inputs = teacher.policy.features_extractor.normalisers["privileged"]
-    known = chunk.privileged * (inputs.variance + 1e-4).sqrt() + inputs.mean
-    acted = teacher.act(chunk.observations[:, 0].numpy(), known[:, 0].numpy())
+    privileged = chunk.privileged * (inputs.variance + 1e-4).sqrt() + inputs.mean
+    acted = teacher.act(chunk.observations[:, 0].numpy(), privileged[:, 0].numpy())
     clipped = (chunk.privileged[:, 0].abs() >= 5.99).any(1).numpy()
     np.testing.assert_allclose(acted[~clipped], chunk.labels[:, 0].numpy()[~clipped], atol=1e-4)
 
