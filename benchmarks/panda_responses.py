@@ -127,8 +127,8 @@ def _push(axis: int) -> Callable[[Values], Any]:
     away = np.eye(3)[axis] * 0.07
 
     def script(values: Values) -> Any:
-        behind = values["cube_position"] - away
-        yield from _approach(values, [_above(behind), behind], SHUT)
+        start = values["cube_position"] - away
+        yield from _approach(values, [_above(start), start], SHUT)
         action = [0.0, 0.0, 0.0, SHUT]
         action[axis] = 1.0
         yield from _repeat(action, 4)

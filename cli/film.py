@@ -78,9 +78,9 @@ class Film:
         if not self.frames:
             return
         first, *rest = [frame.quantize(64) for frame in self.frames]
-        with output(self.path) as beside:
+        with output(self.path) as temporary:
             first.save(
-                beside,
+                temporary,
                 format="GIF",
                 save_all=True,
                 append_images=rest,

@@ -180,8 +180,8 @@ def _write_cpp(file: Path, folder: Path, limits: str | None) -> None:
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
-        with output(folder / name, FORCE.get()) as beside:
-            beside.write_text(text, encoding="utf-8")
+        with output(folder / name, FORCE.get()) as temporary:
+            temporary.write_text(text, encoding="utf-8")
         print_text(f"wrote {folder / name}: {len(text):,} bytes")
     source = folder / [*texts][1]
     print_text(f"Next:\n  c++ -std=c++17 -O2 -march=native -ffp-contract=off -c {in_shell(source)}")

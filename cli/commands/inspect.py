@@ -129,7 +129,7 @@ def _write_golden(contract: Contract, model: Path, path: Path) -> None:
     if late:
         names += [f"{AGE}.{signal.name}" for signal in contract.observation] + [HELD]
     rows = np.concatenate([*observed, steps.executed, *steps.answers.values(), *late], axis=1)
-    with output(path, FORCE.get(), [model]) as beside, beside.open("w", newline="", encoding="utf-8") as file:
+    with output(path, FORCE.get(), [model]) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["reset", *names])
         for step, row in enumerate(rows):

@@ -202,5 +202,5 @@ class Gapped(Around):
         if not self.gap.in_episode:
             raise AdapterError("the episode has not begun; an action cannot be executed. Call reset() first.")
         sent = np.clip(command, self._low, self._high)
-        behind = self.sent(self.gap.actuate(sent))
-        return Executed(sent, behind.done, {**behind.info, "actuated": behind.action.tolist()})
+        result = self.sent(self.gap.actuate(sent))
+        return Executed(sent, result.done, {**result.info, "actuated": result.action.tolist()})

@@ -228,8 +228,8 @@ def write_page(recordings: list[Recording], path: Path, force: bool = False) -> 
             runs.append(run_of(recording))
     with values_of(path):
         data = page(runs).encode()
-    with output(path, force, [recording.path for recording in recordings]) as beside:
-        beside.write_bytes(data)
+    with output(path, force, [recording.path for recording in recordings]) as temporary:
+        temporary.write_bytes(data)
 
 
 def _group(name: str, signal: Signal) -> dict[str, Any]:

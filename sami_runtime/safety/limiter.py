@@ -74,9 +74,9 @@ class Workspace:
         at = self._positions + self._scale * (self._since + self._last * elapsed / self._period)
         down, up = np.maximum(at - self._range[:, 0], 0.0), np.maximum(self._range[:, 1] - at, 0.0)
         ahead = np.where(self._scale > 0, up, down) / np.abs(self._scale)
-        behind = np.where(self._scale > 0, down, up) / np.abs(self._scale)
+        room_back = np.where(self._scale > 0, down, up) / np.abs(self._scale)
         target = action[self._movers].astype(np.float64)
-        allowed = target.clip(-self._slow(behind), self._slow(ahead))
+        allowed = target.clip(-self._slow(room_back), self._slow(ahead))
         if (allowed == target).all():
             return action
         cut = action.copy()

@@ -162,7 +162,7 @@ class _Worker:
         if piece.gap is not None:
             envs = [GappedEnv(env, self.spec, piece.gap, _among(piece.task)) for env in envs]
         tell_ages(self.policy, envs, piece.gap)
-        rollout = Rollout(envs, self.policy, piece.seed, tasks=(piece.task,), behind=BehindGap(true_goals=True))
+        rollout = Rollout(envs, self.policy, piece.seed, tasks=(piece.task,), behind_gap=BehindGap(true_goals=True))
         played: list[Episode] = []
         for first in range(0, self.episodes, len(envs)):
             played += rollout.round(range(first, first + len(envs)))

@@ -189,11 +189,11 @@ def sweep(
     """
     spec = environment(env)
     points = _points(spec, chosen)
-    clean, *behind = evaluate_gaps(source, env, task_sets, gaps_of(spec, chosen), episodes, cores, on_task, keep)
+    clean, *gapped = evaluate_gaps(source, env, task_sets, gaps_of(spec, chosen), episodes, cores, on_task, keep)
     return [
         RobustnessPoint("", 0.0, "", {}, clean),
         *(
             RobustnessPoint(kind.name, severity, unit, profile.to_dict(), evaluation)
-            for (kind, severity, unit, profile), evaluation in zip(points, behind, strict=True)
+            for (kind, severity, unit, profile), evaluation in zip(points, gapped, strict=True)
         ),
     ]

@@ -103,8 +103,8 @@ def export_run(
         artifact = add(artifact)
     weights = out.with_suffix(".safetensors")
     # Write the weights first, but rename them last: an error leaves neither file without the other.
-    with unfinished(weights) as beside:
-        write_weights(beside, agent.weights(artifact.contract.weights_sha256, targets=False))
+    with unfinished(weights) as temporary:
+        write_weights(temporary, agent.weights(artifact.contract.weights_sha256, targets=False))
         contract = write(artifact)
     pages = write_card(RunRecord.of_folder(run.path), contract, out) if card else ()
     return Exported(contract, weights, tuple(pages))

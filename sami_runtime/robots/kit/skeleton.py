@@ -34,8 +34,8 @@ def write_skeleton(contract: Contract, out: Path, model: str, force: bool = Fals
     if out.suffix != ".py" or not out.stem.isidentifier() or keyword.iskeyword(out.stem):
         raise SamiError(f"{out} is no module that could be imported; give a name such as my_arm.py.")
     text = skeleton(contract, out.stem, model)
-    with output(out, force) as beside:
-        beside.write_text(text, encoding="utf-8")
+    with output(out, force) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 def skeleton(contract: Contract, module: str, model: str) -> str:

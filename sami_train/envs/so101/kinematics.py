@@ -62,9 +62,9 @@ def push(observation: NDArray[np.float32], rng: np.random.Generator, task: Task)
     if tip[2] < 0.035 and along < 0.0 and aside < 0.02:
         target = np.append(cube + way * (min(left, 0.04) - 0.03), 0.018)
     else:
-        behind = cube - 0.05 * way
-        near = float(np.linalg.norm(tip[:2] - behind)) < 0.02
-        target = np.append(behind, 0.018 if near else 0.065)
+        start = cube - 0.05 * way
+        near = float(np.linalg.norm(tip[:2] - start)) < 0.02
+        target = np.append(start, 0.018 if near else 0.065)
     move = (joints_at(target) - angles) / STEP
     move = move / max(1.0, np.abs(move).max()) + rng.normal(0.0, 0.15, 4)
     return np.clip(move, -1.0, 1.0).astype(np.float32)

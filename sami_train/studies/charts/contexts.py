@@ -241,8 +241,8 @@ def draw_adaptations(adaptations: Sequence[Adaptation], path: Path) -> None:
             grid[1][0].set(ylabel="score, alarm above 1", ylim=(0, None))
         handles = [Line2D([], [], color=COLOURS[variant], label=variant.value) for variant in Variant]
         look.legend_below(figure, handles)
-        with unfinished(path) as beside:
-            figure.savefig(beside, format="png")
+        with unfinished(path) as temporary:
+            figure.savefig(temporary, format="png")
 
 
 def _gaps(axes: Axes, adaptation: Adaptation) -> None:

@@ -323,8 +323,8 @@ def write_report(comparison: MethodComparison, out: Path, command: Sequence[str]
             (out / plot.name).unlink(missing_ok=True)
         order = ["report.md", "results.csv", *(plot.name for plot in plots)]
         for file in order:
-            with unfinished(out / file) as beside:
-                shutil.copy(folder / file, beside)
+            with unfinished(out / file) as temporary:
+                shutil.copy(folder / file, temporary)
         return [out / file for file in order]
 
 

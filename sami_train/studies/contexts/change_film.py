@@ -166,8 +166,8 @@ def write_film(scenes: Sequence[FilmScene], path: Path, slower: float = 1.0, for
     else:
         frames = [frame.quantize(96, dither=Image.Dither.NONE) for frame in frames]
         options = {"format": "GIF", "optimize": True}
-    with output(path, force) as beside:
-        frames[0].save(beside, save_all=True, append_images=frames[1:], duration=durations, loop=0, **options)
+    with output(path, force) as temporary:
+        frames[0].save(temporary, save_all=True, append_images=frames[1:], duration=durations, loop=0, **options)
 
 
 def _filmed(

@@ -223,8 +223,8 @@ class _TeacherKeeper(BaseCallback):
         tensors = {f"policy.{name}": tensor.clone() for name, tensor in model.policy.state_dict().items()}
         for i, moments in model.policy.optimizer.state_dict()["state"].items():
             tensors |= {f"moments.{i}.{name}": value.clone() for name, value in moments.items()}
-        with unfinished(self.folder / "teacher.safetensors") as beside:
-            safetensors.torch.save_file(tensors, beside)
+        with unfinished(self.folder / "teacher.safetensors") as temporary:
+            safetensors.torch.save_file(tensors, temporary)
         facts = {"steps": model.num_timesteps, "seconds": self.seconds, "rate": model.rate}
         write_json(self.folder / "teacher.json", {"config": asdict(self.config), **facts})
 

@@ -32,8 +32,8 @@ def drive(robot, steps=8):
 @pytest.mark.parametrize("bias", [0.03, -0.017])
 def test_a_bias_of_what_is_known_is_taken_out_and_all_else_is_as_it_was_to_the_last_bit(arm, bias):
     profile = GapProfile(bias={"goal": bias, "position": 0.02})
-    behind, zeroed = drive(Gapped(arm(), profile, RATE)), drive(Zeroed(Gapped(arm(), profile, RATE), GOAL))
-    for biased, frame in zip(behind, zeroed, strict=True):
+    biased_steps, zeroed = drive(Gapped(arm(), profile, RATE)), drive(Zeroed(Gapped(arm(), profile, RATE), GOAL))
+    for biased, frame in zip(biased_steps, zeroed, strict=True):
         assert frame.values["goal"] == pytest.approx(0.5, abs=1e-6)
         for name in ("position", "velocity"):
             assert frame.values[name].tobytes() == biased.values[name].tobytes()
@@ -150,23 +150,23 @@ def test_a_sensor_that_says_no_numbers_is_refused_at_rest_and_passed_on_later(ar
         def read(self):
             return Observation({**(now := super().read()).values, "goal": self.goal or now.values["goal"]}, now.time)
 
-    robot = Zeroed(behind := Broken(), {"goal.x": KnownValue(value=0.48)})
-    behind.goal = value or "nothing"
+    robot = Zeroed(inner := Broken(), {"goal.x": KnownValue(value=0.48)})
+    inner.goal = value or "nothing"
     with pytest.raises(AdapterError, match=r"goal was .* while its offset was measured at rest; expected 1 finite"):
         robot.reset()
-    behind.goal = None
+    inner.goal = None
     robot.reset()
-    behind.goal = value
+    inner.goal = value
     assert value is None or robot.read().values["goal"] is value
 
 
 def test_a_known_element_that_is_not_there_is_refused(arm, make, path):
     with pytest.raises(UnknownName, match=r"unknown element of an observation 'goal.z'"):
         Zeroed(arm(), {"goal.z": KnownValue(value=0.0)})
-    behind = arm()
+    inner = arm()
     with pytest.raises(UnknownName, match=r"'gaol.x'\. Did you mean 'goal.x'\?.* The limit known names it"):
-        Run(Session.load(path), behind, simulator=True, limits=Limits(known={"gaol.x": 0.5}))
-    assert behind.resets == 0
+        Run(Session.load(path), inner, simulator=True, limits=Limits(known={"gaol.x": 0.5}))
+    assert inner.resets == 0
 
 
 def test_a_value_is_written_alone_or_as_a_table(tmp_path):

@@ -275,14 +275,14 @@ def test_learning_rates_fall_linearly_to_their_share():
 
 
 def test_collectors_run_without_torch_and_bring_what_in_step_collection_brings():
-    beside, in_step = agent(collection__collectors=1, collection__envs=1), agent()
-    beside.learn(150)
+    parallel, in_step = agent(collection__collectors=1, collection__envs=1), agent()
+    parallel.learn(150)
     in_step.learn(150)
     assert (in_step.buffer.observations[0, :12, 2] == 1.0).all()
-    assert (beside.buffer.observations[0, :12, 2] == 0.0).all()
+    assert (parallel.buffer.observations[0, :12, 2] == 0.0).all()
     # The first episodes use the same weights and the same seeds on either side.
-    assert np.array_equal(beside.buffer.actions[0], in_step.buffer.actions[0])
-    assert np.array_equal(beside.buffer.observations[0, :, 0], in_step.buffer.observations[0, :, 0])
+    assert np.array_equal(parallel.buffer.actions[0], in_step.buffer.actions[0])
+    assert np.array_equal(parallel.buffer.observations[0, :, 0], in_step.buffer.observations[0, :, 0])
 
 
 def test_a_run_that_goes_on_begins_no_episode_that_a_faster_collector_brought():

@@ -46,9 +46,9 @@ def episode(env, seed):
 @pytest.mark.parametrize("name", ["panda", "half-cheetah"])
 def test_an_empty_gap_is_the_environment_to_the_last_bit(name):
     spec = environment(name)
-    bare, behind = episode(make(spec), 3), episode(make(spec, gap=GapProfile()), 3)
-    assert bare[0].tobytes() == behind[0].tobytes()
-    assert bare[1] == behind[1]
+    bare, gapped = episode(make(spec), 3), episode(make(spec, gap=GapProfile()), 3)
+    assert bare[0].tobytes() == gapped[0].tobytes()
+    assert bare[1] == gapped[1]
 
 
 @pytest.mark.parametrize("name", ["panda", "half-cheetah"])

@@ -193,11 +193,11 @@ def test_a_contract_whose_outputs_are_not_its_probes_is_refused(with_probe):
 
 
 def test_it_goes_with_a_forward_model_in_either_order(with_probe, plain, fitted, tmp_path):
-    ahead, behind = tmp_path / "ahead.onnx", tmp_path / "behind.onnx"
+    ahead, reverse = tmp_path / "ahead.onnx", tmp_path / "behind.onnx"
     attach_lookahead(with_probe, ahead, 3, make_fit(), "nothing")
-    attach_lookahead(plain, behind, 3, make_fit(), "nothing")
-    attach_probe(behind, behind, fitted)
-    session, other = Session.load(ahead), Session.load(behind)
+    attach_lookahead(plain, reverse, 3, make_fit(), "nothing")
+    attach_probe(reverse, reverse, fitted)
+    session, other = Session.load(ahead), Session.load(reverse)
     for k, observation in enumerate(observations(20)):
         step, expected = session.step(observation, age=float(k % 3)), other.step(observation, age=float(k % 3))
         for name, value in step.answers.items():
