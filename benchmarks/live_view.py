@@ -96,16 +96,16 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print JSON only")
     arguments = parser.parse_args()
     result: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
-    how = (arguments.model, arguments.rate, arguments.seconds, arguments.priority)
+    settings = (arguments.model, arguments.rate, arguments.seconds, arguments.priority)
     if arguments.at_once:
         with ProcessPoolExecutor(len(KINDS), get_context("spawn")) as pool:
             result = {
-                kind: future.result() for kind, future in [(kind, pool.submit(turn, kind, *how)) for kind in KINDS]
+                kind: future.result() for kind, future in [(kind, pool.submit(turn, kind, *settings)) for kind in KINDS]
             }
     else:
         for number in range(arguments.turns):
             for kind in (*KINDS[number % 3 :], *KINDS[: number % 3]):
-                for name, value in turn(kind, *how).items():
+                for name, value in turn(kind, *settings).items():
                     result[kind][name] = result[kind].get(name, [] if isinstance(value, list) else 0) + value
     table = {
         kind: {name: _percentiles(value) if isinstance(value, list) else value for name, value in rows.items()}

@@ -145,7 +145,7 @@ def _press(values: Values) -> Any:
     yield from _repeat([0.0, -1.0, -1.0, SHUT], 6)
 
 
-def _moved(signal: str, axis: int) -> Callable[[Values, Values], float]:
+def _change(signal: str, axis: int) -> Callable[[Values, Values], float]:
     return lambda values, first: values[signal][axis] - first[signal][axis]
 
 
@@ -153,8 +153,8 @@ def _now(signal: str, axis: int) -> Callable[[Values, Values], float]:
     return lambda values, _: values[signal][axis]
 
 
-_HAND = {f"hand {name} [m]": _moved("ee_position", axis) for axis, name in enumerate("xyz")}
-_CUBE = {f"cube {name} [m]": _moved("cube_position", axis) for axis, name in enumerate("xyz")}
+_HAND = {f"hand {name} [m]": _change("ee_position", axis) for axis, name in enumerate("xyz")}
+_CUBE = {f"cube {name} [m]": _change("cube_position", axis) for axis, name in enumerate("xyz")}
 _WIDTH = {"fingers [m]": _now("gripper_width", 0)}
 _HELD = {**_WIDTH, "hand z [m]": _now("ee_position", 2), **_CUBE, "cube pitch [rad]": _now("cube_rotation", 1)}
 _PUSHED = {**_CUBE, "cube vx [m/s]": _now("cube_velocity", 0), "cube vy [m/s]": _now("cube_velocity", 1)}

@@ -123,8 +123,8 @@ class Hand:
             self.told_at = time.monotonic()
             self.ignored += self.stopped
             if not self.stopped:
-                *moved, opened = message["action"]
-                self.go(0.05 / 0.04 * np.array(moved), "action")
+                *displacement, opened = message["action"]
+                self.go(0.05 / 0.04 * np.array(displacement), "action")
                 self.values["gripper_width"] = np.clip(self.values["gripper_width"] + 0.2 * opened, 0.0, 0.08)
         else:
             self.stopped |= "emergency_stop" in message

@@ -191,7 +191,7 @@ class Judge:
         at, ends = self.signs[element], np.abs(np.stack(self.interval(element, samples))).max(axis=0)
         far = np.abs(samples.mean(axis=0)) > self._scale / FACTOR
         little = ends[at] < np.abs(self.expected[element][at])
-        return bool(little.all()) and not ((far | self._moved(samples)) & self._columns).any()
+        return bool(little.all()) and not ((far | self._displaced(samples)) & self._columns).any()
 
     def explain(self, answers: dict[int, Matrix]) -> list[str]:
         """Return a line for each element that responds wrongly: what is wrong, the measured number, and what to do.
@@ -202,7 +202,7 @@ class Judge:
         instead = {element: self._other(element, samples) for element, samples in answers.items()}
         return [self._explained(element, samples, instead) for element, samples in answers.items()]
 
-    def _moved(self, samples: Matrix) -> Mask:
+    def _displaced(self, samples: Matrix) -> Mask:
         """Return the mask (D,) of the columns that certainly moved, among those that must respond to some element."""
         far = np.abs(samples.mean(axis=0))
         return self._columns & (far > self._error(samples)) & (far > 1e-9 * np.maximum(self._scale, 1e-9))
@@ -247,7 +247,7 @@ class Judge:
             where = f"of {signal.name}.{number} in read()"
         factor = float(np.median(ratios[wrong]))
         difference = self._diff(element, at, mean_response)
-        if abs(factor) < 1 / FACTOR and not self._moved(samples)[wrong].any():
+        if abs(factor) < 1 / FACTOR and not self._displaced(samples)[wrong].any():
             largest = np.maximum(np.abs(mean_response) + self._error(samples), 1e-12)
             least = float(np.max(np.abs(expected) / largest, where=wrong, initial=FACTOR))
             unit = " (57.3 is radians where it takes degrees)" if least < 57.3 else ""

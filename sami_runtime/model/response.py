@@ -44,13 +44,13 @@ def probe(act: Act, rest: NDArray[np.float32], element: int, size: float, ticks:
     Raises:
         TooLittleError: Less than `LEAST_EXECUTED` of the move was executed.
     """
-    moved = rest.copy()
+    excited = rest.copy()
     answers, pushes = [], []
     for _ in range(settle):
         _, before = act(rest)
     for side in (size, -size):
-        moved[element] = rest[element] + side
-        responses = [act(action) for action in (*[moved] * ticks, *[rest] * settle)]
+        excited[element] = rest[element] + side
+        responses = [act(action) for action in (*[excited] * ticks, *[rest] * settle)]
         pushes.append(sum(float(executed[element] - rest[element]) for executed, _ in responses) / ticks)
         answers.append(np.mean([values for _, values in responses], axis=0) - before)
         before = responses[-1][1]

@@ -37,11 +37,11 @@ class Workspace:
     """
 
     def __init__(self, limits: Limits, contract: Contract) -> None:
-        elements, moved = contract.action.elements, limits.moved(contract)
-        movers = [name for name in elements if name in moved and moved[name].element in limits.workspace]
+        elements, moves = contract.action.elements, limits.moves_of(contract)
+        movers = [name for name in elements if name in moves and moves[name].element in limits.workspace]
         self._movers = np.array([elements.index(name) for name in movers], np.intp)
-        self._elements = [moved[name].element for name in movers]
-        self._scale = np.array([moved[name].scale for name in movers])
+        self._elements = [moves[name].element for name in movers]
+        self._scale = np.array([moves[name].scale for name in movers])
         self._range = np.array([limits.workspace[element] for element in self._elements]).reshape(-1, 2)
         self._places = [_place(contract, element) for element in self._elements]
         self._period = 1.0 / contract.rate_hz

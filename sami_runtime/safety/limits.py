@@ -355,7 +355,7 @@ class Limits(BaseModel):
         high = np.minimum(contract_high, by_element(self.high, action, math.inf))
         return low.astype(np.float32), high.astype(np.float32)
 
-    def moved(self, contract: Contract) -> dict[str, Moves]:
+    def moves_of(self, contract: Contract) -> dict[str, Moves]:
         """Return by element of the action what it moves: the limits' entry, else the contract's."""
         return {**(contract.action.moves or {}), **self.moves}
 
@@ -378,7 +378,7 @@ class Limits(BaseModel):
 
     def _require_elements(self, contract: Contract) -> None:
         elements = elements_of(contract.observation)
-        moved = self.moved(contract)
+        moves_by_name = self.moves_of(contract)
         for limit in ("inside", "jump", "workspace", "known"):
             for name in getattr(self, limit):
                 if name not in elements:
@@ -388,7 +388,7 @@ class Limits(BaseModel):
                 hint = f"The limit moves.{name} names it."
                 raise UnknownName("element of an observation", moves.element, elements, hint)
         for name in self.workspace:
-            movers = [element for element, moves in moved.items() if moves.element == name]
+            movers = [element for element, moves in moves_by_name.items() if moves.element == name]
             if len(movers) != 1:
                 named = " and ".join(movers) or "none"
                 raise SamiError(

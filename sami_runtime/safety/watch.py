@@ -162,13 +162,13 @@ class Jumps:
         periods = np.full(len(values), float(self._ticks))
         if now is not None:
             periods = np.fmax(periods, (stamps - self._stamps) / self._period)
-        moved, most = np.abs(values - self._last), self._most * periods
-        jumped = np.isfinite(moved) & (moved > most * (1 + TOLERANCE))
+        change, most = np.abs(values - self._last), self._most * periods
+        jumped = np.isfinite(change) & (change > most * (1 + TOLERANCE))
         if jumped.any():
             at = int(np.flatnonzero(jumped)[0])
             element, unit = self._elements[at], self._units[self._elements[at]]
             reason = (
-                f"jump: {element} moved by {_amount(moved[at], unit)} between two observations, "
+                f"jump: {element} moved by {_amount(change[at], unit)} between two observations, "
                 f"allowed are {most[at]:.3g} (jump.{element})"
             )
             return Objection(reason, self._then)
@@ -276,7 +276,7 @@ class ObservationRules:
                 for element, span in bounds[s.name].items()
                 if limits.beyond(s.name) == then
             ]
-            moved = {name: jump for name, jump in jumps.items() if jump.then == then}
+            of_kind = {name: jump for name, jump in jumps.items() if jump.then == then}
             if spreads and then == "hold":  # before the bounds, whose message does not guess the wrong unit
                 self._rules.append(TrainingRangeRule(index, units.values(), [spreads[s.name] for s in signals]))
             if inside:
@@ -284,8 +284,8 @@ class ObservationRules:
             if beyond:
                 words = "beyond the bounds", "out_of_bounds"
                 self._rules.append(RangeRule("bounds", beyond, self._size, then, words))
-            if moved:
-                self._rules.append(Jumps(moved, index, units, then, 1.0 / contract.rate_hz))
+            if of_kind:
+                self._rules.append(Jumps(of_kind, index, units, then, 1.0 / contract.rate_hz))
 
     def judge(self, observation: Observation, now: float | None) -> Objection | None:
         """Return the objection of the first rule that objects; None if no rule does."""

@@ -139,12 +139,12 @@ class Zeroed(Around):
         drift, variance = slope * (len(readings) - 1), (left**2).sum(axis=0) / (len(readings) - 2)
         deviation = np.sqrt(np.maximum(variance, variance.mean()))  # few readings may underestimate one element's noise
         doubt = DOUBT * deviation * (len(readings) - 1) / np.sqrt(steps @ steps)
-        for element, moved, unsure in zip(signal.elements, drift, doubt, strict=True):
+        for element, offset, unsure in zip(signal.elements, drift, doubt, strict=True):
             name = f"{signal.name}.{element}"
             still = self._values[name].still if name in self._values else STILL
-            if abs(moved) > still + unsure:
+            if abs(offset) > still + unsure:
                 raise AdapterError(
-                    f"the robot is not at rest: {name} moved by {moved:.3g} {signal.unit} in {len(readings)} readings "
+                    f"the robot is not at rest: {name} moved by {offset:.3g} {signal.unit} in {len(readings)} readings "
                     f"before the episode, allowed are {still:g} (still). Let reset() return when everything stands "
                     "still."
                 )

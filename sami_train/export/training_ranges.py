@@ -224,9 +224,9 @@ def measure_responses(spec: EnvironmentSpec, tasks: Sequence[Task], starts: int,
         robot.close()
     if len(answers) < 2:
         return None
-    moved = np.stack(answers)  # (starts, A, D)
+    responses = np.stack(answers)  # (starts, A, D)
     ends = np.cumsum([signal.size for signal in spec.signals])[:-1]
-    mean, deviation = (np.split(part, ends, axis=1) for part in (moved.mean(axis=0), moved.std(axis=0)))
+    mean, deviation = (np.split(part, ends, axis=1) for part in (responses.mean(axis=0), responses.std(axis=0)))
     return Responses(
         size=rounded(size),
         ticks=TICKS,

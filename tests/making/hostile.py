@@ -46,10 +46,10 @@ DEEP = b"[" * 100_000
 
 def mutated(data, name, draw):
     """Return a file's bytes with a changed JSON value (in JSON files), with changed bytes, or deeply nested JSON."""
-    how = draw.random()
-    if how < 0.02:
+    chance = draw.random()
+    if chance < 0.02:
         return DEEP
-    if how < 0.6 and name.endswith((".json", ".jsonl")):
+    if chance < 0.6 and name.endswith((".json", ".jsonl")):
         lines = data.decode().splitlines() if name.endswith(".jsonl") else [data.decode()]
         at = int(draw.integers(len(lines)))
         lines[at] = json.dumps(other(json.loads(lines[at]), draw))

@@ -92,8 +92,8 @@ def _members(limits: Limits, contract: Contract, guards: Collection[str]) -> Ite
     yield "jump_then", [limits.jump[name].then if name in limits.jump else "hold" for name in elements]
     if contract.training_ranges is not None and "ranges" in guards:
         yield from _ranges(contract, elements)
-    moved = [limits.moved(contract).get(name) for name in action.elements]
-    movers = [moves if moves is not None and moves.element in limits.workspace else None for moves in moved]
+    entries = [limits.moves_of(contract).get(name) for name in action.elements]
+    movers = [moves if moves is not None and moves.element in limits.workspace else None for moves in entries]
     yield "moves", [-1 if moves is None else elements.index(moves.element) for moves in movers]
     yield "moves_scale", [1.0 if moves is None else float(moves.scale) for moves in movers]
     for side, name in enumerate(("workspace_low", "workspace_high")):

@@ -96,16 +96,16 @@ def _line(axes: Axes, label: str, at: Sequence[float], standings: Sequence[Stand
     from matplotlib.transforms import ScaledTranslation
 
     colour = colour_of(standings[0].group.method)
-    moved = axes.transData + ScaledTranslation(aside / 72, 0, axes.figure.dpi_scale_trans)
+    transform = axes.transData + ScaledTranslation(aside / 72, 0, axes.figure.dpi_scale_trans)
     iqms = [standing.score.iqm for standing in standings]
     if len(iqms) == 1:
         axes.axhline(iqms[0].value, color=colour, lw=1.2, ls=":")
     heights = [iqm.value for iqm in iqms]
-    axes.plot(at, heights, style + "o", color=colour, ms=5, lw=1.8, label=label, transform=moved)
+    axes.plot(at, heights, style + "o", color=colour, ms=5, lw=1.8, label=label, transform=transform)
     axes.update_datalim(np.column_stack([at, heights]))
     for x, iqm in zip(at, iqms, strict=True):
         if iqm.bounds:
-            axes.plot([x, x], iqm.bounds, color=colour, lw=4, transform=moved, **BAND)
+            axes.plot([x, x], iqm.bounds, color=colour, lw=4, transform=transform, **BAND)
             axes.update_datalim([(x, bound) for bound in iqm.bounds])
     axes.autoscale_view()
 

@@ -295,7 +295,7 @@ def _require_answers(log: Log, motion_answers: Sequence[Answer]) -> None:
             "in the reference no element of the observation is moved by the commands, so that nothing tells how late "
             "they are followed. Give a recording of the simulator with --reference, made by sami run --set excite=true."
         )
-    count = sum(len(motions(trace, moving[0].signal, moving[0].column).moved) for trace in log.traces)
+    count = sum(len(motions(trace, moving[0].signal, moving[0].column).changes) for trace in log.traces)
     if count < MOTIONS:
         raise SamiError(
             f"{_named(log)} has {count} motions between two readings in a row, and {MOTIONS} are the fewest that tell "

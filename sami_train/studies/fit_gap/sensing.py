@@ -123,8 +123,8 @@ def copies(traces: Sequence[Trace], signals: Sequence[Signal]) -> dict[str, str]
         for source in signals[:at]:
             if source.size != signal.size or source.name in same_as:
                 continue
-            moved = any(np.ptp(trace.values[signal.name], axis=0).any() for trace in traces)
-            if moved and all(np.array_equal(t.values[signal.name], t.values[source.name]) for t in traces):
+            varies = any(np.ptp(trace.values[signal.name], axis=0).any() for trace in traces)
+            if varies and all(np.array_equal(t.values[signal.name], t.values[source.name]) for t in traces):
                 same_as[signal.name] = source.name
                 break
     return same_as

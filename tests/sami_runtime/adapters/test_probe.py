@@ -45,8 +45,8 @@ def test_a_delay_of_three_ticks_takes_less_than_half_of_it():
 def test_it_goes_to_either_side_of_rest_and_ends_there():
     hand = Hand()
     answer(hand, rest=0.5)
-    moved = np.round([action[0] for action in hand.actions], 6)
-    np.testing.assert_allclose(moved, [0.5] * 5 + [0.6] * 5 + [0.5] * 5 + [0.4] * 5 + [0.5] * 5, atol=1e-6)
+    path = np.round([action[0] for action in hand.actions], 6)
+    np.testing.assert_allclose(path, [0.5] * 5 + [0.6] * 5 + [0.5] * 5 + [0.4] * 5 + [0.5] * 5, atol=1e-6)
     assert {float(action[1]) for action in hand.actions} == {0.0}
 
 

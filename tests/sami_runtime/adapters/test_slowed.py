@@ -67,9 +67,9 @@ def test_the_policy_is_asked_at_every_nth_of_its_periods_and_its_action_written_
 
 def test_without_it_a_run_is_the_same_to_the_last_bit(session, arm):
     contexts = []
-    for how in ({}, {"slower": 1}):
+    for options in ({}, {"slower": 1}):
         clock = ManualClock()
-        with Run(session, arm(clock), clock, **how) as run:
+        with Run(session, arm(clock), clock, **options) as run:
             contexts.append(run.episode(seed=0).contexts)
     assert contexts[0].tobytes() == contexts[1].tobytes()
 

@@ -112,10 +112,10 @@ def test_what_the_contract_says_counts_and_the_limits_before_it(make):
     signal = make.action_signal.model_copy(update={"moves": moves})
     contract = make.contract_of(make.recurrent(), action=signal)
     box = {"workspace": {"position.x": [-0.5, 0.5]}}
-    assert Limits(**box).moved(contract) == moves
+    assert Limits(**box).moves_of(contract) == moves
     Limits(**box).require_fit(contract)
     stricter = Limits(**box, moves={"fx": {"element": "position.x", "scale": 0.2}})
-    assert stricter.moved(contract)["fx"].scale == 0.2
+    assert stricter.moves_of(contract)["fx"].scale == 0.2
 
 
 def test_without_a_good_observation_nothing_is_proposed(boxed):

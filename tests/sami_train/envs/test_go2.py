@@ -64,9 +64,9 @@ def test_an_offset_load_moves_the_centre_of_mass(env):
         mujoco.mj_forward(robot.model, data)
         return data.subtree_com[1].copy()
 
-    moved = centre(payload=5.0, payload_x=0.12, payload_y=0.05) - centre(payload=5.0)
+    change = centre(payload=5.0, payload_x=0.12, payload_y=0.05) - centre(payload=5.0)
     share = 5.0 / (15.2066 + 5.0)
-    assert moved == pytest.approx([0.12 * share, 0.05 * share, 0.0], abs=1e-4)
+    assert change == pytest.approx([0.12 * share, 0.05 * share, 0.0], abs=1e-4)
 
 
 @pytest.mark.parametrize("friction", [0.3, 1.5])
@@ -201,15 +201,15 @@ def test_a_fall_ends_the_episode_and_costs(env):
 
 def test_tracking_error_is_that_of_the_mean_velocity_after_the_first_second(env):
     robot = begin(env, seed=2)
-    command, moved = robot.walks.command[0].copy(), []
+    command, velocities = robot.walks.command[0].copy(), []
     for step in range(HOLD - 1):
         *_, info = env.step(STILL)
         if step >= SETTLING:
             turn = np.zeros(9)
             mujoco.mju_quat2Mat(turn, robot.data.qpos[3:7])
-            moved.append(turn.reshape(3, 3).T @ robot.data.qvel[:3])
+            velocities.append(turn.reshape(3, 3).T @ robot.data.qvel[:3])
     np.testing.assert_array_equal(robot.walks.command[0], command)
-    expected = np.hypot(*(np.mean(moved, axis=0)[:2] - command[:2]))
+    expected = np.hypot(*(np.mean(velocities, axis=0)[:2] - command[:2]))
     assert info["metrics"]["tracking_error"] == pytest.approx(expected, abs=1e-6)
     env.step(STILL)
     assert (robot.walks.command[0] != command).any(), "a new command comes with time"

@@ -190,10 +190,10 @@ def test_an_action_of_one_asks_for_five_centimetres(env):
     before = observation["observation"][:3]
     for _ in range(3):
         observation, *_ = env.step(np.array([0, 0, -1, 0], np.float32))
-    moved = observation["observation"][:3] - before
+    change = observation["observation"][:3] - before
     # The position controller lags behind its target, so a little less than 15 cm.
-    assert -0.15 <= moved[2] < -0.08
-    assert np.abs(moved[:2]).max() < 0.02
+    assert -0.15 <= change[2] < -0.08
+    assert np.abs(change[:2]).max() < 0.02
 
 
 def test_fifty_steps_truncate_and_reaching_the_goal_terminates(env):

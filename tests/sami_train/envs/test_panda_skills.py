@@ -84,8 +84,8 @@ def test_thirty_kilograms_are_too_heavy_to_lift(env):
 
 @pytest.mark.parametrize("mass", [*MASSES, 30.0])
 def test_a_cube_moved_along_the_table_by_a_shut_hand_is_a_push(env, mass):
-    arm, moved = push(env, mass, 0.1)
-    assert moved > 0.03
+    arm, distance = push(env, mass, 0.1)
+    assert distance > 0.03
     assert arm.labels["push"].count("push") >= 2
     assert "pick_and_place" not in arm.labels["push"]
     assert arm.episode == "push"

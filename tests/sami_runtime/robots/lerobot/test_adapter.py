@@ -123,7 +123,7 @@ def test_a_plugin_that_would_calibrate_itself_does_not(adapter, monkeypatch, cal
     else:
         with pytest.raises(AdapterError, match="bare_base is not calibrated"):
             adapter(base() | {"config": {"calibrated": False}}, **BASE)
-    assert not robots[0].moved
+    assert not robots[0].was_calibrated
 
 
 def test_a_plugin_gets_all_its_keys_and_may_return_nothing(adapter):

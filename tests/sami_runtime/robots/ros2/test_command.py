@@ -51,9 +51,9 @@ def sent(ik, base, contract, action, width=0.0, **changed):
 def test_the_joints_move_the_hand_as_far_as_in_simulation(ik, base, contract):
     command = sent(ik, base, contract, [0.5, -0.5, 0.5, 0.0])
     velocities = command.messages[ARM].data
-    moved = base.vectors(ik.velocity(ik.home, velocities)) / contract.rate_hz
+    change = base.vectors(ik.velocity(ik.home, velocities)) / contract.rate_hz
     reach = np.array(contract.sheet.numbers["reached_displacement"].values)
-    assert moved == pytest.approx(reach * [0.5, -0.5, 0.5], abs=1e-3)
+    assert change == pytest.approx(reach * [0.5, -0.5, 0.5], abs=1e-3)
     assert command.executed.tolist() == [0.5, -0.5, 0.5, 0.0]
 
 

@@ -184,8 +184,8 @@ def test_the_policys_part_of_a_file_acts_as_the_whole_and_a_file_that_lies_is_re
     head = PolicyHead(artifact)
     action, context = golden.answers["action"], golden.answers["context"]
     np.testing.assert_allclose(head(golden.observation, context), action, atol=1e-5)
-    moved = head(golden.observation, context + 1.0)
-    assert np.abs(moved - action).max() > 1e-3
+    shifted = head(golden.observation, context + 1.0)
+    assert np.abs(shifted - action).max() > 1e-3
     action *= -1.0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(artifact.contract), "golden_steps", lambda _: golden)

@@ -63,8 +63,8 @@ def test_each_task_is_met_with_random_actions_and_without(monkeypatch, count):
     )
     with pytest.raises(TypeError):  # nothing was driven
         measure_ranges(MODEL, SPEC, episodes=4 * count)
-    met = Counter((task["mass"], number % 2) for number, task in enumerate(driven_tasks))
-    assert met == {(task["mass"], parity): 2 for task in tasks for parity in (0, 1)}
+    counts = Counter((task["mass"], number % 2) for number, task in enumerate(driven_tasks))
+    assert counts == {(task["mass"], parity): 2 for task in tasks for parity in (0, 1)}
 
 
 def test_what_answers_is_the_element_that_moves_and_by_how_much():

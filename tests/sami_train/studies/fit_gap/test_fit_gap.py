@@ -77,8 +77,8 @@ def reference(model, tmp_path_factory):
 def fitted(record, reference):
     """What is fitted to a robot behind a gap."""
 
-    def fit(gap=None, **how):
-        return fit_gap(read_log([record(gap, **how)]), reference)
+    def fit(gap=None, **options):
+        return fit_gap(read_log([record(gap, **options)]), reference)
 
     return fit
 

@@ -101,8 +101,8 @@ def test_a_blind_actor_reads_the_observation_alone_and_the_critic_all(blind):
     )
     observation = vector.reset()
     other = {**observation, "privileged": observation["privileged"] + 1.0}
-    acted = [policy.act(**parts) for parts in (observation, other)]
-    assert (acted[0] == acted[1]).all() == blind
+    actions = [policy.act(**parts) for parts in (observation, other)]
+    assert (actions[0] == actions[1]).all() == blind
     values = [policy.predict_values(policy.obs_to_tensor(parts)[0]) for parts in (observation, other)]
     assert (values[0] != values[1]).all()
 
@@ -159,8 +159,8 @@ def test_a_student_learns_its_teacher_and_becomes_a_model_file(folder, tmp_path,
     ]
     session = Session.load(tmp_path / "student.onnx")
     observation = np.random.default_rng(0).normal(size=(1, GO2.layout.size)).astype(np.float32)
-    acted, _ = agent.policy.predict(observation, deterministic=True)
-    np.testing.assert_allclose(session.step(GO2.layout.by_name(observation)).action, acted[0], atol=1e-5)
+    actions, _ = agent.policy.predict(observation, deterministic=True)
+    np.testing.assert_allclose(session.step(GO2.layout.by_name(observation)).action, actions[0], atol=1e-5)
     assert len((run.metrics).read_text().splitlines()) == len(errors) == 16
     assert json.loads(run.metrics.read_text().splitlines()[-1])["step"] == steps
 
@@ -183,9 +183,9 @@ def test_noise_is_on_the_actions_of_some_episodes_and_labels_are_the_teachers(fo
     # The readout's targets are what the teacher reads, on its own scale.
     inputs = teacher.policy.features_extractor.normalisers["privileged"]
     privileged = chunk.privileged * (inputs.variance + 1e-4).sqrt() + inputs.mean
-    acted = teacher.act(chunk.observations[:, 0].numpy(), privileged[:, 0].numpy())
+    actions = teacher.act(chunk.observations[:, 0].numpy(), privileged[:, 0].numpy())
     clipped = (chunk.privileged[:, 0].abs() >= 5.99).any(1).numpy()
-    np.testing.assert_allclose(acted[~clipped], chunk.labels[:, 0].numpy()[~clipped], atol=1e-4)
+    np.testing.assert_allclose(actions[~clipped], chunk.labels[:, 0].numpy()[~clipped], atol=1e-4)
 
 
 def test_a_student_goes_on_and_one_without_memory_has_no_context(folder, tmp_path, monkeypatch):
