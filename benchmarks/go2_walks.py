@@ -142,10 +142,10 @@ def privileged(folder: Path, context: str) -> Callable[[int], Walk]:
     nominal = code.encode([NOMINAL])[0]
 
     def act(observation: np.ndarray, batch: Go2Batch, step: int, keep: int) -> np.ndarray:
-        known = batch.privileged()
+        truth = batch.privileged()
         if context == "constant":
-            known[:, -code.size :] = nominal
-        return teacher.act(observation, known)
+            truth[:, -code.size :] = nominal
+        return teacher.act(observation, truth)
 
     return lambda rows: act
 

@@ -104,8 +104,8 @@ def _signal(signal: Signal, training: TrainingRanges | None) -> str:
         fields.append("command=True")
     if signal.moves:
         rows = (
-            f"        {_string(element)}: Moves(element={_string(moved.element)}, scale={moved.scale!r}),"
-            for element, moved in signal.moves.items()
+            f"        {_string(element)}: Moves(element={_string(entry.element)}, scale={entry.scale!r}),"
+            for element, entry in signal.moves.items()
         )
         fields.append("\n".join(["moves={", *rows, "    }"]))
     body = "\n".join(f"    {field}," for field in fields)

@@ -172,8 +172,8 @@ def test_a_known_element_that_is_not_there_is_refused(arm, make, path):
 def test_a_value_is_written_alone_or_as_a_table(tmp_path):
     file = tmp_path / "limits.toml"
     file.write_text("[known]\ncube.z = 0.02\nhand.x = { value = 0.1, most = 0.02 }\n")
-    known = Limits.load(file).known
-    assert known == {"cube.z": KnownValue(value=0.02), "hand.x": KnownValue(value=0.1, most=0.02)}
+    values = Limits.load(file).known
+    assert values == {"cube.z": KnownValue(value=0.02), "hand.x": KnownValue(value=0.1, most=0.02)}
     file.write_text("[known]\ncube.z = nan\n")
     with pytest.raises(SamiError, match=r"known.cube.z.value is nan"):
         Limits.load(file)
