@@ -378,7 +378,6 @@ class Limits(BaseModel):
 
     def _require_elements(self, contract: Contract) -> None:
         elements = elements_of(contract.observation)
-        moves_by_name = self.moves_of(contract)
         for limit in ("inside", "jump", "workspace", "known"):
             for name in getattr(self, limit):
                 if name not in elements:
@@ -388,7 +387,7 @@ class Limits(BaseModel):
                 hint = f"The limit moves.{name} names it."
                 raise UnknownName("element of an observation", moves.element, elements, hint)
         for name in self.workspace:
-            movers = [element for element, moves in moves_by_name.items() if moves.element == name]
+            movers = [element for element, moves in self.moves_of(contract).items() if moves.element == name]
             if len(movers) != 1:
                 named = " and ".join(movers) or "none"
                 raise SamiError(

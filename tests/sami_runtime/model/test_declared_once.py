@@ -176,14 +176,16 @@ def test_all_ways_to_step_the_file_that_are_timed_answer_the_same(path):
 
 
 @pytest.fixture
-def aged(monkeypatch):
+def contracts_with_age(monkeypatch):
     """Contracts with one more line in `signal_inputs`: a step is also given `age`."""
     inputs = Contract.signal_inputs.fget
     monkeypatch.setattr(Contract, "signal_inputs", property(lambda contract: {**inputs(contract), "age": AGE}))
 
 
-def test_one_more_input_is_one_line_in_the_contract_and_the_code_that_gives_it(aged, make, onnx_tools, arm, tmp_path):
-    class Aged(make.memoryless):
+def test_one_more_input_is_one_line_in_the_contract_and_the_code_that_gives_it(
+    contracts_with_age, make, onnx_tools, arm, tmp_path
+):
+    class AgeReader(make.memoryless):
         """Its action is that of the tiny policy, times the age."""
 
         def nodes(self):
@@ -198,7 +200,7 @@ def test_one_more_input_is_one_line_in_the_contract_and_the_code_that_gives_it(a
             observation = super().read()
             return Observation({**observation.values, "age": np.float32([self.reads])}, observation.time)
 
-    policy, observations = Aged(), make.observations(8)
+    policy, observations = AgeReader(), make.observations(8)
     observations["age"] = np.arange(8, dtype=np.float32)[:, None]
     actions = policy.reference(observations)[0] * observations["age"]
     path = make.write(policy, golden=make.pack(policy, observations, actions, {"action": actions}, (0, 3)))
