@@ -325,8 +325,7 @@ class Limits(BaseModel):
 
     def repeats(self, contract: Contract, guards: Collection[str]) -> dict[str, int]:
         """Return by signal how many equal values in a row mean a stuck sensor: `frozen`, else the guard's number."""
-        ranges = contract.training_ranges
-        longest = ranges.repeats if ranges is not None and "frozen" in guards else {}
+        longest = contract.training_ranges.repeats if contract.training_ranges and "frozen" in guards else {}
         return {name: max(FROZEN_LEAST, 2 * most + 1) for name, most in longest.items()} | self.frozen
 
     def longest_alarm(self, guards: Collection[str]) -> Alarm | None:

@@ -258,8 +258,7 @@ class ObservationRules:
         ranges, jumps = limits.inside, limits.jump
         bounds = {signal.name: signal_bounds(signal, provided, limits) for signal in contract.observation}
         names = {name.partition(".")[0] for name in (*ranges, *jumps)}
-        training = contract.training_ranges
-        spreads = training.signals if training is not None and "ranges" in guards else {}
+        spreads = contract.training_ranges.signals if contract.training_ranges and "ranges" in guards else {}
         signals = [s for s in contract.observation if s.name in names or bounds[s.name] or s.name in spreads]
         self._names = [signal.name for signal in signals]
         self._float32 = [FLOAT32] * len(signals)

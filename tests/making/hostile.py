@@ -37,7 +37,7 @@ from sami_train.studies.sweep.study import read_study, write_study
 from sami_train.studies.sweep.sweep import Sweep
 from tests.making.killed import EXAMPLES, TINY
 from tests.making.made_runs import made_return_run
-from tests.making.mutants import flipped, moved, other
+from tests.making.mutants import flipped, other, relocated
 from tests.making.sealed import sealed
 
 EXAMPLE = EXAMPLES.parent
@@ -54,7 +54,7 @@ def mutated(data, name, draw):
         at = int(draw.integers(len(lines)))
         lines[at] = json.dumps(other(json.loads(lines[at]), draw))
         return "\n".join(lines).encode() + b"\n"
-    return flipped(data, draw) if draw.random() < 0.5 else moved(data, draw)
+    return flipped(data, draw) if draw.random() < 0.5 else relocated(data, draw)
 
 
 def within_zip(data, draw):
