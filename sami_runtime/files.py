@@ -167,9 +167,9 @@ def unfinished(path: Path, replaces: bool = True) -> Iterator[Path]:
     """
     host = platform.node()
     temporary, aside = (path.with_name(f"{path.name}.{host}-{role}{os.getpid()}{ENDING}") for role in ("", "old-"))
-    for left in path.parent.glob(f"{glob.escape(f'{path.name}.{host}')}-*{ENDING}"):
-        if not _is_alive(left.name.removesuffix(ENDING).rpartition("-")[2]):
-            remove(left)
+    for leftover in path.parent.glob(f"{glob.escape(f'{path.name}.{host}')}-*{ENDING}"):
+        if not _is_alive(leftover.name.removesuffix(ENDING).rpartition("-")[2]):
+            remove(leftover)
     try:
         with writing(path):
             yield temporary

@@ -245,8 +245,8 @@ def test_missing_runs_are_made_seed_by_seed_and_finished_ones_left_out(tmp_path,
     there = commands.file_of("gravity-hopper", "sami-tesac", 0, 3.0, tmp_path)
     there.parent.mkdir()
     there.write_text("kept", encoding="utf-8")
-    left = list(commands.missing(["gravity-hopper"], 2, 3.0, tmp_path))
-    assert [(method, seed) for _, method, seed in left] == [
+    cells = list(commands.missing(["gravity-hopper"], 2, 3.0, tmp_path))
+    assert [(method, seed) for _, method, seed in cells] == [
         *((method, 0) for method in list(METHODS)[1:]),
         *((method, 1) for method in METHODS),
     ]

@@ -120,7 +120,7 @@ def check_adapter(
             written += f"; {model} has no training ranges, so frames and units were not judged "
             written += "(sami describe)"
         count = f"{broken} of {len(verdicts)} checks failed" if broken or not unproven else ""
-        left = f"not proven: {unproven} of {len(verdicts)} checks could not be judged in full" if unproven else ""
-        print_text(f"{adapter}: {', '.join(filter(None, (count, left)))}{written}")
+        rest = f"not proven: {unproven} of {len(verdicts)} checks could not be judged in full" if unproven else ""
+        print_text(f"{adapter}: {', '.join(filter(None, (count, rest)))}{written}")
     if outcome != "passed":
         raise typer.Exit(CheckFailed.exit_code)

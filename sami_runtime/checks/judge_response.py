@@ -108,8 +108,8 @@ def response_fault(trial: Trial) -> str | None:
                 answers[element] = answer
         trial.adapter.reset(0)  # back to the start pose
     except _StoppedError as error:
-        left = ", ".join(contract.action.elements[element:])
-        unproven.append(f"{left}: {error}")
+        remaining = ", ".join(contract.action.elements[element:])
+        unproven.append(f"{remaining}: {error}")
     trial.unproven = "; ".join(unproven)
     if faults := judge.explain(answers):
         raise AdapterError("; ".join(faults))

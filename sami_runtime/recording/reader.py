@@ -270,14 +270,14 @@ def records(file: Any, size: int, mcap: Any) -> Iterator[Any]:
         TooLargeError: A chunk, or all of them together, unpack to more bytes than are allowed.
         McapError, struct.error, ValueError: The file is damaged.
     """
-    left = MAX_RECORD_BYTES + MOST_PACKED * size
+    room = MAX_RECORD_BYTES + MOST_PACKED * size
     reader = mcap.StreamReader(file, validate_crcs=True, emit_chunks=True, record_size_limit=MAX_RECORD_BYTES)
     for record in reader.records:
         if not isinstance(record, mcap.Chunk):
             yield record
             continue
-        data = _unpacked(record, min(left, MAX_RECORD_BYTES), mcap)
-        left -= len(data)
+        data = _unpacked(record, min(room, MAX_RECORD_BYTES), mcap)
+        room -= len(data)
         yield from mcap.breakup_chunk(dataclasses.replace(record, compression="", data=data), validate_crc=True)
 
 

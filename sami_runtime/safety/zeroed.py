@@ -135,8 +135,8 @@ class Zeroed(Around):
             return
         steps = np.arange(len(readings)) - (len(readings) - 1) / 2.0
         slope = steps @ readings / (steps @ steps)
-        left = readings - readings.mean(axis=0) - np.outer(steps, slope)
-        drift, variance = slope * (len(readings) - 1), (left**2).sum(axis=0) / (len(readings) - 2)
+        residuals = readings - readings.mean(axis=0) - np.outer(steps, slope)
+        drift, variance = slope * (len(readings) - 1), (residuals**2).sum(axis=0) / (len(readings) - 2)
         deviation = np.sqrt(np.maximum(variance, variance.mean()))  # few readings may underestimate one element's noise
         doubt = DOUBT * deviation * (len(readings) - 1) / np.sqrt(steps @ steps)
         for element, offset, unsure in zip(signal.elements, drift, doubt, strict=True):

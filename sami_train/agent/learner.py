@@ -100,7 +100,7 @@ class Learner:
         cfg = self.learning
         done = min(done, 1.0)  # the last episode can end after the run's last step
         past = 0.0 if done <= cfg.decay_from else (done - cfg.decay_from) / (1.0 - cfg.decay_from)
-        left = 1.0 - past * (1.0 - cfg.decay_to)
+        factor = 1.0 - past * (1.0 - cfg.decay_to)
         # The groups are looked up each time: loading an optimiser's state replaces them.
         critic, encoder = self.critic_optimizer.param_groups
         for group, rate in (
@@ -109,9 +109,9 @@ class Learner:
             (encoder, cfg.encoder_rate),
             (self.temperature_optimizer.param_groups[0], cfg.temperature_rate),
         ):
-            group["lr"] = rate * left
+            group["lr"] = rate * factor
         if self.contrast is not None and self.contrast_optimizer is not None:
-            self.contrast_optimizer.param_groups[0]["lr"] = self.contrast.config.rate * left
+            self.contrast_optimizer.param_groups[0]["lr"] = self.contrast.config.rate * factor
 
     def update(
         self, buffer: EpisodeBuffer, rng: np.random.Generator, contrasting: bool, only_critics: bool = False

@@ -155,8 +155,8 @@ def _lasting(
         shorter.append(steps)
     pieces: list[list[Row]] = []
     for steps in sorted(shorter, key=len, reverse=True):
-        if left := length - sum(map(len, pieces)):
-            pieces.append(steps[:left])
+        if missing := length - sum(map(len, pieces)):
+            pieces.append(steps[:missing])
     return pieces
 
 

@@ -69,9 +69,9 @@ class SimulatedGo2:
     def until(self, condition, seconds=60.0):
         """Return the robot's first message that meets the condition; fail the test after `seconds` without one."""
         end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
+        while (remaining := end - time.monotonic()) > 0:
             try:
-                message = self.lines.get(timeout=left)
+                message = self.lines.get(timeout=remaining)
             except queue.Empty:
                 break
             if condition(message):

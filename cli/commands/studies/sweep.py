@@ -99,9 +99,9 @@ def sweep(
             print_text(f"{row.cell.name} failed: {row.reason}", f"  log: {row.log}", error=JSON.get())
     if not ended:
         still = grid.count("running", "evaluating")
-        left = f"; {still} jobs have not stopped yet and go on to their next checkpoint" if still else ""
+        rest = f"; {still} jobs have not stopped yet and go on to their next checkpoint" if still else ""
         counts = f"{grid.count('done')} of {len(grid.rows)} cells done"
-        print_text(f"stopped with {counts}{left}. Go on with:", f"  {again}", error=JSON.get())
+        print_text(f"stopped with {counts}{rest}. Go on with:", f"  {again}", error=JSON.get())
         raise typer.Exit(130)
     if grid.count("done") < len(grid.rows):
         print_text("Try those that are not done again with:", f"  {again}", error=JSON.get())
@@ -188,9 +188,9 @@ def _table(sweep: Sweep, jobs: int = 0, height: int | None = None) -> Group:
     from rich.table import Table
     from rich.text import Text
 
-    left = sweep.seconds_left if jobs else None
+    seconds = sweep.seconds_left if jobs else None
     counts = [f"{sweep.count(state)} {state}" for state in STATES if sweep.count(state)]
-    about = [f"about {_duration(left / jobs)} left"] if left else []
+    about = [f"about {_duration(seconds / jobs)} left"] if seconds else []
     totals = {row.cell.config.steps for row in sweep.rows}
     all_alike = [f"{min(totals):,} steps each"] if len(totals) == 1 else []
     table = Table(box=SIMPLE_HEAD, padding=0)

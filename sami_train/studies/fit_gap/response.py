@@ -79,9 +79,9 @@ def commanded(executed: np.ndarray, delay: int, lag: float) -> np.ndarray:
     late = _delayed(executed, delay)
     if lag == 0.0:
         return late
-    left, reached, state = np.exp(-1.0 / lag), np.empty_like(late), np.zeros(executed.shape[1])
+    decay, reached, state = np.exp(-1.0 / lag), np.empty_like(late), np.zeros(executed.shape[1])
     for tick, command in enumerate(late):
-        state = command + left * (state - command)
+        state = command + decay * (state - command)
         reached[tick] = state
     return reached
 
@@ -114,8 +114,8 @@ def answers(reference: Sequence[Trace], names: Sequence[tuple[str, str, int]]) -
         scale = 1e-6 * max(1e-12, float((flat**2).sum(axis=0).max()))
         centred, target = flat - flat.mean(axis=0), changes - changes.mean()
         weights = np.linalg.solve(centred.T @ centred + scale * np.eye(flat.shape[1]), centred.T @ target)
-        left = target - centred @ weights
-        explained = 1.0 - float(left @ left) / float(target @ target)
+        residual = target - centred @ weights
+        explained = 1.0 - float(residual @ residual) / float(target @ target)
         if explained >= LEAST_EXPLAINED:
             fitted.append(Answer(name, signal, column, weights.reshape(rows.shape[1:]), explained))
     return fitted
@@ -193,8 +193,8 @@ def _misfit(observed: Sequence[Motions], by_element: Sequence[Answer], written: 
         predicted = np.einsum("mta,ta->m", history(written, to), answer.weights)
         predicted, changes = predicted - predicted.mean(), changes - changes.mean()
         gain = max(0.0, float(predicted @ changes) / max(1e-30, float(predicted @ predicted)))
-        left = changes - gain * predicted
-        total += len(changes) * np.log(max(1e-24, float(left @ left) / max(1, len(changes))))
+        residual = changes - gain * predicted
+        total += len(changes) * np.log(max(1e-24, float(residual @ residual) / max(1, len(changes))))
     return total
 
 
@@ -204,8 +204,8 @@ def explained(traces: Sequence[Trace], by_element: Sequence[Answer], delay: int,
     shares = []
     for answer in by_element:
         predicted, changes = _predicted(traces, answer, written)
-        left = changes - predicted
-        shares.append(1.0 - float(left @ left) / max(1e-30, float(changes @ changes)))
+        residual = changes - predicted
+        shares.append(1.0 - float(residual @ residual) / max(1e-30, float(changes @ changes)))
     return float(np.mean(shares))
 
 

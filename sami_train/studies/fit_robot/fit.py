@@ -182,10 +182,10 @@ class _Problem:
 
     def take_noise(self, values: Array, starts: Array) -> None:
         """Set `noise` from the residuals of a fit."""
-        left = self._residuals(values, starts) * self.noise
-        count, ticks, columns = left.shape
+        residuals = self._residuals(values, starts) * self.noise
+        count, ticks, columns = residuals.shape
         freedom = 1.0 - (2 * len(self.body.joints) + self.free.sum() / count) / (ticks * columns)
-        self.noise = np.maximum(np.sqrt(np.square(left).mean(axis=(0, 1)) / max(freedom, 0.1)), self._least)
+        self.noise = np.maximum(np.sqrt(np.square(residuals).mean(axis=(0, 1)) / max(freedom, 0.1)), self._least)
 
     def deviations(self, values: Array, starts: Array) -> Array:
         """Return the standard deviation of each parameter, (P,): the larger of two estimates.

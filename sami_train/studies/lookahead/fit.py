@@ -144,7 +144,7 @@ class _Windows:
         first = [np.arange(len(stretch)) for stretch in stretches]
         starts = np.concatenate([[0], np.cumsum([len(stretch) + 1 for stretch in stretches])])
         self.first = np.concatenate([at + start for at, start in zip(first, starts, strict=False)])
-        self.left = np.concatenate([len(stretch) - at for stretch, at in zip(stretches, first, strict=True)])
+        self.remaining = np.concatenate([len(stretch) - at for stretch, at in zip(stretches, first, strict=True)])
         observations = np.concatenate([stretch.observations for stretch in stretches])
         self.actions = np.concatenate([stretch.actions for stretch in stretches]).astype(np.float32)
         self.contexts = np.concatenate([stretch.contexts for stretch in stretches]).astype(np.float32)
@@ -168,7 +168,7 @@ class _Windows:
 
     def _at(self, at: np.ndarray, with_context: np.ndarray) -> Examples:
         """Return observations (B, D), actions (B, K, 2 A), contexts (B, C), changes (B, K, D), known (B, K, 1)."""
-        rows, valid = self.first[at], np.arange(1, self.steps + 1) <= self.left[at, None]
+        rows, valid = self.first[at], np.arange(1, self.steps + 1) <= self.remaining[at, None]
         ahead = np.minimum(rows[:, None] + np.arange(1, self.steps + 1), len(self.observations) - 1)
         now = self.observations[rows]
         changes = _wrapped(self.observations[ahead] - now[:, None], self.signals)

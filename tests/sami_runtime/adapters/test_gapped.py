@@ -103,10 +103,10 @@ def test_the_policy_is_told_the_command_that_was_sent_and_the_world_gets_what_th
     records, robot_behind, _ = drive(session, arm, {"action_latency_s": 1 / RATE, "actuator_lag_s": 0.1})
     sent = np.array([record.executed for record in records])
     np.testing.assert_array_equal(sent, [record.action for record in records])
-    left = np.exp(-1 / RATE / 0.1)
+    decay = np.exp(-1 / RATE / 0.1)
     reached, expected = np.zeros(2), []
     for command in [np.zeros(2), *sent[:-1]]:
-        reached = command + left * (reached - command)
+        reached = command + decay * (reached - command)
         expected.append(reached)
     np.testing.assert_allclose(robot_behind.written, expected, rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose([record.info["actuated"] for record in records], robot_behind.written)

@@ -201,7 +201,7 @@ def test_an_embedded_session_starts_no_thread_prints_nothing_and_keeps_nothing_o
         [sys.executable, "-c", EMBEDDED, str(path)], capture_output=True, text=True, timeout=60, env=environment
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert [str(left.relative_to(home)) for left in home.rglob("*")] == []
+    assert [str(leftover.relative_to(home)) for leftover in home.rglob("*")] == []
 
 
 def test_steps_allocate_nothing_that_stays(path, values):

@@ -104,14 +104,14 @@ def test_writing_into_an_answer_does_not_reach_the_next_step(policy, path, obser
 @pytest.mark.parametrize("rows", [[0, 2], np.array([True, False, True, False]), (2, 0)])
 def test_resetting_some_rows_leaves_the_others_bit_equal(path, observations, rows):
     batch = {name: np.stack([value] * 4, axis=1) for name, value in observations.items()}  # (T, 4, size)
-    touched, left = Session.load(path, batch=4), Session.load(path, batch=4)
+    touched, untouched = Session.load(path, batch=4), Session.load(path, batch=4)
     for t in range(5):
         touched.step(at(batch, t))
-        left.step(at(batch, t))
+        untouched.step(at(batch, t))
     touched.reset(rows)
     fresh = Session.load(path, batch=4)
     for t in range(5, 12):
-        answer, other, new = touched.step(at(batch, t)), left.step(at(batch, t)), fresh.step(at(batch, t))
+        answer, other, new = touched.step(at(batch, t)), untouched.step(at(batch, t)), fresh.step(at(batch, t))
         np.testing.assert_array_equal(answer.action[[1, 3]], other.action[[1, 3]])
         np.testing.assert_array_equal(answer.context[[0, 2]], new.context[[0, 2]])
 

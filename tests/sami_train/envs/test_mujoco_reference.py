@@ -178,10 +178,10 @@ def test_crippled_parts_can_shrink_as_in_the_reference_code():
     )
     assert size[geom[0], 1] == walker.model.geom_size[geom[0], 1] / 2
     assert (position[[geom[1], geom[2]]] == walker.model.geom_pos[geom[0]]).all()
-    left = walker.dynamics({"mass": 1, "damping": 1, "crippled": [4, 5]})["geom_pos"]
+    shrunk = walker.dynamics({"mass": 1, "damping": 1, "crippled": [4, 5]})["geom_pos"]
     ids = [walker.model.geom(f"{part}_left_geom").id for part in ("thigh", "leg", "foot")]
-    np.testing.assert_array_equal(left[ids[2]], walker.model.geom_pos[ids[1]])
-    np.testing.assert_array_equal(left[ids[:2]], walker.model.geom_pos[ids[:2]])
+    np.testing.assert_array_equal(shrunk[ids[2]], walker.model.geom_pos[ids[1]])
+    np.testing.assert_array_equal(shrunk[ids[:2]], walker.model.geom_pos[ids[:2]])
 
 
 def test_a_robot_is_drawn_without_a_display_and_its_crippled_parts_are_red():

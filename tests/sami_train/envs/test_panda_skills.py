@@ -147,8 +147,8 @@ def test_a_cube_that_is_let_go_in_the_air_is_carried_no_longer(env):
 def test_a_cube_with_one_finger_is_not_carried(env):
     # It rests on a finger of an open hand: off the table, higher than half its width, and not between both.
     arm = lift(env, 1.0)
-    left = env.sim.physics_client.getLinkState(env.sim._bodies_idx["panda"], int(env.robot.fingers_indices[0]))[0]
+    finger = env.sim.physics_client.getLinkState(env.sim._bodies_idx["panda"], int(env.robot.fingers_indices[0]))[0]
     arm.go("open", 3, OPEN, of=arm.observation["observation"][:3].copy())
-    env.sim.set_base_pose("object", np.array(left) + [0.0, 0.04, 0.0], np.array([0.0, 0.0, 0.0, 1.0]))
+    env.sim.set_base_pose("object", np.array(finger) + [0.0, 0.04, 0.0], np.array([0.0, 0.0, 0.0, 1.0]))
     env.sim.physics_client.performCollisionDetection()
     assert env.skill() == "other"

@@ -93,8 +93,8 @@ def test_small_displacements_lead_to_a_place_within_reach(panda):
         positions = panda.home.copy()
         target = panda.pose(positions).translation + rng.uniform(-0.2, [0.1, 0.2, 0.2])
         for _ in range(50):
-            left = target - panda.pose(positions).translation
-            step = left * min(1.0, 0.01 / max(np.linalg.norm(left), 1e-9))
+            way = target - panda.pose(positions).translation
+            step = way * min(1.0, 0.01 / max(np.linalg.norm(way), 1e-9))
             motion = panda.move(positions, step, 0.04, down)
             assert (abs(motion.velocities) <= panda.speed).all()
             positions = positions + 0.04 * motion.velocities
