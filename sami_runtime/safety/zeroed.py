@@ -32,12 +32,12 @@ class Zeroed(Around):
     """Measures the biases of sensors while the robot rests at known values, and subtracts them from every reading.
 
     `reset` measures them before an episode begins, as the mean over `readings` readings, a period apart. Elements that
-    are not in `values` stay bit-equal. Every write reports the biases by element in `info["zeroed"]`, and so recordings
+    are not in `known_values` stay bit-equal. Every write reports the biases by element in `info["zeroed"]`, and so recordings
     contain them; recorded observations are those that the policy got, after the subtraction.
 
     Args:
         inner: The adapter whose sensors have a bias.
-        values: True values after a reset, by `SIGNAL.ELEMENT`.
+        known_values: True values after a reset, by `SIGNAL.ELEMENT`.
         readings: Number of readings, at least 3.
         clock: Keeps the readings a period apart; only readings with a new stamp count. None for a simulator that waits
             for the next write: then every reading counts.
@@ -50,7 +50,7 @@ class Zeroed(Around):
     def __init__(
         self,
         inner: Adapter,
-        values: Mapping[str, KnownValue],
+        known_values: Mapping[str, KnownValue],
         readings: int = 10,
         clock: Clock | None = None,
         period: float = 0.0,
@@ -58,12 +58,17 @@ class Zeroed(Around):
         super().__init__(inner)
         self.offsets: dict[str, float] = {}
         """Biases in this episode by `SIGNAL.ELEMENT`, in the element's unit."""
-        self._values, self._readings, self._clock, self._period = dict(values), max(FEWEST, readings), clock, period
+        self._known_values, self._readings, self._clock, self._period = (
+            dict(known_values),
+            max(FEWEST, readings),
+            clock,
+            period,
+        )
         elements = elements_of(self.observation)
-        for name in values:
+        for name in known_values:
             if name not in elements:
                 raise UnknownName("element of an observation", name, elements, "The limit known names it.")
-        self._signals = {name.partition(".")[0] for name in values}
+        self._signals = {name.partition(".")[0] for name in known_values}
         self._watched = [s for s in self.observation if s.name in self._signals or s.unit in STILL_UNITS]
 
     def reset(self, seed: int | None = None) -> None:
@@ -77,7 +82,7 @@ class Zeroed(Around):
         readings = self._at_rest()
         for signal in self._watched:
             self._require_rest(signal, readings[signal.name])
-        for name, entry in self._values.items():
+        for name, entry in self._known_values.items():
             of, _, element = name.partition(".")
             column = next(signal for signal in self.observation if signal.name == of).elements.index(element)
             self.offsets[name] = self._offset(name, entry, readings[of][:, column])
@@ -141,7 +146,7 @@ class Zeroed(Around):
         doubt = DOUBT * deviation * (len(readings) - 1) / np.sqrt(steps @ steps)
         for element, offset, unsure in zip(signal.elements, drift, doubt, strict=True):
             name = f"{signal.name}.{element}"
-            still = self._values[name].still if name in self._values else STILL
+            still = self._known_values[name].still if name in self._known_values else STILL
             if abs(offset) > still + unsure:
                 raise AdapterError(
                     f"the robot is not at rest: {name} moved by {offset:.3g} {signal.unit} in {len(readings)} readings "
