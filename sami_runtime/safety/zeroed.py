@@ -32,8 +32,8 @@ class Zeroed(Around):
     """Measures the biases of sensors while the robot rests at known values, and subtracts them from every reading.
 
     `reset` measures them before an episode begins, as the mean over `readings` readings, a period apart. Elements that
-    are not in `known_values` stay bit-equal. Every write reports the biases by element in `info["zeroed"]`, and so recordings
-    contain them; recorded observations are those that the policy got, after the subtraction.
+    are not in `known_values` stay bit-equal. Every write reports the biases by element in `info["zeroed"]`, and so
+    recordings contain them; recorded observations are those that the policy got, after the subtraction.
 
     Args:
         inner: The adapter whose sensors have a bias.
