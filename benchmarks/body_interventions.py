@@ -58,9 +58,9 @@ class WithJoints(Around):
 
     def read(self) -> Observation:
         """Return the observation, with the joints' positions and velocities."""
-        seen, states = self.observed(), self._engine.getJointStates(self._arm, range(len(JOINTS)))
+        observation, states = self.observed(), self._engine.getJointStates(self._arm, range(len(JOINTS)))
         joints = {signal.name: np.array([state[at] for state in states]) for at, signal in enumerate(SIGNALS)}
-        return replace(seen, values={**seen.values, **joints})
+        return replace(observation, values={**observation.values, **joints})
 
     def write(self, action: np.ndarray) -> Executed:
         """Write."""

@@ -42,14 +42,15 @@ SENTENCES = {
     *("taken", "wanted", "made", "taught", "brought", "fell", "ran", "lay", "lives", "dies", "helps"),
     *("whose", "its", "itself", "this", "those", "which", "who", "another", "some"),
     *("everything", "anything", "everyone", "nobody", "ones", "ours", "theirs", "others", "what", "nothing", "one"),
-    *("mine", "none"),
+    *("mine", "none", "how", "behind", "seen", "shown", "known", "moved", "met", "died", "born", "paid", "aged"),
+    *("heeds", "lets", "remembers"),
 }
 """Bare verbs and pronouns, which name nothing: no identifier may be one of them, in any case, including private names,
 tests and scripts."""
 KEYS = {
     *("sami_runtime/robots/franka/settings.py ours", "sami_runtime/robots/franka/settings.py theirs"),
     *("sami_runtime/robots/kit/frame.py ours", "sami_runtime/robots/kit/frame.py theirs"),
-    "sami_runtime/robots/lerobot/settings.py others",
+    *("sami_runtime/robots/lerobot/settings.py others", "sami_runtime/safety/limits.py known"),
 }
 """Exceptions from SENTENCES as `file name`, because users have these names in their files."""
 NAMED = (*PACKAGES, "benchmarks", "examples", "tests")
@@ -147,8 +148,8 @@ def options() -> int:
     from typer.main import get_command
 
     commands = getattr(get_command(app), "commands")  # noqa: B009
-    shown = [p for command in commands.values() for p in command.params if p.param_type_name == "option"]
-    return sum(not option.hidden for option in shown)
+    visible = [p for command in commands.values() for p in command.params if p.param_type_name == "option"]
+    return sum(not option.hidden for option in visible)
 
 
 def lines_of(names: set[str] | dict[str, Path]) -> int:

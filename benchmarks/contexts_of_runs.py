@@ -25,7 +25,7 @@ from sami_train.export.atlas import least_episodes
 from sami_train.export.export import compose_model
 from sami_train.export.export_run import training_facts, with_measured
 from sami_train.export.model_file import write
-from sami_train.export.seen import known_tasks
+from sami_train.export.training_ranges import known_tasks
 from sami_train.runs.folder import RunFolder
 from sami_train.runs.train import load_agent
 from sami_train.studies.contexts.alarms import check

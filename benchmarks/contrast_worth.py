@@ -40,7 +40,7 @@ def detectable(x: np.ndarray, y: np.ndarray) -> float:
     return float((stats.t.ppf(0.975, freedom) + stats.t.ppf(POWER, freedom)) * math.sqrt(a + b))
 
 
-def shown(less: Interval, digits: int = 3) -> str:
+def text_of(less: Interval, digits: int = 3) -> str:
     """Return a difference and its interval."""
     value, low, high = (f"{number:+,.{digits}f}" for number in less)
     return f"{value} [{low}, {high}]"
@@ -69,7 +69,7 @@ def main() -> None:
     base = means["TESAC"]
     for name, scores in means.items():
         if name != "TESAC":
-            cells = [shown(welch(scores[of], base[of])) for of in SETS]
+            cells = [text_of(welch(scores[of], base[of])) for of in SETS]
             print(f"| {name} | {' | '.join(cells)} | {detectable(scores['moderate'], base['moderate']):.3f} |")
     print("\n| moderate, by seed | " + " | ".join(map(str, range(12))) + " |\n" + "|---" * 13 + "|")
     for name, runs in arms.items():

@@ -176,8 +176,8 @@ def distances(policy: Teacher, robot: Path, episodes: int = 50) -> list[float]:
     spec = environment(str(robot))
     batch = training_batch(spec, episodes)
     observations = batch.reset(seeds=range(9000, 9000 + episodes))
-    seen = spec.layout.by_name(observations)
-    targets, away = np.concatenate([seen[f"target_{axis}"] for axis in TARGET], axis=1), []
+    signals = spec.layout.by_name(observations)
+    targets, away = np.concatenate([signals[f"target_{axis}"] for axis in TARGET], axis=1), []
     inputs = policy.policy.observation_space
     assert isinstance(inputs, spaces.Dict)
     # The blind actor ignores privileged inputs, whose values differ between environments.
@@ -225,8 +225,8 @@ def reach_table(path: Path) -> None:
     for kind, of_kind in means.items():
         cells = [1000 * np.mean([of_kind[key] for key in of_kind if key[0] == robot]) for robot in robots]
         low, high = 1000 * bootstrap(of_kind)
-        shown = " | ".join(f"{cell:.0f}" for cell in [*cells, 1000 * np.mean(list(of_kind.values()))])
-        print(f"| {NAMES[kind]} | {shown} | {low:.0f} to {high:.0f} |")
+        texts = " | ".join(f"{cell:.0f}" for cell in [*cells, 1000 * np.mean(list(of_kind.values()))])
+        print(f"| {NAMES[kind]} | {texts} | {low:.0f} to {high:.0f} |")
     for kind in ("nominal", "ranges", "robot"):
         less = {key: means[kind][key] - means["fitted"][key] for key in means["fitted"]}
         low, high = 1000 * bootstrap(less)

@@ -100,9 +100,9 @@ def main():
     busy = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(arguments.busy)]
     with real_time(arguments.priority):  # also for the thread that receives from the camera
         robot = make(clock, session.contract, config)
-    how = {"limits": Limits.load(HERE / "limits.toml"), "slower": arguments.slower}
+    options = {"limits": Limits.load(HERE / "limits.toml"), "slower": arguments.slower}
     try:
-        with real_time(arguments.priority), Run(session, robot, clock, **how) as run:
+        with real_time(arguments.priority), Run(session, robot, clock, **options) as run:
             for task in PANDA_TASKS.sets[arguments.tasks]:
                 seeds = range(arguments.seed, arguments.seed + arguments.episodes)
                 rows += episodes(run, robot, dict(task), seeds, arguments.steps)

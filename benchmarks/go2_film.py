@@ -23,7 +23,7 @@ from PIL import Image, ImageDraw, ImageFont
 from sami_train.envs.go2.entry import GO2, MOTORS
 from sami_train.envs.go2.env import Go2Env
 from sami_train.studies.contexts.change_film import GAP, GROUND, HOLD_S, INK, NEW, QUIET, TITLE
-from sami_train.studies.contexts.film_camera import BESIDE, FilmCamera
+from sami_train.studies.contexts.film_camera import SIDE_VIEW, FilmCamera
 
 SIZE = 380, 260
 """Size of each robot's picture [pixels]."""
@@ -69,7 +69,7 @@ def pictures(walked: Walked, row: int, steps: range) -> list[np.ndarray]:
     env = Go2Env()
     env.reset(seed=0, options={"task": NOMINAL})
     env.model.vis.map.shadowclip = 3.0  # with the default, the floor is speckled
-    BESIDE["distance"] = NEAR
+    SIDE_VIEW["distance"] = NEAR
     camera = FilmCamera(env.model, env.data, SIZE)
     env.model.geom_rgba[env.model.geom("payload").id, 3] = 0.0
     dead = SETS["dies"][row % len(SETS["dies"])]["crippled"][0]

@@ -90,14 +90,14 @@ def deployed(path: Path, context: str) -> Callable[[int], Walk]:
 
         def act(observation: np.ndarray, batch: Go2Batch, step: int, keep: int) -> np.ndarray:
             nonlocal rest
-            seen = GO2.layout.by_name(observation, names)
-            answer = session.step(seen)
+            signals = GO2.layout.by_name(observation, names)
+            answer = session.step(signals)
             if step == keep:
                 rest = answer.context
             if head is None or (context == "frozen" and step < keep):
                 return answer.action
             replaced = rest if context == "frozen" else np.tile(constant, (rows, 1))
-            actions = head(seen, replaced, answer.extra)
+            actions = head(signals, replaced, answer.extra)
             session.executed(actions)
             return actions
 
@@ -111,9 +111,9 @@ def _adopted(session: Session) -> Walk:
     layout = GO2.layout
 
     def act(observation: np.ndarray, batch: Go2Batch, step: int, keep: int) -> np.ndarray:
-        seen = layout.by_name(observation, [signal.name for signal in GO2.signals])
-        command = np.concatenate([seen["commanded_velocity"], seen["commanded_yaw_rate"]], axis=1)
-        read = {name: seen[name] for name in ("angular_velocity", "gravity", "joint_angles", "joint_velocities")}
+        signals = layout.by_name(observation, [signal.name for signal in GO2.signals])
+        command = np.concatenate([signals["commanded_velocity"], signals["commanded_yaw_rate"]], axis=1)
+        read = {name: signals[name] for name in ("angular_velocity", "gravity", "joint_angles", "joint_velocities")}
         targets = session.step({**read, "command": command}).action
         return np.clip((targets - _STANCE) / _REACH, -1.0, 1.0)
 
@@ -142,10 +142,10 @@ def privileged(folder: Path, context: str) -> Callable[[int], Walk]:
     nominal = code.encode([NOMINAL])[0]
 
     def act(observation: np.ndarray, batch: Go2Batch, step: int, keep: int) -> np.ndarray:
-        known = batch.privileged()
+        truth = batch.privileged()
         if context == "constant":
-            known[:, -code.size :] = nominal
-        return teacher.act(observation, known)
+            truth[:, -code.size :] = nominal
+        return teacher.act(observation, truth)
 
     return lambda rows: act
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from contrast_worth import shown
+from contrast_worth import text_of
 
 from sami_train.studies.compare.estimates import welch
 from sami_train.studies.compare.groups import read_runs
@@ -78,7 +78,7 @@ def print_less(title: str, pairs: Mapping[str, tuple[Scores, Scores]], digits: i
     print(f"\n| {title} | {SCORES} |\n|---|---|---|---|")
     for name, (changed, unchanged) in pairs.items():
         if len(changed["training"]) > 1:
-            print(f"| {name} | {' | '.join(shown(welch(changed[of], unchanged[of]), digits) for of in SETS)} |")
+            print(f"| {name} | {' | '.join(text_of(welch(changed[of], unchanged[of]), digits) for of in SETS)} |")
 
 
 def at_full_length() -> list[tuple[str, dict[str, float]]]:

@@ -37,10 +37,10 @@ from sami_runtime.recording.live import Feed
 KINDS = ("alone", "served", "watched")
 WATCH = """
 import sys, urllib.request
-seen = 0
+rows = 0
 for line in urllib.request.build_opener(urllib.request.ProxyHandler({})).open(sys.argv[1] + "events"):
-    seen += line.startswith(b"data: {\\"row\\"")
-print(seen)
+    rows += line.startswith(b"data: {\\"row\\"")
+print(rows)
 """
 
 
@@ -76,8 +76,8 @@ def turn(kind: str, model: Path, rate_hz: float, seconds: float, priority: int |
             session, robot, max_steps=round(rate_hz * seconds), clock=clock, gate=gate, on_step=watch, prewarm_s=0.0007
         )
         dropped = feed.dropped if feed else 0
-    seen = int(watcher.communicate(timeout=30)[0]) if watcher else 0
-    return {"lag": lags, "total": totals, "told": report, "missed": missed, "dropped": dropped, "seen": seen}
+    rows_read = int(watcher.communicate(timeout=30)[0]) if watcher else 0
+    return {"lag": lags, "total": totals, "told": report, "missed": missed, "dropped": dropped, "seen": rows_read}
 
 
 def _percentiles(values: list[float]) -> list[float]:
@@ -96,16 +96,16 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print JSON only")
     arguments = parser.parse_args()
     result: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
-    how = (arguments.model, arguments.rate, arguments.seconds, arguments.priority)
+    settings = (arguments.model, arguments.rate, arguments.seconds, arguments.priority)
     if arguments.at_once:
         with ProcessPoolExecutor(len(KINDS), get_context("spawn")) as pool:
             result = {
-                kind: future.result() for kind, future in [(kind, pool.submit(turn, kind, *how)) for kind in KINDS]
+                kind: future.result() for kind, future in [(kind, pool.submit(turn, kind, *settings)) for kind in KINDS]
             }
     else:
         for number in range(arguments.turns):
             for kind in (*KINDS[number % 3 :], *KINDS[: number % 3]):
-                for name, value in turn(kind, *how).items():
+                for name, value in turn(kind, *settings).items():
                     result[kind][name] = result[kind].get(name, [] if isinstance(value, list) else 0) + value
     table = {
         kind: {name: _percentiles(value) if isinstance(value, list) else value for name, value in rows.items()}

@@ -47,7 +47,7 @@ class Noise:
         self._clock, self._at = clock, 0
         rng = np.random.default_rng(0)
         drawn = {s.name: rng.uniform(-1, 1, (997, s.size)).astype(np.float32) for s in contract.observation}
-        self._seen = [{name: values[at] for name, values in drawn.items()} for at in range(997)]
+        self._observations = [{name: values[at] for name, values in drawn.items()} for at in range(997)]
 
     def reset(self, seed: int | None = None) -> None:
         """Nothing."""
@@ -55,7 +55,7 @@ class Noise:
     def read(self) -> Observation:
         """Return the next prepared observation."""
         self._at += 1
-        return Observation(self._seen[self._at % len(self._seen)], self._clock.now())
+        return Observation(self._observations[self._at % len(self._observations)], self._clock.now())
 
     def write(self, action: np.ndarray) -> Executed:
         """Nothing."""

@@ -267,7 +267,7 @@ def losses_of(document: Mapping[str, Any]) -> dict[str, Loss]:
     return {name: loss_of(document, name) for name in SETS}
 
 
-def shown(value: float, document: Mapping[str, Any]) -> str:
+def score_text(value: float, document: Mapping[str, Any]) -> str:
     """Return a score in the format of the docs."""
     return f"{value:.3f}" if document["measure"] == "success" else f"{value:,.0f}"
 
@@ -290,7 +290,7 @@ def environments_table() -> list[str]:
             lines.append(f"| {name} | {' | '.join([NOT_MEASURED] * 7)} |")
         else:
             losses = losses_of(document)
-            live = " / ".join(shown(loss.live, document) for loss in losses.values())
+            live = " / ".join(score_text(loss.live, document) for loss in losses.values())
             trained, judged = NOT_MEASURED, verdict(losses)
             if baselines := trained_baselines(path.stem):
                 trained, judged = baselines[0], f"{judged}; {baselines[1]}"
@@ -309,7 +309,7 @@ def short_table() -> list[str]:
     for name, title in IN_README.items():
         document = measured[name]
         losses = losses_of(document)
-        scores = " / ".join(shown(loss.live, document) for loss in losses.values())
+        scores = " / ".join(score_text(loss.live, document) for loss in losses.values())
         percent = " / ".join(str(loss).replace(" %", "") for loss in losses.values())
         needed = f"little: SAC scores {without()}" if name == PANDA else verdict(losses)
         cells = [f"[{title}](models/{name}.md), {document['measure']}", scores, percent, needed]
@@ -431,9 +431,9 @@ def study_tables(study: Study) -> list[str]:
             cells_of_title = []
             for name in SETS:
                 headroom = welch(means["Oracle"][name], means["SAC"][name])
-                known = headroom.low is not None and headroom.low > 0.0
+                has_headroom = headroom.low is not None and headroom.low > 0.0
                 share = share_of_gap(means[title][name], means["SAC"][name], means["Oracle"][name])
-                cells_of_title.append(_interval(share) if known else "no headroom shown")
+                cells_of_title.append(_interval(share) if has_headroom else "no headroom shown")
             lines.append(f"| {title} | {' | '.join(cells_of_title)} |")
     return lines
 

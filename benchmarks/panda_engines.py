@@ -21,7 +21,7 @@ from sami_train.envs import environment
 from sami_train.envs.make import make
 
 ENGINES = {"pybullet": "panda", "mujoco": "panda-mujoco"}
-SHOWN = (
+TRACES = (
     ("free +y", "hand y [m]"),
     ("free -z", "hand z [m]"),
     ("fingers", "fingers [m]"),
@@ -71,7 +71,7 @@ def draw(measured: dict[str, Traces], path: Path) -> None:
 
     with matplotlib.rc_context(SETTINGS):
         figure, axes = pyplot.subplots(3, 4, figsize=(13, 7.5), layout="constrained")
-        for axis, (name, number) in zip(axes.flat, SHOWN, strict=True):
+        for axis, (name, number) in zip(axes.flat, TRACES, strict=True):
             for engine, style in (("pybullet", "o-"), ("mujoco", "s--")):
                 trace: Any = measured[engine][name][number]
                 axis.plot(np.arange(1, len(trace) + 1) * 0.04, trace, style, markersize=3, label=engine)

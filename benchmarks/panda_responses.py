@@ -17,7 +17,7 @@ from sami_train.envs.layout import flatten
 from sami_train.envs.panda.entry import PANDA
 from sami_train.envs.tasks import Task
 
-Seen = Mapping[str, np.ndarray]
+Values = Mapping[str, np.ndarray]
 Script = Iterator[tuple[np.ndarray, bool]]
 """A generator that yields pairs of an action (4,) and whether to measure its result, and receives observations."""
 
@@ -34,40 +34,40 @@ class MeasuredCommand:
 
     name: str
     task: Task
-    script: Callable[[Seen], Any]
+    script: Callable[[Values], Any]
     """Makes the generator of actions from the first observation."""
-    measures: Mapping[str, Callable[[Seen, Seen], float]]
+    measures: Mapping[str, Callable[[Values, Values], float]]
     """Functions of the present and the first observation that return a number, by its name."""
 
     def measure(self, env: gym.Env[Any, Any]) -> dict[str, list[float]]:
         """Run the command; return a trace of each number, with one value for each measured step."""
         observation, _ = env.reset(seed=SEED, options={"task": dict(self.task)})
-        first = seen = PANDA.layout.by_name(flatten(observation).astype(np.float64))
+        first = PANDA.layout.by_name(flatten(observation).astype(np.float64))
         traces: dict[str, list[float]] = {name: [] for name in self.measures}
         script = self.script(first)
         action, measured = next(script)
         while True:
             observation = env.step(np.asarray(action, np.float32))[0]
-            seen = PANDA.layout.by_name(flatten(observation).astype(np.float64))
+            values = PANDA.layout.by_name(flatten(observation).astype(np.float64))
             if measured:
                 for name, number in self.measures.items():
-                    traces[name].append(float(number(seen, first)))
+                    traces[name].append(float(number(values, first)))
             try:
-                action, measured = script.send(seen)
+                action, measured = script.send(values)
             except StopIteration:
                 return traces
 
 
-def _towards(seen: Seen, place: np.ndarray, gripper: float) -> np.ndarray:
-    return np.append(np.clip((place - seen["ee_position"]) / _STEP, -1.0, 1.0), gripper)
+def _towards(values: Values, place: np.ndarray, gripper: float) -> np.ndarray:
+    return np.append(np.clip((place - values["ee_position"]) / _STEP, -1.0, 1.0), gripper)
 
 
-def _approach(seen: Seen, places: list[np.ndarray], gripper: float) -> Any:
+def _approach(values: Values, places: list[np.ndarray], gripper: float) -> Any:
     """Visit places [m] one after the other, 12 steps each, since the arm approaches its targets slowly."""
     for place in places:
         for _ in range(12):
-            seen = yield _towards(seen, place, gripper), False
-    return seen
+            values = yield _towards(values, place, gripper), False
+    return values
 
 
 def _repeat(action: list[float], steps: int) -> Any:
@@ -75,8 +75,8 @@ def _repeat(action: list[float], steps: int) -> Any:
         yield np.array(action), True
 
 
-def _free(axis: int, sign: float) -> Callable[[Seen], Any]:
-    def script(seen: Seen) -> Any:
+def _free(axis: int, sign: float) -> Callable[[Values], Any]:
+    def script(values: Values) -> Any:
         action = [0.0, 0.0, 0.0, STILL]
         action[axis] = sign
         yield from _repeat(action, 5)
@@ -85,7 +85,7 @@ def _free(axis: int, sign: float) -> Callable[[Seen], Any]:
     return script
 
 
-def _gripper(seen: Seen) -> Any:
+def _gripper(values: Values) -> Any:
     for opening, steps in ((OPEN, 3), (-0.1, 3), (0.1, 3), (SHUT, 3)):
         yield from _repeat([0.0, 0.0, 0.0, opening], steps)
 
@@ -94,41 +94,41 @@ def _above(cube: np.ndarray) -> np.ndarray:
     return cube + [0.0, 0.0, 0.12]
 
 
-def _grasped(seen: Seen) -> Any:
-    cube = seen["cube_position"]
-    yield from _approach(seen, [_above(cube), cube], OPEN)
+def _grasped(values: Values) -> Any:
+    cube = values["cube_position"]
+    yield from _approach(values, [_above(cube), cube], OPEN)
     yield from _repeat([0.0, 0.0, 0.0, SHUT], 5)
 
 
-def _lift(seen: Seen) -> Any:
-    yield from _grasped(seen)
+def _lift(values: Values) -> Any:
+    yield from _grasped(values)
     yield from _repeat([0.0, 0.0, 0.5, SHUT], 6)
     yield from _repeat([0.0, 0.0, 0.0, SHUT], 4)
 
 
-def _carry(seen: Seen) -> Any:
-    yield from _lift(seen)
+def _carry(values: Values) -> Any:
+    yield from _lift(values)
     for side in (1.0, -1.0):
         yield from _repeat([0.0, side, 0.0, SHUT], 4)
 
 
-def _drop(seen: Seen) -> Any:
-    yield from _lift(seen)
+def _drop(values: Values) -> Any:
+    yield from _lift(values)
     yield from _repeat([0.0, 0.0, 0.0, OPEN], 6)
 
 
-def _drag(seen: Seen) -> Any:
-    yield from _grasped(seen)
+def _drag(values: Values) -> Any:
+    yield from _grasped(values)
     yield from _repeat([0.0, -1.0, 0.0, SHUT], 4)
     yield from _repeat([0.0, 0.0, 0.0, SHUT], 4)
 
 
-def _push(axis: int) -> Callable[[Seen], Any]:
+def _push(axis: int) -> Callable[[Values], Any]:
     away = np.eye(3)[axis] * 0.07
 
-    def script(seen: Seen) -> Any:
-        behind = seen["cube_position"] - away
-        yield from _approach(seen, [_above(behind), behind], SHUT)
+    def script(values: Values) -> Any:
+        start = values["cube_position"] - away
+        yield from _approach(values, [_above(start), start], SHUT)
         action = [0.0, 0.0, 0.0, SHUT]
         action[axis] = 1.0
         yield from _repeat(action, 4)
@@ -137,24 +137,24 @@ def _push(axis: int) -> Callable[[Seen], Any]:
     return script
 
 
-def _press(seen: Seen) -> Any:
+def _press(values: Values) -> Any:
     """Press the fingers onto the table beside the cube, and drag them along the table."""
-    place = seen["cube_position"] * [1.0, 1.0, 0.0] + [0.0, -0.1, 0.0]
-    yield from _approach(seen, [_above(place), place], SHUT)
+    place = values["cube_position"] * [1.0, 1.0, 0.0] + [0.0, -0.1, 0.0]
+    yield from _approach(values, [_above(place), place], SHUT)
     yield from _repeat([0.0, 0.0, -1.0, SHUT], 4)
     yield from _repeat([0.0, -1.0, -1.0, SHUT], 6)
 
 
-def _moved(signal: str, axis: int) -> Callable[[Seen, Seen], float]:
-    return lambda seen, first: seen[signal][axis] - first[signal][axis]
+def _change(signal: str, axis: int) -> Callable[[Values, Values], float]:
+    return lambda values, first: values[signal][axis] - first[signal][axis]
 
 
-def _now(signal: str, axis: int) -> Callable[[Seen, Seen], float]:
-    return lambda seen, _: seen[signal][axis]
+def _now(signal: str, axis: int) -> Callable[[Values, Values], float]:
+    return lambda values, _: values[signal][axis]
 
 
-_HAND = {f"hand {name} [m]": _moved("ee_position", axis) for axis, name in enumerate("xyz")}
-_CUBE = {f"cube {name} [m]": _moved("cube_position", axis) for axis, name in enumerate("xyz")}
+_HAND = {f"hand {name} [m]": _change("ee_position", axis) for axis, name in enumerate("xyz")}
+_CUBE = {f"cube {name} [m]": _change("cube_position", axis) for axis, name in enumerate("xyz")}
 _WIDTH = {"fingers [m]": _now("gripper_width", 0)}
 _HELD = {**_WIDTH, "hand z [m]": _now("ee_position", 2), **_CUBE, "cube pitch [rad]": _now("cube_rotation", 1)}
 _PUSHED = {**_CUBE, "cube vx [m/s]": _now("cube_velocity", 0), "cube vy [m/s]": _now("cube_velocity", 1)}

@@ -118,12 +118,12 @@ def bound(result: dict[str, Any], tflops: float, bandwidth: float, launch_us: fl
 
 def report(result: dict[str, Any]) -> str:
     """Return the result as text."""
-    env, preset, flop, moved = result["env"], result["preset"], result["flop"] / 1e9, result["bytes"] / 1e6
+    env, preset, flop, megabytes = result["env"], result["preset"], result["flop"] / 1e9, result["bytes"] / 1e6
     computing, moving, launching = (result[f"{part}_ms"] for part in ("computing", "moving", "launching"))
     return "\n".join(
         (
             f"{env}, preset {preset}: {result['here_ms']:.1f} ms an update here, {result['threads']} threads",
-            f"it computes {flop:.2f} Gflop, moves {moved:.1f} MB, launches {result['launches']}",
+            f"it computes {flop:.2f} Gflop, moves {megabytes:.1f} MB, launches {result['launches']}",
             f"on a device of {result['device']}:",
             f"computing {computing:.3f} ms, moving {moving:.3f} ms, launching {launching:.2f} ms",
             f"so at least {result['bound_ms']:.2f} ms an update, {1e3 / result['bound_ms']:.0f} a second",

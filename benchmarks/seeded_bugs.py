@@ -100,11 +100,11 @@ def _bugs(policy: Policy, rng: np.random.Generator) -> list[SeededBug]:
     permutation = rng.permutation(size)
     mirror = np.array([policy.joints.index(_other_side(name, policy.joints)) for name in policy.joints])
     grouped = np.array(sorted(range(size), key=lambda i: policy.joints[i].split("_", 1)[-1]))
-    moved = rng.choice(size, int(rng.integers(1, 4)), replace=False)
+    elements = rng.choice(size, int(rng.integers(1, 4)), replace=False)
     flip = np.ones(size)
-    flip[moved] = -1
+    flip[elements] = -1
     shift = np.zeros(size)
-    shift[moved] = rng.uniform(0.05, 0.3, len(moved)) * rng.choice([-1, 1], len(moved))
+    shift[elements] = rng.uniform(0.05, 0.3, len(elements)) * rng.choice([-1, 1], len(elements))
     factor = float(rng.choice([rng.uniform(0.3, 0.8), rng.uniform(1.25, 3)]))
     velocity = str(rng.choice([POSITIONS, VELOCITIES, GYRO]))
 

@@ -76,11 +76,11 @@ class Failing(UdpRobot):
 
     def __init__(self, clock: Any) -> None:
         super().__init__(clock)
-        self.kind, self.left = os.environ["FAIL_BY"], int(os.environ["FAIL_AT"])
+        self.kind, self.remaining = os.environ["FAIL_BY"], int(os.environ["FAIL_AT"])
 
     def read(self) -> Any:
         """Read, or fail."""
-        self.left -= 1
+        self.remaining -= 1
         self._perhaps_fail("read")
         return super().read()
 
@@ -90,7 +90,7 @@ class Failing(UdpRobot):
         return super().write(action)
 
     def _perhaps_fail(self, method: str) -> None:
-        if self.left == 0 and self.kind in INSIDE and INSIDE[self.kind][0] == method:
+        if self.remaining == 0 and self.kind in INSIDE and INSIDE[self.kind][0] == method:
             os.write(2, f"FAILS {time.monotonic()}\n".encode())
             INSIDE[self.kind][1]()
 
@@ -133,9 +133,9 @@ class Witness:
     def next(self, key: str, timeout_s: float) -> dict[str, Any] | None:
         """Return the robot's next message with the key `moves` or `rests`; None if none arrives in time."""
         end = time.monotonic() + timeout_s
-        while (left := end - time.monotonic()) > 0:
+        while (remaining := end - time.monotonic()) > 0:
             try:
-                document = json.loads(self._lines.get(timeout=left))
+                document = json.loads(self._lines.get(timeout=remaining))
             except queue.Empty:
                 return None
             if key in document:

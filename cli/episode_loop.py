@@ -124,7 +124,7 @@ class WatchedModel:
     """Loads a model file again when it has changed on disk."""
 
     def __init__(self, path: Path) -> None:
-        self._path, self._seen = path, _stamp(path)
+        self._path, self._stamp = path, _stamp(path)
 
     def take_over(self, run: Run) -> str:
         """Swap to the file for the next episode if it has changed, and return a note; else return an empty text.
@@ -134,9 +134,9 @@ class WatchedModel:
         from sami_runtime.errors import SamiError
 
         stamp = _stamp(self._path)
-        if stamp in (None, self._seen):
+        if stamp in (None, self._stamp):
             return ""
-        self._seen = stamp
+        self._stamp = stamp
         try:
             swap = run.swap(self._path)
         except SamiError as error:

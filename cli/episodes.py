@@ -85,8 +85,8 @@ def _task(info: Mapping[str, Any]) -> Mapping[str, Any]:
 def at_floor(contract: Contract) -> list[dict[str, Any]]:
     """Return the tasks with a success below `LEAST_ABOVE_FLOOR` in the model's own evaluation."""
     measured = (contract.evaluation or {}).get("tasks", [])
-    known = [row for row in measured if row.get("above_floor") is not None]
-    return [row["task"] for row in known if row["above_floor"] < LEAST_ABOVE_FLOOR]
+    scored = [row for row in measured if row.get("above_floor") is not None]
+    return [row["task"] for row in scored if row["above_floor"] < LEAST_ABOVE_FLOOR]
 
 
 def header(world: Target, telemetry: Telemetry) -> str:
@@ -100,11 +100,11 @@ def header(world: Target, telemetry: Telemetry) -> str:
     if telemetry.probe is not None and telemetry.probe.silent:
         note += f"the context does not identify {', '.join(telemetry.probe.silent)}\n"
     names = " ".join(f"{name:>{_width(name)}}" for name in world.features)
-    known = "" if telemetry.atlas is None else "  phase       score "
+    atlas_columns = "" if telemetry.atlas is None else "  phase       score "
     outcome = "  success" if world.success else "    return"
     outcome += f"  error [{world.tracks}]" if world.tracks else ""
     moves = "  context moves" if telemetry.size else ""
-    return f"{note}{names}  {'skill          ' if world.skills else ''}steps{outcome}{known}{moves}"
+    return f"{note}{names}  {'skill          ' if world.skills else ''}steps{outcome}{atlas_columns}{moves}"
 
 
 def line(row: Mapping[str, Any], world: Target, report: EpisodeReport, hopeless: Sequence[Mapping[str, Any]]) -> str:
@@ -118,7 +118,7 @@ def line(row: Mapping[str, Any], world: Target, report: EpisodeReport, hopeless:
     sparks = "".join(SPARKS[min(int(s / scale * len(SPARKS)), len(SPARKS) - 1)] for s in speed)
     task = " ".join(f"{_value(row, name):>{_width(name)}}" for name in world.features)
     if row["telemetry"]["phase"] is not None:
-        sparks = f"{_known(row['telemetry'])}  {sparks}"
+        sparks = f"{_score_columns(row['telemetry'])}  {sparks}"
     if world.success:
         success = {True: "yes", False: "no", None: "-"}[row["success"]] + _mark(row, world.features, hopeless)
         outcome = f"{success:<7}"
@@ -128,8 +128,8 @@ def line(row: Mapping[str, Any], world: Target, report: EpisodeReport, hopeless:
         outcome = f"{earned:>8}"
     ending = f"  {row['ended']}" if row["ended"] in JUDGEMENTS else ""
     skill = f"{row['skill']:<14} " if world.skills else ""
-    known = probed(row["telemetry"].get("probe", {}))
-    return f"{task}  {skill}{row['steps']:>5}  {outcome}  {sparks}{ending}  {known}".rstrip()
+    readout = probed(row["telemetry"].get("probe", {}))
+    return f"{task}  {skill}{row['steps']:>5}  {outcome}  {sparks}{ending}  {readout}".rstrip()
 
 
 def probed(features: Mapping[str, Mapping[str, float]]) -> str:
@@ -179,7 +179,7 @@ def summary(rows: list[Row], world: Target, hopeless: Sequence[Mapping[str, Any]
         print_text("*: in this task the model's own evaluation is hardly better than doing nothing.")
 
 
-def _known(telemetry: Mapping[str, Any]) -> str:
+def _score_columns(telemetry: Mapping[str, Any]) -> str:
     """Return the last phase and the highest out-of-distribution score, with an exclamation mark after an alarm."""
     score = "-" if telemetry["score"] is None else f"{telemetry['score']:.2f}"
     return f"{telemetry['phase']:<11} {score:>5}{' ' if telemetry['alarm_at'] is None else '!'}"
@@ -195,9 +195,9 @@ def _width(feature: str) -> int:
 
 
 def _value(row: Mapping[str, Any], name: str) -> str:
-    from sami_runtime.model.atlas import shown as shown_value
+    from sami_runtime.model.atlas import text_of
 
-    return "-" if row[name] is None else shown_value(row[name])
+    return "-" if row[name] is None else text_of(row[name])
 
 
 def _means(rows: list[Row], world: Target) -> list[str]:
@@ -231,25 +231,22 @@ class LiveLine:
         self, telemetry: Telemetry, file: TextIO | None = None, status: Callable[[], str] = lambda: ""
     ) -> None:
         self._telemetry, self._file, self._status = telemetry, file or sys.stdout, status
-        self._live, self._drawn, self._shown = self._file.isatty(), 0.0, False
+        self._live, self._drawn, self._visible = self._file.isatty(), 0.0, False
 
     def __call__(self, record: StepRecord) -> None:
         """Draw the line, at most every `EVERY_S` seconds."""
         if self._live and (now := time.monotonic()) - self._drawn >= EVERY_S:
-            self._drawn, self._shown = now, True
-            known = probed(self._telemetry.probed)
-            text = "  ".join(
-                filter(
-                    None, (self._status(), shown(self._telemetry.now, self._telemetry.probe), known, corrected(record))
-                )
-            )
+            self._drawn, self._visible = now, True
+            reading = reading_text(self._telemetry.now, self._telemetry.probe)
+            parts = (self._status(), reading, probed(self._telemetry.probed), corrected(record))
+            text = "  ".join(filter(None, parts))
             text = text[: shutil.get_terminal_size().columns - 1]
             print(CLEAR + text, end="", file=self._file, flush=True)
 
     def clear(self) -> None:
         """Clear the line, so that another one can be printed in its place."""
-        if self._shown:
-            self._shown = False
+        if self._visible:
+            self._visible = False
             print(CLEAR, end="", file=self._file, flush=True)
 
     def __enter__(self) -> LiveLine:
@@ -274,7 +271,7 @@ def corrected(record: StepRecord) -> str:
     return "present off by " + ", ".join(f"{name} {distance:.3g}" for name, distance in off.items()) if off else ""
 
 
-def shown(reading: Reading, probe: Probe | None = None) -> str:
+def reading_text(reading: Reading, probe: Probe | None = None) -> str:
     """Return a telemetry reading as a line, with those features of the nearest task that the context identifies."""
     parts = [f"step {reading.step:>3}", f"speed {reading.speed:5.2f}"]
     if reading.phase is not None:
@@ -284,8 +281,8 @@ def shown(reading: Reading, probe: Probe | None = None) -> str:
 
         alarm = "  OUT OF DISTRIBUTION" if reading.alarm else ""
         silent = {} if probe is None else {item.name: item.r2 for item in probe.features if not item.carried}
-        known = {name: value for name, value in reading.nearest.items() if name not in silent}
-        near = [f"nearest {label(known)} at {reading.distance:.1f}"] if known else []
+        features = {name: value for name, value in reading.nearest.items() if name not in silent}
+        near = [f"nearest {label(features)} at {reading.distance:.1f}"] if features else []
         near += [f"does not identify {name}, R2 {r2:.2f}" for name, r2 in silent.items()]
         parts.append("  ".join((f"score {reading.score:.2f}{alarm}", *near)))
     return "  ".join(parts)

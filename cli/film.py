@@ -42,14 +42,14 @@ class Film:
         """Add a frame: an image (H, W, 3) uint8, with task, context and outcome of this step, and the return so far."""
         from PIL import Image, ImageDraw
 
-        from sami_runtime.model.atlas import shown
+        from sami_runtime.model.atlas import text_of
         from sami_runtime.signals import number_in
 
         frame = Image.fromarray(image)
         draw = ImageDraw.Draw(frame)
         values = record.info.get("task")
         values = values if isinstance(values, Mapping) else {}
-        task = "   ".join(f"{name} {shown(value)}" for name, value in values.items())
+        task = "   ".join(f"{name} {text_of(value)}" for name, value in values.items())
         skill = str(record.info.get("skill", f"return {ret:.0f}")).replace("_and_", " & ")
         success, note = bool(number_in(record.info, "is_success")), "   (hidden from the policy)"
         if self._commanded:
@@ -78,9 +78,9 @@ class Film:
         if not self.frames:
             return
         first, *rest = [frame.quantize(64) for frame in self.frames]
-        with output(self.path) as beside:
+        with output(self.path) as temporary:
             first.save(
-                beside,
+                temporary,
                 format="GIF",
                 save_all=True,
                 append_images=rest,

@@ -218,8 +218,8 @@ class Keyboard:
         ending: Ending | None = None
         until = time.monotonic() + (wait_s or 0.0)
         while True:
-            left = 0.5 if wait_s is None else min(0.5, max(0.0, until - time.monotonic()))
-            for key in self._terminal.pressed(left):
+            wait = 0.5 if wait_s is None else min(0.5, max(0.0, until - time.monotonic()))
+            for key in self._terminal.pressed(wait):
                 if key == "enter":
                     return ending
                 if key in ENDINGS:

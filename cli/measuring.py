@@ -49,16 +49,16 @@ def bars() -> Iterator[Progress]:
     from rich.progress import Progress
 
     console = text_console(error=True)
-    with Progress(console=console, disable=JSON.get() or not console.is_terminal, transient=True) as shown:
-        yield shown
+    with Progress(console=console, disable=JSON.get() or not console.is_terminal, transient=True) as bar:
+        yield bar
 
 
 @contextmanager
 def progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
     """Show a progress bar during a `with` block; yield a function that advances it by a number."""
-    with bars() as shown:
-        task = shown.add_task(title, total=total)
-        yield lambda done: shown.advance(task, done)
+    with bars() as bar:
+        task = bar.add_task(title, total=total)
+        yield lambda done: bar.advance(task, done)
 
 
 @contextmanager

@@ -166,7 +166,7 @@ def _make(
     from sami_runtime.errors import SamiError
     from sami_runtime.factories import call_factory
 
-    result = call_factory(name, factory, clock, shown="clock", **keywords)
+    result = call_factory(name, factory, clock, signature="clock", **keywords)
     missing = [part for part in parts if getattr(result, part, None) is None]
     if missing:
         page = "intervene" if kind == "a fallback" else "write-an-adapter"

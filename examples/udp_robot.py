@@ -108,7 +108,7 @@ class Hand:
     """
 
     def __init__(self, deadman_s: float) -> None:
-        self.seen = {signal.name: np.zeros(signal.size) for signal in PANDA_OBSERVATION}
+        self.values = {signal.name: np.zeros(signal.size) for signal in PANDA_OBSERVATION}
         self.deadman_s, self.velocity, self.stopped = deadman_s, np.zeros(3), False
         self.moved_at = self.told_at = time.monotonic()
         self.ignored = 0  # actions that came after an emergency stop
@@ -117,15 +117,15 @@ class Hand:
         """Do what a message says. After an emergency stop that is nothing, until an episode begins."""
         self.move()
         if "reset" in message:
-            self.seen["ee_position"][:], self.stopped = (0.0, 0.0, 0.2), False
+            self.values["ee_position"][:], self.stopped = (0.0, 0.0, 0.2), False
             self.go(np.zeros(3), "reset")
         elif "action" in message:
             self.told_at = time.monotonic()
             self.ignored += self.stopped
             if not self.stopped:
-                *moved, opened = message["action"]
-                self.go(0.05 / 0.04 * np.array(moved), "action")
-                self.seen["gripper_width"] = np.clip(self.seen["gripper_width"] + 0.2 * opened, 0.0, 0.08)
+                *displacement, opened = message["action"]
+                self.go(0.05 / 0.04 * np.array(displacement), "action")
+                self.values["gripper_width"] = np.clip(self.values["gripper_width"] + 0.2 * opened, 0.0, 0.08)
         else:
             self.stopped |= "emergency_stop" in message
             self.go(np.zeros(3), "emergency stop" if "emergency_stop" in message else "stop")
@@ -140,7 +140,7 @@ class Hand:
     def move(self) -> None:
         """Move as far as it got since it last did, and stop where the host is silent."""
         now = time.monotonic()
-        position = self.seen["ee_position"]
+        position = self.values["ee_position"]
         np.clip(position + self.velocity * (now - self.moved_at), *REACH, out=position)
         self.moved_at = now
         if now - self.told_at > self.deadman_s and self.velocity.any():
@@ -158,7 +158,7 @@ def robot(seconds: float, deadman_s: float, period: float = 0.01) -> None:
             hand.obey(json.loads(link.recv(65536)))
         due = max(due + period, time.monotonic())
         hand.move()
-        values = {name: value.tolist() for name, value in hand.seen.items()}
+        values = {name: value.tolist() for name, value in hand.values.items()}
         link.sendto(json.dumps({"time": hand.moved_at, "values": values}).encode(), HERE)
 
 

@@ -49,8 +49,8 @@ class MonotonicClock:
 
     def sleep_until(self, deadline: float) -> None:
         """See `Clock`."""
-        if (left := deadline - self.awake_s - self.now()) > 0:
-            time.sleep(left)
+        if (remaining := deadline - self.awake_s - self.now()) > 0:
+            time.sleep(remaining)
         if self.awake_s:
             while self.now() < deadline:
                 pass

@@ -37,14 +37,14 @@ def load_factory(name: str, kind: str, example: str) -> Callable[..., Any]:
     return factory
 
 
-def call_factory(name: str, factory: Callable[..., Any], *arguments: Any, shown: str = "", **keywords: Any) -> Any:
+def call_factory(name: str, factory: Callable[..., Any], *arguments: Any, signature: str = "", **keywords: Any) -> Any:
     """Call a factory and return its result.
 
     Args:
         name: MODULE:FACTORY as the user gave it, for the message.
         factory: What `load_factory` returned.
         arguments: Its positional arguments.
-        shown: The arguments' names, for the message.
+        signature: The arguments' names, for the message.
         keywords: Its keyword arguments.
 
     Raises:
@@ -57,7 +57,7 @@ def call_factory(name: str, factory: Callable[..., Any], *arguments: Any, shown:
     except (Exception, SystemExit) as error:
         where = f" ({line})" if (line := own_line(error)) else ""
         raise SamiError(
-            f"{name}({shown}) failed: {type(error).__name__}: {error}{where}. Correct the factory or its settings."
+            f"{name}({signature}) failed: {type(error).__name__}: {error}{where}. Correct the factory or its settings."
         ) from error
 
 

@@ -156,9 +156,9 @@ def writing(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in _UNWRITABLE:
             raise
-        shown = path.with_name(path.name.partition(f".{platform.node()}-")[0]) if path.suffix == ENDING else path
+        file = path.with_name(path.name.partition(f".{platform.node()}-")[0]) if path.suffix == ENDING else path
         raise SamiError(
-            f"{shown} cannot be written: {error.strerror}. Make room or choose another place; an existing file was not "
+            f"{file} cannot be written: {error.strerror}. Make room or choose another place; an existing file was not "
             "changed."
         ) from error
 
@@ -179,24 +179,24 @@ def unfinished(path: Path, replaces: bool = True) -> Iterator[Path]:
         SamiError: The disk is full or not writable, or the file exists and must not be replaced.
     """
     host = platform.node()
-    beside, aside = (path.with_name(f"{path.name}.{host}-{role}{os.getpid()}{ENDING}") for role in ("", "old-"))
-    for left in path.parent.glob(f"{glob.escape(f'{path.name}.{host}')}-*{ENDING}"):
-        if not _is_alive(left.name.removesuffix(ENDING).rpartition("-")[2]):
-            remove(left)
+    temporary, aside = (path.with_name(f"{path.name}.{host}-{role}{os.getpid()}{ENDING}") for role in ("", "old-"))
+    for leftover in path.parent.glob(f"{glob.escape(f'{path.name}.{host}')}-*{ENDING}"):
+        if not _is_alive(leftover.name.removesuffix(ENDING).rpartition("-")[2]):
+            remove(leftover)
     try:
         with writing(path):
-            yield beside
+            yield temporary
             # On the disk before it gets its name, so that a crash leaves the old file or the new one.
-            for entry in beside.rglob("*") if beside.is_dir() else (beside,):
+            for entry in temporary.rglob("*") if temporary.is_dir() else (temporary,):
                 if entry.is_file():
                     with entry.open("rb") as file:
                         os.fsync(file.fileno())
             if replaces:
-                _put_in_place(beside, path, aside)
+                _put_in_place(temporary, path, aside)
             else:
-                _put_new(beside, path)
+                _put_new(temporary, path)
     finally:
-        remove(beside)
+        remove(temporary)
         remove(aside)
 
 
@@ -227,8 +227,8 @@ def require_output(path: Path, force: bool = False, inputs: Iterable[Path] = (),
 def output(path: Path, force: bool = False, inputs: Iterable[Path] = ()) -> Iterator[Path]:
     """Write an output of a command, which appears whole or not at all; see `require_output` and `unfinished`."""
     require_output(path, force, inputs)
-    with unfinished(path, replaces=force) as beside:
-        yield beside
+    with unfinished(path, replaces=force) as temporary:
+        yield temporary
 
 
 def remove(path: Path) -> None:

@@ -50,14 +50,14 @@ def _compose(
     Raises:
         UnknownName, SamiError: The profile or the limits' `known` values do not fit the adapter or the contract.
     """
-    behind = adapter if gap is None else Gapped(adapter, gap, contract.rate_hz, settings.loop_hz)
-    behind = DryRun(behind) if dry_run else behind
-    behind = behind if settings.slower == 1 else Slowed(behind, settings.slower)
+    wrapped = adapter if gap is None else Gapped(adapter, gap, contract.rate_hz, settings.loop_hz)
+    wrapped = DryRun(wrapped) if dry_run else wrapped
+    wrapped = wrapped if settings.slower == 1 else Slowed(wrapped, settings.slower)
     if limits is None or not limits.known:
-        return behind
+        return wrapped
     limits.require_fit(contract)
     clock = None if simulator else settings.clock  # a simulator's observations do not age
-    return Zeroed(behind, limits.known, limits.known_readings, clock, 1.0 / contract.rate_hz)
+    return Zeroed(wrapped, limits.known, limits.known_readings, clock, 1.0 / contract.rate_hz)
 
 
 def _require_for_robot(settings: LoopSettings, gap: GapProfile | None) -> None:
@@ -102,7 +102,7 @@ def _warn_of_missing(
             "no neutral action: while the policy gives no new action, its last one stays in force until the robot is "
             "stopped. Set rest in the limits, such as rest = 0.0."
         )
-    if "ranges" in guards and contract.seen is None:
+    if "ranges" in guards and contract.training_ranges is None:
         missing.append(
             f"no training ranges in {contract.name!r}: nothing compares observations with the ranges of training. Add "
             "them with: sami describe FILE"

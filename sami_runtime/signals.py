@@ -240,9 +240,9 @@ def require_finite(value: NDArray[np.float32], name: str, elements: Sequence[str
     columns = [int(column) for row, column in bad if row == bad[0, 0]]
     nan = np.isnan(rows[bad[0, 0], columns])
     kind = "NaN" if nan.all() else "NaN and infinity" if nan.any() else "infinity"
-    shown = ", ".join(elements[column] if elements else str(column) for column in columns[:8])
+    names = ", ".join(elements[column] if elements else str(column) for column in columns[:8])
     more = f" and {len(columns) - 8} more" if len(columns) > 8 else ""
-    raise NonFiniteError(f"{where} {name!r} contains {kind} at {shown}{more}{in_row}. {blame}", name)
+    raise NonFiniteError(f"{where} {name!r} contains {kind} at {names}{more}{in_row}. {blame}", name)
 
 
 def wrong_names(offered: Iterable[str], expected: Collection[str], where: str) -> SignalError:

@@ -23,7 +23,7 @@ from typing import ClassVar
 import pytest
 
 from sami_runtime.adapters.base import Adapter
-from sami_runtime.checks.check_adapter import LAWS, MOVING, SEEING, WRITING, Verdict, check_adapter
+from sami_runtime.checks.check_adapter import LAWS, MOVING, RANGE_LAWS, WRITING, Verdict, check_adapter
 from sami_runtime.clock import Clock, MonotonicClock
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.model.contract import Contract
@@ -76,8 +76,8 @@ class AdapterLaws:
 
     def test_it_is_stopped_however_the_check_ends(self) -> None:
         """Check that nothing else went wrong, such as a stop at the end that failed."""
-        known = {law.sentence for law in LAWS}
-        assert [verdict for name, verdict in self._judged().items() if name not in known] == []
+        sentences = {law.sentence for law in LAWS}
+        assert [verdict for name, verdict in self._judged().items() if name not in sentences] == []
 
     def _judged(self) -> dict[str, Verdict]:
         """Return the verdicts on this class's adapter, which is made once."""
@@ -103,6 +103,6 @@ class AdapterLaws:
             return "nothing is written: write = False"
         if law in MOVING and not excite:
             return "nothing is moved: excite = False"
-        if law in SEEING and self._contract().seen is None:
+        if law in RANGE_LAWS and self._contract().training_ranges is None:
             return "the model file does not tell what training saw: sami describe adds it"
         return None

@@ -20,14 +20,14 @@ from sami_runtime.files import writing as writing
 
 def write_json(path: Path, value: Any) -> None:
     """Write a JSON file whole or not at all."""
-    with unfinished(path) as beside:
-        beside.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+    with unfinished(path) as temporary:
+        temporary.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
 
 
 def write_json_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """Write a file with a JSON object a line whole or not at all."""
-    with unfinished(path) as beside:
-        beside.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    with unfinished(path) as temporary:
+        temporary.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
 def append(file: RawIOBase, data: bytes) -> None:

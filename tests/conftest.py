@@ -15,6 +15,11 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
 
+def pytest_xdist_auto_num_workers():
+    """Start one worker more than there are cores: tests that wait for clocks and processes leave a core to another."""
+    return len(os.sched_getaffinity(0)) + 1
+
+
 @pytest.fixture(autouse=True)
 def _torch_as_it_was():
     """Undo what training sets for its whole process: one that flushes denormals computes 1 / 1e-39 differently."""

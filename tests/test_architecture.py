@@ -183,8 +183,8 @@ def room_imports(folder):
         for node in every_import(path):
             for name in names_in(node, parts):
                 top, *rest = name.split(".")
-                known = rest and ((ROOT / folder / rest[0]).exists() or (ROOT / folder / f"{rest[0]}.py").exists())
-                other = room_named(folder, rest) if known else "__init__"
+                exists = rest and ((ROOT / folder / rest[0]).exists() or (ROOT / folder / f"{rest[0]}.py").exists())
+                other = room_named(folder, rest) if exists else "__init__"
                 if top == package and other != room_of(path)[1]:
                     yield room_of(path)[1], other, f"{path.relative_to(ROOT)}:{node.lineno} {name}"
 

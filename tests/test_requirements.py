@@ -41,7 +41,7 @@ def test_all_that_a_robot_installs_has_a_version_that_is_tested_and_a_hash(file)
         for version, hashes in item:
             assert hashes > 0, f"{name}=={version} has no hash"
             if name in tested:
-                assert version in [known for known, _ in tested[name]], f"{name}=={version}: run sh tests/hashed.sh"
+                assert version in [number for number, _ in tested[name]], f"{name}=={version}: run sh tests/hashed.sh"
 
 
 def test_a_robot_installs_what_the_runtime_needs_and_nothing_of_training():

@@ -80,17 +80,17 @@ def test_the_simulator_has_the_gravity_that_was_drawn(name):
 
 @pytest.mark.parametrize("name", GRAVITIES)
 def test_gravity_is_not_observed_and_changes_what_happens(name):
-    shown, later = [], []
+    first, later = [], []
     for gravity in (0.4, 3.0):
         env = HiddenPhysics(TASKS[name])
         observation, info = env.reset(seed=3, options={"physics": {"gravity": gravity}})
         assert info == {}
-        shown.append(observation)
+        first.append(observation)
         for _ in range(5):
             observation, *_, info = env.step(np.full(env.action_space.shape, 0.3))
             assert info == {}
         later.append(observation)
-    np.testing.assert_array_equal(*shown)
+    np.testing.assert_array_equal(*first)
     assert np.abs(later[0] - later[1]).max() > 0.01
 
 
@@ -98,9 +98,9 @@ def test_one_that_is_told_observes_gravity_in_its_last_number():
     hidden, informed = (HiddenPhysics(TASKS["gravity-hopper"], is_told=is_told) for is_told in (False, True))
     for gravity, number in ((GRAVITY.low, -1.0), (1.0, 0.0), (GRAVITY.high, 1.0)):
         options = {"physics": {"gravity": gravity}}
-        plain, (seen, _) = hidden.reset(seed=1, options=options)[0], informed.reset(seed=1, options=options)
-        np.testing.assert_array_equal(seen[:-1], plain)
-        assert seen[-1] == pytest.approx(number, abs=1e-6)
+        plain, (observation, _) = hidden.reset(seed=1, options=options)[0], informed.reset(seed=1, options=options)
+        np.testing.assert_array_equal(observation[:-1], plain)
+        assert observation[-1] == pytest.approx(number, abs=1e-6)
     assert informed.observation_space.shape[0] == hidden.observation_space.shape[0] + 1
 
 
@@ -245,8 +245,8 @@ def test_missing_runs_are_made_seed_by_seed_and_finished_ones_left_out(tmp_path,
     there = commands.file_of("gravity-hopper", "sami-tesac", 0, 3.0, tmp_path)
     there.parent.mkdir()
     there.write_text("kept", encoding="utf-8")
-    left = list(commands.missing(["gravity-hopper"], 2, 3.0, tmp_path))
-    assert [(method, seed) for _, method, seed in left] == [
+    cells = list(commands.missing(["gravity-hopper"], 2, 3.0, tmp_path))
+    assert [(method, seed) for _, method, seed in cells] == [
         *((method, 0) for method in list(METHODS)[1:]),
         *((method, 1) for method in METHODS),
     ]

@@ -83,13 +83,13 @@ def missing(tasks: Sequence[str], seeds: int, minutes: float, out: Path) -> Iter
 def run_missing(tasks: Sequence[str], seeds: int, minutes: float, out: Path) -> None:
     """Make every missing run, each in its own process; exit with an error if some failed."""
     failed: set[tuple[str, str, int]] = set()
-    while left := [cell for cell in missing(tasks, seeds, minutes, out) if cell not in failed]:
-        task, method, seed = left[0]
-        print(f"{len(left)} runs are missing", flush=True)
+    while remaining := [cell for cell in missing(tasks, seeds, minutes, out) if cell not in failed]:
+        task, method, seed = remaining[0]
+        print(f"{len(remaining)} runs are missing", flush=True)
         arguments = ["--task", task, "--method", method, "--seed", str(seed), "--minutes", f"{minutes:g}"]
         command = [sys.executable, "-m", "benchmarks.scoreboard", "run", *arguments, "--out", str(out)]
         if subprocess.run(command).returncode:
-            failed.add(left[0])
+            failed.add(remaining[0])
     if failed:
         sys.exit(f"{len(failed)} runs failed: {', '.join(' '.join(map(str, cell)) for cell in sorted(failed))}")
 

@@ -43,10 +43,10 @@ class Run:
     def at_steps(self, steps: int) -> float | None:
         """Return the mean return at a number of steps, interpolated on the curve; None beyond its ends."""
         name = next(iter(self.curve[-1]["returns"]))
-        known = np.array([[point["steps"], np.mean(point["returns"][name])] for point in self.curve])
-        if not known[0, 0] <= steps <= known[-1, 0]:
+        points = np.array([[point["steps"], np.mean(point["returns"][name])] for point in self.curve])
+        if not points[0, 0] <= steps <= points[-1, 0]:
             return None
-        return float(np.interp(steps, known[:, 0], known[:, 1]))
+        return float(np.interp(steps, points[:, 0], points[:, 1]))
 
 
 def read_runs(folder: Path) -> list[Run]:
@@ -100,7 +100,7 @@ def _minutes_table(task: str, minutes: float, runs: Sequence[Run], intervals: In
             yield f"| {METHODS[method].title} | 0 | missing | {' | '.join(['missing'] * len(sets))} |"
             continue
         steps = np.mean([run.curve[-1]["steps"] for run in group])
-        cells = [_shown(middles[name][method]) for name in sets]
+        cells = [_text(middles[name][method]) for name in sets]
         yield f"| {METHODS[method].title} | {len(group)} | {steps:,.0f} | {' | '.join(cells)} |"
     yield ""
     yield "| of this project | judged in | loses to | is above |"
@@ -123,7 +123,7 @@ def _with_intervals(scores: Scores, intervals: Intervals) -> dict[str, Middle]:
     return {**single, **(intervals(several) if several else {})}
 
 
-def _shown(middle: Middle) -> str:
+def _text(middle: Middle) -> str:
     value, low, high = middle
     return f"{value:,.0f}" + ("" if low is None else f" [{low:,.0f}, {high:,.0f}]")
 

@@ -105,7 +105,7 @@ class HiddenPhysics(gym.Wrapper):
         self.task.apply(self.env, self.physics)
         observation, _ = self.env.reset(seed=int(self.np_random.integers(2**31)))
         self._steps = 0
-        return self._seen(observation), {}
+        return self._observed(observation), {}
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
         """Step the robot; `info` is empty, so that no method can read the physics there."""
@@ -113,9 +113,9 @@ class HiddenPhysics(gym.Wrapper):
         observation, reward, terminated, truncated, _ = self.env.step(action)
         self._steps += 1
         truncated = truncated or self._steps >= EPISODE_STEPS
-        return self._seen(observation), float(reward), bool(terminated), bool(truncated and not terminated), {}
+        return self._observed(observation), float(reward), bool(terminated), bool(truncated and not terminated), {}
 
-    def _seen(self, observation: np.ndarray) -> np.ndarray:
+    def _observed(self, observation: np.ndarray) -> np.ndarray:
         numbers = [self.task.hidden[name].coded(value) for name, value in self.physics.items()] if self.is_told else []
         return np.concatenate([np.ravel(observation), numbers]).astype(np.float32)
 

@@ -31,14 +31,14 @@ def new_adapter(
     from sami_runtime.robots.kit.skeleton import write_skeleton
 
     path = model if out.parent == Path() else model.resolve()
-    shown = next((name for name, file in shipped_models().items() if file == model), str(path))
-    write_skeleton(read_artifact(model).contract, out, shown, FORCE.get())
+    title = next((title for title, file in shipped_models().items() if file == model), str(path))
+    write_skeleton(read_artifact(model).contract, out, title, FORCE.get())
     print_text(
-        f"{out} declares what {shown} reads and writes, and lists what remains (REMAINS). "
+        f"{out} declares what {title} reads and writes, and lists what remains (REMAINS). "
         "Parts to build it from: sami_runtime.robots.kit."
     )
     where = "" if out.parent == Path() else f"cd {in_shell(out.parent)}; "
-    print_text(f"Next: {where}sami check-adapter {out.stem}:make --model {in_shell(shown)}")
+    print_text(f"Next: {where}sami check-adapter {out.stem}:make --model {in_shell(title)}")
 
 
 def check_adapter(
@@ -103,7 +103,7 @@ def check_adapter(
         if verdict.note:
             print_text(f"{'':<8}note: {verdict.note}")
 
-    if excite and allowed.rest is not None and contract.seen and contract.seen.responses:
+    if excite and allowed.rest is not None and contract.training_ranges and contract.training_ranges.responses:
         print_text("This MOVES the robot:", *(f"  {line}" for line in plan(contract, allowed)), error=JSON.get())
     verdicts = check(robot, contract, clock, allowed, TICKS, write, excite, on_verdict=None if JSON.get() else show)
     broken, unproven = (
@@ -116,11 +116,11 @@ def check_adapter(
         print(json.dumps(result))
     else:
         written = "" if write or excite else "; nothing was written, --write checks that, too"
-        if contract.seen is None:
+        if contract.training_ranges is None:
             written += f"; {model} has no training ranges, so frames and units were not judged "
             written += "(sami describe)"
         count = f"{broken} of {len(verdicts)} checks failed" if broken or not unproven else ""
-        left = f"not proven: {unproven} of {len(verdicts)} checks could not be judged in full" if unproven else ""
-        print_text(f"{adapter}: {', '.join(filter(None, (count, left)))}{written}")
+        rest = f"not proven: {unproven} of {len(verdicts)} checks could not be judged in full" if unproven else ""
+        print_text(f"{adapter}: {', '.join(filter(None, (count, rest)))}{written}")
     if outcome != "passed":
         raise typer.Exit(CheckFailed.exit_code)

@@ -30,15 +30,15 @@ def adopt(
     if draft is not None:
         if draft.suffix != ".toml":
             raise typer.BadParameter(f"{draft} is no name of a contract; give NAME.toml", param_hint="'--draft'")
-        with output(draft, FORCE.get(), inputs) as beside:
-            beside.write_text(drafted(reading), encoding="utf-8")
+        with output(draft, FORCE.get(), inputs) as temporary:
+            temporary.write_text(drafted(reading), encoding="utf-8")
         print_text(f"wrote {draft}: fill its gaps (???), then")
         print_text(f"  sami adopt {in_shell(policy)} --contract {in_shell(draft)}")
         return
     out = out or Path(f"{policy.stem}-adopted.onnx")
-    with output(out, FORCE.get(), inputs) as beside:
+    with output(out, FORCE.get(), inputs) as temporary:
         artifact = adopt_reading(reading, policy)
-        beside.write_bytes(artifact.model_bytes)
+        temporary.write_bytes(artifact.model_bytes)
     fields: dict[str, list[str]] = {}
     for name, _ in fields_of(reading.values):
         fields.setdefault(str(reading.source_of(name)), []).append(name)

@@ -42,7 +42,7 @@ def atlas(
     from sami_runtime.model.artifact import read_artifact
     from sami_train.export.atlas import attach, measure, require_enough
     from sami_train.export.model_file import recompose, write
-    from sami_train.export.seen import Behind, known_tasks
+    from sami_train.export.training_ranges import MeasuredGap, known_tasks
     from sami_train.seeds import RECOVERY_TEST
     from sami_train.studies.contexts.alarms import check as count
     from sami_train.studies.contexts.recovery import measure_recoveries, measure_recovery
@@ -57,12 +57,12 @@ def atlas(
                 "--check measures what is there and writes nothing; leave out episodes, window, changes, --force."
             )
         gap = settings.get("gap")
-        behind = None if gap is None else Behind(None if gap == "none" else GapProfile.load(gap))
+        profile = None if gap is None else MeasuredGap(None if gap == "none" else GapProfile.load(gap))
         total = check * sum(map(len, spec.tasks.sets.values()))
         with progress("measuring contexts", total) as advance:
-            alarms = count(model, spec, check, on_round=advance, behind=behind)
+            alarms = count(model, spec, check, on_round=advance, profile=profile)
         judged = None
-        if contract.recovery is not None and behind is None:
+        if contract.recovery is not None and profile is None:
             tasks = known_tasks(contract.training, spec)
             with progress("changing dynamics", 2 * check * len(tasks)) as advance:
                 judged = measure_recoveries(model, spec, tasks, check * len(tasks), RECOVERY_TEST, advance)

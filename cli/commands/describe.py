@@ -39,14 +39,14 @@ def describe(
     """
     from sami_runtime.errors import SamiError
     from sami_runtime.model.artifact import read_artifact
-    from sami_train.export.seen import describe as put
-    from sami_train.export.seen import measure_seen
+    from sami_train.export.training_ranges import describe as put
+    from sami_train.export.training_ranges import measure_ranges
 
     settings = {"episodes": 120, "starts": 24} | set_values(SETTINGS, set_)
     artifact = read_artifact(model)
     contract = artifact.contract
     refusal = f"has training ranges; `sami inspect {in_shell(model)}` prints them, --force measures them anew."
-    require_unchanged(model, contract.seen is not None, refusal)
+    require_unchanged(model, contract.training_ranges is not None, refusal)
     if rollout:
         _describe_by_rollouts(artifact, rollout)
         return
@@ -57,17 +57,19 @@ def describe(
         )
     spec = environment_of(contract, env)
     with progress("measuring what training saw", settings["episodes"]) as advance:
-        seen = measure_seen(model, spec, settings["episodes"], settings["starts"], on_round=advance)
-    described = put(model, spec, seen)
+        ranges = measure_ranges(model, spec, settings["episodes"], settings["starts"], on_round=advance)
+    described = put(model, spec, ranges)
     sheet = "its frame and home pose" if described.sheet else "no frame and home pose, as nobody wrote them down"
-    print_text(f"{model} has training ranges now, from {seen.steps:,} steps of {seen.episodes} episodes, and {sheet}")
+    print_text(
+        f"{model} has training ranges now, from {ranges.steps:,} steps of {ranges.episodes} episodes, and {sheet}"
+    )
 
 
 def _describe_by_rollouts(artifact: Artifact, paths: list[Path]) -> None:
     """Store in a model file the ranges that its signals had in recordings and rollouts."""
-    from sami_runtime.adoption.ranges import seen_in
+    from sami_runtime.adoption.ranges import ranges_in
     from sami_train.export.model_file import recompose, write
 
-    seen = seen_in(artifact.contract, paths)
-    write(recompose(artifact, {"seen": seen}))
-    print_text(f"{artifact.path} has training ranges now, from {seen.steps:,} steps of {seen.episodes} episodes")
+    ranges = ranges_in(artifact.contract, paths)
+    write(recompose(artifact, {"training_ranges": ranges}))
+    print_text(f"{artifact.path} has training ranges now, from {ranges.steps:,} steps of {ranges.episodes} episodes")

@@ -184,8 +184,8 @@ def _model(file: RobotFile) -> tuple[Session, str]:
     digest = admission.require_expected(path, path.read_bytes())
     if file.shadow is not None:
         admission.without_hash.load(named_file(file.shadow), file.provider)
-    known = "as expected" if file.expect_sha256 else "of any hash: expect_sha256 is not set"
-    return session, f"{session.contract.name}, SHA-256 {digest}, {known}"
+    pinned = "as expected" if file.expect_sha256 else "of any hash: expect_sha256 is not set"
+    return session, f"{session.contract.name}, SHA-256 {digest}, {pinned}"
 
 
 def _recording(file: RobotFile) -> tuple[None, str]:

@@ -100,8 +100,8 @@ def evaluate(
                 assert keep is not None
                 policy = {"model": str(model_file(model))} if run is None else {"run": str(run)}
                 spread(cluster, policy, source, spec.name, names, [profile], episodes, keep, on_task, seed)
-            jobs, shown = place.jobs or usable_cores(), on_task if cluster is None else None
-            result: Evaluation = measure(source, spec.name, names, episodes, jobs, shown, profile, keep, seed)
+            jobs, report = place.jobs or usable_cores(), on_task if cluster is None else None
+            result: Evaluation = measure(source, spec.name, names, episodes, jobs, report, profile, keep, seed)
         # The run's own evaluation is the one without a profile.
         whole = profile is None and names == list(spec.tasks.sets)
         if run is not None and whole:
@@ -127,7 +127,7 @@ def evaluation_table(result: Evaluation, task_set: str) -> Table:
     from rich.markup import escape
     from rich.table import Table
 
-    from sami_runtime.model.atlas import label, shown
+    from sami_runtime.model.atlas import label, text_of
     from sami_train.envs.catalog import environment
     from sami_train.envs.layout import UNIT
     from sami_train.envs.measure import SUCCESS
@@ -171,9 +171,7 @@ def evaluation_table(result: Evaluation, task_set: str) -> Table:
         unit = "" if metric.unit == UNIT else f" [{metric.unit}]"
         table.add_column(f"{metric.name.replace('_', ' ')}{escape(unit)}", justify="right")
     for row, numbers in zip(rows, cells, strict=True):
-        task = (
-            [shown(row.task[name]) for name in features] if not many else [label(spec.tasks.changes(row.task), "none")]
-        )
+        task = [label(spec.tasks.changes(row.task), "none")] if many else [text_of(row.task[name]) for name in features]
         measured = [f"{np.mean(row.metrics[metric.name]):.{metric.digits}f}" for metric in metrics]
         table.add_row(*(task or ["the one"]), *numbers, f"{row.steps:.1f}", *measured)
     table.add_section()

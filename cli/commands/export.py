@@ -126,7 +126,7 @@ def export(
     folder = RunFolder.open(run)
     spec = environment(folder.config().env)
     with bars() as bar:
-        shown = bar.add_task("measuring contexts", visible=False)
+        task = bar.add_task("measuring contexts", visible=False)
         additions: list[Addition] = []
         if lookahead is not None or refit:
             additions.append(
@@ -142,7 +142,7 @@ def export(
             additions=additions,
             card=card,
             untrained=FORCE.get(),
-            on_round=lambda more, total: bar.update(shown, advance=more, total=total, visible=total > 0),
+            on_round=lambda more, total: bar.update(task, advance=more, total=total, visible=total > 0),
         )
     contract = result.contract
     parity = f", parity with torch within 1e-5 over {contract.golden.steps} steps" if contract.golden else ""
@@ -154,7 +154,7 @@ def export(
         print_text(f"it has no evaluation: to include one, run `sami eval --run {source}{named}` and export again")
     if contract.atlas is None and contract.context is not None:
         print_text(f"it has no in-distribution reference: `sami atlas {file}{named}` adds one")
-    if contract.seen is None:
+    if contract.training_ranges is None:
         print_text(f"it has no training ranges: `sami describe {file}{named}` adds them")
     print_text(*(f"wrote {path}" for path in result.card))
     if (steps := contract.training.get("steps", 0)) < (total := folder.config().steps):
@@ -180,8 +180,8 @@ def _write_cpp(file: Path, folder: Path, limits: str | None) -> None:
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
-        with output(folder / name, FORCE.get()) as beside:
-            beside.write_text(text, encoding="utf-8")
+        with output(folder / name, FORCE.get()) as temporary:
+            temporary.write_text(text, encoding="utf-8")
         print_text(f"wrote {folder / name}: {len(text):,} bytes")
     source = folder / [*texts][1]
     print_text(f"Next:\n  c++ -std=c++17 -O2 -march=native -ffp-contract=off -c {in_shell(source)}")

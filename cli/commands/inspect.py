@@ -15,10 +15,11 @@ from ..output import print_text
 
 if TYPE_CHECKING:
     from sami_runtime.model.contract import Contract
+    from sami_runtime.model.training_ranges import TrainingRanges
     from sami_runtime.signals import Signal
 
 BOUNDS = ("element", "unit", "low", "high", "at first")
-SEEN = ("element", "mean", "deviation", "lowest", "highest")
+RANGES = ("element", "mean", "deviation", "lowest", "highest")
 TINY = 1e-9
 """Numbers below this are printed as 0, since a simulator's zeros have rounding errors."""
 MOST_LISTED = 6
@@ -123,12 +124,12 @@ def _write_golden(contract: Contract, model: Path, path: Path) -> None:
         raise SamiError(f"{model} carries no golden steps to write. Export the model again.")
     signals = {**contract.signal_inputs, EXECUTED: contract.action, **contract.answers}
     names = [f"{name}.{element}" for name, signal in signals.items() for element in signal.elements]
-    seen = [steps.observation[signal.name] for signal in contract.signal_inputs.values()]
+    observed = [steps.observation[signal.name] for signal in contract.signal_inputs.values()]
     late = [] if steps.age is None or steps.held is None else [steps.age, steps.held]
     if late:
         names += [f"{AGE}.{signal.name}" for signal in contract.observation] + [HELD]
-    rows = np.concatenate([*seen, steps.executed, *steps.answers.values(), *late], axis=1)
-    with output(path, FORCE.get(), [model]) as beside, beside.open("w", newline="", encoding="utf-8") as file:
+    rows = np.concatenate([*observed, steps.executed, *steps.answers.values(), *late], axis=1)
+    with output(path, FORCE.get(), [model]) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["reset", *names])
         for step, row in enumerate(rows):
@@ -140,11 +141,12 @@ def _signal_lines(contract: Contract) -> Iterator[str]:
     """Yield lines: bounds of each element, its range in training, responses, signals' meanings, and the data sheet."""
     yield from _table(BOUNDS, _bounds(contract))
     yield ""
-    if contract.seen is None:
+    ranges = contract.training_ranges
+    if ranges is None:
         yield "seen: not told; `sami describe` measures what training saw"
     else:
-        yield f"seen: {contract.seen.steps:,} steps of {contract.seen.episodes} episodes: {contract.seen.measured}"
-        yield from _table(SEEN, _seen(contract))
+        yield f"seen: {ranges.steps:,} steps of {ranges.episodes} episodes: {ranges.measured}"
+        yield from _table(RANGES, _ranges(contract, ranges))
         yield ""
         yield from _responses(contract)
     for signal in (*contract.observation, contract.action):
@@ -171,20 +173,19 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[s
 
 def _bounds(contract: Contract) -> Iterator[tuple[str, ...]]:
     for signal in (*contract.observation, contract.action):
-        begin = contract.seen.begin.get(signal.name) if contract.seen else None
+        begin = contract.training_ranges.begin.get(signal.name) if contract.training_ranges else None
         for at, element in enumerate(signal.elements):
             bounds = ("-" if bound is None else f"{bound:g}" for bound in (signal.low[at], signal.high[at]))
             first = f"{_short_number(begin.lowest[at])} to {_short_number(begin.highest[at])}" if begin else "-"
             yield (f"{signal.name}.{element}", signal.unit, *bounds, first)
 
 
-def _seen(contract: Contract) -> Iterator[tuple[str, ...]]:
-    assert contract.seen is not None
+def _ranges(contract: Contract, ranges: TrainingRanges) -> Iterator[tuple[str, ...]]:
     for signal in (*contract.observation, contract.action):
-        seen = contract.seen.signals[signal.name]
+        spread = ranges.signals[signal.name]
+        columns = (spread.mean, spread.deviation, spread.lowest, spread.highest)
         for at, element in enumerate(signal.elements):
-            numbers = (_short_number(value[at]) for value in (seen.mean, seen.deviation, seen.lowest, seen.highest))
-            yield (f"{signal.name}.{element}", *numbers)
+            yield (f"{signal.name}.{element}", *(_short_number(column[at]) for column in columns))
 
 
 def _short_number(value: float) -> str:
@@ -195,7 +196,7 @@ def _responses(contract: Contract) -> Iterator[str]:
     """Yield, for each element of the action, the signals that respond clearly to a unit of it."""
     from sami_runtime.checks.judge_response import clear_responses
 
-    moves = contract.seen.responses if contract.seen else None
+    moves = contract.training_ranges.responses if contract.training_ranges else None
     if moves is None:
         return
     ends = [0, *accumulate(signal.size for signal in contract.observation)]

@@ -12,7 +12,7 @@ from ..output import print_text, text_console
 if TYPE_CHECKING:
     from rich.table import Table
 
-SHOWN = 12
+HASH_DIGITS = 12
 """Number of a hash's digits that the table shows."""
 
 
@@ -64,7 +64,7 @@ def _table(rows: list[dict[str, Any]]) -> Table:
         table.add_row(
             f"{row['name']}\n  {row['env']}",
             f"{reached}\n{row['training_tasks']} tasks, {row['bytes'] / 1e6:.2f} MB",
-            f"{row['weights_sha256'][:SHOWN]}\n{row['file_sha256'][:SHOWN]}",
+            f"{row['weights_sha256'][:HASH_DIGITS]}\n{row['file_sha256'][:HASH_DIGITS]}",
         )
     return table
 

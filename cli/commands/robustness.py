@@ -85,8 +85,8 @@ def robustness(
                 assert keep is not None
                 gaps = measuring.gaps_of(spec, chosen)
                 spread(cluster, {"model": str(model)}, model, spec.name, names, gaps, episodes, keep, on_task)
-            shown = on_task if cluster is None else None
-            points = measuring.sweep(model, spec.name, names, chosen, episodes, cores, shown, keep)
+            report = on_task if cluster is None else None
+            points = measuring.sweep(model, spec.name, names, chosen, episodes, cores, report, keep)
         document = {
             "env": spec.name,
             "model": model.name,
@@ -96,8 +96,8 @@ def robustness(
             "points": [point.to_dict() for point in points],
         }
         if keep is not None:
-            with unfinished(keep) as beside:
-                beside.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+            with unfinished(keep) as temporary:
+                temporary.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     if files is not None:
         from sami_train.studies.charts.scores import robustness as chart_of
 
@@ -127,10 +127,10 @@ def _read(path: Path) -> str:
     heads = ["gap", "sizes", *(_title(points[0], name) for name in sets), *map(_error_title, tracked)]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for kind in dict.fromkeys(point.kind for point in points):
-        behind = [point for point in points if point.kind == kind]
-        sizes = f"{', '.join(f'{point.severity:g}' for point in behind)} {behind[0].unit}" if kind else ""
-        cells = [", ".join(_score(point, name, 2) for point in behind) for name in sets]
-        cells += [", ".join(_error(point, name) for point in behind) for name in tracked]
+        of_kind = [point for point in points if point.kind == kind]
+        sizes = f"{', '.join(f'{point.severity:g}' for point in of_kind)} {of_kind[0].unit}" if kind else ""
+        cells = [", ".join(_score(point, name, 2) for point in of_kind) for name in sets]
+        cells += [", ".join(_error(point, name) for point in of_kind) for name in tracked]
         lines.append(f"| {' | '.join([kind or 'none', sizes, *cells])} |")
     return "\n".join(lines)
 

@@ -33,7 +33,7 @@ import numpy as np
 from sami_runtime import Contract, FakeAdapter, Limits, NonFiniteError, Observation, SafetyGate, SafetyStop, SamiError
 from sami_runtime.model.atlas import Atlas
 from sami_runtime.model.contract import Context
-from sami_runtime.model.seen import Seen, Spread
+from sami_runtime.model.training_ranges import Spread, TrainingRanges
 from sami_runtime.robots.c_export.resolved_limits import resolved_limits
 from sami_runtime.safety.gate import Ruling
 from sami_runtime.session.telemetry import Phase, Reading
@@ -140,7 +140,7 @@ def by_hand() -> Iterator[Case]:
     ]  # fmt: skip
 
 
-def seen(*values: tuple[float, ...], start: float = 0.0, action: tuple[float, float] = (0.4, -0.3)) -> list[Step]:
+def measured(*values: tuple[float, ...], start: float = 0.0, action: tuple[float, float] = (0.4, -0.3)) -> list[Step]:
     """Ticks on time that propose one action, with these efforts and velocities."""
     times = [round(start + at * PERIOD, 6) for at in range(len(values))]
     return [Tick(time, time, action, 1, values) for time, values in zip(times, values, strict=True)]
@@ -148,7 +148,7 @@ def seen(*values: tuple[float, ...], start: float = 0.0, action: tuple[float, fl
 
 def along(*positions: float, start: float = 0.0, action: tuple[float, float] = (0.4, -0.3)) -> list[Step]:
     """Ticks with effort x and nothing else."""
-    return seen(*((x, 0.0, 0.0, 0.0) for x in positions), start=start, action=action)
+    return measured(*((x, 0.0, 0.0, 0.0) for x in positions), start=start, action=action)
 
 
 def of_the_world() -> Iterator[Case]:
@@ -168,16 +168,16 @@ def of_the_world() -> Iterator[Case]:
     ]  # fmt: skip
     inside = {"inside": {"effort.x": [-0.5, 0.5], "velocity.y": {"range": [-1.0, 2.0], "then": "rest"}}, "rest": 0.0}
     yield "inside", inside, along(0.1, 0.5, 0.6, -0.51, NAN, INF, 0.2)
-    yield "inside, then rest", inside, seen((0, 0, 0, 0), (0, 0, 0, 2.5), (0, 0, 0, 2.5), (0, 0, 0, 0))
+    yield "inside, then rest", inside, measured((0, 0, 0, 0), (0, 0, 0, 2.5), (0, 0, 0, 2.5), (0, 0, 0, 0))
     yield "inside, then stop", {"inside": {"effort.y": {"range": [-1, 1], "then": "stop"}}}, [
-        *seen((0, 0.5, 0, 0), (0, 1.5, 0, 0)), "begin", "rearm", "begin", *seen((0, 0.5, 0, 0), start=0.2),
+        *measured((0, 0.5, 0, 0), (0, 1.5, 0, 0)), "begin", "rearm", "begin", *measured((0, 0.5, 0, 0), start=0.2),
     ]  # fmt: skip
-    yield "out of bounds", {}, seen((0, 0, 2.9, 0), (0, 0, 3.1, 0), (0, 0, 0, -3.5), (0, 0, NAN, 0), (0, 0, 1, 0))
-    yield "out of bounds, acted on", {"out_of_bounds": {"velocity": "act"}}, seen((0, 0, 9.0, 0), (0, 0, 0, -9))
-    yield "out of bounds, then stop", {"out_of_bounds": "stop"}, seen((0, 0, 0, 0), (0, 0, 9.0, 0))
+    yield "out of bounds", {}, measured((0, 0, 2.9, 0), (0, 0, 3.1, 0), (0, 0, 0, -3.5), (0, 0, NAN, 0), (0, 0, 1, 0))
+    yield "out of bounds, acted on", {"out_of_bounds": {"velocity": "act"}}, measured((0, 0, 9.0, 0), (0, 0, 0, -9))
+    yield "out of bounds, then stop", {"out_of_bounds": "stop"}, measured((0, 0, 0, 0), (0, 0, 9.0, 0))
     jump = {"jump": {"effort.x": 0.1, "effort.y": {"most": 0.5, "then": "stop"}}}
     yield "jump", jump, along(0.0, 0.1, 0.25, 0.3, 0.9, 0.9, 0.9, 0.9, 0.9)
-    yield "jump, then stop", jump, seen((0, 0, 0, 0), (0, 0.4, 0, 0), (0, 1.1, 0, 0))
+    yield "jump, then stop", jump, measured((0, 0, 0, 0), (0, 0.4, 0, 0), (0, 1.1, 0, 0))
     yield "frozen", {"frozen": {"effort": 3}}, along(0.1, 0.1, 0.1, 0.1, 0.2, 0.2, -0.0, 0.0)
     yield "ranges", {"guards": ["ranges"]}, along(0.1, 2.5, 0.9, 3.5, 0.0, -9.0)
     yield "ranges before anything moves", {"guards": ["ranges"]}, along(2.0, 0.5, 2.0)
@@ -298,7 +298,8 @@ def contract_of() -> Contract:
     about = {"name": "cases", "episode_steps": 100, "training": {}, "weights_sha256": "0" * 64}
     return Contract(
         rate_hz=RATE_HZ, observation=observation, action=action, context=Context(size=1), atlas=atlas,
-        seen=Seen(measured="by hand", steps=3, episodes=1, begin=observed, signals=spreads), **about,
+        training_ranges=TrainingRanges(measured="by hand", steps=3, episodes=1, begin=observed, signals=spreads),
+        **about,
     )  # fmt: skip
 
 

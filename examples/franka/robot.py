@@ -260,9 +260,9 @@ class Hand(GripperBackend):
             target += step
             self._scene.latest_finger_positions = np.full(2, target / 2)
             time.sleep(0.005)
-            moved, last = abs(self._width() - last), self._width()
+            change, last = abs(self._width() - last), self._width()
             blocked = abs(target - last) > 0.004  # a tenth of the force that it then pushes with
-            still = still + 1 if moved < 1e-4 and (step == 0.0 or blocked) else 0
+            still = still + 1 if change < 1e-4 and (step == 0.0 or blocked) else 0
         return abs(last - width) < 0.005
 
 

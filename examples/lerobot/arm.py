@@ -24,16 +24,16 @@ class Servos(gymnasium.Env):
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self.angles, self.goal = self.np_random.uniform(-0.6, 0.6, (2, 2))
-        self.moved = np.zeros(2)
+        self.step_angles = np.zeros(2)
         return self._observation(), {}
 
     def step(self, action):
-        self.moved += self.stiffness * (self.gain * np.asarray(action, float) - self.moved)
-        self.angles = self.angles + self.moved
+        self.step_angles += self.stiffness * (self.gain * np.asarray(action, float) - self.step_angles)
+        self.angles = self.angles + self.step_angles
         return self._observation(), -float(abs(self.goal - self.angles).mean()), False, False, {}
 
     def _observation(self):
-        return np.concatenate([self.angles, self.moved * RATE_HZ, self.goal]).astype(np.float32)
+        return np.concatenate([self.angles, self.step_angles * RATE_HZ, self.goal]).astype(np.float32)
 
 
 def set_task(env, task):

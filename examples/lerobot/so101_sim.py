@@ -80,14 +80,14 @@ class SO101Sim:
 
     def get_observation(self):
         self._go_on()
-        seen = {}
+        values = {}
         for name in ARM:
-            seen[f"{name}.pos"] = COUNT * round(math.degrees(self.data.joint(name).qpos[0]) / COUNT)
-        seen["gripper.pos"] = 100.0 * (self.data.joint("gripper").qpos[0] - CLOSED) / (OPEN - CLOSED)
+            values[f"{name}.pos"] = COUNT * round(math.degrees(self.data.joint(name).qpos[0]) / COUNT)
+        values["gripper.pos"] = 100.0 * (self.data.joint("gripper").qpos[0] - CLOSED) / (OPEN - CLOSED)
         cube = self.data.body("cube")
         x, y = cube.xpos[:2] + self._noise.normal(0.0, self.config.camera_noise_m, 2)
         yaw = math.atan2(cube.xmat[3], cube.xmat[0])
-        return seen | {"cube.x": x, "cube.y": y, "cube.cos": math.cos(yaw), "cube.sin": math.sin(yaw)}
+        return values | {"cube.x": x, "cube.y": y, "cube.cos": math.cos(yaw), "cube.sin": math.sin(yaw)}
 
     def send_action(self, action, advance=True):
         if advance:

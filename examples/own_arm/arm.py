@@ -26,7 +26,7 @@ class OwnArm:
         self.base, self.camera = Frame.of(sheet["arm_base"].values), Frame.fit(**config["camera"])
         self.ik = DifferentialIK(URDF, **config["kinematics"], home=sheet["home_joints"].values)
         self.period, self.latest = 1.0 / contract.rate_hz, Latest(self.observation, clock, note=lambda: self.link.fault)
-        self.clocks = {name: ClockSync(**known) for name, known in config["clocks"].items()}
+        self.clocks = {name: ClockSync(**settings) for name, settings in config["clocks"].items()}
         self.moves, self.turns = Differentiator(), Differentiator.of_rotations()
         self.link = Datagrams(config["here"], config["robot"], self.hear, clock)
 
@@ -50,18 +50,18 @@ class OwnArm:
         self.latest.always(desired_goal=[*np.random.default_rng(seed).uniform(-0.15, 0.15, 2), 0.02])
 
     def read(self):
-        self.seen = (observation := self.latest.observation()).values
+        self.values = (observation := self.latest.observation()).values
         return observation
 
     def write(self, action):
         shift = self.reach * action[:3]
-        shift[2] = max(shift[2], -self.seen["ee_position"][2])  # not below the table
+        shift[2] = max(shift[2], -self.values["ee_position"][2])  # not below the table
         motion = self.ik.move(self.joints, self.base.inverse.vectors(shift), self.period)
-        width = self.gripper.command(self.seen["gripper_width"][0] + 0.2 * action[3])
+        width = self.gripper.command(self.values["gripper_width"][0] + 0.2 * action[3])
         self.link.send(velocities=motion.velocities.tolist(), gripper=width)
         sent = np.append(self.base.vectors(motion.displacement) / self.reach, action[3])
         sent = np.where(abs(sent - action) < 0.01, action, np.clip(sent, -1.0, 1.0)).astype(np.float32)
-        done = bool(np.linalg.norm(self.seen["achieved_goal"] - self.seen["desired_goal"]) < 0.05)
+        done = bool(np.linalg.norm(self.values["achieved_goal"] - self.values["desired_goal"]) < 0.05)
         return Executed(sent, done, {"is_success": done})
 
     def stop(self):

@@ -99,8 +99,8 @@ class Arm:
 
     def image(self) -> dict[str, Any]:
         """Return what the camera sees."""
-        seen = CAMERA.inverse @ self.cube()
-        pose = {"position": seen.translation.tolist(), "xyzw": seen.xyzw.tolist()}
+        transform = CAMERA.inverse @ self.cube()
+        pose = {"position": transform.translation.tolist(), "xyzw": transform.xyzw.tolist()}
         return {"from": "camera", "time": camera_clock(self.now), **pose}
 
 

@@ -119,8 +119,8 @@ class Arm:
     def joints(self) -> JointMessage:
         """Return what the arm tells."""
         states = self.engine.getJointStates(self.bodies["panda"], [*range(7), 9, 10])
-        known = dict(zip((*ARM, *FINGERS), states, strict=True))
-        position, velocity = (np.array([known[name][part] for name in JOINT_ORDER]) for part in (0, 1))
+        state_of = dict(zip((*ARM, *FINGERS), states, strict=True))
+        position, velocity = (np.array([state_of[name][part] for name in JOINT_ORDER]) for part in (0, 1))
         return JointMessage(1.0 + self.now, JOINT_ORDER, position, velocity)
 
     def cube(self) -> Frame:
@@ -130,8 +130,8 @@ class Arm:
 
     def image(self) -> PoseMessage:
         """Return what the camera sees."""
-        seen = CAMERA.inverse @ self.cube()
-        return PoseMessage(camera_clock(self.now), "camera", seen.translation, seen.xyzw)
+        pose = CAMERA.inverse @ self.cube()
+        return PoseMessage(camera_clock(self.now), "camera", pose.translation, pose.xyzw)
 
 
 def serve(seconds: float, speed: float, late: float, domain: int | None) -> None:

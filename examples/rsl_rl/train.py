@@ -103,10 +103,10 @@ def save_rollout(algorithm, arms=16, steps=100):
     env, rows = Reach(arms), {"obs": [], "actions": [], "dones": []}
     with torch.no_grad():
         for _ in range(steps):
-            seen = env.get_observations()
-            actions = algorithm.act(seen)
+            observations = env.get_observations()
+            actions = algorithm.act(observations)
             dones = env.step(actions)[2]
-            for name, values in zip(rows, (seen["policy"], actions, dones), strict=True):
+            for name, values in zip(rows, (observations["policy"], actions, dones), strict=True):
                 rows[name].append(values.numpy().copy())
     np.savez_compressed(HERE / "rollout.npz", **{name: np.stack(values) for name, values in rows.items()})
 

@@ -167,14 +167,14 @@ def main() -> None:
     parser.add_argument("--domain", type=int, default=0, help="of DDS")
     parser.add_argument("--hz", type=float, default=200.0, help="states a second; the robot itself sends 500")
     parser.add_argument("--mode", default="", help="motion service that is on, such as normal")
-    known = parser.parse_args()
+    options = parser.parse_args()
     with suppress(OSError):  # for all threads; not permitted: a busy machine slows the robot down
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(40))
     sys.stdout, out = sys.stderr, sys.stdout  # Unitree's classes print
     config = Path(os.environ.get("CYCLONEDDS_URI", str(LOOPBACK)).removeprefix("file://"))
     channel.ChannelConfigHasInterface = config.read_text()
-    channel.ChannelFactoryInitialize(known.domain, "lo")
-    robot = Go2(known.hz, known.mode)
+    channel.ChannelFactoryInitialize(options.domain, "lo")
+    robot = Go2(options.hz, options.mode)
     states = channel.ChannelPublisher("rt/lowstate", LowState_)
     states.Init()
     services = MotionServices(robot)
@@ -196,7 +196,7 @@ def main() -> None:
         if robot.data.time >= reports:
             robot.report()
             reports += REPORT_S
-        due += 1.0 / known.hz
+        due += 1.0 / options.hz
         late = time.monotonic() - due
         if late < 0.0:
             time.sleep(-late)

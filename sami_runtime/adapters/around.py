@@ -112,12 +112,12 @@ class Slowed(Around):
 
     def read(self) -> Observation:
         """Return the wrapped adapter's observation, with speeds at the policy's own pace."""
-        seen = self.observed()
-        values = dict(seen.values)
+        observation = self.observed()
+        values = dict(observation.values)
         for name in self._factors.keys() & values.keys():
             with suppress(TypeError, ValueError):  # not numeric: the session reports the signal
                 values[name] = np.asarray(values[name], np.float32) * self._factors[name]
-        return replace(seen, values=values)
+        return replace(observation, values=values)
 
     def write(self, action: NDArray[np.float32]) -> Executed:
         """Pass an action on."""
@@ -173,16 +173,16 @@ class Gapped(Around):
 
     def read(self) -> Observation:
         """Return the disturbed observation, with the stamps of the values that have arrived."""
-        seen = self.observed()
+        frame = self.observed()
         for signal in self.observation:
-            if numbers_of(seen.values.get(signal.name)).shape != (signal.size,):
+            if numbers_of(frame.values.get(signal.name)).shape != (signal.size,):
                 raise AdapterError(
                     f"{type(self.inner).__name__} declares {signal.name!r} with {signal.size} numbers, and read() gave "
-                    f"{seen.values.get(signal.name)}. Correct the adapter."
+                    f"{frame.values.get(signal.name)}. Correct the adapter."
                 )
         names = [signal.name for signal in self.observation]
-        flat = np.concatenate([seen.values[name] for name in names])
-        time = seen.time if seen.times is None else np.array([seen.time, *map(seen.measured, names)])
+        flat = np.concatenate([frame.values[name] for name in names])
+        time = frame.time if frame.times is None else np.array([frame.time, *map(frame.measured, names)])
         values, stamp = self.gap.observe(flat, time)
         parts = dict(zip(names, np.split(values.copy(), self._ends), strict=True))
         lates = {name: float(periods) for name, periods in self.gap.late.items()}
@@ -191,7 +191,7 @@ class Gapped(Around):
         if isinstance(stamp, np.ndarray):
             times = dict(zip(names, stamp[1:].tolist(), strict=True))
             stamp = float(stamp[0])
-        return Observation(parts, stamp, times, late, seen.note)
+        return Observation(parts, stamp, times, late, frame.note)
 
     def write(self, action: NDArray[np.float32]) -> Executed:
         """Send an action (A,) through the simulated actuators, and return the command within the action's bounds."""
@@ -202,5 +202,5 @@ class Gapped(Around):
         if not self.gap.in_episode:
             raise AdapterError("the episode has not begun; an action cannot be executed. Call reset() first.")
         sent = np.clip(command, self._low, self._high)
-        behind = self.sent(self.gap.actuate(sent))
-        return Executed(sent, behind.done, {**behind.info, "actuated": behind.action.tolist()})
+        result = self.sent(self.gap.actuate(sent))
+        return Executed(sent, result.done, {**result.info, "actuated": result.action.tolist()})

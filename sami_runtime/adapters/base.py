@@ -210,13 +210,13 @@ def differences(
 ) -> list[str]:
     """Return a phrase for each field in which `offered`, which `holder` has, differs from the `expected` signal."""
     return [
-        f"{kind} {expected.name!r} has {field} {_shown(value)}, {holder} has {_shown(offer)}"
+        f"{kind} {expected.name!r} has {field} {_text(value)}, {holder} has {_text(offer)}"
         for field in fields
         if (value := getattr(expected, field)) != (offer := getattr(offered, field))
     ]
 
 
-def _shown(value: Any) -> str:
+def _text(value: Any) -> str:
     return "(" + ", ".join(map(str, value)) + ")" if isinstance(value, tuple) else str(value)
 
 

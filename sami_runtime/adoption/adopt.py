@@ -68,9 +68,9 @@ def adopt(
     """
     reading = read_policy(policy, contract, reader)
     inputs = [Path(path) for path in (policy, contract) if path is not None]
-    with output(Path(out), force, inputs) as beside:
+    with output(Path(out), force, inputs) as temporary:
         artifact = adopt_reading(reading, policy)
-        beside.write_bytes(artifact.model_bytes)
+        temporary.write_bytes(artifact.model_bytes)
     return judge(artifact.model_bytes, out)
 
 

@@ -168,7 +168,7 @@ def _command(responses: ProbedNetwork, term: ProbedTerm) -> PolicyFinding:
     usual = float(np.sqrt((responses.outputs**2).mean()))
     effects = []
     for element in range(len(term.elements)):
-        change = responses.moved(term, element, 1.0) - responses.moved(term, element, -1.0)
+        change = responses.outputs_at(term, element, 1.0) - responses.outputs_at(term, element, -1.0)
         effects.append(float(np.sqrt((change**2).mean())) / max(usual, 1e-9))
     numbers = dict(zip(term.elements, effects, strict=True))
     weakest = sorted(numbers, key=lambda name: numbers[name])

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-NAMED, FITTED, MOVED = 3.0, 6.0, 1.5
+NAMED, FITTED, SWAPPED = 3.0, 6.0, 1.5
 """Costs in nats: of a known bug, of a fitted number, of an element that is out of place."""
 FLOOR = 1e-3
 """Residuals below this share of a signal's spread count as 0."""
@@ -240,8 +240,8 @@ class _Moments:
                 order = _assignment(self.misfit(residual))
                 if (order != identity).any():
                     bug = _permutation(self.term.elements, order)
-                    moved = NAMED if bug.kind != "permutation" else NAMED + MOVED * int((order != identity).sum())
-                    yield self.candidate((*bugs, bug), residual[identity, order], cost + moved)
+                    price = NAMED if bug.kind != "permutation" else NAMED + SWAPPED * int((order != identity).sum())
+                    yield self.candidate((*bugs, bug), residual[identity, order], cost + price)
         if self.term.resemblance is None:
             yield from self._scaled(origin, base)
             yield from self._mixed(origin, base)
@@ -324,11 +324,11 @@ def _affines(term: LoggedTerm) -> Iterator[_Affine]:
         ((Bug("sign", "has the wrong sign", _CHECK_SIGN),), -s, -s * o),
         ((Bug("sign", "has the wrong sign", _CHECK_SIGN),), -s, s * o),
     )
-    seen: list[Array] = []
+    distinct: list[Array] = []
     for bugs, a, b in table:
         row = np.concatenate([a, b])
-        if not any(np.allclose(row, other, rtol=1e-3, atol=1e-6) for other in seen):
-            seen.append(row)
+        if not any(np.allclose(row, other, rtol=1e-3, atol=1e-6) for other in distinct):
+            distinct.append(row)
             yield _Affine(bugs, a, b)
 
 
@@ -344,12 +344,12 @@ def _assignment(misfit: Array) -> NDArray[np.int64]:
 
 
 def _permutation(elements: tuple[str, ...], order: NDArray[np.int64]) -> Bug:
-    moved = [(elements[i], elements[j]) for i, j in enumerate(order) if i != j]
-    if all(other_side(name) == other for name, other in moved):
-        return Bug("swapped sides", f"has left and right swapped at {len(moved)} elements", "Swap them back.")
-    if all(other_end(name) == other for name, other in moved):
-        return Bug("swapped ends", f"has front and rear swapped at {len(moved)} elements", "Swap them back.")
-    pairs = _listed([f"{name} holds {other}" for name, other in moved])
+    swaps = [(elements[i], elements[j]) for i, j in enumerate(order) if i != j]
+    if all(other_side(name) == other for name, other in swaps):
+        return Bug("swapped sides", f"has left and right swapped at {len(swaps)} elements", "Swap them back.")
+    if all(other_end(name) == other for name, other in swaps):
+        return Bug("swapped ends", f"has front and rear swapped at {len(swaps)} elements", "Swap them back.")
+    pairs = _listed([f"{name} holds {other}" for name, other in swaps])
     return Bug("permutation", f"is in another order: {pairs}", "Fill the elements by their names.")
 
 

@@ -85,9 +85,9 @@ def _tensors(kind: str, names: list[str], declared: Collection[TensorType], wher
         if name not in tensors:
             raise UnknownName(f"{kind} of {where}", name, tensors, "Correct the recipe.")
         if (dtype := tensors[name].dtype) != FLOAT:
-            shown = _FLOAT_NAMES.get(dtype, f"ONNX element type {dtype}")
+            text = _FLOAT_NAMES.get(dtype, f"ONNX element type {dtype}")
             raise ArtifactError(
-                f"{where}: {kind} {name!r} is {shown}; only float32 is adopted. Export the policy in float32."
+                f"{where}: {kind} {name!r} is {text}; only float32 is adopted. Export the policy in float32."
             )
     return {name: tensors[name] for name in names}
 

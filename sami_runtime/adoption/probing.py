@@ -56,7 +56,7 @@ class ProbedNetwork:
         self.jacobian = {term.name: self._derivatives(term) for term in self.terms}
         """By term, (POINTS, A, n): change of an output per deviation of an element."""
 
-    def moved(self, term: ProbedTerm, element: int, by: float) -> Array:
+    def outputs_at(self, term: ProbedTerm, element: int, by: float) -> Array:
         """Return outputs (POINTS, A) with one element moved by `by` times its deviation."""
         points = dict(self.points)
         points[term.input] = points[term.input].copy()
@@ -68,7 +68,7 @@ class ProbedNetwork:
         return [term for term in self.terms if term.quantity == quantity]
 
     def _derivatives(self, term: ProbedTerm) -> Array:
-        sides = [(self.moved(term, i, 0.25), self.moved(term, i, -0.25)) for i in range(len(term.elements))]
+        sides = [(self.outputs_at(term, i, 0.25), self.outputs_at(term, i, -0.25)) for i in range(len(term.elements))]
         return np.stack([(up - down) / 0.5 for up, down in sides], axis=2)
 
 

@@ -16,7 +16,7 @@ from sami_runtime.adoption.recipe import Recipe, SignalTerm, row
 from sami_runtime.errors import SamiError
 from sami_runtime.files import printable
 from sami_runtime.model.contract import ADOPTED, Contract
-from sami_runtime.model.seen import Seen, Spread
+from sami_runtime.model.training_ranges import Spread, TrainingRanges
 from sami_runtime.recording.reader import are_finite, read_recording
 
 Array = NDArray[np.float32]
@@ -26,7 +26,7 @@ DONES = "dones"
 """Name of the array of an `.npz` file that marks the last steps of episodes."""
 
 
-def seen_in(contract: Contract, paths: Sequence[Path]) -> Seen:
+def ranges_in(contract: Contract, paths: Sequence[Path]) -> TrainingRanges:
     """Return the statistics of a policy's signals in recordings (NAME.mcap) and rollouts (NAME.npz).
 
     A rollout has an array for each signal and the action, in the contract's units; or one for each input of the network
@@ -42,7 +42,7 @@ def seen_in(contract: Contract, paths: Sequence[Path]) -> Seen:
     if not episodes:
         raise SamiError(f"{', '.join(map(str, paths))} hold no step of a policy; give a longer recording or rollout.")
     names = [signal.name for signal in contract.observation]
-    return Seen(
+    return TrainingRanges(
         measured=f"{len(episodes)} episodes of {', '.join(path.name for path in paths)}",
         steps=sum(len(episode[contract.action.name]) for episode in episodes),
         episodes=len(episodes),
@@ -66,7 +66,7 @@ def _recorded(path: Path, contract: Contract) -> list[Rollout]:
         steps += [(r.observation, r.executed) for r in stretch if r.observation is not None and r.executed is not None]
     return [
         {
-            **{name: np.stack([np.ravel(seen.values[name]) for seen, _ in steps]) for name in names},
+            **{name: np.stack([np.ravel(observation.values[name]) for observation, _ in steps]) for name in names},
             contract.action.name: np.stack([executed for _, executed in steps]),
         }
         for steps in episodes.values()

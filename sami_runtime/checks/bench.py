@@ -88,10 +88,10 @@ def candidates(artifact: Artifact, provider: str = "cpu") -> list[Candidate]:
     Raises:
         SamiError: As `Session`.
     """
-    seen = observations(artifact.contract)
+    values = observations(artifact.contract)
     first, second = Session(artifact, provider=provider), Session(artifact, provider=provider)
-    bound = [_bound(artifact, seen)] if first.active_providers == (CPU,) else []
-    return [*bound, _plain(artifact, provider, seen), _stepped(first, seen), _stepped(second, seen, prewarm=True)]
+    bound = [_bound(artifact, values)] if first.active_providers == (CPU,) else []
+    return [*bound, _plain(artifact, provider, values), _stepped(first, values), _stepped(second, values, prewarm=True)]
 
 
 def largest_difference(candidates: Sequence[Candidate], steps: int = 100) -> float:
@@ -150,8 +150,8 @@ def soak(session: Session, steps: int) -> int | None:
         Growth of the process's resident memory [bytes] between a tenth of the steps and the last one; None if the
         system does not report it.
     """
-    seen = observations(session.contract)
-    feeds = [{name: value[i] for name, value in seen.items()} for i in range(OBSERVATIONS)]
+    values = observations(session.contract)
+    feeds = [{name: value[i] for name, value in values.items()} for i in range(OBSERVATIONS)]
     # NumPy stores a record with each array that is read as a buffer, and frees it with the array. Step all prepared
     # observations once, so that their records do not count as growth; a robot's arrays are freed with theirs.
     for feed in feeds:
@@ -199,7 +199,7 @@ def _turn(candidate: Candidate, steps: int, rate_hz: float | None) -> NDArray[np
     return durations
 
 
-def _bound(artifact: Artifact, seen: Mapping[str, Array]) -> Candidate:
+def _bound(artifact: Artifact, values: Mapping[str, Array]) -> Candidate:
     """Return the bare call on bound arrays: of two bindings, each writes the state that the other one reads."""
     contract = artifact.contract
     onnx = build(artifact)
@@ -210,7 +210,7 @@ def _bound(artifact: Artifact, seen: Mapping[str, Array]) -> Candidate:
 
     def feed(i: int) -> None:
         for name, signal in signals.items():
-            inputs[name][0] = seen[signal.name][i]
+            inputs[name][0] = values[signal.name][i]
 
     def reset() -> None:
         memories[now].begin()
@@ -224,13 +224,13 @@ def _bound(artifact: Artifact, seen: Mapping[str, Array]) -> Candidate:
     return Candidate(BOUND, reset, step, feed)
 
 
-def _plain(artifact: Artifact, provider: str, seen: Mapping[str, Array]) -> Candidate:
+def _plain(artifact: Artifact, provider: str, values: Mapping[str, Array]) -> Candidate:
     """Return the bare call on new arrays."""
     contract = artifact.contract
     onnx = build(artifact, provider)
     names = list(contract.outputs)
     feedback = [(name, names.index(output)) for name, output in contract.feedback.items()]
-    inputs = {name: seen[signal.name] for name, signal in contract.signal_inputs.items()}
+    inputs = {name: values[signal.name] for name, signal in contract.signal_inputs.items()}
     feeds = [{name: value[i : i + 1] for name, value in inputs.items()} for i in range(OBSERVATIONS)]
     acted = names.index(ACTION)
     memory: dict[str, Array] = {}
@@ -248,7 +248,7 @@ def _plain(artifact: Artifact, provider: str, seen: Mapping[str, Array]) -> Cand
     return Candidate(PLAIN, reset, step)
 
 
-def _stepped(session: Session, seen: Mapping[str, Array], prewarm: bool = False) -> Candidate:
-    feeds = [{name: value[i] for name, value in seen.items()} for i in range(OBSERVATIONS)]
+def _stepped(session: Session, values: Mapping[str, Array], prewarm: bool = False) -> Candidate:
+    feeds = [{name: value[i] for name, value in values.items()} for i in range(OBSERVATIONS)]
     name, before = (f"{SESSION} after prewarm()", session.prewarm) if prewarm else (SESSION, None)
     return Candidate(name, session.reset, lambda i: session.step(feeds[i]).action, prewarm=before)

@@ -67,7 +67,7 @@ def check_adapter(
     """
     limits = limits or Limits()
     write = write or excite
-    if excite and (contract.seen is None or contract.seen.responses is None):
+    if excite and (contract.training_ranges is None or contract.training_ranges.responses is None):
         raise SamiError(
             f"model {contract.name!r} has no responses of observations to actions in simulation, with which to compare "
             "the robot's. Measure them with: sami describe FILE"
@@ -111,8 +111,8 @@ def check_adapter(
 
 def laws_of(contract: Contract, write: bool, excite: bool) -> tuple[Law, ...]:
     """Return the laws that are judged once the foundations hold, in their order."""
-    seen = contract.seen is not None
-    return (*READING, *(SEEING if seen else ()), *(WRITING if write else ()), *(MOVING if excite else ()), STOPPING)
+    ranges = RANGE_LAWS if contract.training_ranges is not None else ()
+    return (*READING, *ranges, *(WRITING if write else ()), *(MOVING if excite else ()), STOPPING)
 
 
 FOUNDATIONS = (
@@ -130,7 +130,7 @@ READING = (
     Law("returns new arrays: a later read or write does not change an earlier observation", laws.keeps_buffers),
     Law("leaves time for the policy: reading and writing take less than half a period, at the median", laws.quick),
 )
-SEEING = (Law("gives numbers like those of training: same frame, same units", accustomed),)
+RANGE_LAWS = (Law("gives numbers like those of training: same frame, same units", accustomed),)
 """Laws that need a model file with training ranges."""
 WRITING = (Law("returns the applied action, within the action's bounds", laws.reports_executed),)
 """Laws that need `write`."""
@@ -138,4 +138,4 @@ MOVING = (Law("responds to each element of the action as in simulation: the same
 """Laws that need `excite`."""
 STOPPING = Law("stops in the middle of an episode, and twice", laws.stops)
 CLOSING = Law("closes, and twice", laws.closes)
-LAWS = (*FOUNDATIONS, *READING, *SEEING, *WRITING, *MOVING, STOPPING, CLOSING)
+LAWS = (*FOUNDATIONS, *READING, *RANGE_LAWS, *WRITING, *MOVING, STOPPING, CLOSING)

@@ -62,9 +62,9 @@ def examine(root: Path = Path("/")) -> Iterator[Finding]:
 def versions() -> Finding:
     """Report the versions of Python and of the packages that matter here."""
     names = ("sami", "numpy", "pydantic", "torch", "stable-baselines3", "gymnasium", "panda-gym", "mujoco")
-    shown = [f"{platform.system()} {platform.machine()}", f"Python {platform.python_version()}"]
-    shown += [f"{name} {version}" for name in names if (version := installed_version(name)) is not None]
-    return Finding("versions", "ok", ", ".join(shown))
+    texts = [f"{platform.system()} {platform.machine()}", f"Python {platform.python_version()}"]
+    texts += [f"{name} {version}" for name in names if (version := installed_version(name)) is not None]
+    return Finding("versions", "ok", ", ".join(texts))
 
 
 def builds(distributions: Sequence[str]) -> Finding:
@@ -72,12 +72,12 @@ def builds(distributions: Sequence[str]) -> Finding:
     name = "onnxruntime build"
     if not distributions:
         return Finding(name, "fail", "none is installed", f"Install one: {install_advice()}.")
-    shown = ", ".join(f"{package} {importlib.metadata.version(package)}" for package in distributions)
+    text = ", ".join(f"{package} {importlib.metadata.version(package)}" for package in distributions)
     if len(distributions) == 1:
-        return Finding(name, "ok", shown)
+        return Finding(name, "ok", text)
     remove = f"{pip()} uninstall -y {' '.join(distributions)}"
     advice = f"Remove them all and install one again: {remove}; then {install_advice()}."
-    return Finding(name, "fail", f"{shown} install the same files and overwrite each other", advice)
+    return Finding(name, "fail", f"{text} install the same files and overwrite each other", advice)
 
 
 def onnxruntime() -> Iterator[Finding]:

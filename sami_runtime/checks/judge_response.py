@@ -61,7 +61,7 @@ UNIT_WITHIN = 1.25
 
 def plan(contract: Contract, limits: Limits) -> list[str]:
     """Return a line for each element of the action: how far `response_fault` moves it, and for how long."""
-    moves = contract.seen.responses if contract.seen else None
+    moves = contract.training_ranges.responses if contract.training_ranges else None
     assert moves is not None
     middle = limits.rest if isinstance(limits.rest, str) else None
     rest = None if middle else by_element(limits.rest, contract.action, 0.0)  # type: ignore[arg-type]
@@ -108,8 +108,8 @@ def response_fault(trial: Trial) -> str | None:
                 answers[element] = answer
         trial.adapter.reset(0)  # back to the start pose
     except _StoppedError as error:
-        left = ", ".join(contract.action.elements[element:])
-        unproven.append(f"{left}: {error}")
+        remaining = ", ".join(contract.action.elements[element:])
+        unproven.append(f"{remaining}: {error}")
     trial.unproven = "; ".join(unproven)
     if faults := judge.explain(answers):
         raise AdapterError("; ".join(faults))
@@ -123,12 +123,12 @@ def clear_responses(contract: Contract, share: float = WEAK) -> Mask:
         contract: With the responses in simulation; without them, the mask is False.
         share: Least strength of a signal as a share of the strongest signal's: `WEAK` or `STRONG`.
     """
-    responses, seen = contract.seen.responses if contract.seen else None, contract.seen
-    if responses is None or seen is None:
+    ranges = contract.training_ranges
+    if ranges is None or ranges.responses is None:
         return np.zeros((contract.action.size, sum(signal.size for signal in contract.observation)), bool)
     expected, strengths = [], []
     for signal in contract.observation:
-        answer, spread = responses.signals[signal.name], seen.signals[signal.name]
+        answer, spread = ranges.responses.signals[signal.name], ranges.signals[signal.name]
         mean, deviation = np.abs(answer.mean), np.array(answer.deviation)
         largest = mean.max(axis=1, keepdims=True)  # (A, 1)
         expected.append((mean > CLEAR * deviation) & (mean >= MAIN * largest) & (largest > 0))
@@ -191,7 +191,7 @@ class Judge:
         at, ends = self.signs[element], np.abs(np.stack(self.interval(element, samples))).max(axis=0)
         far = np.abs(samples.mean(axis=0)) > self._scale / FACTOR
         little = ends[at] < np.abs(self.expected[element][at])
-        return bool(little.all()) and not ((far | self._moved(samples)) & self._columns).any()
+        return bool(little.all()) and not ((far | self._displaced(samples)) & self._columns).any()
 
     def explain(self, answers: dict[int, Matrix]) -> list[str]:
         """Return a line for each element that responds wrongly: what is wrong, the measured number, and what to do.
@@ -202,7 +202,7 @@ class Judge:
         instead = {element: self._other(element, samples) for element, samples in answers.items()}
         return [self._explained(element, samples, instead) for element, samples in answers.items()]
 
-    def _moved(self, samples: Matrix) -> Mask:
+    def _displaced(self, samples: Matrix) -> Mask:
         """Return the mask (D,) of the columns that certainly moved, among those that must respond to some element."""
         far = np.abs(samples.mean(axis=0))
         return self._columns & (far > self._error(samples)) & (far > 1e-9 * np.maximum(self._scale, 1e-9))
@@ -247,7 +247,7 @@ class Judge:
             where = f"of {signal.name}.{number} in read()"
         factor = float(np.median(ratios[wrong]))
         difference = self._diff(element, at, mean_response)
-        if abs(factor) < 1 / FACTOR and not self._moved(samples)[wrong].any():
+        if abs(factor) < 1 / FACTOR and not self._displaced(samples)[wrong].any():
             largest = np.maximum(np.abs(mean_response) + self._error(samples), 1e-12)
             least = float(np.max(np.abs(expected) / largest, where=wrong, initial=FACTOR))
             unit = " (57.3 is radians where it takes degrees)" if least < 57.3 else ""
@@ -273,8 +273,8 @@ class Judge:
 
 def _unit(factor: float) -> str:
     """Return the mistaken unit that would explain a factor, in brackets; an empty text if none would."""
-    for known, text in UNITS.items():
-        for exact, phrase in ((known, text), (1 / known, " for ".join(reversed(text.split(" for "))))):
+    for ratio, text in UNITS.items():
+        for exact, phrase in ((ratio, text), (1 / ratio, " for ".join(reversed(text.split(" for "))))):
             if 1 / UNIT_WITHIN <= factor / exact <= UNIT_WITHIN:
                 return f" ({exact:.3g} is {phrase})"
     return ""
@@ -401,10 +401,9 @@ class _Hand:
         return np.asarray(sent.action, np.float32), self._now
 
     def _read(self) -> tuple[Matrix, dict[str, Matrix]]:
-        seen = require_observation(self._trial.adapter.read(), self._trial.adapter)
-        if objection := self._gate.fault(seen, self._trial.clock.now()):  # also shows the gate where the robot rests
+        frame = require_observation(self._trial.adapter.read(), self._trial.adapter)
+        if objection := self._gate.fault(frame, self._trial.clock.now()):  # also shows the gate where the robot rests
             raise _StoppedError(f"not moved any further, because of {objection}. Correct that, and check again")
-        values = {
-            signal.name: np.asarray(seen.values[signal.name], np.float64) for signal in self._trial.contract.observation
-        }
+        signals = self._trial.contract.observation
+        values = {signal.name: np.asarray(frame.values[signal.name], np.float64) for signal in signals}
         return np.concatenate(list(values.values())), values

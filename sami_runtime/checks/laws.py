@@ -15,7 +15,7 @@ from sami_runtime.adapters.base import Adapter, Executed, Observation, require_c
 from sami_runtime.clock import Clock, Pace
 from sami_runtime.errors import AdapterError, excerpt
 from sami_runtime.model.contract import Contract
-from sami_runtime.model.seen import ALLOWED, FACTORS, LEAST, Responses
+from sami_runtime.model.training_ranges import ALLOWED, FACTORS, LEAST, Responses
 from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.limits import Limits, by_element
 from sami_runtime.signals import Signal, numbers_of
@@ -37,7 +37,7 @@ class Trial:
     """When `reset` was called [s], by the loop's clock."""
     ready: float = 0.0
     """When `reset` returned [s], by the loop's clock."""
-    seen: list[Observation] = field(default_factory=list)
+    reads: list[Observation] = field(default_factory=list)
     """Every observation, as `read` returned it."""
     copies: list[dict[str, bytes]] = field(default_factory=list)
     """A copy of each observation's values, by signal."""
@@ -55,9 +55,10 @@ class Trial:
     @property
     def responses(self) -> Responses:
         """The moves in simulation and the responses to them; the contract must contain them."""
-        assert self.contract.seen is not None
-        assert self.contract.seen.responses is not None
-        return self.contract.seen.responses
+        ranges = self.contract.training_ranges
+        assert ranges is not None
+        assert ranges.responses is not None
+        return ranges.responses
 
     def still(self, first_values: Mapping[str, NDArray[Any]] | None = None) -> Array:
         """Return the neutral action (A,); if it is a signal, its first value, so that it does not follow a sagging arm.
@@ -67,7 +68,7 @@ class Trial:
         """
         rest = self.limits.rest
         if isinstance(rest, str):
-            return np.array((first_values or self.seen[0].values)[rest], np.float32).reshape(-1)
+            return np.array((first_values or self.reads[0].values)[rest], np.float32).reshape(-1)
         return by_element(rest, self.contract.action, 0.0).astype(np.float32)
 
 
@@ -110,13 +111,13 @@ def runs(trial: Trial) -> None:
         if tick:
             pace.wait()
         start_time = time.perf_counter()
-        seen = require_observation(trial.adapter.read(), trial.adapter)
+        observation = require_observation(trial.adapter.read(), trial.adapter)
         now = trial.clock.now()
         trial.read_at.append(now)
-        trial.seen.append(seen)
-        trial.copies.append({name: numbers_of(value).tobytes() for name, value in seen.values.items()})
+        trial.reads.append(observation)
+        trial.copies.append({name: numbers_of(value).tobytes() for name, value in observation.values.items()})
         if trial.write:
-            gate.fault(seen, now)  # shows the gate where the robot rests; other laws report faults
+            gate.fault(observation, now)  # shows the gate where the robot rests; other laws report faults
             sent = gate.write(gate.propose(trial.still(), now))
             if sent is not None:
                 trial.sent.append(sent)
@@ -127,7 +128,7 @@ def runs(trial: Trial) -> None:
 
 def complete(trial: Trial) -> None:
     """Raise an error if a signal is missing, of another shape, or not finite."""
-    for tick, observation in enumerate(trial.seen):
+    for tick, observation in enumerate(trial.reads):
         for signal in trial.adapter.observation:
             if signal.name not in observation.values:
                 names = ", ".join(observation.values) or "nothing"
@@ -141,7 +142,7 @@ def complete(trial: Trial) -> None:
 
 def bounded(trial: Trial) -> None:
     """Raise an error if a number is beyond the contract's bounds."""
-    for tick, observation in enumerate(trial.seen):
+    for tick, observation in enumerate(trial.reads):
         for signal in trial.contract.observation:
             if beyond := _beyond(observation.values[signal.name], signal):
                 raise AdapterError(f"read {tick} gave {signal.name}.{beyond} [{signal.unit}]; is the unit another one?")
@@ -149,7 +150,7 @@ def bounded(trial: Trial) -> None:
 
 def begins_anew(trial: Trial) -> None:
     """Raise an error if the first observation was measured before the episode began."""
-    stamp = trial.seen[0].time  # the law `clocked` finds single signals that are old
+    stamp = trial.reads[0].time  # the law `clocked` finds single signals that are old
     if stamp < trial.start_s - FUTURE_S or stamp < trial.ready - RESET_S:
         raise AdapterError(
             f"the first observation of the episode was measured {trial.ready - stamp:.3g} s before reset() was done, "
@@ -160,12 +161,12 @@ def begins_anew(trial: Trial) -> None:
 
 def clocked(trial: Trial) -> None:
     """Raise an error if stamps are not times of the loop's clock, or too old."""
-    for tick, (seen, now) in enumerate(zip(trial.seen, trial.read_at, strict=True)):
+    for tick, (frame, now) in enumerate(zip(trial.reads, trial.read_at, strict=True)):
         for name, allowed in trial.limits.max_age(trial.contract).items():
-            stamp = seen.measured(name)
+            stamp = frame.measured(name)
             if not -FUTURE_S <= now - stamp <= allowed:
                 raise AdapterError(
-                    f"read {tick} {_stamped(seen, name)} {stamp:.6g} s, and it was {now:.6g} s by the loop's clock: "
+                    f"read {tick} {_stamped(frame, name)} {stamp:.6g} s, and it was {now:.6g} s by the loop's clock: "
                     f"{now - stamp:.3g} s old, allowed are 0 to {allowed:.3g} (max_age_s). Stamp it with the clock "
                     "that the adapter was given"
                 )
@@ -174,23 +175,23 @@ def clocked(trial: Trial) -> None:
 def forward(trial: Trial) -> None:
     """Raise an error if stamps go back, or do not advance."""
     for name in (signal.name for signal in trial.contract.observation):
-        stamps = [observation.measured(name) for observation in trial.seen]
+        stamps = [observation.measured(name) for observation in trial.reads]
         for tick, (stamp, following) in enumerate(pairwise(stamps)):
             if following < stamp:
-                stamped = _stamped(trial.seen[tick + 1], name)
+                stamped = _stamped(trial.reads[tick + 1], name)
                 raise AdapterError(f"read {tick + 1} {stamped} {following:.6g} s, before read {tick} at {stamp:.6g} s")
         if len(stamps) > 1 and stamps[0] == stamps[-1]:
             hint = "; a simulator stands still unless something is written, so check it with writes"
-            kind = "observations" if trial.seen[-1].times is None else f"readings of {name}"
+            kind = "observations" if trial.reads[-1].times is None else f"readings of {name}"
             raise AdapterError(f"all {len(stamps)} {kind} are stamped {stamps[0]:.6g} s{'' if trial.write else hint}")
 
 
 def keeps_buffers(trial: Trial) -> None:
     """Raise an error if the arrays of an observation change after `read` returned them."""
-    for tick, (seen, copies) in enumerate(zip(trial.seen, trial.copies, strict=True)):
+    for tick, (frame, copies) in enumerate(zip(trial.reads, trial.copies, strict=True)):
         for name, copy in copies.items():
-            values, later = numbers_of(seen.values[name]), trial.seen[min(tick + 1, len(trial.seen) - 1)]
-            shared = later is not seen and np.shares_memory(values, numbers_of(later.values.get(name)))
+            values, later = numbers_of(frame.values[name]), trial.reads[min(tick + 1, len(trial.reads) - 1)]
+            shared = later is not frame and np.shares_memory(values, numbers_of(later.values.get(name)))
             if shared or values.tobytes() != copy:
                 raise AdapterError(f"read {tick} gave {name} as a buffer that a later one reuses; return a copy of it")
 
@@ -236,7 +237,7 @@ When = Literal["signals", "begin"]
 """Over all steps of training, or over the first steps of its episodes."""
 HOME = 1.0
 """How many standard deviations a first observation may be outside those of training before a note says so."""
-SHOWN = 3
+MOST_LISTED = 3
 """Most elements that a fault names."""
 
 
@@ -254,7 +255,7 @@ class _Stray(NamedTuple):
 def accustomed(trial: Trial) -> str | None:
     """Raise an error if observations are far from those of training; return a note if only the episode's start is."""
     values = {
-        signal.name: np.stack([np.asarray(observation.values[signal.name], np.float64) for observation in trial.seen])
+        signal.name: np.stack([np.asarray(observation.values[signal.name], np.float64) for observation in trial.reads])
         for signal in trial.contract.observation
     }
     outliers = []
@@ -267,22 +268,22 @@ def accustomed(trial: Trial) -> str | None:
     if not outliers:
         return _away_from_home(trial.contract, {name: value[0] for name, value in values.items()})
     outliers.sort(key=lambda stray: -stray.deviations)
-    shown = [_sentence(stray, trial.contract) for stray in outliers[:SHOWN]]
-    if len(outliers) > SHOWN:
-        shown.append(f"and {len(outliers) - SHOWN} other elements")
-    begin = trial.contract.seen.begin if trial.contract.seen else {}
+    sentences = [_sentence(stray, trial.contract) for stray in outliers[:MOST_LISTED]]
+    if len(outliers) > MOST_LISTED:
+        sentences.append(f"and {len(outliers) - MOST_LISTED} other elements")
+    begin = trial.contract.training_ranges.begin if trial.contract.training_ranges else {}
     # The element that varies least at the start of episodes shows best what is wrong.
     surest = min(outliers, key=lambda stray: begin[stray.signal.name].deviation[stray.element])
     why = _probably(trial.contract, surest, values[surest.signal.name][surest.step])
-    raise AdapterError(f"{'; '.join(shown)}. {why}")
+    raise AdapterError(f"{'; '.join(sentences)}. {why}")
 
 
 def _deviations(contract: Contract, signal: Signal, when: When, values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return how many standard deviations values (T, size) are outside training's range (see `When`); 0 inside."""
-    assert contract.seen is not None
-    limits = getattr(contract.seen, when)[signal.name]
+    assert contract.training_ranges is not None
+    limits = getattr(contract.training_ranges, when)[signal.name]
     beyond = np.maximum(np.array(limits.lowest) - values, values - np.array(limits.highest)).clip(0.0)
-    deviation = np.array(contract.seen.signals[signal.name].deviation)
+    deviation = np.array(contract.training_ranges.signals[signal.name].deviation)
     deviation = np.maximum(deviation, LEAST * deviation.max())
     # A signal that was constant in training has no scale to measure a distance by.
     return np.divide(beyond, deviation, out=np.zeros_like(beyond), where=deviation > 0)
@@ -290,10 +291,10 @@ def _deviations(contract: Contract, signal: Signal, when: When, values: NDArray[
 
 def _away_from_home(contract: Contract, first: Mapping[str, NDArray[np.float64]]) -> str | None:
     """Return a note if the first observation, (size,) by signal, is outside those of training, else None."""
-    assert contract.seen is not None
+    assert contract.training_ranges is not None
     away = []
     for signal in contract.observation:
-        begin, numbers = contract.seen.begin[signal.name], first[signal.name]
+        begin, numbers = contract.training_ranges.begin[signal.name], first[signal.name]
         far = _deviations(contract, signal, "begin", numbers[None])[0]
         for at in np.flatnonzero(far > HOME):
             low, high = begin.lowest[at], begin.highest[at]
@@ -306,8 +307,8 @@ def _away_from_home(contract: Contract, first: Mapping[str, NDArray[np.float64]]
 
 
 def _sentence(stray: _Stray, contract: Contract) -> str:
-    assert contract.seen is not None
-    signal, spread, at = stray.signal, contract.seen.signals[stray.signal.name], stray.element
+    assert contract.training_ranges is not None
+    signal, spread, at = stray.signal, contract.training_ranges.signals[stray.signal.name], stray.element
     return (
         f"read {stray.step} gave {signal.name}.{signal.elements[at]} = {stray.value:.4g} {signal.unit}, and training "
         f"saw {spread.lowest[at]:.3g} to {spread.highest[at]:.3g} (mean {spread.mean[at]:.3g}, deviation "
@@ -317,9 +318,9 @@ def _sentence(stray: _Stray, contract: Contract) -> str:
 
 def _probably(contract: Contract, stray: _Stray, value: NDArray[np.float64]) -> str:
     """Return the probable cause of a number far outside its range; `value` (size,) is its signal's."""
-    assert contract.seen is not None
+    assert contract.training_ranges is not None
     signal, at = stray.signal, stray.element
-    spread, begin = contract.seen.signals[signal.name], contract.seen.begin[signal.name]
+    spread, begin = contract.training_ranges.signals[signal.name], contract.training_ranges.begin[signal.name]
 
     def fits(candidate: NDArray[np.float64], when: When, allowed: float) -> bool:
         return bool((_deviations(contract, signal, when, candidate[None]) <= allowed).all())

@@ -275,7 +275,7 @@ class Actuator:
         """Use another draw from now on; commands that are under way arrive as planned."""
         self._latency = draw.number("action_latency_s") / self._period
         lag = draw.number("actuator_lag_s")
-        self._left = math.exp(-self._period / lag) if lag else 0.0
+        self._lag_share = math.exp(-self._period / lag) if lag else 0.0
         self._pace, self._limit = draw.pace, draw.limit
         self._commit = np.array([whole_periods(time / self._period) for time in draw.commit])
 
@@ -287,7 +287,7 @@ class Actuator:
         """Send a command (A,), and return the action (A,) that the actuator executes until the next write."""
         self._commands.send(np.asarray(command, np.float64), self._writes + whole_periods(self._latency))
         arrived = self._commands.read(self._writes)
-        self._reached = arrived + self._left * (self._reached - arrived)
+        self._reached = arrived + self._lag_share * (self._reached - arrived)
         aim = np.clip(self._pace * self._reached, -self._limit, self._limit)
         free = self._writes >= self._until
         self._output = np.where(free, aim, self._output)
@@ -437,9 +437,9 @@ class Gap:
             delayed, stamp, at = self._lines[0].carry((values, stamps, tick), tick)
             return delayed, stamp, np.full(count, at)
         measured = stamps if isinstance(stamps, np.ndarray) else np.full(1 + count, stamps)
-        arrived, seen, sensed = values.copy(), measured.copy(), np.zeros(count, np.int64)
+        arrived, stamps, sensed = values.copy(), measured.copy(), np.zeros(count, np.int64)
         for line in self._lines:
             message = (values[line.columns], measured[1 + line.signals], tick)
-            arrived[line.columns], seen[1 + line.signals], sensed[line.signals] = line.carry(message, tick)
-        seen[0] = seen[1:].min()
-        return arrived, seen, sensed
+            arrived[line.columns], stamps[1 + line.signals], sensed[line.signals] = line.carry(message, tick)
+        stamps[0] = stamps[1:].min()
+        return arrived, stamps, sensed

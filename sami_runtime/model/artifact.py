@@ -221,9 +221,9 @@ def _differences(kind: str, declared: list[TensorType], expected: dict[str, tupl
         if dtype != FLOAT:
             faults.append(f"{kind} {name!r} has ONNX element type {dtype}, expected {FLOAT} (float32)")
         if not shape or isinstance(shape[0], int) or shape[1:] != expected[name]:
-            faults.append(f"{kind} {name!r} has shape {_shown(shape)}, expected {_shown(('batch', *expected[name]))}")
+            faults.append(f"{kind} {name!r} has shape {_axes(shape)}, expected {_axes(('batch', *expected[name]))}")
     return faults
 
 
-def _shown(shape: tuple[int | str, ...]) -> str:
+def _axes(shape: tuple[int | str, ...]) -> str:
     return "[" + ", ".join("?" if axis == "" else str(axis) for axis in shape) + "]"

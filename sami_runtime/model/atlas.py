@@ -72,7 +72,7 @@ class Atlas(Entry):
         return np.linalg.inv(np.linalg.cholesky(np.array(self.covariance)))
 
 
-def shown(value: Any) -> str:
+def text_of(value: Any) -> str:
     """Return a short text for the value of a task's feature: a number, or the items of a list, e.g. ``0+3``."""
     if isinstance(value, (list, tuple)):
         return "+".join(str(part) for part in value) or "none"
@@ -81,7 +81,7 @@ def shown(value: Any) -> str:
 
 def label(task: Mapping[str, Any], empty: str = "the one task") -> str:
     """Return a short text for a task, e.g. ``mass 10, friction 0.1``; `empty` for one without features."""
-    return ", ".join(f"{name} {shown(value)}" for name, value in task.items()) or empty
+    return ", ".join(f"{name} {text_of(value)}" for name, value in task.items()) or empty
 
 
 class Place(NamedTuple):

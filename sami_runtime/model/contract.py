@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import Any, NoReturn
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import AliasChoices, Field, ValidationError, model_validator
 
 from sami_runtime.distribution import upgrade_hint
 from sami_runtime.errors import ContractError
@@ -16,7 +16,7 @@ from sami_runtime.model.golden import Golden, GoldenSteps
 from sami_runtime.model.lookahead import AGE, HELD, Lookahead
 from sami_runtime.model.probe import Probe
 from sami_runtime.model.recovery import Recovery
-from sami_runtime.model.seen import Seen
+from sami_runtime.model.training_ranges import TrainingRanges
 from sami_runtime.signals import Count, Entry, Float32, Name, Number, Positive, Shape, Signal, Size, Text
 
 CONTRACT_VERSION = 1
@@ -111,8 +111,10 @@ class Contract(Entry):
     evaluation: dict[str, Any] | None = None
     atlas: Atlas | None = None
     """In-distribution reference of the contexts. This entry and those below are None if they were not measured."""
-    seen: Seen | None = None
-    """Training ranges of each element."""
+    training_ranges: TrainingRanges | None = Field(
+        default=None, validation_alias=AliasChoices("seen", "training_ranges"), serialization_alias="seen"
+    )
+    """Training ranges of each element: the key `seen` of the file."""
     sheet: DataSheet | None = None
     """Frame and home pose of the robot."""
     lookahead: Lookahead | None = None
@@ -140,9 +142,9 @@ class Contract(Entry):
             raise ValueError(f"the atlas has contexts of size {self.atlas.size}, the policy of {self.context_size}")
         if self.recovery is not None and self.atlas is None:
             raise ValueError("there is a time to adapt (recovery), but no atlas to detect changes by")
-        if self.seen is not None:
+        if self.training_ranges is not None:
             sizes = {signal.name: signal.size for signal in (*self.observation, self.action)}
-            self.seen.require_fit(sizes, self.action.name)
+            self.training_ranges.require_fit(sizes, self.action.name)
         if self.lookahead is not None:
             self.lookahead.require_fit({s.name: s.shape for s in self.state}, self.action, self.observation)
         if self.probe is not None:
@@ -241,7 +243,7 @@ class Contract(Entry):
             ContractError: JSON cannot represent a value, such as a NaN among the evaluation's numbers.
         """
         try:
-            return json.dumps(self.model_dump(mode="json"), allow_nan=False, separators=(",", ":"))
+            return json.dumps(self.model_dump(mode="json", by_alias=True), allow_nan=False, separators=(",", ":"))
         except ValueError as error:
             raise ContractError(
                 f"the contract of {self.name!r} cannot be written as JSON: {error}. "

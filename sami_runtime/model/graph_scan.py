@@ -132,7 +132,7 @@ class Reader:
 
     def __init__(self, data: bytes) -> None:
         self.data = data
-        self._left = MAX_FIELDS
+        self._room = MAX_FIELDS
 
     def varint(self, at: int, end: int) -> tuple[int, int]:
         """Return the number at offset `at`, and the offset behind it."""
@@ -152,8 +152,8 @@ class Reader:
         """Yield the fields of the message in the bytes [start, end)."""
         at = start
         while at < end:
-            self._left -= 1
-            if self._left < 0:
+            self._room -= 1
+            if self._room < 0:
                 raise MalformedError(f"it has more than {MAX_FIELDS} fields")
             begin = at
             key, at = self.varint(at, end)

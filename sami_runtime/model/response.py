@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sami_runtime.errors import AdapterError
-from sami_runtime.model.seen import Array
+from sami_runtime.model.training_ranges import Array
 
 Act = Callable[[NDArray[np.float32]], tuple[NDArray[np.float32], Array]]
 """Writes an action (A,), and returns the executed action (A,) and the observation (D,) one tick later."""
@@ -44,15 +44,15 @@ def probe(act: Act, rest: NDArray[np.float32], element: int, size: float, ticks:
     Raises:
         TooLittleError: Less than `LEAST_EXECUTED` of the move was executed.
     """
-    moved = rest.copy()
+    excited = rest.copy()
     answers, pushes = [], []
     for _ in range(settle):
         _, before = act(rest)
     for side in (size, -size):
-        moved[element] = rest[element] + side
-        responses = [act(action) for action in (*[moved] * ticks, *[rest] * settle)]
+        excited[element] = rest[element] + side
+        responses = [act(action) for action in (*[excited] * ticks, *[rest] * settle)]
         pushes.append(sum(float(executed[element] - rest[element]) for executed, _ in responses) / ticks)
-        answers.append(np.mean([seen for _, seen in responses], axis=0) - before)
+        answers.append(np.mean([values for _, values in responses], axis=0) - before)
         before = responses[-1][1]
     pushed = (pushes[0] - pushes[1]) / 2
     if not pushed * np.sign(size) >= LEAST_EXECUTED * abs(size):

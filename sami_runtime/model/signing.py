@@ -35,8 +35,8 @@ def new_key(path: Path, owner: str) -> Path:
         if os.path.lexists(file):
             raise SamiError(f"{file} exists, and a key is never replaced. Choose another name.")
     for file, content, mode in ((path, pem, 0o600), (public_path, line.encode(), 0o644)):
-        with output(file) as beside:
-            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)  # nobody else reads it meanwhile
+        with output(file) as temporary:
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)  # so that nobody else reads it
             with os.fdopen(descriptor, "wb") as opened:
                 opened.write(content)
     return public_path
@@ -70,6 +70,6 @@ def sign(model: Path, data: bytes, private: Any) -> Path:
         "signature": private.sign(PURPOSE + digest.encode()).hex(),
     }
     target = signature_of(model)
-    with unfinished(target) as beside:  # a newer signature replaces an older one: it can be made again
-        beside.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    with unfinished(target) as temporary:  # a newer signature replaces an older one: it can be made again
+        temporary.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     return target

@@ -106,7 +106,7 @@ def _reading(value: dict[str, Any] | None) -> Reading | None:
 
 
 def _plain_contract(contract: Contract) -> dict[str, Any]:
-    return contract.model_dump(mode="json", exclude={"golden", "atlas", "recovery", "evaluation"})
+    return contract.model_dump(mode="json", by_alias=True, exclude={"golden", "atlas", "recovery", "evaluation"})
 
 
 def _plain_swap(swapped: Swapped) -> dict[str, Any]:
@@ -180,16 +180,16 @@ def schema_of(contract: Contract) -> dict[str, Any]:
 def message_of(episode: int, record: StepRecord) -> dict[str, Any]:
     """Convert a tick to a message; `recorded_step` is the inverse."""
     message: dict[str, Any] = {"episode": episode, "measured": None, "observation": None}
-    seen = record.observation
-    if seen is not None:
+    observation = record.observation
+    if observation is not None:
         # Values that are not numbers are not recorded, since no policy reads them.
-        values = {name: value for name, value in seen.values.items() if numbers_of(value).size}
-        message |= {"measured": plain(seen.time), "observation": plain(values)}
-        if seen.times is not None:
-            message["measured_by_signal"] = plain(seen.times)
+        values = {name: value for name, value in observation.values.items() if numbers_of(value).size}
+        message |= {"measured": plain(observation.time), "observation": plain(values)}
+        if observation.times is not None:
+            message["measured_by_signal"] = plain(observation.times)
     for name, kind in FIELDS.items():
         value = getattr(record, name)
-        missing = seen is None if name == "age" else name in ONLY_IF_ANY and value == DEFAULTS[name]
+        missing = observation is None if name == "age" else name in ONLY_IF_ANY and value == DEFAULTS[name]
         if not missing:
             message[name] = kind.write(value)
     return message
@@ -212,23 +212,23 @@ def recorded_step(message: dict[str, Any]) -> RecordedStep:
     return RecordedStep(whole_number(message["episode"]), StepRecord(observation=observation, **fields))
 
 
-SHOWN: dict[Any, str] = {
+PROTOBUF_TYPES: dict[Any, str] = {
     **{int: "uint64", float: "double", Age: "double", bool: "bool", str: "string", Outcome: "string"},
     **{tuple[str, ...]: "string", Phase | None: "string", Mapping[str, Any] | None: "string", float | None: "?double"},
 }
 """Protobuf type, as in `topics`, by the type of a field of `StepRecord`, `SectionTimes` or `Reading`; `?`: optional."""
 
 
-def _shown_of(kind: type, prefix: str = "", absent: bool = False) -> dict[str, str]:
-    kinds = {name: SHOWN[hint] for name, hint in get_type_hints(kind).items() if hint in SHOWN}
-    return {prefix + name: "?double" if absent and shown == "double" else shown for name, shown in kinds.items()}
+def _types_of(kind: type, prefix: str = "", absent: bool = False) -> dict[str, str]:
+    kinds = {name: PROTOBUF_TYPES[hint] for name, hint in get_type_hints(kind).items() if hint in PROTOBUF_TYPES}
+    return {prefix + name: "?double" if absent and proto == "double" else proto for name, proto in kinds.items()}
 
 
 TICK: dict[str, str] = {
     "episode": "uint64",
-    **_shown_of(StepRecord),
-    **_shown_of(SectionTimes, "times."),
-    **_shown_of(Reading, "telemetry.", absent=True),
+    **_types_of(StepRecord),
+    **_types_of(SectionTimes, "times."),
+    **_types_of(Reading, "telemetry.", absent=True),
     "info.reward": "?double",
 }
 for _name in ("state", "telemetry.step"):  # for replays only

@@ -86,8 +86,8 @@ class Recording:
         for number, ticks in by_episode.items():
             stretch: list[StepRecord] = []
             for record in ticks:
-                seen, done = record.observation, record.executed
-                good = record.outcome in STEPS and seen is not None and done is not None and usable(seen, done)
+                frame, done = record.observation, record.executed
+                good = record.outcome in STEPS and frame is not None and done is not None and usable(frame, done)
                 if stretch and (record.missed or not (good or record.outcome is Outcome.STANDING)):
                     yield number, stretch, False
                     stretch = []
@@ -112,9 +112,9 @@ class Recording:
         )
 
 
-def are_finite(seen: Observation, executed: np.ndarray) -> bool:
+def are_finite(observation: Observation, executed: np.ndarray) -> bool:
     """Whether all observed and executed numbers are finite; for `Recording.stretches`."""
-    return all(np.isfinite(value).all() for value in (executed, *seen.values.values()))
+    return all(np.isfinite(value).all() for value in (executed, *observation.values.values()))
 
 
 def read_each(paths: Sequence[str | Path]) -> Iterator[Recording]:
@@ -270,14 +270,14 @@ def records(file: Any, size: int, mcap: Any) -> Iterator[Any]:
         TooLargeError: A chunk, or all of them together, unpack to more bytes than are allowed.
         McapError, struct.error, ValueError: The file is damaged.
     """
-    left = MAX_RECORD_BYTES + MOST_PACKED * size
+    room = MAX_RECORD_BYTES + MOST_PACKED * size
     reader = mcap.StreamReader(file, validate_crcs=True, emit_chunks=True, record_size_limit=MAX_RECORD_BYTES)
     for record in reader.records:
         if not isinstance(record, mcap.Chunk):
             yield record
             continue
-        data = _unpacked(record, min(left, MAX_RECORD_BYTES), mcap)
-        left -= len(data)
+        data = _unpacked(record, min(room, MAX_RECORD_BYTES), mcap)
+        room -= len(data)
         yield from mcap.breakup_chunk(dataclasses.replace(record, compression="", data=data), validate_crc=True)
 
 

@@ -271,8 +271,8 @@ def follow(session: Session, record: StepRecord) -> Step | None:
     try:
         if record.stepped and record.observation is not None:
             session.elapse(record.passed - 1)
-            seen = record.observation.pick(signal.name for signal in session.contract.signal_inputs.values())
-            answer = session.step(seen, record.age)
+            observation = record.observation.pick(signal.name for signal in session.contract.signal_inputs.values())
+            answer = session.step(observation, record.age)
     finally:
         if answer is None:
             session.elapse(1 if record.stepped else record.passed)

@@ -66,9 +66,9 @@ def write_csv(recording: Recording, path: Path, force: bool = False) -> int:
     Raises:
         SamiError: The file exists and `force` is False, or it cannot be written; or the recording's values are invalid.
     """
-    with values_of(recording.path), output(path, force, [recording.path]) as beside:
+    with values_of(recording.path), output(path, force, [recording.path]) as temporary:
         table_rows = rows(recording)
-        with beside.open("w", newline="", encoding="utf-8") as file:
+        with temporary.open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, columns(table_rows), restval="")
             writer.writeheader()
             writer.writerows(table_rows)
@@ -83,10 +83,10 @@ def write_parquet(recording: Recording, path: Path, force: bool = False) -> int:
         SamiError: The file exists and `force` is False, or it cannot be written.
     """
     arrow, parquet = arrow_parts()
-    with values_of(recording.path), output(path, force, [recording.path]) as beside:
+    with values_of(recording.path), output(path, force, [recording.path]) as temporary:
         table_rows = rows(recording)
         table = arrow.table({name: _column(table_rows, name) for name in columns(table_rows)})
-        parquet.write_table(table, beside, compression="zstd")
+        parquet.write_table(table, temporary, compression="zstd")
     return len(table_rows)
 
 
@@ -180,17 +180,17 @@ def _write(recording: Recording, folder: Path) -> int:
         task = tasks.setdefault(_task(recording, stretch[0]), len(tasks))
         tables.append(_steps(recording, features, number, episode, stretch, ended, start, task))
         start += len(stretch)
-    with output(folder) as beside:
+    with output(folder) as temporary:
         for name in ("data/chunk-000", "meta/episodes/chunk-000"):
-            (beside / name).mkdir(parents=True)
+            (temporary / name).mkdir(parents=True)
         whole = {name: np.concatenate([table[name] for table in tables]) for name in features}
         data = {name: _arrow(arrow, features[name], value) for name, value in whole.items()}
-        parquet.write_table(arrow.table(data), beside / "data" / PLACE)
+        parquet.write_table(arrow.table(data), temporary / "data" / PLACE)
         episodes = _episodes(arrow, tables, list(tasks))
-        parquet.write_table(episodes, beside / "meta/episodes" / PLACE)
-        parquet.write_table(_task_table(arrow, list(tasks)), beside / "meta/tasks.parquet")
+        parquet.write_table(episodes, temporary / "meta/episodes" / PLACE)
+        parquet.write_table(_task_table(arrow, list(tasks)), temporary / "meta/tasks.parquet")
         stats = {name: {key: number.tolist() for key, number in _stats(value).items()} for name, value in whole.items()}
-        (beside / "meta/stats.json").write_text(json.dumps(stats, indent=4))
+        (temporary / "meta/stats.json").write_text(json.dumps(stats, indent=4))
         info = {
             "codebase_version": VERSION,
             "robot_type": recording.about.get("env") or contract.name,
@@ -203,7 +203,7 @@ def _write(recording: Recording, folder: Path) -> int:
             **{"data_path": f"data/{PATTERN}", "video_path": None},
             "features": features,
         }
-        (beside / "meta/info.json").write_text(json.dumps(info, indent=4))
+        (temporary / "meta/info.json").write_text(json.dumps(info, indent=4))
     return len(tables)
 
 
@@ -213,7 +213,7 @@ def _stretches(recording: Recording) -> Iterator[tuple[int, list[StepRecord], bo
     swaps = (step.record.swapped for step in recording.steps)
     if any(swap and swap.contract.observation != recording.contract.observation for swap in swaps):
         raise RecordingError(f"in {recording.path} a model took over that reads other signals; use NAME.parquet.")
-    return recording.stretches(lambda seen, _: names <= seen.values.keys())
+    return recording.stretches(lambda observation, _: names <= observation.values.keys())
 
 
 def _features(recording: Recording, stretches: list[tuple[int, list[StepRecord], bool]]) -> dict[str, Any]:

@@ -331,8 +331,8 @@ class Topics:
             if named and (signal.elements, signal.unit) == (XYZ, "m"):
                 short = name.removesuffix("_position")
                 turned = by_name.get(f"{short}_rotation") or by_name.get(f"{short}_orientation")
-                known = turned is not None and turned.elements in (RPY, WXYZ, (*XYZ, "w"))
-                yield short, (signal, turned if known else None)
+                has_elements = turned is not None and turned.elements in (RPY, WXYZ, (*XYZ, "w"))
+                yield short, (signal, turned if has_elements else None)
 
     def _find_joints(self) -> tuple[Signal, Signal | None] | None:
         """Return the signal of joint angles and that of their rates, if there is one; None without joint angles.

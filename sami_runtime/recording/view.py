@@ -40,7 +40,7 @@ class RunRows:
     def __init__(self, contract: Contract) -> None:
         self.words: list[str] = [""]
         """Texts by their index in rows; only `forget` makes the list shorter."""
-        self._known = {"": 0}
+        self._numbers = {"": 0}
         self._events = Events()
         self._start: float | None = None
         self._last, self._offset, self._period = 0.0, 0.0, 1.0 / contract.rate_hz
@@ -62,7 +62,7 @@ class RunRows:
         for name, signal in self._signals.items():
             elements = np.asarray(signals.get(name, ()), float).ravel().tolist()
             numbers += elements if len(elements) == signal.size else [None] * signal.size
-        row: dict[str, Any] = {"row": [_shown(number) for number in numbers]}
+        row: dict[str, Any] = {"row": [_number(number) for number in numbers]}
         if events := [list(event) for event in self._events.of(episode, record)]:
             row["events"] = events
         task = record.info.get("task")
@@ -76,7 +76,7 @@ class RunRows:
     def forget(self, count: int) -> None:
         """Remove the last `count` words, which did not arrive, so that they are sent again when next needed."""
         for word in self.words[-count:]:
-            del self._known[word]
+            del self._numbers[word]
         del self.words[-count:]
 
     def _time(self, record: StepRecord) -> float:
@@ -92,10 +92,10 @@ class RunRows:
         return round(record.time + self._offset - self._start, 6)
 
     def _word(self, text: str) -> int:
-        if text not in self._known:
-            self._known[text] = len(self.words)
+        if text not in self._numbers:
+            self._numbers[text] = len(self.words)
             self.words.append(text)
-        return self._known[text]
+        return self._numbers[text]
 
 
 def described(contract: Contract, about: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -228,8 +228,8 @@ def write_page(recordings: list[Recording], path: Path, force: bool = False) -> 
             runs.append(run_of(recording))
     with values_of(path):
         data = page(runs).encode()
-    with output(path, force, [recording.path for recording in recordings]) as beside:
-        beside.write_bytes(data)
+    with output(path, force, [recording.path for recording in recordings]) as temporary:
+        temporary.write_bytes(data)
 
 
 def _group(name: str, signal: Signal) -> dict[str, Any]:
@@ -244,10 +244,10 @@ def _group(name: str, signal: Signal) -> dict[str, Any]:
     }
 
 
-def _shown(number: Any) -> Any:
+def _number(number: Any) -> Any:
     """Return a number, rounded to 6 decimals; None for NaN, infinity and other types."""
     if number.__class__ is float:
         return round(number, 6) if math.isfinite(number) else None
     if number is None or isinstance(number, bool | str | list | dict):
         return None
-    return number if isinstance(number, int) else _shown(float(number))
+    return number if isinstance(number, int) else _number(float(number))

@@ -150,10 +150,10 @@ class PoseDrive:
         self._end = np.array([*keys.at.values()], np.float64)
         self._targets = body is not None and body.command == "joint_positions"
         """Whether actions are target positions, rather than displacements or velocities."""
-        moved = [self._moved(element, contract, body) for element in keys.at]
-        self._sources = [source for source, _, _ in moved]
+        targets = [self._target_of(element, contract, body) for element in keys.at]
+        self._sources = [source for source, _, _ in targets]
         """For each element, the signal of the position that it moves, and the index in this signal."""
-        self._unit, self._zero = np.array([numbers for _, *numbers in moved]).T
+        self._unit, self._zero = np.array([numbers for _, *numbers in targets]).T
 
     def begin(self, now: float, observation: Observation, before: Array | None, slower: int) -> None:
         """Start at the robot's positions, or its last targets; blend from `before` (A,), the last executed action."""
@@ -197,7 +197,7 @@ class PoseDrive:
     def _positions(self, observation: Observation) -> NDArray[np.float64]:
         return np.array([observation.values[name][at] for name, at in self._sources], np.float64)
 
-    def _moved(
+    def _target_of(
         self, element: str, contract: Contract, body: BodySettings | None
     ) -> tuple[tuple[str, int], float, float]:
         """Return the signal and index an element moves, u, z: a target is z + u a, a motion per period u (a + z)."""
@@ -208,11 +208,11 @@ class PoseDrive:
             if body.command == "joint_positions":
                 return (body.positions, at), scale, offset
             return (body.positions, at), scale * self._period, offset / scale
-        if not self._targets and (moved := (contract.action.moves or {}).get(element)):
-            signal_name, _, part = moved.element.rpartition(".")
+        if not self._targets and (entry := (contract.action.moves or {}).get(element)):
+            signal_name, _, part = entry.element.rpartition(".")
             signals = {signal.name: signal for signal in contract.observation}
             if signal_name in signals:
-                return (signal_name, signals[signal_name].elements.index(part)), float(moved.scale), 0.0
+                return (signal_name, signals[signal_name].elements.index(part)), float(entry.scale), 0.0
         raise SamiError(
             f"the pose {self.name} names {element}, and nothing says what that moves: {contract.name!r} does not, and "
             "there is no [body] whose command is joint_positions or joint_velocities and has it. Add [body], or leave "

@@ -159,7 +159,7 @@ class RobotFile(RunKeys):
             raise SamiError(
                 f"{path} {problem}; this sami reads version {VERSION}. Begin the file with: version = {VERSION}"
             )
-        values = {key: _beside(path.parent, key, value) for key, value in document.items()}
+        values = {key: _resolved(path.parent, key, value) for key, value in document.items()}
         if isinstance(limits := values.get("limits"), str):
             values["limits"] = Limits.load(limits)
         elif isinstance(limits, dict):
@@ -194,7 +194,7 @@ NAMES_OR_PATHS = ("model", "shadow", "gap")
 """Keys whose text is a path, or the name of something that is built in: a bare word without a suffix."""
 
 
-def _beside(folder: Path, key: str, value: Any) -> Any:
+def _resolved(folder: Path, key: str, value: Any) -> Any:
     """Return the value of a key, with a path joined to the folder of its file."""
     if not isinstance(value, str):
         return value

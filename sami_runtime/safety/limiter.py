@@ -37,16 +37,16 @@ class Workspace:
     """
 
     def __init__(self, limits: Limits, contract: Contract) -> None:
-        elements, moved = contract.action.elements, limits.moved(contract)
-        movers = [name for name in elements if name in moved and moved[name].element in limits.workspace]
+        elements, moves = contract.action.elements, limits.moves_of(contract)
+        movers = [name for name in elements if name in moves and moves[name].element in limits.workspace]
         self._movers = np.array([elements.index(name) for name in movers], np.intp)
-        self._elements = [moved[name].element for name in movers]
-        self._scale = np.array([moved[name].scale for name in movers])
+        self._elements = [moves[name].element for name in movers]
+        self._scale = np.array([moves[name].scale for name in movers])
         self._range = np.array([limits.workspace[element] for element in self._elements]).reshape(-1, 2)
         self._places = [_place(contract, element) for element in self._elements]
         self._period = 1.0 / contract.rate_hz
         self._change = by_element(limits.rate, contract.action, math.inf)[self._movers] * self._period
-        self._seen: Float64 | None = None
+        self._positions: Float64 | None = None
         self._since, self._last = (np.zeros(len(movers), np.float64) for _ in range(2))
 
     def __bool__(self) -> bool:
@@ -57,7 +57,7 @@ class Workspace:
         """Store the elements' observed positions; those missing or not finite are computed from the actions alone."""
         positions = np.array([number_at(observation.values, *place) for place in self._places])
         good = np.isfinite(positions)
-        self._seen = np.where(good, positions, np.nan if self._seen is None else self._seen)
+        self._positions = np.where(good, positions, np.nan if self._positions is None else self._positions)
         self._since, self._last = np.where(good, 0.0, self._since), np.where(good, 0.0, self._last)
 
     def cut(self, action: Array, elapsed: float) -> Array:
@@ -66,17 +66,17 @@ class Workspace:
         Raises:
             SamiError: No valid value of a limited element was seen yet.
         """
-        if self._seen is None or not np.isfinite(self._seen).all():
+        if self._positions is None or not np.isfinite(self._positions).all():
             raise SamiError(
                 f"no valid value of {', '.join(self._elements)} was seen, whose workspace is limited. Pass each "
                 "observation to fault() before its action to propose()."
             )
-        at = self._seen + self._scale * (self._since + self._last * elapsed / self._period)
+        at = self._positions + self._scale * (self._since + self._last * elapsed / self._period)
         down, up = np.maximum(at - self._range[:, 0], 0.0), np.maximum(self._range[:, 1] - at, 0.0)
         ahead = np.where(self._scale > 0, up, down) / np.abs(self._scale)
-        behind = np.where(self._scale > 0, down, up) / np.abs(self._scale)
+        room_back = np.where(self._scale > 0, down, up) / np.abs(self._scale)
         target = action[self._movers].astype(np.float64)
-        allowed = target.clip(-self._slow(behind), self._slow(ahead))
+        allowed = target.clip(-self._slow(room_back), self._slow(ahead))
         if (allowed == target).all():
             return action
         cut = action.copy()

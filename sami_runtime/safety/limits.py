@@ -120,7 +120,7 @@ FROZEN_LEAST = 5
 through lost messages, the number is at least 2 n + 1 for the longest run of n equal values there."""
 
 
-class Known(_Entry):
+class KnownValue(_Entry):
     """The true value of an element of an observation after a reset, while the robot rests at home."""
 
     value: Annotated[Number, Field(allow_inf_nan=False)]
@@ -219,7 +219,7 @@ class Limits(BaseModel):
     moves: dict[str, Moves] = {}
     """By element of the action: the element of an observation that it moves, and by how much in a period of the policy.
     The contract's entries apply to elements that are left out."""
-    known: ByElement[Known] = {}
+    known: ByElement[KnownValue] = {}
     """True values of elements of an observation after a reset, while the robot rests at home. The biases of their
     sensors are measured before each episode, and subtracted during it; see `Zeroed`."""
     known_readings: Annotated[int, Field(ge=3)] = 10
@@ -320,7 +320,7 @@ class Limits(BaseModel):
 
     def repeats(self, contract: Contract, guards: Collection[str]) -> dict[str, int]:
         """Return by signal how many equal values in a row mean a stuck sensor: `frozen`, else the guard's number."""
-        longest = contract.seen.repeats if contract.seen is not None and "frozen" in guards else {}
+        longest = contract.training_ranges.repeats if contract.training_ranges and "frozen" in guards else {}
         return {name: max(FROZEN_LEAST, 2 * most + 1) for name, most in longest.items()} | self.frozen
 
     def longest_alarm(self, guards: Collection[str]) -> Alarm | None:
@@ -349,7 +349,7 @@ class Limits(BaseModel):
         high = np.minimum(contract_high, by_element(self.high, action, math.inf))
         return low.astype(np.float32), high.astype(np.float32)
 
-    def moved(self, contract: Contract) -> dict[str, Moves]:
+    def moves_of(self, contract: Contract) -> dict[str, Moves]:
         """Return by element of the action what it moves: the limits' entry, else the contract's."""
         return {**(contract.action.moves or {}), **self.moves}
 
@@ -376,7 +376,7 @@ class Limits(BaseModel):
                 hint = f"The limit moves.{name} names it."
                 raise UnknownName("element of an observation", moves.element, elements, hint)
         for name in self.workspace:
-            movers = [element for element, moves in self.moved(contract).items() if moves.element == name]
+            movers = [element for element, moves in self.moves_of(contract).items() if moves.element == name]
             if len(movers) != 1:
                 named = " and ".join(movers) or "none"
                 raise SamiError(
@@ -524,8 +524,8 @@ def _require_observations(limits: Limits, contract: Contract) -> None:
         factor = FACTOR_SEEN.get(signal.unit, 100.0)
         if low is not None and high is not None:
             most, words = max(abs(low), abs(high)), f"the model's bounds are {low:g} to {high:g}"
-        elif contract.seen is not None and name in contract.seen.signals:
-            spread = contract.seen.signals[name]
+        elif contract.training_ranges is not None and name in contract.training_ranges.signals:
+            spread = contract.training_ranges.signals[name]
             most = max(abs(spread.lowest[at]), abs(spread.highest[at]))
             words = f"in training it was {spread.lowest[at]:g} to {spread.highest[at]:g}"
         elif signal.unit == "rad":

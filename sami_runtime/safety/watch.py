@@ -18,7 +18,7 @@ from sami_runtime.adapters.base import Observation
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.model.contract import Contract
 from sami_runtime.model.recovery import Recovery
-from sami_runtime.model.seen import ALLOWED, Spread, other_unit
+from sami_runtime.model.training_ranges import ALLOWED, Spread, other_unit
 from sami_runtime.safety.limits import GUARDS, THENS, Alarm, Jump, Limits, Then, TimeToAdapt, by_element
 from sami_runtime.session.telemetry import Countdown, Reading
 from sami_runtime.signals import Signal, all_finite, numbers_of
@@ -87,7 +87,7 @@ may see more than training did. An angle [rad] that spanned more than half a tur
 turns outside, because adapters of robots that tumble count turns."""
 
 
-class TrainingRanges:
+class TrainingRangeRule:
     """Elements are not far outside their training ranges.
 
     Up to the first observation that passes, the narrower ranges of `sami check-adapter` apply, so that a wrong unit or
@@ -162,18 +162,18 @@ class Jumps:
         periods = np.full(len(values), float(self._ticks))
         if now is not None:
             periods = np.fmax(periods, (stamps - self._stamps) / self._period)
-        moved, most = np.abs(values - self._last), self._most * periods
-        jumped = np.isfinite(moved) & (moved > most * (1 + TOLERANCE))
+        change, most = np.abs(values - self._last), self._most * periods
+        jumped = np.isfinite(change) & (change > most * (1 + TOLERANCE))
         if jumped.any():
             at = int(np.flatnonzero(jumped)[0])
             element, unit = self._elements[at], self._units[self._elements[at]]
             reason = (
-                f"jump: {element} moved by {_amount(moved[at], unit)} between two observations, "
+                f"jump: {element} moved by {_amount(change[at], unit)} between two observations, "
                 f"allowed are {most[at]:.3g} (jump.{element})"
             )
             return Objection(reason, self._then)
-        known = np.isfinite(values)
-        self._last, self._stamps = np.where(known, values, self._last), np.where(known, stamps, self._stamps)
+        finite = np.isfinite(values)
+        self._last, self._stamps = np.where(finite, values, self._last), np.where(finite, stamps, self._stamps)
         self._ticks = 0
         return None
 
@@ -258,7 +258,7 @@ class ObservationRules:
         ranges, jumps = limits.inside, limits.jump
         bounds = {signal.name: signal_bounds(signal, provided, limits) for signal in contract.observation}
         names = {name.partition(".")[0] for name in (*ranges, *jumps)}
-        spreads = contract.seen.signals if contract.seen is not None and "ranges" in guards else {}
+        spreads = contract.training_ranges.signals if contract.training_ranges and "ranges" in guards else {}
         signals = [s for s in contract.observation if s.name in names or bounds[s.name] or s.name in spreads]
         self._names = [signal.name for signal in signals]
         self._float32 = [FLOAT32] * len(signals)
@@ -266,7 +266,7 @@ class ObservationRules:
         index = {f"{signal.name}.{element}": at for at, (signal, element) in enumerate(elements)}
         units = {f"{signal.name}.{element}": signal.unit for signal, element in elements}
         self._size = len(elements)
-        self._rules: list[TrainingRanges | RangeRule | Jumps] = []
+        self._rules: list[TrainingRangeRule | RangeRule | Jumps] = []
         for then in THENS:  # strictest first: a rule that holds must not hide one that stops
             inside = [ElementSpan(index[n], n, units[n], *e.range) for n, e in ranges.items() if e.then == then]
             beyond = [
@@ -275,16 +275,16 @@ class ObservationRules:
                 for element, span in bounds[s.name].items()
                 if limits.beyond(s.name) == then
             ]
-            moved = {name: jump for name, jump in jumps.items() if jump.then == then}
+            of_kind = {name: jump for name, jump in jumps.items() if jump.then == then}
             if spreads and then == "hold":  # before the bounds, whose message does not guess the wrong unit
-                self._rules.append(TrainingRanges(index, units.values(), [spreads[s.name] for s in signals]))
+                self._rules.append(TrainingRangeRule(index, units.values(), [spreads[s.name] for s in signals]))
             if inside:
                 self._rules.append(RangeRule("inside", inside, self._size, then, ("allowed are", "inside.{element}")))
             if beyond:
                 words = "beyond the bounds", "out_of_bounds"
                 self._rules.append(RangeRule("bounds", beyond, self._size, then, words))
-            if moved:
-                self._rules.append(Jumps(moved, index, units, then, 1.0 / contract.rate_hz))
+            if of_kind:
+                self._rules.append(Jumps(of_kind, index, units, then, 1.0 / contract.rate_hz))
 
     def judge(self, observation: Observation, now: float | None) -> Objection | None:
         """Return the objection of the first rule that objects; None if no rule does."""
@@ -493,7 +493,7 @@ def guards_without(unguarded: Collection[str]) -> tuple[str, ...]:
 
 def active_guards(contract: Contract, guards: Collection[str]) -> tuple[str, ...]:
     """Return the guards for which a contract has the statistics that they need."""
-    ranges = contract.seen
+    ranges = contract.training_ranges
     able = {"ranges": ranges is not None, "ood": contract.atlas is not None, "frozen": bool(ranges and ranges.repeats)}
     return tuple(name for name in guards if able[name])
 

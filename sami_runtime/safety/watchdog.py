@@ -22,12 +22,12 @@ from typing import Any
 from sami_runtime.child import python_command
 from sami_runtime.errors import AdapterError, SafetyStop, SamiError
 
-DUE, FIRED, STOPPED, SEEN, STOPPING = range(5)
+DUE, FIRED, STOPPED, ALIVE_AT, STOPPING = range(5)
 """Indices of the shared numbers: times [ns] by `now`, or 0 for "not yet". The loop writes DUE and STOPPING.
 
 DUE: when the next beat is due; 0 while nothing is watched, `NEVER` before an episode's first beat, `STOP_NOW` to ask
 for the emergency stop. FIRED: when the watchdog fired. STOPPED: when its emergency stop first returned without error.
-SEEN: when the watchdog last checked. STOPPING: when the loop called the robot's own `stop()`."""
+ALIVE_AT: when the watchdog last checked. STOPPING: when the loop called the robot's own `stop()`."""
 NEVER, STOP_NOW = 2**62, 1
 SIZE = 5 * 8
 READY, QUIT, WAKE = b"\0", b"q", b"!"
@@ -239,7 +239,7 @@ class Watchdog:
             SamiError: It was not started, or its emergency stop still expects an adapter's instruction.
         """
         numbers, moment = self._numbers, now()
-        if numbers[FIRED] or 0 < numbers[DUE] < moment or moment - numbers[SEEN] > self._within or self._waits:
+        if numbers[FIRED] or 0 < numbers[DUE] < moment or moment - numbers[ALIVE_AT] > self._within or self._waits:
             self._require_usable()
         numbers[DUE] = moment + self._within
 
@@ -285,7 +285,7 @@ class Watchdog:
     def fault(self) -> str | None:
         """Return why the robot must not be driven any further; None if it may be."""
         numbers, moment = self._numbers, now()
-        due, fired, seen = numbers[DUE], numbers[FIRED], numbers[SEEN]
+        due, fired, alive = numbers[DUE], numbers[FIRED], numbers[ALIVE_AT]
         if fired:
             why = why_fired(self._stop_is_requested, False, numbers[STOPPING] != 0, self.within_s, self.stop_s)
             result = "which worked" if numbers[STOPPED] else "which has not returned yet"
@@ -294,9 +294,9 @@ class Watchdog:
             return f"the watchdog was told to stop the robot by {self.name}, and has not begun"
         if 0 < due < moment:
             return f"a beat for the watchdog came {1e-9 * (moment - due):.3g} s after its limit of {self.within_s:g} s"
-        if moment - seen > self._within:
+        if moment - alive > self._within:
             return (
-                f"the watchdog gave no sign of life for {1e-9 * (moment - seen):.3g} s, allowed are {self.within_s:g} "
+                f"the watchdog gave no sign of life for {1e-9 * (moment - alive):.3g} s, allowed are {self.within_s:g} "
                 "s: nothing would stop the robot if this process could not"
             )
         return None

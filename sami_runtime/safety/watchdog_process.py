@@ -23,13 +23,13 @@ from typing import Any
 from sami_runtime.errors import SamiError
 from sami_runtime.factories import call_factory, load_factory
 from sami_runtime.safety.watchdog import (
+    ALIVE_AT,
     DUE,
     FIRED,
     LONGEST,
     MOST_DESCRIPTORS,
     QUIT,
     READY,
-    SEEN,
     STOP_NOW,
     STOPPED,
     STOPPING,
@@ -187,12 +187,12 @@ class Watcher:
             # Wakes this process when the loop's process ends; without it, the next check sees that.
             self._poll.register(os.pidfd_open(loop_process), select.POLLIN)
         self._quit = False
-        numbers[SEEN] = now()
+        numbers[ALIVE_AT] = now()
 
     def run(self) -> None:
         """Check the heartbeat until the loop's process sends `QUIT` or ends."""
         while not self._quit:
-            self._numbers[SEEN] = moment = now()
+            self._numbers[ALIVE_AT] = moment = now()
             due, loop_ended = self._numbers[DUE], self._loop_ended()
             if due and (loop_ended or moment >= due):
                 self._fire(moment)
@@ -210,7 +210,7 @@ class Watcher:
         self._output.put(f"sami: {clock_of(moment)} the watchdog {why}, and stops the robot by {self._name}.\n")
         after_death, failed = 0, False
         while self._numbers[DUE] and self._numbers[FIRED] and after_death < REPEATS:
-            self._numbers[SEEN] = now()
+            self._numbers[ALIVE_AT] = now()
             try:
                 self._stop()
                 self._numbers[STOPPED] = self._numbers[STOPPED] or now()

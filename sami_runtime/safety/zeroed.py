@@ -12,14 +12,14 @@ from sami_runtime.adapters.around import Around
 from sami_runtime.adapters.base import Adapter, Executed, Observation
 from sami_runtime.clock import Clock
 from sami_runtime.errors import AdapterError, UnknownName
-from sami_runtime.safety.limits import Known, elements_of
+from sami_runtime.safety.limits import KnownValue, elements_of
 from sami_runtime.signals import Signal, finite_numbers, numbers_of
 
 Float64 = NDArray[np.float64]
 
 STILL_UNITS = ("m", "rad")
 """Units of signals that must not change while a robot rests, even if their values are not in `known`."""
-STILL = Known(value=0.0).still
+STILL = KnownValue(value=0.0).still
 """Largest drift of such signals at rest, if their values are not in `known`; in their units."""
 FEWEST = 3
 """Fewest readings from which a drift can be estimated."""
@@ -32,12 +32,12 @@ class Zeroed(Around):
     """Measures the biases of sensors while the robot rests at known values, and subtracts them from every reading.
 
     `reset` measures them before an episode begins, as the mean over `readings` readings, a period apart. Elements that
-    are not in `known` stay bit-equal. Every write reports the biases by element in `info["zeroed"]`, and so recordings
-    contain them; recorded observations are those that the policy got, after the subtraction.
+    are not in `known_values` stay bit-equal. Every write reports the biases by element in `info["zeroed"]`, and so
+    recordings contain them; recorded observations are those that the policy got, after the subtraction.
 
     Args:
         inner: The adapter whose sensors have a bias.
-        known: True values after a reset, by `SIGNAL.ELEMENT`.
+        known_values: True values after a reset, by `SIGNAL.ELEMENT`.
         readings: Number of readings, at least 3.
         clock: Keeps the readings a period apart; only readings with a new stamp count. None for a simulator that waits
             for the next write: then every reading counts.
@@ -50,7 +50,7 @@ class Zeroed(Around):
     def __init__(
         self,
         inner: Adapter,
-        known: Mapping[str, Known],
+        known_values: Mapping[str, KnownValue],
         readings: int = 10,
         clock: Clock | None = None,
         period: float = 0.0,
@@ -58,12 +58,17 @@ class Zeroed(Around):
         super().__init__(inner)
         self.offsets: dict[str, float] = {}
         """Biases in this episode by `SIGNAL.ELEMENT`, in the element's unit."""
-        self._known, self._readings, self._clock, self._period = dict(known), max(FEWEST, readings), clock, period
+        self._known_values, self._readings, self._clock, self._period = (
+            dict(known_values),
+            max(FEWEST, readings),
+            clock,
+            period,
+        )
         elements = elements_of(self.observation)
-        for name in known:
+        for name in known_values:
             if name not in elements:
                 raise UnknownName("element of an observation", name, elements, "The limit known names it.")
-        self._signals = {name.partition(".")[0] for name in known}
+        self._signals = {name.partition(".")[0] for name in known_values}
         self._watched = [s for s in self.observation if s.name in self._signals or s.unit in STILL_UNITS]
 
     def reset(self, seed: int | None = None) -> None:
@@ -77,10 +82,10 @@ class Zeroed(Around):
         readings = self._at_rest()
         for signal in self._watched:
             self._require_rest(signal, readings[signal.name])
-        for name, known in self._known.items():
+        for name, entry in self._known_values.items():
             of, _, element = name.partition(".")
             column = next(signal for signal in self.observation if signal.name == of).elements.index(element)
-            self.offsets[name] = self._offset(name, known, readings[of][:, column])
+            self.offsets[name] = self._offset(name, entry, readings[of][:, column])
 
     def read(self) -> Observation:
         """Return the inner adapter's observation, with the biases subtracted."""
@@ -135,33 +140,33 @@ class Zeroed(Around):
             return
         steps = np.arange(len(readings)) - (len(readings) - 1) / 2.0
         slope = steps @ readings / (steps @ steps)
-        left = readings - readings.mean(axis=0) - np.outer(steps, slope)
-        drift, variance = slope * (len(readings) - 1), (left**2).sum(axis=0) / (len(readings) - 2)
+        residuals = readings - readings.mean(axis=0) - np.outer(steps, slope)
+        drift, variance = slope * (len(readings) - 1), (residuals**2).sum(axis=0) / (len(readings) - 2)
         deviation = np.sqrt(np.maximum(variance, variance.mean()))  # few readings may underestimate one element's noise
         doubt = DOUBT * deviation * (len(readings) - 1) / np.sqrt(steps @ steps)
-        for element, moved, unsure in zip(signal.elements, drift, doubt, strict=True):
+        for element, offset, unsure in zip(signal.elements, drift, doubt, strict=True):
             name = f"{signal.name}.{element}"
-            still = self._known[name].still if name in self._known else STILL
-            if abs(moved) > still + unsure:
+            still = self._known_values[name].still if name in self._known_values else STILL
+            if abs(offset) > still + unsure:
                 raise AdapterError(
-                    f"the robot is not at rest: {name} moved by {moved:.3g} {signal.unit} in {len(readings)} readings "
+                    f"the robot is not at rest: {name} moved by {offset:.3g} {signal.unit} in {len(readings)} readings "
                     f"before the episode, allowed are {still:g} (still). Let reset() return when everything stands "
                     "still."
                 )
 
-    def _offset(self, name: str, known: Known, readings: Float64) -> float:
+    def _offset(self, name: str, entry: KnownValue, readings: Float64) -> float:
         """Return the bias of one element from its readings (n,); raise AdapterError if it is too large or uncertain."""
-        offset = float(readings.mean()) - known.value
+        offset = float(readings.mean()) - entry.value
         error = float(readings.std(ddof=1)) / np.sqrt(len(readings))
-        if error > known.still:
+        if error > entry.still:
             raise AdapterError(
                 f"{name} varies too much at rest: the mean of {len(readings)} readings is known within {error:.3g}, "
-                f"allowed are {known.still:g} (still). Let the robot rest, or raise known_readings."
+                f"allowed are {entry.still:g} (still). Let the robot rest, or raise known_readings."
             )
-        if abs(offset) > known.most:
+        if abs(offset) > entry.most:
             raise AdapterError(
-                f"{name} reads {known.value + offset:.4g} at rest, {abs(offset):.3g} off its known value "
-                f"{known.value:g}; at most {known.most:g} is taken for a sensor's bias (known.{name}.most). Check the "
+                f"{name} reads {entry.value + offset:.4g} at rest, {abs(offset):.3g} off its known value "
+                f"{entry.value:g}; at most {entry.most:g} is taken for a sensor's bias (known.{name}.most). Check the "
                 "home pose, the calibration and the known value."
             )
         return offset

@@ -155,8 +155,8 @@ def confined(command: list[str], data: bytes, path: str | Path, cpu_s: int, advi
     if code == -getattr(signal, "SIGXCPU", 24):
         raise refused(f"took more than {cpu_s} s of CPU time")
     if code < 0:
-        known = [number.name for number in signal.Signals if number == -code]
-        name = known[0] if known else f"signal {-code}"
+        signals = [number.name for number in signal.Signals if number == -code]
+        name = signals[0] if signals else f"signal {-code}"
         raise refused(f"was ended by {name}, and so would the process that drives")
     verdict, _, result = process.stdout.partition(b"\n")
     with suppress(ValueError, KeyError, TypeError):

@@ -253,8 +253,8 @@ class StepInputs:
         self._age = ages.get(AGE)
         self._most = 0.0 if contract.lookahead is None else contract.lookahead.steps + ROUNDING
         changing = frozenset[str]() if contract.lookahead is None else contract.lookahead.changing
-        self._aged, self._batch = [signal.name for signal in contract.observation], batch
-        self._counts = np.array([name in changing for name in self._aged])
+        self._names, self._batch = [signal.name for signal in contract.observation], batch
+        self._counts = np.array([name in changing for name in self._names])
         self._signals = tuple(contract.signal_inputs.values())
         self._shares = {signal.name: self.inputs[name] for name, signal in contract.signal_inputs.items()}
         # The memory of each signal, in the shape that callers give.
@@ -312,10 +312,10 @@ class StepInputs:
             target[...] = age  # the common case
             return
         if isinstance(age, Mapping):
-            if missing := [name for name in self._aged if name not in age]:
+            if missing := [name for name in self._names if name not in age]:
                 names = ", ".join(missing)
                 raise SignalError(f"tick {tick}: the age of {names} is missing. Give an age for each signal.", AGE)
-            numbers = np.stack([np.broadcast_to(age[name], self._batch) for name in self._aged], 1)
+            numbers = np.stack([np.broadcast_to(age[name], self._batch) for name in self._names], 1)
         else:
             numbers = np.asarray(age, np.float64)
             numbers = numbers[:, None] if numbers.shape == (self._batch,) and self._batch > 1 else numbers
@@ -324,7 +324,7 @@ class StepInputs:
         if len(wrong):
             row, column = wrong[0]
             raise SignalError(
-                f"tick {tick}: {self._aged[column]} is {ages[row, column]:.3g} periods old, and the file was "
+                f"tick {tick}: {self._names[column]} is {ages[row, column]:.3g} periods old, and the file was "
                 f"fitted for 0 to {int(self._most)}. Hold the last action, or export with a larger --lookahead.",
                 AGE,
             )

@@ -172,8 +172,8 @@ class Telemetry:
                 signal.name.removeprefix(PROBE): dict(zip(signal.elements, map(float, extra[signal.name]), strict=True))
                 for signal in self.probe.signals
             }
-        moved = _move(self._last, context)
-        speed = moved if step else 0.0
+        distance = _move(self._last, context)
+        speed = distance if step else 0.0
         if self.atlas is None or self._locate is None:
             self.now = Reading(step, speed)
             return self.now

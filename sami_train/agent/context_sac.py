@@ -173,7 +173,7 @@ class ContextSAC(BaseAlgorithm):
                 )
         else:  # `load` has set it, if the file names an environment
             self.environment = getattr(self, "environment", None)
-        behind = self.config.behind_gap
+        options = self.config.behind_gap
         policy_class = cast(type[ContextPolicy], self.policy_class)
         self.policy = policy_class(
             self.observation_space,
@@ -184,8 +184,8 @@ class ContextSAC(BaseAlgorithm):
             task_input=self._task_code() if self.method.is_told else None,
             initial_temperature=self.config.learning.initial_temperature,
             estimated=self._estimated(),
-            critic_actions=behind.critic_actions,
-            true_critic=behind.true_critic,
+            critic_actions=options.critic_actions,
+            true_critic=options.true_critic,
             privileged=self.environment.true_size - self.environment.layout.size if self.environment else 0,
             resting=self._resting(),
         ).to(self.device)
@@ -335,16 +335,16 @@ class ContextSAC(BaseAlgorithm):
 
     def _source(self) -> Source:
         collection, plan = self.config.collection, self._window_plan()
-        seed, exploration, behind = int(self.seed or 0), self.config.exploration, self.config.behind_gap
+        seed, exploration, behind_gap = int(self.seed or 0), self.config.exploration, self.config.behind_gap
         reach, state_every = self.environment.reach if self.environment else None, plan.stride if plan else 0
         weights, first = self.policy.numpy_weights(), self._episode_num
         if collection.collectors:
             spec, count = self._envs[0].spec, collection.collectors
             return Processes(
-                spec, collection.envs, count, weights, seed, exploration, reach, first, state_every, behind
+                spec, collection.envs, count, weights, seed, exploration, reach, first, state_every, behind_gap
             )
         policy = NumpyPolicy(weights, len(self._envs))
-        rollout = Rollout(self._envs, policy, seed, exploration, reach, state_every=state_every, behind=behind)
+        rollout = Rollout(self._envs, policy, seed, exploration, reach, state_every=state_every, behind_gap=behind_gap)
         return InStep(rollout, policy, self.policy.numpy_weights, first)
 
     def due(self, steps: int) -> int:

@@ -38,7 +38,7 @@ class _Batch(NamedTuple):
     next_recent_actions: Tensor
 
 
-class _Seen(NamedTuple):
+class _States(NamedTuple):
     """Both states of N transitions as network inputs: (N, F + C) for the actor, see `critic_state` for the critics."""
 
     state: Tensor
@@ -62,7 +62,7 @@ class Learner:
         self, policy: ContextPolicy, config: TrainConfig, contrast: Contrast | None, dynamics: TaskReadout | None
     ) -> None:
         self.policy, self.contrast, self.dynamics = policy, contrast, dynamics
-        self.learning, self.init, self.behind = config.learning, config.init, config.behind_gap
+        self.learning, self.init, self.behind_gap = config.learning, config.init, config.behind_gap
         learning = self.learning
         powers = learning.discount ** torch.arange(learning.return_steps + 1, dtype=torch.float64, device=policy.device)
         self._discounts, self._reward_weights = powers.float(), (powers.cumsum(0) - powers).float()
@@ -100,7 +100,7 @@ class Learner:
         cfg = self.learning
         done = min(done, 1.0)  # the last episode can end after the run's last step
         past = 0.0 if done <= cfg.decay_from else (done - cfg.decay_from) / (1.0 - cfg.decay_from)
-        left = 1.0 - past * (1.0 - cfg.decay_to)
+        factor = 1.0 - past * (1.0 - cfg.decay_to)
         # The groups are looked up each time: loading an optimiser's state replaces them.
         critic, encoder = self.critic_optimizer.param_groups
         for group, rate in (
@@ -109,9 +109,9 @@ class Learner:
             (encoder, cfg.encoder_rate),
             (self.temperature_optimizer.param_groups[0], cfg.temperature_rate),
         ):
-            group["lr"] = rate * left
+            group["lr"] = rate * factor
         if self.contrast is not None and self.contrast_optimizer is not None:
-            self.contrast_optimizer.param_groups[0]["lr"] = self.contrast.config.rate * left
+            self.contrast_optimizer.param_groups[0]["lr"] = self.contrast.config.rate * factor
 
     def update(
         self, buffer: EpisodeBuffer, rng: np.random.Generator, contrasting: bool, only_critics: bool = False
@@ -166,7 +166,7 @@ class Learner:
         errors: dict[str, Tensor] = {}
         estimate = self.policy.estimate_loss(sequences, inference.corrections)
         if estimate is not None:
-            losses.append(self.behind.estimate * estimate.loss)
+            losses.append(self.behind_gap.estimate * estimate.loss)
             errors |= {"estimate_error": estimate.loss.detach(), "arrived_error": estimate.uncorrected}
         if self.dynamics is not None and inference.contexts.requires_grad:
             where = (buffer.tasks[windows.episodes], windows.burn_in, windows.lengths)
@@ -185,27 +185,27 @@ class Learner:
         only_critics: bool,
     ) -> dict[str, Tensor]:
         """Update all networks once (Algorithm 1, inner loop): L_RL trains phi, and L_RL + alpha L_SaNCE trains psi."""
-        seen = self._seen(batch, inference, target_contexts)
+        pair = self._states(batch, inference, target_contexts)
         temperature = self.policy.log_temperature.detach().exp()
-        target = self._target(batch, seen, temperature)
-        critics = self._update_critics_and_encoder(batch, inference, seen.critic_state, target, contrastive, auxiliary)
+        target = self._target(batch, pair, temperature)
+        critics = self._update_critics_and_encoder(batch, inference, pair.critic_state, target, contrastive, auxiliary)
         actor: dict[str, Tensor] = {}
         if not only_critics:
-            actor = self._update_actor(seen.state.detach(), seen.critic_state.detach(), temperature)
+            actor = self._update_actor(pair.state.detach(), pair.critic_state.detach(), temperature)
             self._update_temperature(actor["entropy"])
         soft_update(self.policy.critic_target, self.policy.critic, self.learning.critic_target_rate)
         return critics | actor
 
-    def _seen(self, batch: _Batch, inference: Inference, target_contexts: Tensor) -> _Seen:
+    def _states(self, batch: _Batch, inference: Inference, target_contexts: Tensor) -> _States:
         """Join the features of each state with the context inferred there, c_t = psi(tau_0:t) (section 3)."""
         rows, steps, policy = batch.rows, batch.steps, self.policy
         ahead = steps + batch.spans
-        known = None if inference.corrections is None else inference.corrections.detach()
-        now, later = (None, None) if known is None else (known[rows, steps], known[rows, ahead])
+        corrections = None if inference.corrections is None else inference.corrections.detach()
+        now, later = (None, None) if corrections is None else (corrections[rows, steps], corrections[rows, ahead])
         features = policy.features(policy.estimate(batch.observations, now))  # (N, F)
         next_features = policy.features(policy.estimate(batch.next_observations, later))  # (N, F)
         contexts, following = inference.contexts[rows, steps], target_contexts[rows, ahead]
-        return _Seen(
+        return _States(
             torch.cat([features, contexts], -1),
             policy.critic_state(features, batch.true_observations, contexts, batch.recent_actions),
             torch.cat([next_features, inference.contexts[rows, ahead].detach()], -1),
@@ -213,7 +213,7 @@ class Learner:
         )
 
     @torch.no_grad()
-    def _target(self, batch: _Batch, seen: _Seen, temperature: Tensor) -> Tensor:
+    def _target(self, batch: _Batch, states: _States, temperature: Tensor) -> Tensor:
         """Return r + gamma^k (min Q*(s', c*, a') - temperature * log pi(a' | s', c)), with a' of pi: (N,).
 
         SAC's soft policy evaluation (appendix, "Base algorithm"), k steps ahead; c* is inferred by the momentum encoder
@@ -221,8 +221,8 @@ class Learner:
         """
         cfg = self.learning
         with self._autocast():
-            next_actions, next_log_prob = self.policy.actor.sample(seen.next_state, self.noise)
-            q1, q2 = self.policy.critic_target(torch.cat([seen.target_next_state, next_actions], -1))
+            next_actions, next_log_prob = self.policy.actor.sample(states.next_state, self.noise)
+            q1, q2 = self.policy.critic_target(torch.cat([states.target_next_state, next_actions], -1))
         alive = 1.0 - batch.terminated.float()
         following = torch.minimum(q1, q2) - temperature * next_log_prob
         rewards = (batch.rewards - cfg.reward_offset * self._reward_weights[batch.spans]) * cfg.reward_scale

@@ -191,8 +191,8 @@ class TaskReadout(nn.Module):
         `tasks`, `first_steps` and `lengths` are (B,); windows of other than training tasks (recordings) do not count.
         """
         steps = torch.arange(contexts.shape[1], device=contexts.device)
-        known = ((tasks >= 0) & (tasks < len(self.task_inputs)))[:, None]
-        counts = (steps >= first_steps[:, None]) & (steps <= lengths[:, None]) & known  # (B, L + 1)
+        in_training = ((tasks >= 0) & (tasks < len(self.task_inputs)))[:, None]
+        counts = (steps >= first_steps[:, None]) & (steps <= lengths[:, None]) & in_training  # (B, L + 1)
         truth = self.task_inputs[tasks.clamp(0, len(self.task_inputs) - 1)][:, None]  # (B, 1, M)
         errors = ((self.readout(contexts) - truth) ** 2).mean(-1)
         return (errors * counts).sum() / counts.sum().clamp(min=1)

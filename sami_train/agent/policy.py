@@ -140,8 +140,8 @@ class ContextPolicy(BasePolicy):
         """
         size = len(self.features.projection)
         features = self.features(true[..., :size]) if self.true_critic else actor_features
-        known = [self.privileged(true[..., size:])] if self.privileged else []
-        return torch.cat([features, contexts, recent_actions, *known], -1)
+        privileged = [self.privileged(true[..., size:])] if self.privileged else []
+        return torch.cat([features, contexts, recent_actions, *privileged], -1)
 
     def _advance(
         self, observation: Tensor, previous_action: Tensor, state: State
@@ -156,8 +156,8 @@ class ContextPolicy(BasePolicy):
             # Split by signal and joined again, so that the action depends on the file's outputs: see `PolicyHead`.
             estimated = self.present.estimate(self.features, observation, corrections.squeeze(1))
             features = self.features(self.present(observation, estimated))
-        seen = torch.cat([features, context], -1) if self.encoder.size else features
-        return self.actor(seen), context, estimated, state
+        inputs = torch.cat([features, context], -1) if self.encoder.size else features
+        return self.actor(inputs), context, estimated, state
 
     def _predict(self, observation: Any, deterministic: bool = False) -> Tensor:
         raise NotImplementedError("a recurrent policy acts with predict(observation, state, episode_start)")

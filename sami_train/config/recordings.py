@@ -68,7 +68,7 @@ def recorded_episodes(
         RecordingError: a recording cannot be read, or is named twice.
         SamiError: a recording has other signals, another rate, no reward, or too few steps.
     """
-    known: list[Any] = [dict(task) for task in tasks]
+    listed: list[Any] = [dict(task) for task in tasks]
     episodes: list[Episode] = []
     for path, recording in zip(paths, read_each(paths), strict=True):
         _require_fit(recording, spec)
@@ -76,13 +76,13 @@ def recorded_episodes(
         for number, stretch, ended in recording.stretches(are_finite):
             task = stretch[0].info.get("task", {})
             key = task or {"recording": str(path)}
-            known += [] if key in known else [key]
+            listed += [] if key in listed else [key]
             outcome = recording.episodes.get(number)
             for start in range(0, len(stretch), episode_steps):
                 part = stretch[start : start + episode_steps]
                 last = ended and start + len(part) == len(stretch)
                 succeeded = last and outcome is not None and outcome.success
-                episode = _episode(path, spec, part, task, known.index(key), last, bool(succeeded), end_on_fall)
+                episode = _episode(path, spec, part, task, listed.index(key), last, bool(succeeded), end_on_fall)
                 if episode is not None:
                     episodes.append(episode)
                     episodes_read += 1

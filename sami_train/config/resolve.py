@@ -157,9 +157,9 @@ def _learning(chosen: Mapping[str, Any], temperature: float | None, has_critics:
 
 def _exploration(chosen: Mapping[str, Any], steps: Any) -> Iterator[Derivation]:
     most = int(steps * WARMUP_SHARE) if isinstance(steps, int | float) else 0  # `from_dict` rejects other values
-    known = "the policy is already trained"
+    why = "the policy is already trained"
     warmup = min(chosen["exploration.warmup_steps"], most)
-    yield Derivation("exploration.warmup_by_policy", True, known)
+    yield Derivation("exploration.warmup_by_policy", True, why)
     yield Derivation("exploration.warmup_steps", warmup, f"at most {WARMUP_SHARE:g} of the run")
-    yield Derivation("exploration.reach_episodes", 0.0, known)
-    yield Derivation("exploration.greedy_from", 1, known)
+    yield Derivation("exploration.reach_episodes", 0.0, why)
+    yield Derivation("exploration.greedy_from", 1, why)

@@ -389,16 +389,16 @@ LONGER = 10
 
 def misfits(config: TrainConfig, spec: EnvironmentSpec) -> Iterator[str]:
     """Yield an error message for each value that does not suit the environment; each check assumes the earlier ones."""
-    env, collection, learning, behind = config.env, config.collection, config.learning, config.behind_gap
+    env, collection, learning, rules = config.env, config.collection, config.learning, config.behind_gap
     chosen = method(config.method)
     if config.new_tasks and chosen.estimator is not None:
         yield (
             f"collection.draws is 0, but {chosen.title} compares episodes of the same task: set collection.draws to a "
             "number of tasks, or choose a method without a contrastive loss, e.g. tesac."
         )
-    known = () if config.new_tasks else spec.tasks.training_tasks(collection.draws, config.seed)
-    if len(set(collection.tasks)) < len(collection.tasks) or not set(collection.tasks) <= set(range(len(known))):
-        numbered = ", ".join(f"{number} ({label(task)})" for number, task in enumerate(known))
+    listed = () if config.new_tasks else spec.tasks.training_tasks(collection.draws, config.seed)
+    if len(set(collection.tasks)) < len(collection.tasks) or not set(collection.tasks) <= set(range(len(listed))):
+        numbered = ", ".join(f"{number} ({label(task)})" for number, task in enumerate(listed))
         yield (
             f"collection.tasks is {list(collection.tasks)}; it must list training tasks of {env} by number, "
             f"each once. There are {numbered or 'none, since each episode draws a new one'}."
@@ -455,18 +455,18 @@ def misfits(config: TrainConfig, spec: EnvironmentSpec) -> Iterator[str]:
                 f"learning.aux_dynamics is {weight}, but the training tasks of {env} do not differ in any feature "
                 "that a context could identify. Set it to 0."
             )
-    if behind.true_goals and spec.goal is None:
+    if rules.true_goals and spec.goal is None:
         yield f"behind_gap.true_goals is true, but {env} has no goal; set it to false."
-    if behind.estimate > 0 and chosen.encoder != "lstm":
+    if rules.estimate > 0 and chosen.encoder != "lstm":
         yield (
-            f"behind_gap.estimate is {behind.estimate}, but only an LSTM encoder estimates the present, and "
+            f"behind_gap.estimate is {rules.estimate}, but only an LSTM encoder estimates the present, and "
             f"{chosen.title} has none. Set behind_gap.estimate=0, or choose another --method, e.g. satesac."
         )
-    if behind.full_from and not config.gap:
-        yield f"behind_gap.full_from is {behind.full_from}, but there is no sim-to-real profile. Give one by --gap."
-    if behind.clean_share and not config.gap:
-        yield f"behind_gap.clean_share is {behind.clean_share}, but there is no sim-to-real profile. Give one by --gap."
-    if behind.keeps_truth and collection.recordings:
+    if rules.full_from and not config.gap:
+        yield f"behind_gap.full_from is {rules.full_from}, but there is no sim-to-real profile. Give one by --gap."
+    if rules.clean_share and not config.gap:
+        yield f"behind_gap.clean_share is {rules.clean_share}, but there is no sim-to-real profile. Give one by --gap."
+    if rules.keeps_truth and collection.recordings:
         yield (
             "collection.recordings lack the true state, which behind_gap.true_goals, true_critic and estimate need. "
             "Remove the recordings, or leave these three keys at their defaults."

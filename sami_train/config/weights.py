@@ -101,9 +101,9 @@ def _require_readable(path: Path, name: str, tensor: Any) -> None:
     if dtype not in DTYPES:
         raise SamiError(f"{path} has tensor {name!r} of type {dtype}; valid are {', '.join(DTYPES)}. Save it as F32.")
     if len(shape) > MOST_AXES or max(shape, default=0) > LONGEST_AXIS:
-        shown = f"{len(shape)} axes, the longest of {max(shape)}"
+        size = f"{len(shape)} axes, the longest of {max(shape)}"
         raise SamiError(
-            f"{path} has tensor {name!r} with {shown}; at most {MOST_AXES} axes of {LONGEST_AXIS} are read. Give a "
+            f"{path} has tensor {name!r} with {size}; at most {MOST_AXES} axes of {LONGEST_AXIS} are read. Give a "
             "file that sami train or export wrote."
         )
 
@@ -128,7 +128,7 @@ def weights_file(named: str) -> Path:
     """
     path = Path(named)
     if path.suffix == ".onnx" and path.is_file():
-        return _beside(path)
+        return _file_of(path)
     if path.is_file():
         return path
     if path.is_dir():
@@ -145,13 +145,13 @@ def weights_file(named: str) -> Path:
         )
     shipped = shipped_models()
     if named in shipped:
-        return _beside(shipped[named])
+        return _file_of(shipped[named])
     if path.name == named and not path.suffix:
         raise UnknownName("model", named, list(shipped), "Or give a run folder, a checkpoint, or a file of weights.")
     raise SamiError(f"there is no {path}; --init takes a run, a checkpoint, a file of weights, or a model's name.")
 
 
-def _beside(model: Path) -> Path:
+def _file_of(model: Path) -> Path:
     """Return the file of weights beside a model file; raise SamiError unless it has the weights of its graph."""
     path, graph = model.with_suffix(".safetensors"), read_artifact(model).graph_sha256
     if not path.is_file():

@@ -76,7 +76,7 @@ def by_name(*names: str) -> str:
 
 def is_found(spec: EnvironmentSpec) -> bool:
     """Return whether `environment` finds this very specification by its name."""
-    return any(spec is known for known in (*ENVIRONMENTS.values(), *_of_users.values()))
+    return any(spec is other for other in (*ENVIRONMENTS.values(), *_of_users.values()))
 
 
 def spec_of(env: Any) -> EnvironmentSpec | None:

@@ -57,7 +57,7 @@ class GappedEnv(gym.Wrapper, RecordConstructorArgs):
         size = inner_options.pop(GAP_SIZE, 1.0)
         observation, info = self.env.reset(seed=seed, options=inner_options or None)
         self.gap.begin(seed, size, self._among)
-        return self._seen(observation, info), info
+        return self._delivered(observation, info), info
 
     def change_gap(self, gap: GapProfile) -> None:
         """Use another profile from the next step on, see `Gap.change`."""
@@ -66,15 +66,15 @@ class GappedEnv(gym.Wrapper, RecordConstructorArgs):
     def step(self, action: np.ndarray) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Step the environment with the action (A,) as the profile's delay and actuators change it."""
         observation, reward, terminated, truncated, info = self.env.step(self.gap.actuate(np.asarray(action)))
-        return self._seen(observation, info), reward, terminated, truncated, info
+        return self._delivered(observation, info), reward, terminated, truncated, info
 
-    def _seen(self, observation: Any, info: dict[str, Any]) -> Any:
+    def _delivered(self, observation: Any, info: dict[str, Any]) -> Any:
         """Return the disturbed observation in the environment's own form; the undisturbed one goes into `info`."""
         flat, order = flatten(observation), self._layout.order
-        seen = flat.copy()
+        delivered = flat.copy()
         info[TRUE_OBSERVATION] = flat
-        seen[order], _ = self.gap.observe(flat[order])
-        return self._layout.unflatten(seen)
+        delivered[order], _ = self.gap.observe(flat[order])
+        return self._layout.unflatten(delivered)
 
 
 class Batch(Protocol):

@@ -43,20 +43,20 @@ class Skill:
     """Column of evaluations with the share of episodes that show this skill at any step; None without a column."""
 
 
-def episode_skill(shown: Collection[str], skills: Sequence[Skill]) -> str | None:
+def episode_skill(names: Collection[str], skills: Sequence[Skill]) -> str | None:
     """Return the skill that an episode is named after: the first of the environment's skills that it shows.
 
     >>> episode_skill({"other", "push"}, (Skill("pick_and_place"), Skill("push"), Skill("other")))
     'push'
 
     Args:
-        shown: the labels of the episode's steps.
+        names: the labels of the episode's steps.
         skills: the environment's skills, see `EnvironmentSpec.skills`.
 
     Returns:
         The skill's name; None if the episode shows none of them.
     """
-    return next((skill.name for skill in skills if skill.name in shown), None)
+    return next((skill.name for skill in skills if skill.name in names), None)
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Measure:
         return f"{value:{'+' if sign else ''},.{max(0, digits - coarse)}f}"
 
 
-def known(value: float) -> float | None:
+def finite(value: float) -> float | None:
     """Return the value for JSON: None instead of NaN."""
     return None if value != value else value
 
@@ -111,7 +111,7 @@ RETURN = Measure("return", "ret", "set", "rollout/ep_rew_mean", 0)
 
 def measure(name: str) -> Measure:
     """Return the measure with this name, `"success"` or `"return"`; raise UnknownName for any other."""
-    known = {kind.name: kind for kind in (SUCCESS, RETURN)}
-    if name not in known:
-        raise UnknownName("measure", name, known)
-    return known[name]
+    by_name = {kind.name: kind for kind in (SUCCESS, RETURN)}
+    if name not in by_name:
+        raise UnknownName("measure", name, by_name)
+    return by_name[name]

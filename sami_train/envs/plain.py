@@ -204,5 +204,5 @@ def _bounded(entry: Signal, low: np.ndarray, high: np.ndarray, label: str) -> Si
         return entry
     most = np.finfo(np.float32).max  # float32's largest number as a bound means no bound
     ends = {"low": low, "high": high}
-    known = {key: tuple(float(x) if abs(x) < most else None for x in bounds) for key, bounds in ends.items()}
-    return entry.model_copy(update=known)
+    bounded = {key: tuple(float(x) if abs(x) < most else None for x in bounds) for key, bounds in ends.items()}
+    return entry.model_copy(update=bounded)

@@ -88,8 +88,8 @@ class Crippled:
             numbers = sorted(operator.index(number) for number in value)
         except TypeError:
             numbers = [-1]
-        known = set(numbers) <= set(range(len(self.parts)))
-        if not known or len(set(numbers)) < len(numbers) or len(numbers) > self.most:
+        in_range = set(numbers) <= set(range(len(self.parts)))
+        if not in_range or len(set(numbers)) < len(numbers) or len(numbers) > self.most:
             valid = ", ".join(f"{number} ({name})" for number, name in enumerate(self.parts))
             raise TaskError(
                 f"crippled is {value!r}; it must be a list of at most {self.most} different {self.kind}s of: {valid}."

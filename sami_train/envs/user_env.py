@@ -37,9 +37,9 @@ class UserEnv(gym.Env[Any, np.ndarray]):
     ) -> None:
         assert spec.plain is not None, spec.name
         self.environment, self.plain, self.space = spec, spec.plain, spec.tasks
-        known = self.space.resolve(tasks)
+        resolved = self.space.resolve(tasks)
         self._draw = self.space.drawn.get(tasks) if isinstance(tasks, str) else None
-        self.tasks: tuple[Task, ...] = () if self._draw else known
+        self.tasks: tuple[Task, ...] = () if self._draw else resolved
         """The tasks to draw from; empty if each episode draws a new one."""
         self.env = bare(self.plain.open(render_mode))
         self.render_mode, self.metadata = render_mode, self.env.metadata

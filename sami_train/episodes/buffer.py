@@ -121,7 +121,7 @@ class EpisodeBuffer:
         observation_size, action_size: D and A.
         goal: see `Goal`; needed for hindsight.
         plan: how to cut episodes into windows; None takes whole episodes.
-        behind: whether to store the true state, and how many recent actions critics read.
+        behind_gap: whether to store the true state, and how many recent actions critics read.
         true_size: D + P of the true state, see `EnvironmentSpec.true_size`; D if None.
     """
 
@@ -133,16 +133,16 @@ class EpisodeBuffer:
         action_size: int,
         goal: Goal | None = None,
         plan: WindowPlan | None = None,
-        behind: BehindGap | None = None,
+        behind_gap: BehindGap | None = None,
         true_size: int | None = None,
     ) -> None:
         if capacity < 1 or horizon < 1:
             raise ReplayError(f"the buffer has capacity {capacity} and horizon {horizon}; both must be at least 1.")
         self.capacity, self.horizon, self.goal, self.plan = capacity, horizon, goal, plan
         self.observations = np.zeros((capacity, horizon + 1, observation_size), np.float32)
-        self.behind = behind or BehindGap()
+        self.behind_gap = behind_gap or BehindGap()
         self.true_observations = self.observations
-        if self.behind.keeps_truth:
+        if self.behind_gap.keeps_truth:
             self.true_observations = np.zeros((capacity, horizon + 1, true_size or observation_size), np.float32)
         self.actions = np.zeros((capacity, horizon, action_size), np.float32)
         self.rewards = np.zeros((capacity, horizon), np.float32)
@@ -175,7 +175,7 @@ class EpisodeBuffer:
                 "the rollout's state_every to the stride of the buffer's plan."
             )
         slot = self.added % self.capacity
-        if self.behind.keeps_truth:
+        if self.behind_gap.keeps_truth:
             if episode.true_observations is None:
                 raise ReplayError("an episode has no true_observations, which this buffer needs; give Rollout behind.")
             self.true_observations[slot, : n + 1] = episode.true_observations
@@ -202,7 +202,7 @@ class EpisodeBuffer:
     def of(self, where: np.ndarray) -> EpisodeBuffer:
         """Return a new buffer with copies of the episodes at these positions (n,), added in this order."""
         sizes, true_size = (self.observations.shape[2], self.actions.shape[2]), self.true_observations.shape[2]
-        part = EpisodeBuffer(len(where), self.horizon, *sizes, self.goal, self.plan, self.behind, true_size)
+        part = EpisodeBuffer(len(where), self.horizon, *sizes, self.goal, self.plan, self.behind_gap, true_size)
         arrays = self._arrays()
         for name, copied in part._arrays().items():
             copied[:] = arrays[name][where]
@@ -232,15 +232,15 @@ class EpisodeBuffer:
         state = tuple(stored[episodes, starts // self.plan.stride] for stored in self.states) if self.plan else ()
         within = np.minimum(steps, self.horizon)
         observations = self.observations[rows, within]
-        true = self.true_observations[rows, within] if self.behind.keeps_truth else observations
+        true = self.true_observations[rows, within] if self.behind_gap.keeps_truth else observations
         recent = self._recent_actions(rows, within)
         return SequenceBatch(observations, actions, first.astype(np.float32), state, lengths, burn_in, true, recent)
 
     def _recent_actions(self, slots: np.ndarray, steps: np.ndarray) -> np.ndarray:
         """Return the K actions before each of these steps, concatenated: (..., K A)."""
-        before = steps[..., None] - np.arange(self.behind.critic_actions, 0, -1)  # (..., K)
+        before = steps[..., None] - np.arange(self.behind_gap.critic_actions, 0, -1)  # (..., K)
         recent = self.actions[slots[..., None], np.maximum(before, 0)] * (before >= 0)[..., None].astype(np.float32)
-        return recent.reshape(*steps.shape, self.behind.critic_actions * self.actions.shape[2])
+        return recent.reshape(*steps.shape, self.behind_gap.critic_actions * self.actions.shape[2])
 
     def sample(self, episodes: int, rng: np.random.Generator) -> np.ndarray:
         """Draw positions (episodes,) uniformly, with replacement; ReplayError if the buffer is empty."""
@@ -294,7 +294,7 @@ class EpisodeBuffer:
                 raise ReplayError("hindsight needs an environment with a goal; set learning.hindsight to 0.")
             later = steps + 1 + (rng.random(len(flat)) * (self.lengths[slots] - steps)).astype(np.int64)
             # Achieved goals as they truly are, or as observed.
-            places = (self.true_observations if self.behind.true_goals else self.observations)[..., goal.achieved]
+            places = (self.true_observations if self.behind_gap.true_goals else self.observations)[..., goal.achieved]
             new_goal = places[slots, later]
             relabel = rng.random(len(flat)) < hindsight
             if goal.lowest is not None:
@@ -313,7 +313,7 @@ class EpisodeBuffer:
         following_steps = steps + spans
         observations, following = self.observations[slots, steps], self.observations[slots, following_steps]
         true, true_following = observations, following
-        if self.behind.keeps_truth:
+        if self.behind_gap.keeps_truth:
             true, true_following = self.true_observations[slots, steps], self.true_observations[slots, following_steps]
         if self.goal is not None and hindsight > 0:
             for stream in (observations, following, true, true_following):
@@ -332,7 +332,7 @@ class EpisodeBuffer:
         """Return the arrays with an entry for each episode, by their names in a file."""
         names = ("observations", "actions", "rewards", "lengths", "terminated", "success", "tasks", "returns")
         arrays = {name: getattr(self, name) for name in names}
-        if self.behind.keeps_truth:
+        if self.behind_gap.keeps_truth:
             arrays["true_observations"] = self.true_observations
         for name, array in zip(self.plan.state if self.plan else (), self.states, strict=True):
             arrays[f"state.{name}"] = array

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sami_runtime.model.atlas import shown
+from sami_runtime.model.atlas import text_of
 from sami_train.envs.measure import SUCCESS, Measure
 from sami_train.envs.tasks import Task
 
@@ -71,7 +71,7 @@ class TaskRecord:
     def add(self, episode: Episode) -> None:
         """Add an episode to the windows of its task; all episodes in drawn tasks share the name `all`."""
         named = [] if episode.task_index == DRAWN else episode.task.items()
-        name = " ".join(f"{feature}={shown(value)}" for feature, value in named) or "all"
+        name = " ".join(f"{feature}={text_of(value)}" for feature, value in named) or "all"
         self._success.setdefault(name, deque(maxlen=WINDOW)).append(float(episode.success))
         self._skills.setdefault(name, deque(maxlen=WINDOW)).append(episode.skills)
         self._returns.setdefault(name, deque(maxlen=RETURN_WINDOW)).append(episode.ret)
@@ -80,7 +80,7 @@ class TaskRecord:
         """Return the windows as values for JSON."""
         return {
             "success": {name: list(window) for name, window in self._success.items()},
-            "skills": {name: [sorted(seen) for seen in window] for name, window in self._skills.items()},
+            "skills": {name: [sorted(skills) for skills in window] for name, window in self._skills.items()},
             "returns": {name: list(window) for name, window in self._returns.items()},
         }
 

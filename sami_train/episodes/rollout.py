@@ -62,7 +62,7 @@ class Rollout:
         reach: scripted exploration of the environment, see `EnvironmentSpec.reach`.
         tasks: the tasks to visit in turn; the environment's own if None.
         state_every: steps between two encoder states that an episode stores; 0 stores none.
-        behind: whether episodes store the true state, and how large their sim-to-real profile is.
+        behind_gap: whether episodes store the true state, and how large their sim-to-real profile is.
     """
 
     def __init__(
@@ -74,9 +74,9 @@ class Rollout:
         reach: Reach | None = None,
         tasks: Sequence[Task] | None = None,
         state_every: int = 0,
-        behind: BehindGap | None = None,
+        behind_gap: BehindGap | None = None,
     ) -> None:
-        self.state_every, self.behind = state_every, behind or BehindGap()
+        self.state_every, self.behind_gap = state_every, behind_gap or BehindGap()
         self.envs, self.policy, self.seed = list(envs), policy, seed
         self.exploration, self._reach = exploration, reach
         self.tasks = tasks or tasks_of(self.envs[0])
@@ -122,7 +122,7 @@ class Rollout:
         task_index = index % len(self.tasks)
         task = self.tasks[task_index]
         options: dict[str, Any] = {"task": dict(task)} if task else {}
-        if (size := self.behind.size(steps_done, self.seed, index)) < 1.0:
+        if (size := self.behind_gap.size(steps_done, self.seed, index)) < 1.0:
             options[GAP_SIZE] = size
         observation, info = env.reset(seed=start, options=options or None)
         if not task and info.get("task"):  # the environment drew a new task
@@ -138,7 +138,7 @@ class Rollout:
             truth,
         )
         recorder = _Recorder(index, task, task_index, truth, explorer, [flatten(observation)])
-        if self.behind.keeps_truth:
+        if self.behind_gap.keeps_truth:
             recorder.true_observations = [recorder.true(info)]
         return recorder
 
@@ -164,8 +164,8 @@ class _Recorder:
 
     def true(self, info: dict[str, Any]) -> np.ndarray:
         """Return the last true state (D + P,): the observation without the profile's errors, and privileged numbers."""
-        seen = np.asarray(info.get(TRUE_OBSERVATION, self.observations[-1]))
-        return np.concatenate([seen, info[PRIVILEGED]]) if PRIVILEGED in info else seen
+        observation = np.asarray(info.get(TRUE_OBSERVATION, self.observations[-1]))
+        return np.concatenate([observation, info[PRIVILEGED]]) if PRIVILEGED in info else observation
 
     def keep_state(self, policy: Policy, row: int, every: int) -> None:
         """Store the encoder's state before this step, if the step is a multiple of `every`."""

@@ -126,9 +126,9 @@ def measure_pieces(
 
     for piece in pieces:
         report(store.results_of(piece) or ())
-    left = [piece for piece in pieces if store.results_of(piece) is None]
+    remaining = [piece for piece in pieces if store.results_of(piece) is None]
     measure = _measure_tasks if spec.measure.per == "task" else _measure_sets
-    for piece, results in measure(source, spec, left, episodes, cores):
+    for piece, results in measure(source, spec, remaining, episodes, cores):
         store.add(piece, results)
         report(results)
 
@@ -136,10 +136,10 @@ def measure_pieces(
 Measured = Iterator[tuple[Piece, list[TaskResult]]]
 
 
-def _measure_tasks(source: Source, spec: EnvironmentSpec, left: list[Piece], episodes: int, cores: int) -> Measured:
-    if left:
-        with sharing(_Worker, (source, spec, episodes), min(cores, len(left))) as run:
-            yield from run(left)
+def _measure_tasks(source: Source, spec: EnvironmentSpec, rest: list[Piece], episodes: int, cores: int) -> Measured:
+    if rest:
+        with sharing(_Worker, (source, spec, episodes), min(cores, len(rest))) as run:
+            yield from run(rest)
 
 
 class _Worker:
@@ -162,7 +162,7 @@ class _Worker:
         if piece.gap is not None:
             envs = [GappedEnv(env, self.spec, piece.gap, _among(piece.task)) for env in envs]
         tell_ages(self.policy, envs, piece.gap)
-        rollout = Rollout(envs, self.policy, piece.seed, tasks=(piece.task,), behind=BehindGap(true_goals=True))
+        rollout = Rollout(envs, self.policy, piece.seed, tasks=(piece.task,), behind_gap=BehindGap(true_goals=True))
         played: list[Episode] = []
         for first in range(0, self.episodes, len(envs)):
             played += rollout.round(range(first, first + len(envs)))
@@ -190,7 +190,7 @@ def _result(spec: EnvironmentSpec, task_set: str, task: Task, episodes: Sequence
         success=share(episode.success for episode in episodes),
         solved_at_start=share(at_goal),
         shares=shares,
-        skills={skill.name: share(shown == skill.name for shown in skills) for skill in spec.skills},
+        skills={skill.name: share(name == skill.name for name in skills) for skill in spec.skills},
         ret=float(np.mean([episode.ret for episode in episodes])),
         successes=tuple(episode.success for episode in episodes),
         metrics=_by_name([episode.metrics for episode in episodes]),
@@ -202,8 +202,8 @@ def _by_name(metrics: Sequence[Mapping[str, float]]) -> dict[str, tuple[float, .
     return {name: tuple(of_episode[name] for of_episode in metrics) for name in metrics[0]}
 
 
-def _measure_sets(source: Source, spec: EnvironmentSpec, left: list[Piece], episodes: int, cores: int) -> Measured:
-    for gap, behind_it in groupby(left, key=lambda piece: piece.gap):
+def _measure_sets(source: Source, spec: EnvironmentSpec, rest: list[Piece], episodes: int, cores: int) -> Measured:
+    for gap, behind_it in groupby(rest, key=lambda piece: piece.gap):
         with _stage(source, spec, episodes, cores, gap) as play:
             for piece in behind_it:
                 tasks = spec.tasks.resolve(piece.task_set)

@@ -50,33 +50,33 @@ class KeptResults:
     part of the hash.
 
     Args:
-        beside: path of the measurement's result; the file's name starts with its stem. None stores nothing.
+        results_path: path of the measurement's result; the file's name starts with its stem. None stores nothing.
         source: the policy.
         spec: the environment.
         episodes: see `evaluate`.
     """
 
-    def __init__(self, beside: Path | None, source: Source, spec: EnvironmentSpec, episodes: int) -> None:
+    def __init__(self, results_path: Path | None, source: Source, spec: EnvironmentSpec, episodes: int) -> None:
         self.spec = spec
         self.path: Path | None = None
         self._ending = ""
         self._rows: dict[str, list[TaskResult]] = {}
         self._as_read: list[dict[str, Any]] | None = []
         """The lines of the file until the first write: reading alone leaves the file unchanged."""
-        if beside is None:
+        if results_path is None:
             return
         identity = json.dumps([installed_version("sami"), _digest(source), spec.name, spec.engine, episodes])
         self._ending = f".{hashlib.sha256(identity.encode()).hexdigest()[:12]}{ENDING}"
-        self._read(beside)
+        self._read(results_path)
 
-    def at(self, beside: Path) -> KeptResults:
+    def at(self, results_path: Path) -> KeptResults:
         """Return the intermediate results of the same measurement beside another result."""
         other = copy.copy(self)
-        other._read(beside)
+        other._read(results_path)
         return other
 
-    def _read(self, beside: Path) -> None:
-        self.path = beside.with_name(beside.stem + self._ending)
+    def _read(self, results_path: Path) -> None:
+        self.path = results_path.with_name(results_path.stem + self._ending)
         self._as_read = whole = read_json_lines(self.path)
         try:
             self._rows = {
@@ -112,30 +112,30 @@ class KeptResults:
 
 
 @contextmanager
-def keeping(beside: Path | None) -> Iterator[None]:
+def keeping(results_path: Path | None) -> Iterator[None]:
     """Lock a result during a `with` block, and remove its intermediate results if the block succeeds.
 
     Args:
-        beside: path of the result, which is written in the block; None locks nothing.
+        results_path: path of the result, which is written in the block; None locks nothing.
 
     Raises:
         SamiError: another process is measuring the same result.
     """
-    if beside is None:
+    if results_path is None:
         yield
         return
 
     def busy(by: str) -> SamiError:
-        return SamiError(f"{beside} is being measured by {by}; wait for it to end, or stop it.")
+        return SamiError(f"{results_path} is being measured by {by}; wait for it to end, or stop it.")
 
-    with locked(beside.with_suffix(".lock"), busy, leave=False):
+    with locked(results_path.with_suffix(".lock"), busy, leave=False):
         yield
-        discard_all(beside)
+        discard_all(results_path)
 
 
-def discard_all(beside: Path) -> None:
+def discard_all(results_path: Path) -> None:
     """Remove all intermediate results beside a result."""
-    for path in beside.parent.glob(f"{beside.stem}.*{ENDING}"):
+    for path in results_path.parent.glob(f"{results_path.stem}.*{ENDING}"):
         path.unlink(missing_ok=True)
 
 

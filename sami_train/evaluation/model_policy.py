@@ -81,21 +81,21 @@ class SessionPolicy:
         """Return actions (n, A) and contexts (n, C) for flat observations (n, D); ValueError if `noise` is given."""
         if noise is not None:
             raise ValueError("a model file acts deterministically; it takes no noise")
-        session, seen = self._session, self._layout.by_name(observation, self.names)
+        session, signals = self._session, self._layout.by_name(observation, self.names)
         if self._acted:
             session.executed(self.previous_action)
         self._acted = True
         if self.ages is None or session.contract.lookahead is None:
-            return session.step(seen)[:2]
+            return session.step(signals)[:2]
         ages = self.ages()
         lookahead = session.contract.lookahead
         counts = [name in lookahead.changing for name in self.names]
         old = np.any(ages[:, counts] > lookahead.steps, axis=1)
         if not old.any():
-            return session.step(seen, ages)[:2]
+            return session.step(signals, ages)[:2]
         # As a control loop does: rows with too old observations hold action, state and context.
         session.elapse(rows=old)
         before = session.state
-        session.step(seen, np.where(old[:, None], 0.0, ages))
+        session.step(signals, np.where(old[:, None], 0.0, ages))
         session.restore(session.state.with_rows(old, before))
         return session.last[:2]

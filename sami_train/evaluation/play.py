@@ -180,7 +180,7 @@ class _EnvStage:
         self, spec: EnvironmentSpec, policy: Policy, rows: int, gap: GapProfile | None, clean_share: float = 0.0
     ) -> None:
         self.envs = [make(spec, gap, max_episode_steps=spec.episode_steps) for _ in range(rows)]
-        self.policy, self.behind = policy, BehindGap(clean_share=clean_share)
+        self.policy, self.behind_gap = policy, BehindGap(clean_share=clean_share)
         tell_ages(policy, self.envs, gap)
 
     def close(self) -> None:
@@ -189,7 +189,7 @@ class _EnvStage:
 
     def run(self, job: Round) -> list[tuple[float, int, Metrics]]:
         tasks, seed, first = job
-        rollout = Rollout(self.envs, self.policy, seed, tasks=tasks, behind=self.behind)
+        rollout = Rollout(self.envs, self.policy, seed, tasks=tasks, behind_gap=self.behind_gap)
         episodes = rollout.round(range(first, first + len(self.envs)))
         return [(episode.ret, len(episode), episode.metrics) for episode in episodes]
 

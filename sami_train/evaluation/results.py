@@ -13,7 +13,7 @@ from sami_runtime.errors import SamiError
 from sami_runtime.gap.profile import GapProfile
 from sami_train import seeds
 from sami_train.envs.catalog import environment
-from sami_train.envs.measure import RETURN, SUCCESS, Measure, known
+from sami_train.envs.measure import RETURN, SUCCESS, Measure, finite
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 
@@ -64,7 +64,7 @@ class TaskResult:
         shares = {"success": self.success, "solved_at_start": self.solved_at_start, **self.shares}
         outcomes = {"successes": "".join("01"[success] for success in self.successes)} if self.successes else {}
         skills = {"skills": dict(self.skills)} if self.skills else {}
-        return {**first, **shares, **last, "above_floor": known(self.above_floor), **skills, **outcomes}
+        return {**first, **shares, **last, "above_floor": finite(self.above_floor), **skills, **outcomes}
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any], spec: EnvironmentSpec) -> TaskResult:
@@ -188,7 +188,7 @@ class Evaluation:
                 "episodes": len(self.returns(task_set)),
             }
         ret = {} if np.isnan(self.ret(task_set)) else {"ret": self.ret(task_set)}
-        return {"success": self.success(task_set), "above_floor": known(self.above_floor(task_set)), **ret, **metrics}
+        return {"success": self.success(task_set), "above_floor": finite(self.above_floor(task_set)), **ret, **metrics}
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""

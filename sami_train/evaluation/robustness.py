@@ -133,11 +133,11 @@ def kinds(names: Sequence[str] | None = None) -> list[Kind]:
     Raises:
         UnknownName: there is no such kind.
     """
-    known = {kind.name: kind for kind in KINDS}
+    by_name = {kind.name: kind for kind in KINDS}
     for name in names or ():
-        if name not in known:
-            raise UnknownName("kind of gap", name, known)
-    return [known[name] for name in dict.fromkeys(known if names is None else names)]
+        if name not in by_name:
+            raise UnknownName("kind of gap", name, by_name)
+    return [by_name[name] for name in dict.fromkeys(by_name if names is None else names)]
 
 
 def parts_of(gap: GapProfile) -> list[Kind]:
@@ -189,11 +189,11 @@ def sweep(
     """
     spec = environment(env)
     points = _points(spec, chosen)
-    clean, *behind = evaluate_gaps(source, env, task_sets, gaps_of(spec, chosen), episodes, cores, on_task, keep)
+    clean, *gapped = evaluate_gaps(source, env, task_sets, gaps_of(spec, chosen), episodes, cores, on_task, keep)
     return [
         RobustnessPoint("", 0.0, "", {}, clean),
         *(
             RobustnessPoint(kind.name, severity, unit, profile.to_dict(), evaluation)
-            for (kind, severity, unit, profile), evaluation in zip(points, behind, strict=True)
+            for (kind, severity, unit, profile), evaluation in zip(points, gapped, strict=True)
         ),
     ]

@@ -28,7 +28,7 @@ from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.evaluation.play import OnRound
 from sami_train.export.model_file import recompose, write
-from sami_train.export.seen import Contexts, collect_contexts, known_gap, known_tasks
+from sami_train.export.training_ranges import Contexts, collect_contexts, known_gap, known_tasks
 
 Array = NDArray[np.float64]
 RATE = 0.05
@@ -84,23 +84,23 @@ def fit(
     window = usual_window(every) if window is None else window
     counted = [[late for episode in task if len(late := windowed(episode, window)[window:])] for task in fitted]
     # A task whose episodes all end before a window counts is left out.
-    known = [k for k, episodes in enumerate(counted) if sum(map(len, episodes)) > 1]
-    if not known:
+    indices = [k for k, episodes in enumerate(counted) if sum(map(len, episodes)) > 1]
+    if not indices:
         raise SamiError(
             f"no task has two windows of {window} contexts that count, which takes episodes of at least {2 * window} "
             f"steps; the median episode has {_median_length(every)}. Set a shorter window, or run more episodes."
         )
-    means = [np.concatenate(counted[k]).mean(axis=0) for k in known]
+    means = [np.concatenate(counted[k]).mean(axis=0) for k in indices]
     own_covariances = [
-        np.cov(np.concatenate(counted[k]), rowvar=False, ddof=1).reshape(len(means[0]), -1) for k in known
+        np.cov(np.concatenate(counted[k]), rowvar=False, ddof=1).reshape(len(means[0]), -1) for k in indices
     ]
     pooled = np.mean(own_covariances, axis=0)
     pooled += np.eye(len(pooled)) * max(RIDGE * float(np.trace(pooled)) / len(pooled), 1e-12)
-    weights = [len(pooled) / (len(pooled) + len(counted[k])) for k in known]
+    weights = [len(pooled) / (len(pooled) + len(counted[k])) for k in indices]
     covariances = [w * pooled + (1.0 - w) * cov for w, cov in zip(weights, own_covariances, strict=True)]
     slow = float(np.median(np.concatenate([_drifts(episode, window) for episode in every])))
     atlas = Atlas(
-        tasks=tuple(dict(tasks[k]) for k in known),
+        tasks=tuple(dict(tasks[k]) for k in indices),
         mean=tuple(tuple(map(float, mean)) for mean in means),
         covariance=tuple(tuple(tuple(map(float, row)) for row in (cov + cov.T) / 2.0) for cov in covariances),
         window=window,

@@ -85,8 +85,8 @@ def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
     if contract.evaluation is not None:
         lines += _results(Evaluation.from_dict(contract.evaluation), str(training["method"]))
     lines += [f"Versions: {', '.join(f'{name} {number}' for name, number in training['versions'].items())}.", ""]
-    with unfinished(written[0]) as beside:
-        beside.write_text("\n".join(lines), encoding="utf-8")
+    with unfinished(written[0]) as temporary:
+        temporary.write_text("\n".join(lines), encoding="utf-8")
     return written
 
 
@@ -244,8 +244,8 @@ def draw_training(run: RunRecord, measure: Measure, path: Path) -> str:
     axes.set(xlabel="minutes", ylabel=label, ylim=measure.bounds if curve == measure.exploring else None)
     axes.grid(alpha=0.3)
     axes.legend(fontsize=7, loc="lower right")
-    with unfinished(path) as beside:
-        figure.savefig(beside, dpi=110, format="png")
+    with unfinished(path) as temporary:
+        figure.savefig(temporary, dpi=110, format="png")
     return curves[curve]
 
 

@@ -20,7 +20,7 @@ from sami_train.export.atlas import least_episodes, measure, require_enough
 from sami_train.export.card import write_card
 from sami_train.export.export import compose_model
 from sami_train.export.model_file import recompose, write
-from sami_train.export.seen import known_tasks, measure_seen
+from sami_train.export.training_ranges import known_tasks, measure_ranges
 from sami_train.files import read_json, unfinished
 from sami_train.runs.folder import RunFolder
 from sami_train.runs.record import RunRecord
@@ -103,8 +103,8 @@ def export_run(
         artifact = add(artifact)
     weights = out.with_suffix(".safetensors")
     # Write the weights first, but rename them last: an error leaves neither file without the other.
-    with unfinished(weights) as beside:
-        write_weights(beside, agent.weights(artifact.contract.weights_sha256, targets=False))
+    with unfinished(weights) as temporary:
+        write_weights(temporary, agent.weights(artifact.contract.weights_sha256, targets=False))
         contract = write(artifact)
     pages = write_card(RunRecord.of_folder(run.path), contract, out) if card else ()
     return Exported(contract, weights, tuple(pages))
@@ -121,7 +121,8 @@ def with_measured(
     if atlas_episodes and artifact.contract.context is not None:  # the model file itself acts in these episodes
         artifact = recompose(artifact, {"atlas": measure(artifact, spec, atlas_episodes, on_round=on_round)})
     if seen_episodes:
-        artifact = recompose(artifact, {"seen": measure_seen(artifact, spec, seen_episodes, on_round=on_round)})
+        ranges = measure_ranges(artifact, spec, seen_episodes, on_round=on_round)
+        artifact = recompose(artifact, {"training_ranges": ranges})
     return artifact
 
 

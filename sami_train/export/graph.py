@@ -110,8 +110,8 @@ class TorchSession:
         Its action counts as executed; if another action was executed, set `previous_action` to that action.
         """
         kind = self.policy.log_temperature.dtype
-        seen, before = (torch.as_tensor(array, dtype=kind)[None] for array in (observation, self.previous_action))
-        answered = self.policy.step(seen, before, *self.state)
+        current, before = (torch.as_tensor(array, dtype=kind)[None] for array in (observation, self.previous_action))
+        answered = self.policy.step(current, before, *self.state)
         outputs = dict(zip(self.contract.outputs, answered, strict=True))
         self.state = tuple(outputs[state_output(tensor.name)] for tensor in self.contract.state)
         answers = {name: outputs[name][0].numpy() for name in self.contract.answers}
@@ -134,9 +134,9 @@ def record(policy: ContextPolicy, spec: EnvironmentSpec, contract: Contract, see
             resets.append(len(rows))
             rows += steps
     env.close()
-    seen, executed, answers = zip(*rows, strict=True)
+    observations, executed, answers = zip(*rows, strict=True)
     return GoldenSteps(
-        observation=spec.layout.by_name(np.stack(seen)),
+        observation=spec.layout.by_name(np.stack(observations)),
         executed=np.stack(executed).astype(np.float32),
         answers={name: np.stack([row[name] for row in answers]) for name in contract.answers},
         resets=tuple(resets),
@@ -155,8 +155,8 @@ def _lasting(
         shorter.append(steps)
     pieces: list[list[Row]] = []
     for steps in sorted(shorter, key=len, reverse=True):
-        if left := length - sum(map(len, pieces)):
-            pieces.append(steps[:left])
+        if missing := length - sum(map(len, pieces)):
+            pieces.append(steps[:missing])
     return pieces
 
 

@@ -144,10 +144,10 @@ class RunFolder:
     def finish(self, agent: Any) -> None:
         """Write the trained agent: a last checkpoint, from which the run can be extended, weights, and agent.zip."""
         self.checkpoint(agent.num_timesteps, agent)
-        with unfinished(self.weights) as beside:
-            write_weights(beside, agent.weights())
-        with unfinished(self.agent) as beside:
-            agent.save(beside)
+        with unfinished(self.weights) as temporary:
+            write_weights(temporary, agent.weights())
+        with unfinished(self.agent) as temporary:
+            agent.save(temporary)
 
     def reopen(self, config: TrainConfig) -> None:
         """Make a finished run unfinished, with another configuration; delete its agent and its evaluations."""
@@ -222,11 +222,11 @@ class RunFolder:
         target = folder / str(steps)
         with writing(folder):
             folder.mkdir(exist_ok=True)
-        with unfinished(target) as beside:
-            beside.mkdir()
-            agent.save(beside / "agent.zip")
-            write_weights(beside / WEIGHTS_FILE, agent.weights())
-            agent.make_buffer().save(beside / "buffer.npz")
+        with unfinished(target) as temporary:
+            temporary.mkdir()
+            agent.save(temporary / "agent.zip")
+            write_weights(temporary / WEIGHTS_FILE, agent.weights())
+            agent.make_buffer().save(temporary / "buffer.npz")
         for other in self.checkpoints()[BUFFERS_KEPT:]:
             (other / "buffer.npz").unlink(missing_ok=True)
         return target

@@ -74,14 +74,14 @@ class Progress:
         then, steps_then, updates_then = self._history[0]
         elapsed = max(now - then, 1e-9)
         speed = (steps - steps_then) / elapsed
-        left = f"{max(0, self._total - steps) / speed / 60:.1f} min left; " if speed > 0 else ""
+        remaining = f"{max(0, self._total - steps) / speed / 60:.1f} min left; " if speed > 0 else ""
         measure = self._measure
         mean = record.mean(measure)
-        shown = "- (no episode has ended yet)" if mean is None or math.isnan(mean) else measure.show(mean, coarse=True)
+        text = "- (no episode has ended yet)" if mean is None or math.isnan(mean) else measure.show(mean, coarse=True)
         warmup = f"warm-up, no updates before step {self._warmup:,}; " if steps < self._warmup else ""
         line = (
-            f"{warmup}{speed:,.0f} steps/s, {(updates - updates_then) / elapsed:,.1f} updates/s, {left}"
-            f"{measure.name} while exploring {shown}"
+            f"{warmup}{speed:,.0f} steps/s, {(updates - updates_then) / elapsed:,.1f} updates/s, {remaining}"
+            f"{measure.name} while exploring {text}"
             f"{'; ' * bool(contrast)}{contrast}"
         )
         by_task = record.by_task(measure).items()

@@ -316,10 +316,10 @@ def start_from(agent: ContextSAC, config: TrainConfig) -> None:
 
 def _with_recent_actions(weight: torch.Tensor, inputs: int, agent: ContextSAC) -> torch.Tensor:
     """Return a critic's first weights, (H, N), widened to (H, inputs) by zeros for older actions, after the context."""
-    seen, missing = agent.policy.features.size + agent.policy.encoder.size, inputs - weight.shape[1]
+    size, missing = agent.policy.features.size + agent.policy.encoder.size, inputs - weight.shape[1]
     if missing <= 0 or missing % agent.policy.action_size:
         return weight  # does not fit: the caller rejects it, and names both shapes
-    return torch.cat([weight[:, :seen], weight.new_zeros(len(weight), missing), weight[:, seen:]], 1)
+    return torch.cat([weight[:, :size], weight.new_zeros(len(weight), missing), weight[:, size:]], 1)
 
 
 def _shape(tensors: dict[str, torch.Tensor], name: str) -> list[int] | str:

@@ -81,13 +81,13 @@ def test_a_joint_that_dies_is_measured_through_the_file(sami, cheetah):
     assert (done.code, done.err) == (0, "")
     assert "2 of 2 episodes were not over before the change" in done.prose
     document = json.loads(Path("told/adaptation.json").read_text())
-    died, control = document["changes"]
-    assert died["change"] == "mass=1,damping=1,crippled=none:3@20"
+    change, control = document["changes"]
+    assert change["change"] == "mass=1,damping=1,crippled=none:3@20"
     variants = ["live", "frozen", "reset", "from the start", "constant", "unchanged"]
-    assert [row["variant"] for row in died["rows"]] == variants
+    assert [row["variant"] for row in change["rows"]] == variants
     returns = {row["variant"]: row["ret"]["value"] for row in control["rows"]}
     assert returns["live"] == returns["from the start"] == returns["unchanged"] != returns["reset"]
-    assert died["rows"][0]["success"] is None
+    assert change["rows"][0]["success"] is None
     assert (document["env"], document["model"]) == ("crippled-half-cheetah", cheetah.name)
     assert (document["episodes"], document["seed"]) == (2, 6_000_011)
     assert document["weights_sha256"] == read_artifact(cheetah).contract.weights_sha256
@@ -180,7 +180,7 @@ def test_a_change_that_cannot_be_made_is_refused_before_anything_runs(sami, cont
 
 
 def test_the_live_line_tells_how_far_the_estimated_present_is_from_what_arrived():
-    seen = Observation({"cube_position": np.zeros(3, np.float32), "gripper_width": np.ones(1, np.float32)}, 0.0)
-    tick = SimpleNamespace(observation=seen, extra={"present_cube_position": np.float32([0.03, 0.0, 0.04])})
+    observation = Observation({"cube_position": np.zeros(3, np.float32), "gripper_width": np.ones(1, np.float32)}, 0.0)
+    tick = SimpleNamespace(observation=observation, extra={"present_cube_position": np.float32([0.03, 0.0, 0.04])})
     assert corrected(tick) == "present off by cube_position 0.05"
-    assert corrected(SimpleNamespace(observation=seen, extra={})) == ""
+    assert corrected(SimpleNamespace(observation=observation, extra={})) == ""

@@ -32,8 +32,8 @@ def test_a_memoryless_file_is_run_recorded_replayed_and_verified(sami, memoryles
     assert replayed.code == 0, replayed.err
     assert "10 steps compared, none differs" in replayed.out
     assert sami("verify", memoryless).code == 0
-    shown = sami("inspect", memoryless)
-    assert "atlas: none, because the policy infers no context" in shown.out
+    done = sami("inspect", memoryless)
+    assert "atlas: none, because the policy infers no context" in done.out
 
 
 def test_its_episodes_have_no_phase_and_nothing_to_adapt(sami, memoryless):

@@ -64,9 +64,9 @@ def test_training_leaves_a_finished_run(trained):
 def test_evaluating_all_sets_is_kept_in_the_run_and_in_the_model(sami, trained):
     document = json.loads((trained.run / "evaluation.json").read_text())
     assert list(document["sets"]) == ["training", "moderate", "extreme"]
-    shown = sami("inspect", trained.model, "--json")
+    done = sami("inspect", trained.model, "--json")
     assert document.pop("agent_steps") == json.loads((trained.run / "run.json").read_text())["steps"]
-    assert json.loads(shown.out)["evaluation"] == document
+    assert json.loads(done.out)["evaluation"] == document
 
 
 def test_evaluating_one_set_prints_json_only_and_leaves_the_run_as_it_was(sami, trained, contents, short_panda):
@@ -169,9 +169,9 @@ def test_run_really_runs_the_task_that_was_asked_for(sami, trained):
     rows = [json.loads(line) for line in done.out.splitlines()]
     assert [(row["mass"], row["friction"]) for row in rows] == [(10.0, 0.1)] * 2
     assert [row["episode"] for row in rows] == [0, 1]
-    shown = sami(*arguments)
-    assert "2 episodes" in shown.out
-    lines = shown.out.splitlines()
+    done = sami(*arguments)
+    assert "2 episodes" in done.out
+    lines = done.out.splitlines()
     first = next(number for number, line in enumerate(lines) if line.endswith("context moves")) + 1
     assert lines[first].split()[:2] == ["10", "0.1"]
     same = [
@@ -223,8 +223,8 @@ print("LOADED", [name for name in heavy if name in sys.modules])
 
 
 def test_help_groups_the_commands_by_what_they_are_for(sami):
-    shown, panels = sami("--help").out, {}
-    for line in shown.splitlines():
+    text, panels = sami("--help").out, {}
+    for line in text.splitlines():
         if line.startswith("╭─ "):
             words = panels.setdefault(line.strip("╭─╮ "), [])
         elif line.startswith("│ ") and line[2] != " ":

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 from sami_runtime.model.artifact import read_artifact
-from sami_train.export import seen
+from sami_train.export import training_ranges
 
 SHIPPED = Path(__file__).parents[2] / "models" / "panda-satesac.onnx"
 
@@ -20,7 +20,7 @@ def test_a_file_is_described_once_and_then_has_training_ranges(sami, trained, tm
     assert "copy.onnx has training ranges now, from " in done.prose
     assert done.prose.strip().endswith("steps of 6 episodes, and its frame and home pose")
     before, after = read_artifact(trained.model).contract, read_artifact(path).contract
-    assert after.model_copy(update={"seen": None}) == before
+    assert after.model_copy(update={"training_ranges": None}) == before
     assert sami("verify", path).code == 0
     content = path.read_bytes()
     refused = sami("describe", path)
@@ -33,8 +33,10 @@ def test_a_file_is_described_once_and_then_has_training_ranges(sami, trained, tm
 
 
 def test_export_measures_it_as_well(sami, trained, monkeypatch, short_panda):
-    whole = seen.measure_responses
-    monkeypatch.setattr(seen, "measure_responses", lambda spec, tasks, starts, seed: whole(spec, tasks, 2, seed))
+    whole = training_ranges.measure_responses
+    monkeypatch.setattr(
+        training_ranges, "measure_responses", lambda spec, tasks, starts, seed: whole(spec, tasks, 2, seed)
+    )
     arguments = (
         "export",
         "--run",
@@ -49,16 +51,16 @@ def test_export_measures_it_as_well(sami, trained, monkeypatch, short_panda):
     done = sami(*arguments, "--set", "seen_episodes=6")
     assert (done.code, "sami describe" in done.out) == (0, False)
     contract = read_artifact("new.onnx").contract
-    assert contract.seen.episodes == 6
-    assert contract.seen.responses is not None
+    assert contract.training_ranges.episodes == 6
+    assert contract.training_ranges.responses is not None
     assert contract.sheet == read_artifact(trained.model).contract.sheet is not None
 
 
 def test_inspect_prints_bounds_what_training_saw_meanings_frame_and_home(sami):
     lines = sami("inspect", SHIPPED).out.splitlines()
-    bounds, seen = [line.split()[1:] for line in lines if line.startswith("desired_goal.z")]
+    bounds, spread = [line.split()[1:] for line in lines if line.startswith("desired_goal.z")]
     assert bounds == ["m", "-10", "10", "0.02", "to", "0.02"]
-    assert seen == ["0.02", "0", "0.02", "0.02"]
+    assert spread == ["0.02", "0", "0.02", "0.02"]
     bounds, _ = [line.split()[1:] for line in lines if line.startswith("ee_displacement_and_gripper.dx")]
     assert bounds == ["1", "-1", "1", "-"]
     starts = ("seen: 2,0", "response to 1 of dx, moved by 0.1 for 5 ticks: ee_position.x +0.1", "meaning ee_position: ")

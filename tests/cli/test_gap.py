@@ -148,9 +148,9 @@ def test_robustness_wants_a_model_or_what_was_measured(sami):
 @pytest.fixture
 def recorded(sami, trained, tmp_path):
     """A recording of an excited Panda behind a gap, in the folder where `sami` is called."""
-    behind = tmp_path / "behind.toml"
-    behind.write_text("latency_s = 0.04\naction_latency_s = 0.08\nnoise = { cube_position = 0.003 }\n")
-    options = ("--set", "excite=true", "--episodes", 4, "--gap", behind, "--record", "run.mcap", "--json")
+    profile = tmp_path / "behind.toml"
+    profile.write_text("latency_s = 0.04\naction_latency_s = 0.08\nnoise = { cube_position = 0.003 }\n")
+    options = ("--set", "excite=true", "--episodes", 4, "--gap", profile, "--record", "run.mcap", "--json")
     done = sami("run", "--model", trained.model, *options)
     assert done.code == 0, done.err
     return "run.mcap"

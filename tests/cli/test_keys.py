@@ -70,17 +70,17 @@ class AtTerminal:
         )
         start = [sys.executable, "-c", attach + "os.execv(sys.argv[1], sys.argv[1:])", *command]
         self.process = subprocess.Popen(start, stdin=self.tty, stdout=self.tty, stderr=self.tty)
-        self.shown = ""
+        self.output = ""
 
     def wait_for(self, text, timeout_s=60.0):
         """Wait until the terminal has shown a text that was not waited for yet, and return what came with it."""
         until = time.monotonic() + timeout_s
-        while not (match := re.search(text, self.shown)):
-            assert time.monotonic() < until, f"{text!r} does not come: {self.shown!r}"
+        while not (match := re.search(text, self.output)):
+            assert time.monotonic() < until, f"{text!r} does not come: {self.output!r}"
             if select.select([self.person], [], [], 0.1)[0]:
-                self.shown += os.read(self.person, 65536).decode(errors="replace")
-        seen, self.shown = self.shown[: match.end()], self.shown[match.end() :]
-        return seen
+                self.output += os.read(self.person, 65536).decode(errors="replace")
+        printed, self.output = self.output[: match.end()], self.output[match.end() :]
+        return printed
 
     def press(self, keys):
         os.write(self.person, keys.encode())
@@ -89,7 +89,7 @@ class AtTerminal:
         """Its exit code; afterwards the terminal is as it was."""
         while self.process.poll() is None or select.select([self.person], [], [], 0.1)[0]:
             if select.select([self.person], [], [], 0.1)[0]:
-                self.shown += os.read(self.person, 65536).decode(errors="replace")
+                self.output += os.read(self.person, 65536).decode(errors="replace")
         assert termios.tcgetattr(self.tty) == self.before
         return self.process.returncode
 
@@ -186,7 +186,7 @@ def test_rows_for_programs_hold_what_a_person_said(terminal):
     first = re.search(r"\{.*\}", at.wait_for("reset with seed 1"))
     at.press("q")
     assert at.end() == 0
-    second = re.search(r"\{.*\}", at.shown)
+    second = re.search(r"\{.*\}", at.output)
     rows = [(row["episode"], row["ended"], row["success"]) for row in map(json.loads, (first[0], second[0]))]
     assert rows == [(0, "success", True), (1, "stop", None)]
     assert read_recording("r.mcap").episodes[0] == ("success", True)

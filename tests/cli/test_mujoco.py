@@ -164,16 +164,16 @@ def test_an_environment_alone_names_its_shipped_model(env, model):
 
 def test_verify_and_inspect_know_such_models(sami, models):
     assert sami("verify", models / "half-cheetah.onnx").code == 0
-    shown = sami("inspect", models / "half-cheetah.onnx").out
-    assert "half-cheetah: 20 Hz, 1000 steps an episode" in shown
-    assert "observation joint_angles" in shown
-    assert "return training: 4,058" in shown
+    text = sami("inspect", models / "half-cheetah.onnx").out
+    assert "half-cheetah: 20 Hz, 1000 steps an episode" in text
+    assert "observation joint_angles" in text
+    assert "return training: 4,058" in text
 
 
 def test_a_robot_of_many_tasks_is_inspected_in_lines_that_can_be_read(sami):
-    shown = sami("inspect", Path(__file__).parents[2] / "models" / "crippled-ant-satesac.onnx").out
-    assert "125 in all, see --json" in shown
-    assert max(map(len, shown.splitlines())) < 300
+    text = sami("inspect", Path(__file__).parents[2] / "models" / "crippled-ant-satesac.onnx").out
+    assert "125 in all, see --json" in text
+    assert max(map(len, text.splitlines())) < 300
 
 
 def test_evaluation_tells_returns(sami, models, monkeypatch):

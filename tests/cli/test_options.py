@@ -66,9 +66,9 @@ def test_force_may_stand_anywhere_and_replaces_outputs(sami):
 
 
 def test_json_may_stand_anywhere_and_is_refused_where_a_command_prints_text_only(sami):
-    shown = sami("models", "--json")
-    assert (shown.code, sami("--json", "models").out) == (0, shown.out)
-    assert MODEL in shown.out
+    done = sami("models", "--json")
+    assert (done.code, sami("--json", "models").out) == (0, done.out)
+    assert MODEL in done.out
     for name, command in get_command(app).commands.items():
         assert ("--json" in command.epilog) == (name not in TEXT_ONLY)
     refused = sami("convert", "run.mcap", "run.csv", "--json")

@@ -118,8 +118,8 @@ def test_no_tasks_no_changes_and_early_ends_are_fine(sami, tipping):
     assert contract.training["tasks"] == [{}]
     assert contract.evaluation["tasks"][0]["steps"] < 25, "episodes ended early"
     assert sami("run", "--model", tipping.model, "--env", TIPPING, "--episodes", 1).code == 0
-    shown = sami("eval", "--model", tipping.model, "--env", TIPPING, "--episodes", 3)
-    assert "the one" in shown.out
+    done = sami("eval", "--model", tipping.model, "--env", TIPPING, "--episodes", 3)
+    assert "the one" in done.out
     refused = sami("adapt", "--model", tipping.model, "--env", TIPPING, "--change", "mass=1:2@3")
     assert f"environment '{TIPPING}' has no tasks, so there are no dynamics that could change" in refused.err
     refused = sami("train", "--env", TIPPING, "--method", "ccm", "--steps", 200, *settings(**SMALL), "-q")

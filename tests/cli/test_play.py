@@ -146,12 +146,12 @@ def test_training_ranges_come_from_a_recording_or_a_rollout(sami, standing_model
     assert "its training's environment is not here" in refused.err
     done = sami("describe", model, "--rollout", "s.mcap")
     assert "from 120 steps of 2 episodes" in done.out
-    seen = read_artifact(model).contract.seen
-    assert seen.signals["command"].mean == (0.5, 0.0, 0.0)
+    ranges = read_artifact(model).contract.training_ranges
+    assert ranges.signals["command"].mean == (0.5, 0.0, 0.0)
     assert "--force" in sami("describe", model, "--rollout", "s.mcap").err
     np.savez(tmp_path / "r.npz", obs=np.zeros((9, 4, 21)), actions=np.ones((9, 4, 4)))
     assert sami("--force", "describe", model, "--rollout", tmp_path / "r.npz").code == 0
-    seen = read_artifact(model).contract.seen
-    assert (seen.steps, seen.episodes) == (36, 4)
-    assert seen.signals["joint_targets"].mean == (0.6, 0.6, 0.4, 0.4)
+    ranges = read_artifact(model).contract.training_ranges
+    assert (ranges.steps, ranges.episodes) == (36, 4)
+    assert ranges.signals["joint_targets"].mean == (0.6, 0.6, 0.4, 0.4)
     assert sami("verify", model).code == 0

@@ -38,10 +38,10 @@ def test_a_file_takes_a_probe_and_says_how_well_each_feature_is_told(sami, train
 
 
 def test_inspect_tells_of_the_probe_or_that_there_is_none(sami, trained, probed):
-    shown = sami("inspect", probed).out
-    assert "output probe_mass" in shown
-    assert "mass, 1 to 10 kg: R2 0." in shown
-    assert "friction, 0.1 to 10: the context does not identify it (R2 " in shown
+    text = sami("inspect", probed).out
+    assert "output probe_mass" in text
+    assert "mass, 1 to 10 kg: R2 0." in text
+    assert "friction, 0.1 to 10: the context does not identify it (R2 " in text
     assert "probe: none; `sami probe` adds one" in sami("inspect", trained.model).out
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from onnx import numpy_helper
-from sami_cli.episodes import shown
+from sami_cli.episodes import reading_text
 from sami_cli.target import simulator
 
 from sami_runtime import GapProfile, Limits, ManualClock, Run, Session
@@ -175,8 +175,8 @@ def test_a_shadow_tells_where_it_would_have_acted_otherwise(sami, trained, rows,
     assert all(item["size"] > 0 for item in unlike["largest"].values())
     size = max(item["size"] for item in unlike["largest"].values())
     assert rows("--set", f"shadow={other}", "--set", f"shadow_tolerance={size}")[-1]["shadow"]["differing"] == 0
-    shown = sami("run", "--model", trained.model, "--episodes", 1, "--set", f"shadow={other}")
-    assert "ticks differ\nfirst at episode 0, step 0: action d" in shown.out
+    done = sami("run", "--model", trained.model, "--episodes", 1, "--set", f"shadow={other}")
+    assert "ticks differ\nfirst at episode 0, step 0: action d" in done.out
 
 
 def test_limits_from_a_file_are_kept_and_reported(sami, trained, rows):
@@ -193,13 +193,13 @@ def test_limits_from_a_file_are_kept_and_reported(sami, trained, rows):
 
 
 def test_the_limits_that_the_documentation_shows_fit_the_panda_policy(tmp_path):
-    root, path, shown = Path(__file__).parents[2], tmp_path / "shown.toml", set()
+    root, path, keys = Path(__file__).parents[2], tmp_path / "shown.toml", set()
     for block in (root / "docs" / "reference" / "safety-gate.md").read_text().split("```toml\n")[1:]:
         path.write_text(block.split("```")[0])
         limits = Limits.load(path)
         limits.require_fit(read_artifact(root / "models" / "panda-satesac.onnx").contract)
-        shown |= limits.model_fields_set
-    assert shown == set(Limits.model_fields)
+        keys |= limits.model_fields_set
+    assert keys == set(Limits.model_fields)
 
 
 def test_a_dry_run_writes_nothing(rows):
@@ -325,4 +325,4 @@ def test_a_line_of_telemetry_imports_nothing_between_two_ticks(monkeypatch):
     monkeypatch.setitem(sys.modules, "sami_train.envs.tasks", None)
     near = {"mass": 1.5, "crippled": [0, 3]}
     reading = Reading(step=3, speed=0.5, phase=None, drift=0.0, nearest=near, distance=1.25, score=1.1, alarm=True)
-    assert shown(reading).endswith("score 1.10  OUT OF DISTRIBUTION  nearest mass 1.5, crippled 0+3 at 1.2")
+    assert reading_text(reading).endswith("score 1.10  OUT OF DISTRIBUTION  nearest mass 1.5, crippled 0+3 at 1.2")

@@ -140,8 +140,8 @@ def test_the_history_of_a_live_run_is_bounded_and_who_comes_late_gets_the_newest
                 feed.send(f"{tick:0500}".encode())
         thread.join()
     assert sum(map(sys.getsizeof, history._ticks)) <= 100_000
-    result, seen = history.after(0, 0.0)
-    assert (seen, int(result[-1])) == (4999, 4999)
+    result, newest = history.after(0, 0.0)
+    assert (newest, int(result[-1])) == (4999, 4999)
     assert len(result) > 100
 
 

@@ -44,7 +44,7 @@ def shown_commands():
 
 def test_every_option_that_a_page_shows_is_one_of_its_command():
     commands = get_command(app).commands
-    anywhere, shown, strange = {"--json", "--force", "--debug", "--help"}, set(), []
+    anywhere, options, strange = {"--json", "--force", "--debug", "--help"}, set(), []
     for page, name, rest in shown_commands():
         used = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", rest))
         if name in commands:
@@ -52,6 +52,6 @@ def test_every_option_that_a_page_shows_is_one_of_its_command():
                 option for parameter in commands[name].params for option in [*parameter.opts, *parameter.secondary_opts]
             }
             strange += [f"{page}: sami {name} {option}" for option in sorted(used - valid - anywhere)]
-            shown |= used
+            options |= used
     assert strange == []
-    assert {"--env", "--set", "--fix", "--record"} <= shown, "the pages are read"
+    assert {"--env", "--set", "--fix", "--record"} <= options, "the pages are read"

@@ -171,15 +171,15 @@ def drive(name, commands, seed):
     robot, rng = ROBOTS[name](), np.random.default_rng(seed)
     places = [body.geometry.require_place(point) for point in body.settings.points]
     worst = {"position": 0.0, "velocity": 0.0, "torque": 0.0, "point": 0.0, "overlap": 0.0}
-    limited, left = 0, 0
+    limited, remaining = 0, 0
     spread = np.minimum(body.high, 4.0) - np.maximum(body.low, -4.0)
     middle = (np.minimum(body.high, 4.0) + np.maximum(body.low, -4.0)) / 2
     for _ in range(commands):
-        if not left:
-            left = int(rng.choice(HOLDS))
+        if not remaining:
+            remaining = int(rng.choice(HOLDS))
             wild = rng.uniform(-1.0, 1.0, len(spread))
             command = 2.0 * body.velocity * wild if name == "own arm" else middle + spread * wild
-        left -= 1
+        remaining -= 1
         ruling = body.limit(command, robot.positions, robot.velocities, robot.period)
         limited += bool(ruling.limited_by)
         for _ in robot.steps(ruling.command):

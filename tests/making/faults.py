@@ -50,14 +50,14 @@ class FaultyArm:
         """Copies of the last observation's values, faults included."""
         self._buffers = {"position": np.zeros(2, np.float32), "goal": np.zeros(1, np.float32)}
         self._answer = np.zeros(2, np.float32)
-        self._lasting, self._left = "", 0
+        self._lasting, self._remaining = "", 0
         self._last_action = None
 
     def reset(self, seed=None):
         if self.random.random() < self.share / 10:
             self.faults["reset raises"] += 1
             raise AdapterError("the reset fails")
-        self._left = 0
+        self._remaining = 0
         self.observer.begin()
 
     def read(self):
@@ -126,13 +126,13 @@ class FaultyArm:
         pass
 
     def _next(self, faults, where):
-        if where == "read" and self._left:
-            self._left -= 1
+        if where == "read" and self._remaining:
+            self._remaining -= 1
             fault = self._lasting
         elif self.random.random() < self.share:
             fault = faults[self.random.integers(len(faults))]
             if where == "read" and fault in LASTING and self.random.random() < 0.5:
-                self._lasting, self._left = fault, int(self.random.integers(1, 15))
+                self._lasting, self._remaining = fault, int(self.random.integers(1, 15))
         else:
             return ""
         self.faults[f"{where} {fault}"] += 1

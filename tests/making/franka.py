@@ -41,9 +41,9 @@ class SimulatedRobot:
 
     def settings(self, **changed):
         """Return the settings of the adapter, as in a file for `--adapter-config`."""
-        known = read_document(EXAMPLE / "arm.toml", "settings")
+        document = read_document(EXAMPLE / "arm.toml", "settings")
         camera = {"here": [self.address, self.ports[1]], "there": [self.address, self.ports[0]]}
-        return {**known, "robot": self.address, "camera": camera, **changed}
+        return {**document, "robot": self.address, "camera": camera, **changed}
 
     @contextmanager
     def adapter(self, session=None, **changed):
@@ -65,13 +65,13 @@ def drive(adapter, towards, ticks, until=None):
     """Write an action in each of some ticks of 40 ms, and return the last observation."""
     due = time.monotonic()
     for _ in range(ticks):
-        seen = adapter.read().values
-        adapter.write(np.float32(towards(seen) if callable(towards) else towards))
-        if until and until(seen):
+        values = adapter.read().values
+        adapter.write(np.float32(towards(values) if callable(towards) else towards))
+        if until and until(values):
             break
         due += 0.04
         time.sleep(max(0.0, due - time.monotonic()))
-    return seen
+    return values
 
 
 HOST = """

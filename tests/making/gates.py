@@ -11,7 +11,7 @@ def action(*values):
     return np.float32(values)
 
 
-def seen(position, time):
+def frame(position, time):
     """Return an observation of the fake robot at a position and a time [s]."""
     return Observation({"position": np.float32(position), "goal": np.float32([0.5])}, time)
 

@@ -37,7 +37,7 @@ from sami_train.studies.sweep.study import read_study, write_study
 from sami_train.studies.sweep.sweep import Sweep
 from tests.making.killed import EXAMPLES, TINY
 from tests.making.made_runs import made_return_run
-from tests.making.mutants import flipped, moved, other
+from tests.making.mutants import flipped, other, relocated
 from tests.making.sealed import sealed
 
 EXAMPLE = EXAMPLES.parent
@@ -46,15 +46,15 @@ DEEP = b"[" * 100_000
 
 def mutated(data, name, draw):
     """Return a file's bytes with a changed JSON value (in JSON files), with changed bytes, or deeply nested JSON."""
-    how = draw.random()
-    if how < 0.02:
+    chance = draw.random()
+    if chance < 0.02:
         return DEEP
-    if how < 0.6 and name.endswith((".json", ".jsonl")):
+    if chance < 0.6 and name.endswith((".json", ".jsonl")):
         lines = data.decode().splitlines() if name.endswith(".jsonl") else [data.decode()]
         at = int(draw.integers(len(lines)))
         lines[at] = json.dumps(other(json.loads(lines[at]), draw))
         return "\n".join(lines).encode() + b"\n"
-    return flipped(data, draw) if draw.random() < 0.5 else moved(data, draw)
+    return flipped(data, draw) if draw.random() < 0.5 else relocated(data, draw)
 
 
 def within_zip(data, draw):

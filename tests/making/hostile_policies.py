@@ -16,7 +16,7 @@ POLICIES = (
     (lambda: foreign.recurrent("GRU", batch_first=True), {"state": foreign.STATES[:1]}),
     (foreign.image_convolution, {"history": HISTORY}),
 )
-OF_BYTES = (mutants.flipped, mutants.moved, mutants.lengths)
+OF_BYTES = (mutants.flipped, mutants.relocated, mutants.lengths)
 OF_MODELS = (
     *(mutants.weights_not_finite, mutants.another_operator, mutants.rewired, mutants.attributes, mutants.shapes),
     *(mutants.declared, mutants.elsewhere, mutants.nested, mutants.nodes_gone_or_twice),

@@ -75,12 +75,12 @@ def forked(work, folder, at=0, after=0.0):
         # A fork has none of its parent's threads: code that uses the parent's thread pool would wait for ever.
         os.environ["OMP_NUM_THREADS"] = "1"
         torch.set_num_threads(1)
-        seen = 0
+        calls = 0
 
         def count():
-            nonlocal seen
-            seen += 1
-            if seen == at:
+            nonlocal calls
+            calls += 1
+            if calls == at:
                 os.killpg(0, signal.SIGKILL)
 
         moments(folder, count)
@@ -93,7 +93,7 @@ def forked(work, folder, at=0, after=0.0):
         except BaseException:
             traceback.print_exc(file=sys.__stderr__)  # pytest's own stderr is in memory, and is lost with the child
         finally:
-            os.write(writer, str(seen).encode())
+            os.write(writer, str(calls).encode())
             os._exit(status)
     os.close(writer)
     if after:
@@ -105,9 +105,9 @@ def forked(work, folder, at=0, after=0.0):
             os.killpg(child, signal.SIGKILL)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     os.set_blocking(reader, True)
-    seen = os.read(reader, 20)
+    calls = os.read(reader, 20)
     os.close(reader)
-    return status, int(seen or b"0")
+    return status, int(calls or b"0")
 
 
 def go_on(folder, **changes):

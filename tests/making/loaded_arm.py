@@ -11,9 +11,9 @@ import numpy as np
 from sami_runtime import Limits, ManualClock, check_adapter
 from sami_runtime.adapters import Executed, Observation
 from sami_runtime.model.contract import Contract
-from sami_runtime.model.seen import Responses, Seen, Spread
+from sami_runtime.model.training_ranges import Responses, Spread, TrainingRanges
 from sami_train.envs import EnvironmentSpec, signal
-from sami_train.export.seen import measure_responses
+from sami_train.export.training_ranges import measure_responses
 
 JOINTS = ["yaw", "shoulder", "elbow"]
 HOME = np.array([0.2, 0.5, -0.7])
@@ -74,13 +74,13 @@ class LoadedEnv(gym.Env):
         super().reset(seed=seed)
         self.arm.load = self.np_random.uniform(0.7, 1.3)
         self.arm.place(HOME + self.np_random.uniform(-0.1, 0.1, 3))
-        return self._seen(), {}
+        return self._observed(), {}
 
     def step(self, action):
         self.arm.step(np.asarray(action, float))
-        return self._seen(), 0.0, False, False, {}
+        return self._observed(), 0.0, False, False, {}
 
-    def _seen(self):
+    def _observed(self):
         return np.concatenate([self.arm.angles, self.arm.speeds])
 
 
@@ -114,7 +114,7 @@ class LoadedArm:
         load: Mass at the tip [kg], different from the simulation's.
     """
 
-    def __init__(self, clock, signals, kind, seed=0, do=np.array, see=lambda *seen: seen, noise=0.002, load=1.2):
+    def __init__(self, clock, signals, kind, seed=0, do=np.array, see=lambda *parts: parts, noise=0.002, load=1.2):
         self.observation, self.action = signals
         self._clock, self._do, self._see, self._noise = clock, do, see, noise
         self.arm, self._seed = Arm(kind, load), seed
@@ -131,8 +131,8 @@ class LoadedArm:
 
     def read(self):
         """Return the angles and speeds, with noise."""
-        seen = self._see(self.arm.angles, self.arm.speeds)
-        angles, speeds = (part + self._noise * self._rng.standard_normal(3) for part in seen)
+        readings = self._see(self.arm.angles, self.arm.speeds)
+        angles, speeds = (part + self._noise * self._rng.standard_normal(3) for part in readings)
         values = {"angles": angles.astype(np.float32), "speeds": speeds.astype(np.float32)}
         return Observation(values, self._clock.now())
 
@@ -184,7 +184,7 @@ def contract_of(kind):
     """Return a contract with the responses in simulation, without a policy."""
     spec = spec_of(kind)
     spread = {"angles": Spread.of(HOME + np.eye(3)), "speeds": Spread.of(2.0 * np.eye(3))}
-    report = Seen(
+    report = TrainingRanges(
         measured="by the tests",
         steps=3,
         episodes=1,
@@ -199,7 +199,7 @@ def contract_of(kind):
         action=spec.action,
         episode_steps=200,
         training={},
-        seen=report,
+        training_ranges=report,
         weights_sha256="0" * 64,
     )
 

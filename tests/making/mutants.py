@@ -57,17 +57,17 @@ def flipped(data: bytes, draw) -> bytes:
     return bytes(result)
 
 
-def moved(data: bytes, draw) -> bytes:
+def relocated(data: bytes, draw) -> bytes:
     """Return bytes with a slice removed, duplicated or overwritten, or truncated or extended bytes."""
-    start, length, how = int(draw.integers(len(data))), int(draw.integers(1, 64)), draw.integers(5)
+    start, length, kind = int(draw.integers(len(data))), int(draw.integers(1, 64)), draw.integers(5)
     piece = data[start : start + length]
-    if how == 0:
+    if kind == 0:
         return data[:start] + data[start + length :]
-    if how == 1:
+    if kind == 1:
         return data[:start] + piece + data[start:]
-    if how == 2:
+    if kind == 2:
         return data[:start]
-    if how == 3:
+    if kind == 3:
         return data + draw.bytes(length)
     at = int(draw.integers(len(data)))
     return data[:at] + piece + data[at + len(piece) :]
@@ -161,12 +161,12 @@ def shapes(model, draw):
 def declared(model, draw):
     """Change the graph's declaration of an input or output."""
     info = _pick([*model.graph.input, *model.graph.output], draw)
-    how, dims = draw.integers(4), info.type.tensor_type.shape.dim
-    if how == 0:
+    kind, dims = draw.integers(4), info.type.tensor_type.shape.dim
+    if kind == 0:
         info.name = _pick(["x", "", "action", info.name + "\0"], draw)
-    elif how == 1:
+    elif kind == 1:
         info.type.tensor_type.elem_type = int(draw.integers(0, 25))
-    elif how == 2:
+    elif kind == 2:
         dims[int(draw.integers(len(dims)))].dim_value = int(_pick([0, 1, 3, 2**40, -1], draw))
     else:
         info.type.Clear()
@@ -256,13 +256,13 @@ def golden(draw):
     """Return a file whose golden steps are damaged, pickles, or decompress to a huge array."""
     contract, weights, nodes = base()
     document, stream = json.loads(contract.dumps()), io.BytesIO()
-    how = draw.integers(4)
-    if how == 0:
+    kind = draw.integers(4)
+    if kind == 0:
         np.savez(stream, **{"observation.position": np.array([print, len], object)})
-    elif how == 1:
+    elif kind == 1:
         np.savez_compressed(stream, action=np.zeros((4, int(10 ** draw.uniform(1, 6))), np.float32))
     else:
-        change = flipped if how == 2 else moved
+        change = flipped if kind == 2 else relocated
         stream.write(change(base64.b64decode(document["golden"]["data"]), draw))
     document["golden"]["data"] = base64.b64encode(stream.getvalue()).decode()
     return seal(model_of(contract, weights, nodes), document)
@@ -270,10 +270,10 @@ def golden(draw):
 
 MUTATIONS = {
     "bits of the file": of_bytes(flipped),
-    "slices of the file": of_bytes(moved),
+    "slices of the file": of_bytes(relocated),
     "lengths in the file": of_bytes(lengths),
     "bits of the graph": of_graph(flipped),
-    "slices of the graph": of_graph(moved),
+    "slices of the graph": of_graph(relocated),
     "lengths in the graph": of_graph(lengths),
     "weights not finite": of_model(weights_not_finite),
     "other operators": of_model(another_operator),

@@ -29,8 +29,8 @@ def document(**changed):
     """Return the adapter's settings with entries replaced, named `table__key`; None removes an entry."""
     if not EXAMPLE.is_dir():
         pytest.skip("examples/ros2 is not here, where a wheel is tested")
-    known = read_document(EXAMPLE / "arm.toml", "settings")
-    return with_entries(known, changed)
+    example = read_document(EXAMPLE / "arm.toml", "settings")
+    return with_entries(example, changed)
 
 
 def settings(**changed):

@@ -133,19 +133,19 @@ def change(run, paths, over, counts):
 
 def require_laws(counts):
     """Assert that every law held, and that the report agrees with the observer's counts."""
-    seen = counts["observer"]
+    observed = counts["observer"]
     assert counts["violations"] == []
     assert counts["difference"] == []
-    assert counts["ticks"] == sum(counts["outcomes"].values()) == seen["ticks"]
-    assert counts["outcomes"] == {name: seen[name] for name in counts["outcomes"]}
-    assert (counts["missed"], counts["overruns"]) == (seen["missed"], seen["overruns"])
+    assert counts["ticks"] == sum(counts["outcomes"].values()) == observed["ticks"]
+    assert counts["outcomes"] == {name: observed[name] for name in counts["outcomes"]}
+    assert (counts["missed"], counts["overruns"]) == (observed["missed"], observed["overruns"])
     adapter = [name for name in counts["limited"] if name.startswith("adapter")]
-    assert {name: counts["limited"][name] for name in adapter} == {name: seen[name] for name in adapter}
+    assert {name: counts["limited"][name] for name in adapter} == {name: observed[name] for name in adapter}
     broken = sum(
         n for error, n in counts["ended"].items() if error not in ("SafetyStop", "whole, or the world ended it")
     )
-    assert seen["reads"] == counts["ticks"] + broken - counts["faults"].get("reset raises", 0)
-    assert seen["stops"] == counts["episodes"]
+    assert observed["reads"] == counts["ticks"] + broken - counts["faults"].get("reset raises", 0)
+    assert observed["stops"] == counts["episodes"]
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ class HiddenSign(gym.Env):
     action_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
 
     def __init__(self, fail_after=None):
-        self.left = fail_after
+        self.remaining = fail_after
         self.tasks = ({"sign": -1.0}, {"sign": 1.0})
 
     def reset(self, *, seed=None, options=None):
@@ -31,9 +31,9 @@ class HiddenSign(gym.Env):
         return self._observation(), {}
 
     def step(self, action):
-        if self.left is not None:
-            self.left -= 1
-            if self.left < 0:
+        if self.remaining is not None:
+            self.remaining -= 1
+            if self.remaining < 0:
                 raise RuntimeError("the toy broke")
         self.position += 0.5 * self.sign * float(action[0])
         return (

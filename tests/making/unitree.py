@@ -33,7 +33,7 @@ def contract_of(*observation, action=None):
     """Return the contract of a Go2's policy at 50 Hz, with these signals."""
     shipped = Session.load(shipped_models()["panda-satesac"]).contract
     changes = {"observation": observation, "action": action or signal("targets", "1", JOINTS), "rate_hz": 50.0}
-    return shipped.model_copy(update={**changes, "sheet": None, "seen": None, "training": {}})
+    return shipped.model_copy(update={**changes, "sheet": None, "training_ranges": None, "training": {}})
 
 
 STATE = (
@@ -69,9 +69,9 @@ class SimulatedGo2:
     def until(self, condition, seconds=60.0):
         """Return the robot's first message that meets the condition; fail the test after `seconds` without one."""
         end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
+        while (remaining := end - time.monotonic()) > 0:
             try:
-                message = self.lines.get(timeout=left)
+                message = self.lines.get(timeout=remaining)
             except queue.Empty:
                 break
             if condition(message):

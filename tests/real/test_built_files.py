@@ -46,9 +46,9 @@ def test_the_wheel_contains_every_file_of_the_packages_and_no_other(packed):
 
 
 def test_the_sdist_contains_what_the_wheel_is_built_from_and_no_tests(sources):
-    beside = {"pyproject.toml", "README.md", "LICENSE"}
-    assert beside <= sources
-    assert sources - beside - {"MANIFEST.in", "CHANGELOG.md", "CITATION.cff"} == set(tracked(*PACKAGES))
+    further = {"pyproject.toml", "README.md", "LICENSE"}
+    assert further <= sources
+    assert sources - further - {"MANIFEST.in", "CHANGELOG.md", "CITATION.cff"} == set(tracked(*PACKAGES))
 
 
 def test_the_licence_comes_along(wheel):

@@ -99,11 +99,11 @@ def test_the_hand_reaches_points_in_space_and_few_packets_are_lost(robot, sessio
         off = []
         for point in points:
 
-            def towards(seen, point=point):
-                return [*np.clip(12.0 * (np.array(point) - seen["ee_position"]), -1.0, 1.0), 0.0]
+            def towards(values, point=point):
+                return [*np.clip(12.0 * (np.array(point) - values["ee_position"]), -1.0, 1.0), 0.0]
 
-            seen = drive(adapter, towards, 100)
-            off.append(float(np.linalg.norm(seen["ee_position"] - point)))
+            values = drive(adapter, towards, 100)
+            off.append(float(np.linalg.norm(values["ee_position"] - point)))
         adapter.stop()
         arm = adapter.arm
     with capsys.disabled():

@@ -44,8 +44,8 @@ def test_a_session_on_the_gpu_answers_as_on_the_processor():
     here, there = Session.load(MODEL), Session.load(MODEL, provider="cuda")
     signals, rng = here.contract.observation, np.random.default_rng(0)
     for _ in range(50):
-        seen = {signal.name: rng.normal(0, 0.1, signal.size).astype(np.float32) for signal in signals}
-        np.testing.assert_allclose(there.step(seen).action, here.step(seen).action, atol=1e-3)
+        observation = {signal.name: rng.normal(0, 0.1, signal.size).astype(np.float32) for signal in signals}
+        np.testing.assert_allclose(there.step(observation).action, here.step(observation).action, atol=1e-3)
 
 
 def sami(*arguments):

@@ -72,7 +72,7 @@ def episodes(adapter, robot, run):
     for number in range(EPISODES):
         report = run.episode(seed=number)
         cube = np.array(json.loads(robot.stdout.readline())["cube"])
-        off = float(np.linalg.norm(cube - adapter.seen["desired_goal"]))
+        off = float(np.linalg.norm(cube - adapter.values["desired_goal"]))
         yield report.info["is_success"], report.steps, round(off, 3)
 
 

@@ -151,9 +151,9 @@ def test_a_controller_of_trajectories_is_driven_as_well_and_holds_where_they_end
             adapter.write(np.float32([0.0, 0.0, 0.5, 0.0]))
             due += 0.04
             clock.sleep_until(due)
-        moved = adapter.read().values["ee_position"] - before
-        assert moved[2] > 0.05
-        assert abs(moved[:2]).max() < 0.03
+        change = adapter.read().values["ee_position"] - before
+        assert change[2] > 0.05
+        assert abs(change[:2]).max() < 0.03
         adapter.stop()
         assert joints.until(at_rest, PATIENCE_S)
 
@@ -340,16 +340,16 @@ def drives_the_peer(domain, peer):
     clock = MonotonicClock()
     with closing(make(clock, contract, table)) as adapter:
         adapter.reset()
-        seen = adapter.read()
-        assert seen.values["angles"] == pytest.approx([0.1, 0.2, 0.3]), "by name: the peer tells the wrist first"
-        assert abs(clock.now() - seen.time) < 1.0, "stamped by the clock that both keep"
+        observation = adapter.read()
+        assert observation.values["angles"] == pytest.approx([0.1, 0.2, 0.3]), "by name: the peer tells the wrist first"
+        assert abs(clock.now() - observation.time) < 1.0, "stamped by the clock that both keep"
         adapter.write(np.float32([0.5, -0.25, 1.0]))
         assert peer.stdout.readline() == "0.5 -0.25 1\n"
         end = time.monotonic() + 10.0
         while adapter.read().values["angles"][2] < 0.5 and time.monotonic() < end:
             time.sleep(0.02)
-        moved = adapter.read().values["angles"] - [0.1, 0.2, 0.3]
-        assert moved / moved[2] == pytest.approx([0.5, -0.25, 1.0], abs=1e-3)
+        change = adapter.read().values["angles"] - [0.1, 0.2, 0.3]
+        assert change / change[2] == pytest.approx([0.5, -0.25, 1.0], abs=1e-3)
         adapter.stop()
         assert peer.stdout.readline() == "0 0 0\n"
         time.sleep(0.2)

@@ -24,10 +24,10 @@ class Anywhere:
         pass
 
     def read(self):
-        seen = {item.name: self._random.uniform(-0.5, 0.5, item.size) for item in self.observation}
-        if "torso_orientation" in seen:
-            seen["torso_orientation"] /= np.linalg.norm(seen["torso_orientation"])
-        return Observation(seen, 0.0)
+        values = {item.name: self._random.uniform(-0.5, 0.5, item.size) for item in self.observation}
+        if "torso_orientation" in values:
+            values["torso_orientation"] /= np.linalg.norm(values["torso_orientation"])
+        return Observation(values, 0.0)
 
     def write(self, action):
         return Executed(np.clip(action, -0.5, 0.5))
@@ -152,12 +152,12 @@ def test_foxglove_writes_the_well_known_messages_alike(recorded):
         assert result == pytest.approx(reference, abs=1e-12)
 
 
-def pose(messages, stamp, seen, contract):
+def pose(messages, stamp, values, contract):
     from sami_runtime.robots.kit import matrix_from_rpy, xyzw_from_matrix
 
     del contract
-    x, y, z, w = xyzw_from_matrix(matrix_from_rpy(seen["cube_rotation"]))
-    place = messages.Vector3(**dict(zip("xyz", seen["cube_position"], strict=True)))
+    x, y, z, w = xyzw_from_matrix(matrix_from_rpy(values["cube_rotation"]))
+    place = messages.Vector3(**dict(zip("xyz", values["cube_position"], strict=True)))
     return messages.PoseInFrame(
         timestamp=stamp,
         frame_id="world",
@@ -165,9 +165,9 @@ def pose(messages, stamp, seen, contract):
     )
 
 
-def joints(messages, stamp, seen, contract):
+def joints(messages, stamp, values, contract):
     elements = next(item.elements for item in contract.observation if item.name == "joint_angles")
-    rows = zip(elements, seen["joint_angles"], seen["joint_velocities"], strict=True)
+    rows = zip(elements, values["joint_angles"], values["joint_velocities"], strict=True)
     return messages.JointStates(
         timestamp=stamp, joints=[messages.JointState(name=n, position=p, velocity=v) for n, p, v in rows]
     )

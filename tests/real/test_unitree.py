@@ -271,9 +271,9 @@ def test_the_remote_control_commands_and_its_stop_damps(robot):
         adapter.reset()
         robot.change(sticks=[0.5, -1.0, 0.0, 1.0])
         hold_still(adapter, 0.5)
-        seen = adapter.read().values
-        assert seen["commanded_velocity"] == pytest.approx([0.6, -0.15])
-        assert seen["commanded_yaw_rate"] == pytest.approx([0.8])
+        values = adapter.read().values
+        assert values["commanded_velocity"] == pytest.approx([0.6, -0.15])
+        assert values["commanded_yaw_rate"] == pytest.approx([0.8])
         robot.change(sticks=[0.0] * 4, buttons=544)
         with pytest.raises(SafetyStop, match="L2 and B of the remote control were pressed"):
             hold_still(adapter, 5.0)
@@ -284,9 +284,9 @@ def test_keys_steer_it(robot):
     with closing(connect(robot, command="keys")) as adapter:
         for key in "iiij":
             adapter.steering.press(key)
-        seen = adapter.read().values
-    assert seen["commanded_velocity"] == pytest.approx([0.3, 0.0])
-    assert seen["commanded_yaw_rate"] == pytest.approx([0.1])
+        values = adapter.read().values
+    assert values["commanded_velocity"] == pytest.approx([0.3, 0.0])
+    assert values["commanded_yaw_rate"] == pytest.approx([0.1])
 
 
 def test_a_robot_that_has_fallen_is_damped_and_not_driven_until_it_is_upright(adapter, robot):

@@ -70,8 +70,8 @@ def stable_baselines3(kind, folder):
 
     def act(state, is_first):
         nonlocal memory
-        seen = env.normalize_obs(state) if kind == "ppo" else state
-        action, memory = model.predict(seen, memory, np.array([is_first]), deterministic=True)
+        observation = env.normalize_obs(state) if kind == "ppo" else state
+        action, memory = model.predict(observation, memory, np.array([is_first]), deterministic=True)
         return action
 
     walk(folder, act)
@@ -191,18 +191,18 @@ def rsl_rl(kind, folder):
     runner.learn(15)
     runner.export_policy_to_onnx(str(folder / "exported"))
     policy, env = runner.get_inference_policy("cpu"), Quadruped(1)
-    seen, actions = {name: [] for name in SIGNALS}, []
+    rows, actions = {name: [] for name in SIGNALS}, []
     for step in range(STEPS):
         if step in RESETS:
             env.last[:] = 0
             env.draw()
             policy.reset()
-        for name, values in seen.items():
+        for name, values in rows.items():
             values.append(env.signals[name][0])
         with torch.no_grad():
             env.step(policy(env.get_observations()))
         actions.append(POSE + SCALE * env.last[0])
-    np.savez(folder / "walk.npz", action=np.stack(actions), resets=RESETS, **{n: np.stack(v) for n, v in seen.items()})
+    np.savez(folder / "walk.npz", action=np.stack(actions), resets=RESETS, **{n: np.stack(v) for n, v in rows.items()})
 
 
 def leapp(kind, folder):
@@ -234,16 +234,16 @@ def leapp(kind, folder):
     package.stop()
     package.compile_graph(visualize=False, graph_configs=GraphConfigs(frequency=50.0))
     random = np.random.default_rng(0)
-    seen, actions, last = {"joint_pos": [], "ang_vel": []}, [], torch.zeros(1, 4)
+    rows, actions, last = {"joint_pos": [], "ang_vel": []}, [], torch.zeros(1, 4)
     for step in range(STEPS):
         last = torch.zeros(1, 4) if step in RESETS else last
         for name, size in (("joint_pos", 4), ("ang_vel", 3)):
-            seen[name].append(random.normal(size=size).astype(np.float32))
+            rows[name].append(random.normal(size=size).astype(np.float32))
         with torch.no_grad():
-            inputs = [torch.as_tensor(values[-1])[None] for values in seen.values()]
+            inputs = [torch.as_tensor(values[-1])[None] for values in rows.values()]
             last, targets = policy(*inputs, last)
         actions.append(targets[0].numpy())
-    np.savez(folder / "walk.npz", action=np.stack(actions), resets=RESETS, **{n: np.stack(v) for n, v in seen.items()})
+    np.savez(folder / "walk.npz", action=np.stack(actions), resets=RESETS, **{n: np.stack(v) for n, v in rows.items()})
 
 
 KINDS = {

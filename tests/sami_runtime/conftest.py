@@ -174,12 +174,12 @@ def observations(steps, seed=1):
 
 def golden_of(policy, steps=16, resets=(0, 7)):
     """Golden steps by numpy: each action is executed within +-0.4 N."""
-    seen, limit = observations(steps), 0.4
+    observed, limit = observations(steps), 0.4
     executed = np.zeros((steps, 2), np.float32)
     for _ in range(steps):  # each pass makes one more step's executed action final
-        actions, contexts = policy.reference(seen, executed, resets)
+        actions, contexts = policy.reference(observed, executed, resets)
         executed = np.clip(actions, -limit, limit)
-    return pack(policy, seen, executed, {"action": actions, "context": contexts}, resets)
+    return pack(policy, observed, executed, {"action": actions, "context": contexts}, resets)
 
 
 def pack(policy, observation, executed, answers, resets=(0,), **changes):

@@ -56,20 +56,20 @@ def executed(records):
 
 
 def test_a_run_drives_limits_records_and_shadows(session, make, arm, recorded):
-    clock, seen = ManualClock(), []
+    clock, steps = ManualClock(), []
     robot = arm(clock)
     limits = Limits(rest=0.0, rate=2.0)
     shadow = Shadow(Session.load(make.write(make.recurrent(seed=1))), session.contract)
     with Run(session, robot, clock, limits=limits, record=recorded, facts={"env": "arm"}, shadow=shadow) as run:
-        reports = [run.episode(seed, on_step=seen.append) for seed in (0, 1)]
+        reports = [run.episode(seed, on_step=steps.append) for seed in (0, 1)]
         assert run.telemetry.now.step == 9
     assert [report.steps for report in reports] == [10, 10]
     assert (run.total.ticks, run.total.outcomes) == (20, {"acted": 20})
     assert run.total.limited["rate fx"] == sum(report.loop.limited["rate fx"] for report in reports) > 0
-    assert np.abs(np.diff(executed(seen[:10]), axis=0)).max() <= 2.0 * 0.04 + 1e-6
+    assert np.abs(np.diff(executed(steps[:10]), axis=0)).max() <= 2.0 * 0.04 + 1e-6
     recording = read_recording(recorded)
     assert recording.closed
-    assert [step.record.state for step in recording.steps] == [record.state for record in seen]
+    assert [step.record.state for step in recording.steps] == [record.state for record in steps]
     assert (recording.about["env"], recording.about["limits"]["rate"]) == ("arm", 2.0)
     assert (recording.about["dry_run"], recording.about["gap"]) == (False, None)
     assert replay(recording, Session.load(session.artifact.path)).same

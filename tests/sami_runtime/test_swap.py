@@ -161,8 +161,8 @@ def test_telemetry_keeps_the_contexts_that_the_new_reference_averages_over_or_be
                 always = Telemetry(contracts[1])
         changed.update(context)
         always.update(context)
-    shown = [(reading.step, reading.drift, reading.distance, reading.score) for reading in (changed.now, always.now)]
-    assert shown[0] == pytest.approx(shown[1])
+    readings = [(reading.step, reading.drift, reading.distance, reading.score) for reading in (changed.now, always.now)]
+    assert readings[0] == pytest.approx(readings[1])
 
 
 def test_at_an_episodes_beginning_it_is_a_fresh_session(paths, arm):

@@ -21,8 +21,8 @@ def names(folder):
 
 
 def test_a_file_appears_when_it_is_whole(tmp_path):
-    with unfinished(tmp_path / "model.onnx") as beside:
-        beside.write_text("half")
+    with unfinished(tmp_path / "model.onnx") as temporary:
+        temporary.write_text("half")
         assert names(tmp_path) == [f"model.onnx.{platform.node()}-{os.getpid()}.unfinished"]
     assert names(tmp_path) == ["model.onnx"]
     assert (tmp_path / "model.onnx").read_text() == "half"
@@ -30,20 +30,20 @@ def test_a_file_appears_when_it_is_whole(tmp_path):
 
 def test_a_folder_appears_when_it_is_whole_and_replaces_the_one_that_was_there(tmp_path):
     for contents in ("old", "new"):
-        with unfinished(tmp_path / "600") as beside:
-            beside.mkdir()
-            (beside / contents).touch()
+        with unfinished(tmp_path / "600") as temporary:
+            temporary.mkdir()
+            (temporary / contents).touch()
     assert names(tmp_path) == ["600"]
     assert names(tmp_path / "600") == ["new"]
 
 
 def half(path, error):
     """Make half a file, or half a folder."""
-    with unfinished(path) as beside:
+    with unfinished(path) as temporary:
         if path.suffix:
-            beside.write_text("half")
+            temporary.write_text("half")
         else:
-            (beside / "deep").mkdir(parents=True)
+            (temporary / "deep").mkdir(parents=True)
         raise error
 
 
@@ -64,11 +64,11 @@ def test_what_a_killed_process_left_beside_does_not_get_in(tmp_path):
     leftover.mkdir()
     (leftover / "torn").touch()
     (tmp_path / f"agent.zip.{platform.node()}-{killed.pid}.unfinished").write_text("torn")
-    with unfinished(tmp_path / "600") as beside:
-        beside.mkdir()
-    with unfinished(tmp_path / "agent.zip") as beside:
-        assert not beside.exists()
-        beside.write_text("whole")
+    with unfinished(tmp_path / "600") as temporary:
+        temporary.mkdir()
+    with unfinished(tmp_path / "agent.zip") as temporary:
+        assert not temporary.exists()
+        temporary.write_text("whole")
     assert names(tmp_path) == ["600", "agent.zip"]
     assert names(tmp_path / "600") == []
 
@@ -120,20 +120,20 @@ def test_a_full_or_read_only_disk_is_told_with_the_file_and_what_was_there_stays
 
 def replace_and_die(path, moment):
     """Replace a folder, and be killed before the so-manyth change of a file."""
-    seen = 0
+    calls = 0
 
     def hear(event, arguments):
-        nonlocal seen
+        nonlocal calls
         if event in ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "open"):
-            seen += 1
-            if seen == moment:
+            calls += 1
+            if calls == moment:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(hear)
-    with unfinished(path) as beside:
-        beside.mkdir()
+    with unfinished(path) as temporary:
+        temporary.mkdir()
         for name in ("agent", "buffer"):
-            (beside / name).write_text("new")
+            (temporary / name).write_text("new")
     os._exit(0)
 
 
@@ -151,8 +151,8 @@ def test_a_folder_that_is_replaced_is_whole_under_its_name_at_every_moment(tmp_p
         if path.exists():
             assert len({(path / name).read_text() for name in ("agent", "buffer")}) == 1
     assert killed > 5
-    with unfinished(path) as beside:
-        beside.mkdir()
+    with unfinished(path) as temporary:
+        temporary.mkdir()
     assert names(tmp_path) == ["600"]
 
 

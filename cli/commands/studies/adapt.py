@@ -61,8 +61,8 @@ def adapt(
     if files is not None:
         from sami_train.studies.charts.contexts import draw_adaptations
 
-        with unfinished(files[0]) as beside:
-            beside.write_text(json.dumps(document) + "\n", encoding="utf-8")
+        with unfinished(files[0]) as temporary:
+            temporary.write_text(json.dumps(document) + "\n", encoding="utf-8")
         draw_adaptations(adaptations, files[1])
     if JSON.get():
         print(json.dumps(document, indent=2))

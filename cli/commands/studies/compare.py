@@ -38,7 +38,7 @@ def compare(
         check_out(out, replace=FORCE.get())
     with nullcontext() if JSON.get() else text_console(error=True).status("comparing"):
         comparison = MethodComparison(read_runs(runs), by)
-        shown = tables(comparison)
+        listing = tables(comparison)
         written = [] if out is None else write_report(comparison, out, ["sami", *sys.argv[1:]])
     if JSON.get():
         print(json.dumps(as_data(comparison), indent=2, allow_nan=False))
@@ -46,7 +46,7 @@ def compare(
     console = text_console()
     for caution in comparison.cautions():
         console.print(f"[bold]![/bold] {caution}", style="yellow", highlight=False)
-    for table in shown:
+    for table in listing:
         console.print(_rich(table))
         for note in table.notes:
             console.print(note, style="dim", highlight=False, markup=False)
@@ -75,10 +75,10 @@ def _rich(table: Table) -> RenderableType:
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    shown = RichTable(title=table.title, title_justify="left")
+    grid = RichTable(title=table.title, title_justify="left")
     for number, name in enumerate(table.columns):
         # The names of groups differ at their ends, so do not cut names off.
-        shown.add_column(Text(name), justify="right" if number else "left", overflow="fold")
+        grid.add_column(Text(name), justify="right" if number else "left", overflow="fold")
     for row in table.rows:
-        shown.add_row(*map(Text, row))
-    return shown
+        grid.add_row(*map(Text, row))
+    return grid

@@ -49,8 +49,8 @@ def fit_gap(
     with values_of(recordings[0]):
         fitted = fit(log, traces)
     if out is not None:
-        with output(out, FORCE.get(), inputs) as beside:
-            beside.write_text(document_of(fitted), encoding="utf-8")
+        with output(out, FORCE.get(), inputs) as temporary:
+            temporary.write_text(document_of(fitted), encoding="utf-8")
     if JSON.get():
         estimates = [{**vars(item), "estimate": item.estimate._asdict()} for item in fitted.estimates]
         result = {

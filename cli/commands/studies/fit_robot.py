@@ -91,8 +91,8 @@ def _show(fitted: FittedRobot, recordings: list[Path]) -> None:
     if fitted.fixed:
         print_text(f"Not recorded, and taken for fixed: {', '.join(fitted.fixed)}.")
     for unit, (nominal, fitted_error) in fitted.replay.items():
-        shown = [f"{error.value:.3g} {unit} ({error.low:.3g} to {error.high:.3g})" for error in (nominal, fitted_error)]
-        print_text(f"Replay error of {held} windows that were held out: nominal {shown[0]}, fitted {shown[1]}.")
+        texts = [f"{error.value:.3g} {unit} ({error.low:.3g} to {error.high:.3g})" for error in (nominal, fitted_error)]
+        print_text(f"Replay error of {held} windows that were held out: nominal {texts[0]}, fitted {texts[1]}.")
 
 
 def _document(fitted: FittedRobot) -> dict[str, object]:

@@ -57,6 +57,6 @@ def fitted(artifact: Artifact, out: Path, spec: EnvironmentSpec, episodes: int, 
     """Fit a probe to a model file, and return the model file with the probe; write nothing."""
     from sami_train.studies.readout.attach import measure_probe, with_probe
 
-    shown = bar.add_task("probing contexts", total=episodes)
-    readout = measure_probe(artifact, spec, episodes, on_round=lambda done: bar.advance(shown, done))
+    task = bar.add_task("probing contexts", total=episodes)
+    readout = measure_probe(artifact, spec, episodes, on_round=lambda done: bar.advance(task, done))
     return with_probe(artifact, out, readout)

@@ -78,14 +78,14 @@ def report(
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     console = text_console(error=True)
     with Progress(*columns, console=console, disable=JSON.get() or not console.is_terminal, transient=True) as bar:
-        shown: dict[str, Any] = {}
+        bars: dict[str, Any] = {}
 
         def progress(part: str, done: int, count: int) -> None:
-            if done == 0 or part not in shown:
-                if not console.is_terminal and not JSON.get() and part not in shown:
+            if done == 0 or part not in bars:
+                if not console.is_terminal and not JSON.get() and part not in bars:
                     console.print(part, highlight=False)
-                shown[part] = bar.add_task(part, total=count)
-            bar.advance(shown[part], done)
+                bars[part] = bar.add_task(part, total=count)
+            bar.advance(bars[part], done)
 
         summary = write_report(subjects, plan, out, ["sami", *sys.argv[1:]], progress, _cost)
     if JSON.get():

@@ -78,7 +78,7 @@ def _table(title: str, tasks: list[TaskSkills], paper: str | None) -> Table:
     """Return a table with a row for each value of the first feature, and a column for each of the others."""
     from rich.table import Table
 
-    from sami_runtime.model.atlas import shown
+    from sami_runtime.model.atlas import text_of
 
     names = list(tasks[0].shares)
     first, *further = tasks[0].task
@@ -89,11 +89,11 @@ def _table(title: str, tasks: list[TaskSkills], paper: str | None) -> Table:
     table = Table(title=f"{title}{runs}: {legend} (success), in percent of episodes", title_justify="left")
     table.add_column(first, justify="right")
     for values in columns:
-        table.add_column(", ".join(f"{n} {shown(v)}" for n, v in zip(further, values, strict=True)), justify="right")
+        table.add_column(", ".join(f"{n} {text_of(v)}" for n, v in zip(further, values, strict=True)), justify="right")
     by_place = {(task.task[first], tuple(task.task[name] for name in further)): task for task in tasks}
     for value in dict.fromkeys(sorted(task.task[first] for task in tasks)):
         cells = [_cell(by_place.get((value, column))) for column in columns]
-        table.add_row(shown(value), *cells)
+        table.add_row(text_of(value), *cells)
     if paper is not None:
         table.caption = f"the paper's figure: {paper}"
     return table

@@ -99,9 +99,9 @@ def sweep(
             print_text(f"{row.cell.name} failed: {row.reason}", f"  log: {row.log}", error=JSON.get())
     if not ended:
         still = grid.count("running", "evaluating")
-        left = f"; {still} jobs have not stopped yet and go on to their next checkpoint" if still else ""
+        rest = f"; {still} jobs have not stopped yet and go on to their next checkpoint" if still else ""
         counts = f"{grid.count('done')} of {len(grid.rows)} cells done"
-        print_text(f"stopped with {counts}{left}. Go on with:", f"  {again}", error=JSON.get())
+        print_text(f"stopped with {counts}{rest}. Go on with:", f"  {again}", error=JSON.get())
         raise typer.Exit(130)
     if grid.count("done") < len(grid.rows):
         print_text("Try those that are not done again with:", f"  {again}", error=JSON.get())
@@ -157,7 +157,7 @@ class _Display:
 
         self.sweep, self.jobs, self.console = sweep, jobs, console
         self._live = Live(console=console, auto_refresh=False)
-        self._shown: dict[str, str] = {}
+        self._lines: dict[str, str] = {}
 
     def __enter__(self) -> _Display:
         if self.console.is_terminal:
@@ -173,13 +173,13 @@ class _Display:
             self._live.update(_table(self.sweep, self.jobs, self.console.height), refresh=True)
             return
         for row in self.sweep.rows:
-            if self._shown.get(row.cell.name, "waiting") != row.state:
+            if self._lines.get(row.cell.name, "waiting") != row.state:
                 done = f" after {row.status.steps:,} steps" if row.status.steps else ""
-                shown = _shown(row)
-                note = ", ".join(f"{name} {shown(value)}" for name, value in row.status.sets.items()) or row.reason
+                text_of = _format_of(row)
+                note = ", ".join(f"{name} {text_of(value)}" for name, value in row.status.sets.items()) or row.reason
                 line = f"{row.cell.name} {row.state}{done}{': ' if note else ''}{note}"
                 print_text(line, error=self.console.stderr)
-            self._shown[row.cell.name] = row.state
+            self._lines[row.cell.name] = row.state
 
 
 def _table(sweep: Sweep, jobs: int = 0, height: int | None = None) -> Group:
@@ -188,9 +188,9 @@ def _table(sweep: Sweep, jobs: int = 0, height: int | None = None) -> Group:
     from rich.table import Table
     from rich.text import Text
 
-    left = sweep.seconds_left if jobs else None
+    seconds = sweep.seconds_left if jobs else None
     counts = [f"{sweep.count(state)} {state}" for state in STATES if sweep.count(state)]
-    about = [f"about {_duration(left / jobs)} left"] if left else []
+    about = [f"about {_duration(seconds / jobs)} left"] if seconds else []
     totals = {row.cell.config.steps for row in sweep.rows}
     all_alike = [f"{min(totals):,} steps each"] if len(totals) == 1 else []
     table = Table(box=SIMPLE_HEAD, padding=0)
@@ -203,14 +203,14 @@ def _table(sweep: Sweep, jobs: int = 0, height: int | None = None) -> Group:
     for row in rows:
         status, total = row.status, row.cell.config.steps
         speed = status.steps / status.seconds if status.seconds else 0.0
-        shown = _shown(row)
+        text_of = _format_of(row)
         table.add_row(
             row.cell.name,
             row.state,
             f"{min(1.0, status.steps / total):.0%}" + ("" if all_alike else f" of {total:,}"),
-            "" if status.exploring is None else shown(status.exploring),
+            "" if status.exploring is None else text_of(status.exploring),
             _duration((total - status.steps) / speed) if speed and row.state == "running" else "",
-            *(shown(status.sets[name]) if name in status.sets else "" for name in _sets(sweep)),
+            *(text_of(status.sets[name]) if name in status.sets else "" for name in _sets(sweep)),
             style=COLORS.get(row.state),
         )
     notes = [Text(f"{row.cell.name} {row.reason.splitlines()[0]}") for row in sweep.rows if row.reason]
@@ -223,7 +223,7 @@ def _measure(row: CellRow) -> Measure:
     return environment(row.cell.config.env).measure
 
 
-def _shown(row: CellRow) -> Callable[[float], str]:
+def _format_of(row: CellRow) -> Callable[[float], str]:
     return functools.partial(_measure(row).show, coarse=True)
 
 

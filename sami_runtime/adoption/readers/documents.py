@@ -121,8 +121,8 @@ class Document:
     def refuse(self, key: str, expected: str) -> ContractError:
         """Return the error for a key whose value is invalid."""
         value = self.get(key)
-        shown = "is missing" if value is None else f"is {printable(repr(value))[:100]}"
-        return ContractError(f"{self.path}: {self.prefix}{key} {shown}; expected {expected}. Correct the file.")
+        state = "is missing" if value is None else f"is {printable(repr(value))[:100]}"
+        return ContractError(f"{self.path}: {self.prefix}{key} {state}; expected {expected}. Correct the file.")
 
     def under(self, key: str) -> Document:
         """Return a table in this one."""
@@ -324,7 +324,7 @@ def read_network(draft: Draft, path: Path) -> tuple[bytes, int, int]:
         rest = [tensor for tensor in tensors if tensor.name not in used_names]
         if len(rest) != 1 or len(rest[0].shape) != 2 or not isinstance(rest[0].shape[1], int):
             raise ArtifactError(
-                f"{path} has the {kind}s {_shown(scan, kind)}; expected one of shape [batch, size]"
+                f"{path} has the {kind}s {_tensor_text(scan, kind)}; expected one of shape [batch, size]"
                 f"{' and ' + ', '.join(pairs) if pairs else ''}. Give a bare ONNX file with --contract instead."
             )
         draft.put(kind, rest[0].name, source)
@@ -332,7 +332,7 @@ def read_network(draft: Draft, path: Path) -> tuple[bytes, int, int]:
     return data, sizes[0], sizes[1]
 
 
-def _shown(scan: ModelScan, kind: str) -> str:
+def _tensor_text(scan: ModelScan, kind: str) -> str:
     tensors = scan.inputs if kind == "input" else scan.outputs
     return ", ".join(f"{printable(tensor.name)} {list(tensor.shape)}" for tensor in tensors[:8]) or "none"
 

@@ -127,9 +127,9 @@ class Network:
         weight = weights.get(name)
         sizes = weight.shape if isinstance(weight, np.ndarray) else ()
         if len(sizes) != len(shape) or any(dim not in (-1, size) for dim, size in zip(shape, sizes, strict=True)):
-            shown = "is missing" if weight is None else f"has shape {list(sizes)}"
+            state = "is missing" if weight is None else f"has shape {list(sizes)}"
             raise ArtifactError(
-                f"{self._source}: {name} {shown}; expected {[n if n > 0 else 'any' for n in shape]}. "
+                f"{self._source}: {name} {state}; expected {[n if n > 0 else 'any' for n in shape]}. "
                 "Export the policy to ONNX instead."
             )
         return np.asarray(weight, np.float32)

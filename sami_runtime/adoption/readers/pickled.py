@@ -294,7 +294,7 @@ class _Tensors:
 
     def __init__(self, archive: Archive, folder: str) -> None:
         self._archive, self._folder = archive, folder
-        self._left = MAX_ARCHIVE_BYTES
+        self._room = MAX_ARCHIVE_BYTES
 
     def of(self, value: Any, depth: int) -> Any:
         """Return a value with tensors converted to arrays, and ordered dictionaries to dictionaries."""
@@ -334,6 +334,6 @@ class _Tensors:
         return np.lib.stride_tricks.as_strided(data[offset:], shape, steps, writeable=False).copy()
 
     def _spend(self, size: int) -> None:
-        self._left -= size
-        if self._left < 0:
+        self._room -= size
+        if self._room < 0:
             raise ValueError(f"it holds more than {MAX_ARCHIVE_BYTES} bytes")

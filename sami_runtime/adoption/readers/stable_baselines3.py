@@ -163,8 +163,8 @@ def _activation(settings: Mapping[str, Any], default: str, path: Path) -> tuple[
 
 def _require_consumed(acting: Mapping[str, Array], path: Path) -> None:
     """Raise ArtifactError if the policy has weights that influence the action, but are not in the graph."""
-    known = ("lstm_actor.", "actor.latent_pi.", "mlp_extractor.policy_net.", "actor.mu.", "action_net.")
-    if unread := [name for name in acting if not name.startswith(known)]:
+    prefixes = ("lstm_actor.", "actor.latent_pi.", "mlp_extractor.policy_net.", "actor.mu.", "action_net.")
+    if unread := [name for name in acting if not name.startswith(prefixes)]:
         listed = ", ".join(map(printable, unread[:3]))
         raise ArtifactError(
             f"{path} has weights of another kind of policy ({listed}); policies of linear layers and an LSTM are read. "

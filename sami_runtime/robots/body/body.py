@@ -156,8 +156,8 @@ class BodyLimits:
         self.settings, joints = settings, settings.joints
         self.geometry = Geometry(settings.model, joints, settings.home) if settings.model else None
         unlimited = np.full(len(joints), np.inf)
-        known = self.geometry.limits() if self.geometry else None
-        low, high, speed, torque = known or (-unlimited, unlimited, unlimited, unlimited)
+        bounds = self.geometry.limits() if self.geometry else None
+        low, high, speed, torque = bounds or (-unlimited, unlimited, unlimited, unlimited)
         by_joint = settings.by_joint
         self.acceleration = by_joint(settings.acceleration, np.inf)
         self.low, self.high = by_joint(settings.position.low, low), by_joint(settings.position.high, high)
@@ -318,7 +318,7 @@ class BodyLimits:
             return self._drive.predicted(state, command if hand is None else hand @ command)
 
         rest, moving = None, predict(allowed)
-        left = 1.0
+        share = 1.0
         if self._points:
             speeds = self.geometry.speeds(state.positions, moving.velocities, self._places)
             fast = [at for at, rule in enumerate(self._points) if speeds[at] > rule.most * (1 + ROUNDING)]
@@ -327,24 +327,24 @@ class BodyLimits:
                 slow = self.geometry.speeds(state.positions, rest.velocities, self._places)
             for at in fast:
                 rule = self._points[at]
-                left = min(left, 0.0 if rule.then == "hold" else rule.share(slow[at], speeds[at]))
+                share = min(share, 0.0 if rule.then == "hold" else rule.share(slow[at], speeds[at]))
                 names.append(rule.name)
                 reasons.append(Reason(speeds[at], 0.0, rule.most, "m/s"))
                 thens.append(rule.then)
         if self._collision:
-            scaled = moving if rest is None else rest.towards(moving, left)
+            scaled = moving if rest is None else rest.towards(moving, share)
             near = self._collision.near(state.positions, scaled)
             if near is not CLEAR:
                 half = (rest or predict(stand())).towards(scaled, HALF)
                 may_go = self._collision.then != "hold" and self._collision.near(state.positions, half) is CLEAR
-                left *= HALF if may_go else 0.0
+                share *= HALF if may_go else 0.0
                 names.append(f"body collision {' '.join(near.pair)}")
                 reasons.append(Reason(near.distance, self._collision.margin, math.inf, "m", " and ".join(near.pair)))
                 thens.append(self._collision.then)
-        if left == 1.0:
+        if share == 1.0:
             return allowed
         standing = stand()
-        return standing + left * (allowed - standing)
+        return standing + share * (allowed - standing)
 
     def _require(self) -> None:
         names = np.array(self.settings.joints)

@@ -166,8 +166,8 @@ class BodyGate(SafetyGate):
             home = np.array(self.body.geometry.home if self.body.geometry else settings.home, np.float64)
             within = settings.by_joint(start.within, free)
             low, high = home - within, home + within
-        elif contract.seen is not None and settings.positions in contract.seen.signals:
-            spread = contract.seen.signals[settings.positions]
+        elif contract.training_ranges is not None and settings.positions in contract.training_ranges.signals:
+            spread = contract.training_ranges.signals[settings.positions]
             low, high = np.array(spread.lowest), np.array(spread.highest)
         else:
             raise SamiError(

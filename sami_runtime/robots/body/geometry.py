@@ -108,9 +108,9 @@ class Geometry:
         for name in self._joints:
             if name not in valid:
                 raise UnknownName("joint", name, valid, f"{self.path} does not have it.")
-        moved = [self._spec.joint(name).parent for name in self._joints]
-        self._root = _top(moved[0])
-        if any(_top(body).name != self._root.name for body in moved):
+        bodies = [self._spec.joint(name).parent for name in self._joints]
+        self._root = _top(bodies[0])
+        if any(_top(body).name != self._root.name for body in bodies):
             raise SamiError(
                 f"the joints {', '.join(self._joints)} are of two robots in {self.path}. Name those of one."
             )
@@ -133,7 +133,7 @@ class Geometry:
         self.home: Array = self._data.qpos[self._at].copy()
         """Positions (J,) of the joints at home [rad, m]."""
         self._jacobian, self._velocity = np.zeros((6, model.nv)), np.zeros(6)
-        self._moved, self._turned = self._jacobian[:3], self._jacobian[3:]
+        self._translations, self._rotations = self._jacobian[:3], self._jacobian[3:]
         objects = self._mujoco.mjtObj
         self._kinds = {"body": objects.mjOBJ_XBODY, "site": objects.mjOBJ_SITE}
 
@@ -246,7 +246,7 @@ class Geometry:
         self._place(positions)
         self._mujoco.mj_comPos(self._model, self._data)
         jacobian = self._mujoco.mj_jacBody if kind == "body" else self._mujoco.mj_jacSite
-        jacobian(self._model, self._data, self._moved, self._turned, number)
+        jacobian(self._model, self._data, self._translations, self._rotations, number)
         return self._jacobian[:, self._dof]
 
     def speeds(self, positions: Array, velocities: Array, places: Sequence[tuple[str, int]]) -> list[float]:

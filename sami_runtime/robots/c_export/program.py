@@ -220,25 +220,25 @@ class Program:
             # A bool is stored as 0 or 1, so that only the cast of a number to a bool would compute something.
             if self.graph.kinds[node.outputs[0]] == np.bool_ != self.graph.kinds[node.inputs[0]]:
                 raise self._refusal(node, "makes truth values of numbers")
-            moved = [source]
+            arrays = [source]
         elif operator in SAME_ORDER:
-            moved = [source.reshape(shapes[0])]
+            arrays = [source.reshape(shapes[0])]
         elif operator == "Concat":
-            moved = [np.concatenate([self._addresses_of(name) for name in node.inputs], node.attributes["axis"])]
+            arrays = [np.concatenate([self._addresses_of(name) for name in node.inputs], node.attributes["axis"])]
         elif operator == "Expand":
-            moved = [np.broadcast_to(source, shapes[0])]
+            arrays = [np.broadcast_to(source, shapes[0])]
         elif operator == "Tile":
-            moved = [np.tile(source, self._constant_of(node, 1))]
+            arrays = [np.tile(source, self._constant_of(node, 1))]
         elif operator == "Gather":
-            moved = [np.take(source, self._constant_of(node, 1), node.attributes.get("axis", 0))]
+            arrays = [np.take(source, self._constant_of(node, 1), node.attributes.get("axis", 0))]
         elif operator == "Transpose":
-            moved = [np.transpose(source, node.attributes.get("perm"))]
+            arrays = [np.transpose(source, node.attributes.get("perm"))]
         elif operator == "Split":
             axis = node.attributes.get("axis", 0)
-            moved = np.split(source, np.cumsum([shape[axis] for shape in shapes])[:-1], axis)
+            arrays = np.split(source, np.cumsum([shape[axis] for shape in shapes])[:-1], axis)
         else:
-            moved = [self._sliced(node, source)]
-        self._addresses |= dict(zip(node.outputs, moved, strict=True))
+            arrays = [self._sliced(node, source)]
+        self._addresses |= dict(zip(node.outputs, arrays, strict=True))
 
     def _sliced(self, node: GraphNode, source: Addresses) -> Addresses:
         starts, ends = self._constant_of(node, 1), self._constant_of(node, 2)

@@ -11,7 +11,7 @@ import numpy as np
 from sami_runtime.errors import SamiError
 from sami_runtime.model.contract import Contract
 from sami_runtime.safety.limits import GUARDS, Limits, by_element, elements_of
-from sami_runtime.safety.watch import TrainingRanges, active_guards, signal_bounds
+from sami_runtime.safety.watch import TrainingRangeRule, active_guards, signal_bounds
 
 Value = float | int | bool | str | list[Any]
 SINGLE = {"low", "high", "rest"} | {
@@ -90,10 +90,10 @@ def _members(limits: Limits, contract: Contract, guards: Collection[str]) -> Ite
     yield from _spans("bounds", bounds, elements)
     yield "jump", [float(limits.jump[name].most) if name in limits.jump else math.inf for name in elements]
     yield "jump_then", [limits.jump[name].then if name in limits.jump else "hold" for name in elements]
-    if contract.seen is not None and "ranges" in guards:
+    if contract.training_ranges is not None and "ranges" in guards:
         yield from _ranges(contract, elements)
-    moved = [limits.moved(contract).get(name) for name in action.elements]
-    movers = [moves if moves is not None and moves.element in limits.workspace else None for moves in moved]
+    entries = [limits.moves_of(contract).get(name) for name in action.elements]
+    movers = [moves if moves is not None and moves.element in limits.workspace else None for moves in entries]
     yield "moves", [-1 if moves is None else elements.index(moves.element) for moves in movers]
     yield "moves_scale", [1.0 if moves is None else float(moves.scale) for moves in movers]
     for side, name in enumerate(("workspace_low", "workspace_high")):
@@ -117,11 +117,11 @@ def _spans(rule: str, spans: dict[str, Any], elements: list[str]) -> Iterator[tu
 
 
 def _ranges(contract: Contract, elements: list[str]) -> Iterator[tuple[str, Value]]:
-    assert contract.seen is not None
-    signals = tuple(signal for signal in contract.observation if signal.name in contract.seen.signals)
-    spreads = [contract.seen.signals[signal.name] for signal in signals]
+    assert contract.training_ranges is not None
+    signals = tuple(signal for signal in contract.observation if signal.name in contract.training_ranges.signals)
+    spreads = [contract.training_ranges.signals[signal.name] for signal in signals]
     judged = elements_of(signals)
-    rule = TrainingRanges(judged, [signal.unit for signal in signals for _ in signal.elements], spreads)
+    rule = TrainingRangeRule(judged, [signal.unit for signal in signals for _ in signal.elements], spreads)
     for name, allowed in (("first", rule.first), ("later", rule.later)):
         for end, values, unlimited in zip(("low", "high"), allowed, (-math.inf, math.inf), strict=True):
             full = np.full(len(elements), unlimited, np.float32)

@@ -83,16 +83,16 @@ class FrankaAdapter:
         self._home = np.array(numbers["home_joints"].values)
         self._reach = settings.motion.gain * np.array(numbers["reached_displacement"].values)
         self._ik = DifferentialIK(MODEL, "fingertips", JOINTS, self._home)
-        known = settings.camera
-        self._camera = Frame.fit(known.theirs, known.ours) if known.theirs else Frame.of()
-        self._sync = ClockSync(delay_s=known.delay_s)
-        self._moves, self._turns = Differentiator(known.smooth_s), Differentiator.of_rotations(known.smooth_s)
+        camera = settings.camera
+        self._camera = Frame.fit(camera.theirs, camera.ours) if camera.theirs else Frame.of()
+        self._sync = ClockSync(delay_s=camera.delay_s)
+        self._moves, self._turns = Differentiator(camera.smooth_s), Differentiator.of_rotations(camera.smooth_s)
         self._latest = Latest(self.observation, clock, note=lambda: self._link.fault)
-        self._task = dict(known.task)
+        self._task = dict(camera.task)
         self._imaging, self._is_halted = threading.Lock(), False
         self._arm: Beside[ArmState] | None = None
         self._hand: Beside[HandState] | None = None
-        self._link = Datagrams(known.here, known.there, self._see, clock)
+        self._link = Datagrams(camera.here, camera.there, self._see, clock)
         try:
             document = settings.model_dump(mode="json")
             ring, bell = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -105,7 +105,7 @@ class FrankaAdapter:
         except BaseException:
             self.close()
             raise
-        self._seen: dict[str, NDArray[np.float32]] = {}
+        self._values: dict[str, NDArray[np.float32]] = {}
 
     @property
     def arm(self) -> ArmState:
@@ -169,9 +169,9 @@ class FrankaAdapter:
         """
         arm, hand = self._connected()
         self._wait(lambda: self._update(arm, hand), HEARD_S, "the robot told nothing new")
-        seen = self._latest.observation()
-        self._seen = dict(seen.values)
-        return seen
+        observation = self._latest.observation()
+        self._values = dict(observation.values)
+        return observation
 
     def write(self, action: NDArray[np.float32]) -> Executed:
         """Send the hand's velocity and the fingers' width of an action (4,); return the action that is executed.
@@ -182,7 +182,7 @@ class FrankaAdapter:
         arm, hand = self._connected()
         arm_state, fingers = arm.state, hand.state
         place = self._base @ self._ik.pose(arm_state.positions)
-        width = float(self._seen["gripper_width"][0])
+        width = float(self._values["gripper_width"][0])
         change = float(np.clip(width + 0.2 * action[3], 0.0, 0.08)) - width
         pace = self.settings.hand.arm_waits if moves(change, fingers, self.settings.hand.least_change) else 1.0
         at, base = place.translation, self._base.translation
@@ -192,7 +192,7 @@ class FrankaAdapter:
         self._send(pack_joints(FOLLOW_JOINTS, motion.velocities), width + change)
         sent = np.append(self._base.vectors(motion.displacement) / (ahead * self._reach), action[3])
         sent = np.where(abs(sent - action) < 0.02, action, np.clip(sent, -1.0, 1.0)).astype(np.float32)
-        off = np.linalg.norm(self._seen["achieved_goal"] - self._seen["desired_goal"])
+        off = np.linalg.norm(self._values["achieved_goal"] - self._values["desired_goal"])
         done = bool(off < self.settings.goal.within_m)
         return Executed(sent, done, {"is_success": done})
 
@@ -315,11 +315,11 @@ def allowed(
         settings: Of the robot.
         period: [s].
     """
-    known, share = settings.workspace, period / WALL_S
-    step = np.clip(step, (np.array(known.low) - place) * share, (np.array(known.high) - place) * share)
+    limits, share = settings.workspace, period / WALL_S
+    step = np.clip(step, (np.array(limits.low) - place) * share, (np.array(limits.high) - place) * share)
     way = (place - base)[:2]
     far = float(np.linalg.norm(way))
-    outward, room = float(step[:2] @ way) / far, (known.reach - far) * share
+    outward, room = float(step[:2] @ way) / far, (limits.reach - far) * share
     step[:2] -= max(0.0, outward - room) * way / far
     speed = float(np.linalg.norm(step)) / period
     return np.asarray(step * min(1.0, settings.motion.hand_speed / max(speed, 1e-9)))

@@ -77,23 +77,23 @@ class HandProcess:
 
     def _go(self, width: float, target: float) -> None:
         """Move the fingers if the change of width is large enough."""
-        known = self._settings
-        if self._held is not None and abs(width - self._held) > known.least_change:
+        settings = self._settings
+        if self._held is not None and abs(width - self._held) > settings.least_change:
             self._held = None  # the object slipped, or somebody took it
-        if target > width + known.least_change:
+        if target > width + settings.least_change:
             self._tell_command(width, target)
             self._held = None
-            self._hand.move(target, known.speed)
-        elif target < width - known.least_change and self._held is None:
+            self._hand.move(target, settings.speed)
+        elif target < width - settings.least_change and self._held is None:
             # A grasp closes until something is between the fingers, and then holds it; a move would not.
             if target <= 0.5 * width:
                 self._tell_command(width, 0.0)
-                self._hand.grasp(target, known.speed, known.force, ANY_WIDTH, ANY_WIDTH)
+                self._hand.grasp(target, settings.speed, settings.force, ANY_WIDTH, ANY_WIDTH)
                 stopped = self._hand.read_once().width
                 self._held = stopped if stopped > EMPTY else None
             else:
                 self._tell_command(width, target)
-                self._hand.move(target, known.speed)
+                self._hand.move(target, settings.speed)
 
     def _tell_command(self, width: float, target: float) -> None:
         self._commands += 1

@@ -27,11 +27,11 @@ RECOVER = "python -m sami_runtime.robots.franka recover SETTINGS.toml"
 def faults_of_contract(contract: Contract, settings: FrankaSettings) -> list[str]:
     """Return one sentence for each point in which a policy does not fit this arm or its settings."""
     faults = []
-    known = {signal.name: signal for signal in PANDA_OBSERVATION}
+    provided = {signal.name: signal for signal in PANDA_OBSERVATION}
     for signal in contract.observation:
-        if signal.name not in known:
-            faults.append(f"the model reads {signal.name}, and this robot has {', '.join(known)}")
-        elif (signal.unit, signal.elements) != (known[signal.name].unit, known[signal.name].elements):
+        if signal.name not in provided:
+            faults.append(f"the model reads {signal.name}, and this robot has {', '.join(provided)}")
+        elif (signal.unit, signal.elements) != (provided[signal.name].unit, provided[signal.name].elements):
             faults.append(f"the model reads {signal.name} in {signal.unit} {signal.elements}, the robot has another")
     if (contract.action.name, contract.action.elements) != (PANDA_ACTION.name, PANDA_ACTION.elements):
         faults.append(f"the model writes {contract.action.name}, and this robot takes {PANDA_ACTION.name}")

@@ -88,7 +88,7 @@ class ClockSync:
         self._slot: float = -math.inf
         self._last: float = -math.inf
         """The stamp of the last message, which may be old; `_behind` is the number of old messages in a row."""
-        self._behind: int = 0
+        self._older_stamps: int = 0
         self._count: int = 0
         self._foot: Pair = (math.nan, 0.0)
         """A point of the line: its height, and the stamp there."""
@@ -98,11 +98,11 @@ class ClockSync:
         """Whether a message arrives too early to be possible, or too many in a row have old stamps."""
         if not self._quickest:
             return False
-        behind = stamp < self._newest - self.step_s
-        self._behind = self._behind + 1 if behind and stamp >= self._last else int(behind)
+        is_older = stamp < self._newest - self.step_s
+        self._older_stamps = self._older_stamps + 1 if is_older and stamp >= self._last else int(is_older)
         self._last = stamp
         ahead = self._count >= ENOUGH and later < self._at(stamp) - self.step_s
-        return ahead or self._behind >= PATIENCE
+        return ahead or self._older_stamps >= PATIENCE
 
     def _learn(self, stamp: float, later: float) -> None:
         self._count += 1

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from sami_runtime.distribution import install_hint
 from sami_runtime.errors import AdapterError, UnknownName
 from sami_runtime.robots.kit.frame import Frame
-from sami_runtime.robots.kit.rotation import Array, numbers, shown
+from sami_runtime.robots.kit.rotation import Array, as_text, numbers
 
 EXTRA = "ik"
 """Extra of the package that installs the libraries."""
@@ -107,7 +107,7 @@ class DifferentialIK:
         """Return the hand's velocity (3,) [m/s] in the base's frame, for the joints' positions and velocities (J,)."""
         with self._alone:
             self._update(positions)
-            return self._moved(numbers(velocities, self.home.shape, "the joints' velocities"))
+            return self._displacement(numbers(velocities, self.home.shape, "the joints' velocities"))
 
     def move(
         self, positions: ArrayLike, displacement: ArrayLike, period: float, rotation: ArrayLike | None = None
@@ -133,7 +133,7 @@ class DifferentialIK:
             solution = self._solved(period, shift)[self._dof]
             # Scale all joints alike, so that the hand's path becomes shorter but keeps its direction.
             velocities = solution / max(1.0, float((abs(solution) / self.speed).max()))
-            return Motion(velocities, self._moved(velocities) * period)
+            return Motion(velocities, self._displacement(velocities) * period)
 
     def _solved(self, period: float, shift: Array) -> Array:
         try:
@@ -149,19 +149,19 @@ class DifferentialIK:
         except Exception as error:  # mink and its solver raise several kinds
             positions = self._configuration.q[self._at]
             raise AdapterError(
-                f"no joint velocities within the limits move the hand by {shown(shift)} m from the joints' positions "
-                f"{shown(positions)}: {error}. Move the arm away from its ends."
+                f"no joint velocities within the limits move the hand by {as_text(shift)} m from the joints' positions "
+                f"{as_text(positions)}: {error}. Move the arm away from its ends."
             ) from error
         return solution
 
     def _pose(self) -> Frame:
         return Frame(self._configuration.get_transform_frame_to_world(*self._hand).as_matrix())
 
-    def _moved(self, velocities: Array) -> Array:
+    def _displacement(self, velocities: Array) -> Array:
         # mink's Jacobian is expressed along the hand's axes.
         jacobian = self._configuration.get_frame_jacobian(*self._hand)[:3, self._dof]
-        moved: Array = self._pose().rotation @ (jacobian @ velocities)
-        return moved
+        change: Array = self._pose().rotation @ (jacobian @ velocities)
+        return change
 
     def _update(self, positions: ArrayLike) -> None:
         # A sensor may read slightly beyond a joint's end, where the solver would find no solution.
@@ -175,8 +175,8 @@ class DifferentialIK:
     def _positions(self, positions: ArrayLike) -> Array:
         return numbers(positions, (len(self.joints),), f"the positions of {', '.join(self.joints)}")
 
-    def _speeds(self, limits: ArrayLike | None, known: dict[str, float]) -> Array:
-        speeds = np.array([known.get(name, np.nan) for name in self.joints]) if limits is None else np.asarray(limits)
+    def _speeds(self, limits: ArrayLike | None, listed: dict[str, float]) -> Array:
+        speeds = np.array([listed.get(name, np.nan) for name in self.joints]) if limits is None else np.asarray(limits)
         if speeds.shape not in ((), self.home.shape) or not (speeds > 0.0).all():
             raise AdapterError(
                 f"the highest speeds of {', '.join(self.joints)} are {speeds.tolist()}; they must be above 0, one or "

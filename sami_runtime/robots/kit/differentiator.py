@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sami_runtime.errors import AdapterError
-from sami_runtime.robots.kit.rotation import Array, numbers, rotation_vector, shown
+from sami_runtime.robots.kit.rotation import Array, as_text, numbers, rotation_vector
 
 
 class Differentiator:
@@ -65,7 +65,7 @@ class Differentiator:
         """
         now = numbers(value, (), "a reading")
         if not np.isfinite(time):
-            raise AdapterError(f"a reading {shown(now)} is stamped {time}; stamps are finite seconds.")
+            raise AdapterError(f"a reading {as_text(now)} is stamped {time}; stamps are finite seconds.")
         if self._last is None:
             self._last = now
             self._path.append((time, np.zeros_like(self._between(now, now))))
@@ -81,8 +81,8 @@ class Differentiator:
         return self._velocity.copy()
 
     def _difference(self, before: Array, now: Array) -> Array:
-        moved = now - before
-        return moved if self.period is None else moved - self.period * np.round(moved / self.period)
+        change = now - before
+        return change if self.period is None else change - self.period * np.round(change / self.period)
 
     def _slope(self) -> Array:
         times = np.array([time for time, _ in self._path])

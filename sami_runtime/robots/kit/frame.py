@@ -10,12 +10,12 @@ from numpy.typing import ArrayLike
 from sami_runtime.errors import AdapterError
 from sami_runtime.robots.kit.rotation import (
     Array,
+    as_text,
     matrix_from_rpy,
     matrix_from_xyzw,
     nearest_rotation,
     numbers,
     rpy_from_matrix,
-    shown,
     xyzw_from_matrix,
 )
 
@@ -45,12 +45,12 @@ class Frame:
         rows = numbers(matrix, (4, 4), "a frame's matrix")
         rotation = rows[:3, :3]
         if rows.ndim != 2 or abs(rows[3] - (0, 0, 0, 1)).max() > 1e-9:
-            raise AdapterError(f"the last row of a frame's matrix is 0, 0, 0, 1, and not {shown(rows[-1])}.")
+            raise AdapterError(f"the last row of a frame's matrix is 0, 0, 0, 1, and not {as_text(rows[-1])}.")
         if (error := abs(rotation @ rotation.T - np.eye(3)).max()) > ROUNDING or np.linalg.det(rotation) < 0:
             fault = "mirrored" if error <= ROUNDING else f"off by {error:.2g}"
             raise AdapterError(
-                f"{shown(rotation)} is no rotation, but {fault}. Its columns are unit vectors, each at right angles to "
-                "the others, the third one their cross product."
+                f"{as_text(rotation)} is no rotation, but {fault}. Its columns are unit vectors, each at right angles "
+                "to the others, the third one their cross product."
             )
         self.rotation: Array = nearest_rotation(rotation)
         """(3, 3), read-only: their axes in our frame, as columns."""
@@ -167,7 +167,7 @@ class Frame:
         return self.rotation @ numbers(rotations, (3, 3), "a rotation")
 
     def __repr__(self) -> str:
-        return f"Frame.of({shown(self.translation)}, rpy={shown(self.rpy)})"
+        return f"Frame.of({as_text(self.translation)}, rpy={as_text(self.rpy)})"
 
 
 class _Aligned(NamedTuple):

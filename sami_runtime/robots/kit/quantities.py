@@ -62,11 +62,11 @@ def matched_joints(
     Raises:
         SamiError: An element has no joint, two have the same, or an alias is of no element; lists both sides.
     """
-    known, matched = list(joints), []
+    names_left, matched = list(joints), []
     for element in elements:
         alias = aliases.get(element, element)
         names = [alias] if element in aliases else [alias, f"{alias}_joint", alias.removesuffix("_joint")]
-        matched += [next((name for name in names if name in known), "")]
+        matched += [next((name for name in names if name in names_left), "")]
     missing = [element for element, joint in zip(elements, matched, strict=True) if not joint]
     if missing or len(set(matched)) < len(matched) or aliases.keys() - set(elements):
         strange = sorted(aliases.keys() - set(elements))
@@ -74,7 +74,7 @@ def matched_joints(
         fact = f"aliases of {', '.join(strange)}, which the policy does not move" if strange else fact
         raise SamiError(
             f"joints and policy do not match: {fact}. The policy moves {', '.join(elements)}; {robot} has "
-            f"{', '.join(known)}. Declare the names that differ {where} "
+            f"{', '.join(names_left)}. Declare the names that differ {where} "
             f'{missing[0] if missing else "FR_hip"} = "NAME"'
         )
     return matched

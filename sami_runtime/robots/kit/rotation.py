@@ -27,7 +27,7 @@ def matrix_from_xyzw(xyzw: ArrayLike) -> Array:
     length = np.linalg.norm(quaternion, axis=-1)
     if (abs(length - 1.0) > UNIT).any():
         raise AdapterError(
-            f"the quaternion {shown(quaternion)} has length {length.flat[np.argmax(abs(length - 1.0))]:.3g}, not 1. "
+            f"the quaternion {as_text(quaternion)} has length {length.flat[np.argmax(abs(length - 1.0))]:.3g}, not 1. "
             "Give x, y, z, w of a unit quaternion."
         )
     x, y, z, w = np.moveaxis(quaternion / length[..., None], -1, 0)
@@ -106,11 +106,11 @@ def numbers(value: ArrayLike, shape: tuple[int, ...], label: str) -> Array:
     if array.shape[array.ndim - len(shape) :] != shape or array.ndim < len(shape):
         raise AdapterError(f"{label} has shape {shape}, and what was given has {array.shape}.")
     if not np.isfinite(array).all():
-        raise AdapterError(f"{label} must be finite, and what was given is {shown(array)}.")
+        raise AdapterError(f"{label} must be finite, and what was given is {as_text(array)}.")
     return array
 
 
-def shown(array: Array) -> str:
+def as_text(array: Array) -> str:
     """Return an array as text for messages."""
     return np.array2string(array, precision=4, suppress_small=True, separator=", ", threshold=12).replace("\n", "")
 

@@ -12,7 +12,7 @@ import numpy as np
 from sami_runtime.errors import SamiError, in_shell
 from sami_runtime.files import output
 from sami_runtime.model.contract import Contract
-from sami_runtime.model.seen import Seen
+from sami_runtime.model.training_ranges import TrainingRanges
 from sami_runtime.signals import Signal
 
 WIDTH = 110
@@ -34,8 +34,8 @@ def write_skeleton(contract: Contract, out: Path, model: str, force: bool = Fals
     if out.suffix != ".py" or not out.stem.isidentifier() or keyword.iskeyword(out.stem):
         raise SamiError(f"{out} is no module that could be imported; give a name such as my_arm.py.")
     text = skeleton(contract, out.stem, model)
-    with output(out, force) as beside:
-        beside.write_text(text, encoding="utf-8")
+    with output(out, force) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 def skeleton(contract: Contract, module: str, model: str) -> str:
@@ -48,7 +48,7 @@ def skeleton(contract: Contract, module: str, model: str) -> str:
     """
     name = "".join(part.capitalize() for part in module.split("_"))
     name = name if name.isidentifier() and not keyword.iskeyword(name) else "Arm"
-    observation = "".join(_signal(signal, contract.seen) + ",\n" for signal in contract.observation)
+    observation = "".join(_signal(signal, contract.training_ranges) + ",\n" for signal in contract.observation)
     return _TEMPLATE.format(
         module=module,
         model=_escaped(in_shell(model)),
@@ -94,7 +94,7 @@ def _numbers(contract: Contract) -> str:
     return "\n".join(["NUMBERS = {", *rows, "}"])
 
 
-def _signal(signal: Signal, training: Seen | None) -> str:
+def _signal(signal: Signal, training: TrainingRanges | None) -> str:
     elements = _tuple("elements", map(_string, signal.elements))
     fields = [f"name={_string(signal.name)}", f"size={signal.size}", f"unit={_string(signal.unit)}"]
     fields += [elements, _tuple("low", map(repr, signal.low)), _tuple("high", map(repr, signal.high))]
@@ -104,8 +104,8 @@ def _signal(signal: Signal, training: Seen | None) -> str:
         fields.append("command=True")
     if signal.moves:
         rows = (
-            f"        {_string(element)}: Moves(element={_string(moved.element)}, scale={moved.scale!r}),"
-            for element, moved in signal.moves.items()
+            f"        {_string(element)}: Moves(element={_string(entry.element)}, scale={entry.scale!r}),"
+            for element, entry in signal.moves.items()
         )
         fields.append("\n".join(["moves={", *rows, "    }"]))
     body = "\n".join(f"    {field}," for field in fields)
@@ -121,7 +121,7 @@ def _tuple(name: str, values: Iterable[str]) -> str:
     return "\n".join([f"{name}=(", *(f"        {value}," for value in listed), "    )"])
 
 
-def _first_seen(signal: Signal, training: Seen | None) -> str:
+def _first_seen(signal: Signal, training: TrainingRanges | None) -> str:
     """Return a comment with a signal's values at the beginning of training episodes; empty if they are unknown."""
     if training is None or signal.name not in training.begin:
         return ""

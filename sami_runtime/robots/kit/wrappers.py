@@ -49,10 +49,10 @@ class Rename(Around):
 
     def read(self) -> Observation:
         """Return the inner adapter's observation, by the policy's names."""
-        seen = self.observed()
-        times = None if seen.times is None else self._by_ours(seen.times)
-        late = self._by_ours(seen.late) if isinstance(seen.late, Mapping) else seen.late
-        return replace(seen, values=self._by_ours(seen.values), times=times, late=late)
+        observation = self.observed()
+        times = None if observation.times is None else self._by_ours(observation.times)
+        late = self._by_ours(observation.late) if isinstance(observation.late, Mapping) else observation.late
+        return replace(observation, values=self._by_ours(observation.values), times=times, late=late)
 
     def write(self, action: Array) -> Executed:
         """Pass the action to the inner adapter."""
@@ -66,9 +66,9 @@ class Rename(Around):
 
     def _renamed(self, signal: Signal) -> Signal:
         moves = signal.moves and {
-            element: Moves(element=f"{self._name(name)}.{rest}", scale=moved.scale)
-            for element, moved in signal.moves.items()
-            for name, _, rest in [moved.element.rpartition(".")]
+            element: Moves(element=f"{self._name(name)}.{rest}", scale=entry.scale)
+            for element, entry in signal.moves.items()
+            for name, _, rest in [entry.element.rpartition(".")]
         }
         return signal.model_copy(update={"name": self._name(signal.name), "moves": moves})
 
@@ -102,8 +102,8 @@ class Scale(Around):
 
     def read(self) -> Observation:
         """Return the inner adapter's observation, in the policy's units."""
-        seen = self.observed()
-        return replace(seen, values={name: self._out(name, value) for name, value in seen.values.items()})
+        observation = self.observed()
+        return replace(observation, values={name: self._out(name, value) for name, value in observation.values.items()})
 
     def write(self, action: Array) -> Executed:
         """Pass the action on in the adapter's unit; return the executed action in the policy's unit."""
@@ -133,10 +133,10 @@ class Scale(Around):
         )
         moves = signal.moves and {
             element: Moves(
-                element=moved.element,
-                scale=float(moved.scale * self._factor_of(moved.element) / factor[signal.elements.index(element)]),
+                element=entry.element,
+                scale=float(entry.scale * self._factor_of(entry.element) / factor[signal.elements.index(element)]),
             )
-            for element, moved in signal.moves.items()
+            for element, entry in signal.moves.items()
         }
         return signal.model_copy(update={"unit": unit, "low": low, "high": high, "moves": moves})
 

@@ -47,7 +47,7 @@ class LeRobotAdapter:
         self._velocities = {
             name: Differentiator(source.window_s) for name, source in sources.items() if source.velocity_of
         }
-        self._seen: Mapping[str, Any] = {}
+        self._observation: Mapping[str, Any] = {}
         self._beginning: Mapping[str, Any] = {}
         self._goals = np.zeros(contract.action.size)
         self._moves = False
@@ -66,7 +66,7 @@ class LeRobotAdapter:
         self._require_connected()
         for velocity in self._velocities.values():
             velocity.reset()
-        self._seen, self._beginning = {}, {}
+        self._observation, self._beginning = {}, {}
 
     def read(self) -> Observation:
         """Return the robot's observation, stamped with the time before the call of `get_observation`.
@@ -76,15 +76,15 @@ class LeRobotAdapter:
         """
         self._require_connected()
         measured = self.clock.now()
-        self._seen = self.robot.get_observation()
-        self._beginning = self._beginning or self._seen
+        self._observation = self.robot.get_observation()
+        self._beginning = self._beginning or self._observation
         values: dict[str, NDArray[np.float64]] = {}
         for name, source in self.settings.observation.items():
             if source.constant is not None:
                 values[name] = np.array(source.constant)
             elif source.keys:
                 by = self._read_by[name]
-                values[name] = picked(self._seen, source.keys, "get_observation") * by.factor + by.offset
+                values[name] = picked(self._observation, source.keys, "get_observation") * by.factor + by.offset
         for name, velocity in self._velocities.items():
             place = values[self.settings.observation[name].velocity_of or ""]
             # Pass on values that are not finite: the gate then holds the robot.
@@ -98,12 +98,12 @@ class LeRobotAdapter:
             AdapterError: Nothing was read yet, the robot returned no action, or it is no longer connected.
         """
         self._require_connected()
-        if not self._seen:
+        if not self._observation:
             raise AdapterError("nothing was read yet, so no key can be held. Call read() first.")
         table, by = self.settings.action, self._write_by
         base = by.offset
         if table.mode == "relative":
-            base = base + picked(self._seen, table.keys, "get_observation")
+            base = base + picked(self._observation, table.keys, "get_observation")
         goals = base + np.asarray(action, np.float64) * by.factor
         self._goals = goals
         sent = self._sent(self._send(goals), goals)
@@ -118,7 +118,7 @@ class LeRobotAdapter:
         table = self.settings.action
         if table.standing == HOLD:
             place = self._goals
-            for read in (lambda: self._seen, self.robot.get_observation):
+            for read in (lambda: self._observation, self.robot.get_observation):
                 with suppress(Exception):  # a driver that fails to read may still be able to write
                     place = picked(read(), table.keys, "get_observation")
             goals = np.where(np.isfinite(place), place, self._goals)
@@ -184,10 +184,10 @@ class LeRobotAdapter:
             return
         kind, config = self.settings.type, self.settings.config
         options = {"type": kind, **{name: value for name, value in config.items() if isinstance(value, (str, int))}}
-        shown = " ".join(shlex.quote(f"--robot.{name}={value}") for name, value in options.items())
+        arguments = " ".join(shlex.quote(f"--robot.{name}={value}") for name, value in options.items())
         raise AdapterError(
             f"{kind} is not calibrated: LeRobot finds no calibration that its motors have, for the id "
-            f"{config.get('id')!r}. Nothing was moved. Calibrate it by hand: lerobot-calibrate {shown}"
+            f"{config.get('id')!r}. Nothing was moved. Calibrate it by hand: lerobot-calibrate {arguments}"
         )
 
     def _require_connected(self) -> None:

@@ -60,12 +60,12 @@ def _config_class(settings: LeRobotSettings, registry: Any) -> Any:
     if settings.type not in registry.get_known_choices():
         installed = {str(package.metadata["Name"]).replace("-", "_") for package in importlib.metadata.distributions()}
         faults += [_import_fault(name) for name in sorted(installed) if name.startswith(PLUGINS)]
-    known = registry.get_known_choices()
-    if settings.type not in known:
+    classes = registry.get_known_choices()
+    if settings.type not in classes:
         broken = "; ".join(fault for fault in faults if fault)
         hint = f"These could not be imported: {broken}." if broken else "Install the package that brings it."
-        raise UnknownName("robot of LeRobot", settings.type, known, hint)
-    return known[settings.type]
+        raise UnknownName("robot of LeRobot", settings.type, classes, hint)
+    return classes[settings.type]
 
 
 def _import_fault(module: str) -> str:

@@ -188,13 +188,13 @@ def _fault_of_factor(factor: float | None, of: str, to: str) -> str:
     """Return the fault of a factor from one unit to another; empty if it has none."""
     # From 1 to 1 any factor is valid; from rad to rad, a factor other than 1 contradicts the unit.
     right = 1.0 if of == to and of not in DIMENSIONLESS else CONVERSIONS.get((of, to))
-    known = "" if right is None else f", which is {right:.6g}"
+    hint = "" if right is None else f", which is {right:.6g}"
     if factor is None:
-        return "" if of == to else f"factor is missing, from {of} to {to}{known}"
+        return "" if of == to else f"factor is missing, from {of} to {to}{hint}"
     if factor == 0.0:
         return "factor is 0"
     if right is not None and abs(abs(factor) - right) > ROUNDING * right:
-        return f"factor is {factor:g}, and not that from {of} to {to}{known}"
+        return f"factor is {factor:g}, and not that from {of} to {to}{hint}"
     return ""
 
 

@@ -80,7 +80,7 @@ class Ros2Adapter:
         self.basis = (JOINT_POSITIONS,) if self._hand else ()
         self._commander: Commander = self._hand or Elements(settings, 1.0 / contract.rate_hz)
         self._last = standing(settings, contract)
-        self._seen: Mapping[str, NDArray[np.float32]] = {}
+        self._values: Mapping[str, NDArray[np.float32]] = {}
         self._sent: dict[str, Message] = {}
         self._task = settings.task
         self._open, self._in_episode, self._is_halted = True, False, False
@@ -163,9 +163,9 @@ class Ros2Adapter:
         self._require_open()
         if not self._node.separates and (faults := self._doubled()):
             raise AdapterError("; ".join(faults) + ".")
-        seen = self.sources.latest.observation()
-        self._seen = seen.values
-        return seen
+        observation = self.sources.latest.observation()
+        self._values = observation.values
+        return observation
 
     def write(self, action: NDArray[np.float32]) -> Executed:
         """Send the commands of an action (A,), and return the action that they execute.
@@ -179,8 +179,8 @@ class Ros2Adapter:
         self._sent = command.messages
         faults, done = self.sources.faults, False
         info: dict[str, Any] = {"refused": faults} if faults else {}
-        if (success := self.settings.success) and self._seen:
-            off = np.linalg.norm(self._seen[success.achieved] - self._seen[success.desired])
+        if (success := self.settings.success) and self._values:
+            off = np.linalg.norm(self._values[success.achieved] - self._values[success.desired])
             info["is_success"] = done = bool(off < success.within_m)
         return Executed(command.executed, done, info)
 
@@ -208,7 +208,7 @@ class Ros2Adapter:
         if diagnostics is None or not self._open:
             return
         commands, sent = self._sent, bool(self._sent)
-        if not sent and record.executed is not None and self._seen:  # a dry run
+        if not sent and record.executed is not None and self._values:  # a dry run
             commands = self._command_of(record.executed).messages
         self._sent = {}
         with suppress(AdapterError):  # those who look on do not end a run
@@ -227,9 +227,9 @@ class Ros2Adapter:
                 self._node.close()
 
     def _command_of(self, action: NDArray[np.float32]) -> RobotCommand:
-        if self._hand and not self._seen:
+        if self._hand and not self._values:
             raise AdapterError("nothing was read yet, so nobody knows how wide the gripper is. Call read() first.")
-        width = float(self._seen["gripper_width"][0]) if self._hand else 0.0
+        width = float(self._values["gripper_width"][0]) if self._hand else 0.0
         return self._commander.of(action, self.sources.joints, width)
 
     def _publish(self, topic: str, message: Message) -> None:

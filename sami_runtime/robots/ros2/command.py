@@ -107,8 +107,8 @@ def standing(settings: RosSettings, contract: Contract) -> Numbers | None:
     """Return the last message to the controller, which stops the robot; None if the last command stays in force."""
     if settings.command.standing == "last":
         return None
-    known = settings.kinematics.joints if settings.kinematics else ()
-    size = contract.action.size if settings.command.action == "elements" else len(settings.command.joints or known)
+    joints = settings.kinematics.joints if settings.kinematics else ()
+    size = contract.action.size if settings.command.action == "elements" else len(settings.command.joints or joints)
     return Numbers(np.broadcast_to(np.asarray(settings.command.standing, np.float64), (size,)).copy())
 
 
@@ -116,10 +116,10 @@ def faults_of_command(settings: RosSettings, contract: Contract) -> list[str]:
     """Return one sentence for each point in which these settings do not fit the policy's actions."""
     command, action, faults = settings.command, contract.action, []
     count = action.size
-    known = contract.sheet.numbers if contract.sheet else {}
-    if settings.kinematics and (missing := [name for name in NEEDED if name not in known]):
+    sheet_numbers = contract.sheet.numbers if contract.sheet else {}
+    if settings.kinematics and (missing := [name for name in NEEDED if name not in sheet_numbers]):
         faults.append(f"the model's data sheet does not tell {', '.join(missing)}; see sami inspect")
-    elif settings.kinematics and (size := len(known["home_joints"].values)) != len(settings.kinematics.joints):
+    elif settings.kinematics and (size := len(sheet_numbers["home_joints"].values)) != len(settings.kinematics.joints):
         faults.append(f"the model's arm has {size} joints, kinematics.joints {len(settings.kinematics.joints)}")
     if command.action == "hand":
         if (action.name, action.elements) != (PANDA_ACTION.name, PANDA_ACTION.elements):

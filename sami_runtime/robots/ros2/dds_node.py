@@ -206,8 +206,8 @@ class DdsNode:
         return self._topics[name]
 
     def _peers(self, reader: Any, topic: str) -> list[Peer]:
-        known = reader.read(MANY)
-        alive = [endpoint for endpoint in known if endpoint.sample_info.instance_state == InstanceState.Alive]
+        endpoints = reader.read(MANY)
+        alive = [endpoint for endpoint in endpoints if endpoint.sample_info.instance_state == InstanceState.Alive]
         return [
             Peer(_ros_name(endpoint.type_name), _qos_of(endpoint.qos), f"{endpoint.key}")
             for endpoint in alive

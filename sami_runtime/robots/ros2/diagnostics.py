@@ -68,7 +68,7 @@ def _policy(record: StepRecord) -> Status:
     if reading is None:
         return Status(OK, "sami: policy", "", {"context": context})
     telemetry = {name: value for name, value in reading.plain().items() if value is not None}
-    values = {name: _shown(value) for name, value in telemetry.items()} | {"context": context}
+    values = {name: _text(value) for name, value in telemetry.items()} | {"context": context}
     phase = telemetry.get("phase", "no atlas")
     message = f"{phase}: the context is out of distribution" if reading.alarm else phase
     return Status(WARN if reading.alarm else OK, "sami: policy", message, values)
@@ -94,7 +94,7 @@ def _numbers(message: Message) -> str:
     return ", ".join(f"{value:.5f}" for value in numbers)
 
 
-def _shown(value: Any) -> str:
+def _text(value: Any) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_shown(item)}" for name, item in value.items())
+        return ", ".join(f"{name} {_text(item)}" for name, item in value.items())
     return f"{value:.5g}" if isinstance(value, float) else str(value)

@@ -123,6 +123,6 @@ def _less(offered: Qos, requested: Qos, verb: str = "offers") -> str:
         return f"{verb} durability {'transient_local' if verb == 'wants' else 'volatile'}"
     promised = float("inf") if offered.deadline_s is None else offered.deadline_s
     if requested.deadline_s is not None and promised > requested.deadline_s:
-        shown = requested.deadline_s if verb == "wants" else offered.deadline_s
-        return f"{verb} {'no deadline' if shown is None else f'a deadline of {shown:g} s'}"
+        seconds = requested.deadline_s if verb == "wants" else offered.deadline_s
+        return f"{verb} {'no deadline' if seconds is None else f'a deadline of {seconds:g} s'}"
     return ""

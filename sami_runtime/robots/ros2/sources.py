@@ -188,9 +188,9 @@ class Sources:
 def faults_of_signals(settings: RosSettings, signals: tuple[Signal, ...]) -> list[str]:
     """Return one sentence for each point in which these settings do not fit the policy's signals."""
     faults, topics = [], settings.topics
-    known = {signal.name: signal for signal in signals}
-    faults += [f"signals.{name}: the model reads no such signal" for name in settings.signals if name not in known]
-    for name, signal in known.items():
+    by_name = {signal.name: signal for signal in signals}
+    faults += [f"signals.{name}: the model reads no such signal" for name in settings.signals if name not in by_name]
+    for name, signal in by_name.items():
         source = settings.signals.get(name)
         if source is None:
             faults.append(f"signals.{name} is missing, and the model reads it: {signal.size} number(s) [{signal.unit}]")
@@ -199,7 +199,7 @@ def faults_of_signals(settings: RosSettings, signals: tuple[Signal, ...]) -> lis
         else:
             faults += [f"signals.{name}: {fault}" for fault in _faults_of(source, signal, topics[source.of], settings)]
     ends = (settings.success.achieved, settings.success.desired) if settings.success else ()
-    faults += [f"success: the model reads no signal {name}" for name in ends if name not in known]
+    faults += [f"success: the model reads no signal {name}" for name in ends if name not in by_name]
     if (arm := settings.kinematics) and (arm.of not in topics or "Joint" not in topics[arm.of].type):
         faults.append(f"kinematics.of is {arm.of!r}, which is no topic of sensor_msgs/msg/JointState")
     return faults

@@ -95,9 +95,9 @@ class Go2Mapping:
         elif quantity in MEASURED and signal.size == 3 and not _in_world(self.contract, signal.name):
             return MEASURED[quantity]
         else:
-            known = ", ".join((*MEASURED, *JOINT_UNITS.values(), *UNMEASURED))
+            names = ", ".join((*MEASURED, *JOINT_UNITS.values(), *UNMEASURED))
             faults.append(
-                f"a Go2 does not measure {signal.name} ({', '.join(signal.elements)}). If it is one of {known}, in the "
+                f"a Go2 does not measure {signal.name} ({', '.join(signal.elements)}). If it is one of {names}, in the "
                 f'trunk\'s frame, say so: settings.signals.{signal.name} = "gravity"'
             )
         return None

@@ -126,7 +126,7 @@ class Walks:
         self.last_action = np.zeros((rows, 12))
         self.contact, self._air = np.zeros((rows, 4), bool), np.zeros((rows, 4))
         self._feet, self._joint_velocity = np.full((rows, 4, 3), np.nan), np.zeros((rows, 12))
-        self._moved, self._judged = np.zeros((rows, 3)), np.zeros(rows)
+        self._path, self._judged = np.zeros((rows, 3)), np.zeros(rows)
         self._errors, self._commands, self._energy = np.zeros((rows, 2)), np.zeros(rows), np.zeros(rows)
         self.fallen = np.zeros(rows, bool)
         """Robots that fell in the last step, (n,)."""
@@ -136,7 +136,7 @@ class Walks:
         """Begin episodes of k robots with velocities (k, 18); each generator draws the commands of one robot."""
         for of_motion in (self.steps, self.last_action, self.contact, self._air, self.fallen):
             of_motion[ids] = 0
-        for judged in (self._moved, self._judged, self._errors, self._commands, self._energy):
+        for judged in (self._path, self._judged, self._errors, self._commands, self._energy):
             judged[ids] = 0
         self._feet[ids] = np.nan
         self._joint_velocity[ids] = qvel[:, 6:]
@@ -213,22 +213,22 @@ class Walks:
         # The first steps count too, so that an episode that ends before `SETTLING` has an error.
         counted = late | (self.steps < SETTLING)
         first_late = self.steps == SETTLING
-        self._moved[first_late], self._judged[first_late] = 0.0, 0.0
-        self._moved[counted] += motion[counted]
+        self._path[first_late], self._judged[first_late] = 0.0, 0.0
+        self._path[counted] += motion[counted]
         self._judged += counted
         self._energy += np.nan_to_num(power.sum(axis=1))
         self.steps += 1
         over = np.flatnonzero(self.steps % HOLD == 0)
         self._errors[over] += self._error_of_command()[over]
         self._commands[over] += 1
-        self._moved[over], self._judged[over] = 0.0, 0.0
+        self._path[over], self._judged[over] = 0.0, 0.0
         for i in over.tolist():
             self._draw_command(i)
 
     def _error_of_command(self) -> Array:
         """Return errors of mean velocity [m/s] and yaw rate [rad/s] under the present command, (n, 2); 0 at first."""
         judged = self._judged > 0
-        mean = np.nan_to_num(self._moved) / np.maximum(self._judged, 1.0)[:, None]
+        mean = np.nan_to_num(self._path) / np.maximum(self._judged, 1.0)[:, None]
         off = np.where(judged[:, None], mean - self.command, 0.0)
         return np.column_stack([np.hypot(off[:, 0], off[:, 1]), np.abs(off[:, 2])])
 

@@ -301,5 +301,5 @@ def _explained(error: ValidationError, path: Path) -> SamiError:
         return SamiError(f"{path} lacks {key}. Add it; docs/reference/robot-model-file.md shows a whole file.")
     message = problem["msg"].removeprefix("Value error, ")
     message = message[:1].lower() + message[1:]
-    shown = "" if isinstance(problem["input"], (dict, list, tuple)) else f" is {problem['input']!r}"
-    return SamiError(f"{path}: {key or 'the file'}{shown}: {message}. Correct it.")
+    value = "" if isinstance(problem["input"], (dict, list, tuple)) else f" is {problem['input']!r}"
+    return SamiError(f"{path}: {key or 'the file'}{value}: {message}. Correct it.")

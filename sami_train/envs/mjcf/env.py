@@ -85,8 +85,8 @@ class MjcfEnv(TaskEnv):
         return self.episodes.observe()[0], reward, bool(self.episodes.over[0]), False, info
 
     def _info(self) -> dict[str, Any]:
-        known = {PRIVILEGED: self.episodes.hidden()[0]} if self.robot.privileged else {}
-        return {"task": dict(self.current_task), **known}
+        privileged = {PRIVILEGED: self.episodes.hidden()[0]} if self.robot.privileged else {}
+        return {"task": dict(self.current_task), **privileged}
 
     def set_dynamics(self, task: Task) -> None:
         """Apply a task's values to the model; this is allowed in the middle of an episode.

@@ -214,8 +214,8 @@ def action_signal(model: mujoco.MjModel, middle: np.ndarray, half: np.ndarray) -
 
 
 def _actuators(model: mujoco.MjModel) -> list[str]:
-    known = names(model, "actuator")
-    return known if len(known) == model.nu else [f"actuator_{i}" for i in range(model.nu)]
+    actuators = names(model, "actuator")
+    return actuators if len(actuators) == model.nu else [f"actuator_{i}" for i in range(model.nu)]
 
 
 def _of_joints(model: mujoco.MjModel, joints: Sequence[int], field: Literal["qpos", "qvel"]) -> list[MujocoSignal]:

@@ -65,10 +65,10 @@ class Links:
 
     halved: tuple[int, ...]
     """Geoms whose size is halved."""
-    moved: tuple[int, ...]
-    """Geoms that move to the place of the geom `moved_to`."""
-    moved_to: int
-    """Geom at whose place the moved geoms are put."""
+    collapsed: tuple[int, ...]
+    """Geoms that move to the place of the geom `target`."""
+    target: int
+    """Geom at whose place the collapsed geoms are put."""
 
 
 _SPEED = signal("forward_speed", "m/s", ["x"], meaning="mean over the last step, 0 at a reset")
@@ -152,12 +152,12 @@ HUMANOID = Body(
 )
 
 # Each leg of an ant is three capsules; the inner one belongs to the torso and stays.
-ANT_LINKS = {leg: Links((3 * leg + 1, 3 * leg + 2), moved=(3 * leg + 2,), moved_to=3 * leg + 1) for leg in range(4)}
+ANT_LINKS = {leg: Links((3 * leg + 1, 3 * leg + 2), collapsed=(3 * leg + 2,), target=3 * leg + 1) for leg in range(4)}
 # Each leg of a walker is thigh, shin and foot.
 WALKER_LINKS = {
-    joint: Links((joint,), moved=(joint + 1, joint + 2), moved_to=joint)
+    joint: Links((joint,), collapsed=(joint + 1, joint + 2), target=joint)
     if joint % 3 == 0
-    else Links((joint,), moved=(joint // 3 * 3 + 2,), moved_to=joint // 3 * 3 + 1)
+    else Links((joint,), collapsed=(joint // 3 * 3 + 2,), target=joint // 3 * 3 + 1)
     for joint in range(6)
 }
 

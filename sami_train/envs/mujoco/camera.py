@@ -155,8 +155,8 @@ def _opengl(size: tuple[int, int]) -> Any:
         SamiError: no backend works; the message has the reason for each.
     """
     choice = os.environ.get("MUJOCO_GL", "").lower()
-    shown = bool(os.environ.get("DISPLAY")) or sys.platform != "linux"
-    kinds = [choice] if choice in ("egl", "osmesa", "glfw", "cgl") else ["egl", "osmesa", *(["glfw"] if shown else [])]
+    windowed = ["glfw"] if os.environ.get("DISPLAY") or sys.platform != "linux" else []
+    kinds = [choice] if choice in ("egl", "osmesa", "glfw", "cgl") else ["egl", "osmesa", *windowed]
     reasons = []
     for kind in kinds:
         try:

@@ -95,7 +95,7 @@ class Robot:
         first = int(self.model.body_geomadr[_TORSO]) + 1  # the geom after the torso's
         for links in (self.row.links[part] for part in crippled):
             size[[first + geom for geom in links.halved], :2] /= 2.0
-            position[[first + geom for geom in links.moved]] = position[first + links.moved_to]
+            position[[first + geom for geom in links.collapsed]] = position[first + links.target]
         return size, position
 
 

@@ -44,9 +44,9 @@ class TaskEnv(Filmed, gym.Env[Any, np.ndarray]):
         render_mode: str | None,
         render_size: tuple[int, int],
     ) -> None:
-        self.space, known = space, space.resolve(tasks)
+        self.space, resolved = space, space.resolve(tasks)
         self._draw = space.drawn.get(tasks) if isinstance(tasks, str) else None
-        self.tasks: tuple[Task, ...] = () if self._draw else tuple(known)
+        self.tasks: tuple[Task, ...] = () if self._draw else tuple(resolved)
         """The tasks to draw from; empty for a set of ranges or a function, which has no finite list."""
         self.metadata = {**self.metadata, "render_fps": round(rate_hz)}
         self.model, self.data = model, mujoco.MjData(model)

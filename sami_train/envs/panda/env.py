@@ -39,8 +39,8 @@ class _Arm(Panda):
         seen: whether to load the visual meshes.
     """
 
-    def __init__(self, sim: PyBullet, seen: bool) -> None:
-        self._flags = 0 if seen else pybullet.URDF_IGNORE_VISUAL_SHAPES
+    def __init__(self, sim: PyBullet, visible: bool) -> None:
+        self._flags = 0 if visible else pybullet.URDF_IGNORE_VISUAL_SHAPES
         super().__init__(sim, block_gripper=False, base_position=np.array([-0.6, 0.0, 0.0]), control_type="ee")
 
     def _load_robot(self, file_name: str, base_position: np.ndarray) -> None:
@@ -93,8 +93,8 @@ class PandaSkillEnv(RobotTaskEnv):
         with quiet_c_output():
             sim = PyBullet(render_mode=render_mode or "rgb_array", renderer="Tiny")
         # Visual meshes take two thirds of the time to build the world, so load them only to render.
-        self._seen = render_mode is not None
-        robot = _Arm(sim, self._seen)
+        self._visible = render_mode is not None
+        robot = _Arm(sim, self._visible)
         task = PickAndPlace(sim, reward_type=reward, goal_z_range=0.0)
         super().__init__(
             robot,
@@ -161,7 +161,7 @@ class PandaSkillEnv(RobotTaskEnv):
         physics.setTimeStep(self.sim.timestep)
         physics.setGravity(0.0, 0.0, -9.81)
         self.sim._bodies_idx.clear()
-        self.robot = _Arm(self.sim, self._seen)
+        self.robot = _Arm(self.sim, self._visible)
         self.task._create_scene()
         # The software renderer draws no transparency: a goal of the cube's own green would look like a second cube.
         physics.changeVisualShape(self.sim._bodies_idx["target"], -1, rgbaColor=[1.0, 0.7, 0.1, 0.5])

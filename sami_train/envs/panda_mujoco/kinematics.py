@@ -61,7 +61,7 @@ class Kinematics:
             joints: present joint angles, (7,) [rad].
             target: target position of the hand, (3,) [m].
         """
-        error, left = np.empty(6), np.empty(6)
+        error, step = np.empty(6), np.empty(6)
         for _ in range(_ITERATIONS // _TOGETHER):
             hand = self.forward(joints)
             np.subtract(target, hand.place, out=error[:3])
@@ -69,10 +69,10 @@ class Kinematics:
             mujoco.mju_mulMatVec(error[3:], hand.axes.reshape(3, 3), error[3:].copy())
             factor = hand.jacobian @ hand.jacobian.T + _DAMPED
             mujoco.mju_cholFactor(factor, 0.0)
-            mujoco.mju_cholSolve(left, factor, error)
-            total = left.copy()
+            mujoco.mju_cholSolve(step, factor, error)
+            total = step.copy()
             for _ in range(_TOGETHER - 1):
-                mujoco.mju_cholSolve(left, factor, _DAMPING * left)
-                total += left
+                mujoco.mju_cholSolve(step, factor, _DAMPING * step)
+                total += step
             joints = joints + hand.jacobian.T @ total
         return joints

@@ -55,16 +55,16 @@ def push(observation: NDArray[np.float32], rng: np.random.Generator, task: Task)
     """
     angles, cube, goal = np.split(observation.astype(float), [4, 8])[0], observation[4:6], observation[8:10]
     tip, way = tip_of(angles), (goal - cube).astype(float)
-    left = max(float(np.linalg.norm(way)), 1e-6)
-    way /= left
+    distance = max(float(np.linalg.norm(way)), 1e-6)
+    way /= distance
     ahead = tip[:2] - cube
     along, aside = float(ahead @ way), abs(float(ahead[0] * way[1] - ahead[1] * way[0]))
     if tip[2] < 0.035 and along < 0.0 and aside < 0.02:
-        target = np.append(cube + way * (min(left, 0.04) - 0.03), 0.018)
+        target = np.append(cube + way * (min(distance, 0.04) - 0.03), 0.018)
     else:
-        behind = cube - 0.05 * way
-        near = float(np.linalg.norm(tip[:2] - behind)) < 0.02
-        target = np.append(behind, 0.018 if near else 0.065)
+        start = cube - 0.05 * way
+        near = float(np.linalg.norm(tip[:2] - start)) < 0.02
+        target = np.append(start, 0.018 if near else 0.065)
     move = (joints_at(target) - angles) / STEP
     move = move / max(1.0, np.abs(move).max()) + rng.normal(0.0, 0.15, 4)
     return np.clip(move, -1.0, 1.0).astype(np.float32)

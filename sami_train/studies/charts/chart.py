@@ -191,15 +191,15 @@ class Chart:
         """Write all panels as one picture, in the format of the suffix."""
         import matplotlib
 
-        with matplotlib.rc_context(SETTINGS), unfinished(path) as beside:
-            self.figure().savefig(beside, format=path.suffix[1:])
+        with matplotlib.rc_context(SETTINGS), unfinished(path) as temporary:
+            self.figure().savefig(temporary, format=path.suffix[1:])
 
     def write(self, folder: Path) -> list[Path]:
         """Write NAME.csv and NAME.png, and return their paths."""
         folder.mkdir(parents=True, exist_ok=True)
         table, picture = folder / f"{self.name}.csv", folder / f"{self.name}.png"
         columns = list(dict.fromkeys(key for row in self.rows for key in row))
-        with unfinished(table) as beside, beside.open("w", newline="", encoding="utf-8") as file:
+        with unfinished(table) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, columns, lineterminator="\n")
             writer.writeheader()
             writer.writerows(self.rows)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sami_runtime.model.atlas import label, shown
+from sami_runtime.model.atlas import label, text_of
 from sami_train.envs.measure import SUCCESS
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Crippled
@@ -47,7 +47,7 @@ Labels = Mapping[str, Sequence[str]]
 def labels_of(spec: EnvironmentSpec, played: Sequence[Played]) -> dict[str, list[str]]:
     """Return the labels that colour maps: each feature of the task, the skill, and the outcome."""
     names = [feature.name for feature in spec.tasks.features]
-    labels = {name: [shown(episode.task[name]) for episode in played] for name in names}
+    labels = {name: [text_of(episode.task[name]) for episode in played] for name in names}
     if spec.skills:
         labels["skill"] = [title_of(episode.skill) for episode in played]
     if spec.measure is SUCCESS:
@@ -160,9 +160,9 @@ def over_time(spec: EnvironmentSpec, played: Sequence[Played]) -> Chart | None:
             if len(running) < min(5, len(episodes)):
                 break
             for dimension, mean in enumerate(np.mean(running, axis=0)[:MOST_DIMENSIONS]):
-                place = {"dimension": dimension + 1, "step": step, name: shown(value)}
+                place = {"dimension": dimension + 1, "step": step, name: text_of(value)}
                 rows.append({**place, "mean": round(float(mean), 4), "episodes": len(running)})
-    colours = colours_of([shown(value) for value in values], ordered=True)
+    colours = colours_of([text_of(value) for value in values], ordered=True)
 
     def draw(dimension: int, axes: Axes) -> None:
         for value, colour in colours.items():
@@ -241,8 +241,8 @@ def draw_adaptations(adaptations: Sequence[Adaptation], path: Path) -> None:
             grid[1][0].set(ylabel="score, alarm above 1", ylim=(0, None))
         handles = [Line2D([], [], color=COLOURS[variant], label=variant.value) for variant in Variant]
         look.legend_below(figure, handles)
-        with unfinished(path) as beside:
-            figure.savefig(beside, format="png")
+        with unfinished(path) as temporary:
+            figure.savefig(temporary, format="png")
 
 
 def _gaps(axes: Axes, adaptation: Adaptation) -> None:

@@ -290,12 +290,12 @@ def robustness(points: Sequence[RobustnessPoint]) -> Chart:
     Args:
         points: the result of `evaluation.robustness.sweep`: first the evaluation without a profile.
     """
-    clean, *behind = points
+    clean, *gapped = points
     measure = clean.evaluation.measure
-    kinds = list(dict.fromkeys(point.kind for point in behind))
+    kinds = list(dict.fromkeys(point.kind for point in gapped))
     rows: list[Row] = []
     for kind in kinds:
-        of_kind = [point for point in behind if point.kind == kind]
+        of_kind = [point for point in gapped if point.kind == kind]
         for point in (clean, *of_kind):
             for task_set in clean.evaluation.sets:
                 value, interval = point.score(task_set)

@@ -166,7 +166,7 @@ class Group:
     method: Method
     settings: Mapping[str, Any]
     """Values of the configuration keys that vary among the runs of this method."""
-    shown: Mapping[str, str]
+    labels: Mapping[str, str]
     """Short text for each setting that a label shows, by key, e.g. `trajectories=16`."""
     runs: tuple[EvaluatedRun, ...]
     """The runs, ascending by seed."""
@@ -174,7 +174,7 @@ class Group:
     @property
     def label(self) -> str:
         """Unique among the groups, e.g. `SaTESAC trajectories=16`."""
-        return " ".join([self.method.title, *self.shown.values()])
+        return " ".join([self.method.title, *self.labels.values()])
 
     @property
     def seeds(self) -> list[int]:
@@ -203,11 +203,11 @@ def group_runs(runs: Sequence[EvaluatedRun]) -> list[Group]:
         for run in of_method:
             members.setdefault(tuple(run.config[key] for key in varying[name]), []).append(run)
         for values in sorted(members, key=_order):
-            settings, shown = dict(zip(varying[name], values, strict=True)), {}
+            settings, labels = dict(zip(varying[name], values, strict=True)), {}
             for key in _labelled(of_method, varying[name]):
                 short = key.rpartition(".")[2]  # used if it is unique
-                shown[key] = f"{short if last.count(short) == 1 else key}={shown_value(settings[key])}"
-            groups.append(Group(members[values][0].method, settings, shown, tuple(members[values])))
+                labels[key] = f"{short if last.count(short) == 1 else key}={shown_value(settings[key])}"
+            groups.append(Group(members[values][0].method, settings, labels, tuple(members[values])))
             _check_seeds(groups[-1])
     return groups
 
@@ -220,7 +220,7 @@ def differences_between(groups: Sequence[Group]) -> dict[str, dict[str, list[Any
         for group in groups:
             # Skip contrast.* for a method without a contrastive loss, and keys that follow from a varying preset.
             unread = key.startswith("contrast.") and not group.method.estimator
-            if not unread and (key not in group.settings or key in group.shown):
+            if not unread and (key not in group.settings or key in group.labels):
                 values.setdefault(group.method.title, {})[group.runs[0].config[key]] = None
         fixed = [of_method for of_method in values.values() if len(of_method) == 1]
         if key not in NEVER and fixed and any(of_method != fixed[0] for of_method in values.values()):

@@ -37,7 +37,7 @@ def learning_curves(comparison: MethodComparison) -> Figure | None:
     for axes, members in zip(row, parts, strict=True):
         colours = shades(len(members)) if split else [colour_of(g.method) for g in members]
         for group, colour in zip(members, colours, strict=True):
-            _learning_curve(axes, group, " ".join(group.shown.values()) if split else group.label, colour)
+            _learning_curve(axes, group, " ".join(group.labels.values()) if split else group.label, colour)
         axes.set(xlabel="environment steps [thousands]", ylim=comparison.measure.bounds, xlim=(0, None))
         axes.set_title(members[0].method.title if split else "")
         axes.legend(fontsize=8, loc="lower right")
@@ -68,7 +68,7 @@ def curves_by_key(comparison: MethodComparison) -> Figure | None:
     places = {value: float(value) if numeric else float(at) for at, value in enumerate(values)}
     lines: dict[str, list[Group]] = {}
     for group in comparison.groups:
-        texts = [text for shown, text in group.shown.items() if shown != key]
+        texts = [text for name, text in group.labels.items() if name != key]
         lines.setdefault(" ".join([group.method.title, *texts]), []).append(group)
     figure, row = panels(len(comparison.task_sets), 11, 4.2, sharey=False)
     for axes, task_set in zip(row, comparison.task_sets, strict=True):
@@ -96,16 +96,16 @@ def _line(axes: Axes, label: str, at: Sequence[float], standings: Sequence[Stand
     from matplotlib.transforms import ScaledTranslation
 
     colour = colour_of(standings[0].group.method)
-    moved = axes.transData + ScaledTranslation(aside / 72, 0, axes.figure.dpi_scale_trans)
+    transform = axes.transData + ScaledTranslation(aside / 72, 0, axes.figure.dpi_scale_trans)
     iqms = [standing.score.iqm for standing in standings]
     if len(iqms) == 1:
         axes.axhline(iqms[0].value, color=colour, lw=1.2, ls=":")
     heights = [iqm.value for iqm in iqms]
-    axes.plot(at, heights, style + "o", color=colour, ms=5, lw=1.8, label=label, transform=moved)
+    axes.plot(at, heights, style + "o", color=colour, ms=5, lw=1.8, label=label, transform=transform)
     axes.update_datalim(np.column_stack([at, heights]))
     for x, iqm in zip(at, iqms, strict=True):
         if iqm.bounds:
-            axes.plot([x, x], iqm.bounds, color=colour, lw=4, transform=moved, **BAND)
+            axes.plot([x, x], iqm.bounds, color=colour, lw=4, transform=transform, **BAND)
             axes.update_datalim([(x, bound) for bound in iqm.bounds])
     axes.autoscale_view()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from sami_train.envs.measure import SUCCESS, Measure, known
+from sami_train.envs.measure import SUCCESS, Measure, finite
 from sami_train.evaluation import paper
 from sami_train.files import unfinished
 from sami_train.runs.record import RealisedContrast
@@ -262,7 +262,7 @@ def _result(env: str, standing: Standing) -> dict[str, Any]:
         "std": standing.score.std,
         "mean_stratified": standing.score.mean_stratified._asdict(),
         "iqm": standing.score.iqm._asdict(),
-        "above_floor": None if standing.above_floor is None else known(standing.above_floor),
+        "above_floor": None if standing.above_floor is None else finite(standing.above_floor),
         "paper": published._asdict() if published else None,
     }
 
@@ -323,8 +323,8 @@ def write_report(comparison: MethodComparison, out: Path, command: Sequence[str]
             (out / plot.name).unlink(missing_ok=True)
         order = ["report.md", "results.csv", *(plot.name for plot in plots)]
         for file in order:
-            with unfinished(out / file) as beside:
-                shutil.copy(folder / file, beside)
+            with unfinished(out / file) as temporary:
+                shutil.copy(folder / file, temporary)
         return [out / file for file in order]
 
 

@@ -198,7 +198,7 @@ def judge(
         ChangeError: every episode is over before the change.
     """
     live, atlas = runs[Variant.LIVE], contract.atlas
-    known = atlas is not None and change.after != change.before and dict(change.after) in atlas.tasks
+    in_atlas = atlas is not None and change.after != change.before and dict(change.after) in atlas.tasks
     reached = [k for k, run in enumerate(live) if len(run.actions) > change.step]
     if not reached:
         raise ChangeError(f"all {len(live)} episodes were over before step {change.step}; let it change earlier.")
@@ -214,7 +214,7 @@ def judge(
             readings_of_runs = [_readings(contract, run) for run in episodes_here]
             detected = Delay.of([_detected(readings, change.step) for readings in readings_of_runs])
             score = _scores(readings_of_runs, change.step)
-            if known and variant is Variant.LIVE:
+            if in_atlas and variant is Variant.LIVE:
                 identified = Delay.of([_identified(readings, change) for readings in readings_of_runs])
         if variant in (Variant.LIVE, Variant.RESET):
             frozen = [live[k].contexts[change.step] for k in reached]
@@ -274,8 +274,8 @@ def _gap(runs: Sequence[ChangedEpisode], starts: Sequence[ChangedEpisode], step:
     return tuple(gaps)
 
 
-SHOWN = 200
-"""Episodes of 4 * SHOWN steps or more are thinned out to every n-th step, n such that at least 2 * SHOWN remain."""
+POINTS = 200
+"""Episodes of 4 * POINTS steps or more are thinned out to every n-th step, n such that at least 2 * POINTS remain."""
 
 
 def usual_change(spec: EnvironmentSpec, lengths: Sequence[int]) -> DynamicsChange:
@@ -316,7 +316,7 @@ def contexts_around(
     along = [starts[k] for k in reached]
     lengths = sorted((len(run.contexts) for run in changed), reverse=True)
     last = lengths[min(FEWEST, len(lengths)) - 1] if lengths else 0
-    every = max(1, last // (2 * SHOWN))
+    every = max(1, last // (2 * POINTS))
     steps = [t for t in range(0, last) if (t - change.step) % every == 0]
     return {
         "change": str(change),

@@ -14,7 +14,7 @@ from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.evaluation.play import OnRound
 from sami_train.export.atlas import _counted
-from sami_train.export.seen import Behind, Contexts, collect_contexts, known_gap
+from sami_train.export.training_ranges import Contexts, MeasuredGap, collect_contexts, known_gap
 from sami_train.seeds import ALARMS
 
 
@@ -38,11 +38,11 @@ def check(
     episodes: int,
     seed: int = ALARMS,
     on_round: OnRound | None = None,
-    behind: Behind | None = None,
+    profile: MeasuredGap | None = None,
 ) -> list[Alarms]:
     """Count the alarms of a model's atlas in new episodes of every task; see `collect_contexts` for the arguments.
 
-    Without `behind`, the episodes have the sim-to-real profile with which the policy was trained, if any.
+    Without `profile`, the episodes have the sim-to-real profile with which the policy was trained, if any.
 
     Raises:
         SamiError: the model has no atlas, or its contract has an invalid profile.
@@ -52,9 +52,9 @@ def check(
     if atlas is None:
         hint = f"; add one with: sami atlas {in_shell(model)}"
         raise SamiError(f"{model} has no atlas{hint if contract.context_size else ': it infers no context'}")
-    behind = known_gap(contract.training) if behind is None else behind
+    profile = known_gap(contract.training) if profile is None else profile
     jobs = [(name, task) for name, tasks in spec.tasks.sets.items() for task in tasks]
-    contexts_of_jobs = collect_contexts(model, spec, [task for _, task in jobs], episodes, seed, on_round, behind)
+    contexts_of_jobs = collect_contexts(model, spec, [task for _, task in jobs], episodes, seed, on_round, profile)
     return [_alarms(atlas, *job, contexts) for job, contexts in zip(jobs, contexts_of_jobs, strict=True)]
 
 

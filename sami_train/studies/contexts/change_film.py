@@ -18,7 +18,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from sami_runtime.errors import SamiError
 from sami_runtime.files import output
-from sami_runtime.model.atlas import shown
+from sami_runtime.model.atlas import text_of
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.studies.contexts.changed_episodes import ChangedEpisode, ChangedEpisodes, DynamicsChange, Variant
@@ -88,7 +88,7 @@ def film_tasks(
     panels = []
     for task in tasks:
         change = DynamicsChange(task, task, steps.stop)
-        title = ", ".join(f"{name} {shown(value)}" for name, value in task.items())
+        title = ", ".join(f"{name} {text_of(value)}" for name, value in task.items())
         (filmed,) = _filmed(runner, [seed] * runner.rows, 1, change, Variant.LIVE, steps, len(tasks), shadows)
         panels.append(FilmPanel(title, *filmed))
     return FilmScene(tuple(panels), runner.contract.rate_hz)
@@ -166,8 +166,8 @@ def write_film(scenes: Sequence[FilmScene], path: Path, slower: float = 1.0, for
     else:
         frames = [frame.quantize(96, dither=Image.Dither.NONE) for frame in frames]
         options = {"format": "GIF", "optimize": True}
-    with output(path, force) as beside:
-        frames[0].save(beside, save_all=True, append_images=frames[1:], duration=durations, loop=0, **options)
+    with output(path, force) as temporary:
+        frames[0].save(temporary, save_all=True, append_images=frames[1:], duration=durations, loop=0, **options)
 
 
 def _filmed(
@@ -282,4 +282,4 @@ def _outcome(episode: ChangedEpisode, t: int, course: Course | None) -> tuple[st
 def _wording(change: DynamicsChange) -> str:
     """Return the features that change, as `mass 1 to 0.4`."""
     features = [name for name in change.before if change.before[name] != change.after[name]]
-    return ", ".join(f"{name} {shown(change.before[name])} to {shown(change.after[name])}" for name in features)
+    return ", ".join(f"{name} {text_of(change.before[name])} to {text_of(change.after[name])}" for name in features)

@@ -18,7 +18,7 @@ from sami_runtime.adapters.base import require_compatible
 from sami_runtime.errors import CheckFailed, SamiError
 from sami_runtime.gap.profile import GapProfile
 from sami_runtime.model.artifact import Artifact, read_artifact
-from sami_runtime.model.atlas import shown
+from sami_runtime.model.atlas import text_of
 from sami_runtime.model.contract import ACTION, CONTEXT
 from sami_runtime.model.lookahead import FRONT
 from sami_runtime.model.probe import is_probe
@@ -110,7 +110,7 @@ class DynamicsChange:
                     before[key], after[key] = values
         changed = [name for name in before if after[name] != before[name]] or list(before)[:1]
         parts = [
-            f"{name}={shown(old)}" + (f":{shown(after[name])}" if name in changed else "")
+            f"{name}={text_of(old)}" + (f":{text_of(after[name])}" if name in changed else "")
             for name, old in before.items()
         ]
         return ",".join(parts) + f"@{self.step}"
@@ -160,9 +160,9 @@ class PolicyHead:
         self._onnx = build(replace(artifact, model_bytes=cut.SerializeToString()))
         if golden := contract.golden_steps():
             now = slice(None) if golden.age is None else ~golden.age.any(axis=1)
-            seen = {name: value[now] for name, value in golden.observation.items()}
+            observation = {name: value[now] for name, value in golden.observation.items()}
             answers = {name: value[now] for name, value in golden.answers.items()}
-            error = float(np.abs(self(seen, answers[CONTEXT], answers) - answers[ACTION]).max())
+            error = float(np.abs(self(observation, answers[CONTEXT], answers) - answers[ACTION]).max())
             if not error <= TOLERANCE:
                 raise CheckFailed(
                     f"the policy cut from {artifact.path} differs from the whole file by {error:.2e} at its golden "

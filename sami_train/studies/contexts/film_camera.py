@@ -12,7 +12,7 @@ SKY_TONES = np.array([[92, 100, 116]]), np.array([[150, 158, 172]])
 """Dark and light RGB colours of a robot's floor and sky."""
 LIGHT_FROM = np.array([-0.8, -1.0, 3.0])
 """Position of the light relative to the robot [m]."""
-BESIDE = {"distance": 3.2, "azimuth": 90.0, "elevation": -14.0}
+SIDE_VIEW = {"distance": 3.2, "azimuth": 90.0, "elevation": -14.0}
 """Position of the camera relative to a running robot [m, degrees]."""
 
 
@@ -43,7 +43,7 @@ class FilmCamera(Offscreen):
         if self._runs:
             _dress(model)
             view.type, view.trackbodyid = mujoco.mjtCamera.mjCAMERA_TRACKING, 1
-            view.distance, view.azimuth, view.elevation = BESIDE.values()
+            view.distance, view.azimuth, view.elevation = SIDE_VIEW.values()
         else:
             view.type, view.fixedcamid = mujoco.mjtCamera.mjCAMERA_FIXED, whole
         super().__init__(model, data, size, shadows, view if self._runs or whole >= 0 else None)

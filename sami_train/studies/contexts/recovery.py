@@ -26,7 +26,7 @@ from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.evaluation.play import OnRound, side_by_side
 from sami_train.export.atlas import CONFIDENCE
-from sami_train.export.seen import known_tasks
+from sami_train.export.training_ranges import known_tasks
 from sami_train.studies.contexts.changed_episodes import ChangedEpisode, ChangedEpisodes, DynamicsChange, Variant
 
 LEVEL = 0.9

@@ -62,5 +62,5 @@ def _share(result: TaskResult, skill: Skill, first: bool) -> float | None:
 
 
 def _mean(shares: Sequence[float | None]) -> float | None:
-    known = [share for share in shares if share is not None]
-    return float(np.mean(known)) if len(known) == len(shares) else None
+    values = [share for share in shares if share is not None]
+    return float(np.mean(values)) if len(values) == len(shares) else None

@@ -196,13 +196,13 @@ def _sensed(log: Log, reference: Sequence[Trace], name: str) -> _Sense:
             noise = without(noise, float(np.hypot(reference_noise, step / np.sqrt(12.0))))
             by = f"{noise.differences} differences at rest"
             numbers.append(FittedNumber("noise", name, noise.deviation, signal.unit, by))
-    known = fit_bias(log.traces, signal, log.known, log.rest, deviation)
-    if len(known) < signal.size:
-        parts = [f"{element} is off by {e.value:.4g} ({e.low:.4g} to {e.high:.4g})" for element, e in known.items()]
+    biases = fit_bias(log.traces, signal, log.known_values, log.rest, deviation)
+    if len(biases) < signal.size:
+        parts = [f"{element} is off by {e.value:.4g} ({e.low:.4g} to {e.high:.4g})" for element, e in biases.items()]
         return _Sense(numbers, noise is not None, ", ".join(parts), False)
-    low, high = min(error.low for error in known.values()), max(error.high for error in known.values())
+    low, high = min(error.low for error in biases.values()), max(error.high for error in biases.values())
     if max(-low, high) > SIGMAS * deviation / np.sqrt(len(log.traces)) + BIAS_ERROR:
-        value = float(np.mean([error.value for error in known.values()]))
+        value = float(np.mean([error.value for error in biases.values()]))
         numbers.append(FittedNumber("bias", name, Estimate(low, value, high), signal.unit, "known values at rest"))
     return _Sense(numbers, noise is not None, "", True)
 
@@ -295,7 +295,7 @@ def _require_answers(log: Log, motion_answers: Sequence[Answer]) -> None:
             "in the reference no element of the observation is moved by the commands, so that nothing tells how late "
             "they are followed. Give a recording of the simulator with --reference, made by sami run --set excite=true."
         )
-    count = sum(len(motions(trace, moving[0].signal, moving[0].column).moved) for trace in log.traces)
+    count = sum(len(motions(trace, moving[0].signal, moving[0].column).changes) for trace in log.traces)
     if count < MOTIONS:
         raise SamiError(
             f"{_named(log)} has {count} motions between two readings in a row, and {MOTIONS} are the fewest that tell "

@@ -36,7 +36,7 @@ class Motions(NamedTuple):
 
     to: np.ndarray
     """Tick at which each motion ended, (m,)."""
-    moved: np.ndarray
+    changes: np.ndarray
     """Change of the element in each motion, (m,)."""
 
 
@@ -79,9 +79,9 @@ def commanded(executed: np.ndarray, delay: int, lag: float) -> np.ndarray:
     late = _delayed(executed, delay)
     if lag == 0.0:
         return late
-    left, reached, state = np.exp(-1.0 / lag), np.empty_like(late), np.zeros(executed.shape[1])
+    decay, reached, state = np.exp(-1.0 / lag), np.empty_like(late), np.zeros(executed.shape[1])
     for tick, command in enumerate(late):
-        state = command + left * (state - command)
+        state = command + decay * (state - command)
         reached[tick] = state
     return reached
 
@@ -106,16 +106,16 @@ def answers(reference: Sequence[Trace], names: Sequence[tuple[str, str, int]]) -
     """
     fitted = []
     for name, signal, column in names:
-        rows, moved = _stacked(reference, signal, column)
-        if len(moved) < 2 * TAPS or not np.ptp(moved) > 0.0:
+        rows, changes = _stacked(reference, signal, column)
+        if len(changes) < 2 * TAPS or not np.ptp(changes) > 0.0:
             continue
         flat = rows.reshape(len(rows), -1)
         # The ridge gives commands that never changed a weight of zero.
         scale = 1e-6 * max(1e-12, float((flat**2).sum(axis=0).max()))
-        centred, target = flat - flat.mean(axis=0), moved - moved.mean()
+        centred, target = flat - flat.mean(axis=0), changes - changes.mean()
         weights = np.linalg.solve(centred.T @ centred + scale * np.eye(flat.shape[1]), centred.T @ target)
-        left = target - centred @ weights
-        explained = 1.0 - float(left @ left) / float(target @ target)
+        residual = target - centred @ weights
+        explained = 1.0 - float(residual @ residual) / float(target @ target)
         if explained >= LEAST_EXPLAINED:
             fitted.append(Answer(name, signal, column, weights.reshape(rows.shape[1:]), explained))
     return fitted
@@ -189,12 +189,12 @@ def _misfit(observed: Sequence[Motions], by_element: Sequence[Answer], written: 
         written: Commands after delay and lag, (T, A).
     """
     total = 0.0
-    for (to, moved), answer in zip(observed, by_element, strict=True):
+    for (to, changes), answer in zip(observed, by_element, strict=True):
         predicted = np.einsum("mta,ta->m", history(written, to), answer.weights)
-        predicted, moved = predicted - predicted.mean(), moved - moved.mean()
-        gain = max(0.0, float(predicted @ moved) / max(1e-30, float(predicted @ predicted)))
-        left = moved - gain * predicted
-        total += len(moved) * np.log(max(1e-24, float(left @ left) / max(1, len(moved))))
+        predicted, changes = predicted - predicted.mean(), changes - changes.mean()
+        gain = max(0.0, float(predicted @ changes) / max(1e-30, float(predicted @ predicted)))
+        residual = changes - gain * predicted
+        total += len(changes) * np.log(max(1e-24, float(residual @ residual) / max(1, len(changes))))
     return total
 
 
@@ -203,9 +203,9 @@ def explained(traces: Sequence[Trace], by_element: Sequence[Answer], delay: int,
     written = [commanded(trace.executed, delay, lag) for trace in traces]
     shares = []
     for answer in by_element:
-        predicted, moved = _predicted(traces, answer, written)
-        left = moved - predicted
-        shares.append(1.0 - float(left @ left) / max(1e-30, float(moved @ moved)))
+        predicted, changes = _predicted(traces, answer, written)
+        residual = changes - predicted
+        shares.append(1.0 - float(residual @ residual) / max(1e-30, float(changes @ changes)))
     return float(np.mean(shares))
 
 
@@ -213,27 +213,27 @@ def _predicted(traces: Sequence[Trace], answer: Answer, written: Sequence[np.nda
     """Return predicted and observed motions of an element, (m,) each, minus their means."""
     expected, observed = [], []
     for trace, commands in zip(traces, written, strict=True):
-        to, moved = motions(trace, answer.signal, answer.column)
+        to, changes = motions(trace, answer.signal, answer.column)
         expected.append(np.einsum("mta,ta->m", history(commands, to), answer.weights))
-        observed.append(moved)
-    predicted, moved = np.concatenate(expected), np.concatenate(observed)
-    return predicted - predicted.mean(), moved - moved.mean()
+        observed.append(changes)
+    predicted, changes = np.concatenate(expected), np.concatenate(observed)
+    return predicted - predicted.mean(), changes - changes.mean()
 
 
 def _gain(traces: Sequence[Trace], by_element: Sequence[Answer], delay: int, lag: float) -> float:
     written = [commanded(trace.executed, delay, lag) for trace in traces]
     gains = []
     for answer in by_element:
-        predicted, moved = _predicted(traces, answer, written)
-        gains.append(float(predicted @ moved) / max(1e-30, float(predicted @ predicted)))
+        predicted, changes = _predicted(traces, answer, written)
+        gains.append(float(predicted @ changes) / max(1e-30, float(predicted @ predicted)))
     return float(np.median(gains))
 
 
 def _stacked(traces: Sequence[Trace], signal: str, column: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the commands before each motion of an element, (m, TAPS, A), and the motions (m,)."""
-    rows, moved = [], []
+    rows, changes = [], []
     for trace in traces:
         read = motions(trace, signal, column)
         rows.append(history(trace.executed, read.to))
-        moved.append(read.moved)
-    return np.concatenate(rows), np.concatenate(moved)
+        changes.append(read.changes)
+    return np.concatenate(rows), np.concatenate(changes)

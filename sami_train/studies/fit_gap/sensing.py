@@ -86,7 +86,7 @@ def fit_step(traces: Sequence[Trace], name: str, column: int) -> float | None:
 
 
 def fit_bias(
-    traces: Sequence[Trace], signal: Signal, known: Mapping[str, float], rest: np.ndarray, deviation: float
+    traces: Sequence[Trace], signal: Signal, known_values: Mapping[str, float], rest: np.ndarray, deviation: float
 ) -> dict[str, Estimate]:
     """Return the biases of the elements whose true value at rest is known, by `SIGNAL.ELEMENT`.
 
@@ -95,17 +95,17 @@ def fit_bias(
     Args:
         traces: Episodes; biases that `Zeroed` removed from them are added again.
         signal: The signal.
-        known: True value at rest, by `SIGNAL.ELEMENT`.
+        known_values: True value at rest, by `SIGNAL.ELEMENT`.
         rest: The neutral action, (A,).
         deviation: Standard deviation of the signal's noise.
     """
     errors = {}
     for column, element in enumerate(signal.elements):
         name = f"{signal.name}.{element}"
-        if name not in known:
+        if name not in known_values:
             continue
         readings = [at_rest(trace, signal.name, rest)[:, column] for trace in traces]
-        offsets = np.array([reading.mean() - known[name] for reading in readings])
+        offsets = np.array([reading.mean() - known_values[name] for reading in readings])
         offsets += [trace.zeroed.get(name, 0.0) for trace in traces]
         unsure = SIGMAS * deviation / np.sqrt([len(reading) for reading in readings])
         if np.ptp(offsets) > 2.0 * float(unsure.max()) + 1e-6:
@@ -123,8 +123,8 @@ def copies(traces: Sequence[Trace], signals: Sequence[Signal]) -> dict[str, str]
         for source in signals[:at]:
             if source.size != signal.size or source.name in same_as:
                 continue
-            moved = any(np.ptp(trace.values[signal.name], axis=0).any() for trace in traces)
-            if moved and all(np.array_equal(t.values[signal.name], t.values[source.name]) for t in traces):
+            varies = any(np.ptp(trace.values[signal.name], axis=0).any() for trace in traces)
+            if varies and all(np.array_equal(t.values[signal.name], t.values[source.name]) for t in traces):
                 same_as[signal.name] = source.name
                 break
     return same_as

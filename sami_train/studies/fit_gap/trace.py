@@ -54,7 +54,7 @@ class Log:
 
     contract: Contract
     traces: tuple[Trace, ...]
-    known: Mapping[str, float]
+    known_values: Mapping[str, float]
     """By element, its true value at rest after a reset, from the limits in the recordings."""
     rest: np.ndarray
     """The neutral action, (A,), from the limits in the recordings; zeros if they have none."""
@@ -75,7 +75,7 @@ def read_log(paths: Sequence[str | Path]) -> Log:
         SamiError: The recordings are of different robots, have no episode, or have stamps in the future.
     """
     recordings = list(read_each(paths))
-    contract, known = recordings[0].contract, {}
+    contract, known_values = recordings[0].contract, {}
     rest, traces = np.zeros(contract.action.size), list[Trace]()
     robots = [(c.observation, c.action, c.rate_hz) for c in (recording.contract for recording in recordings)]
     for recording, robot in zip(recordings, robots, strict=True):
@@ -85,7 +85,7 @@ def read_log(paths: Sequence[str | Path]) -> Log:
             )
         with values_of(recording.path):
             for name, entry in recording.about["limits"].get("known", {}).items():
-                known[name] = float(entry["value"])
+                known_values[name] = float(entry["value"])
             neutral = recording.about["limits"].get("rest")
             if neutral is not None and not isinstance(neutral, str):
                 table = neutral if isinstance(neutral, Mapping) else dict.fromkeys(contract.action.elements, neutral)
@@ -93,7 +93,7 @@ def read_log(paths: Sequence[str | Path]) -> Log:
             traces += _traces(recording)
     if not traces:
         raise SamiError(f"{recordings[0].path} holds no episode with observations. Record one with sami run --record.")
-    return Log(contract, tuple(traces), known, rest, tuple(recording.path.name for recording in recordings))
+    return Log(contract, tuple(traces), known_values, rest, tuple(recording.path.name for recording in recordings))
 
 
 def _traces(recording: Recording) -> Iterator[Trace]:
@@ -132,7 +132,7 @@ def _trace(recording: Recording, records: Sequence[StepRecord], fresh_age: float
     sent: dict[str, np.ndarray] = {}
     values: dict[str, np.ndarray] = {}
     for signal in contract.observation:
-        stamps = np.array([_seen(record).measured(signal.name) for record in reads])
+        stamps = np.array([_frame(record).measured(signal.name) for record in reads])
         ages = (np.array([record.time for record in reads]) - stamps) / period - fresh_age
         late = np.floor(ages + 0.5 + 1e-3).astype(int)
         if (late[1:] < 0).any():
@@ -141,12 +141,12 @@ def _trace(recording: Recording, records: Sequence[StepRecord], fresh_age: float
                 "is ahead of the loop's, so that no latency can be told. Stamp observations by the loop's clock."
             )
         sent[signal.name] = np.clip(ticks - late, 0, None)
-        values[signal.name] = np.array([np.ravel(_seen(record).values[signal.name]) for record in reads], np.float64)
+        values[signal.name] = np.array([np.ravel(_frame(record).values[signal.name]) for record in reads], np.float64)
     zeroed: Mapping[str, float] = next((record.info["zeroed"] for record in records if "zeroed" in record.info), {})
     return Trace(ticks, sent, values, executed, np.array([record.time for record in reads]), zeroed)
 
 
-def _seen(record: StepRecord) -> Any:
+def _frame(record: StepRecord) -> Any:
     return record.observation
 
 

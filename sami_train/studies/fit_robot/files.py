@@ -88,8 +88,8 @@ def training_document(body: RobotBody, fitted: FittedRobot, model: Path) -> str:
         of = json.dumps(change.of)
         lines += [f"[features.{key}]", f'{"scales" if change.scales else "sets"} = "{change.field}"', f"of = {of}", ""]
         for name in sets:
-            shown = name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)
-            lines += [f"[tasks.{shown}.{key}]", f"low = {low:.6g}", f"high = {high:.6g}", ""]
+            key_text = name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)
+            lines += [f"[tasks.{key_text}.{key}]", f"low = {low:.6g}", f"high = {high:.6g}", ""]
     document = begin.rstrip("\n") + "\n" + "\n".join(lines)
     try:
         tables = tomllib.loads(document)

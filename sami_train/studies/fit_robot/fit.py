@@ -87,8 +87,8 @@ def fit_robot(body: RobotBody, log: Log) -> FittedRobot:
     windows, held = cut(log, body.columns, width, body.control)
     count = len(body.joints)
     positions = windows.readings[:, :, :count]
-    moved = np.ptp(positions, axis=1).max(axis=0) / (windows.period * (positions.shape[1] - 1))
-    parameters = body.parameters(np.maximum(moved, 0.1 * moved.max()))
+    speeds = np.ptp(positions, axis=1).max(axis=0) / (windows.period * (positions.shape[1] - 1))
+    parameters = body.parameters(np.maximum(speeds, 0.1 * speeds.max()))
     problem = _Problem(body, windows, parameters)
     nominal = np.array([parameter.nominal for parameter in parameters])
     values, starts = problem.first_guess(), problem.starts
@@ -182,10 +182,10 @@ class _Problem:
 
     def take_noise(self, values: Array, starts: Array) -> None:
         """Set `noise` from the residuals of a fit."""
-        left = self._residuals(values, starts) * self.noise
-        count, ticks, columns = left.shape
+        residuals = self._residuals(values, starts) * self.noise
+        count, ticks, columns = residuals.shape
         freedom = 1.0 - (2 * len(self.body.joints) + self.free.sum() / count) / (ticks * columns)
-        self.noise = np.maximum(np.sqrt(np.square(left).mean(axis=(0, 1)) / max(freedom, 0.1)), self._least)
+        self.noise = np.maximum(np.sqrt(np.square(residuals).mean(axis=(0, 1)) / max(freedom, 0.1)), self._least)
 
     def deviations(self, values: Array, starts: Array) -> Array:
         """Return the standard deviation of each parameter, (P,): the larger of two estimates.
@@ -225,21 +225,21 @@ class _Problem:
         plain = residuals.reshape(count, -1)
         by_value = np.zeros((*plain.shape, len(values)))
         for number in np.flatnonzero(self.free).tolist():
-            moved = values.copy()
+            shifted = values.copy()
             by = SMALL * self._scales[number]
-            moved[number] += by if values[number] + by <= self._high[number] else -by
-            change = self._residuals(moved, starts).reshape(count, -1) - plain
-            by_value[:, :, number] = change / (moved[number] - values[number]) * self._scales[number]
+            shifted[number] += by if values[number] + by <= self._high[number] else -by
+            change = self._residuals(shifted, starts).reshape(count, -1) - plain
+            by_value[:, :, number] = change / (shifted[number] - values[number]) * self._scales[number]
         by_start = np.zeros((*plain.shape, starts.shape[1]))
         for number, freedom in enumerate(self._freedom):
-            moved = starts.copy()
+            shifted = starts.copy()
             by = SMALL * freedom
-            moved[:, number] += by
-            change = self._residuals(values, moved).reshape(count, -1) - plain
+            shifted[:, number] += by
+            change = self._residuals(values, shifted).reshape(count, -1) - plain
             by_start[:, :, number] = change / by
         # Append the rows of the starts' prior.
-        known = np.broadcast_to(np.diag(1.0 / self._freedom), (count, *self._freedom.shape * 2))
-        by_start = np.concatenate([by_start, known], axis=1)
+        prior = np.broadcast_to(np.diag(1.0 / self._freedom), (count, *self._freedom.shape * 2))
+        by_start = np.concatenate([by_start, prior], axis=1)
         by_value = np.concatenate([by_value, np.zeros((count, len(self._freedom), len(values)))], axis=1)
         whole = np.concatenate([plain, (starts - self.starts) / self._freedom], axis=1)
         basis, corner = np.linalg.qr(by_start)

@@ -78,11 +78,11 @@ def cut(
     before = int(np.ceil(MOST_DELAY_S / log.period)) + 1
     readings, controls, episodes = list[Array](), list[Array](), list[int]()
     for number, trace in enumerate(log.traces):
-        seen, commanded = _readings(trace, columns, width), control(trace.executed)
+        measured, commanded = _readings(trace, columns, width), control(trace.executed)
         start = before  # controls before an episode are not recorded
-        while start + length < len(seen):
-            if np.isfinite(seen[start : start + length + 1]).all():
-                readings.append(seen[start : start + length + 1])
+        while start + length < len(measured):
+            if np.isfinite(measured[start : start + length + 1]).all():
+                readings.append(measured[start : start + length + 1])
                 controls.append(commanded[start - before : start + length])
                 episodes.append(number)
                 start += length
@@ -103,13 +103,13 @@ def cut(
 
 def _readings(trace: Trace, columns: Mapping[str, tuple[Places, Places]], width: int) -> Array:
     """Return the readings measured at each of T ticks and after the last, (T + 1, width); missing ones are NaN."""
-    seen = np.full((len(trace.executed) + 1, width), np.nan)
+    readings = np.full((len(trace.executed) + 1, width), np.nan)
     for name, (elements, at) in columns.items():
         # If two readings have the same stamp, the later one counts: a simulator gives its first two the same stamp.
         for tick, values in zip(trace.sent[name], trace.values[name], strict=True):
-            if tick < len(seen):
-                seen[tick, at] = values[elements]
-    return seen
+            if tick < len(readings):
+                readings[tick, at] = values[elements]
+    return readings
 
 
 def _at_most(windows: RecordedWindows, most: int) -> RecordedWindows:

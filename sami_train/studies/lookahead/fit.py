@@ -144,7 +144,7 @@ class _Windows:
         first = [np.arange(len(stretch)) for stretch in stretches]
         starts = np.concatenate([[0], np.cumsum([len(stretch) + 1 for stretch in stretches])])
         self.first = np.concatenate([at + start for at, start in zip(first, starts, strict=False)])
-        self.left = np.concatenate([len(stretch) - at for stretch, at in zip(stretches, first, strict=True)])
+        self.remaining = np.concatenate([len(stretch) - at for stretch, at in zip(stretches, first, strict=True)])
         observations = np.concatenate([stretch.observations for stretch in stretches])
         self.actions = np.concatenate([stretch.actions for stretch in stretches]).astype(np.float32)
         self.contexts = np.concatenate([stretch.contexts for stretch in stretches]).astype(np.float32)
@@ -168,13 +168,13 @@ class _Windows:
 
     def _at(self, at: np.ndarray, with_context: np.ndarray) -> Examples:
         """Return observations (B, D), actions (B, K, 2 A), contexts (B, C), changes (B, K, D), known (B, K, 1)."""
-        rows, known = self.first[at], np.arange(1, self.steps + 1) <= self.left[at, None]
+        rows, valid = self.first[at], np.arange(1, self.steps + 1) <= self.remaining[at, None]
         ahead = np.minimum(rows[:, None] + np.arange(1, self.steps + 1), len(self.observations) - 1)
         now = self.observations[rows]
         changes = _wrapped(self.observations[ahead] - now[:, None], self.signals)
         actions = np.concatenate([self.actions[ahead], self.before[ahead]], axis=2)
         contexts = self.contexts[rows] * with_context
-        parts = (now, actions, contexts, changes, known[..., None])
+        parts = (now, actions, contexts, changes, valid[..., None])
         return tuple(torch.as_tensor(part, dtype=torch.float32) for part in parts)  # type: ignore[return-value]
 
 
@@ -207,7 +207,7 @@ class _Network(nn.Module):
         for layer, matrix, bias in zip(self.layers, matrices, offsets, strict=True):
             layer.load_state_dict({"weight": torch.as_tensor(matrix.T), "bias": torch.as_tensor(bias)})
 
-    def loss(self, now: Tensor, actions: Tensor, context: Tensor, changes: Tensor, known: Tensor) -> Tensor:
+    def loss(self, now: Tensor, actions: Tensor, context: Tensor, changes: Tensor, valid: Tensor) -> Tensor:
         """Roll forward over K periods, and return the sum of their losses, that of period k divided by k."""
         moving = self.scale > SMALLEST
         scale, changed, loss = self.scale.clamp(min=SMALLEST), torch.zeros_like(now), torch.zeros(())
@@ -217,7 +217,7 @@ class _Network(nn.Module):
                 x = torch.tanh(layer(x))
             changed = changed + torch.where(moving, self.layers[-1](x) * self.scale, 0.0)
             off = F.huber_loss(changed / scale, changes[:, k] / scale, reduction="none")
-            loss = loss + (off * moving * known[:, k]).mean() / (k + 1)
+            loss = loss + (off * moving * valid[:, k]).mean() / (k + 1)
         return loss
 
     def folded(self) -> ForwardModel:

@@ -23,7 +23,7 @@ from sami_runtime.signals import Signal
 from sami_train import seeds
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.evaluation.play import OnRound, playing
-from sami_train.export.seen import exploring, known_tasks, tasks_in_turn
+from sami_train.export.training_ranges import exploring, known_tasks, tasks_in_turn
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -162,8 +162,8 @@ class _Timeline:
         whole = np.ones(self.periods, bool)
         columns = []
         for signal in self.contract.observation:
-            known, values = self._at_periods(signal)
-            whole &= known
+            valid, values = self._at_periods(signal)
+            whole &= valid
             columns.append(values)
         rows = np.concatenate(columns, axis=1).astype(np.float32)
         edges = np.flatnonzero(np.diff(np.concatenate([[0], whole.astype(int), [0]])))
@@ -185,14 +185,14 @@ class _Timeline:
         stamps = np.where(np.abs(stamps - np.round(stamps)) < 1e-3, np.round(stamps), stamps)
         right = np.clip(np.searchsorted(stamps, at), 0, len(stamps) - 1)
         left = np.clip(np.searchsorted(stamps, at, "right") - 1, 0, len(stamps) - 1)
-        known = (stamps[left] <= at) & (at <= stamps[right]) & (stamps[right] - stamps[left] <= APART)
-        return known, np.stack([np.interp(at, stamps, column) for column in values.T], axis=1)
+        valid = (stamps[left] <= at) & (at <= stamps[right]) & (stamps[right] - stamps[left] <= APART)
+        return valid, np.stack([np.interp(at, stamps, column) for column in values.T], axis=1)
 
 
-def _filled(known: Mapping[int, Array], count: int, first: Array) -> list[Array]:
+def _filled(values: Mapping[int, Array], count: int, first: Array) -> list[Array]:
     """Return a row for each of `count` periods; a missing row repeats the row before, the first one `first`."""
     rows = []
     for period in range(count):
-        first = known.get(period, first)
+        first = values.get(period, first)
         rows.append(first)
     return rows

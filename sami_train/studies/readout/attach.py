@@ -20,7 +20,7 @@ from sami_train.envs.spec import EnvironmentSpec
 from sami_train.evaluation.play import OnRound
 from sami_train.export.atlas import usual_window
 from sami_train.export.model_file import compose_verified
-from sami_train.export.seen import collect_contexts
+from sami_train.export.training_ranges import collect_contexts
 from sami_train.studies.lookahead.forward_model import refill
 from sami_train.studies.readout.fit import (
     FittedReadout,
@@ -106,7 +106,7 @@ def with_probe(artifact: Artifact, out: Path, fitted: FittedReadout) -> Artifact
     if old is None:
         raise SamiError(f"{artifact.path} carries no golden steps to compare with. Export the model again.")
     if carried or len(without_probe) < len(artifact.contract.extra_outputs):  # else the graph does not change
-        graph = behind(without(graph), contract, readout, carried)
+        graph = with_readout(without(graph), contract, readout, carried)
     outputs = {name: value for name, value in old.answers.items() if not name.startswith(PROBE)}
     outputs |= answers(readout, carried, outputs[CONTEXT]) if carried else {}
     steps = type(old)(**{**vars(old), "answers": {name: outputs[name] for name in contract.answers}})
@@ -124,7 +124,7 @@ def without(model: onnx.ModelProto) -> onnx.ModelProto:
     return plain
 
 
-def behind(
+def with_readout(
     model: onnx.ModelProto, contract: Contract, readout: Readout, carried: tuple[ProbedFeature, ...]
 ) -> onnx.ModelProto:
     """Return a graph with a probe that reads its context.

@@ -316,6 +316,6 @@ def _quantile(errors: Wide, weights: Wide, episodes: int) -> float:
 def _explained(errors: Wide, places: Wide, weights: Wide) -> float:
     """Return R2, as a mean over columns; constant columns do not count, and 0 if all are constant."""
     spread = np.average((places - np.average(places, axis=0, weights=weights)) ** 2, axis=0, weights=weights)
-    left = np.average(errors**2, axis=0, weights=weights)
+    residual = np.average(errors**2, axis=0, weights=weights)
     varying = spread > 1e-12
-    return float(np.mean(1.0 - left[varying] / spread[varying])) if varying.any() else 0.0
+    return float(np.mean(1.0 - residual[varying] / spread[varying])) if varying.any() else 0.0

@@ -44,14 +44,14 @@ def _tasks(part: Parts) -> str:
         return ""
     measure = evaluation.measure
     values = {label(result.task): result.success if measure is SUCCESS else result.ret for result in evaluation.results}
-    known = {task: value for task, value in values.items() if value is not None}
-    if not known:
+    measured = {task: value for task, value in values.items() if value is not None}
+    if not measured:
         return ""
-    worst, best = min(known, key=known.__getitem__), max(known, key=known.__getitem__)
+    worst, best = min(measured, key=measured.__getitem__), max(measured, key=measured.__getitem__)
     if measure is not SUCCESS:
-        return f"the return is highest at {best} ({known[best]:,.0f}) and lowest at {worst} ({known[worst]:,.0f})"
-    solved = sum(value >= SOLVED for value in known.values())
-    return f"{solved} of {len(known)} tasks succeed in {SOLVED:.0%} of episodes or more; the hardest is {worst}"
+        return f"the return is highest at {best} ({measured[best]:,.0f}) and lowest at {worst} ({measured[worst]:,.0f})"
+    solved = sum(value >= SOLVED for value in measured.values())
+    return f"{solved} of {len(measured)} tasks succeed in {SOLVED:.0%} of episodes or more; the hardest is {worst}"
 
 
 def _skills(part: Parts) -> str:
@@ -84,7 +84,7 @@ def _learning(part: Parts) -> str:
 
 def _context(part: Parts) -> str:
     identified = {row.label: row.knn > row.knn_chance_high for row in part.separabilities}
-    yes, no = ([name for name, known in identified.items() if known is value] for value in (True, False))
+    yes, no = ([name for name, verdict in identified.items() if verdict is value] for value in (True, False))
     phrases = [f"identifies {_listed(yes)}"] * bool(yes) + [f"does not identify {_listed(no)}"] * bool(no)
     return f"the context {', and '.join(phrases)}" if phrases else ""
 

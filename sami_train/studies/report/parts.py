@@ -45,17 +45,17 @@ class PartStore:
             make: returns the part, as plain values.
         """
         path = self.folder / f"{name}.json"
-        known = {"version": VERSION, **key}
+        full_key = {"version": VERSION, **key}
         if path.is_file():
             try:
                 document = read_json(path)
-                if document["key"] == known:
+                if document["key"] == full_key:
                     return document["part"]
             except (SamiError, KeyError, TypeError):
                 pass  # the file is damaged: make the part again
         value = make()
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_json(path, {"key": known, "part": value})
+        write_json(path, {"key": full_key, "part": value})
         return read_json(path)["part"]  # in the form of a stored part: lists for tuples
 
 

@@ -280,11 +280,11 @@ def _save(images: list[np.ndarray], contexts: list[np.ndarray], seconds: float, 
     ]
     durations = [round(1000 * seconds)] * (len(frames) - 1) + [round(1000 * HOLD_S)]
     path.parent.mkdir(parents=True, exist_ok=True)
-    with unfinished(path) as beside:
+    with unfinished(path) as temporary:
         more: dict[str, Any] = {"append_images": frames[1:], "duration": durations, "loop": 0, "method": 4}
-        frames[0].save(beside, "WEBP", save_all=True, quality=QUALITY, **more)
-    with unfinished(still) as beside:
-        frames[-1].save(beside, "WEBP", quality=QUALITY)
+        frames[0].save(temporary, "WEBP", save_all=True, quality=QUALITY, **more)
+    with unfinished(still) as temporary:
+        frames[-1].save(temporary, "WEBP", quality=QUALITY)
 
 
 def _with_bars(frame: Frame, context: np.ndarray) -> Frame:

@@ -318,8 +318,8 @@ def _cost(parts: Sequence[Parts]) -> Section:
         for name, cost in costs.items():
             for line in cost["lines"]:
                 numbers = (line[key] for key in ("p50", "p99", "p99_9", "worst"))
-                shown = ("-" if number is None else f"{number:.0f}" for number in numbers)
-                rows.append((name, line["pace"], line["name"], str(line["steps"]), *shown))
+                texts = ("-" if number is None else f"{number:.0f}" for number in numbers)
+                rows.append((name, line["pace"], line["name"], str(line["steps"]), *texts))
         columns = ("", "pace", "what", "steps", "p50 [µs]", "p99 [µs]", "p99.9 [µs]", "worst [µs]")
         machines = [f"On {machine}." for machine in dict.fromkeys(cost["machine"] for cost in costs.values())]
         block.tables.append(Table("A step on this machine", columns, rows, machines))

@@ -131,9 +131,9 @@ def write_report(
             written += figure.write(out / block.folder)
             progress("drawing", 1, count)
     films = [out / part.subject.name / film[key] for part in parts for film in part.films for key in ("film", "still")]
-    beside = [path.relative_to(out).as_posix() for path in (*written, *films)]
+    file_names = [path.relative_to(out).as_posix() for path in (*written, *films)]
     seconds = time.perf_counter() - start
-    page = render(_head(parts, command, beside, seconds), page_sections, out)
+    page = render(_head(parts, command, file_names, seconds), page_sections, out)
     with unfinished(out / PAGE) as path:
         path.write_text(page, encoding="utf-8")
     summary = {
@@ -142,7 +142,7 @@ def write_report(
         "seconds": round(time.perf_counter() - start, 1),
         "command": list(command),
         "subjects": [_summary(part) for part in parts],
-        "files": beside,
+        "files": file_names,
     }
     write_json(out / SUMMARY, summary)
     return read_json(out / SUMMARY)

@@ -274,7 +274,7 @@ class Slurm:
 
     def __init__(self, jobs: int, settings: Mapping[str, Any]) -> None:
         self.jobs, self.settings = jobs, settings
-        self._seen: dict[str, tuple[str, str]] = {}
+        self._states: dict[str, tuple[str, str]] = {}
         self._looked_at, self._trouble = -SLURM_POLL_S, ""
         for key in settings:
             if key.replace("_", "-") in RESERVED:
@@ -306,10 +306,10 @@ class Slurm:
             else:
                 self._trouble = ""
                 rows = (line.strip().split("|", 2) for line in answer.splitlines() if line.count("|") == 2)
-                self._seen = {job: (state, reason) for job, state, reason in rows}
+                self._states = {job: (state, reason) for job, state, reason in rows}
         if self._trouble:
-            return self._seen.get(number, ("PENDING", ""))[0], self._trouble
-        return self._seen.get(number, ("", ""))
+            return self._states.get(number, ("PENDING", ""))[0], self._trouble
+        return self._states.get(number, ("", ""))
 
     def look_again(self) -> None:
         """Let the next call of `where` query Slurm without waiting for `SLURM_POLL_S`."""

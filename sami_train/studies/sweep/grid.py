@@ -98,11 +98,11 @@ class Grid:
                 raise GridError(f"{count} cells are named {name}; give each value once.")
         return cells
 
-    def _name(self, chosen: Mapping[str, Any], shown: Mapping[str, Any] | None = None) -> str:
-        shown = shown or chosen
-        parts = [_readable(shown[key]) for key in IN_EVERY_NAME]
+    def _name(self, chosen: Mapping[str, Any], values: Mapping[str, Any] | None = None) -> str:
+        values = values or chosen
+        parts = [_readable(values[key]) for key in IN_EVERY_NAME]
         parts += [
-            f"{_short(key)}={_readable(shown[key])}"
+            f"{_short(key)}={_readable(values[key])}"
             for key, value in chosen.items()
             if key not in IN_EVERY_NAME and not (key in self.unnamed and self.unnamed[key] == value)
         ]

@@ -79,12 +79,12 @@ def spread(
             for result in store.results_of(piece) or ():
                 on_task(result)
     gather()
-    left = missing()
+    rest = missing()
     attempt = 1 + max((int(part.name.split("-")[0]) for part in folder.glob("*-*")), default=0)
-    parts = [folder / f"{attempt:03d}-{number:03d}" for number in range(min(engine.jobs, len(left)))]
+    parts = [folder / f"{attempt:03d}-{number:03d}" for number in range(min(engine.jobs, len(rest)))]
     with writing(folder):
         for number, part in enumerate(parts):
-            describe_part(part, policy, env, episodes, left[number :: len(parts)])
+            describe_part(part, policy, env, episodes, rest[number :: len(parts)])
     jobs: dict[Path, Job] = {}
     tries = dict.fromkeys(parts, 1)
     failed: dict[Path, str] = {}
@@ -116,8 +116,8 @@ def spread(
             f"{len(failed)} of {len(parts)} parts failed, {part.name} because {reason}; its log is in {part}. What is "
             "measured is kept: the same command goes on."
         )
-    if left := missing():
-        raise SweepError(f"all parts ended, and {len(left)} of {len(all_pieces)} pieces are missing; see {folder}.")
+    if rest := missing():
+        raise SweepError(f"all parts ended, and {len(rest)} of {len(all_pieces)} pieces are missing; see {folder}.")
     shutil.rmtree(folder, ignore_errors=True)
 
 

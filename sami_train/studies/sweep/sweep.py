@@ -136,8 +136,8 @@ class Sweep:
         """Estimated training time for all unfinished cells, one after the other; None until a speed is measured."""
         steps = sum(row.status.steps for row in self.rows)
         seconds = sum(row.status.seconds for row in self.rows)
-        left = sum(max(0, row.cell.config.steps - row.status.steps) for row in self.rows if row.state != "failed")
-        return left * seconds / steps if steps else None
+        remaining = sum(max(0, row.cell.config.steps - row.status.steps) for row in self.rows if row.state != "failed")
+        return remaining * seconds / steps if steps else None
 
     def locked(self) -> AbstractContextManager[None]:
         """Lock the folder against other sweeps.
@@ -173,8 +173,8 @@ class Sweep:
             write_json(self.path / "sweep.json", description | ({"cluster": self.cluster} if self.cluster else {}))
             waiting = [row for row in self.rows if row.state != "done"]
             for row in waiting:
-                left = holder(self.logs(row.cell) / "lock")
-                row.state, row.reason = "waiting", f"waits for {left}, left by an earlier sweep" if left else ""
+                owner = holder(self.logs(row.cell) / "lock")
+                row.state, row.reason = "waiting", f"waits for {owner}, left by an earlier sweep" if owner else ""
             # Cells that a killed sweep left running come first: they use the machine anyway, and new jobs await them.
             waiting.sort(key=lambda row: not row.reason)
             running: dict[str, tuple[CellRow, Job]] = {}

@@ -44,7 +44,7 @@ REPLAYED = 80
 """Number of recent chunks in the replay buffer."""
 UPDATES, DRAWN = 64, 64
 """Gradient steps after each chunk, and rows of a random chunk in each gradient step."""
-SHOWN = 40
+LOG_EVERY = 40
 """Chunks between two lines of the log."""
 RATES = (1e-3, 1e-4)
 """Adam's learning rate at the start and at the end of the run."""
@@ -108,7 +108,7 @@ def distil(
         steps: environment steps of all rows together, including those already done.
         method: method whose policy the student has: `tesac`, or `sac` for a policy without memory.
         seed: seed of everything random.
-        on_chunk: called every `SHOWN` chunks with the steps done and the mean losses.
+        on_chunk: called every `LOG_EVERY` chunks with the steps done and the mean losses.
 
     Raises:
         SamiError: there is no such teacher, `method` has no student, or `out` has a student of another method.
@@ -141,7 +141,7 @@ def distil(
                 losses = lesson.step(agent.num_timesteps / steps)
                 agent.num_timesteps += ROWS * CHUNK
                 agent._n_updates += UPDATES
-                if agent.num_timesteps // (ROWS * CHUNK) % SHOWN == 0:
+                if agent.num_timesteps // (ROWS * CHUNK) % LOG_EVERY == 0:
                     line = {"step": agent.num_timesteps, "time/seconds": time.perf_counter() - start_time, **losses}
                     with run.metrics.open("a", encoding="utf-8") as file:
                         file.write(json.dumps(line) + "\n")
@@ -194,9 +194,9 @@ class _Lesson:
         policy, before = self.policy, tuple(part.clone() for part in self.state)
         steps: list[list[Tensor]] = []
         for _ in range(CHUNK):
-            known, counted = self.batch.privileged(), (~self.over).astype(np.float32)
-            label = self.teacher.act(self.observation, known).astype(np.float32)
-            steps.append([torch.from_numpy(part) for part in (self.observation, self.previous, label, counted, known)])
+            hidden, counted = self.batch.privileged(), (~self.over).astype(np.float32)
+            label = self.teacher.act(self.observation, hidden).astype(np.float32)
+            steps.append([torch.from_numpy(part) for part in (self.observation, self.previous, label, counted, hidden)])
             action, *rest = policy.step(*steps[-1][:2], *self.state)
             self.state = tuple(rest[1 if policy.context_size else 0 :])
             acted = np.where(self.teacher_acts[:, None], label, action.numpy())
@@ -205,8 +205,8 @@ class _Lesson:
             push_some(self.batch, self.rng)
             self.observation, _ = self.batch.step(self.previous)
             self.over = self.over | self.batch.terminated | self.batch.truncated
-        *seen, privileged = (torch.stack(part, 1) for part in zip(*steps, strict=True))
-        return Chunk._make([*seen, self.normaliser(privileged), before])
+        *parts, privileged = (torch.stack(part, 1) for part in zip(*steps, strict=True))
+        return Chunk._make([*parts, self.normaliser(privileged), before])
 
     def _begin_anew(self, progress: float) -> None:
         """Begin episodes in rows whose last one is over: half have noise; early in a run, the teacher acts in some."""

@@ -90,11 +90,11 @@ class AdaptivePPO(PPO):
         elif divergence < 0.5 * KL:
             self.rate = min(RATES[1], self.rate * 1.5)
         self.policy.log_std.data.clamp_(*DEVIATIONS)
-        inputs, seen = self.policy.features_extractor, self.rollout_buffer.observations
+        inputs, observations = self.policy.features_extractor, self.rollout_buffer.observations
         assert isinstance(inputs, Inputs)
-        assert isinstance(seen, dict)
+        assert isinstance(observations, dict)
         for name, normaliser in inputs.normalisers.items():
-            normaliser.update(torch.from_numpy(seen[name].reshape(-1, seen[name].shape[-1])))  # type: ignore[operator]
+            normaliser.update(torch.from_numpy(observations[name].reshape(-1, observations[name].shape[-1])))  # type: ignore[operator]
 
 
 def train_teacher(
@@ -223,8 +223,8 @@ class _TeacherKeeper(BaseCallback):
         tensors = {f"policy.{name}": tensor.clone() for name, tensor in model.policy.state_dict().items()}
         for i, moments in model.policy.optimizer.state_dict()["state"].items():
             tensors |= {f"moments.{i}.{name}": value.clone() for name, value in moments.items()}
-        with unfinished(self.folder / "teacher.safetensors") as beside:
-            safetensors.torch.save_file(tensors, beside)
+        with unfinished(self.folder / "teacher.safetensors") as temporary:
+            safetensors.torch.save_file(tensors, temporary)
         facts = {"steps": model.num_timesteps, "seconds": self.seconds, "rate": model.rate}
         write_json(self.folder / "teacher.json", {"config": asdict(self.config), **facts})
 

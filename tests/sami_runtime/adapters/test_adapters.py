@@ -158,13 +158,13 @@ def test_an_action_of_another_size_is_refused(adapter):
 
 
 def test_the_same_seed_gives_the_same_episode(adapter):
-    seen = []
+    first_values = []
     for _ in range(2):
         adapter.reset(seed=3)
         adapter.write(np.full(adapter.action.size, 0.5, np.float32))
-        seen.append(adapter.read().values)
-    for name in seen[0]:
-        np.testing.assert_array_equal(seen[0][name], seen[1][name])
+        first_values.append(adapter.read().values)
+    for name in first_values[0]:
+        np.testing.assert_array_equal(first_values[0][name], first_values[1][name])
 
 
 def test_stop_is_safe_at_any_time_and_twice(adapter):
@@ -306,8 +306,8 @@ def test_the_fakes_mass_moves_as_newton_says():
     np.testing.assert_array_equal(sent.action, np.float32([0.5, 1.0]))
     values = adapter.read().values
     np.testing.assert_allclose(values["velocity"], [0.25, 0.5], atol=1e-6)  # F / m t
-    moved = np.array([0.25, 0.5]) * 0.1 * 5.5  # mean of v over 10 steps is 5.5 / 10 of the last
-    np.testing.assert_allclose(values["position"], start + moved, atol=1e-6)
+    distance = np.array([0.25, 0.5]) * 0.1 * 5.5  # mean of v over 10 steps is 5.5 / 10 of the last
+    np.testing.assert_allclose(values["position"], start + distance, atol=1e-6)
 
 
 def test_the_fake_records_what_was_done_and_fails_as_scripted():

@@ -10,13 +10,13 @@ from sami_runtime.adapters.around import DryRun, Gapped, Slowed
 from sami_runtime.adapters.fake import FakeAdapter
 from sami_runtime.gap.profile import GapProfile
 from sami_runtime.robots.kit import Rename, Scale
-from sami_runtime.safety.limits import Known
+from sami_runtime.safety.limits import KnownValue
 from sami_runtime.safety.zeroed import Zeroed
 
 LATE, DELAY_S = 2.0, 0.03
 
 
-class Behind(FakeAdapter):
+class Inner(FakeAdapter):
     """A simulated robot whose observations are late, and whose commands are, too."""
 
     waits, command_delay_s = True, DELAY_S
@@ -41,13 +41,13 @@ AROUND = {
     "renamed": lambda inner: Rename(inner, {NAME: "other"}),
     "scaled": lambda inner: Scale(inner, {NAME: (0.5, "mm")}),
     "slowed": lambda inner: Slowed(inner, 3),
-    "zeroed": lambda inner: Zeroed(inner, {f"{NAME}.{ELEMENT}": Known(value=0.0, most=10.0)}),
+    "zeroed": lambda inner: Zeroed(inner, {f"{NAME}.{ELEMENT}": KnownValue(value=0.0, most=10.0)}),
 }
 
 
 @pytest.mark.parametrize("around", AROUND)
 def test_what_an_adapter_says_of_itself_is_passed_on(around):
-    inner = Behind()
+    inner = Inner()
     outer = AROUND[around](inner)
     assert (outer.waits, outer.command_delay_s) == (True, DELAY_S)
     outer.emergency_stop()
@@ -57,14 +57,14 @@ def test_what_an_adapter_says_of_itself_is_passed_on(around):
 
 @pytest.mark.parametrize("around", [item for item in AROUND if item != "gapped"])  # a gap tells of its own
 def test_how_late_an_observation_is_is_passed_on_by_the_names_that_it_has_now(around):
-    outer = AROUND[around](Behind())
+    outer = AROUND[around](Inner())
     outer.reset(seed=0)
-    seen = outer.read()
-    assert seen.late == dict.fromkeys(seen.values, LATE)
-    assert all(np.isfinite(value).all() for value in seen.values.values())
+    observation = outer.read()
+    assert observation.late == dict.fromkeys(observation.values, LATE)
+    assert all(np.isfinite(value).all() for value in observation.values.values())
 
 
-class Silent(Behind):
+class Silent(Inner):
     """A robot whose author forgot to return what was read and written."""
 
     def read(self):
@@ -89,7 +89,7 @@ def test_an_adapter_that_returns_nothing_is_named_whatever_lies_around_it(around
 @pytest.mark.parametrize("around", ["scaled", "slowed"])
 @pytest.mark.parametrize("value", ["fast", [[1.0], [2.0, 3.0]]])
 def test_what_is_no_number_goes_on_to_whoever_names_the_signal(around, value):
-    inner = Behind()
+    inner = Inner()
     inner.read = lambda: replace(FakeAdapter.read(inner), values={item.name: value for item in inner.observation})
     inner.reset(0)
     assert AROUND[around](inner).read().values

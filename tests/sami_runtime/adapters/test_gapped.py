@@ -30,18 +30,18 @@ def session(make):
 def drive(session, arm, profile, limits=None, steps=10, **options):
     """Every tick of an episode through the gap, and the adapter behind."""
     clock, records = ManualClock(), []
-    behind = arm(clock=clock)
-    robot = Gapped(behind, GapProfile.of(profile), RATE, options.get("loop_hz"))
+    robot_behind = arm(clock=clock)
+    robot = Gapped(robot_behind, GapProfile.of(profile), RATE, options.get("loop_hz"))
     gate = SafetyGate(robot, session.contract, Limits(**(limits or {})))
     try:
         run_episode(session, robot, 0, steps, clock=clock, on_step=records.append, gate=gate, **options)
     except SafetyStop as stop:
-        return records, behind, str(stop)
-    return records, behind, ""
+        return records, robot_behind, str(stop)
+    return records, robot_behind, ""
 
 
 def test_behind_an_empty_gap_a_loop_is_what_it_was_to_the_last_bit(session, arm):
-    with_gap, behind, _ = drive(session, arm, {})
+    with_gap, robot_behind, _ = drive(session, arm, {})
     clock, without = ManualClock(), []
     bare = arm(clock=clock)
     run_episode(session, bare, 0, 10, clock=clock, on_step=without.append)
@@ -51,7 +51,7 @@ def test_behind_an_empty_gap_a_loop_is_what_it_was_to_the_last_bit(session, arm)
         assert step.observation.time == other.observation.time
         for name, value in other.observation.values.items():
             assert step.observation.values[name].tobytes() == value.tobytes()
-    assert np.array(behind.written).tobytes() == np.array(bare.written).tobytes()
+    assert np.array(robot_behind.written).tobytes() == np.array(bare.written).tobytes()
 
 
 def test_the_gate_sees_how_old_an_observation_is_that_dropout_left_standing(session, arm):
@@ -78,20 +78,20 @@ def test_the_gate_catches_a_stuck_sensor(session, arm):
 def test_times_by_signal_arrive_with_their_message_by_the_clock_of_the_gap(arm):
     class Cameras(arm):
         def read(self):
-            seen = super().read()
-            return replace(seen, times={"goal": seen.time - 0.5})
+            observation = super().read()
+            return replace(observation, times={"goal": observation.time - 0.5})
 
     clock = ManualClock()
     robot = Gapped(Cameras(clock), GapProfile(latency_s=1 / RATE, clock_offset_s=3.0, clock_skew=0.01), RATE)
     robot.reset(0)
-    seen = []
+    observations = []
     for _ in range(3):
-        seen.append(robot.read())
+        observations.append(robot.read())
         clock.advance(1 / RATE)
         robot.write(np.zeros(2, np.float32))
-    assert [item.time for item in seen] == pytest.approx([3.0, 3.0, 3.0 + 1.01 / RATE])
-    assert [item.measured("goal") for item in seen] == pytest.approx([2.5, 2.5, 2.5 + 1.01 / RATE])
-    assert [item.measured("position") for item in seen] == [item.time for item in seen]
+    assert [item.time for item in observations] == pytest.approx([3.0, 3.0, 3.0 + 1.01 / RATE])
+    assert [item.measured("goal") for item in observations] == pytest.approx([2.5, 2.5, 2.5 + 1.01 / RATE])
+    assert [item.measured("position") for item in observations] == [item.time for item in observations]
 
 
 def test_a_clock_that_is_ahead_makes_observations_untrustworthy(session, arm):
@@ -100,16 +100,16 @@ def test_a_clock_that_is_ahead_makes_observations_untrustworthy(session, arm):
 
 
 def test_the_policy_is_told_the_command_that_was_sent_and_the_world_gets_what_the_actuator_reached(session, arm):
-    records, behind, _ = drive(session, arm, {"action_latency_s": 1 / RATE, "actuator_lag_s": 0.1})
+    records, robot_behind, _ = drive(session, arm, {"action_latency_s": 1 / RATE, "actuator_lag_s": 0.1})
     sent = np.array([record.executed for record in records])
     np.testing.assert_array_equal(sent, [record.action for record in records])
-    left = np.exp(-1 / RATE / 0.1)
+    decay = np.exp(-1 / RATE / 0.1)
     reached, expected = np.zeros(2), []
     for command in [np.zeros(2), *sent[:-1]]:
-        reached = command + left * (reached - command)
+        reached = command + decay * (reached - command)
         expected.append(reached)
-    np.testing.assert_allclose(behind.written, expected, rtol=1e-5, atol=1e-7)
-    np.testing.assert_allclose([record.info["actuated"] for record in records], behind.written)
+    np.testing.assert_allclose(robot_behind.written, expected, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose([record.info["actuated"] for record in records], robot_behind.written)
 
 
 def test_a_command_beyond_the_bounds_is_sent_as_far_as_they_go():
@@ -121,9 +121,9 @@ def test_a_command_beyond_the_bounds_is_sent_as_far_as_they_go():
 
 def test_in_a_faster_loop_actions_lag_by_its_period_and_observations_by_the_policys(session, arm):
     profile = {"action_latency_s": 0.02, "latency_s": 0.04}
-    records, behind, _ = drive(session, arm, profile, {"max_age_s": 1.0}, loop_hz=100.0)
+    records, robot_behind, _ = drive(session, arm, profile, {"max_age_s": 1.0}, loop_hz=100.0)
     sent = np.array([record.executed for record in records])
-    np.testing.assert_array_equal(np.array(behind.written)[2:], sent[:-2])
+    np.testing.assert_array_equal(np.array(robot_behind.written)[2:], sent[:-2])
     read = [record.observation for record in records if record.observation is not None]
     assert len(read) == 10
     assert read[0].time == read[1].time < read[2].time
@@ -140,10 +140,10 @@ def test_stopping_is_immediate_and_does_not_wait_for_what_is_under_way():
 
 
 def test_a_profile_that_names_another_signal_is_refused_before_anything_moves():
-    behind = FakeAdapter(axes=1)
+    robot_behind = FakeAdapter(axes=1)
     with pytest.raises(UnknownName, match=r"unknown observation signal 'velocty'\. Did you mean 'velocity'"):
-        Gapped(behind, GapProfile(noise={"velocty": 1.0}), RATE)
-    assert (behind.resets, behind.reads, behind.writes) == (0, 0, 0)
+        Gapped(robot_behind, GapProfile(noise={"velocty": 1.0}), RATE)
+    assert (robot_behind.resets, robot_behind.reads, robot_behind.writes) == (0, 0, 0)
 
 
 def test_an_adapter_that_does_not_give_what_it_declares_is_named():
@@ -163,8 +163,8 @@ def test_an_adapter_that_does_not_give_what_it_declares_is_named():
 def test_a_signal_that_is_no_array_of_numbers_is_refused_by_name_and_value(value):
     class Broken(FakeAdapter):
         def read(self):
-            seen = super().read()
-            return Observation({**seen.values, "position": value}, seen.time)
+            observation = super().read()
+            return Observation({**observation.values, "position": value}, observation.time)
 
     robot = Gapped(Broken(axes=1), GapProfile(noise=0.01), RATE)
     robot.reset(seed=0)

@@ -14,14 +14,14 @@ class Hand:
 
     def __init__(self, late=0, drift=0.0, limit=1.0):
         self.queue, self.drift, self.limit = [0.0] * late, drift, limit
-        self.seen, self.actions = np.zeros(2), []
+        self.position, self.actions = np.zeros(2), []
 
     def act(self, action):
         executed = np.clip(action, -self.limit, self.limit)
         self.actions.append(action.copy())
         self.queue.append(float(executed[0]))
-        self.seen = self.seen + [0.05 * self.queue.pop(0), self.drift]
-        return executed, self.seen
+        self.position = self.position + [0.05 * self.queue.pop(0), self.drift]
+        return executed, self.position
 
 
 def answer(hand, size=0.1, rest=0.0):
@@ -45,8 +45,8 @@ def test_a_delay_of_three_ticks_takes_less_than_half_of_it():
 def test_it_goes_to_either_side_of_rest_and_ends_there():
     hand = Hand()
     answer(hand, rest=0.5)
-    moved = np.round([action[0] for action in hand.actions], 6)
-    np.testing.assert_allclose(moved, [0.5] * 5 + [0.6] * 5 + [0.5] * 5 + [0.4] * 5 + [0.5] * 5, atol=1e-6)
+    path = np.round([action[0] for action in hand.actions], 6)
+    np.testing.assert_allclose(path, [0.5] * 5 + [0.6] * 5 + [0.5] * 5 + [0.4] * 5 + [0.5] * 5, atol=1e-6)
     assert {float(action[1]) for action in hand.actions} == {0.0}
 
 

@@ -33,13 +33,13 @@ def test_speeds_are_told_as_at_the_policys_own_pace_and_nothing_else_is_changed(
     for adapter in (plain, slowed):
         adapter.reset(0)
         adapter.write(np.float32([0.5, -0.5]))
-    truth, seen = plain.read(), slowed.read()
+    truth, slow = plain.read(), slowed.read()
     units = {signal.name: signal.unit for signal in plain.observation}
     assert {"m", "m/s"} <= set(units.values())
     for name, unit in units.items():
         share = 3.0 if unit.endswith("/s") else 1.0
-        np.testing.assert_allclose(seen.values[name], share * truth.values[name], rtol=1e-6)
-    assert seen.time == truth.time
+        np.testing.assert_allclose(slow.values[name], share * truth.values[name], rtol=1e-6)
+    assert slow.time == truth.time
     assert any(truth.values[name].any() for name, unit in units.items() if unit == "m/s")
 
 
@@ -67,9 +67,9 @@ def test_the_policy_is_asked_at_every_nth_of_its_periods_and_its_action_written_
 
 def test_without_it_a_run_is_the_same_to_the_last_bit(session, arm):
     contexts = []
-    for how in ({}, {"slower": 1}):
+    for options in ({}, {"slower": 1}):
         clock = ManualClock()
-        with Run(session, arm(clock), clock, **how) as run:
+        with Run(session, arm(clock), clock, **options) as run:
             contexts.append(run.episode(seed=0).contexts)
     assert contexts[0].tobytes() == contexts[1].tobytes()
 
@@ -151,9 +151,9 @@ def test_one_bad_reading_within_a_step_costs_no_more_than_a_period_and_replays_t
     read, bad = robot.read, (0.92, 1.64)
 
     def read_old():
-        seen = read()
+        observation = read()
         old = any(abs(clock.now() - at) < 1e-6 for at in bad)
-        return replace(seen, time=seen.time - 5.0) if old else seen
+        return replace(observation, time=observation.time - 5.0) if old else observation
 
     robot.read = read_old
     with Run(session, robot, clock, slower=10, record=tmp_path / "run.mcap") as run:

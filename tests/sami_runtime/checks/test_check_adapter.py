@@ -92,9 +92,9 @@ def overwrites(arm):
         buffer = np.zeros(2, np.float32)
 
         def read(self):
-            seen = super().read()
-            self.buffer[:] = seen.values["position"] + 1e-3 * self.reads
-            return Observation({**seen.values, "position": self.buffer}, seen.time)
+            observation = super().read()
+            self.buffer[:] = observation.values["position"] + 1e-3 * self.reads
+            return Observation({**observation.values, "position": self.buffer}, observation.time)
 
     return Overwrites
 
@@ -105,8 +105,8 @@ def changed_read(change):
     def adapter(arm):
         class Changed(arm):
             def read(self):
-                seen = super().read()
-                return Observation(*change(dict(seen.values), seen.time))
+                observation = super().read()
+                return Observation(*change(dict(observation.values), observation.time))
 
         return Changed
 

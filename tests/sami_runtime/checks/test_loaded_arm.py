@@ -27,8 +27,8 @@ def test_what_is_wired_wrongly_is_named_and_nothing_else(fault):
 def test_a_factor_names_its_unit_and_what_to_multiply_by():
     fault, _, arm = judged("position", **FAULTS["elbow 57.3 times"][0])
     assert "(57.3 is degrees for radians). Multiply the action in write() by 0.017" in fault
-    moved = np.array(arm.written)[:, 2] - holding("position")["elbow"]
-    assert np.abs(moved).max() == pytest.approx(0.01, abs=1e-6), "it is found by the first, small move"
+    distances = np.array(arm.written)[:, 2] - holding("position")["elbow"]
+    assert np.abs(distances).max() == pytest.approx(0.01, abs=1e-6), "it is found by the first, small move"
 
 
 def test_an_arm_whose_noise_hides_its_answers_is_not_proven():

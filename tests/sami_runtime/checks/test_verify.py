@@ -26,18 +26,18 @@ def test_an_exported_policy_passes_every_check(make, policy):
 
 def test_a_memoryless_policy_passes_too(make):
     policy = make.memoryless()
-    seen = make.observations(8)
-    actions, contexts = policy.reference(seen)
-    golden = make.pack(policy, seen, actions, {"action": actions, "context": contexts}, (0, 3))
+    observations = make.observations(8)
+    actions, contexts = policy.reference(observations)
+    golden = make.pack(policy, observations, actions, {"action": actions, "context": contexts}, (0, 3))
     report = verify(make.write(policy, golden=golden))
     assert report.passed, str(report)
     assert "own action fed back at 8 of 8 steps" in str(report)
 
 
 def test_the_closed_loop_feeds_back_the_policys_own_actions(make, policy):
-    seen = make.observations(20)
-    actions, contexts = policy.reference(seen, resets=(0, 9))
-    golden = make.pack(policy, seen, actions, {"action": actions, "context": contexts}, (0, 9))
+    observations = make.observations(20)
+    actions, contexts = policy.reference(observations, resets=(0, 9))
+    golden = make.pack(policy, observations, actions, {"action": actions, "context": contexts}, (0, 9))
     report = verify(make.write(policy, golden=golden))
     assert report.passed, str(report)
     assert "own action fed back at 20 of 20 steps" in str(report)
@@ -71,10 +71,10 @@ def test_an_error_at_any_step_fails_and_is_located(make, policy, step):
 
 @pytest.mark.parametrize(("share", "passes"), [(1e-6, True), (1e-4, False)])
 def test_rounding_of_large_outputs_counts_in_parts_of_their_size(make, share, passes):
-    policy, seen = make.inverse(), make.observations(8)
-    seen["position"] *= 1e4
-    actions = seen["position"] / seen["goal"] * np.float32(1 + share)
-    golden = make.pack(policy, seen, actions, {"action": actions}, (0, 3))
+    policy, observations = make.inverse(), make.observations(8)
+    observations["position"] *= 1e4
+    actions = observations["position"] / observations["goal"] * np.float32(1 + share)
+    golden = make.pack(policy, observations, actions, {"action": actions}, (0, 3))
     assert verify(make.write(policy, golden=golden)).passed == passes
 
 
@@ -121,8 +121,8 @@ def test_a_missing_file_is_a_failed_check(make):
 
 def test_a_policy_that_fails_in_the_middle_is_a_failed_check(make):
     policy = make.inverse()
-    seen = make.observations(4)
-    seen["goal"][2] = 0.0
+    observations = make.observations(4)
+    observations["goal"][2] = 0.0
     actions = np.zeros((4, 2))
-    report = verify(make.write(policy, golden=make.pack(policy, seen, actions, {"action": actions})))
+    report = verify(make.write(policy, golden=make.pack(policy, observations, actions, {"action": actions})))
     assert "tick 2: output 'action' contains infinity" in failed(report)["golden replay"]

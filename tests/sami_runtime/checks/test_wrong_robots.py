@@ -41,8 +41,8 @@ class Wrong(PandaAdapter):
         super().reset((seed or 0) + self.first)
 
     def read(self):
-        seen = super().read()
-        return Observation(self.see(seen.values), seen.time)
+        observation = super().read()
+        return Observation(self.see(observation.values), observation.time)
 
     def write(self, action):
         return Executed(action, super().write(self.do(action)).done)
@@ -202,8 +202,8 @@ class Homing(Wrong):
         self.clock.advance(2.0)
 
     def read(self):
-        seen = super().read()
-        return Observation(seen.values, self.clock.now()) if self.waits else seen
+        observation = super().read()
+        return Observation(observation.values, self.clock.now()) if self.waits else observation
 
 
 @pytest.mark.parametrize("waits", [True, False])
@@ -217,7 +217,7 @@ def test_a_first_observation_from_before_the_reset_is_found(contract, env, waits
 
 
 def test_a_model_that_does_not_tell_cannot_judge(contract, env):
-    plain = contract.model_copy(update={"seen": None})
+    plain = contract.model_copy(update={"training_ranges": None})
     clock = ManualClock()
     far = changed(*POSITIONS, by=lambda v: v + BASE)
     assert broken(check_adapter(Wrong(env, clock, see=far), plain, clock, Limits(rest=0.0), write=True)) == {}

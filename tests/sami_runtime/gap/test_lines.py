@@ -25,8 +25,8 @@ def ages(seed=0, ticks=60, **profile):
     """How many ticks old each signal is, by its name, (ticks,); the values and the stamps must agree on it."""
     gap = Gap(GapProfile.of(profile), PANDA_OBSERVATION, 4, PERIOD)
     gap.begin(seed)
-    seen = [gap.observe(np.full(SIZE, tick, np.float32), float(tick)) for tick in range(ticks)]
-    values, stamps = zip(*seen, strict=True)
+    observed = [gap.observe(np.full(SIZE, tick, np.float32), float(tick)) for tick in range(ticks)]
+    values, stamps = zip(*observed, strict=True)
     now = np.arange(ticks)
     old = {name: now - np.array(values)[:, where[0]] for name, where in WHERE.items()}
     for number, (name, where) in enumerate(WHERE.items()):
@@ -95,9 +95,9 @@ def test_an_adapter_tells_the_time_of_each_signal():
     for _ in range(5):
         robot.write(np.zeros(1, np.float32))
         clock.advance(0.1)
-        seen = robot.read()
-    assert seen.measured("velocity") - seen.measured("position") == pytest.approx(0.2)
-    assert seen.time == seen.measured("position")
+        observation = robot.read()
+    assert observation.measured("velocity") - observation.measured("position") == pytest.approx(0.2)
+    assert observation.time == observation.measured("position")
 
 
 @pytest.mark.parametrize(
@@ -129,30 +129,30 @@ def test_a_gap_of_size_nothing_is_the_identity_and_of_size_one_the_profile():
     )
     truth = np.random.default_rng(0).normal(size=(30, SIZE)).astype(np.float32)
 
-    def seen(*size):
+    def observed(*size):
         gap = Gap(profile, PANDA_OBSERVATION, 4, PERIOD)
         gap.begin(5, *size)
         return np.array([gap.observe(row)[0] for row in truth]), gap.actuate(np.ones(4, np.float32))
 
-    np.testing.assert_array_equal(seen(0.0)[0], truth)
-    np.testing.assert_array_equal(seen(0.0)[1], 1.0)
-    np.testing.assert_array_equal(seen(1.0)[0], seen()[0])
-    assert np.abs(seen(0.5)[0] - truth).mean() < np.abs(seen()[0] - truth).mean()
+    np.testing.assert_array_equal(observed(0.0)[0], truth)
+    np.testing.assert_array_equal(observed(0.0)[1], 1.0)
+    np.testing.assert_array_equal(observed(1.0)[0], observed()[0])
+    assert np.abs(observed(0.5)[0] - truth).mean() < np.abs(observed()[0] - truth).mean()
 
 
 def test_a_latency_that_changes_within_an_episode_delivers_what_is_under_way_when_it_would_have():
     gap = Gap(GapProfile(bias=10.0), PANDA_OBSERVATION, 4, PERIOD)
     gap.begin(0)
-    seen = []
+    ticks = []
     for tick in range(30):
         if tick == 10:
             gap.change(GapProfile(latency_s=0.12, bias=99.0))
         if tick == 20:
             gap.change(GapProfile())
-        seen.append(gap.observe(np.full(SIZE, tick, np.float32))[0][0] - 10.0)
-    assert seen[:10] == list(range(10))
-    assert seen[10:20] == [9, 9, 9, *range(10, 17)], "and its sensors err as they did"
-    assert seen[20:] == list(range(20, 30))
+        ticks.append(gap.observe(np.full(SIZE, tick, np.float32))[0][0] - 10.0)
+    assert ticks[:10] == list(range(10))
+    assert ticks[10:20] == [9, 9, 9, *range(10, 17)], "and its sensors err as they did"
+    assert ticks[20:] == list(range(20, 30))
     gap.begin(0)
     assert gap.observe(np.zeros(SIZE, np.float32))[0][0] == 10.0
     assert gap.observe(np.ones(SIZE, np.float32))[0][0] == 11.0, "the next episode begins as the profile says"

@@ -32,8 +32,8 @@ def convolution(**attributes):
 def test_a_policy_with_a_convolution_is_stepped(make, policy):
     session = Session(read_artifact(make.write(policy, edit=convolution(pads=[1, 1], strides=[1]))))
     plain = Session(read_artifact(make.write(policy)))
-    seen = {name: values[0] for name, values in make.observations(1).items()}
-    np.testing.assert_allclose(session.step(seen).action, plain.step(seen).action + 1.0, atol=1e-6)
+    observation = {name: values[0] for name, values in make.observations(1).items()}
+    np.testing.assert_allclose(session.step(observation).action, plain.step(observation).action + 1.0, atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -39,10 +39,10 @@ def policy(make, onnx_tools):
 @pytest.fixture
 def golden(make, policy):
     """Its golden steps, by numpy."""
-    seen = make.observations(16)
-    actions, contexts = policy.reference(seen, resets=(0, 7))
+    observations = make.observations(16)
+    actions, contexts = policy.reference(observations, resets=(0, 7))
     answers = {"action": actions, "context": contexts, "estimate": contexts / 2}
-    return make.pack(policy, seen, actions, answers, (0, 7), extra_outputs=(ESTIMATE,))
+    return make.pack(policy, observations, actions, answers, (0, 7), extra_outputs=(ESTIMATE,))
 
 
 @pytest.fixture
@@ -107,10 +107,10 @@ def test_verify_compares_it_at_every_step(make, policy, path):
 
 @pytest.mark.parametrize("batch", [1, 3])
 def test_a_step_answers_it_by_name_and_the_answer_is_the_callers(make, path, batch):
-    session, seen = Session.load(path, batch=batch), make.observations(10)
+    session, rows = Session.load(path, batch=batch), make.observations(10)
     rest = []
     for t in range(5):
-        step = session.step({name: value[t] if batch == 1 else value[t : t + batch] for name, value in seen.items()})
+        step = session.step({name: value[t] if batch == 1 else value[t : t + batch] for name, value in rows.items()})
         np.testing.assert_array_equal(step.extra["estimate"], step.context / 2)
         rest.append((step, step.extra["estimate"].copy()))
     assert step[:3] == (step.action, step.context, step.inference_s)
@@ -123,8 +123,8 @@ def test_a_step_answers_it_by_name_and_the_answer_is_the_callers(make, path, bat
 
 
 def test_a_state_brings_it_back(make, path):
-    session, other, seen = Session.load(path), Session.load(path), make.observations(1)
-    step = session.step({name: value[0] for name, value in seen.items()})
+    session, other, observations = Session.load(path), Session.load(path), make.observations(1)
+    step = session.step({name: value[0] for name, value in observations.items()})
     other.restore(session.state)
     np.testing.assert_array_equal(other.hold().extra["estimate"], step.extra["estimate"])
     with pytest.raises(SamiError, match="the state has shapes"):
@@ -176,14 +176,16 @@ def test_all_ways_to_step_the_file_that_are_timed_answer_the_same(path):
 
 
 @pytest.fixture
-def aged(monkeypatch):
+def contracts_with_age(monkeypatch):
     """Contracts with one more line in `signal_inputs`: a step is also given `age`."""
     inputs = Contract.signal_inputs.fget
     monkeypatch.setattr(Contract, "signal_inputs", property(lambda contract: {**inputs(contract), "age": AGE}))
 
 
-def test_one_more_input_is_one_line_in_the_contract_and_the_code_that_gives_it(aged, make, onnx_tools, arm, tmp_path):
-    class Aged(make.memoryless):
+def test_one_more_input_is_one_line_in_the_contract_and_the_code_that_gives_it(
+    contracts_with_age, make, onnx_tools, arm, tmp_path
+):
+    class AgeReader(make.memoryless):
         """Its action is that of the tiny policy, times the age."""
 
         def nodes(self):
@@ -195,17 +197,17 @@ def test_one_more_input_is_one_line_in_the_contract_and_the_code_that_gives_it(a
         """Gives the age that a loop would compute."""
 
         def read(self):
-            seen = super().read()
-            return Observation({**seen.values, "age": np.float32([self.reads])}, seen.time)
+            observation = super().read()
+            return Observation({**observation.values, "age": np.float32([self.reads])}, observation.time)
 
-    policy, seen = Aged(), make.observations(8)
-    seen["age"] = np.arange(8, dtype=np.float32)[:, None]
-    actions = policy.reference(seen)[0] * seen["age"]
-    path = make.write(policy, golden=make.pack(policy, seen, actions, {"action": actions}, (0, 3)))
+    policy, observations = AgeReader(), make.observations(8)
+    observations["age"] = np.arange(8, dtype=np.float32)[:, None]
+    actions = policy.reference(observations)[0] * observations["age"]
+    path = make.write(policy, golden=make.pack(policy, observations, actions, {"action": actions}, (0, 3)))
     assert list(read_artifact(path).contract.inputs)[2:] == ["age", "previous_action"]
     assert verify(path).passed, str(verify(path))
     with pytest.raises(SignalError, match="observation 'age' is missing"):
-        Session.load(path).step({name: seen[name][0] for name in ("position", "goal")})
+        Session.load(path).step({name: observations[name][0] for name in ("position", "goal")})
     assert bench.largest_difference(bench.candidates(read_artifact(path))) == 0.0
 
     pytest.importorskip("mcap")

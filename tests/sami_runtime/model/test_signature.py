@@ -39,8 +39,8 @@ def test_a_signed_file_is_its_signers(signed, keys):
 
 
 def test_no_bit_of_a_file_or_its_signature_can_be_changed(signed, keys):
-    data, beside = signed.read_bytes(), signature_of(signed)
-    draw, whole = np.random.default_rng(0), beside.read_bytes()
+    data, sidecar = signed.read_bytes(), signature_of(signed)
+    draw, whole = np.random.default_rng(0), sidecar.read_bytes()
     for at in draw.integers(0, len(data), 50):
         changed = bytearray(data)
         changed[at] ^= 1 << draw.integers(8)
@@ -51,7 +51,7 @@ def test_no_bit_of_a_file_or_its_signature_can_be_changed(signed, keys):
         for at in range(0, len(document[field]), 7):
             digits = document[field]
             other = digits[:at] + ("0" if digits[at] != "0" else "1") + digits[at + 1 :]
-            beside.write_text(json.dumps({**document, field: other}))
+            sidecar.write_text(json.dumps({**document, field: other}))
             with pytest.raises(ArtifactError, match=r"is not the file that|is not trusted"):
                 require_signed(signed, data, keys)
 

@@ -64,7 +64,7 @@ def test_topics_tables_and_the_viewer_show_them_by_the_same_names(record):
     (step,) = [step._replace(record=replace(step.record, telemetry=record.telemetry)) for step in recording.steps[:1]]
     (row,) = rows(replace(recording, steps=(step,)))
     assert set(TICK) <= {*row, "info.reward"}
-    shown = {field.name for field in Schemas().declare("sami.Tick", TICK_FIELDS).DESCRIPTOR.fields}
-    assert shown == {name.rpartition(".")[2] for name in TICK}
+    names = {field.name for field in Schemas().declare("sami.Tick", TICK_FIELDS).DESCRIPTOR.fields}
+    assert names == {name.rpartition(".")[2] for name in TICK}
     hidden = {"time", "age", "passed", "alarm"}
-    assert shown - hidden <= set(RunRows(recording.contract).columns)
+    assert names - hidden <= set(RunRows(recording.contract).columns)

@@ -141,8 +141,8 @@ def test_a_recording_says_what_it_is_one_of(session, arm, path):
 def test_times_by_signal_come_back_where_there_are_any(session, arm, path):
     class Cameras(arm):
         def read(self):
-            seen = super().read()
-            return replace(seen, times={"goal": seen.time - 0.01} if self.reads % 2 else None)
+            observation = super().read()
+            return replace(observation, times={"goal": observation.time - 0.01} if self.reads % 2 else None)
 
     records, _ = record(path, session, Cameras())
     read = [step.record.observation for step in read_recording(path).steps]
@@ -313,8 +313,8 @@ def test_a_tick_costs_as_much_at_the_end_of_a_long_recording_as_at_its_beginning
 def test_a_signal_that_is_no_number_is_left_out_and_the_rest_can_be_read(session, arm, path):
     class Talking(arm):
         def read(self):
-            seen = super().read()
-            return Observation({**seen.values, "mode": "auto", "ragged": [[1], [1, 2]], "count": 3}, seen.time)
+            frame = super().read()
+            return Observation({**frame.values, "mode": "auto", "ragged": [[1], [1, 2]], "count": 3}, frame.time)
 
     with Recorder(path, session) as recorder:
         run_episode(session, Talking(), on_step=recorder)

@@ -133,8 +133,8 @@ def test_a_shadow_reads_what_was_executed_and_not_what_it_would_have_done(path, 
     driving = Session.load(path)
     shadow = Shadow(Session.load(make.write(policy)), driving.contract)
     run_episode(driving, arm(limit=0.2), seed=0, on_step=lambda record: (records.append(record), shadow(record)))
-    seen = {name: np.array([record.observation.values[name] for record in records]) for name in ("position", "goal")}
-    actions, _ = policy.reference(seen, np.array([record.executed for record in records]))
+    values = {name: np.array([record.observation.values[name] for record in records]) for name in ("position", "goal")}
+    actions, _ = policy.reference(values, np.array([record.executed for record in records]))
     sizes = np.abs(actions - np.array([record.action for record in records]))
     largest = shadow.comparison.largest
     assert largest["action fx"].size == pytest.approx(sizes[:, 0].max(), abs=1e-6)

@@ -76,8 +76,8 @@ class Hand:
     def close(self):
         pass
 
-    def pull(self, how):
-        self.cut, self.pulled_at = how, self.clock.now()
+    def pull(self, cable):
+        self.cut, self.pulled_at = cable, self.clock.now()
 
     def _require_line(self, end):
         if self.cut == end:
@@ -227,15 +227,15 @@ def test_joints_outside_the_start_envelope_refuse_the_policy_and_no_stage_before
     assert hand.written == []
 
 
-@pytest.mark.parametrize("how", ["read", "write", "stale", "nan", *WITHOUT_NUMBERS])
+@pytest.mark.parametrize("cable", ["read", "write", "stale", "nan", *WITHOUT_NUMBERS])
 @pytest.mark.parametrize("at", range(5))
-def test_a_cable_that_is_pulled_in_any_stage_ends_in_a_stop_and_its_reason_is_logged(session, tmp_path, at, how):
+def test_a_cable_that_is_pulled_in_any_stage_ends_in_a_stop_and_its_reason_is_logged(session, tmp_path, at, cable):
     """The stages in the order of STAGES; the second `up` is what follows the policy."""
 
     def pull(hand, change, count):
         log.hand_over(change)
         if change.after == STAGES[at] and count == 1 + STAGES[:at].count(STAGES[at]):
-            hand.pull(how)
+            hand.pull(cable)
 
     with EvidenceLog(tmp_path / "log.jsonl", {}) as log:
         run, hand, changed = run_of(session, listen=pull)
@@ -250,7 +250,7 @@ def test_a_cable_that_is_pulled_in_any_stage_ends_in_a_stop_and_its_reason_is_lo
     assert last["reason"] == str(stopped.value)
     kinds = {"read": "cable is out", "write": "cable is out", "stale": "age", "nan": "finite|nan"}
     kinds |= dict.fromkeys(WITHOUT_NUMBERS, "ee_velocity")
-    assert any(kind in last["reason"].lower() for kind in kinds[how].split("|"))
+    assert any(kind in last["reason"].lower() for kind in kinds[cable].split("|"))
 
 
 class Ends:

@@ -9,7 +9,7 @@ from sami_runtime.errors import SafetyStop, SamiError
 from sami_runtime.model.atlas import Atlas
 from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.limits import Limits
-from tests.making.gates import seen
+from tests.making.gates import frame
 
 UNIT = ((1e-6, 0.0), (0.0, 1e-6))
 
@@ -36,7 +36,7 @@ def test_only_so_many_steps_in_a_row_are_too_many(session, arm):
     results = []
     for step, alarm in enumerate([1, 1, 0, 1, 1, 1, 0]):
         armed.heed(Reading(step, 0.0, score=0.5 + alarm, alarm=bool(alarm)))
-        results.append(armed.fault(seen([0, 0], step), step))
+        results.append(armed.fault(frame([0, 0], step), step))
     assert [fault is None for fault in results] == [True] * 5 + [False, True]
     assert results[5] == (
         "alarm: the dynamics were unknown at 3 steps in a row, with an out-of-distribution score of 1.5 at the last "

@@ -9,7 +9,7 @@ from sami_runtime.recording.replay import replay
 from sami_runtime.run import Run
 from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.limits import Limits
-from tests.making.gates import PERIOD, action, drive, seen
+from tests.making.gates import PERIOD, action, drive, frame
 
 
 class Retreat:
@@ -35,7 +35,7 @@ def guarded(gate, make):
     def new_gate(fallback, **limits):
         armed = SafetyGate(gate().adapter, make.contract_of(make.recurrent()), Limits(**limits), fallback)
         armed.begin(PERIOD)
-        armed.fault(seen([0, 0], 0.0), 0.0)
+        armed.fault(frame([0, 0], 0.0), 0.0)
         drive(armed, [(0.2, 0.2)], [0.0])
         return armed
 
@@ -46,7 +46,7 @@ def held(armed, ticks, first=1):
     """What is executed at so many ticks without a new action, each with an old observation."""
     executed = []
     for tick in range(first, first + ticks):
-        armed.fault(seen([0, 0], 0.0), tick * PERIOD)
+        armed.fault(frame([0, 0], 0.0), tick * PERIOD)
         sent = armed.write(armed.hold("age: too old", tick * PERIOD))
         executed.append(None if sent is None else sent.action.tolist())
     return executed

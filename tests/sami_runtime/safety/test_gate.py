@@ -10,7 +10,7 @@ import sami_runtime
 from sami_runtime.adapters import Executed, FakeAdapter
 from sami_runtime.errors import NonFiniteError, SafetyStop, SamiError, SignalError
 from sami_runtime.safety.gate import SafetyGate
-from tests.making.gates import PERIOD, action, drive, seen
+from tests.making.gates import PERIOD, action, drive, frame
 
 
 @pytest.fixture
@@ -262,11 +262,11 @@ def test_a_gate_that_was_rearmed_waits_for_the_next_episode(gate):
 
 def test_a_new_episode_forgets_the_last_one(gate):
     armed = gate(rest=0.0, rate=1.0, frozen={"position": 2}, stop_after=2)
-    armed.fault(seen([0, 0], 0.0), 0.0)
+    armed.fault(frame([0, 0], 0.0), 0.0)
     drive(armed, [(0.04, 0.04)], [0.0])
     armed.hold("...", PERIOD)
     armed.begin(PERIOD)
-    assert armed.fault(seen([0, 0], 0.0), 0.0) is None
+    assert armed.fault(frame([0, 0], 0.0), 0.0) is None
     assert armed.hold("...", 0.0).action is None
     executed, _ = drive(armed, [(1.0, 1.0)], [PERIOD])
     np.testing.assert_allclose(executed[0], 0.04, rtol=1e-6)

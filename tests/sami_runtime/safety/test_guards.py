@@ -10,7 +10,7 @@ from sami_runtime.distribution import shipped_models
 from sami_runtime.errors import SafetyWarning
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.model.contract import Contract
-from sami_runtime.model.seen import Seen, Spread
+from sami_runtime.model.training_ranges import Spread, TrainingRanges
 from sami_runtime.safety.limits import GUARDS
 from sami_runtime.safety.watch import Watch
 
@@ -22,7 +22,9 @@ class Standing:
 
     def __init__(self, contract, clock, see=dict):
         self.observation, self.action, self.clock, self.see = contract.observation, contract.action, clock, see
-        self.at = {signal.name: np.float32(contract.seen.signals[signal.name].mean) for signal in self.observation}
+        self.at = {
+            signal.name: np.float32(contract.training_ranges.signals[signal.name].mean) for signal in self.observation
+        }
         self.written = []
 
     def reset(self, seed=None):
@@ -97,7 +99,7 @@ def test_a_guard_of_an_unknown_name_is_refused_with_the_nearest_one(path, arm):
 
 def test_margins_are_wider_once_the_policy_acts_and_an_angle_may_turn():
     contract = read_artifact(shipped_models()["half-cheetah-satesac"]).contract
-    begin = {name: np.float32(spread.mean) for name, spread in contract.seen.begin.items()}
+    begin = {name: np.float32(spread.mean) for name, spread in contract.training_ranges.begin.items()}
     watch = Watch(Limits(), contract, guards=GUARDS)
 
     def judged(**changes):
@@ -112,20 +114,22 @@ def test_margins_are_wider_once_the_policy_acts_and_an_angle_may_turn():
     assert judged(torso_height=np.nan) is None, "what is not finite the policy refuses"
 
 
-def seen_of(contract, rng, repeats):
+def ranges_of(contract, rng, repeats):
     def spread(size):
         return Spread.of(rng.normal(size=(100, size)))
 
     begin = {signal.name: spread(signal.size) for signal in contract.observation}
     signals = {**begin, contract.action.name: spread(contract.action.size)}
-    return Seen(measured="by hand", steps=100, episodes=2, signals=signals, begin=begin, repeats=repeats)
+    return TrainingRanges(measured="by hand", steps=100, episodes=2, signals=signals, begin=begin, repeats=repeats)
 
 
 def test_a_camera_that_repeats_its_last_frame_with_fresh_stamps_is_noticed_where_it_cannot(make, arm):
     """Noise never repeated in training, or at most 4 times where messages were lost."""
     for repeats, most in (({"position": 1}, 5), ({"position": 4}, 9), ({}, None)):
         contract = make.contract_of(make.recurrent())
-        contract = contract.model_copy(update={"seen": seen_of(contract, np.random.default_rng(0), repeats)})
+        contract = contract.model_copy(
+            update={"training_ranges": ranges_of(contract, np.random.default_rng(0), repeats)}
+        )
         watch = Watch(Limits(), contract, guards=GUARDS)
         frames = [
             Observation({"position": np.float32([0.1, 0.2]), "goal": np.float32([0.5])}, 0.04 * tick)
@@ -138,7 +142,9 @@ def test_a_camera_that_repeats_its_last_frame_with_fresh_stamps_is_noticed_where
 
 def test_the_limits_own_numbers_count_before_the_default_ones(make):
     contract = make.contract_of(make.recurrent())
-    contract = contract.model_copy(update={"seen": seen_of(contract, np.random.default_rng(0), {"position": 1})})
+    contract = contract.model_copy(
+        update={"training_ranges": ranges_of(contract, np.random.default_rng(0), {"position": 1})}
+    )
     watch = Watch(Limits(frozen={"position": 2}), contract, guards=GUARDS)
     frame = Observation({"position": np.float32([0.1, 0.2]), "goal": np.float32([0.5])}, 0.0)
     assert watch.judge(frame, 0.0) is None
@@ -148,11 +154,13 @@ def test_the_limits_own_numbers_count_before_the_default_ones(make):
 def test_what_never_repeated_is_written_only_where_it_was_measured(make):
     contract = make.contract_of(make.recurrent())
     for repeats in ({}, {"position": 3}):
-        report = contract.model_copy(update={"seen": seen_of(contract, np.random.default_rng(0), repeats)})
+        report = contract.model_copy(update={"training_ranges": ranges_of(contract, np.random.default_rng(0), repeats)})
         text = report.dumps()
         assert ("repeats" in text) is bool(repeats)
         assert Contract.parse(text, "model.onnx") == report
-    text = contract.model_copy(update={"seen": seen_of(contract, np.random.default_rng(0), {"camera": 3})}).dumps()
+    text = contract.model_copy(
+        update={"training_ranges": ranges_of(contract, np.random.default_rng(0), {"camera": 3})}
+    ).dumps()
     with pytest.raises(Exception, match=r"seen\.repeats names camera; the observation has position, goal"):
         Contract.parse(text, "model.onnx")
 

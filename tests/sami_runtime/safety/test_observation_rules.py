@@ -9,7 +9,7 @@ from sami_runtime.adapters import FakeAdapter, Observation
 from sami_runtime.errors import SafetyStop
 from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.limits import Limits
-from tests.making.gates import PERIOD, action, drive, seen
+from tests.making.gates import PERIOD, action, drive, frame
 
 BOX = {"position.x": {"range": [-0.5, 0.5]}}
 
@@ -17,7 +17,7 @@ BOX = {"position.x": {"range": [-0.5, 0.5]}}
 def kinds(gate, positions, times=None):
     """The kind of what the gate says to each position, a period after the other; None where it says nothing."""
     times = PERIOD * np.arange(len(positions)) if times is None else times
-    faults = [gate.fault(seen(position, now), now) for position, now in zip(positions, times, strict=True)]
+    faults = [gate.fault(frame(position, now), now) for position, now in zip(positions, times, strict=True)]
     return [fault and fault.partition(":")[0] for fault in faults]
 
 
@@ -26,8 +26,8 @@ def kinds(gate, positions, times=None):
 
 def test_an_element_that_is_not_inside_its_range_is_named_with_value_and_range(gate):
     armed = gate(inside=BOX)
-    assert armed.fault(seen([0.5, 0.9], 0.0), 0.0) is None
-    assert armed.fault(seen([0.6, 0.0], 0.0), 0.0) == (
+    assert armed.fault(frame([0.5, 0.9], 0.0), 0.0) is None
+    assert armed.fault(frame([0.6, 0.0], 0.0), 0.0) == (
         "inside: position.x is 0.6 m, allowed are -0.5 to 0.5 (inside.position.x)"
     )
     assert kinds(gate(inside=BOX), [(-0.5, 0), (-0.51, 0), (0, 0.9)]) == [None, "inside", None]
@@ -35,7 +35,7 @@ def test_an_element_that_is_not_inside_its_range_is_named_with_value_and_range(g
 
 def test_an_element_without_bounds_can_be_kept_inside_too(gate):
     armed = gate(inside={"goal.x": [0.0, 0.4]})
-    assert armed.fault(seen([0, 0], 0.0), 0.0).startswith("inside: goal.x is 0.5 m")
+    assert armed.fault(frame([0, 0], 0.0), 0.0).startswith("inside: goal.x is 0.5 m")
 
 
 def test_a_range_may_be_open_to_one_side(gate):
@@ -52,11 +52,11 @@ def test_a_range_may_be_open_to_one_side(gate):
 )
 def test_what_happens_beyond_is_the_limits_choice(gate, then, expected):
     armed = gate(inside={"position.x": {"range": [-0.5, 0.5], "then": then}}, rest=0.0, hold_ticks=2)
-    assert armed.fault(seen([0, 0], 0.0), 0.0) is None
+    assert armed.fault(frame([0, 0], 0.0), 0.0) is None
     drive(armed, [(0.2, 0.2)], [0.0])
     results = []
     for tick in range(1, 1 + len(expected)):
-        reason = armed.fault(seen([0.6, 0], tick * PERIOD), tick * PERIOD)
+        reason = armed.fault(frame([0.6, 0], tick * PERIOD), tick * PERIOD)
         ruling = armed.hold(reason, tick * PERIOD)
         sent = armed.write(ruling)
         results.append((None if sent is None else round(float(sent.action[0]), 6), ruling.limited_by))
@@ -67,8 +67,8 @@ def test_what_happens_beyond_is_the_limits_choice(gate, then, expected):
 def test_what_was_to_happen_is_forgotten_with_the_next_good_observation(gate):
     armed = gate(inside={"position.x": {"range": [-0.5, 0.5], "then": "stop"}})
     drive(armed, [(0.2, 0.2)], [0.0])
-    assert armed.fault(seen([0.6, 0], PERIOD), PERIOD) is not None
-    assert armed.fault(seen([0.4, 0], 2 * PERIOD), 2 * PERIOD) is None
+    assert armed.fault(frame([0.6, 0], PERIOD), PERIOD) is not None
+    assert armed.fault(frame([0.4, 0], 2 * PERIOD), 2 * PERIOD) is None
     assert armed.write(armed.hold("late: ...", 2 * PERIOD)) is not None
 
 
@@ -78,9 +78,9 @@ def test_what_is_held_does_not_hide_what_stops(gate):
         "position.y": {"range": [-0.5, 0.5], "then": "stop"},
     }
     armed = gate(inside=limits, jump={"position.x": 0.1})
-    assert armed.fault(seen([0, 0], 0.0), 0.0) is None
+    assert armed.fault(frame([0, 0], 0.0), 0.0) is None
     drive(armed, [(0.2, 0.2)], [0.0])
-    reason = armed.fault(seen([0.9, 0.9], PERIOD), PERIOD)
+    reason = armed.fault(frame([0.9, 0.9], PERIOD), PERIOD)
     assert reason.startswith("inside: position.y is 0.9 m")
     armed.hold(reason, PERIOD)
     with pytest.raises(SafetyStop, match=r"inside: position\.y is 0\.9 m, .*The robot is stopped"):
@@ -91,7 +91,7 @@ def test_what_is_held_does_not_hide_what_stops(gate):
 
 
 def test_a_world_beyond_the_contracts_bounds_is_not_acted_on(gate):
-    assert gate().fault(seen([400.0, 0], 0.0), 0.0) == (
+    assert gate().fault(frame([400.0, 0], 0.0), 0.0) == (
         "bounds: position.x is 400 m, beyond the bounds -1 to 1 (out_of_bounds)"
     )
     assert kinds(gate(), [(1, -1), (1.001, 0), (0, -1.001)]) == [None, "bounds", "bounds"]
@@ -113,7 +113,7 @@ def test_bounds_may_be_left_to_the_policy(gate, limits):
 def test_bounds_may_stop_by_signal(gate):
     armed = gate(out_of_bounds={"position": "stop"})
     drive(armed, [(0.2, 0.2)], [0.0])
-    reason = armed.fault(seen([400.0, 0], PERIOD), PERIOD)
+    reason = armed.fault(frame([400.0, 0], PERIOD), PERIOD)
     assert armed.hold(reason, PERIOD).limited_by == ("stop",)
 
 
@@ -157,7 +157,7 @@ def test_numbers_are_judged_whatever_they_come_as(gate, kind):
 
 def test_an_element_that_jumps_is_named_and_a_single_wild_value_is_skipped(gate):
     armed = gate(jump={"position.x": 0.1})
-    faults = [armed.fault(seen([x, 0.9], PERIOD * at), PERIOD * at) for at, x in enumerate((0.0, 0.1, 0.9, 0.2, 0.25))]
+    faults = [armed.fault(frame([x, 0.9], PERIOD * at), PERIOD * at) for at, x in enumerate((0.0, 0.1, 0.9, 0.2, 0.25))]
     assert [fault is None for fault in faults] == [True, True, False, True, True]
     assert faults[2] == "jump: position.x moved by 0.8 m between two observations, allowed are 0.1 (jump.position.x)"
 
@@ -180,7 +180,7 @@ def test_a_slow_camera_may_move_farther_between_its_own_stamps(gate):
         results = []
         for tick, x in enumerate((0.0, 0.0, 0.0, 0.3)):
             now = PERIOD * tick
-            observation = replace(seen([x, 0], now), times={"position": 3 * PERIOD * (tick // 3)} if times else None)
+            observation = replace(frame([x, 0], now), times={"position": 3 * PERIOD * (tick // 3)} if times else None)
             results.append(armed.fault(observation, now))
         return results
 
@@ -190,7 +190,7 @@ def test_a_slow_camera_may_move_farther_between_its_own_stamps(gate):
 
 def test_without_a_common_clock_each_observation_counts_as_one_period(gate):
     armed = gate(jump={"position.x": 0.1})
-    faults = [armed.fault(seen([x, 0], stamp), None) for x, stamp in ((0.0, 0.0), (0.3, 99.0), (0.3, 0.0), (0.3, 0.0))]
+    faults = [armed.fault(frame([x, 0], stamp), None) for x, stamp in ((0.0, 0.0), (0.3, 99.0), (0.3, 0.0), (0.3, 0.0))]
     assert [fault is None for fault in faults] == [True, False, False, True]
 
 
@@ -215,5 +215,5 @@ def test_each_limit_may_choose_and_rest_needs_one(make):
     gate.adapter.reset()
     assert kinds(gate, [(0, 0)]) == [None]
     drive(gate, [(0.2, 0.2)], [0.0])
-    reason = gate.fault(seen([0.5, 0], PERIOD), PERIOD)
+    reason = gate.fault(frame([0.5, 0], PERIOD), PERIOD)
     np.testing.assert_array_equal(gate.write(gate.hold(reason, PERIOD)).action, action(0, 0))

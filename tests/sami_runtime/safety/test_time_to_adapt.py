@@ -9,7 +9,7 @@ from sami_runtime.model.recovery import Recovery
 from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.limits import Limits
 from sami_runtime.session.telemetry import Countdown, Phase
-from tests.making.gates import PERIOD, drive, seen
+from tests.making.gates import PERIOD, drive, frame
 from tests.sami_runtime.safety.test_alarm import atlas
 
 RECOVERY = Recovery(
@@ -44,7 +44,7 @@ def test_the_policy_acts_until_the_contracts_bound_and_not_one_step_longer(sessi
     faults = []
     for step in range(6):
         gate.heed(LEFT)
-        faults.append(gate.fault(seen([0, 0], step), step))
+        faults.append(gate.fault(frame([0, 0], step), step))
     assert [fault is None for fault in faults] == [True] * 4 + [False] * 2
     assert faults[4] == (
         "deadline: the context has not settled for 4 steps since a change was detected, allowed are 3 (a bound of "
@@ -56,7 +56,7 @@ def test_a_policy_that_settles_in_time_is_never_disturbed(session, arm):
     gate = SafetyGate(arm(), session.contract, Limits(time_to_adapt=3))
     for step in range(60):
         gate.heed(SETTLED if step % 4 == 0 else LEFT)
-        assert gate.fault(seen([0, 0], step), step) is None
+        assert gate.fault(frame([0, 0], step), step) is None
 
 
 def test_a_loop_hands_over_to_the_fallback_when_the_time_is_over(session, arm):
@@ -134,5 +134,5 @@ def test_it_takes_the_place_of_the_guard_that_stops_at_the_transient(session, ar
     for _ in range(40):
         guarded.heed(alarming)
         given_time.heed(alarming)
-    assert guarded.fault(seen([0, 0], 40), 40).startswith("alarm")
-    assert given_time.fault(seen([0, 0], 40), 40) is None
+    assert guarded.fault(frame([0, 0], 40), 40).startswith("alarm")
+    assert given_time.fault(frame([0, 0], 40), 40) is None

@@ -12,27 +12,27 @@ from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.limits import Limits
 from sami_runtime.safety.watch import Watch
 from tests.making import looking
-from tests.making.gates import PERIOD, action, seen
+from tests.making.gates import PERIOD, action, frame
 
 
 def test_an_observation_may_be_three_periods_old_where_the_limits_do_not_say(gate):
     armed = gate()
-    assert armed.fault(seen([0, 0], 0.0), 3 * PERIOD) is None
-    assert armed.fault(seen([0, 0], 0.0), 3 * PERIOD + 0.001).startswith("age: the observation was measured 0.121 s")
+    assert armed.fault(frame([0, 0], 0.0), 3 * PERIOD) is None
+    assert armed.fault(frame([0, 0], 0.0), 3 * PERIOD + 0.001).startswith("age: the observation was measured 0.121 s")
 
 
 def test_a_fault_hides_the_observation_from_the_rules_after_it(gate):
     """What is too old does not count as one more equal value, nor as the newest stamp."""
     armed = gate(frozen={"position": 2})
-    faults = [armed.fault(seen([0, 0], stamp), now) for stamp, now in ((0.0, 0.0), (9.0, 0.01), (0.01, 0.02))]
+    faults = [armed.fault(frame([0, 0], stamp), now) for stamp, now in ((0.0, 0.0), (9.0, 0.01), (0.01, 0.02))]
     assert [fault and fault.split(":")[0] for fault in faults] == [None, "age", "frozen"]
     assert "the same value 2 times" in faults[2]
 
 
 @pytest.mark.parametrize("time", [0.0, 100.0, -1e9, float("nan"), float("inf")])
 def test_a_time_that_is_far_off_in_either_direction_or_no_time_at_all_is_a_fault(gate, time):
-    assert gate(max_age_s=1.0).fault(seen([0, 0], time), 10.0).startswith("age: ")
-    assert gate(max_age_s=1.0).fault(seen([0, 0], time), None) is None
+    assert gate(max_age_s=1.0).fault(frame([0, 0], time), 10.0).startswith("age: ")
+    assert gate(max_age_s=1.0).fault(frame([0, 0], time), None) is None
 
 
 def test_what_a_robot_moves_by_is_held_where_it_is_too_old_though_the_policy_does_not_read_it(gate):
@@ -43,7 +43,7 @@ def test_what_a_robot_moves_by_is_held_where_it_is_too_old_though_the_policy_doe
     faults = []
     for age in (0.0, 3 * PERIOD, 3 * PERIOD + 0.001):
         now = 1.0 + age
-        faults.append(armed.fault(replace(seen([0, 0], now), times={"joints": 1.0}), now))
+        faults.append(armed.fault(replace(frame([0, 0], now), times={"joints": 1.0}), now))
     assert faults[:2] == [None, None]
     assert faults[2].startswith("age: joints was measured 0.121 s before now by the loop's clock, allowed are 0.12 s")
 
@@ -61,14 +61,14 @@ def test_what_no_file_predicts_stays_at_three_periods_where_the_file_looks_farth
 
 def test_an_observation_that_was_measured_before_one_that_came_earlier_is_a_fault(gate):
     armed = gate()
-    assert armed.fault(seen([0, 0], 1.0), 1.0) is None
-    assert armed.fault(seen([0, 0], 1.0), 1.04) is None
-    assert armed.fault(seen([0, 0], 0.99), 1.04) == (
+    assert armed.fault(frame([0, 0], 1.0), 1.0) is None
+    assert armed.fault(frame([0, 0], 1.0), 1.04) is None
+    assert armed.fault(frame([0, 0], 0.99), 1.04) == (
         "order: the observation was measured 0.01 s before its predecessor"
     )
-    assert armed.fault(seen([0, 0], 1.01), 1.04) is None
+    assert armed.fault(frame([0, 0], 1.01), 1.04) is None
     armed.begin(PERIOD)
-    assert armed.fault(seen([0, 0], 0.5), 0.5) is None
+    assert armed.fault(frame([0, 0], 0.5), 0.5) is None
 
 
 # --- a time for each signal
@@ -77,7 +77,7 @@ def test_an_observation_that_was_measured_before_one_that_came_earlier_is_a_faul
 def stamped(position, goal=None, time=0.0):
     """An observation whose position, and goal if given, were measured at times of their own."""
     times = {"position": position} if goal is None else {"position": position, "goal": goal}
-    return replace(seen([0, 0], time), times=times)
+    return replace(frame([0, 0], time), times=times)
 
 
 def test_a_camera_that_died_beside_a_live_arm_is_noticed_and_named(gate):
@@ -107,8 +107,8 @@ def test_a_signal_without_a_time_of_its_own_has_that_of_the_observation(gate):
 
 def test_an_observation_with_one_time_is_as_young_as_the_strictest_of_its_signals_wants(gate):
     armed = gate(max_age_s={"goal": 0.03, "position": 0.5})
-    assert armed.fault(seen([0, 0], 1.0), 1.03) is None
-    assert armed.fault(seen([0, 0], 1.0), 1.04) == (
+    assert armed.fault(frame([0, 0], 1.0), 1.03) is None
+    assert armed.fault(frame([0, 0], 1.0), 1.04) == (
         "age: the observation was measured 0.04 s before now by the loop's clock, allowed are 0.03 s (max_age_s.goal)"
     )
 
@@ -124,7 +124,7 @@ def test_no_signal_goes_back_in_time(gate):
 def test_a_sensor_that_repeats_itself_is_a_fault_until_it_moves_again(gate):
     armed = gate(frozen={"position": 3})
     values = [[0, 0], [0, 0], [0, 0], [0, 0], [0, 1e-7], [0, 1e-7]]
-    faults = [armed.fault(seen(value, now), now) for now, value in enumerate(values)]
+    faults = [armed.fault(frame(value, now), now) for now, value in enumerate(values)]
     assert [fault is None for fault in faults] == [True, True, False, False, True, True]
     assert faults[2] == "frozen: position had the same value 3 times, allowed are 2 (frozen.position)"
 
@@ -143,7 +143,7 @@ def test_a_value_that_is_no_array_of_numbers_is_left_to_the_policy_which_names_i
 
 def test_only_the_signals_that_are_named_may_not_repeat_themselves(gate):
     armed = gate(frozen={"position": 2})
-    assert all(armed.fault(seen([0, now / 9], now), now) is None for now in range(9))
+    assert all(armed.fault(frame([0, now / 9], now), now) is None for now in range(9))
 
 
 def test_rest_may_be_what_a_signal_measures(make):

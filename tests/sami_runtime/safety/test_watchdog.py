@@ -346,9 +346,9 @@ def hosted(stops, within_s, ends):
     )
     try:
         assert int(host.stdout.readline())
-        moved = float(host.stdout.readline())
+        seconds = float(host.stdout.readline())
         time.sleep(2 * WITHIN)
-        return moved, host.communicate(timeout=30)[1]  # its end is also the watchdog's, which shares the stream
+        return seconds, host.communicate(timeout=30)[1]  # its end is also the watchdog's, which shares the stream
     finally:
         host.kill()
         host.communicate()

@@ -88,14 +88,14 @@ class ByItself:
 
 @pytest.mark.parametrize("method", ["read", "write"])
 def test_a_blocked_driver_stops_the_robot_and_latches_the_gate(session, blocking, stops, method):
-    robot, seen = blocking(method, 4 * WITHIN), []
+    robot, steps = blocking(method, 4 * WITHIN), []
     gate = SafetyGate(robot, session.contract, Limits(max_pause_s=math.inf))  # else the gate finds the pause as well
     with Watchdog(NAME, WITHIN) as dog:
         with pytest.raises(SafetyStop, match=r"got no beat within 0\.15 s and stopped the robot by .*is re-armed"):
-            run_episode(session, robot, clock=robot.clock, gate=gate, watchdog=dog, on_step=seen.append)
+            run_episode(session, robot, clock=robot.clock, gate=gate, watchdog=dog, on_step=steps.append)
         assert stops.times
         # The write that hung came to an end; after it, or after the read, nothing more was written.
-        assert (len(seen), robot.writes, robot.stops) == (3, 2 + (method == "write"), 1)
+        assert (len(steps), robot.writes, robot.stops) == (3, 2 + (method == "write"), 1)
         with pytest.raises(SafetyStop):
             run_episode(session, robot, clock=robot.clock, gate=gate, watchdog=dog)
         gate.rearm()
@@ -110,10 +110,10 @@ def test_an_error_of_a_driver_that_blocked_names_the_watchdog_that_fired_before(
     read = robot.read
 
     def fail():
-        seen = read()
+        observation = read()
         if robot.blocked.is_set():
             raise AdapterError("the bus is gone")
-        return seen
+        return observation
 
     monkeypatch.setattr(robot, "read", fail)
     message = r"at \d\d:\d\d:\d\d\.\d{3} the watchdog got no beat .* Then the loop ended: AdapterError: the bus is gone"

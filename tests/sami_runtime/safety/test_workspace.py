@@ -7,7 +7,7 @@ from sami_runtime.errors import SamiError
 from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.limits import Limits
 from sami_runtime.signals import Moves
-from tests.making.gates import PERIOD, seen
+from tests.making.gates import PERIOD, frame
 
 SCALE = 0.05
 LIMITS = {
@@ -27,7 +27,7 @@ def boxed(gate):
 
 def step(gate, position, proposed, now):
     """What is executed of a proposal at a position, and the limits that changed it."""
-    assert gate.fault(seen(position, now), now) is None
+    assert gate.fault(frame(position, now), now) is None
     ruling = gate.propose(np.float32(proposed), now)
     sent = gate.write(ruling)
     return sent.action, gate.changed(ruling, sent)
@@ -90,7 +90,7 @@ def test_a_held_action_does_not_lead_out_where_the_position_is_not_finite_either
     step(armed, (0.4, 0.0), (0.8, 0.0), 0.0)
     results = []
     for tick in range(1, 6):
-        armed.fault(seen((np.nan, 0.0), tick * PERIOD), tick * PERIOD)
+        armed.fault(frame((np.nan, 0.0), tick * PERIOD), tick * PERIOD)
         results.append(round(float(armed.write(armed.hold("refused: ...", tick * PERIOD)).action[0]), 6))
     assert results == [0.8, 0.4, 0.0, 0.0, 0.0]
 
@@ -112,10 +112,10 @@ def test_what_the_contract_says_counts_and_the_limits_before_it(make):
     signal = make.action_signal.model_copy(update={"moves": moves})
     contract = make.contract_of(make.recurrent(), action=signal)
     box = {"workspace": {"position.x": [-0.5, 0.5]}}
-    assert Limits(**box).moved(contract) == moves
+    assert Limits(**box).moves_of(contract) == moves
     Limits(**box).require_fit(contract)
     stricter = Limits(**box, moves={"fx": {"element": "position.x", "scale": 0.2}})
-    assert stricter.moved(contract)["fx"].scale == 0.2
+    assert stricter.moves_of(contract)["fx"].scale == 0.2
 
 
 def test_without_a_good_observation_nothing_is_proposed(boxed):
@@ -124,7 +124,7 @@ def test_without_a_good_observation_nothing_is_proposed(boxed):
         SamiError, match=r"no valid value of position\.x, position\.y was seen, whose workspace is limited"
     ):
         armed.propose(np.float32([0, 0]), 0.0)
-    assert armed.fault(seen([np.nan, 0], 0.0), 0.0) is None
+    assert armed.fault(frame([np.nan, 0], 0.0), 0.0) is None
     with pytest.raises(SamiError, match="no valid value"):
         armed.propose(np.float32([0, 0]), 0.0)
 

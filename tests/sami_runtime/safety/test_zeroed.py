@@ -10,51 +10,51 @@ from sami_runtime.gap.profile import GapProfile
 from sami_runtime.recording.reader import read_recording
 from sami_runtime.recording.replay import replay
 from sami_runtime.run import Run
-from sami_runtime.safety.limits import Known, Limits
+from sami_runtime.safety.limits import KnownValue, Limits
 from sami_runtime.safety.zeroed import Zeroed
 from sami_runtime.session.session import Session
 
 RATE = 25.0
-GOAL = {"goal.x": Known(value=0.5)}
+GOAL = {"goal.x": KnownValue(value=0.5)}
 """The fake's goal is 0.5 after every reset."""
 
 
 def drive(robot, steps=8):
     """What is read in an episode."""
     robot.reset(seed=3)
-    seen = []
+    observations = []
     for step in range(steps):
-        seen.append(robot.read())
+        observations.append(robot.read())
         robot.write(np.full(2, 0.1 * (-1) ** step, np.float32))
-    return seen
+    return observations
 
 
 @pytest.mark.parametrize("bias", [0.03, -0.017])
 def test_a_bias_of_what_is_known_is_taken_out_and_all_else_is_as_it_was_to_the_last_bit(arm, bias):
     profile = GapProfile(bias={"goal": bias, "position": 0.02})
-    behind, zeroed = drive(Gapped(arm(), profile, RATE)), drive(Zeroed(Gapped(arm(), profile, RATE), GOAL))
-    for biased, seen in zip(behind, zeroed, strict=True):
-        assert seen.values["goal"] == pytest.approx(0.5, abs=1e-6)
+    biased_steps, zeroed = drive(Gapped(arm(), profile, RATE)), drive(Zeroed(Gapped(arm(), profile, RATE), GOAL))
+    for biased, frame in zip(biased_steps, zeroed, strict=True):
+        assert frame.values["goal"] == pytest.approx(0.5, abs=1e-6)
         for name in ("position", "velocity"):
-            assert seen.values[name].tobytes() == biased.values[name].tobytes()
+            assert frame.values[name].tobytes() == biased.values[name].tobytes()
 
 
 def test_a_bias_is_taken_out_of_integers_too_and_not_rounded_off(arm):
     class Counting(arm):
         def read(self):
-            seen = super().read()
-            return Observation({**seen.values, "goal": np.array([3 + self.reads % 2])}, seen.time)
+            frame = super().read()
+            return Observation({**frame.values, "goal": np.array([3 + self.reads % 2])}, frame.time)
 
-    robot = Zeroed(Counting(), {"goal.x": Known(value=0.0, most=5.0, still=1.0)})
+    robot = Zeroed(Counting(), {"goal.x": KnownValue(value=0.0, most=5.0, still=1.0)})
     robot.reset(seed=3)
     assert robot.offsets["goal.x"] == pytest.approx(3.5)
     assert sorted(float(robot.read().values["goal"][0]) for _ in range(2)) == pytest.approx([-0.5, 0.5])
 
 
 def test_without_a_bias_every_reading_is_the_same_to_the_last_bit(arm):
-    for plain, seen in zip(drive(arm()), drive(Zeroed(arm(), GOAL)), strict=True):
+    for plain, frame in zip(drive(arm()), drive(Zeroed(arm(), GOAL)), strict=True):
         for name, value in plain.values.items():
-            assert seen.values[name].tobytes() == value.tobytes()
+            assert frame.values[name].tobytes() == value.tobytes()
 
 
 def test_noise_is_averaged_over_the_readings_and_stays_in_the_episode(arm):
@@ -84,8 +84,8 @@ def moving(arm, name, speed):
 
     class Moving(arm):
         def read(self):
-            seen = super().read()
-            return Observation({**seen.values, name: seen.values[name] + np.float32(speed * self.reads)}, seen.time)
+            frame = super().read()
+            return Observation({**frame.values, name: frame.values[name] + np.float32(speed * self.reads)}, frame.time)
 
     return Moving()
 
@@ -116,7 +116,7 @@ def test_an_implausible_offset_is_refused_and_says_what_to_check(arm):
     robot = Zeroed(Gapped(arm(), GapProfile(bias={"goal": 0.08}), RATE), GOAL)
     with pytest.raises(AdapterError, match=r"goal.x reads 0.58 at rest, 0.08 off its known value 0.5; at most 0.05"):
         robot.reset(0)
-    Zeroed(Gapped(arm(), GapProfile(bias={"goal": 0.08}), RATE), {"goal.x": Known(value=0.5, most=0.1)}).reset(0)
+    Zeroed(Gapped(arm(), GapProfile(bias={"goal": 0.08}), RATE), {"goal.x": KnownValue(value=0.5, most=0.1)}).reset(0)
 
 
 def test_noise_that_hides_the_offset_is_refused(arm):
@@ -148,32 +148,32 @@ def test_a_sensor_that_says_nothing_finite_is_refused(arm):
 def test_a_sensor_that_says_no_numbers_is_refused_at_rest_and_passed_on_later(arm, value):
     class Broken(arm):
         def read(self):
-            return Observation({**(seen := super().read()).values, "goal": self.goal or seen.values["goal"]}, seen.time)
+            return Observation({**(now := super().read()).values, "goal": self.goal or now.values["goal"]}, now.time)
 
-    robot = Zeroed(behind := Broken(), {"goal.x": Known(value=0.48)})
-    behind.goal = value or "nothing"
+    robot = Zeroed(inner := Broken(), {"goal.x": KnownValue(value=0.48)})
+    inner.goal = value or "nothing"
     with pytest.raises(AdapterError, match=r"goal was .* while its offset was measured at rest; expected 1 finite"):
         robot.reset()
-    behind.goal = None
+    inner.goal = None
     robot.reset()
-    behind.goal = value
+    inner.goal = value
     assert value is None or robot.read().values["goal"] is value
 
 
 def test_a_known_element_that_is_not_there_is_refused(arm, make, path):
     with pytest.raises(UnknownName, match=r"unknown element of an observation 'goal.z'"):
-        Zeroed(arm(), {"goal.z": Known(value=0.0)})
-    behind = arm()
+        Zeroed(arm(), {"goal.z": KnownValue(value=0.0)})
+    inner = arm()
     with pytest.raises(UnknownName, match=r"'gaol.x'\. Did you mean 'goal.x'\?.* The limit known names it"):
-        Run(Session.load(path), behind, simulator=True, limits=Limits(known={"gaol.x": 0.5}))
-    assert behind.resets == 0
+        Run(Session.load(path), inner, simulator=True, limits=Limits(known={"gaol.x": 0.5}))
+    assert inner.resets == 0
 
 
 def test_a_value_is_written_alone_or_as_a_table(tmp_path):
     file = tmp_path / "limits.toml"
     file.write_text("[known]\ncube.z = 0.02\nhand.x = { value = 0.1, most = 0.02 }\n")
-    known = Limits.load(file).known
-    assert known == {"cube.z": Known(value=0.02), "hand.x": Known(value=0.1, most=0.02)}
+    values = Limits.load(file).known
+    assert values == {"cube.z": KnownValue(value=0.02), "hand.x": KnownValue(value=0.1, most=0.02)}
     file.write_text("[known]\ncube.z = nan\n")
     with pytest.raises(SamiError, match=r"known.cube.z.value is nan"):
         Limits.load(file)
@@ -189,8 +189,8 @@ def test_a_run_records_the_offsets_and_replays_the_same(arm, path, tmp_path):
     (offset,) = {step.record.info["zeroed"]["goal.x"] for step in recording.steps}
     assert offset == pytest.approx(0.03, abs=0.003)
     assert recording.about["limits"]["known"]["goal.x"]["value"] == 0.5
-    seen = [step.record.observation.values["goal"][0] for step in recording.steps]
-    assert np.mean(seen) == pytest.approx(0.5, abs=0.003)
+    goals = [step.record.observation.values["goal"][0] for step in recording.steps]
+    assert np.mean(goals) == pytest.approx(0.5, abs=0.003)
     comparison = replay(recording, Session.load(path))
     assert (comparison.steps, comparison.same) == (10, True)
 

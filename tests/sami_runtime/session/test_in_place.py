@@ -19,44 +19,44 @@ from sami_runtime.session.session import Session
 
 
 @pytest.fixture
-def seen(make):
+def values(make):
     return make.observations(40)
 
 
-def at(seen, t, rows=None):
-    return {name: value[t] if rows is None else value[t : t + rows] for name, value in seen.items()}
+def at(values, t, rows=None):
+    return {name: value[t] if rows is None else value[t : t + rows] for name, value in values.items()}
 
 
-def by_hand(path, seen, batch):
+def by_hand(path, values, batch):
     """Actions and contexts of onnxruntime's plain `run` on new arrays each time, the state fed back."""
     onnx = build(read_artifact(path))
     names = ["action", "context", "state.memory.out"]
     action, memory = np.zeros((batch, 2), np.float32), np.full((batch, 1, 3), 0.5, np.float32)
     for t in range(20):
-        observed = {observation_input(name): value[t : t + batch] for name, value in seen.items()}
+        observed = {observation_input(name): value[t : t + batch] for name, value in values.items()}
         feeds = {**observed, "previous_action": action, "state.memory.in": memory}
         action, context, memory = onnx.run(names, feeds)
         yield action, context
 
 
 @pytest.mark.parametrize("batch", [1, 3])
-def test_steps_in_place_are_bit_equal_to_steps_on_new_arrays(path, seen, batch):
+def test_steps_in_place_are_bit_equal_to_steps_on_new_arrays(path, values, batch):
     session = Session.load(path, batch=batch)
-    for t, (action, context) in enumerate(by_hand(path, seen, batch)):
-        step = session.step(at(seen, t) if batch == 1 else at(seen, t, batch))
+    for t, (action, context) in enumerate(by_hand(path, values, batch)):
+        step = session.step(at(values, t) if batch == 1 else at(values, t, batch))
         np.testing.assert_array_equal(step.action.reshape(batch, 2), action)
         np.testing.assert_array_equal(step.context.reshape(batch, 2), context)
 
 
-def test_an_answer_that_was_kept_never_changes(path, seen):
+def test_an_answer_that_was_kept_never_changes(path, values):
     session = Session.load(path)
-    rest = [session.step(at(seen, t)) for t in range(3)]
+    rest = [session.step(at(values, t)) for t in range(3)]
     rest.append(session.hold())
     state = session.state
     copies = [(step.action.copy(), step.context.copy()) for step in rest]
     memory = state.tensors["memory"].copy()
     for t in range(3, 40):
-        session.step(at(seen, t))
+        session.step(at(values, t))
         session.executed([0.1, 0.2])
         session.prewarm()
     session.reset()
@@ -66,23 +66,23 @@ def test_an_answer_that_was_kept_never_changes(path, seen):
     np.testing.assert_array_equal(state.tensors["memory"], memory)
 
 
-def test_what_was_given_to_a_session_stays_the_callers(path, seen):
+def test_what_was_given_to_a_session_stays_the_callers(path, values):
     session, other = Session.load(path), Session.load(path)
-    value, sent = at(seen, 0), np.array([0.1, 0.2], np.float32)
+    value, sent = at(values, 0), np.array([0.1, 0.2], np.float32)
     for item in (session, other):
         item.step(value)
         item.executed(sent)
     value["position"][:], sent[:] = 9.0, 9.0
-    np.testing.assert_array_equal(session.step(at(seen, 1)).action, other.step(at(seen, 1)).action)
+    np.testing.assert_array_equal(session.step(at(values, 1)).action, other.step(at(values, 1)).action)
     np.testing.assert_array_equal(session.state.previous_action, other.state.previous_action)
 
 
 @pytest.mark.parametrize("batch", [1, 2])
-def test_warming_up_changes_nothing_that_a_step_depends_on(path, seen, batch):
+def test_warming_up_changes_nothing_that_a_step_depends_on(path, values, batch):
     warmed, other = Session.load(path, batch=batch), Session.load(path, batch=batch)
     warmed.prewarm()
     for t in range(20):
-        observation = at(seen, t) if batch == 1 else at(seen, t, batch)
+        observation = at(values, t) if batch == 1 else at(values, t, batch)
         np.testing.assert_array_equal(warmed.step(observation).context, other.step(observation).context)
         before, tick = warmed.state, warmed.tick
         warmed.prewarm()
@@ -96,7 +96,7 @@ def test_warming_up_changes_nothing_that_a_step_depends_on(path, seen, batch):
             other.reset()
 
 
-def test_an_interruption_leaves_the_session_as_it_was(path, seen):
+def test_an_interruption_leaves_the_session_as_it_was(path, values):
     class Interrupted(dict):
         def __getitem__(self, name):
             if name == "goal":
@@ -105,11 +105,11 @@ def test_an_interruption_leaves_the_session_as_it_was(path, seen):
 
     session, other = Session.load(path), Session.load(path)
     for item in (session, other):
-        item.step(at(seen, 0))
+        item.step(at(values, 0))
     with pytest.raises(KeyboardInterrupt):
-        session.step(Interrupted(at(seen, 1)))
+        session.step(Interrupted(at(values, 1)))
     assert session.tick == 1
-    np.testing.assert_array_equal(session.step(at(seen, 2)).context, other.step(at(seen, 2)).context)
+    np.testing.assert_array_equal(session.step(at(values, 2)).context, other.step(at(values, 2)).context)
 
 
 def test_tensors_of_a_block_begin_aligned_and_share_one_memory():
@@ -146,16 +146,16 @@ class Elsewhere:
         return ["CUDAExecutionProvider", "CPUExecutionProvider"]
 
 
-def test_a_device_with_memory_of_its_own_reads_each_observation_anew(path, seen):
+def test_a_device_with_memory_of_its_own_reads_each_observation_anew(path, values):
     artifact = read_artifact(path)
     onnx = build(artifact)
     answers = []
     for session in (onnx, Elsewhere(onnx)):
         memories = [EpisodeMemory(artifact.contract, 1) for _ in range(2)]
-        shares = TensorBlock({f"observation.{name}": (1, value.shape[1]) for name, value in seen.items()}).tensors
+        shares = TensorBlock({f"observation.{name}": (1, value.shape[1]) for name, value in values.items()}).tensors
         run = runner(session, shares | memories[0].inputs, memories[1].outputs)
         for t in range(3):
-            for name, value in seen.items():
+            for name, value in values.items():
                 shares[f"observation.{name}"][0] = value[t]
             run()
             answers.append(memories[1].numbers.copy())
@@ -201,12 +201,12 @@ def test_an_embedded_session_starts_no_thread_prints_nothing_and_keeps_nothing_o
         [sys.executable, "-c", EMBEDDED, str(path)], capture_output=True, text=True, timeout=60, env=environment
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert [str(left.relative_to(home)) for left in home.rglob("*")] == []
+    assert [str(leftover.relative_to(home)) for leftover in home.rglob("*")] == []
 
 
-def test_steps_allocate_nothing_that_stays(path, seen):
+def test_steps_allocate_nothing_that_stays(path, values):
     session = Session.load(path)
-    observation = at(seen, 0)
+    observation = at(values, 0)
 
     def play(steps):
         for _ in range(steps):
@@ -219,9 +219,9 @@ def test_steps_allocate_nothing_that_stays(path, seen):
     assert abs(play(5000) - before) < 200
 
 
-def test_a_steady_step_allocates_its_answer_and_small_temporaries_which_are_freed_with_it(path, seen):
+def test_a_steady_step_allocates_its_answer_and_small_temporaries_which_are_freed_with_it(path, values):
     """CPython allocates every tuple and float; what a step may not do is to keep any, or to make large ones."""
-    session, observation = Session.load(path), at(seen, 0)
+    session, observation = Session.load(path), at(values, 0)
 
     def play(steps):
         for _ in range(steps):
@@ -247,7 +247,7 @@ def test_a_steady_step_allocates_its_answer_and_small_temporaries_which_are_free
     assert [memory.numbers.ctypes.data for memory in session._memories] == buffers
 
 
-def test_an_onnxruntime_without_the_inner_call_runs_by_the_public_one(path, seen):
+def test_an_onnxruntime_without_the_inner_call_runs_by_the_public_one(path, values):
     """The step goes past onnxruntime's Python method where it can; names that are not public may go away."""
     artifact = read_artifact(path)
     onnx = build(artifact)
@@ -255,8 +255,8 @@ def test_an_onnxruntime_without_the_inner_call_runs_by_the_public_one(path, seen
     answers = []
     for has_inner_call in (True, False):
         memories = [EpisodeMemory(artifact.contract, 1) for _ in range(2)]
-        shares = TensorBlock({f"observation.{name}": (1, value.shape[1]) for name, value in seen.items()}).tensors
-        for name, value in seen.items():
+        shares = TensorBlock({f"observation.{name}": (1, value.shape[1]) for name, value in values.items()}).tensors
+        for name, value in values.items():
             shares[f"observation.{name}"][0] = value[0]
         binding = bind(onnx, shares | memories[0].inputs, memories[1].outputs)
         public = SimpleNamespace(run_with_iobinding=onnx.run_with_iobinding)

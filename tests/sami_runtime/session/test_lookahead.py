@@ -24,7 +24,7 @@ def session(path):
     return Session.load(path)
 
 
-def seen(position, velocity=0.0):
+def observed(position, velocity=0.0):
     return {"position": np.float32([position]), "velocity": np.float32([velocity])}
 
 
@@ -43,7 +43,7 @@ def act(position, velocity):
 def fed(session, *forces):
     """A session that acted once for each force, which was executed in its place."""
     for force in forces:
-        session.step(seen(0.1))
+        session.step(observed(0.1))
         session.executed([force])
     return session
 
@@ -54,7 +54,7 @@ def test_at_age_0_it_answers_as_the_file_without_it_to_the_bit(session, plain):
         if step == 25:
             session.reset()
             bare.reset()
-        observation = seen(*rng.normal(size=2))
+        observation = observed(*rng.normal(size=2))
         answer, expected = session.step(observation, age=0.0), bare.step(observation)
         assert (answer.action.tobytes(), answer.context.tobytes()) == (
             expected.action.tobytes(),
@@ -70,20 +70,20 @@ def test_it_acts_on_what_the_actions_since_then_made_of_what_it_saw(session):
     fed(session, 0.1, 0.2, 0.3, 0.4)
     for age, forces in ((1, (0.4,)), (2, (0.3, 0.4)), (3, (0.2, 0.3, 0.4))):
         state = session.state
-        assert session.step(seen(0.5, 0.2), age).action[0] == pytest.approx(act(*now(0.5, 0.2, *forces)), abs=1e-6)
+        assert session.step(observed(0.5, 0.2), age).action[0] == pytest.approx(act(*now(0.5, 0.2, *forces)), abs=1e-6)
         session.restore(state)
 
 
 def test_half_a_period_is_half_a_step_under_the_older_action(session):
     fed(session, 0.1, 0.9, -0.4)
     half = np.array([0.5, 0.2]) + 0.5 * (np.array(now(0.5, 0.2, 0.9)) - [0.5, 0.2])
-    assert session.step(seen(0.5, 0.2), 1.5).action[0] == pytest.approx(act(*now(*half, -0.4)), abs=1e-6)
+    assert session.step(observed(0.5, 0.2), 1.5).action[0] == pytest.approx(act(*now(*half, -0.4)), abs=1e-6)
 
 
 def test_each_signal_has_an_age_of_its_own(session):
     fed(session, 0.7)
     position, _ = now(0.5, 0.2, 0.7)
-    answer = session.step(seen(0.5, 0.2), {"position": 1.0, "velocity": 0.0})
+    answer = session.step(observed(0.5, 0.2), {"position": 1.0, "velocity": 0.0})
     assert answer.action[0] == pytest.approx(act(position, 0.2), abs=1e-6)
 
 
@@ -91,13 +91,13 @@ def test_a_held_tick_shifts_the_actions(session):
     fed(session, 0.1, 0.2)
     assert session.hold().action == pytest.approx([0.2])
     session.executed([-0.5])  # what a gate made of holding
-    assert session.step(seen(0.5), 3).action[0] == pytest.approx(act(*now(0.5, 0.0, 0.1, 0.2, -0.5)), abs=1e-6)
+    assert session.step(observed(0.5), 3).action[0] == pytest.approx(act(*now(0.5, 0.0, 0.1, 0.2, -0.5)), abs=1e-6)
 
 
 def test_a_step_that_is_taken_back_leaves_the_actions_as_they_were(session):
     fed(session, 0.1, 0.2)
     before = session.digest
-    session.step(seen(3.0), 2)
+    session.step(observed(3.0), 2)
     assert session.digest != before
     session.undo()
     assert session.digest == before
@@ -107,14 +107,14 @@ def test_a_reset_forgets_the_actions(path, session):
     fed(session, 0.1, 0.9, -0.4)
     session.reset()
     assert session.digest == Session.load(path).digest
-    assert session.step(seen(0.5, 0.2), 3).action[0] == pytest.approx(act(*now(0.5, 0.2, 0, 0, 0)), abs=1e-6)
+    assert session.step(observed(0.5, 0.2), 3).action[0] == pytest.approx(act(*now(0.5, 0.2, 0, 0, 0)), abs=1e-6)
 
 
 def test_rows_of_a_batch_have_ages_and_held_periods_of_their_own(path):
     pair, single = Session.load(path, batch=2), [Session.load(path) for _ in range(2)]
     rng = np.random.default_rng(0)
     for held in ([], [1], [0, 1], [0]):
-        observation, ages = {name: rng.normal(size=(2, 1)) for name in seen(0)}, rng.uniform(0, 3, 2)
+        observation, ages = {name: rng.normal(size=(2, 1)) for name in observed(0)}, rng.uniform(0, 3, 2)
         pair.elapse(rows=held)
         for row in held:
             single[row].elapse()
@@ -129,18 +129,18 @@ def test_an_age_that_was_not_fitted_is_refused_and_nothing_moves(session, age):
     fed(session, 0.1)
     before = session.digest
     with pytest.raises(SignalError, match=r"periods old, and the file was fitted for 0 to 3\. Hold the last action"):
-        session.step(seen(0.5), age)
+        session.step(observed(0.5), age)
     assert session.digest == before
 
 
 def test_an_age_that_nobody_told_is_named(session):
     with pytest.raises(SignalError, match="the age of velocity is missing"):
-        session.step(seen(0.5), {"position": 1.0})
+        session.step(observed(0.5), {"position": 1.0})
 
 
 def test_a_file_that_does_not_look_ahead_takes_all_for_the_present(plain):
     bare, other = Session.load(plain), Session.load(plain)
-    assert bare.step(seen(0.5), 7.0).action.tobytes() == other.step(seen(0.5)).action.tobytes()
+    assert bare.step(observed(0.5), 7.0).action.tobytes() == other.step(observed(0.5)).action.tobytes()
     before = bare.digest
     bare.elapse(5)
     assert bare.digest == before

@@ -14,16 +14,16 @@ from sami_runtime.session.session import Session
 
 
 @pytest.fixture
-def seen(make):
+def observation(make):
     return {name: value[0] for name, value in make.observations(1).items()}
 
 
-def test_a_provider_has_a_short_and_a_full_name(path, seen):
-    first = Session.load(path, provider="cpu").step(seen).action
+def test_a_provider_has_a_short_and_a_full_name(path, observation):
+    first = Session.load(path, provider="cpu").step(observation).action
     for name in ("CPU", "CPUExecutionProvider"):
         session = Session.load(path, provider=name)
         assert session.active_providers == ("CPUExecutionProvider",)
-        np.testing.assert_array_equal(session.step(seen).action, first)
+        np.testing.assert_array_equal(session.step(observation).action, first)
 
 
 def test_a_provider_that_is_not_installed_is_refused_with_what_to_install(path):

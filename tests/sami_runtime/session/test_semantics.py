@@ -39,7 +39,7 @@ class Run:
         return [record.outcome.value for record in self.records]
 
 
-def seen(record):
+def observed(record):
     return {name: record.observation.values[name] for name in NAMES}
 
 
@@ -49,7 +49,7 @@ def require_as_by_hand(run, path, stepped, same):
     context = np.zeros(session.contract.context_size, np.float32)
     for record, state in zip(run.records, run.states, strict=True):
         if record.step in stepped:
-            answer = session.step(seen(record))
+            answer = session.step(observed(record))
             context = answer.context
             assert answer.action.tobytes() == record.action.tobytes()
         if record.executed is not None:
@@ -66,7 +66,7 @@ def test_the_previous_action_is_the_one_that_was_executed_after_every_limit(path
     changed = {word.split()[0] for record in run.records for word in record.limited_by}
     assert changed == {"rate", "adapter", "bounds"}
     unlimited = Session.load(path)
-    assert any(unlimited.step(seen(r)).context.tobytes() != r.context.tobytes() for r in run.records)
+    assert any(unlimited.step(observed(r)).context.tobytes() != r.context.tobytes() for r in run.records)
 
 
 def test_warm_up_leaves_no_trace_in_the_first_live_step(path, arm, same):

@@ -10,108 +10,108 @@ from sami_runtime.errors import SamiError, SignalError
 from sami_runtime.session.session import Session
 
 
-def play(session, seen, executed=None, start=0, stop=None):
+def play(session, observations, executed=None, start=0, stop=None):
     """(actions, contexts) of stepping through observations; tells what was executed where it is given."""
     answers = []
-    for t in range(start, len(seen["position"]) if stop is None else stop):
-        answers.append(session.step({name: value[t] for name, value in seen.items()}))
+    for t in range(start, len(observations["position"]) if stop is None else stop):
+        answers.append(session.step({name: value[t] for name, value in observations.items()}))
         if executed is not None:
             session.executed(executed[t])
     return np.array([a.action for a in answers]), np.array([a.context for a in answers])
 
 
 @pytest.fixture
-def seen(make):
+def observations(make):
     return make.observations(12)
 
 
-def at(seen, t):
-    return {name: value[t] for name, value in seen.items()}
+def at(observations, t):
+    return {name: value[t] for name, value in observations.items()}
 
 
-def test_steps_equal_the_recurrence_computed_by_hand(policy, path, seen):
-    actions, contexts = play(Session.load(path), seen)
-    by_hand = policy.reference(seen)
+def test_steps_equal_the_recurrence_computed_by_hand(policy, path, observations):
+    actions, contexts = play(Session.load(path), observations)
+    by_hand = policy.reference(observations)
     np.testing.assert_allclose(actions, by_hand[0], atol=1e-6)
     np.testing.assert_allclose(contexts, by_hand[1], atol=1e-6)
 
 
-def test_the_encoder_sees_the_executed_action_as_the_previous_one(policy, path, seen):
+def test_the_encoder_sees_the_executed_action_as_the_previous_one(policy, path, observations):
     executed = np.random.default_rng(5).uniform(-1, 1, (12, 2)).astype(np.float32)
-    actions, contexts = play(Session.load(path), seen, executed)
-    by_hand = policy.reference(seen, executed)
+    actions, contexts = play(Session.load(path), observations, executed)
+    by_hand = policy.reference(observations, executed)
     np.testing.assert_allclose(actions, by_hand[0], atol=1e-6)
     np.testing.assert_allclose(contexts, by_hand[1], atol=1e-6)
-    assert np.abs(contexts - policy.reference(seen)[1]).max() > 0.01
+    assert np.abs(contexts - policy.reference(observations)[1]).max() > 0.01
 
 
-def test_a_memoryless_policy_steps_too(make, seen):
+def test_a_memoryless_policy_steps_too(make, observations):
     policy = make.memoryless()
     session = Session.load(make.write(policy))
-    actions, contexts = play(session, seen, np.zeros((12, 2)))
-    np.testing.assert_allclose(actions, policy.reference(seen)[0], atol=1e-6)
+    actions, contexts = play(session, observations, np.zeros((12, 2)))
+    np.testing.assert_allclose(actions, policy.reference(observations)[0], atol=1e-6)
     assert contexts.shape == (12, 0)
     assert session.state.tensors == {}
 
 
-def test_a_step_has_the_shapes_of_the_contract(path, seen):
-    step = Session.load(path).step(at(seen, 0))
+def test_a_step_has_the_shapes_of_the_contract(path, observations):
+    step = Session.load(path).step(at(observations, 0))
     assert step.action.shape == (2,)
     assert step.context.shape == (2,)
     assert step.inference_s > 0
-    many = Session.load(path, batch=3).step({name: value[:3] for name, value in seen.items()})
+    many = Session.load(path, batch=3).step({name: value[:3] for name, value in observations.items()})
     assert many.action.shape == (3, 2)
     assert many.context.shape == (3, 2)
 
 
-def test_warm_up_does_not_leak_into_the_first_step(make, policy, path, seen):
+def test_warm_up_does_not_leak_into_the_first_step(make, policy, path, observations):
     session = Session.load(path)
     fresh = session.state
     np.testing.assert_array_equal(fresh.tensors["memory"], np.full((1, 1, 3), 0.5, np.float32))
     np.testing.assert_array_equal(fresh.previous_action, np.zeros((1, 2)))
-    first = session.step(at(seen, 0))
+    first = session.step(at(observations, 0))
     session.reset()
-    np.testing.assert_array_equal(session.step(at(seen, 0)).action, first.action)
-    np.testing.assert_array_equal(Session.load(path).step(at(seen, 0)).action, first.action)
+    np.testing.assert_array_equal(session.step(at(observations, 0)).action, first.action)
+    np.testing.assert_array_equal(Session.load(path).step(at(observations, 0)).action, first.action)
 
 
-def test_reset_forgets_everything_and_is_idempotent(path, seen):
+def test_reset_forgets_everything_and_is_idempotent(path, observations):
     session = Session.load(path)
-    first = play(session, seen)
+    first = play(session, observations)
     session.reset()
     session.reset()
-    again = play(session, seen)
+    again = play(session, observations)
     np.testing.assert_array_equal(first[0], again[0])
     np.testing.assert_array_equal(first[1], again[1])
 
 
-def test_two_sessions_share_nothing(path, seen):
+def test_two_sessions_share_nothing(path, observations):
     session, other = Session.load(path), Session.load(path)
-    alone = play(Session.load(path), seen)
-    play(session, seen)
-    np.testing.assert_array_equal(play(other, seen)[0], alone[0])
+    alone = play(Session.load(path), observations)
+    play(session, observations)
+    np.testing.assert_array_equal(play(other, observations)[0], alone[0])
 
 
-def test_writing_into_an_answer_does_not_reach_the_next_step(policy, path, seen):
+def test_writing_into_an_answer_does_not_reach_the_next_step(policy, path, observations):
     session = Session.load(path)
     for t in range(12):
-        step = session.step(at(seen, t))
-        np.testing.assert_allclose(step.context, policy.reference(seen)[1][t], atol=1e-6)
+        step = session.step(at(observations, t))
+        np.testing.assert_allclose(step.context, policy.reference(observations)[1][t], atol=1e-6)
         step.action[:] = 99.0
         step.context[:] = 99.0
 
 
 @pytest.mark.parametrize("rows", [[0, 2], np.array([True, False, True, False]), (2, 0)])
-def test_resetting_some_rows_leaves_the_others_bit_equal(path, seen, rows):
-    batch = {name: np.stack([value] * 4, axis=1) for name, value in seen.items()}  # (T, 4, size)
-    touched, left = Session.load(path, batch=4), Session.load(path, batch=4)
+def test_resetting_some_rows_leaves_the_others_bit_equal(path, observations, rows):
+    batch = {name: np.stack([value] * 4, axis=1) for name, value in observations.items()}  # (T, 4, size)
+    touched, untouched = Session.load(path, batch=4), Session.load(path, batch=4)
     for t in range(5):
         touched.step(at(batch, t))
-        left.step(at(batch, t))
+        untouched.step(at(batch, t))
     touched.reset(rows)
     fresh = Session.load(path, batch=4)
     for t in range(5, 12):
-        answer, other, new = touched.step(at(batch, t)), left.step(at(batch, t)), fresh.step(at(batch, t))
+        answer, other, new = touched.step(at(batch, t)), untouched.step(at(batch, t)), fresh.step(at(batch, t))
         np.testing.assert_array_equal(answer.action[[1, 3]], other.action[[1, 3]])
         np.testing.assert_array_equal(answer.context[[0, 2]], new.context[[0, 2]])
 
@@ -131,9 +131,9 @@ def test_rows_outside_the_batch_are_refused(path, rows):
         Session.load(path, batch=4).reset(rows)
 
 
-def test_no_rows_reset_nothing(path, seen):
+def test_no_rows_reset_nothing(path, observations):
     session = Session.load(path)
-    session.step(at(seen, 0))
+    session.step(at(observations, 0))
     before = session.state
     session.reset([])
     np.testing.assert_array_equal(session.state.tensors["memory"], before.tensors["memory"])
@@ -168,19 +168,19 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("change", "message"), REFUSED.values(), ids=REFUSED.keys())
-def test_a_refused_observation_leaves_the_session_as_it_was(path, seen, change, message):
+def test_a_refused_observation_leaves_the_session_as_it_was(path, observations, change, message):
     session, other = Session.load(path), Session.load(path)
-    play(session, seen, stop=3)
-    play(other, seen, stop=3)
+    play(session, observations, stop=3)
+    play(other, observations, stop=3)
     with pytest.raises(SignalError, match=message):
-        session.step(at(seen, 3) | change)
+        session.step(at(observations, 3) | change)
     assert session.tick == 3
-    after = play(session, seen, start=3)
-    np.testing.assert_array_equal(after[1], play(other, seen, start=3)[1])
+    after = play(session, observations, start=3)
+    np.testing.assert_array_equal(after[1], play(other, observations, start=3)[1])
 
 
-def test_a_missing_signal_is_named_with_what_was_given_instead(path, seen):
-    renamed = {"positon": seen["position"][0], "goal": seen["goal"][0]}
+def test_a_missing_signal_is_named_with_what_was_given_instead(path, observations):
+    renamed = {"positon": observations["position"][0], "goal": observations["goal"][0]}
     with pytest.raises(
         SignalError, match=r"observation 'position' is missing; 'positon'.*did you mean 'position'"
     ) as e:
@@ -195,14 +195,14 @@ def test_the_row_of_a_refused_number_is_named(path):
         Session.load(path, batch=3).step(batch)
 
 
-def test_a_batch_refuses_the_observation_of_one(path, seen):
+def test_a_batch_refuses_the_observation_of_one(path, observations):
     with pytest.raises(SignalError, match=r"has shape \(2,\), expected \(3, 2\)"):
-        Session.load(path, batch=3).step(at(seen, 0))
+        Session.load(path, batch=3).step(at(observations, 0))
 
 
 @pytest.mark.parametrize("convert", [np.float64, np.float16, list, tuple])
-def test_other_number_types_are_converted(path, seen, convert):
-    exact = {name: np.float32(np.float16(value[0])) for name, value in seen.items()}
+def test_other_number_types_are_converted(path, observations, convert):
+    exact = {name: np.float32(np.float16(value[0])) for name, value in observations.items()}
     table = {name: convert(value) if isinstance(convert, type) else value for name, value in exact.items()}
     np.testing.assert_array_equal(Session.load(path).step(table).action, Session.load(path).step(exact).action)
 
@@ -238,17 +238,17 @@ def test_an_inference_error_advances_nothing(make):
 
 
 @pytest.mark.parametrize("action", [[np.nan, 0.0], [np.inf, 0.0], [0.0], [0.0, 0.0, 0.0], ["a", "b"]])
-def test_an_executed_action_that_cannot_be_is_refused(path, seen, action):
+def test_an_executed_action_that_cannot_be_is_refused(path, observations, action):
     session = Session.load(path)
-    session.step(at(seen, 0))
+    session.step(at(observations, 0))
     before = session.state.previous_action
     with pytest.raises(SignalError, match=r"tick 1: (executed action )?'force'"):
         session.executed(action)
     np.testing.assert_array_equal(session.state.previous_action, before)
 
 
-def test_executed_tells_nothing_about_rows_that_were_reset(path, seen):
-    batch = {name: value[:2] for name, value in seen.items()}
+def test_executed_tells_nothing_about_rows_that_were_reset(path, observations):
+    batch = {name: value[:2] for name, value in observations.items()}
     sent = np.full((2, 2), 0.3, np.float32)
     before, after = Session.load(path, batch=2), Session.load(path, batch=2)
     for session in (before, after):
@@ -261,9 +261,9 @@ def test_executed_tells_nothing_about_rows_that_were_reset(path, seen):
     np.testing.assert_array_equal(after.state.previous_action, before.state.previous_action)
 
 
-def test_a_held_tick_repeats_what_was_executed_and_advances_nothing(path, seen):
+def test_a_held_tick_repeats_what_was_executed_and_advances_nothing(path, observations):
     session = Session.load(path)
-    step = session.step(at(seen, 0))
+    step = session.step(at(observations, 0))
     session.executed([0.25, -0.25])
     before = session.state
     held = session.hold()
@@ -278,28 +278,28 @@ def test_nothing_can_be_held_before_the_first_step(path):
         Session.load(path).hold()
 
 
-def test_a_restored_state_goes_on_bit_equal(path, seen):
+def test_a_restored_state_goes_on_bit_equal(path, observations):
     session = Session.load(path)
-    play(session, seen, stop=5)
+    play(session, observations, stop=5)
     saved = session.state
-    rest = play(session, seen, start=5)
+    rest = play(session, observations, start=5)
     other = Session.load(path)
     other.restore(saved)
     with pytest.raises(SignalError, match="tick 5: observation"):
         other.step({})
-    np.testing.assert_array_equal(play(other, seen, start=5)[1], rest[1])
+    np.testing.assert_array_equal(play(other, observations, start=5)[1], rest[1])
     session.restore(saved)
-    np.testing.assert_array_equal(play(session, seen, start=5)[1], rest[1])
+    np.testing.assert_array_equal(play(session, observations, start=5)[1], rest[1])
 
 
-def test_a_state_is_a_copy(path, seen):
+def test_a_state_is_a_copy(path, observations):
     session = Session.load(path)
-    session.step(at(seen, 0))
+    session.step(at(observations, 0))
     session.state.tensors["memory"][:] = 9.0
     assert np.abs(session.state.tensors["memory"]).max() <= 1.0
 
 
-def test_a_state_moves_only_between_the_same_weights_and_batch(make, path, seen):
+def test_a_state_moves_only_between_the_same_weights_and_batch(make, path, observations):
     session = Session.load(path)
     with pytest.raises(SamiError, match="moves only between files of the same weights"):
         session.restore(Session.load(make.write(make.recurrent(seed=1))).state)
@@ -308,14 +308,14 @@ def test_a_state_moves_only_between_the_same_weights_and_batch(make, path, seen)
 
 
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
-def test_a_session_is_not_copied_but_its_state_is(path, seen, duplicate):
+def test_a_session_is_not_copied_but_its_state_is(path, observations, duplicate):
     session = Session.load(path)
-    session.step(at(seen, 0))
+    session.step(at(observations, 0))
     with pytest.raises(SamiError, match=r"Make another session of the same file.*restore\(session\.state\)"):
         duplicate(session)
     other = Session(session.artifact, session.batch)
     other.restore(pickle.loads(pickle.dumps(session.state)))
-    assert other.step(at(seen, 1)).action.tolist() == session.step(at(seen, 1)).action.tolist()
+    assert other.step(at(observations, 1)).action.tolist() == session.step(at(observations, 1)).action.tolist()
 
 
 def test_a_batch_below_one_is_refused(path):

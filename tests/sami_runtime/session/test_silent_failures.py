@@ -78,8 +78,8 @@ def test_nan_in_an_observation_becomes_a_plausible_action(session, arm):
 def test_an_unknown_input_becomes_zeros_and_a_warning(session, arm):
     class Renamed(arm):
         def read(self):
-            seen = super().read()
-            return Observation({"position": seen.values["position"], "gaol": seen.values["goal"]}, seen.time)
+            frame = super().read()
+            return Observation({"position": frame.values["position"], "gaol": frame.values["goal"]}, frame.time)
 
     adapter = Renamed()
     with pytest.raises(SignalError, match="observation 'goal' is missing"):
@@ -92,8 +92,8 @@ def test_a_read_that_succeeds_gives_the_same_frozen_sample_for_ever(session, arm
         """Its driver repeats the last sample after the third, and stamps it with the time of asking."""
 
         def read(self):
-            seen = super().read()
-            self.stored = seen if self.reads <= 3 else self.stored
+            observation = super().read()
+            self.stored = observation if self.reads <= 3 else self.stored
             return Observation(self.stored.values, self.clock.now())
 
     clock = ManualClock()
@@ -120,8 +120,8 @@ def test_a_learned_initial_state_is_ignored(make, session, arm):
     for seed in (0, 1):
         report = run_episode(session, arm(limit=0.1), seed=seed, on_step=records.append)
         episode = records[-10:]
-        seen = {name: np.array([r.observation.values[name] for r in episode]) for name in ("position", "goal")}
-        actions, contexts = policy.reference(seen, np.array([r.executed for r in episode]))
+        observations = {name: np.array([r.observation.values[name] for r in episode]) for name in ("position", "goal")}
+        actions, contexts = policy.reference(observations, np.array([r.executed for r in episode]))
         np.testing.assert_allclose(report.contexts, contexts, atol=1e-6)
         np.testing.assert_allclose([r.action for r in episode], actions, atol=1e-6)
 
@@ -129,8 +129,8 @@ def test_a_learned_initial_state_is_ignored(make, session, arm):
 def test_a_clipped_action_is_told_as_unclipped(make, session, arm):
     policy, records = make.recurrent(), []
     run_episode(session, arm(limit=0.1), seed=0, on_step=records.append)
-    seen = {name: np.array([r.observation.values[name] for r in records]) for name in ("position", "goal")}
-    unclipped, _ = policy.reference(seen)  # as if every action had been executed as it was proposed
+    observations = {name: np.array([r.observation.values[name] for r in records]) for name in ("position", "goal")}
+    unclipped, _ = policy.reference(observations)  # as if every action had been executed as it was proposed
     assert np.abs(unclipped - [r.action for r in records]).max() > 1e-3
 
 

@@ -8,12 +8,12 @@ from sami_runtime.session.session import Session
 
 
 @pytest.fixture
-def seen(make):
+def observations(make):
     return make.observations(12)
 
 
-def at(seen, t, batch=1):
-    return {name: value[t] if batch == 1 else value[t : t + batch] for name, value in seen.items()}
+def at(observations, t, batch=1):
+    return {name: value[t] if batch == 1 else value[t : t + batch] for name, value in observations.items()}
 
 
 def bits(session):
@@ -24,18 +24,18 @@ def bits(session):
 
 
 @pytest.mark.parametrize("batch", [1, 3])
-def test_a_step_that_was_taken_back_was_never_made(path, seen, batch):
+def test_a_step_that_was_taken_back_was_never_made(path, observations, batch):
     session, other = Session.load(path, batch=batch), Session.load(path, batch=batch)
     sent = np.full((batch, 2), 0.25, np.float32).reshape((2,) if batch == 1 else (batch, 2))
     for t in range(6):
         before = bits(session)
-        session.step(at(seen, 9 - t, batch))
+        session.step(at(observations, 9 - t, batch))
         session.executed(-sent)
         session.prewarm()
         assert bits(session) != before
         session.undo()
         assert bits(session) == before == bits(other)
-        steps = [item.step(at(seen, t, batch)) for item in (session, other)]
+        steps = [item.step(at(observations, t, batch)) for item in (session, other)]
         assert steps[0].action.tobytes() == steps[1].action.tobytes()
         assert steps[0].context.tobytes() == steps[1].context.tobytes()
         if t % 2:
@@ -43,19 +43,19 @@ def test_a_step_that_was_taken_back_was_never_made(path, seen, batch):
             other.executed(sent)
 
 
-def test_a_step_after_some_rows_were_reset_is_taken_back_to_there(path, seen):
+def test_a_step_after_some_rows_were_reset_is_taken_back_to_there(path, observations):
     session = Session.load(path, batch=2)
-    session.step(at(seen, 0, 2))
+    session.step(at(observations, 0, 2))
     session.reset([1])
     before = bits(session)
-    session.step(at(seen, 1, 2))
+    session.step(at(observations, 1, 2))
     session.undo()
     assert bits(session) == before
 
 
-def test_the_first_step_of_an_episode_can_be_taken_back_and_then_nothing_can_be_held(path, seen):
+def test_the_first_step_of_an_episode_can_be_taken_back_and_then_nothing_can_be_held(path, observations):
     session = Session.load(path)
-    session.step(at(seen, 0))
+    session.step(at(observations, 0))
     session.undo()
     assert bits(session) == bits(Session.load(path))
     with pytest.raises(SamiError, match=r"hold\(\) in row 0 before its first step"):
@@ -63,10 +63,10 @@ def test_the_first_step_of_an_episode_can_be_taken_back_and_then_nothing_can_be_
 
 
 @pytest.mark.parametrize("between", ["nothing", "undo", "reset", "restore", "no rows"])
-def test_without_a_last_step_there_is_nothing_to_take_back(path, seen, between):
+def test_without_a_last_step_there_is_nothing_to_take_back(path, observations, between):
     session = Session.load(path)
     if between != "nothing":
-        session.step(at(seen, 0))
+        session.step(at(observations, 0))
         actions = {
             "undo": session.undo,
             "reset": session.reset,
@@ -98,9 +98,9 @@ def test_a_step_that_failed_cannot_be_taken_back_and_one_that_was_refused_hides_
     assert bits(session) == before
 
 
-def test_a_digest_tells_any_bit_of_the_state_from_any_other(path, seen):
+def test_a_digest_tells_any_bit_of_the_state_from_any_other(path, observations):
     session = Session.load(path)
-    session.step(at(seen, 0))
+    session.step(at(observations, 0))
     state, digests = session.state, set()
     for array in (state.previous_action, *state.tensors.values()):
         for index in range(array.size):

@@ -161,8 +161,8 @@ def test_a_contrastive_loss_reaches_the_encoder_and_nothing_else():
     trained = agent().learn(300)
     trained.policy.zero_grad()
     trained.learner.contrast.loss(trained.buffer, np.random.default_rng(0)).loss.backward()
-    moved = {name.split(".")[0] for name, p in trained.policy.named_parameters() if p.grad is not None}
-    assert moved == {"encoder"}
+    modules = {name.split(".")[0] for name, p in trained.policy.named_parameters() if p.grad is not None}
+    assert modules == {"encoder"}
 
 
 @pytest.mark.parametrize("return_steps", [1, 3])
@@ -196,8 +196,8 @@ def test_with_a_return_of_n_steps_the_critics_estimate_counts_n_steps_later():
     transitions = buffer.transitions(windows, 200, 0.0, rng, 3, learner.learning.discount)
     rewards = buffer.rewards[windows.episodes[transitions.rows]]
     for row, (step, span) in enumerate(zip(transitions.steps, transitions.spans, strict=True)):
-        paid = sum(learner.learning.discount**k * rewards[row, step + k] for k in range(span))
-        assert transitions.rewards[row] == pytest.approx(paid, abs=1e-5)
+        discounted = sum(learner.learning.discount**k * rewards[row, step + k] for k in range(span))
+        assert transitions.rewards[row] == pytest.approx(discounted, abs=1e-5)
         assert learner._discounts[span].item() == pytest.approx(learner.learning.discount**span)
         assert learner._reward_weights[span].item() == pytest.approx(
             sum(learner.learning.discount**k for k in range(span))
@@ -275,14 +275,14 @@ def test_learning_rates_fall_linearly_to_their_share():
 
 
 def test_collectors_run_without_torch_and_bring_what_in_step_collection_brings():
-    beside, in_step = agent(collection__collectors=1, collection__envs=1), agent()
-    beside.learn(150)
+    parallel, in_step = agent(collection__collectors=1, collection__envs=1), agent()
+    parallel.learn(150)
     in_step.learn(150)
     assert (in_step.buffer.observations[0, :12, 2] == 1.0).all()
-    assert (beside.buffer.observations[0, :12, 2] == 0.0).all()
+    assert (parallel.buffer.observations[0, :12, 2] == 0.0).all()
     # The first episodes use the same weights and the same seeds on either side.
-    assert np.array_equal(beside.buffer.actions[0], in_step.buffer.actions[0])
-    assert np.array_equal(beside.buffer.observations[0, :, 0], in_step.buffer.observations[0, :, 0])
+    assert np.array_equal(parallel.buffer.actions[0], in_step.buffer.actions[0])
+    assert np.array_equal(parallel.buffer.observations[0, :, 0], in_step.buffer.observations[0, :, 0])
 
 
 def test_a_run_that_goes_on_begins_no_episode_that_a_faster_collector_brought():

@@ -97,9 +97,9 @@ def test_a_step_against_the_gradient_pulls_positives_and_pushes_negatives():
     torch.manual_seed(2)
     q, p, n = torch.randn(1, 6, requires_grad=True), torch.randn(1, 6), torch.randn(1, 6)
     contrastive_loss(q, p, n, 1.0, soft=True).loss.backward()
-    moved = q.detach() - 0.01 * q.grad
-    assert (moved @ p.T).item() > (q @ p.T).item()
-    assert (moved @ n.T).item() < (q @ n.T).item()
+    stepped = q.detach() - 0.01 * q.grad
+    assert (stepped @ p.T).item() > (q @ p.T).item()
+    assert (stepped @ n.T).item() < (q @ n.T).item()
 
 
 def test_the_soft_weight_takes_no_gradient():

@@ -37,11 +37,11 @@ def test_features_are_normalised_by_the_mean_and_deviation_of_all_data_seen():
     features = Features(layout())
     for part in np.split(data, [10, 400]):
         features.update(part)
-    seen = features(torch.as_tensor(data)).numpy()
+    normalised = features(torch.as_tensor(data)).numpy()
     columns = [i for i in range(19)]
     assert features.mean[columns].numpy() == pytest.approx(data[:, columns].mean(0), abs=1e-4)
-    assert seen[:, columns].std(0) == pytest.approx(np.ones(19), abs=0.02)
-    assert np.abs(seen).max() <= 5.0
+    assert normalised[:, columns].std(0) == pytest.approx(np.ones(19), abs=0.02)
+    assert np.abs(normalised).max() <= 5.0
 
 
 def test_relative_goals_are_the_way_from_cube_to_goal_in_tenths():

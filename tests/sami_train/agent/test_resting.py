@@ -49,10 +49,10 @@ def test_where_it_may_obey_it_learns():
 
 
 def test_it_rests_too_with_weights_from_where_it_did_not():
-    resting, moved = Actor(4, 3, (8,), resting=[1]), Actor(4, 3, (8,))
-    resting.load_state_dict(moved.state_dict())
+    resting, driven_actor = Actor(4, 3, (8,), resting=[1]), Actor(4, 3, (8,))
+    resting.load_state_dict(driven_actor.state_dict())
     assert (resting(torch.randn(5, 4))[0][:, 1] == 0.0).all()
-    assert torch.equal(resting.mean.weight[[0, 2]], moved.mean.weight[[0, 2]])
+    assert torch.equal(resting.mean.weight[[0, 2]], driven_actor.mean.weight[[0, 2]])
 
 
 @pytest.mark.parametrize(("env", "motors"), [("crippled-walker", [0, 1, 2]), ("crippled-hopper", []), ("ant", [])])

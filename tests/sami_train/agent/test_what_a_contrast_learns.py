@@ -29,9 +29,9 @@ class ShownSign(HiddenSign):
 gym.register("sami-tests/ShownSign-v0", ShownSign, max_episode_steps=EPISODE_STEPS, disable_env_checker=True)
 
 
-def episode(task, shown, steps, value, rng):
+def episode(task, number, steps, value, rng):
     """One whose observations show a sign (two numbers, the same at each step) beside noise."""
-    angle = 2.0 * np.pi * shown / TASKS
+    angle = 2.0 * np.pi * number / TASKS
     observations = np.zeros((steps + 1, 3), np.float32)
     observations[:, :2], observations[:, 2] = (np.cos(angle), np.sin(angle)), rng.normal(size=steps + 1)
     actions, rewards = rng.normal(size=(steps, 1)).astype(np.float32), np.full(steps, value / steps, np.float32)
@@ -102,8 +102,8 @@ def test_infonce_reaches_what_the_best_critic_does_where_trajectories_show_their
 def test_infonce_reaches_its_ceiling_in_a_training_whose_observations_show_the_task(window, keys):
     """Collection, buffer, windows, the step shared with the critics, and the momentum encoder's own."""
     changes = {"learning__window": window, "learning__burn_in": window // 3, "contrast__keys": keys}
-    shown = gym.make("sami-tests/ShownSign-v0")
-    trained = agent(env=shown, method="ccm", contrast__every=1, learning__encoder_rate=1e-3, **changes).learn(2000)
+    env = gym.make("sami-tests/ShownSign-v0")
+    trained = agent(env=env, method="ccm", contrast__every=1, learning__encoder_rate=1e-3, **changes).learn(2000)
     scalars = trained.contrast_record.scalars()
     assert scalars["contrast/bound"] > 0.9 * np.log(scalars["contrast/k"])
 

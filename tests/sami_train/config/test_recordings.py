@@ -26,10 +26,10 @@ def tick(step, place=FAR, outcome=Outcome.ACTED, missed=0, **info):
     values = {signal.name: np.zeros(signal.size, np.float32) for signal in SPEC.signals}
     values |= {"achieved_goal": np.float32(place), "desired_goal": np.float32([0, 0, 0.02])}
     values["gripper_width"] = np.float32([step])
-    seen = None if outcome in (Outcome.STANDING, Outcome.PAUSED) else Observation(values, float(step))
+    frame = None if outcome in (Outcome.STANDING, Outcome.PAUSED) else Observation(values, float(step))
     proposed, executed = np.zeros(4, np.float32), np.full(4, step / 100, np.float32)
     context = np.zeros(6, np.float32)
-    return StepRecord(step, outcome, seen, proposed, executed, context, info, SectionTimes(0, 0, 0, 0), missed=missed)
+    return StepRecord(step, outcome, frame, proposed, executed, context, info, SectionTimes(0, 0, 0, 0), missed=missed)
 
 
 @pytest.fixture
@@ -131,13 +131,13 @@ def test_longer_episodes_than_trainings_are_cut_into_as_long_ones(recorded):
 
 
 def test_tasks_are_told_apart_by_what_the_adapter_told_else_by_file(recorded):
-    known = recorded([tick(step, task=dict(TASKS[4])) for step in range(3)], name="known.mcap")
+    told_tasks = recorded([tick(step, task=dict(TASKS[4])) for step in range(3)], name="known.mcap")
     new, other = (
         recorded([tick(step, task={"mass": 30.0, "friction": 1.0}) for step in range(3)], name=f"{name}.mcap")
         for name in ("new", "other")
     )
     first, second = (recorded([tick(step) for step in range(3)], name=f"{name}.mcap") for name in "ab")
-    assert [episode.task_index for episode in episodes(known, new, first, second, other)] == [4, 6, 7, 8, 6]
+    assert [episode.task_index for episode in episodes(told_tasks, new, first, second, other)] == [4, 6, 7, 8, 6]
 
 
 def test_a_recording_counts_once(recorded):

@@ -64,9 +64,9 @@ def test_an_offset_load_moves_the_centre_of_mass(env):
         mujoco.mj_forward(robot.model, data)
         return data.subtree_com[1].copy()
 
-    moved = centre(payload=5.0, payload_x=0.12, payload_y=0.05) - centre(payload=5.0)
+    change = centre(payload=5.0, payload_x=0.12, payload_y=0.05) - centre(payload=5.0)
     share = 5.0 / (15.2066 + 5.0)
-    assert moved == pytest.approx([0.12 * share, 0.05 * share, 0.0], abs=1e-4)
+    assert change == pytest.approx([0.12 * share, 0.05 * share, 0.0], abs=1e-4)
 
 
 @pytest.mark.parametrize("friction", [0.3, 1.5])
@@ -140,13 +140,13 @@ def test_what_is_read_is_what_the_robot_has(env):
     robot = begin(env, seed=3)
     for action in motions(1, 10)[:, 0]:
         observation, *_ = env.step(action)
-    seen = GO2.layout.by_name(observation)
+    signals = GO2.layout.by_name(observation)
     mujoco.mj_kinematics(robot.model, robot.data)
     turn = robot.data.body("base").xmat.reshape(3, 3)
-    assert seen["gravity"] == pytest.approx(turn.T @ [0.0, 0.0, -1.0], abs=1e-6)
-    assert seen["angular_velocity"] == pytest.approx(robot.data.qvel[3:6], abs=1e-5)
-    assert seen["joint_angles"] == pytest.approx(robot.data.qpos[7:], abs=1e-6)
-    assert seen["last_action"] == pytest.approx(action)
+    assert signals["gravity"] == pytest.approx(turn.T @ [0.0, 0.0, -1.0], abs=1e-6)
+    assert signals["angular_velocity"] == pytest.approx(robot.data.qvel[3:6], abs=1e-5)
+    assert signals["joint_angles"] == pytest.approx(robot.data.qpos[7:], abs=1e-6)
+    assert signals["last_action"] == pytest.approx(action)
     assert {signal.name for signal in GO2.estimated} == {
         *("angular_velocity", "gravity", "joint_angles", "joint_velocities")
     }
@@ -185,9 +185,9 @@ def test_a_row_that_begins_anew_disturbs_no_other_and_forgets_its_past():
     alone = Go2Batch(1)
     np.testing.assert_array_equal(fresh, alone.reset(seeds=[8], tasks=[{"delay": 0.04}]))
     for action in actions[10:]:
-        seen, _ = batch.step(action)
-        np.testing.assert_array_equal(seen[:1], alone.step(action[:1])[0])
-        np.testing.assert_array_equal(seen[1:], undisturbed.step(action)[0][1:])
+        rows, _ = batch.step(action)
+        np.testing.assert_array_equal(rows[:1], alone.step(action[:1])[0])
+        np.testing.assert_array_equal(rows[1:], undisturbed.step(action)[0][1:])
 
 
 def test_a_fall_ends_the_episode_and_costs(env):
@@ -201,15 +201,15 @@ def test_a_fall_ends_the_episode_and_costs(env):
 
 def test_tracking_error_is_that_of_the_mean_velocity_after_the_first_second(env):
     robot = begin(env, seed=2)
-    command, moved = robot.walks.command[0].copy(), []
+    command, velocities = robot.walks.command[0].copy(), []
     for step in range(HOLD - 1):
         *_, info = env.step(STILL)
         if step >= SETTLING:
             turn = np.zeros(9)
             mujoco.mju_quat2Mat(turn, robot.data.qpos[3:7])
-            moved.append(turn.reshape(3, 3).T @ robot.data.qvel[:3])
+            velocities.append(turn.reshape(3, 3).T @ robot.data.qvel[:3])
     np.testing.assert_array_equal(robot.walks.command[0], command)
-    expected = np.hypot(*(np.mean(moved, axis=0)[:2] - command[:2]))
+    expected = np.hypot(*(np.mean(velocities, axis=0)[:2] - command[:2]))
     assert info["metrics"]["tracking_error"] == pytest.approx(expected, abs=1e-6)
     env.step(STILL)
     assert (robot.walks.command[0] != command).any(), "a new command comes with time"

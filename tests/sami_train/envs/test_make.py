@@ -35,34 +35,34 @@ ACTIONS = np.random.default_rng(0).uniform(-1, 1, (15, 6)).astype(np.float32)
 def episode(env, seed):
     """Flat observations, rewards and whether each step ended the episode."""
     size = env.action_space.shape[0]
-    seen, reports = [flatten(env.reset(seed=seed)[0])], []
+    observations, reports = [flatten(env.reset(seed=seed)[0])], []
     for action in ACTIONS[:, :size]:
         observation, reward, terminated, *_ = env.step(action)
-        seen.append(flatten(observation))
+        observations.append(flatten(observation))
         reports.append((float(reward), terminated))
-    return np.array(seen), reports
+    return np.array(observations), reports
 
 
 @pytest.mark.parametrize("name", ["panda", "half-cheetah"])
 def test_an_empty_gap_is_the_environment_to_the_last_bit(name):
     spec = environment(name)
-    bare, behind = episode(make(spec), 3), episode(make(spec, gap=GapProfile()), 3)
-    assert bare[0].tobytes() == behind[0].tobytes()
-    assert bare[1] == behind[1]
+    bare, gapped = episode(make(spec), 3), episode(make(spec, gap=GapProfile()), 3)
+    assert bare[0].tobytes() == gapped[0].tobytes()
+    assert bare[1] == gapped[1]
 
 
 @pytest.mark.parametrize("name", ["panda", "half-cheetah"])
 def test_training_and_runtime_disturb_an_episode_alike(name):
     spec = environment(name)
-    seen, _ = episode(make(spec, gap=PROFILE), 3)
+    observations, _ = episode(make(spec, gap=PROFILE), 3)
     robot = Gapped(make_adapter(spec, make(spec)), PROFILE, spec.rate_hz)
     robot.reset(3)
     for tick, action in enumerate(ACTIONS[:, : spec.action.size]):
         values = robot.read().values
-        for name_of_signal, value in spec.layout.by_name(seen[tick]).items():
+        for name_of_signal, value in spec.layout.by_name(observations[tick]).items():
             assert values[name_of_signal].tobytes() == value.tobytes()
         robot.write(action)
-    assert not np.array_equal(seen, episode(make(spec), 3)[0])
+    assert not np.array_equal(observations, episode(make(spec), 3)[0])
 
 
 def test_a_collector_makes_the_same_environment_from_its_spec():

@@ -82,20 +82,20 @@ def file(tmp_path):
 def paired(path, steps, between=lambda step, batch, envs: None):
     """Step a batch beside as many environments, compare all, and count early ends, ends by time and blow-ups."""
     batch, envs = MjcfBatch(path, ROWS, threads=2), [MjcfEnv(path) for _ in range(ROWS)]
-    seen = batch.reset(seeds=range(ROWS))
+    rows = batch.reset(seeds=range(ROWS))
     for row, env in enumerate(envs):
         observation, info = env.reset(seed=row)
-        np.testing.assert_array_equal(seen[row], observation)
+        np.testing.assert_array_equal(rows[row], observation)
         assert batch.current_tasks[row] == info["task"]
     rng, ended, late, unstable = np.random.default_rng(0), 0, 0, 0
     for step in range(steps):
         between(step, batch, envs)
         actions = rng.uniform(-1.3, 1.3, (ROWS, 2)).astype(np.float32)
-        seen, rewards = batch.step(actions)
+        rows, rewards = batch.step(actions)
         over = batch.terminated | batch.truncated
         for row, env in enumerate(envs):
             observation, reward, terminated, _, info = env.step(actions[row])
-            np.testing.assert_array_equal(seen[row], observation)
+            np.testing.assert_array_equal(rows[row], observation)
             np.testing.assert_array_equal(batch.privileged()[row], env.episodes.privileged()[0])
             assert (rewards[row], batch.terminated[row]) == (reward, terminated)
             assert {name: values[row] for name, values in batch.metrics.items()} == info.get("metrics", {})
@@ -142,10 +142,10 @@ def test_what_only_training_knows_is_no_part_of_the_observation(file):
     names = [reading.signal.name for reading in MjcfRobot(Path(path)).privileged]
     assert names == ["ball_position", "ball_orientation", "where"]
     assert not set(names) & {signal.name for signal in spec.signals}
-    known = batch.privileged()
-    assert known.shape == (2, 3 + 4 + 1 + 2)
-    np.testing.assert_allclose(known[1, :7], batch.data(1).joint("ball").qpos, rtol=1e-6)
-    assert known[:, -2:].tolist() == [[pytest.approx(-1.0, abs=0.4)] * 2, [pytest.approx(1.0, abs=0.4)] * 2]
+    privileged = batch.privileged()
+    assert privileged.shape == (2, 3 + 4 + 1 + 2)
+    np.testing.assert_allclose(privileged[1, :7], batch.data(1).joint("ball").qpos, rtol=1e-6)
+    assert privileged[:, -2:].tolist() == [[pytest.approx(-1.0, abs=0.4)] * 2, [pytest.approx(1.0, abs=0.4)] * 2]
 
 
 def test_critics_of_sac_read_what_is_privileged_and_the_policy_and_its_file_do_not(file, tmp_path):

@@ -154,7 +154,7 @@ def test_a_row_that_blows_up_starts_over_as_the_plain_environment_does(tmp_path,
     batch, env = MujocoBatch("humanoid-standup", 2), make(ENVIRONMENTS["humanoid-standup"], tasks={})
     batch.reset(seeds=[0, 0], tasks=[{}, wild])
     env.reset(seed=0, options={"task": wild})
-    seen = 0
+    unstable = 0
     for action in np.sign(actions_for(batch, 40)):
         observations, rewards = batch.step(action)
         observation, reward, *_, info = env.step(action[1])
@@ -162,8 +162,8 @@ def test_a_row_that_blows_up_starts_over_as_the_plain_environment_does(tmp_path,
         np.testing.assert_array_equal(observations[1], observation)
         assert reward == rewards[1]
         assert np.abs(observations).max() < UNSTABLE
-        seen += batch.unstable[1]
-    assert seen > 0
+        unstable += batch.unstable[1]
+    assert unstable > 0
 
 
 def test_what_is_not_valid_is_refused():

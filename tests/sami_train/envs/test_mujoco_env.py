@@ -123,14 +123,14 @@ def test_an_episode_is_cut_at_its_length_and_never_ends_before():
 def test_a_task_is_drawn_at_each_reset_and_told_at_each_step():
     env = make("crippled-hopper", "extreme")
     tasks = ENVIRONMENTS["crippled-hopper"].tasks.sets["extreme"]
-    seen = set()
+    names = set()
     for seed in range(40):
         _, info = env.reset(seed=seed)
         assert info["task"] in tasks
         assert env.step(np.zeros(3, np.float32))[4]["task"] == info["task"]
         np.testing.assert_allclose(env.unwrapped.model.body_mass[1] / info["task"]["mass"], 3.66519143)
-        seen.add(str(info["task"]))
-    assert len(seen) > 20
+        names.add(str(info["task"]))
+    assert len(names) > 20
 
 
 @pytest.mark.parametrize("name", ["half-cheetah", "crippled-ant"])

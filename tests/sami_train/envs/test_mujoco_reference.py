@@ -54,7 +54,7 @@ def steps(name, options, gym_name, arguments, count=STEPS):
 @pytest.mark.parametrize("name", SAME)
 def test_motion_is_gymnasiums_to_the_bit(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # where MuJoCo keeps a log of its warnings
-    moved = 0.0
+    distance = 0.0
     for env, other, before, _, observation, _, expected, _, _ in steps(name, *SAME[name]):
         np.testing.assert_array_equal(env.data.qpos, other.data.qpos)
         np.testing.assert_array_equal(env.data.qvel, other.data.qvel)
@@ -62,8 +62,8 @@ def test_motion_is_gymnasiums_to_the_bit(name, tmp_path, monkeypatch):
         np.testing.assert_array_equal(observation[speed:], expected.astype(np.float32))
         if speed:
             np.testing.assert_allclose(observation[0], (env.data.qpos[0] - before[0][0]) / env.robot.step_s, rtol=1e-5)
-        moved += np.abs(env.data.qpos - before[0]).sum()
-    assert moved > 1.0
+        distance += np.abs(env.data.qpos - before[0]).sum()
+    assert distance > 1.0
 
 
 @pytest.mark.parametrize("name", [name for name in SAME if "ant" not in name and name != "slim-humanoid"])
@@ -178,10 +178,10 @@ def test_crippled_parts_can_shrink_as_in_the_reference_code():
     )
     assert size[geom[0], 1] == walker.model.geom_size[geom[0], 1] / 2
     assert (position[[geom[1], geom[2]]] == walker.model.geom_pos[geom[0]]).all()
-    left = walker.dynamics({"mass": 1, "damping": 1, "crippled": [4, 5]})["geom_pos"]
+    shrunk = walker.dynamics({"mass": 1, "damping": 1, "crippled": [4, 5]})["geom_pos"]
     ids = [walker.model.geom(f"{part}_left_geom").id for part in ("thigh", "leg", "foot")]
-    np.testing.assert_array_equal(left[ids[2]], walker.model.geom_pos[ids[1]])
-    np.testing.assert_array_equal(left[ids[:2]], walker.model.geom_pos[ids[:2]])
+    np.testing.assert_array_equal(shrunk[ids[2]], walker.model.geom_pos[ids[1]])
+    np.testing.assert_array_equal(shrunk[ids[:2]], walker.model.geom_pos[ids[:2]])
 
 
 def test_a_robot_is_drawn_without_a_display_and_its_crippled_parts_are_red():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sami_runtime.errors import SamiError, UnknownName
-from sami_runtime.model.atlas import label, shown
+from sami_runtime.model.atlas import label, text_of
 from sami_train.envs import ENVIRONMENTS
 from sami_train.envs.mujoco.table import ROWS, find_row
 from sami_train.envs.tasks import TaskError, draw
@@ -156,7 +156,7 @@ def test_options_that_an_environment_does_not_have_are_refused():
 
 def test_tasks_have_short_names():
     assert label({"mass": 1.5, "damping": 0.5, "crippled": [0, 3]}) == "mass 1.5, damping 0.5, crippled 0+3"
-    assert shown([]) == "none"
+    assert text_of([]) == "none"
 
 
 def test_signals_and_actions_lie_as_the_flat_observation_does():

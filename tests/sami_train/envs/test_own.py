@@ -133,9 +133,9 @@ def test_any_dictionary_of_numbers_is_an_observation():
 def test_a_gap_lies_between_in_an_environment_of_ones_own():
     env = make(own.TIPPING, GapProfile.of({"noise": {"place": 0.5}}))
     clear = make(own.TIPPING).reset(seed=5)[0]
-    seen = env.reset(seed=5)[0]
-    assert seen["speed"].tolist() == clear["speed"].tolist()
-    assert np.abs(seen["place"] - clear["place"]).max() > 0.01
+    observation = env.reset(seed=5)[0]
+    assert observation["speed"].tolist() == clear["speed"].tolist()
+    assert np.abs(observation["place"] - clear["place"]).max() > 0.01
 
 
 def goals():

@@ -52,16 +52,16 @@ def episode(env, seed, task=None, towards_cube=True):
     """Observations of one episode under noisy actions that touch the cube."""
     observation, _ = env.reset(seed=seed, options={"task": task} if task else None)
     rng = np.random.default_rng(seed)
-    seen = [flatten(observation)]
+    observations = [flatten(observation)]
     over = False
     while not over:
         action = rng.uniform(-1, 1, 4).astype(np.float32)
         if towards_cube:
-            action[:3] += np.clip((seen[-1][7:10] - seen[-1][:3]) / 0.05, -1, 1)
+            action[:3] += np.clip((observations[-1][7:10] - observations[-1][:3]) / 0.05, -1, 1)
         observation, _, terminated, truncated, _ = env.step(np.clip(action, -1, 1))
-        seen.append(flatten(observation))
+        observations.append(flatten(observation))
         over = terminated or truncated
-    return np.stack(seen)
+    return np.stack(observations)
 
 
 def test_the_paper_has_six_training_six_moderate_and_eight_extreme_tasks():
@@ -112,16 +112,16 @@ def test_nothing_of_a_world_outlives_a_reset():
 
     def pushing(env, seed):
         observation, _ = env.reset(seed=seed)
-        rng, seen = np.random.default_rng(seed), [flatten(observation)]
+        rng, observations = np.random.default_rng(seed), [flatten(observation)]
         rng.uniform(-1, 1, 4)
         over = False
         while not over:
             way = 8 * (observation["achieved_goal"] - observation["observation"][:3])
             move = np.clip(way + rng.normal(0, 0.3, 3), -1, 1)
             observation, _, over, _, _ = env.step(np.concatenate([move, [rng.uniform(-1, 1)]]))
-            seen.append(flatten(observation))
-            over = over or len(seen) > 50
-        return np.stack(seen)
+            observations.append(flatten(observation))
+            over = over or len(observations) > 50
+        return np.stack(observations)
 
     used, fresh = make().unwrapped, make().unwrapped
     pushing(used, 32)
@@ -190,10 +190,10 @@ def test_an_action_of_one_asks_for_five_centimetres(env):
     before = observation["observation"][:3]
     for _ in range(3):
         observation, *_ = env.step(np.array([0, 0, -1, 0], np.float32))
-    moved = observation["observation"][:3] - before
+    change = observation["observation"][:3] - before
     # The position controller lags behind its target, so a little less than 15 cm.
-    assert -0.15 <= moved[2] < -0.08
-    assert np.abs(moved[:2]).max() < 0.02
+    assert -0.15 <= change[2] < -0.08
+    assert np.abs(change[:2]).max() < 0.02
 
 
 def test_fifty_steps_truncate_and_reaching_the_goal_terminates(env):

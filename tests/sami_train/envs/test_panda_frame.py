@@ -40,7 +40,7 @@ def link(physics, arm, name):
     return table[name], np.array(state[4]), np.reshape(physics.getMatrixFromQuaternion(state[5]), (3, 3))
 
 
-def moved(robot, action, ticks=1):
+def displacement(robot, action, ticks=1):
     robot.reset(seed=1)
     before = robot.read().values
     for _ in range(ticks):
@@ -109,7 +109,7 @@ def test_euler_angles_turn_about_the_fixed_x_then_y_then_z(robot, bullet):
 
 def test_displacements_count_from_the_measured_pose_and_not_from_the_last_target(robot):
     """The drives lag: a target 5 cm from the last one would run ahead of the hand."""
-    before, after = moved(robot, [1, 0, 0, 0])
+    before, after = displacement(robot, [1, 0, 0, 0])
     first = after["ee_position"][0] - before["ee_position"][0]
     assert 0.02 < first < 0.05
     targets = []
@@ -132,10 +132,10 @@ def test_displacements_count_from_the_measured_pose_and_not_from_the_last_target
 
 
 def test_the_gripper_is_told_by_its_opening_and_moves_by_a_fifth_of_a_metre_for_each_1(robot):
-    before, after = moved(robot, [0, 0, 0, 0.1], ticks=1)
+    before, after = displacement(robot, [0, 0, 0, 0.1], ticks=1)
     assert before["gripper_width"] == pytest.approx(0.0, abs=1e-9)
     assert after["gripper_width"] == pytest.approx(0.02, abs=0.008)
-    _, after = moved(robot, [0, 0, 0, 1.0], ticks=10)
+    _, after = displacement(robot, [0, 0, 0, 1.0], ticks=10)
     assert after["gripper_width"] == pytest.approx(0.08, abs=1e-3)
 
 
@@ -149,6 +149,6 @@ def test_an_action_is_followed_as_far_as_the_sheet_says(robot):
         for side in (0.1, -0.1):
             action = np.zeros(4)
             action[axis] = side
-            before, after = moved(robot, action, ticks=5)
+            before, after = displacement(robot, action, ticks=5)
             results.append((after["ee_position"] - before["ee_position"])[axis] / (5 * side))
         assert np.mean(results) == pytest.approx(reached, abs=0.001)

@@ -49,8 +49,8 @@ def test_exploration_tips_what_is_too_heavy_and_leaves_a_light_cube_to_the_polic
 
 def test_masses_and_frictions_of_the_test_sets_stay_unseen():
     sets = PANDA_HEAVY.tasks.sets
-    seen = [task["mass"] for task in sets["training"]], [task["friction"] for task in sets["training"]]
-    assert max(seen[0]) < 30.0
-    assert max(seen[1]) < 30.0
+    known_values = [task["mass"] for task in sets["training"]], [task["friction"] for task in sets["training"]]
+    assert max(known_values[0]) < 30.0
+    assert max(known_values[1]) < 30.0
     chosen_by = [*sets["training"], *sets["development"]]
     assert not [task for task in (*sets["moderate"], *sets["extreme"]) if task in chosen_by]

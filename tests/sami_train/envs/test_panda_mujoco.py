@@ -50,8 +50,8 @@ def actions_of(seed, steps, rows=()):
 
 def played(env, seed, actions, task=MIDDLE):
     """Flat observations of an episode, also past its end."""
-    seen = [flatten(env.reset(seed=seed, options={"task": task})[0])]
-    return np.array(seen + [flatten(env.unwrapped.step(action)[0]) for action in actions])
+    observations = [flatten(env.reset(seed=seed, options={"task": task})[0])]
+    return np.array(observations + [flatten(env.unwrapped.step(action)[0]) for action in actions])
 
 
 def test_its_contract_is_pybullets():
@@ -78,9 +78,9 @@ def test_a_batch_is_single_worlds_bit_for_bit(env):
     tasks = [{"mass": mass, "friction": friction} for mass in (1.0, 10.0) for friction in (0.1, 5.0)]
     batch = PandaMujocoBatch(len(tasks), threads=2)
     actions = actions_of(2, 20, (len(tasks),))
-    seen = [batch.reset(seeds=range(len(tasks)), tasks=tasks)] + [batch.step(action)[0] for action in actions]
+    observations = [batch.reset(seeds=range(len(tasks)), tasks=tasks)] + [batch.step(action)[0] for action in actions]
     for row, task in enumerate(tasks):
-        np.testing.assert_array_equal(np.array(seen)[:, row], played(env, row, actions[:, row], task))
+        np.testing.assert_array_equal(np.array(observations)[:, row], played(env, row, actions[:, row], task))
 
 
 def test_rows_of_a_batch_are_reset_and_changed_alone():
@@ -180,9 +180,9 @@ def test_a_spinning_cube_turns_about_the_axes_that_its_velocity_tells(env):
     data, joint = env.unwrapped.data, env.unwrapped.model.joint("cube")
     data.qpos[joint.qposadr[0] : joint.qposadr[0] + 7] = (0.2, 0.3, 0.4, *np.sqrt([0.5, 0.5, 0.0, 0.0]))
     data.qvel[joint.dofadr[0] + 3 : joint.dofadr[0] + 6] = (0.0, 1.0, 0.0)  # of its own y, which is the table's z
-    seen = [env.unwrapped.step(np.zeros(4, np.float32))[0]["observation"] for _ in range(2)]
-    np.testing.assert_allclose(seen[1][16:19], [0.0, 0.0, 1.0], atol=0.02)
-    assert seen[1][12] - seen[0][12] == pytest.approx(0.04, rel=0.02)
+    observations = [env.unwrapped.step(np.zeros(4, np.float32))[0]["observation"] for _ in range(2)]
+    np.testing.assert_allclose(observations[1][16:19], [0.0, 0.0, 1.0], atol=0.02)
+    assert observations[1][12] - observations[0][12] == pytest.approx(0.04, rel=0.02)
 
 
 def test_a_cube_falls_as_it_must(env):

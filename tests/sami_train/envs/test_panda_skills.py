@@ -28,18 +28,18 @@ class Arm:
 
     def __init__(self, env, mass, friction, seed=11):
         self.env, self.labels = env, {}
-        self.seen, _ = env.reset(seed=seed, options={"task": {"mass": mass, "friction": friction}})
+        self.observation, _ = env.reset(seed=seed, options={"task": {"mass": mass, "friction": friction}})
 
     @property
     def cube(self):
-        return self.seen["achieved_goal"].copy()
+        return self.observation["achieved_goal"].copy()
 
     def go(self, phase, steps, gripper, place=(0.0, 0.0, 0.0), of=None):
         """Hold the hand so far from the cube, or from where the cube was."""
         for _ in range(steps):
             target = (self.cube if of is None else of) + place
-            move = np.clip((target - self.seen["observation"][:3]) / 0.05, -1, 1)
-            self.seen, _, _, _, info = self.env.step(np.array([*move, gripper], np.float32))
+            move = np.clip((target - self.observation["observation"][:3]) / 0.05, -1, 1)
+            self.observation, _, _, _, info = self.env.step(np.array([*move, gripper], np.float32))
             self.labels.setdefault(phase, []).append(info["skill"])
 
     @property
@@ -84,8 +84,8 @@ def test_thirty_kilograms_are_too_heavy_to_lift(env):
 
 @pytest.mark.parametrize("mass", [*MASSES, 30.0])
 def test_a_cube_moved_along_the_table_by_a_shut_hand_is_a_push(env, mass):
-    arm, moved = push(env, mass, 0.1)
-    assert moved > 0.03
+    arm, distance = push(env, mass, 0.1)
+    assert distance > 0.03
     assert arm.labels["push"].count("push") >= 2
     assert "pick_and_place" not in arm.labels["push"]
     assert arm.episode == "push"
@@ -105,7 +105,7 @@ def test_a_cube_held_and_dragged_along_the_table_is_a_push(env):
 
 def test_a_cube_that_slides_on_is_still_pushed_and_one_that_came_to_rest_is_not(env):
     arm, _ = push(env, 1.0, 0.1)
-    away = arm.seen["observation"][:3].copy() + [0, 0, 0.2]
+    away = arm.observation["observation"][:3].copy() + [0, 0, 0.2]
     arm.go("away", 40, SHUT, of=away)
     labels = arm.labels["away"]
     assert labels[-1] == "other"
@@ -139,7 +139,7 @@ def test_a_cube_that_stands_on_an_edge_is_tipped(env, lean, label):
 
 def test_a_cube_that_is_let_go_in_the_air_is_carried_no_longer(env):
     arm = lift(env, 1.0)
-    hand = arm.seen["observation"][:3].copy()
+    hand = arm.observation["observation"][:3].copy()
     arm.go("release", 2, OPEN, of=hand)
     assert set(arm.labels["release"]) == {"other"}
 
@@ -147,8 +147,8 @@ def test_a_cube_that_is_let_go_in_the_air_is_carried_no_longer(env):
 def test_a_cube_with_one_finger_is_not_carried(env):
     # It rests on a finger of an open hand: off the table, higher than half its width, and not between both.
     arm = lift(env, 1.0)
-    left = env.sim.physics_client.getLinkState(env.sim._bodies_idx["panda"], int(env.robot.fingers_indices[0]))[0]
-    arm.go("open", 3, OPEN, of=arm.seen["observation"][:3].copy())
-    env.sim.set_base_pose("object", np.array(left) + [0.0, 0.04, 0.0], np.array([0.0, 0.0, 0.0, 1.0]))
+    finger = env.sim.physics_client.getLinkState(env.sim._bodies_idx["panda"], int(env.robot.fingers_indices[0]))[0]
+    arm.go("open", 3, OPEN, of=arm.observation["observation"][:3].copy())
+    env.sim.set_base_pose("object", np.array(finger) + [0.0, 0.04, 0.0], np.array([0.0, 0.0, 0.0, 1.0]))
     env.sim.physics_client.performCollisionDetection()
     assert env.skill() == "other"

@@ -28,14 +28,14 @@ class Wild:
         return self.rng.uniform(-1, 1, (1, 4)).astype(np.float32), np.zeros((1, 0))
 
 
-def episode(gap, behind=TRUTH, steps_done=0, name="panda", index=0):
+def episode(gap, behind_gap=TRUTH, steps_done=0, name="panda", index=0):
     spec = environment(name)
     policy = Wild()
     if name != "panda":
         size = spec.action.size
         policy.step = lambda *_: (policy.rng.uniform(-1, 1, (1, size)).astype(np.float32), np.zeros((1, 0)))
     env = make(spec, gap and GapProfile.of(gap), max_episode_steps=20)
-    return Rollout([env], policy, 0, behind=behind).round([index], steps_done)[0]
+    return Rollout([env], policy, 0, behind_gap=behind_gap).round([index], steps_done)[0]
 
 
 @pytest.mark.parametrize("name", ["panda", "half-cheetah"])
@@ -69,18 +69,18 @@ def test_a_gap_grows_from_nothing_to_what_its_profile_says(steps_done, share):
 
 
 def test_a_share_of_the_episodes_has_no_gap_and_an_episode_knows_it_by_its_number():
-    behind = BehindGap(clean_share=0.25, full_from=100)
-    sizes = [behind.size(50, seed, index) for seed in range(4) for index in range(500)]
+    behind_gap = BehindGap(clean_share=0.25, full_from=100)
+    sizes = [behind_gap.size(50, seed, index) for seed in range(4) for index in range(500)]
     assert set(sizes) == {0.0, 0.5}
     assert sizes.count(0.0) / len(sizes) == pytest.approx(0.25, abs=0.03)
-    assert [behind.size(50, 0, index) for index in (3, 1, 2)] == [sizes[3], sizes[1], sizes[2]]
+    assert [behind_gap.size(50, 0, index) for index in (3, 1, 2)] == [sizes[3], sizes[1], sizes[2]]
     np.testing.assert_array_equal(
         episode({"latency_s": 0.1}, BehindGap(clean_share=1.0)).observations, episode(None).observations
     )
 
 
-def buffer_of(*episodes, behind=TRUTH):
-    buffer = EpisodeBuffer(8, 20, 25, 4, GOAL, behind=behind)
+def buffer_of(*episodes, behind_gap=TRUTH):
+    buffer = EpisodeBuffer(8, 20, 25, 4, GOAL, behind_gap=behind_gap)
     for item in episodes:
         buffer.add(item)
     return buffer
@@ -95,20 +95,20 @@ def pushed(index):
     true[:, GOAL.achieved] = np.arange(21)[:, None] * 0.03 * np.array([np.cos(index), np.sin(index), 0.0])
     true[:, GOAL.achieved][:, 2] = true[:, GOAL.desired][:, 2] = GOAL.height
     true[:, GOAL.desired.start] = -1.0
-    seen = true[np.maximum(np.arange(21) - LATE, 0)]
+    observations = true[np.maximum(np.arange(21) - LATE, 0)]
     still = np.zeros((20, 4), np.float32)
-    return Episode(index, {}, 0, seen, still, np.full(20, -1, np.float32), False, False, frozenset(), (), true)
+    return Episode(index, {}, 0, observations, still, np.full(20, -1, np.float32), False, False, frozenset(), (), true)
 
 
-@pytest.mark.parametrize("behind", [TRUTH, BehindGap(true_critic=True)])
-def test_hindsight_goals_come_from_the_true_state_and_are_judged_by_it_where_the_switch_is_on(behind):
-    buffer = buffer_of(*(pushed(index) for index in range(4)), behind=behind)
+@pytest.mark.parametrize("behind_gap", [TRUTH, BehindGap(true_critic=True)])
+def test_hindsight_goals_come_from_the_true_state_and_are_judged_by_it_where_the_switch_is_on(behind_gap):
+    buffer = buffer_of(*(pushed(index) for index in range(4)), behind_gap=behind_gap)
     batch = buffer.transitions(whole(np.arange(4), buffer.lengths[:4]), 400, 1.0, RNG(0))
     goals = batch.observations[:, GOAL.desired]
     for stream in (batch.next_observations, batch.true_observations, batch.next_true_observations):
         np.testing.assert_array_equal(stream[:, GOAL.desired], goals)
     # Where the cube was going to be, and how far it had come: truly, or as it was seen.
-    late = 0 if behind.true_goals else LATE
+    late = 0 if behind_gap.true_goals else LATE
     step_of_goal = np.linalg.norm(goals[:, :2], axis=1) / 0.03
     np.testing.assert_allclose(step_of_goal, np.round(step_of_goal), atol=1e-4)
     assert step_of_goal.max() == pytest.approx(20 - late)
@@ -121,8 +121,8 @@ def test_hindsight_goals_come_from_the_true_state_and_are_judged_by_it_where_the
 
 
 def test_critics_read_the_actions_before_each_step_the_newest_last():
-    played = episode(None, behind=BehindGap())
-    buffer = buffer_of(played, behind=BehindGap(critic_actions=2))
+    played = episode(None, behind_gap=BehindGap())
+    buffer = buffer_of(played, behind_gap=BehindGap(critic_actions=2))
     batch = buffer.transitions(whole(np.array([0]), buffer.lengths[:1]), None, 0.0, RNG(0))
     assert not batch.recent_actions[0].any(), "none was executed before the first"
     np.testing.assert_array_equal(batch.recent_actions[1], np.r_[np.zeros(4), played.actions[0]])

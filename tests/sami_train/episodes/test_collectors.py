@@ -45,12 +45,12 @@ def test_in_step_each_round_is_collected_with_the_newest_weights_after_all_updat
 
 
 def test_beside_collectors_the_learner_looks_for_episodes_after_a_few_updates():
-    beside = Processes.__new__(Processes)  # without its processes
-    assert [beside.updates(due) for due in (0, 3, BURST, 10_000)] == [0, 3, BURST, BURST]
+    processes = Processes.__new__(Processes)  # without its processes
+    assert [processes.updates(due) for due in (0, 3, BURST, 10_000)] == [0, 3, BURST, BURST]
 
 
 @pytest.fixture
-def beside(monkeypatch):
+def processes(monkeypatch):
     """A source with two collectors whose rounds are too large for a pipe: each is sent in several parts."""
     monkeypatch.setattr(collectors, "QUEUE_ROUNDS", 1)
     env = gym.make("MountainCarContinuous-v0")
@@ -72,8 +72,8 @@ def collected(source, least, seconds=60.0):
     return episodes
 
 
-def test_rounds_of_all_collectors_arrive_whole(beside):
-    episodes = collected(beside, 20)
+def test_rounds_of_all_collectors_arrive_whole(processes):
+    episodes = collected(processes, 20)
     assert all(episode.observations.shape == (len(episode) + 1, 2) for episode in episodes)
 
 

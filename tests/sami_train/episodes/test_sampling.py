@@ -43,15 +43,15 @@ FULL = {task: np.arange(20.0) + 100 * task for task in (0, 3, 5)}
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_positives_are_of_one_task_and_nothing_stands_on_both_sides(strategy):
-    buffer, seen = buffer_of(FULL), set()
+    buffer, tasks = buffer_of(FULL), set()
     for seed in range(50):
         good, bad = draw(strategy, buffer, seed=seed)
         assert len(set(buffer.tasks[good])) == 1
         assert len(good) == len(bad) == 6
         ranked = [*good, *bad]
         assert len(set(ranked)) == len(ranked)
-        seen.add(int(buffer.tasks[good[0]]))
-    assert seen == {0, 3, 5}
+        tasks.add(int(buffer.tasks[good[0]]))
+    assert tasks == {0, 3, 5}
 
 
 def test_sance_takes_its_negatives_from_the_same_task_and_ranks_by_return():

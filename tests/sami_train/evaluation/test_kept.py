@@ -20,11 +20,11 @@ class CutOffError(Exception):
 
 
 def cut_after(count):
-    seen = []
+    results = []
 
     def arrived(result):
-        seen.append(result)
-        if len(seen) == count:
+        results.append(result)
+        if len(results) == count:
             raise CutOffError
 
     return arrived
@@ -51,9 +51,9 @@ def test_a_measurement_that_was_cut_off_goes_on_and_finds_the_same(tmp_path, mod
     (file,) = left_by(keep)
     before = file.read_text().count("\n")
     assert 0 < before < pieces
-    seen = []
-    assert evaluate_gaps(model, env, sets, gaps, episodes, on_task=seen.append, keep=keep) == whole
-    assert len(seen) == sum(len(result.results) for result in whole)
+    results = []
+    assert evaluate_gaps(model, env, sets, gaps, episodes, on_task=results.append, keep=keep) == whole
+    assert len(results) == sum(len(result.results) for result in whole)
     assert file.read_text().count("\n") > before
     assert evaluate_gaps(model, env, sets, gaps, episodes, keep=keep) == whole  # of the file alone
     discard_all(keep)

@@ -73,22 +73,22 @@ def test_the_file_steps_as_torch_does_with_its_state_fed_back_and_a_reset(export
 def test_the_graph_shifts_the_history_and_a_memoryless_file_forgets(exported):
     agent, path = exported
     session, rng = Session.load(path), np.random.default_rng(2)
-    seen = [rng.normal(0.1, 0.3, 25).astype(np.float32) for _ in range(12)]
+    observations = [rng.normal(0.1, 0.3, 25).astype(np.float32) for _ in range(12)]
 
     def last(first):
         """The last action after the observations from `first` on, having done nothing."""
         session.reset()
-        for flat in seen[first:]:
+        for flat in observations[first:]:
             answer = session.step(SPEC.layout.by_name(flat))
             session.executed(np.zeros(4, np.float32))
         return answer.action
 
     remembered = STEPS if agent.method.encoder == "history" else 1
-    assert np.array_equal(last(0), last(len(seen) - remembered))
+    assert np.array_equal(last(0), last(len(observations) - remembered))
     if remembered > 1:
-        assert not np.allclose(last(0), last(len(seen) - remembered + 1), atol=1e-4)
+        assert not np.allclose(last(0), last(len(observations) - remembered + 1), atol=1e-4)
         rows = [session.state.tensors["history"][0]]
-        session.step(SPEC.layout.by_name(seen[0]))
+        session.step(SPEC.layout.by_name(observations[0]))
         assert np.array_equal(session.state.tensors["history"][0][:-1], rows[0][1:])
 
 

@@ -87,8 +87,8 @@ def test_the_action_follows_from_context_and_estimate(model):
         signals = SPEC.layout.by_name(np.stack([flat, -flat]))
         step = session.step(signals)
         np.testing.assert_allclose(head(signals, step.context, step.extra), step.action, atol=1e-5)
-        moved = {name: value + 0.3 for name, value in step.extra.items()}
-        assert not np.allclose(head(signals, step.context, moved), step.action, atol=1e-2)
+        shifted = {name: value + 0.3 for name, value in step.extra.items()}
+        assert not np.allclose(head(signals, step.context, shifted), step.action, atol=1e-2)
 
 
 def test_the_weights_of_the_file_are_the_agents(agent, model):

@@ -87,15 +87,15 @@ def test_critics_that_begin_anew_learn_alone_at_first(source):
     assert not same(weights(before), weights(agent))
 
 
-@pytest.mark.parametrize("known", [0, 1])
-def test_critics_that_come_to_read_more_recent_actions_begin_with_what_they_knew(tmp_path, known):
+@pytest.mark.parametrize("count", [0, 1])
+def test_critics_that_come_to_read_more_recent_actions_begin_with_what_they_knew(tmp_path, count):
     path, switches = tmp_path / WEIGHTS_FILE, {"gap": '{"latency_s": [0.0, 0.08]}', "behind_gap.true_critic": True}
 
     def agent(keys, count):
         config = resolve("fast-cpu", keys | switches | {"behind_gap.critic_actions": count})
         return train.ContextSAC("ContextPolicy", train.make_env(config), config, device="cpu"), config
 
-    before, _ = agent(TINY, known)
+    before, _ = agent(TINY, count)
     write_weights(path, before.weights())
     after, config = agent(FINE | {"init.source": str(path)}, 3)
     train.start_from(after, config)
@@ -103,9 +103,9 @@ def test_critics_that_come_to_read_more_recent_actions_begin_with_what_they_knew
     n, actions = 8, before.policy.action_size
     state, recent, action = (
         torch.rand(n, size, generator=rng)
-        for size in (before.policy.critic.q1[0].in_features - (known + 1) * actions, 3 * actions, actions)
+        for size in (before.policy.critic.q1[0].in_features - (count + 1) * actions, 3 * actions, actions)
     )
-    newest = recent[:, (3 - known) * actions :]
+    newest = recent[:, (3 - count) * actions :]
     for critic in ("critic", "critic_target"):
         report = getattr(before.policy, critic)(torch.cat([state, newest, action], -1))
         now = getattr(after.policy, critic)(torch.cat([state, recent, action], -1))
@@ -115,7 +115,7 @@ def test_critics_that_come_to_read_more_recent_actions_begin_with_what_they_knew
 def test_an_anchor_holds_the_actor_also_after_its_run_was_read_back(source, tmp_path):
     folder, before = source
 
-    def moved(anchor):
+    def trained(anchor):
         values = {"init.source": str(folder), "init.anchor": anchor, "init.keep_encoder": True}
         config = resolve("fast-cpu", FINE | values | {"learning.actor_rate": 1e-2})
         agent = train.ContextSAC("ContextPolicy", train.make_env(config), config, device="cpu")
@@ -125,7 +125,7 @@ def test_an_anchor_holds_the_actor_also_after_its_run_was_read_back(source, tmp_
         distance = (torch.tanh(agent.policy.actor(inputs)[0]) - torch.tanh(before.policy.actor(inputs)[0])).abs().mean()
         return agent, float(distance.detach())
 
-    (held, near), (free, far) = moved(1_000.0), moved(0.0)
+    (held, near), (free, far) = trained(1_000.0), trained(0.0)
     assert near < 0.7 * far
     assert free.learner.first_actor is None
     assert same(*({n: t for n, t in weights(item).items() if n.startswith("encoder.")} for item in (before, held)))

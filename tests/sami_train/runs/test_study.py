@@ -18,7 +18,7 @@ def gathered(folder, *names, **options):
     return folder / "runs.jsonl"
 
 
-def moved(folder, *names, **options):
+def relocated(folder, *names, **options):
     """The study alone."""
     study = gathered(folder, *names, **options)
     for name in names:
@@ -54,14 +54,14 @@ def test_a_line_says_what_it_holds(tmp_path):
 
 def test_runs_are_found_in_folders_files_and_folders_that_hold_either(tmp_path):
     made_run(tmp_path / "sweep" / "b")
-    study = moved(tmp_path / "results" / "mine", "a", "c")
+    study = relocated(tmp_path / "results" / "mine", "a", "c")
     assert names(tmp_path / "sweep" / "b") == names(tmp_path / "sweep") == ["b"]
     assert names(study) == names(study.parent) == names(tmp_path / "results") == ["a", "c"]
     assert names(tmp_path) == names(study, tmp_path / "sweep", tmp_path) == ["a", "c", "b"]
 
 
 def test_a_pattern_picks_runs_by_name(tmp_path):
-    study = moved(tmp_path / "mine", "ccm-0-k8", "ccm-0-k64", "saccm-0-k64")
+    study = relocated(tmp_path / "mine", "ccm-0-k8", "ccm-0-k64", "saccm-0-k64")
     made_run(tmp_path / "sweep" / "ccm-0-k8")
     made_run(tmp_path / "sweep" / "ccm-1-k8")
     assert names(f"{study}:*-k64") == names(f"{study.parent}:*-k64") == ["ccm-0-k64", "saccm-0-k64"]
@@ -72,7 +72,7 @@ def test_a_pattern_picks_runs_by_name(tmp_path):
 
 def test_a_runs_address_finds_it_again(tmp_path):
     made_run(tmp_path / "sweep" / "a")
-    moved(tmp_path / "mine", "a", "b")
+    relocated(tmp_path / "mine", "a", "b")
     for record in find_runs([tmp_path]):
         assert find_runs([record.address]) == [record]
 
@@ -102,7 +102,7 @@ def test_where_a_run_stands_beside_its_line_it_counts_once_as_it_is_now(tmp_path
     ],
 )
 def test_a_damaged_line_is_refused_with_its_number_and_what_to_do(tmp_path, change, message):
-    study = moved(tmp_path / "mine", "a", "b", "c")
+    study = relocated(tmp_path / "mine", "a", "b", "c")
     lines = study.read_text().splitlines()
     lines[1] = change(lines[1])
     study.write_text("\n".join(lines) + "\n")
@@ -113,7 +113,7 @@ def test_a_damaged_line_is_refused_with_its_number_and_what_to_do(tmp_path, chan
 
 
 def test_a_name_stands_once_in_a_study(tmp_path):
-    study = moved(tmp_path / "mine", "a")
+    study = relocated(tmp_path / "mine", "a")
     study.write_text(study.read_text() * 2)
     with pytest.raises(RunError, match=r"runs\.jsonl, line 2 has run 'a' a second time"):
         read_study(study)
@@ -124,7 +124,7 @@ def test_a_name_stands_once_in_a_study(tmp_path):
 
 
 def test_another_version_is_refused_of_a_line_by_its_number_and_of_a_run_by_its_address(tmp_path):
-    study = moved(tmp_path / "mine", "a")
+    study = relocated(tmp_path / "mine", "a")
     line = study.read_text()
     study.write_text(line.replace('"version": 1', '"version": 2', 1))
     with pytest.raises(RunError, match=r"runs\.jsonl, line 1 is of version 2; this sami reads version 1"):

@@ -17,7 +17,7 @@ class BareBase:
     action_features = {"x.vel": float, "tilt.pos": float, "lamp": float}  # noqa: RUF012
 
     def __init__(self, config):
-        self.config, self.is_connected, self.sent, self.moved = config, False, [], False
+        self.config, self.is_connected, self.sent, self.was_calibrated = config, False, [], False
         self.observation = {"x.pos": 1.0, "x.vel": 0.0, "tilt.pos": 0.3}
 
     @property
@@ -29,7 +29,7 @@ class BareBase:
         self.calibrate()
 
     def calibrate(self):
-        self.moved = True
+        self.was_calibrated = True
 
     def get_observation(self):
         return dict(self.observation)

@@ -221,11 +221,11 @@ def with_external_data(folder, location="policy.onnx.data"):
 
 def test_weights_in_a_file_beside_the_policy_are_adopted_into_one_file(tmp_path):
     policy, recipe = with_external_data(tmp_path)
-    beside = adopt(policy, recipe, tmp_path / "out.onnx")
+    external = adopt(policy, recipe, tmp_path / "out.onnx")
     whole = tmp_path / "whole.onnx"
     whole.write_bytes(feed_forward().SerializeToString())
     inside = adopt(whole, recipe, tmp_path / "other.onnx")
-    steps = beside.contract.golden_steps(), inside.contract.golden_steps()
+    steps = external.contract.golden_steps(), inside.contract.golden_steps()
     np.testing.assert_array_equal(steps[0].answers["action"], steps[1].answers["action"])
 
 

@@ -62,21 +62,21 @@ def test_mjlabs_metadata_is_the_whole_recipe_but_the_rate(policy, tmp_path):
     session, rng, last = Session(artifact), np.random.default_rng(0), np.zeros(3, np.float32)
     velocities = None
     for _ in range(20):
-        seen = drawn(artifact.contract, rng)
-        now = seen["joint_velocities"] * np.float32(0.05)
+        signals = drawn(artifact.contract, rng)
+        now = signals["joint_velocities"] * np.float32(0.05)
         velocities = now if velocities is None else velocities
         frame = [
-            *np.clip(seen["angular_velocity"], -1, 1),
-            *seen["gravity"],
-            *(seen["joint_angles"] - POSE),
+            *np.clip(signals["angular_velocity"], -1, 1),
+            *signals["gravity"],
+            *(signals["joint_angles"] - POSE),
             *velocities,
             *now,
             *last,
-            *(seen["command"] * np.float32([2, 2, 0.25])),
+            *(signals["command"] * np.float32([2, 2, 0.25])),
         ]
         velocities, last = now, network(frame, 3)
         expected = POSE + last * np.float32([0.373, 0.373, 0.249])
-        np.testing.assert_allclose(session.step(seen).action, expected, atol=1e-5)
+        np.testing.assert_allclose(session.step(signals).action, expected, atol=1e-5)
     recipe = Recipe.of(artifact)
     assert (recipe.action.kp, recipe.action.kd) == ((20.0, 20.0, 40.0), (1.0, 1.0, 2.0))
     source = artifact.contract.training["adopted"]["sources"]["action.scale"]
@@ -111,20 +111,20 @@ def test_holosomas_locomotion_is_adopted_by_its_joints_and_a_table(policy, tmp_p
     pose = np.float32(Recipe.of(artifact).action.default)
     assert (pose[0], pose[3], pose[9], pose[18]) == tuple(np.float32([-0.312, 0.669, 0.669, 0.6]))
     for _ in range(10):
-        seen = drawn(artifact.contract, rng)
+        signals = drawn(artifact.contract, rng)
         frame = [  # sorted by holosoma's names: actions, base_ang_vel, command_..., cos_phase, dof_..., sin_phase
             *last,
-            *(seen["angular_velocity"] * np.float32(0.25)),
-            *seen["command_ang_vel"],
-            *seen["command_lin_vel"],
-            *seen["cos_phase"],
-            *(seen["joint_angles"] - pose),
-            *(seen["joint_velocities"] * np.float32(0.05)),
-            *seen["gravity"],
-            *seen["sin_phase"],
+            *(signals["angular_velocity"] * np.float32(0.25)),
+            *signals["command_ang_vel"],
+            *signals["command_lin_vel"],
+            *signals["cos_phase"],
+            *(signals["joint_angles"] - pose),
+            *(signals["joint_velocities"] * np.float32(0.05)),
+            *signals["gravity"],
+            *signals["sin_phase"],
         ]
         last = network(frame, 29)
-        np.testing.assert_allclose(session.step(seen).action, pose + np.float32(0.25) * last, atol=1e-5)
+        np.testing.assert_allclose(session.step(signals).action, pose + np.float32(0.25) * last, atol=1e-5)
     command = next(signal for signal in artifact.contract.observation if signal.name == "command_lin_vel")
     assert (command.low, command.high) == ((-1.0, -0.5), (1.0, 0.5))
 

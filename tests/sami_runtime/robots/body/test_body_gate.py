@@ -99,8 +99,8 @@ def test_joints_that_are_no_numbers_are_held(session, value):
     clock, contract = ManualClock(), session.contract
     gate = BodyGate(robot := Joints(clock, contract), contract, settings=settings_of(contract))
     gate.begin(0.1)
-    seen = Observation({**robot.read().values, "joints": value}, clock.now())
-    assert gate.fault(seen, clock.now()) == f"body: joints is {value}, expected {len(robot.at)} finite numbers"
+    observation = Observation({**robot.read().values, "joints": value}, clock.now())
+    assert gate.fault(observation, clock.now()) == f"body: joints is {value}, expected {len(robot.at)} finite numbers"
 
 
 def test_joints_that_are_not_finite_are_held(session):
@@ -117,11 +117,11 @@ def test_joints_that_the_policy_does_not_read_are_held_too_once_they_are_too_old
     robot = Joints(clock := ManualClock(), session.contract)
     gate = BodyGate(robot, session.contract, settings=settings_of(session.contract))
     gate.begin(0.1)
-    seen = robot.read().values
+    values = robot.read().values
     for age, oldest in ((0.1, None), (0.15, "age: joints was measured 0.15 s before now")):
         clock.advance(1.0)
         now = clock.now()
-        fault = gate.fault(Observation(seen, now - age, {**dict.fromkeys(seen, now), "joints": now - age}), now)
+        fault = gate.fault(Observation(values, now - age, {**dict.fromkeys(values, now), "joints": now - age}), now)
         assert fault is None if oldest is None else fault.startswith(oldest)
 
 

@@ -68,8 +68,8 @@ def test_no_joint_comes_near_its_end_or_faster_towards_it_than_the_robot_allows(
     path = wild(seed, limits)
     assert ((path > LOW + 0.5 * limits.margin) & (path < HIGH - 0.5 * limits.margin)).all()
     speeds = np.diff(path, axis=0) / CYCLE_S
-    for left, towards in ((HIGH - path[1:], speeds), (path[1:] - LOW, -speeds)):
-        allowed = np.sqrt(2.0 * np.array(BRAKING) * left) - OFFSET
+    for room, towards in ((HIGH - path[1:], speeds), (path[1:] - LOW, -speeds)):
+        allowed = np.sqrt(2.0 * np.array(BRAKING) * room) - OFFSET
         assert (towards <= np.maximum(allowed, 0.05)).all()
 
 

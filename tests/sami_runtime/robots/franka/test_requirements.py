@@ -12,7 +12,7 @@ from sami_runtime.robots.franka.requirements import faults_of_contract, faults_o
 from sami_runtime.robots.franka.settings import FrankaSettings
 
 CAMERA = {"here": ["127.0.0.1", 47390], "there": ["127.0.0.1", 47391]}
-KNOWN = FrankaSettings.of({"robot": "127.0.0.9", "camera": CAMERA})
+SETTINGS = FrankaSettings.of({"robot": "127.0.0.9", "camera": CAMERA})
 HOME = PANDA_SHEET.numbers["home_joints"].values
 ARM = {"mode": "Idle", "errors": "[]", "positions": HOME}
 HAND = {"width": 0.0, "max_width": 0.08}
@@ -24,8 +24,8 @@ def contract():
 
 
 def test_a_shipped_policy_fits(contract):
-    assert faults_of_contract(contract, KNOWN) == []
-    assert faults_of_robot(KNOWN, ARM, HAND, HOME) == []
+    assert faults_of_contract(contract, SETTINGS) == []
+    assert faults_of_robot(SETTINGS, ARM, HAND, HOME) == []
 
 
 def test_every_thing_that_does_not_match_is_told_at_once(contract):
@@ -33,7 +33,7 @@ def test_every_thing_that_does_not_match_is_told_at_once(contract):
     wrong = contract.model_copy(
         update={"observation": (other, *contract.observation[1:]), "rate_hz": 5.0, "sheet": None}
     )
-    faults = faults_of_contract(wrong, KNOWN)
+    faults = faults_of_contract(wrong, SETTINGS)
     assert len(faults) == 3
     assert "the model reads cube_colour" in faults[0]
     assert "acts every 0.2 s, and stale_s is 0.12 s" in faults[1]

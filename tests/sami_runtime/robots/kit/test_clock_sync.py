@@ -36,8 +36,8 @@ def test_a_stamp_never_lies_in_the_future():
 def test_a_delay_that_every_message_has_is_not_seen_and_is_to_be_told():
     blind, report = ClockSync(), ClockSync(delay_s=0.03)
     for measured, stamp, received in messages(20.0, 5.0, least=0.03, late=1e-4):
-        unseen, seen = blind.local_time(stamp, received) - measured, report.local_time(stamp, received) - measured
-    assert (unseen, seen) == (pytest.approx(0.03, abs=1e-3), pytest.approx(0.0, abs=1e-3))
+        late, reported = blind.local_time(stamp, received) - measured, report.local_time(stamp, received) - measured
+    assert (late, reported) == (pytest.approx(0.03, abs=1e-3), pytest.approx(0.0, abs=1e-3))
 
 
 @pytest.mark.parametrize("step", [0.5, 1e6, -0.5, -1e6])

@@ -93,8 +93,8 @@ def test_small_displacements_lead_to_a_place_within_reach(panda):
         positions = panda.home.copy()
         target = panda.pose(positions).translation + rng.uniform(-0.2, [0.1, 0.2, 0.2])
         for _ in range(50):
-            left = target - panda.pose(positions).translation
-            step = left * min(1.0, 0.01 / max(np.linalg.norm(left), 1e-9))
+            way = target - panda.pose(positions).translation
+            step = way * min(1.0, 0.01 / max(np.linalg.norm(way), 1e-9))
             motion = panda.move(positions, step, 0.04, down)
             assert (abs(motion.velocities) <= panda.speed).all()
             positions = positions + 0.04 * motion.velocities
@@ -106,8 +106,8 @@ def test_small_displacements_lead_to_a_place_within_reach(panda):
 def test_what_is_told_to_come_of_it_is_what_comes_of_it(panda):
     motion = panda.move(panda.home, [0.005, -0.01, 0.005], 0.04)
     np.testing.assert_allclose(motion.displacement, [0.005, -0.01, 0.005], atol=1e-4)
-    moved = panda.pose(panda.home + 0.04 * motion.velocities).translation - panda.pose(panda.home).translation
-    np.testing.assert_allclose(moved, motion.displacement, atol=2e-4)
+    change = panda.pose(panda.home + 0.04 * motion.velocities).translation - panda.pose(panda.home).translation
+    np.testing.assert_allclose(change, motion.displacement, atol=2e-4)
 
 
 def test_a_displacement_that_is_too_fast_is_shortened_and_not_bent(panda):

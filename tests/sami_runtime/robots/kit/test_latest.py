@@ -31,15 +31,15 @@ def test_each_signal_keeps_its_newest_reading_and_its_stamp(latest):
     latest.put(10.1, cube=[1, 1, 1], hand=[2, 2, 2])
     latest.put(10.2, hand=[3, 3, 3])
     latest.put(10.15, hand=[9, 9, 9])
-    seen = latest.observation()
-    assert {name: value.tolist() for name, value in seen.values.items()} == {
+    observation = latest.observation()
+    assert {name: value.tolist() for name, value in observation.values.items()} == {
         "cube": [1, 1, 1],
         "hand": [3, 3, 3],
         "goal": [7],
     }
-    assert (seen.measured("cube"), seen.measured("hand")) == (10.1, 10.2)
-    assert seen.time == seen.measured("goal") == 10.1, "a sensor that died shows"
-    assert all(value.dtype == np.float32 for value in seen.values.values())
+    assert (observation.measured("cube"), observation.measured("hand")) == (10.1, 10.2)
+    assert observation.time == observation.measured("goal") == 10.1, "a sensor that died shows"
+    assert all(value.dtype == np.float32 for value in observation.values.values())
 
 
 def test_what_never_came_is_named(latest):
@@ -87,9 +87,9 @@ def test_threads_never_see_half_a_reading(latest):
         writer.start()
     try:
         for _ in range(2000):
-            seen = latest.observation()
+            observation = latest.observation()
             for name in ("cube", "hand"):
-                assert set(seen.values[name].tolist()) == {seen.measured(name) - 10.0}
+                assert set(observation.values[name].tolist()) == {observation.measured(name) - 10.0}
     finally:
         stop.set()
         for writer in writers:

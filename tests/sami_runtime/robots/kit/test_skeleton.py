@@ -90,10 +90,10 @@ def test_it_tells_frame_home_and_units_to_whoever_reads_it():
 
 @pytest.mark.parametrize("model", ["my model's.onnx", 'a "b"\\c.onnx', "modèle.onnx"])
 def test_the_commands_and_the_robot_file_that_it_shows_name_any_path_of_a_model(model):
-    shown = ast.get_docstring(ast.parse(skeleton(read_artifact(MODELS["panda-satesac"]).contract, "my_arm", model)))
-    commands = [line.partition("  #")[0] for line in shown.splitlines() if "sami check-adapter" in line]
+    text = ast.get_docstring(ast.parse(skeleton(read_artifact(MODELS["panda-satesac"]).contract, "my_arm", model)))
+    commands = [line.partition("  #")[0] for line in text.splitlines() if "sami check-adapter" in line]
     assert [shlex.split(command)[4] for command in commands] == [model, model]
-    [line] = [line for line in shown.splitlines() if line.strip().startswith("model = ")]
+    [line] = [line for line in text.splitlines() if line.strip().startswith("model = ")]
     assert toml_value(line.partition("=")[2].strip()) == model
 
 

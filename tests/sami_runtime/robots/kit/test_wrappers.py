@@ -53,8 +53,8 @@ def test_renamed_signals_keep_values_stamps_and_all_that_is_declared():
     assert [signal.name for signal in (*robot.observation, robot.action)] == ["ee_position", "width", "displacement"]
     assert robot.observation[0].model_copy(update={"name": "tcp"}) == inner.observation[0]
     assert robot.action.moves["x"].element == "ee_position.x"
-    seen = robot.read()
-    assert (seen.values["ee_position"].tolist(), seen.measured("ee_position"), seen.measured("width")) == (
+    frame = robot.read()
+    assert (frame.values["ee_position"].tolist(), frame.measured("ee_position"), frame.measured("width")) == (
         [250.0, -20.0],
         2.5,
         3.0,

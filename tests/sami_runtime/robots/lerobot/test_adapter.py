@@ -37,9 +37,9 @@ def base(**changed):
 def test_numbers_come_in_the_models_units_and_go_in_the_robots(adapter):
     arm = adapter(so101())
     arm.reset()
-    seen = arm.read().values
-    assert seen["angles"] == pytest.approx([10.0 * DEGREE] * 5 + [10.0 * 0.02 - 0.2])
-    assert seen["goal"] == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
+    values = arm.read().values
+    assert values["angles"] == pytest.approx([10.0 * DEGREE] * 5 + [10.0 * 0.02 - 0.2])
+    assert values["goal"] == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
     executed = arm.write(np.float32([0.5, -0.5, 0.0, 0.1, 0.2, 1.0]))
     goals = dict(zip(KEYS, [28.64789, -28.64789, 0.0, 5.729578, 11.459156, 60.0], strict=True))
     assert arm.robot.calls[-1] == pytest.approx(goals)
@@ -74,9 +74,9 @@ def test_velocities_that_the_robot_does_not_have_are_the_slope_of_its_positions(
     assert arm.read().values["velocities"].tolist() == [0.0] * 6
     arm.robot.positions["elbow_flex"] += 3.0
     clock.advance(0.1)
-    seen = arm.read()
-    assert seen.values["velocities"] == pytest.approx([0.0, 0.0, 30.0 * DEGREE, 0.0, 0.0, 0.0], abs=1e-6)
-    assert seen.time == clock.now()
+    observation = arm.read()
+    assert observation.values["velocities"] == pytest.approx([0.0, 0.0, 30.0 * DEGREE, 0.0, 0.0, 0.0], abs=1e-6)
+    assert observation.time == clock.now()
     arm.reset()
     assert arm.read().values["velocities"].tolist() == [0.0] * 6, "an episode begins at rest"
 
@@ -123,7 +123,7 @@ def test_a_plugin_that_would_calibrate_itself_does_not(adapter, monkeypatch, cal
     else:
         with pytest.raises(AdapterError, match="bare_base is not calibrated"):
             adapter(base() | {"config": {"calibrated": False}}, **BASE)
-    assert not robots[0].moved
+    assert not robots[0].was_calibrated
 
 
 def test_a_plugin_gets_all_its_keys_and_may_return_nothing(adapter):

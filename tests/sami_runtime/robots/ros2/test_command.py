@@ -51,9 +51,9 @@ def sent(ik, base, contract, action, width=0.0, **changed):
 def test_the_joints_move_the_hand_as_far_as_in_simulation(ik, base, contract):
     command = sent(ik, base, contract, [0.5, -0.5, 0.5, 0.0])
     velocities = command.messages[ARM].data
-    moved = base.vectors(ik.velocity(ik.home, velocities)) / contract.rate_hz
+    change = base.vectors(ik.velocity(ik.home, velocities)) / contract.rate_hz
     reach = np.array(contract.sheet.numbers["reached_displacement"].values)
-    assert moved == pytest.approx(reach * [0.5, -0.5, 0.5], abs=1e-3)
+    assert change == pytest.approx(reach * [0.5, -0.5, 0.5], abs=1e-3)
     assert command.executed.tolist() == [0.5, -0.5, 0.5, 0.0]
 
 
@@ -96,12 +96,12 @@ def test_the_hand_is_not_sent_below_the_table(ik, base, contract):
 
 
 def test_elements_are_sent_as_they_are_in_the_controllers_units(contract):
-    known = settings(command__action="elements", command__factor=[1.0, 2.0, 3.0, -4.0], command__standing=[0, 0, 0, 1])
-    command = Elements(known, 0.04).of(np.float32([1.0, 1.0, -1.0, 0.5]), None, 0.0)
+    chosen = settings(command__action="elements", command__factor=[1.0, 2.0, 3.0, -4.0], command__standing=[0, 0, 0, 1])
+    command = Elements(chosen, 0.04).of(np.float32([1.0, 1.0, -1.0, 0.5]), None, 0.0)
     assert isinstance(command.messages[ARM], Numbers)
     assert command.messages[ARM].data.tolist() == [1.0, 2.0, -3.0, -2.0]
     assert command.executed.tolist() == [1.0, 1.0, -1.0, 0.5]
-    assert standing(known, contract).data.tolist() == [0.0, 0.0, 0.0, 1.0]
+    assert standing(chosen, contract).data.tolist() == [0.0, 0.0, 0.0, 1.0]
 
 
 class Loopback:

@@ -200,7 +200,7 @@ def test_a_message_that_cannot_be_read_is_dropped_and_counted_and_spoils_no_othe
     with monkeypatch.context() as patch:  # a name that is no UTF-8, as a sender in C may write it
         kind = type(named("bad").to(importlib.import_module("sami_runtime.robots.ros2.dds_node").TYPES))
         serialize = kind.serialize
-        patch.setattr(kind, "serialize", lambda *how, **more: serialize(*how, **more).replace(b"bad", b"\xffad"))
+        patch.setattr(kind, "serialize", lambda *parts, **more: serialize(*parts, **more).replace(b"bad", b"\xffad"))
         for _ in range(2):
             publisher.send(named("bad"))
     publisher.send(named("odd"))

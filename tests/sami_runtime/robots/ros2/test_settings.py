@@ -43,10 +43,10 @@ def test_all_faults_are_told_at_once():
 
 
 def test_the_example_fits_the_shipped_policy(contract):
-    known = settings()
-    assert faults_of_signals(known, contract.observation) == []
-    assert faults_of_command(known, contract) == []
-    assert standing(known, contract).data.tolist() == [0.0] * 7
+    example = settings()
+    assert faults_of_signals(example, contract.observation) == []
+    assert faults_of_command(example, contract) == []
+    assert standing(example, contract).data.tolist() == [0.0] * 7
 
 
 @pytest.mark.parametrize(
@@ -76,8 +76,8 @@ def test_the_example_fits_the_shipped_policy(contract):
 def test_what_does_not_fit_the_policy_is_told(contract, changed, fault):
     import re
 
-    known = settings(**changed)
-    reports = [*faults_of_signals(known, contract.observation), *faults_of_command(known, contract)]
+    example = settings(**changed)
+    reports = [*faults_of_signals(example, contract.observation), *faults_of_command(example, contract)]
     assert any(re.search(fault, item) for item in reports), reports
 
 

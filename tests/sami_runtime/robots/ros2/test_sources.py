@@ -51,13 +51,13 @@ def make_sources(clock, **changed):
     for path, value in changed.items():
         topic, _, key = path.partition("__")
         topics[topic][key] = value
-    known = {
+    signals = {
         "angles": {"of": "joints", "joints": ["c", "a", "b"], "factor": [1.0, -1.0, 0.001]},
         "cube": {"of": "camera"},
         "cube_speed": {"of": "camera", "field": "velocity"},
         "goal": {"of": "goal"},
     }
-    return Sources(settings(topics=topics, signals=known, kinematics=None), SIGNALS, clock, None, Frame.of())
+    return Sources(settings(topics=topics, signals=signals, kinematics=None), SIGNALS, clock, None, Frame.of())
 
 
 def joints(names=ARM, position=(1.0, 2.0, 3.0), stamp=None):
@@ -102,10 +102,10 @@ def test_the_gate_sees_how_old_a_measurement_is_and_not_when_its_message_came(cl
     sources.hear("joints", joints(stamp=time.time() - 0.5), clock.now())
     sources.hear("camera", pose([0.0, 0.0, 0.0], time.time() - 0.2), clock.now())
     sources.hear("goal", pose([0.0, 0.5, 0.0], time.time() - 100.0, "table"), clock.now())
-    seen = sources.latest.observation()
-    assert clock.now() - seen.measured("angles") == pytest.approx(0.5, abs=0.05)
-    assert clock.now() - seen.measured("cube") == pytest.approx(0.3, abs=0.05)
-    assert seen.time == seen.measured("angles"), "the oldest one's"
+    observation = sources.latest.observation()
+    assert clock.now() - observation.measured("angles") == pytest.approx(0.5, abs=0.05)
+    assert clock.now() - observation.measured("cube") == pytest.approx(0.3, abs=0.05)
+    assert observation.time == observation.measured("angles"), "the oldest one's"
 
 
 def test_another_clocks_stamps_become_ours(clock):
@@ -170,11 +170,11 @@ def test_the_examples_gripper_opens_twice_as_wide_as_a_finger_goes(clock):
     from sami_runtime.robots.kit import DifferentialIK
 
     contract = read_artifact(shipped_models()["panda-satesac"]).contract
-    known, sheet = settings(), contract.sheet.numbers
-    arm = known.kinematics
+    example, sheet = settings(), contract.sheet.numbers
+    arm = example.kinematics
     ik = DifferentialIK(arm.file, arm.hand, arm.joints, sheet["home_joints"].values)
     base = Frame.of(sheet["arm_base"].values)
-    sources = Sources(known, contract.observation, clock, ik, base)
+    sources = Sources(example, contract.observation, clock, ik, base)
     names = ("panda_finger_joint1", *arm.joints[::-1])
     home = np.array(sheet["home_joints"].values)
     for step in range(2):

@@ -115,10 +115,10 @@ def connect(**changed):
 def test_it_stands_is_driven_and_is_damped_and_nothing_is_sent_before(robot):
     robot.count = 0
     with closing(connect(command="forward=0.5,turn=-0.2")) as adapter:
-        seen = adapter.read().values
-        assert seen["joint_angles"] == pytest.approx([0.0, 1.3, -2.6] * 4)
-        assert seen["commanded_velocity"].tolist() == [0.5, 0.0]
-        assert seen["commanded_yaw_rate"] == pytest.approx([-0.2])
+        values = adapter.read().values
+        assert values["joint_angles"] == pytest.approx([0.0, 1.3, -2.6] * 4)
+        assert values["commanded_velocity"].tolist() == [0.5, 0.0]
+        assert values["commanded_yaw_rate"] == pytest.approx([-0.2])
         adapter.stop()
         assert robot.count == 0
         adapter.reset()

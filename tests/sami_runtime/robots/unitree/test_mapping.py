@@ -28,11 +28,11 @@ def mapping(*signals, action=None, **changed):
 
 def test_signals_come_from_what_the_robot_measures_in_the_models_order_of_joints():
     result = mapping(*STATE[:4], signal("dof_pos", "rad", LEFT_FIRST), signal("dof_vel", "rad/s", JOINTS))
-    seen = result.observed(READING)
-    assert seen["angular_velocity"].tolist() == [0.1, 0.2, 0.3]
-    assert seen["gravity"].tolist() == [0.0, 0.0, -1.0]
-    assert seen["dof_pos"].tolist()[:4] == [5.0, 3.0, 0.0, 1.0]
-    assert seen["dof_vel"].tolist() == [-float(at) for at in range(12)]
+    values = result.observed(READING)
+    assert values["angular_velocity"].tolist() == [0.1, 0.2, 0.3]
+    assert values["gravity"].tolist() == [0.0, 0.0, -1.0]
+    assert values["dof_pos"].tolist()[:4] == [5.0, 3.0, 0.0, 1.0]
+    assert values["dof_vel"].tolist() == [-float(at) for at in range(12)]
     assert result.commands == {"commanded_velocity": ["forward", "left"], "commanded_yaw_rate": ["turn"]}
     assert result.last_action is None
 

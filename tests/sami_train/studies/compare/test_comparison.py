@@ -113,13 +113,13 @@ def test_a_key_that_one_method_varies_and_another_does_not_is_a_difference_betwe
         made_run(tmp_path / f"b{value}", "satesac", learning__discount=value, contrast__temperature=value)
         made_run(tmp_path / f"c{value}", "saccm", learning__discount=value, exploration__random_action=value)
     differing = [caution for caution in compared(tmp_path).cautions() if "also differ" in caution]
-    shown = "TESAC 0.1, SaTESAC 0.2, SaCCM 0.9 and 0.95."
+    text = "TESAC 0.1, SaTESAC 0.2, SaCCM 0.9 and 0.95."
     assert (
         differing[0]
         == "Methods also differ in learning.discount: TESAC 0.95, SaTESAC 0.9 and 0.95, SaCCM 0.9 and 0.95."
     )
     assert differing[1] == "Methods also differ in contrast.temperature: SaTESAC 0.9 and 0.95, SaCCM 0.1."
-    assert differing[2] == f"Methods also differ in exploration.random_action: {shown}"
+    assert differing[2] == f"Methods also differ in exploration.random_action: {text}"
     assert len(differing) == 3
 
 

@@ -184,8 +184,8 @@ def test_the_policys_part_of_a_file_acts_as_the_whole_and_a_file_that_lies_is_re
     head = PolicyHead(artifact)
     action, context = golden.answers["action"], golden.answers["context"]
     np.testing.assert_allclose(head(golden.observation, context), action, atol=1e-5)
-    moved = head(golden.observation, context + 1.0)
-    assert np.abs(moved - action).max() > 1e-3
+    shifted = head(golden.observation, context + 1.0)
+    assert np.abs(shifted - action).max() > 1e-3
     action *= -1.0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(artifact.contract), "golden_steps", lambda _: golden)
@@ -199,8 +199,8 @@ def test_the_policys_part_of_a_file_acts_as_the_whole_and_a_file_that_lies_is_re
 def run_of(xs, ret=0.0, success=False, value=None):
     """An episode whose context is (x, 0) at each step."""
     contexts = np.array([[x, 0.0] for x in xs])
-    shown = contexts if value is None else np.array([[x, 0.0] for x in value])
-    return ChangedEpisode(contexts, shown, np.zeros((len(xs), 1)), np.array([ret]), success)
+    values = contexts if value is None else np.array([[x, 0.0] for x in value])
+    return ChangedEpisode(contexts, values, np.zeros((len(xs), 1)), np.array([ret]), success)
 
 
 def test_delays_gaps_and_pairs_are_counted_by_hand():

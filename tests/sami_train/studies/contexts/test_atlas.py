@@ -26,7 +26,7 @@ from sami_train.export.atlas import (
     usual_window,
     windowed,
 )
-from sami_train.export.seen import Behind, collect_contexts, known_gap
+from sami_train.export.training_ranges import MeasuredGap, collect_contexts, known_gap
 from sami_train.studies.contexts.alarms import check
 
 FINE_PHYSICS = True
@@ -203,9 +203,9 @@ def test_alarms_are_not_counted_without_an_atlas(copy):
 
 def test_what_a_policy_learned_behind_stands_in_its_contract():
     learned = known_gap(read_artifact(FOR_A_CAMERA).contract.training)
-    assert learned == Behind(GapProfile.load(ROOT / "examples" / "camera.toml"), 0.6)
-    assert known_gap(read_artifact(MODEL).contract.training) == Behind()
-    assert known_gap({}) == known_gap({"config": [1]}) == Behind()
+    assert learned == MeasuredGap(GapProfile.load(ROOT / "examples" / "camera.toml"), 0.6)
+    assert known_gap(read_artifact(MODEL).contract.training) == MeasuredGap()
+    assert known_gap({}) == known_gap({"config": [1]}) == MeasuredGap()
     late = {"gap": '{"latency_s": 0.04}'}
     assert (
         known_gap({"config": late}).clean_share == known_gap({"config": late | {"behind_gap": [1]}}).clean_share == 0.0
@@ -220,24 +220,24 @@ def test_what_a_policy_learned_behind_stands_in_its_contract():
 
 def test_a_share_of_the_episodes_behind_a_gap_is_clean():
     spec, late = dataclasses.replace(environment("panda"), episode_steps=10), GapProfile(latency_s=0.08)
-    clean, behind, spared, half = (
+    clean, gapped, spared, half = (
         [
             context.tobytes()
             for context in collect_contexts(MODEL, spec, [{"mass": 1.0, "friction": 0.1}], 8, 5, None, way)[0]
         ]
-        for way in (None, Behind(late), Behind(late, 1.0), Behind(late, 0.5))
+        for way in (None, MeasuredGap(late), MeasuredGap(late, 1.0), MeasuredGap(late, 0.5))
     )
     assert spared == clean
-    reports = [k for k in range(8) if clean[k] != behind[k]]  # the others are over at their first step
+    reports = [k for k in range(8) if clean[k] != gapped[k]]  # the others are over at their first step
     assert len(reports) > 4
-    assert all(half[k] in (clean[k], behind[k]) for k in reports)
+    assert all(half[k] in (clean[k], gapped[k]) for k in reports)
     assert 0 < sum(half[k] == clean[k] for k in reports) < len(reports)
 
 
 def test_the_file_for_a_camera_knows_the_worlds_behind_one():
     """An atlas of clean worlds alone gave an alarm in 0.84 of these episodes."""
     spec, contract = environment("panda"), read_artifact(FOR_A_CAMERA).contract
-    behind = Behind(known_gap(contract.training).gap)
-    contexts = collect_contexts(FOR_A_CAMERA, spec, spec.tasks.sets["training"], 6, 7, None, behind)
+    profile = MeasuredGap(known_gap(contract.training).gap)
+    contexts = collect_contexts(FOR_A_CAMERA, spec, spec.tasks.sets["training"], 6, 7, None, profile)
     alarms = [farthest(contract.atlas, item) > contract.atlas.threshold for task in contexts for item in task]
     assert np.mean(alarms) < 0.3

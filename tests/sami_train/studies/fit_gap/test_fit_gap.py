@@ -22,7 +22,7 @@ from tests.making.servo_arm import HOME, ServoArm
 from tests.sami_runtime.conftest import Maker, contract_of
 
 PERIOD = 0.04
-KNOWN = {"position.x": HOME[0], "position.y": HOME[1], "goal.x": 0.5}
+VALUES = {"position.x": HOME[0], "position.y": HOME[1], "goal.x": 0.5}
 FREE = {"low": (-9, -9), "high": (9, 9)}
 
 
@@ -77,8 +77,8 @@ def reference(model, tmp_path_factory):
 def fitted(record, reference):
     """What is fitted to a robot behind a gap."""
 
-    def fit(gap=None, **how):
-        return fit_gap(read_log([record(gap, **how)]), reference)
+    def fit(gap=None, **options):
+        return fit_gap(read_log([record(gap, **options)]), reference)
 
     return fit
 
@@ -89,7 +89,7 @@ def spans(fitted):
 
 
 def test_without_a_gap_nothing_is_found(fitted):
-    fit = fitted(known=KNOWN)
+    fit = fitted(known=VALUES)
     assert fit.profile == GapProfile()
     assert fit.checks["motion_explained"] == pytest.approx(1.0, abs=0.01)
 
@@ -171,16 +171,16 @@ def test_steps_of_rounding_are_exact(fitted):
 
 def test_a_bias_is_told_where_the_value_at_rest_is_known_whether_it_was_zeroed_or_not(record, fitted):
     gap = {"bias": {"position": 0.012}, "noise": {"position": 0.002}}
-    zeroed = spans(fitted(gap, known=KNOWN))["bias", "position"]
+    zeroed = spans(fitted(gap, known=VALUES))["bias", "position"]
     assert zeroed.value == pytest.approx(0.012, abs=0.001)
     assert zeroed.low <= 0.012 <= zeroed.high
     log = read_log([record(gap)])
-    raw = fit_gap(type(log)(log.contract, log.traces, KNOWN, log.rest, log.names), read_log([record(seed=7)]).traces)
+    raw = fit_gap(type(log)(log.contract, log.traces, VALUES, log.rest, log.names), read_log([record(seed=7)]).traces)
     assert spans(raw)["bias", "position"].value == pytest.approx(0.012, abs=0.001)
 
 
 def test_a_bias_that_each_episode_draws_is_a_range(fitted):
-    low, high = fitted({"bias": {"position": (-0.02, 0.02)}}, known=KNOWN).profile.bias["position"]
+    low, high = fitted({"bias": {"position": (-0.02, 0.02)}}, known=VALUES).profile.bias["position"]
     assert -0.02 <= low < -0.01
     assert 0.01 < high <= 0.02
 
@@ -252,7 +252,7 @@ def test_the_document_that_is_written_is_the_profile_that_was_found(fitted, tmp_
         "noise": {"position": 0.002},
         "bias": {"position": 0.01},
     }
-    fit = fitted(gap, known=KNOWN)
+    fit = fitted(gap, known=VALUES)
     path = tmp_path / "gap.toml"
     path.write_text(document_of(fit))
     assert GapProfile.load(path) == fit.profile

@@ -51,11 +51,11 @@ def observations(steps, seed=0):
 
 def test_at_age_0_it_is_the_file_without_it_to_the_bit(plain, ahead):
     session, reference = Session.load(ahead), Session.load(plain)
-    for step, seen in enumerate(observations(60)):
+    for step, observation in enumerate(observations(60)):
         if step == 30:
             session.reset()
             reference.reset()
-        step_ahead, other = session.step(seen), reference.step(seen)
+        step_ahead, other = session.step(observation), reference.step(observation)
         assert step_ahead.action.tobytes() == other.action.tobytes()
         assert step_ahead.context.tobytes() == other.context.tobytes()
         for item in (session, reference):
@@ -66,13 +66,13 @@ def test_at_age_0_it_is_the_file_without_it_to_the_bit(plain, ahead):
 def test_at_any_age_it_is_the_forward_model_before_the_policy(plain, ahead):
     session, rng = Session.load(ahead), np.random.default_rng(1)
     reference = Reference(Session.load(plain), session.contract, make_fit().model)
-    for seen in observations(60, seed=2):
+    for observation in observations(60, seed=2):
         ages = rng.uniform(0, STEPS, len(SPEC.signals))
         held = int(rng.integers(3))
         session.elapse(held)
         reference.elapse(held)
-        answer = session.step(seen, dict(zip((s.name for s in SPEC.signals), ages, strict=True)))
-        for name, expected in reference.step(seen, ages).items():
+        answer = session.step(observation, dict(zip((s.name for s in SPEC.signals), ages, strict=True)))
+        for name, expected in reference.step(observation, ages).items():
             assert answer.answers[name] == pytest.approx(expected, abs=1e-5)
         executed = rng.uniform(-1, 1, 4).astype(np.float32)
         session.executed(executed)
@@ -147,9 +147,9 @@ def test_the_policy_behind_it_keeps_its_weights(plain, ahead):
 
 
 def test_its_policy_can_be_cut_from_its_encoder(plain, ahead):
-    seen = SPEC.layout.by_name(np.random.default_rng(0).normal(0, 0.3, (5, 25)).astype(np.float32))
+    signals = SPEC.layout.by_name(np.random.default_rng(0).normal(0, 0.3, (5, 25)).astype(np.float32))
     context = np.random.default_rng(1).normal(size=(5, 6)).astype(np.float32)
-    action, other = (PolicyHead(read_artifact(path))(seen, context) for path in (ahead, plain))
+    action, other = (PolicyHead(read_artifact(path))(signals, context) for path in (ahead, plain))
     assert action.tobytes() == other.tobytes()
 
 

@@ -113,15 +113,15 @@ def test_a_signal_that_nothing_predicts_is_left_as_it_arrives():
 
 
 def test_what_it_is_judged_by_was_held_out(monkeypatch):
-    seen = []
+    parts = []
     judge = fitting.errors_of
     monkeypatch.setattr(
-        fitting, "errors_of", lambda model, held, *rest: (seen.append(held), judge(model, held, *rest))[1]
+        fitting, "errors_of", lambda model, held, *rest: (parts.append(held), judge(model, held, *rest))[1]
     )
     value = world(20)
     fitted = fit(value, SIGNALS, 2, updates=10)
-    assert [len(part) for part in seen] == [2, 2]  # to stop by, and to judge by
-    assert not {id(item) for item in seen[0]} & {id(item) for item in seen[1]}
+    assert [len(part) for part in parts] == [2, 2]  # to stop by, and to judge by
+    assert not {id(item) for item in parts[0]} & {id(item) for item in parts[1]}
     assert (fitted.transitions, fitted.held_out) == (16 * 30, 2 * 30)
 
 

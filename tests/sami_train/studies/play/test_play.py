@@ -25,8 +25,8 @@ def played(adopted, tmp_path):
     def make_env(toml="", xml=None, contract=None):
         (tmp_path / "robot.xml").write_text(xml or mjcf())
         (tmp_path / "robot.toml").write_text(f'scene = "robot.xml"\n{toml}')
-        known = contract or read_artifact(adopted[1]).contract
-        return make(play_environment(known, str(tmp_path / "robot.toml"))).unwrapped
+        played_contract = contract or read_artifact(adopted[1]).contract
+        return make(play_environment(played_contract, str(tmp_path / "robot.toml"))).unwrapped
 
     return make_env
 

@@ -82,8 +82,8 @@ def test_coordinates_that_do_not_move_are_not_magnified(fitted):
 @pytest.mark.parametrize("spec", [PANDA, CHEETAH])
 def test_tasks_are_new_lie_in_the_range_and_are_drawn_by_the_seed(spec):
     tasks = unseen_tasks(spec.tasks, 60, 1)
-    known = [dict(task) for tasks in spec.tasks.sets.values() for task in tasks]
-    assert not any(dict(task) in known for task in tasks)
+    listed = [dict(task) for tasks in spec.tasks.sets.values() for task in tasks]
+    assert not any(dict(task) in listed for task in tasks)
     assert tasks == unseen_tasks(spec.tasks, 60, 1) != unseen_tasks(spec.tasks, 60, 2)
     for feature in varying(spec.tasks):
         if isinstance(feature, FeatureScale):
@@ -130,8 +130,8 @@ def test_crippled_parts_are_told_one_by_one():
 
 def test_the_file_answers_what_the_readout_says_and_acts_as_before(plain, with_probe, fitted):
     session, reference, features = Session.load(with_probe), Session.load(plain), fitted.probe.features
-    for seen in observations(40):
-        step, other = session.step(seen), reference.step(seen)
+    for observation in observations(40):
+        step, other = session.step(observation), reference.step(observation)
         assert step.action.tobytes() == other.action.tobytes()
         assert step.context.tobytes() == other.context.tobytes()
         expected = answers(fitted.readout, features, step.context[None])
@@ -193,13 +193,13 @@ def test_a_contract_whose_outputs_are_not_its_probes_is_refused(with_probe):
 
 
 def test_it_goes_with_a_forward_model_in_either_order(with_probe, plain, fitted, tmp_path):
-    ahead, behind = tmp_path / "ahead.onnx", tmp_path / "behind.onnx"
+    ahead, reverse = tmp_path / "ahead.onnx", tmp_path / "behind.onnx"
     attach_lookahead(with_probe, ahead, 3, make_fit(), "nothing")
-    attach_lookahead(plain, behind, 3, make_fit(), "nothing")
-    attach_probe(behind, behind, fitted)
-    session, other = Session.load(ahead), Session.load(behind)
-    for k, seen in enumerate(observations(20)):
-        step, expected = session.step(seen, age=float(k % 3)), other.step(seen, age=float(k % 3))
+    attach_lookahead(plain, reverse, 3, make_fit(), "nothing")
+    attach_probe(reverse, reverse, fitted)
+    session, other = Session.load(ahead), Session.load(reverse)
+    for k, observation in enumerate(observations(20)):
+        step, expected = session.step(observation, age=float(k % 3)), other.step(observation, age=float(k % 3))
         for name, value in step.answers.items():
             assert value.tobytes() == expected.answers[name].tobytes()
 

@@ -39,18 +39,18 @@ def plain(evaluations):
 def spread_and_read(arguments, keep, engine, policy=None):
     """Spread, then evaluate from what is kept; also return which results were told."""
     model, env, sets, gaps, episodes = arguments
-    seen = []
+    results = []
     with keeping(keep):
-        spread(engine, policy or {"model": str(model)}, model, env, sets, gaps, episodes, keep, seen.append)
-        return plain(evaluate_gaps(model, env, sets, gaps, episodes, keep=keep)), seen
+        spread(engine, policy or {"model": str(model)}, model, env, sets, gaps, episodes, keep, results.append)
+        return plain(evaluate_gaps(model, env, sets, gaps, episodes, keep=keep)), results
 
 
 @pytest.mark.parametrize("arguments", [PANDA, HOPPER], ids=["by task", "by set"])
 def test_it_is_what_one_process_measures_and_leaves_nothing_behind(tmp_path, arguments):
     model, env, sets, gaps, episodes = arguments
-    result, seen = spread_and_read(arguments, tmp_path / "evaluation.json", Forks())
+    result, results = spread_and_read(arguments, tmp_path / "evaluation.json", Forks())
     assert result == plain(evaluate_gaps(model, env, sets, gaps, episodes))
-    assert len(seen) == sum(len(item["tasks"]) for item in result)
+    assert len(results) == sum(len(item["tasks"]) for item in result)
     assert [path.name for path in tmp_path.iterdir()] == []
 
 
@@ -132,6 +132,6 @@ def test_what_a_part_measured_before_it_failed_is_kept(tmp_path):
     (rest,) = tmp_path.glob("evaluation.*.unfinished.jsonl")
     assert len(rest.read_text().splitlines()) == 6
     shutil.rmtree(tmp_path / "evaluation.parts")
-    result, seen = spread_and_read(PANDA, keep, Forks())
-    assert len(seen) == 12
+    result, results = spread_and_read(PANDA, keep, Forks())
+    assert len(results) == 12
     assert sum(len(item["tasks"]) for item in result) == 12

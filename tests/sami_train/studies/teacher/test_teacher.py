@@ -44,14 +44,14 @@ def test_rows_that_are_over_begin_anew_and_say_how_it_ended():
     vector.reset()
     vector.batch.steps[:] = [0, GO2.episode_steps - 1, 0]
     vector.batch._qpos[2, 3:7] = [0.0, 1.0, 0.0, 0.0]  # on its back
-    seen, rewards, over, infos = vector.step(np.zeros((3, 12), np.float32))
+    observation, rewards, over, infos = vector.step(np.zeros((3, 12), np.float32))
     assert over.tolist() == [False, True, True]
     assert [info.get("TimeLimit.truncated") for info in infos] == [None, True, False]
     assert infos[2]["metrics"]["falls"] == 1.0
     assert rewards[2] < -5.0 * REWARD_SCALE
     assert vector.batch.steps.tolist() == [1, 0, 0]
     for row in (1, 2):
-        assert (infos[row]["terminal_observation"]["observation"] != seen["observation"][row]).any()
+        assert (infos[row]["terminal_observation"]["observation"] != observation["observation"][row]).any()
 
 
 def test_an_action_of_a_teacher_is_a_share_of_the_environments():
@@ -59,8 +59,8 @@ def test_an_action_of_a_teacher_is_a_share_of_the_environments():
     vector.reset()
     batch.reset(seeds=[0, 1])
     actions = np.random.default_rng(0).uniform(-1, 1, (2, 12)).astype(np.float32)
-    seen, *_ = vector.step(actions)
-    np.testing.assert_array_equal(seen["observation"], batch.step(actions * np.float32(ACTION_SCALE))[0])
+    observation, *_ = vector.step(actions)
+    np.testing.assert_array_equal(observation["observation"], batch.step(actions * np.float32(ACTION_SCALE))[0])
 
 
 def test_easy_episodes_are_nominal():
@@ -99,11 +99,11 @@ def test_a_blind_actor_reads_the_observation_alone_and_the_critic_all(blind):
     policy = teacher_module.PrivilegedPolicy(
         vector.observation_space, vector.action_space, lambda _: 0.0, units=16, blind=blind
     )
-    seen = vector.reset()
-    other = {**seen, "privileged": seen["privileged"] + 1.0}
-    acted = [policy.act(**parts) for parts in (seen, other)]
-    assert (acted[0] == acted[1]).all() == blind
-    values = [policy.predict_values(policy.obs_to_tensor(parts)[0]) for parts in (seen, other)]
+    observation = vector.reset()
+    other = {**observation, "privileged": observation["privileged"] + 1.0}
+    actions = [policy.act(**parts) for parts in (observation, other)]
+    assert (actions[0] == actions[1]).all() == blind
+    values = [policy.predict_values(policy.obs_to_tensor(parts)[0]) for parts in (observation, other)]
     assert (values[0] != values[1]).all()
 
 
@@ -144,7 +144,7 @@ def test_a_student_learns_its_teacher_and_becomes_a_model_file(folder, tmp_path,
     monkeypatch.setattr(student_module, "load_teacher", lambda _: teacher)
     monkeypatch.setattr(student_module, "ROWS", 8)
     monkeypatch.setattr(student_module, "UPDATES", 16)
-    monkeypatch.setattr(student_module, "SHOWN", 1)
+    monkeypatch.setattr(student_module, "LOG_EVERY", 1)
     errors = []
     steps = 16 * 8 * student_module.CHUNK
     agent = distil(folder, tmp_path / "run", steps, on_chunk=lambda line: errors.append(line["train/action_error"]))
@@ -159,8 +159,8 @@ def test_a_student_learns_its_teacher_and_becomes_a_model_file(folder, tmp_path,
     ]
     session = Session.load(tmp_path / "student.onnx")
     observation = np.random.default_rng(0).normal(size=(1, GO2.layout.size)).astype(np.float32)
-    acted, _ = agent.policy.predict(observation, deterministic=True)
-    np.testing.assert_allclose(session.step(GO2.layout.by_name(observation)).action, acted[0], atol=1e-5)
+    actions, _ = agent.policy.predict(observation, deterministic=True)
+    np.testing.assert_allclose(session.step(GO2.layout.by_name(observation)).action, actions[0], atol=1e-5)
     assert len((run.metrics).read_text().splitlines()) == len(errors) == 16
     assert json.loads(run.metrics.read_text().splitlines()[-1])["step"] == steps
 
@@ -182,10 +182,10 @@ def test_noise_is_on_the_actions_of_some_episodes_and_labels_are_the_teachers(fo
         assert ((off > 1e-4) == noisy).all()
     # The readout's targets are what the teacher reads, on its own scale.
     inputs = teacher.policy.features_extractor.normalisers["privileged"]
-    known = chunk.privileged * (inputs.variance + 1e-4).sqrt() + inputs.mean
-    acted = teacher.act(chunk.observations[:, 0].numpy(), known[:, 0].numpy())
+    privileged = chunk.privileged * (inputs.variance + 1e-4).sqrt() + inputs.mean
+    actions = teacher.act(chunk.observations[:, 0].numpy(), privileged[:, 0].numpy())
     clipped = (chunk.privileged[:, 0].abs() >= 5.99).any(1).numpy()
-    np.testing.assert_allclose(acted[~clipped], chunk.labels[:, 0].numpy()[~clipped], atol=1e-4)
+    np.testing.assert_allclose(actions[~clipped], chunk.labels[:, 0].numpy()[~clipped], atol=1e-4)
 
 
 def test_a_student_goes_on_and_one_without_memory_has_no_context(folder, tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ from sami_runtime.distribution import shipped_models
 from sami_runtime.errors import ContractError
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.model.contract import Contract, DataSheet, Quantity
-from sami_runtime.model.seen import Response, Responses, Seen, Spread
+from sami_runtime.model.training_ranges import Response, Responses, Spread, TrainingRanges
 
 
 def spread(size, steps=1000):
@@ -27,16 +27,16 @@ def responses(**changes):
 SIZES = {"position": 2, "goal": 1}
 
 
-def seen(**changes):
+def ranges(**changes):
     begin = {name: spread(size) for name, size in SIZES.items()}
     fields = {"measured": "by hand", "steps": 1000, "episodes": 2, "signals": {**begin, "force": spread(2)}}
-    return Seen(**(fields | {"begin": begin, "responses": responses()} | changes))
+    return TrainingRanges(**(fields | {"begin": begin, "responses": responses()} | changes))
 
 
 @pytest.fixture
 def contract(make):
     sheet = DataSheet(frame="the table's", home="upright", numbers={"base": Quantity(unit="m", values=(0.0, 1.0))})
-    return make.contract_of(make.recurrent(), seen=seen(), sheet=sheet)
+    return make.contract_of(make.recurrent(), training_ranges=ranges(), sheet=sheet)
 
 
 def test_a_spread_is_that_of_its_values():
@@ -52,6 +52,12 @@ def test_it_survives_json_with_the_sheet(contract):
     again = Contract.parse(contract.dumps(), "model.onnx")
     assert again == contract
     assert str(again.sheet.numbers["base"]) == "0, 1 m"
+
+
+def test_the_file_keeps_its_key_of_training_ranges(contract):
+    text = contract.dumps()
+    assert '"seen":{"measured":"by hand"' in text
+    assert "training_ranges" not in text
 
 
 def test_a_contract_that_does_not_tell_is_written_as_ever(make):
@@ -82,9 +88,9 @@ def test_what_belongs_to_other_signals_is_refused(contract, edit, message):
 @pytest.mark.parametrize("name", shipped_models())
 def test_every_shipped_model_tells_what_training_saw(name):
     contract = read_artifact(shipped_models()[name]).contract
-    assert contract.seen.episodes >= 100
+    assert contract.training_ranges.episodes >= 100
     for signal in (*contract.observation, contract.action):
-        result = contract.seen.signals[signal.name]
+        result = contract.training_ranges.signals[signal.name]
         assert (np.array(result.lowest) <= result.rare_low).all()
         assert (np.array(result.rare_high) <= result.highest).all()
         low = [-np.inf if bound is None else bound for bound in signal.low]
@@ -93,7 +99,7 @@ def test_every_shipped_model_tells_what_training_saw(name):
     # Golden steps come from training tasks, too.
     golden = contract.golden_steps().observation
     for signal in contract.observation:
-        result, value = contract.seen.signals[signal.name], golden[signal.name]
+        result, value = contract.training_ranges.signals[signal.name], golden[signal.name]
         margin = 2 * max(result.deviation) + 1e-6
         assert (value >= np.array(result.lowest) - margin).all(), signal.name
         assert (value <= np.array(result.highest) + margin).all(), signal.name

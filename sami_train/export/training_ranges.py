@@ -20,7 +20,7 @@ from sami_runtime.gap.profile import GapProfile
 from sami_runtime.model.artifact import Artifact, artifact_of, read_artifact
 from sami_runtime.model.contract import Contract
 from sami_runtime.model.response import probe
-from sami_runtime.model.seen import Response, Responses, Seen, Spread, rounded
+from sami_runtime.model.training_ranges import Response, Responses, Spread, TrainingRanges, rounded
 from sami_runtime.signals import Signal
 from sami_train import seeds
 from sami_train.envs.adapter import make_adapter
@@ -47,7 +47,7 @@ Contexts = Sequence[np.ndarray]
 """One task's episodes, each (T, C)."""
 
 
-class Behind(NamedTuple):
+class MeasuredGap(NamedTuple):
     """The sim-to-real profile of measured episodes."""
 
     gap: GapProfile | None = None
@@ -61,11 +61,11 @@ def known_tasks(training: Mapping[str, Any], spec: EnvironmentSpec) -> Sequence[
     return spec.tasks.resolve(training.get("tasks") or "training")
 
 
-def known_gap(training: Mapping[str, Any]) -> Behind:
+def known_gap(training: Mapping[str, Any]) -> MeasuredGap:
     """Return the profile that a policy was trained with, by its contract; SamiError if the entry is invalid."""
     config = training.get("config")  # a file from elsewhere may have any value here
     if not isinstance(config, Mapping) or not config.get("gap"):
-        return Behind()
+        return MeasuredGap()
     behind_gap = config.get("behind_gap")
     keys = behind_gap if isinstance(behind_gap, Mapping) else {}
     name = "spared" if "spared" in keys else "clean_share"  # older files have the former name
@@ -75,7 +75,7 @@ def known_gap(training: Mapping[str, Any]) -> Behind:
             f"its contract's training.config.behind_gap.{name} is {share!r}; it must be the share of the episodes "
             "that had no gap, from 0 to 1. It was changed after its export: export it from its run again."
         )
-    return Behind(GapProfile.loads(str(config["gap"])), float(share))
+    return MeasuredGap(GapProfile.loads(str(config["gap"])), float(share))
 
 
 def collect_contexts(
@@ -85,11 +85,11 @@ def collect_contexts(
     episodes: int,
     seed: int,
     on_round: OnRound | None = None,
-    behind: Behind | None = None,
+    profile: MeasuredGap | None = None,
 ) -> list[Contexts]:
     """Return a model file's contexts in `episodes` episodes of each of K tasks: K lists of arrays (T, C).
 
-    Every episode has its own start, also across tasks, because held-out episodes must be independent. Without `behind`
+    Every episode has its own start, also across tasks, because held-out episodes must be independent. Without `profile`
     there is no sim-to-real profile.
     """
     task_of_episode = [task for task in tasks for _ in range(episodes)]
@@ -97,7 +97,7 @@ def collect_contexts(
     def make_policy(rows: int) -> RecordedPolicy:
         return RecordedPolicy(SessionPolicy(model, spec, rows))
 
-    rollouts = _drive(spec, make_policy, task_of_episode, seed, behind or Behind(), on_round)
+    rollouts = _drive(spec, make_policy, task_of_episode, seed, profile or MeasuredGap(), on_round)
     contexts = [contexts for _, _, contexts in rollouts]
     return [contexts[first : first + episodes] for first in range(0, len(contexts), episodes)]
 
@@ -107,15 +107,15 @@ def _drive(
     make_policy: Callable[[int], RecordedPolicy],
     tasks: Sequence[Task],
     seed: int,
-    behind: Behind,
+    profile: MeasuredGap,
     on_round: OnRound | None,
 ) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Return observations (T, D), executed actions (T, A) and contexts (T, C) of one episode of each task."""
-    stage = playing(spec, make_policy, len(tasks), gap=behind.gap, on_round=on_round, clean_share=behind.clean_share)
+    stage = playing(spec, make_policy, len(tasks), gap=profile.gap, on_round=on_round, clean_share=profile.clean_share)
     with stage as (play, policy):
         _, lengths, _ = play(tasks, seed)
     episodes = zip(policy.episodes(), lengths, strict=False)
-    return [(seen[:length], acted[:length], contexts[:length]) for (seen, acted, contexts), length in episodes]
+    return [(observed[:length], acted[:length], contexts[:length]) for (observed, acted, contexts), length in episodes]
 
 
 def tasks_in_turn(tasks: Sequence[Task], episodes: int) -> list[Task]:
@@ -136,14 +136,14 @@ def exploring(model: Path | Artifact, spec: EnvironmentSpec, rows: int) -> Recor
     return RecordedPolicy(SessionPolicy(model, spec, rows), explore)
 
 
-def measure_seen(
+def measure_ranges(
     model: Path | Artifact,
     spec: EnvironmentSpec,
     episodes: int = EPISODES,
     starts: int = STARTS,
     seed: int = SEED,
     on_round: OnRound | None = None,
-) -> Seen:
+) -> TrainingRanges:
     """Return the training ranges, from `episodes` episodes over all training tasks, and responses from `starts` starts.
 
     Raises:
@@ -151,15 +151,15 @@ def measure_seen(
     """
     artifact = artifact_of(model)
     training = artifact.contract.training
-    tasks, behind = known_tasks(training, spec), known_gap(training)
+    tasks, profile = known_tasks(training, spec), known_gap(training)
     task_of_episode = tasks_in_turn(tasks, episodes)
-    rollouts = _drive(spec, lambda rows: exploring(artifact, spec, rows), task_of_episode, seed, behind, on_round)
+    rollouts = _drive(spec, lambda rows: exploring(artifact, spec, rows), task_of_episode, seed, profile, on_round)
     observations = [observed for observed, _, _ in rollouts]
     flat = np.concatenate(observations)
     actions = np.concatenate([acted for _, acted, _ in rollouts])
     values = {**spec.layout.by_name(flat), spec.action.name: actions}
     first = spec.layout.by_name(np.stack([observed[0] for observed in observations]))
-    return Seen(
+    return TrainingRanges(
         measured=(
             f"the file drove {episodes} episodes in the {len(tasks)} training tasks in turn, in every second one with "
             f"random actions half of the time; seed {seed}"
@@ -169,7 +169,7 @@ def measure_seen(
         signals={name: Spread.of(value) for name, value in values.items()},
         begin={name: Spread.of(value) for name, value in first.items()},
         responses=measure_responses(spec, tasks, starts, seed),
-        repeats=measure_repeats(spec, behind.gap, observations) if behind.clean_share == 0 else {},
+        repeats=measure_repeats(spec, profile.gap, observations) if profile.clean_share == 0 else {},
     )
 
 
@@ -224,9 +224,9 @@ def measure_responses(spec: EnvironmentSpec, tasks: Sequence[Task], starts: int,
         robot.close()
     if len(answers) < 2:
         return None
-    moved = np.stack(answers)  # (starts, A, D)
+    responses = np.stack(answers)  # (starts, A, D)
     ends = np.cumsum([signal.size for signal in spec.signals])[:-1]
-    mean, deviation = (np.split(part, ends, axis=1) for part in (moved.mean(axis=0), moved.std(axis=0)))
+    mean, deviation = (np.split(part, ends, axis=1) for part in (responses.mean(axis=0), responses.std(axis=0)))
     return Responses(
         size=rounded(size),
         ticks=TICKS,
@@ -281,7 +281,7 @@ def longest_repeat(values: np.ndarray) -> int:
     return longest
 
 
-def describe(model: Path, spec: EnvironmentSpec, seen: Seen) -> Contract:
+def describe(model: Path, spec: EnvironmentSpec, ranges: TrainingRanges) -> Contract:
     """Write training ranges into a model file, and the spec's meanings of signals, frame and home pose.
 
     The signals' names, sizes, units and bounds stay.
@@ -294,5 +294,5 @@ def describe(model: Path, spec: EnvironmentSpec, seen: Seen) -> Contract:
         return signal.model_copy(update={name: getattr(declared[signal.name], name) for name in ("meaning", "moves")})
 
     observation, action = tuple(map(described, contract.observation)), described(contract.action)
-    changes = {"observation": observation, "action": action, "seen": seen, "sheet": spec.sheet}
+    changes = {"observation": observation, "action": action, "training_ranges": ranges, "sheet": spec.sheet}
     return write(recompose(artifact, changes))

@@ -11,7 +11,7 @@ import pytest
 from sami_runtime.checks.verify import verify
 from sami_runtime.model.artifact import read_artifact
 from sami_train.envs.catalog import environment
-from sami_train.export.seen import describe, exploring, measure_responses, measure_seen
+from sami_train.export.training_ranges import describe, exploring, measure_ranges, measure_responses
 
 pytest.importorskip("gymnasium")
 FINE_PHYSICS = True
@@ -21,24 +21,24 @@ SHORT = dataclasses.replace(SPEC, episode_steps=20)
 
 
 @pytest.fixture(scope="module")
-def seen():
-    return measure_seen(MODEL, SHORT, episodes=6, starts=2)
+def ranges():
+    return measure_ranges(MODEL, SHORT, episodes=6, starts=2)
 
 
-def test_it_is_the_same_each_time_and_counts_what_it_comes_from(seen):
+def test_it_is_the_same_each_time_and_counts_what_it_comes_from(ranges):
     rounds = []
-    assert measure_seen(MODEL, SHORT, episodes=6, starts=2, on_round=rounds.append) == seen
-    assert sum(rounds) == seen.episodes == 6
-    assert 6 <= seen.steps <= 6 * SHORT.episode_steps
-    assert seen.measured.startswith("the file drove 6 episodes in the 6 training tasks in turn")
+    assert measure_ranges(MODEL, SHORT, episodes=6, starts=2, on_round=rounds.append) == ranges
+    assert sum(rounds) == ranges.episodes == 6
+    assert 6 <= ranges.steps <= 6 * SHORT.episode_steps
+    assert ranges.measured.startswith("the file drove 6 episodes in the 6 training tasks in turn")
 
 
-def test_its_numbers_are_those_of_the_simulator(seen):
-    goal, begin = seen.signals["desired_goal"], seen.begin["ee_position"]
+def test_its_numbers_are_those_of_the_simulator(ranges):
+    goal, begin = ranges.signals["desired_goal"], ranges.begin["ee_position"]
     assert (goal.lowest[2], goal.highest[2], goal.deviation[2]) == pytest.approx((0.02, 0.02, 0.0), abs=1e-6)
     assert max(map(abs, (*goal.lowest, *goal.highest))) <= 0.15
     assert begin.lowest == begin.highest == pytest.approx((0.0384, 0.0, 0.1974), abs=1e-4)
-    assert max(seen.signals["ee_displacement_and_gripper"].highest) <= 1.0
+    assert max(ranges.signals["ee_displacement_and_gripper"].highest) <= 1.0
 
 
 def test_every_second_row_acts_at_random_half_of_the_time():
@@ -57,12 +57,14 @@ def test_every_second_row_acts_at_random_half_of_the_time():
 def test_each_task_is_met_with_random_actions_and_without(monkeypatch, count):
     """Every second episode acts at random: tasks in turn would give an even number of them one half each."""
     driven_tasks, tasks = [], [{"mass": 1.0 + number, "friction": 1.0} for number in range(count)]
-    monkeypatch.setattr("sami_train.export.seen.known_tasks", lambda training, spec: tasks)
-    monkeypatch.setattr("sami_train.export.seen._drive", lambda spec, policy, drawn, *rest: driven_tasks.extend(drawn))
+    monkeypatch.setattr("sami_train.export.training_ranges.known_tasks", lambda training, spec: tasks)
+    monkeypatch.setattr(
+        "sami_train.export.training_ranges._drive", lambda spec, policy, drawn, *rest: driven_tasks.extend(drawn)
+    )
     with pytest.raises(TypeError):  # nothing was driven
-        measure_seen(MODEL, SPEC, episodes=4 * count)
-    met = Counter((task["mass"], number % 2) for number, task in enumerate(driven_tasks))
-    assert met == {(task["mass"], parity): 2 for task in tasks for parity in (0, 1)}
+        measure_ranges(MODEL, SPEC, episodes=4 * count)
+    counts = Counter((task["mass"], number % 2) for number, task in enumerate(driven_tasks))
+    assert counts == {(task["mass"], parity): 2 for task in tasks for parity in (0, 1)}
 
 
 def test_what_answers_is_the_element_that_moves_and_by_how_much():
@@ -75,14 +77,14 @@ def test_what_answers_is_the_element_that_moves_and_by_how_much():
     assert np.abs(responses.signals["desired_goal"].mean).max() == 0.0
 
 
-def test_describing_a_file_changes_neither_graph_nor_weights_nor_golden_steps(tmp_path, seen):
+def test_describing_a_file_changes_neither_graph_nor_weights_nor_golden_steps(tmp_path, ranges):
     path = Path(shutil.copy(MODEL, tmp_path / "copy.onnx"))
     before = read_artifact(path)
-    report = describe(path, SPEC, seen)
+    report = describe(path, SPEC, ranges)
     after = read_artifact(path)
     assert report == after.contract
-    assert (after.contract.seen, after.contract.sheet) == (seen, SPEC.sheet)
+    assert (after.contract.training_ranges, after.contract.sheet) == (ranges, SPEC.sheet)
     assert after.graph_sha256 == before.graph_sha256 == before.contract.weights_sha256
-    rest = {"seen": None, "sheet": None}
+    rest = {"training_ranges": None, "sheet": None}
     assert after.contract.model_copy(update=rest) == before.contract.model_copy(update=rest)
     assert verify(path).passed

@@ -113,7 +113,7 @@ class Responses(Entry):
     """By the name of the observation's signal."""
 
 
-class Seen(Entry):
+class TrainingRanges(Entry):
     """Statistics of all signals in training."""
 
     OPTIONAL = ("repeats",)
