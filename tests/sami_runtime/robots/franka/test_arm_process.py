@@ -81,7 +81,7 @@ def test_an_arm_on_its_way_home_is_not_sent_on_after_an_emergency_stop(monkeypat
     sent.clear()
     robot._base, robot._period, robot._reach = Frame.of((-0.6, 0.0, 0.0)), 0.04, np.ones(3)
     robot._ik = adapters.DifferentialIK(adapters.MODEL, "fingertips", adapters.JOINTS, 0.1 * np.ones(7))
-    robot._received = {"gripper_width": [0.0], "achieved_goal": np.zeros(3), "desired_goal": np.ones(3)}
+    robot._values = {"gripper_width": [0.0], "achieved_goal": np.zeros(3), "desired_goal": np.ones(3)}
     with pytest.raises(SafetyStop, match=r"emergency_stop\(\) was called; nothing is sent until the next reset"):
         robot.write(np.float32([1.0, 0.0, 0.0, 0.0]))
     assert sent == []
