@@ -36,7 +36,7 @@ scoreboard: $(VENV)/scoreboard/ready  ## the environment of the outside scoreboa
 franka-sim: $(VENV)/franka-sim/ready  ## a simulated Franka that speaks the robot's protocol
 	$(VENV)/franka-sim/bin/python examples/franka/robot.py $(ROBOT)
 
-unitree-sim: $(VENV)/unitree-sim/ready  ## a simulated Go2 that speaks Unitree's low level
+unitree-sim: $(VENV)/unitree-sim/ready  ## a simulated Go2 that speaks Unitree's low-level protocol
 	$(VENV)/unitree-sim/bin/python examples/unitree/robot.py $(ROBOT)
 
 debian:  ## install the Debian packages without which some tests skip
@@ -46,7 +46,7 @@ lint: $(VENV)/dev  ## ruff's findings and formatting
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-format: $(VENV)/dev  ## correct what ruff can
+format: $(VENV)/dev  ## apply ruff's fixes and formatting
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
@@ -63,7 +63,7 @@ pictures: $(VENV)/dev  ## draw README's and docs' pictures and cards; NAMES sele
 docs: $(VENV)/dev  ## the documentation as a site in build/docs, strict links
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
-build: $(VENV)/dev  ## wheel and sdist in dist/, and checks of what they contain
+build: $(VENV)/dev  ## wheel and sdist in dist/, and checks of their contents
 	rm -rf dist
 	$(BIN)/python -m tests.making.built dist
 	DIST=dist $(BIN)/python -m pytest -q tests/real/test_built_files.py
@@ -76,7 +76,7 @@ release: build  ## the built wheel alone and README's blocks, on two Pythons
 	done
 	DIST=dist $(BIN)/python -m pytest -rs tests/real/test_readme.py
 
-clean:  ## remove .venv and all that was built
+clean:  ## remove .venv and all build outputs
 	rm -rf .venv $(VENV) build dist *.egg-info
 
 $(VENV)/python:

@@ -20,7 +20,7 @@ struct Stopping {  // also on an exception; if the process is killed, only a wat
   ~Stopping() { robot.stop(); }
 };
 
-// The example's robot is no Panda and leaves the training ranges, so that the guards `ranges` and `ood` are off.
+// Turns off the guards `ranges` and `ood`, because the example's robot is no Panda and leaves the training ranges.
 sami::Limits<POLICY::Model> limits() {
   using All = sami::Limits<POLICY::Model>;
   All limits = POLICY::limits();

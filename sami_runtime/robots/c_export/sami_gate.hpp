@@ -281,7 +281,7 @@ class Gate {
     return aim(rest_);
   }
 
-  // Calls send(action), which returns the action that was really executed. Returns it; null if nothing was written.
+  // Calls send(action) and returns the executed action that it reports; null if nothing was written, or not finite.
   template <class Send>
   const Action* write(const Ruling<M>& ruling, Send&& send) {
     if (!ruling.writes || !armed_) return nullptr;
