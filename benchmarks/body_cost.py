@@ -1,4 +1,4 @@
-"""What the limits of a body cost for each command: `nice -n -5 python benchmarks/body_cost.py [--commands N]`.
+"""Measures the time of body limits for each command: `nice -n -5 python benchmarks/body_cost.py [--commands N]`.
 
 A 7-joint arm, commanded by joint positions, joint velocities and its hand, and a 12-joint quadruped whose motors pull
 towards targets. States move through the middle of the joints' ranges, and one command in ten is beyond a limit. Times

@@ -1,4 +1,4 @@
-"""How often limits at the data sheet's change what a shipped Panda policy does in its own simulator.
+"""Counts how often limits from the data sheet change the actions of a shipped Panda policy in its own simulator.
 
     python benchmarks/body_interventions.py [--episodes 100] [--slower 5] [--out FILE.json]
 

@@ -1,4 +1,4 @@
-"""Prints how large and how tangled the product is, against its budget: `python benchmarks/budget.py [--json]`.
+"""Prints the size and coupling of the product against its budget: `python benchmarks/budget.py [--json]`.
 
 The budget limits the total size, not the size of each file. The trunk is what a newcomer must read: all modules that
 training, evaluating, exporting, verifying and running a policy import, also inside functions and for types.

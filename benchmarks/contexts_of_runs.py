@@ -1,4 +1,4 @@
-"""What the contexts of several runs carry: how often the atlas names the task, and R2 of a probe, by method.
+"""Measures how often the atlas names the task from the contexts of runs, and R2 of a probe, by method.
 
     python benchmarks/contexts_of_runs.py measure RUN... --out results/STUDY/contexts.jsonl
     python benchmarks/contexts_of_runs.py table results/STUDY

@@ -1,4 +1,4 @@
-"""What a contrastive loss adds to a training step, for every method that has one and every pairing.
+"""Measures the time that a contrastive loss adds to a training step, by method and pairing.
 
     python benchmarks/contrast_cost.py [--updates N] [--json]
 

@@ -1,4 +1,4 @@
-"""How many losses a contrast needs where the task shows only in how observations answer: a check of InfoNCE (CCM).
+"""Counts the losses that InfoNCE (CCM) needs if only the response of observations to actions identifies the task.
 
     python benchmarks/contrast_plateau.py [--losses N] [--rate RATE]
 

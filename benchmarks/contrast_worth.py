@@ -1,4 +1,4 @@
-"""The value of contrastive losses on Panda at 100,000 steps: success by arm, gains over TESAC, detectable gains.
+"""Prints the value of contrastive losses on Panda at 100,000 steps: success by arm, gains over TESAC, detectable gains.
 
     python benchmarks/contrast_worth.py
 

@@ -1,4 +1,4 @@
-"""How exactly the shipped policies, written as C++, answer as ONNX Runtime on their golden steps.
+"""Measures the largest difference of the shipped policies' C++ code from ONNX Runtime on their golden steps.
 
     python benchmarks/cpp_equality.py [--flags "-O1 -march=native"] [MODEL.onnx ...]
 

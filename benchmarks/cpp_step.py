@@ -1,4 +1,4 @@
-"""What a step of the policy written as C++ costs beside ONNX Runtime's bare call and `Session.step`.
+"""Measures the time of a policy's step in C++, beside ONNX Runtime's bare call and `Session.step`.
 
     python benchmarks/cpp_step.py [--flags "-O2 -march=native"] [--rounds 20] [models/panda-satesac.onnx]
 

@@ -1,4 +1,4 @@
-"""How often the active check of signs finds what is wrong with an arm that carries a load, and alarms for nothing.
+"""Counts how often the active check of signs detects the fault of a loaded arm, and its false alarms.
 
     python -m benchmarks.excite_loaded_arm          # about a minute: 50 healthy arms and 10 of each wrong one, by kind
 

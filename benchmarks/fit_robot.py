@@ -1,4 +1,4 @@
-"""How well `sami fit-robot` finds the motors of simulated robots that differ from their models.
+"""Measures how well `sami fit-robot` identifies the motors of simulated robots that differ from their models.
 
     python -m benchmarks.fit_robot measure arm-position --out results/fit-robot/arm-position.json
     python -m benchmarks.fit_robot table results/fit-robot/{arm,go2}*.json

@@ -1,4 +1,4 @@
-"""How a Panda policy fares on a Franka behind its own protocol: success by task, lost packets, the longest cycle.
+"""Measures a Panda policy on a Franka through its own protocol: success by task, lost packets, the longest cycle.
 
     make franka-sim &                                     # the robot, simulated
     python benchmarks/franka_task.py --slower 5 --episodes 10 --json results/franka.json

@@ -1,4 +1,4 @@
-"""How often a simulated Go2 that was damped in motion gets up, straight and as the adapter has it.
+"""Counts how often a simulated Go2 that was damped in motion gets up, directly and by the adapter's way.
 
     python benchmarks/go2_gets_up.py [--robots 200]
 

@@ -1,4 +1,4 @@
-"""How policies of the Go2 walk with hidden loads, floors, motors and delays: measures them, and prints the tables.
+"""Measures how policies of the Go2 walk with hidden loads, floors, motors and delays, and prints the tables.
 
     python benchmarks/go2_walks.py measure models/go2-student.onnx --out results/go2/live.json
     python benchmarks/go2_walks.py measure models/go2-student.onnx --context constant --out results/go2/constant.json

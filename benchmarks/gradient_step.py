@@ -1,4 +1,4 @@
-"""What a gradient step costs on long episodes, and where its time goes.
+"""Measures the time of a gradient step on long episodes, by its parts.
 
     python benchmarks/gradient_step.py [--env half-cheetah] [--preset fast-cpu] [--updates N] [--json]
 

@@ -1,4 +1,4 @@
-"""How often the guards that are on by default for a robot hold or stop a policy in its own simulator.
+"""Counts how often a robot's default guards hold or stop a policy in its own simulator.
 
     python benchmarks/guard_rates.py panda-satesac panda-satesac-camera --gap examples/camera.toml --out camera.json
     python benchmarks/guard_rates.py panda-satesac --flip dy           # a wrong robot, for comparison

@@ -1,4 +1,4 @@
-"""Mutated files through the whole path of whoever reads them; counts what became of them.
+"""Tries mutated files on the complete path of their readers, and counts the outcomes.
 
     python benchmarks/hostile_files.py --count 100000 --jobs 2 --out results/hostile-files.json
     python benchmarks/hostile_files.py --of others --count 28000 --jobs 2 --out results/hostile-others.json

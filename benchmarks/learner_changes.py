@@ -1,4 +1,4 @@
-"""The value of changes to the learner: scores by arm, and differences to the same learner without the change.
+"""Prints the value of changes to the learner: scores by arm, and differences to the same learner without the change.
 
     python benchmarks/learner_changes.py
 

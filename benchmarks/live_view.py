@@ -1,4 +1,4 @@
-"""Does a viewer disturb the loop? One run of a paced loop, in turns with `sami run --live` and without, and watched.
+"""Measures the disturbance of a paced loop by a viewer: without `sami run --live`, with it, and watched, in turns.
 
     python benchmarks/live_view.py [--model FILE] [--rate 25] [--seconds 60] [--turns 4] [--priority 50] [--json]
     python benchmarks/live_view.py --at-once --seconds 3600 --priority 50 --json

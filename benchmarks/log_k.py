@@ -1,4 +1,4 @@
-"""The log-K curse on data whose mutual information is known: the K-sample bound against K.
+"""Compares the K-sample bound with known mutual information, by K: the log-K curse.
 
     python benchmarks/log_k.py [--queries N] [--plot PICTURE.png] [--json]
 

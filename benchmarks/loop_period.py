@@ -1,4 +1,4 @@
-"""Does the control loop keep its rate? A policy is stepped at each tick of a paced loop, at 25, 100 and 1000 Hz.
+"""Measures whether a paced control loop with a policy keeps its rate, at 25, 100 and 1000 Hz.
 
     python benchmarks/loop_period.py [--model FILE] [--seconds S] [--rates 25 100 1000] [--awake S] [--record] [--json]
 

@@ -1,4 +1,4 @@
-"""The cost of one run in a large sweep: planning its cell, reading its state, and its files on disk.
+"""Measures the cost of one run in a large sweep: planning its cell, reading its state, and its files on disk.
 
 python benchmarks/many_runs.py RUN results/STUDY/runs.jsonl
 """

@@ -1,4 +1,4 @@
-"""How fast the MuJoCo environments step: many together by native threads, beside stable-baselines3's two ways.
+"""Measures the speed of MuJoCo environments stepped in native threads, and in stable-baselines3's two ways.
 
     python benchmarks/mujoco_stepping.py [--env NAME ...] [--envs 16] [--rounds 5] [--seconds 1] [--json]
 

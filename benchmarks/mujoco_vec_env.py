@@ -1,4 +1,4 @@
-"""`MujocoBatch` as a vector environment of stable-baselines3."""
+"""Wraps `MujocoBatch` as a vector environment of stable-baselines3."""
 
 from __future__ import annotations
 

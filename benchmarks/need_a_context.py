@@ -1,4 +1,4 @@
-"""Whether each shipped environment needs a context: what a constant one costs, and what trained baselines score.
+"""Measures whether each shipped environment needs a context: the loss by a constant one, and scores of baselines.
 
     python benchmarks/need_a_context.py measure panda-satesac hopper-satesac --out results/need-a-context
     python benchmarks/need_a_context.py table

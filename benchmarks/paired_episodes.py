@@ -1,4 +1,4 @@
-"""Paired comparison of policies from the same starts: tables of the results of ros2_task.py and franka_task.py.
+"""Compares policies from the same starts in pairs: tables of the results of ros2_task.py and franka_task.py.
 
     python benchmarks/paired_episodes.py results/ros2-loop/satesac-*.json -- results/ros2-loop/ahead-*.json
 

@@ -1,4 +1,4 @@
-"""What the Panda does in PyBullet and in MuJoCo under the same scripted commands, on top of each other.
+"""Compares and plots the Panda in PyBullet and in MuJoCo under the same scripted commands.
 
     python benchmarks/panda_engines.py --out results/panda-mujoco/responses.json --figure docs/second-simulator.png
 

@@ -1,4 +1,4 @@
-"""Success of policies whose training included heavier cubes: `python benchmarks/panda_heavy.py`.
+"""Prints the success of policies whose training included heavier cubes: `python benchmarks/panda_heavy.py`.
 
 Reads evaluations in results/panda-heavy. The first table has the development tasks with the development seed, for
 choices; the second has the paper's tasks with the final seed, looked at once; the third groups the same episodes by

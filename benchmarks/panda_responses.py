@@ -1,4 +1,4 @@
-"""Scripted commands and the responses of the Panda and its cube, by which two engines are compared and matched.
+"""Records responses of the Panda and its cube to scripted commands, by which two engines are compared and matched.
 
 A script reads observations by signal and returns actions, so it works in any environment with the Panda's signals. The
 seed determines the cube's position. No policy is involved.

@@ -1,4 +1,4 @@
-"""Cells in which the shipped MuJoCo policies reach the paper's best method: `python benchmarks/paper_cells.py`.
+"""Counts cells where the shipped MuJoCo policies reach the paper's best method: `python benchmarks/paper_cells.py`.
 
 A cell is a robot and a set of tasks; it compares the mean return of the shipped file's own evaluation with the largest
 of the paper's five means. The slim humanoid is left out, because the paper's numbers come from a model that starts

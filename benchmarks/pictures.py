@@ -1,4 +1,4 @@
-"""Every picture and card of the README and the docs, printed again from the models and results in the repository.
+"""Redraws every picture and card of the README and the docs from the models and results in the repository.
 
     python benchmarks/pictures.py [--list] [NAME...]
 

@@ -1,4 +1,4 @@
-"""How fast a gradient step could be on another device, on paper, from what it computes, moves and launches.
+"""Computes a lower bound of a gradient step's time on another device, from its operations, bytes and launches.
 
     python benchmarks/roofline.py [--env panda] [--preset fast-cpu] [--tflops 67] [--bandwidth 3.35] [--launch-us 5]
 

@@ -1,4 +1,4 @@
-"""How a Panda policy fares on a robot behind ROS 2's topics: success by task, message rates; and a round trip's time.
+"""Measures a Panda policy on a robot through ROS 2 topics: success by task, message rates, and a round trip's time.
 
     python benchmarks/ros2_task.py --episodes 5 --json results/ros2/task.json
     python benchmarks/ros2_task.py --rounds 2000 --json results/ros2/latency.json

@@ -1,4 +1,4 @@
-"""Seeds bugs into the observations of eight policies, drives them and asks `sami audit` for the bug.
+"""Seeds bugs into the observations of eight policies, drives them and runs `sami audit` on the logs.
 
     python benchmarks/seeded_bugs.py FOLDER [--fresh] [--noisy]
 

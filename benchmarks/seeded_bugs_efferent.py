@@ -1,4 +1,4 @@
-"""Asks efferent 0.5 for the bugs in the logs that `seeded_bugs.py --logs LOGS` kept.
+"""Runs efferent 0.5 on the logs that `seeded_bugs.py --logs LOGS` saved.
 
     python -m venv v && v/bin/pip install efferent==0.5.0
     v/bin/python benchmarks/seeded_bugs_efferent.py LOGS [--tolerance 0.001]

@@ -1,4 +1,4 @@
-"""Seeds faults into policies and their recipes, and asks `sami diagnose` for them.
+"""Seeds faults into policies and their recipes, and runs `sami diagnose` on them.
 
     python benchmarks/seeded_faults.py POLICY [POLICY ...] [--random 100]
 

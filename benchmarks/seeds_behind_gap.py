@@ -1,4 +1,4 @@
-"""Several trainings behind a gap, several seeds each: a table of what `sami eval --run RUN --gap GAP --json` printed.
+"""Prints a table of trainings evaluated with a profile, over seeds, from `sami eval --run RUN --gap GAP --json`.
 
     python benchmarks/seeds_behind_gap.py results/panda-behind [--against none]
 

@@ -1,4 +1,4 @@
-"""What a session's step costs beside onnxruntime's bare call, and what it allocates, on a host that others keep busy.
+"""Measures the time and allocations of a session's step beside onnxruntime's bare call, on a busy host.
 
     python benchmarks/step_ratio.py [--rounds 300] [models/panda-satesac.onnx ...]
 

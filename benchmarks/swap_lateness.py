@@ -1,4 +1,4 @@
-"""How late the ticks of a loop are while another thread loads models and swaps them in the middle of the episode.
+"""Measures how late a loop's ticks are while another thread loads models and swaps them in mid-episode.
 
     python benchmarks/swap_lateness.py [--model models/panda-satesac.onnx] [--hz 100] [--swaps 100]
 

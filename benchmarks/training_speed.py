@@ -1,4 +1,4 @@
-"""How fast training is: the environment, collection, and gradient steps by preset.
+"""Measures the speed of training: the environment, collection, and gradient steps by preset.
 
     python benchmarks/training_speed.py [--env ENV] [--device cuda] [--updates N] [--paper-updates N] [--json]
     python benchmarks/training_speed.py --run RUN [--target 0.9] [--json]

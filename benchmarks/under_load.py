@@ -1,4 +1,4 @@
-"""Is the control loop on time at 100 Hz, while other processes keep every core busy?
+"""Measures the lateness of a 100 Hz control loop, while other processes keep every core busy.
 
     python benchmarks/under_load.py [--model FILE] [--rate 100] [--seconds S] [--priority 50] [--json]
 

@@ -1,4 +1,4 @@
-"""How soon is a robot at rest when its loop fails? A watched loop drives a robot, and is made to fail, again and again.
+"""Measures the time until a watched robot is at rest after its loop fails, over many failures of each kind.
 
     python benchmarks/watchdog_kills.py [--kills N] [--within S] [--kinds NAME ...] [--seed N] [--json]
 

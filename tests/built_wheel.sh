@@ -1,12 +1,12 @@
 #!/bin/sh
-# Does what was built work where no checkout is? Installs a wheel into fresh environments and uses it from another
-# directory: first alone, then by hashes, then with the simulator and the runtime's tests, then in an empty folder with
-# the models that it contains, and at last from the unpacked sdist.
+# Tests the built wheel and sdist outside a checkout. Installs the wheel into fresh environments and uses it from
+# another directory: alone, by hashes, with the simulator and the runtime's tests, and in an empty folder with the
+# models that it contains. Then does the same with the unpacked sdist.
 #
 #     sh tests/built_wheel.sh PYTHON FOLDER
 #
-# FOLDER has one wheel and one sdist, as `make build` leaves them in dist/. Versions come from constraints.txt. Nothing
-# is left behind.
+# FOLDER contains one wheel and one sdist, as written to dist/ by `make build`. constraints.txt sets the versions. The
+# script removes all of its files.
 set -eu
 
 [ $# -eq 2 ] || { echo "usage: sh tests/built_wheel.sh PYTHON FOLDER" >&2; exit 2; }

@@ -1,6 +1,6 @@
 #!/bin/sh
-# What tests need from Debian, installed where it may be: compilers, Slurm, a browser, Fast DDS, an emulated Cortex-M.
-# Tests that miss one of these skip and name this script.
+# Installs the Debian packages that tests need, if permitted: compilers, Slurm, a browser, Fast DDS, an emulated
+# Cortex-M. Tests without their package skip and name this script.
 set -u
 cd "$(dirname "$0")/.."
 become=""

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Writes requirements-robot.txt and requirements-robot-all.txt anew: what robots' hosts run, by the versions of
-# constraints.txt and by hashes.
+# Rewrites requirements-robot.txt and requirements-robot-all.txt: the packages of robots' hosts, with the versions of
+# constraints.txt and with hashes.
 #
 #     sh tests/hashed.sh
 #
-# uv resolves, in an environment of its own that is removed again.
+# uv resolves them, in a temporary environment.
 set -eu
 cd "$(dirname "$0")/.."
 place=$(mktemp -d "${TMPDIR:-/tmp}/sami-hashed.XXXXXX")
@@ -12,7 +12,7 @@ trap 'rm -rf "$place"' EXIT
 "${PYTHON:-python3}" -m venv "$place/venv"
 "$place/venv/bin/python" -m pip install --quiet --disable-pip-version-check uv
 
-# pin FILE OPTION...: the comment at the top of a file stays, and all else is resolved anew.
+# pin FILE OPTION...: keeps the comment at the top of a file and resolves everything else again.
 pin() {
     file=$1
     shift

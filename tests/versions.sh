@@ -1,11 +1,11 @@
 #!/bin/sh
-# Do the lower bounds in pyproject.toml hold, and does it work with what was released today? Installs the oldest versions
-# that it allows, or the newest, into a fresh environment, and runs the tests there.
+# Tests the lower bounds in pyproject.toml, or the newest releases. Installs the oldest or newest versions that
+# pyproject.toml allows into a fresh environment, and runs the tests there.
 #
 #     [TORCH=2.13.0] sh tests/versions.sh PYTHON oldest|newest [PYTEST ARGUMENTS]    # all tests but tests/real, if none are named
 #
-# uv resolves, pip installs. TORCH names a build for CPUs, where pip finds one: it needs none of the gigabytes that the
-# others bring along for GPUs. Nothing is left behind.
+# uv resolves, pip installs. TORCH names a CPU build that pip finds, without the gigabytes that other builds need for
+# GPUs. The script removes all of its files.
 set -eu
 
 [ $# -ge 2 ] || { echo "usage: sh tests/versions.sh PYTHON oldest|newest [PYTEST ARGUMENTS]" >&2; exit 2; }
@@ -26,7 +26,7 @@ trap 'rm -rf "$place"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# A copy: installing leaves *.egg-info beside the sources.
+# Use a copy, because installing writes *.egg-info beside the sources.
 mkdir "$place/source"
 (cd "$repository" && tar -cf - --exclude='./.venv' --exclude='./runs' --exclude='*.egg-info' --exclude='__pycache__' .) |
     (cd "$place/source" && tar -xf -)

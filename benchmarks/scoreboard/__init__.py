@@ -1,1 +1,1 @@
-"""A scoreboard on published tasks: other libraries' learners and this project's, at equal minutes of one core."""
+"""Compares other libraries' learners with this project's on published tasks, at equal minutes of one core."""

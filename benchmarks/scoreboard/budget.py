@@ -1,4 +1,4 @@
-"""Equal minutes for every library: the training environment measures the time, and evaluates on a fixed grid.
+"""Gives every library equal minutes: the training environment measures the time, and evaluates on a fixed grid.
 
 The time is the processor time of the process (`time.process_time`, all threads, here one), so that a busy machine
 hardly distorts it; evaluation does not count. No library needs a callback: it trains in the environment `Metered`,

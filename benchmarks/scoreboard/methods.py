@@ -1,4 +1,4 @@
-"""The compared methods by name; a library is imported only when one of its methods trains."""
+"""Defines the compared methods by name; a library is imported only when one of its methods trains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""This project's methods on the tasks, with the preset for such environments; nothing is tuned on the tasks.
+"""Trains this project's methods on the tasks, with the preset for such environments; nothing is tuned on the tasks.
 
 Each task is declared as a user declares an environment (docs/reference/environments.md), so `sami train --env
 benchmarks.scoreboard.ours:HALF_CHEETAH` trains on it too. Here `ContextSAC` trains in one process until the

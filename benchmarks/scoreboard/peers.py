@@ -1,4 +1,4 @@
-"""Other libraries' learners on the tasks, with the hyperparameters that they or their users published.
+"""Trains other libraries' learners on the tasks, with the hyperparameters that they or their users published.
 
 This project tuned none of them; `SELDOM` and `SMALL` are deliberate changes. If a library publishes no values for a
 task, the text below the values names the ones used instead.

@@ -1,4 +1,4 @@
-"""One run, all that are missing, and the table.
+"""Makes one run, or all missing runs, and prints the table.
 
     python -m benchmarks.scoreboard run --task gravity-half-cheetah --method sami-tesac --seed 0
     python -m benchmarks.scoreboard all --tasks gravity-half-cheetah --seeds 3

@@ -1,4 +1,4 @@
-"""The tables: returns at equal minutes and at equal steps, with seeds, intervals and lost comparisons."""
+"""Prints the tables: returns at equal minutes and at equal steps, with seeds, intervals and lost comparisons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Published tasks with hidden physics, and the observations of every method, without a learner.
+"""Defines published tasks with hidden physics, and the observations of every method, without a learner.
 
 `gravity-half-cheetah` and `gravity-hopper`: Gymnasium's models with gravity times 1.5^U(-3, 3), drawn for each episode
 of 1,000 steps, as in RESeL (github.com/FanmingL/Recurrent-Offpolicy-RL, envs/meta/dynamics_meta_env_wrapper.py).

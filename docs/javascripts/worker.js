@@ -1,4 +1,4 @@
-// Pages that are opened from the disk cannot start a Worker. This one runs its script in a hidden frame instead.
+// A page that is opened from disk cannot start a Worker. This class runs the script in a hidden frame instead.
 if (location.protocol === "file:") {
   window.Worker = class extends EventTarget {
     constructor(url) {

@@ -1,4 +1,4 @@
-// Starts a program on a Cortex-M with an FPU, without a vendor's library, for `replay.cpp` in an emulator:
+// Startup code for a Cortex-M with an FPU, without a vendor's library. It runs `replay.cpp` in an emulator:
 //
 //     flags="-mcpu=cortex-m4 -mthumb -mfloat-abi=hard -mfpu=fpv4-sp-d16 -std=c++17 -O2 -ffp-contract=off"
 //     flags="$flags -fno-exceptions -fno-rtti -DPOLICY=panda_satesac -include ../../policy/panda_satesac.hpp"
@@ -8,14 +8,14 @@
 //     qemu-system-arm -M mps2-an386 -nographic -monitor none -serial none -kernel replay.elf
 //         -semihosting-config enable=on,target=native,arg=replay,arg=../../golden.csv
 //
-// newlib's start calls main; files, arguments and the exit code go through the emulator (semihosting).
+// newlib's _start calls main; the emulator handles files, arguments and the exit code (semihosting).
 extern "C" {
 
 extern unsigned int __StackTop;
 void _start();
 
 void reset_handler() {
-  *reinterpret_cast<volatile unsigned int*>(0xE000ED88u) |= 0xFu << 20;  // CPACR: the FPU is on
+  *reinterpret_cast<volatile unsigned int*>(0xE000ED88u) |= 0xFu << 20;  // CPACR: enable the FPU
   __asm volatile("dsb\nisb");
   _start();
 }
@@ -25,7 +25,7 @@ void fault_handler() {
   }
 }
 
-int getentropy(void*, unsigned int) { return -1; }  // there is none, and nobody asks
+int getentropy(void*, unsigned int) { return -1; }  // no entropy source, and no caller
 
 __attribute__((section(".vectors"), used)) void (*const vectors[])() = {
     reinterpret_cast<void (*)()>(&__StackTop), reset_handler, fault_handler, fault_handler, fault_handler, fault_handler};

@@ -1,9 +1,9 @@
-// Drives the gate through a table of cases and compares every ruling with that of the Python gate.
+// Runs the gate on a table of cases, and compares every ruling with that of the Python gate.
 //
 //     c++ -std=c++17 -O2 -ffp-contract=off -I sami_runtime/robots/c_export examples/cpp/gate_table.cpp -o gate_table
 //     ./gate_table examples/cpp/gate_cases.csv
 //
-// Exit code 0 where all agree to the last bit, 4 where one differs, 1 for anything else. The rows: see gate_cases.py.
+// Exit code: 0 if all are bit-equal, 4 if one differs, 2 on wrong usage, else 1. gate_cases.py describes the rows.
 #include <cstdio>
 #include <fstream>
 #include <sstream>
@@ -93,7 +93,7 @@ void set(Limits& limits, const Row& row) {
   throw std::runtime_error("the gate has no limit " + row.at(1));
 }
 
-// What came of a tick, in the words of the table.
+// The result of a tick, in the table's format.
 struct Outcome {
   std::string reason, limited_by;
   std::vector<float> written;
@@ -105,7 +105,7 @@ std::vector<float> vector_at(const Row& row, size_t at) {
   return {std::stof(row.at(at)), std::stof(row.at(at + 1))};
 }
 
-// Writes what was ruled, to a robot that executed what the table says.
+// Writes a ruling to a robot that reports the table's executed action.
 Outcome written(Gate& gate, const sami::Ruling<Model>& ruling, const std::vector<float>& executed) {
   std::vector<float> sent;
   gate.write(ruling, [&](const Action& action) {
@@ -137,7 +137,7 @@ Outcome drive(Gate& gate, const Row& row) {
 int compare(const char* table) {
   std::ifstream file(table);
   if (!file) throw std::runtime_error(std::string(table) + " cannot be read");
-  std::vector<Gate> gate;  // of the case that is driven; made at its first begin
+  std::vector<Gate> gate;  // of the current case; constructed at its first begin
   Limits limits;
   int cases = 0, ticks = 0, trips = 0, line_number = 0, differences = 0;
   double worst = 0.0;

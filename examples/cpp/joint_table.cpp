@@ -1,4 +1,4 @@
-// Checks sami_joints.hpp against a table that the Python agrees with, too: joint_table tests/cases/joint_limits.json
+// Checks sami_joints.hpp against the table that also tests the Python code: joint_table tests/cases/joint_limits.json
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>

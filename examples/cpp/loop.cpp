@@ -1,4 +1,4 @@
-// A whole control loop: read, step, gate, write, at the policy's rate; the robot is stopped on every way out.
+// A complete control loop: read, step, gate, write, at the policy's rate. Every exit stops the robot.
 //
 //     sami export --c models/panda-satesac.onnx --set limits=examples/limits.toml --out policy
 //     flags="-std=c++17 -O2 -ffp-contract=off -DPOLICY=panda_satesac -include policy/panda_satesac.hpp"
@@ -13,14 +13,14 @@
 
 namespace {
 
-volatile std::sig_atomic_t ended_by = 0;  // the signal that asked the loop to end
+volatile std::sig_atomic_t ended_by = 0;  // number of the signal that ended the loop
 
-struct Stopping {  // also when an exception leaves the loop; what kills the process at once is for a watchdog
+struct Stopping {  // also on an exception; if the process is killed, only a watchdog can stop the robot
   sami::UdpRobot& robot;
   ~Stopping() { robot.stop(); }
 };
 
-// The robot of the example is no Panda: it sends numbers that training never saw.
+// Turns off the guards `ranges` and `ood`, because the example's robot is no Panda and leaves the training ranges.
 sami::Limits<POLICY::Model> limits() {
   using All = sami::Limits<POLICY::Model>;
   All limits = POLICY::limits();
@@ -38,14 +38,14 @@ int drive(int ticks) {
   const Stopping stopping{robot};
   robot.reset();
   POLICY::Observation observation;
-  int acted = 0, held = 0, skipped = 0, tick = 0, since = 1;  // since: ticks since the last one
+  int acted = 0, held = 0, skipped = 0, tick = 0, since = 1;  // since: periods since the last tick
   const double start = sami::UdpRobot::now();
   while (tick < ticks && ended_by == 0 && !runtime.gate.tripped()) {
     robot.read(observation);
     runtime.tick(observation, sami::UdpRobot::now, [&](const auto& action) { return robot.write(action); }, since);
     runtime.reason ? ++held : ++acted;
-    const double passed = (sami::UdpRobot::now() - start) / period;  // deadlines are absolute: no error adds up
-    since = std::max(1, static_cast<int>(std::ceil(passed)) - tick);  // ticks that passed are skipped, not made up for
+    const double passed = (sami::UdpRobot::now() - start) / period;  // deadlines are absolute: errors do not add up
+    since = std::max(1, static_cast<int>(std::ceil(passed)) - tick);  // missed ticks are skipped, not caught up
     tick += since, skipped += since - 1;
     std::this_thread::sleep_for(std::chrono::duration<double>(start + tick * period - sami::UdpRobot::now()));
   }

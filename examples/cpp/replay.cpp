@@ -1,4 +1,4 @@
-// Replays the golden steps of a model file and compares every answer: the same check as `sami verify`, in C++.
+// Replays the golden steps of a model file and compares every output: the same check as `sami verify`, in C++.
 //
 //     sami export --c models/panda-satesac.onnx --out policy
 //     sami inspect models/panda-satesac.onnx --golden golden.csv
@@ -6,7 +6,7 @@
 //     c++ $flags examples/cpp/replay.cpp policy/panda_satesac.cpp -o replay
 //     ./replay golden.csv [TOLERANCE]
 //
-// Exit code 0 where all answers agree, 4 where one differs, 1 for anything else. It runs on a microcontroller as well,
+// Exit code: 0 if all outputs agree, 4 if one differs, 2 on wrong usage, else 1. It also runs on a microcontroller,
 // where the debugger or the emulator opens the table (semihosting).
 #include <cstdio>
 #include <cstdlib>
@@ -19,7 +19,7 @@ namespace {
 POLICY::Session session;
 POLICY::Telemetry telemetry;
 
-// Largest difference so far, and the step that it was at.
+// The largest difference so far, and its step.
 struct Worst {
   double error = 0.0;
   int step = 0;
@@ -51,7 +51,7 @@ int replay(const char* table, double tolerance) {
   if (file == nullptr) return fail("the golden steps cannot be read");
   std::vector<char> line;
   next_line(file, line);  // the names of the columns
-  constexpr size_t ages = Model::kLooksAhead > 0 ? Model::kSignals + 1 : 0;  // and held periods, a row's last cells
+  constexpr size_t ages = Model::kLooksAhead > 0 ? Model::kSignals + 1 : 0;  // a row ends with ages and held periods
   constexpr size_t columns = 1 + Model::kObserved + 2 * Model::kAction + Model::kContext + Model::kExtra + ages;
   Worst worst;
   int steps = 0, refused = -1;

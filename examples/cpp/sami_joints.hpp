@@ -1,6 +1,6 @@
 // The limits of one joint of a body: position, velocity and torque, as sami_runtime/robots/body/joints.py computes them.
-// Standard C++17 without heap. Compile with -ffp-contract=off: then it agrees to the last bit with the Python, on
-// tests/cases/joint_limits.json (joint_table.cpp). Shapes and points are not here: they need MuJoCo.
+// Standard C++17 without heap. Compiled with -ffp-contract=off, it is bit-equal to the Python code on
+// tests/cases/joint_limits.json (joint_table.cpp). It lacks the limits of shapes and points, which need MuJoCo.
 #pragma once
 
 #include <algorithm>
@@ -9,22 +9,22 @@
 
 namespace sami {
 
-enum class JointCommand { kVelocity, kTarget };  // rad/s, or rad; a target is soft where kp is set
+enum class JointCommand { kVelocity, kTarget };  // [rad/s], or [rad]; a target is soft if kp is set
 
 struct JointLimit {
   static constexpr double kNone = std::numeric_limits<double>::infinity();
   double low = -1e9, high = 1e9;  // range [rad, m]
   double velocity = kNone;        // highest [rad/s, m/s]
-  double acceleration = kNone;    // by which it brakes at least; at once if infinite
-  double torque = kNone;          // highest [N m]; of a soft target only
-  double kp = 0.0, kd = 0.0;      // torque = kp (target - q) - kd v; 0: the robot follows targets within a period
-  double inertia = 0.0;           // that the motor moves [kg m^2]
+  double acceleration = kNone;    // least deceleration of a braking joint [rad/s^2, m/s^2]; infinite: at once
+  double torque = kNone;          // highest [N m]; only for a soft target
+  double kp = 0.0, kd = 0.0;      // torque = kp (target - q) - kd v; kp 0: the robot reaches targets within a period
+  double inertia = 0.0;           // inertia that the motor moves [kg m^2]
 };
 
 struct JointMoment {
   double position, velocity;  // measured
-  double reference;           // the command that is executed now; before the first one the measured position, or 0
-  double period;              // how long the command holds [s]
+  double reference;           // the command in force; before the first one the measured position, or 0
+  double period;              // how long the command is in force [s]
 };
 
 enum JointRule : unsigned { kPositionLimit = 1, kVelocityLimit = 2, kTorqueLimit = 4 };  // bits of `limited`
@@ -33,7 +33,7 @@ class Joint {
  public:
   Joint(JointCommand kind, const JointLimit& limit) : kind_(kind), limit_(limit) {}
 
-  // Returns as much of a command as is allowed, and sets in `limited` the bit of each rule that changed it.
+  // Returns the limited command, and sets in `limited` the bit of each rule that changed it.
   double limited_to(double command, const JointMoment& now, unsigned* limited) const {
     *limited = 0;
     const bool target = kind_ == JointCommand::kTarget;
@@ -62,17 +62,17 @@ class Joint {
 
   static double ruled(double command, double low, double high, JointRule rule, unsigned* limited) {
     const double after = clipped(command, low, high);
-    if (!(std::abs(after - command) > 1e-6 * (1e-3 + std::abs(command)))) return command;  // that is rounding
+    if (!(std::abs(after - command) > 1e-6 * (1e-3 + std::abs(command)))) return command;  // rounding
     *limited |= rule;
     return after;
   }
 
-  // The speed from which the joint still comes to rest within its room after a period.
+  // The largest speed from which the joint, after a period h, can still stop within its room.
   double braking_speed(double room, double h) const {
     return 2.0 * room / (h * (1.0 + std::sqrt(1.0 + 2.0 * room / (limit_.acceleration * h * h))));
   }
 
-  // The command that asks for a speed; of a soft target the lowest or the highest one that leads to no more than it.
+  // The command that asks for a speed; for a soft target, the lowest or highest one that does not exceed this speed.
   double at_speed(double speed, const JointMoment& now, bool lowest) const {
     if (kind_ == JointCommand::kVelocity) return speed;
     if (!soft()) return now.reference + now.period * speed;

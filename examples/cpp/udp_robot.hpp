@@ -1,4 +1,4 @@
-// A robot behind a network, for POSIX systems: what examples/udp_robot.py plays, and the part to replace by your own.
+// A networked robot for POSIX systems; examples/udp_robot.py simulates it. Replace this file by your own robot's.
 #pragma once
 
 #include <arpa/inet.h>
@@ -17,7 +17,7 @@
 
 namespace sami {
 
-// Reads JSON datagrams, the newest one, and sends actions. Times are those of now(), as in the Python example.
+// Reads the newest JSON datagram and sends actions. Times are by the clock of now(), as in the Python example.
 class UdpRobot {
  public:
   UdpRobot() : socket_(::socket(AF_INET, SOCK_DGRAM, 0)) {
@@ -35,7 +35,7 @@ class UdpRobot {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   }
 
-  // Begins an episode: what was measured before does not count.
+  // Begins an episode: drops earlier observations.
   void reset() {
     send(R"({"reset": 0})");
     while (received(MSG_DONTWAIT)) continue;
@@ -43,7 +43,7 @@ class UdpRobot {
     ahead_ = std::numeric_limits<double>::infinity();
   }
 
-  // The newest observation; waits only for the first one of an episode, a second at most.
+  // Reads the newest observation; waits only for the first one of an episode, at most 1 s.
   template <class M>
   void read(Observation<M>& observation) {
     while (received(observed_ ? MSG_DONTWAIT : 0)) {
@@ -60,7 +60,7 @@ class UdpRobot {
     if (!observed_) throw std::runtime_error("the robot sent nothing for a second. Is it running?");
   }
 
-  // Returns what was executed: a robot that limits the action has to say so.
+  // Returns the executed action: a robot that limits actions has to report the limited one.
   template <class Action>
   Action write(const Action& action) {
     std::string message = "{\"action\": [";
@@ -93,7 +93,7 @@ class UdpRobot {
     return size_ >= 0;
   }
 
-  // Reads the numbers of a key of the message, one or a list: enough of JSON for this robot.
+  // Reads a key's number or list of numbers: the part of JSON that this robot needs.
   template <class Number>
   void numbers(const char* key, Number* values, size_t count) const {
     const std::string quoted = '"' + std::string(key) + "\":";
@@ -113,7 +113,7 @@ class UdpRobot {
     if (!put(message)) throw std::runtime_error("the robot cannot be reached");
   }
 
-  // The first of two, as in the Python example.
+  // The first of two ports, as in the Python example.
   static uint16_t port() {
     const char* told = std::getenv("UDP_ROBOT_PORT");
     return static_cast<uint16_t>(told ? std::atoi(told) : 47001);

@@ -1,5 +1,5 @@
 "use strict";
-// A run: its numbers column by column, as they were recorded or as they come in.
+// A run: its numbers by column, recorded or received live.
 class Run {
   constructor(doc) {
     Object.assign(this, doc);
@@ -37,7 +37,7 @@ class Run {
     for (const event of told.events || []) this.events.push([at, ...event]);
     if (told.task) this.tasks[this.series.episode[at]] = told.task;
   }
-  // The tick that stands at a time: the last one that began by then.
+  // The index of the last tick that began at or before a time.
   at(time) {
     let low = 0, high = this.count - 1;
     while (low < high) { const middle = (low + high + 1) >> 1; if (this.t(middle) <= time + 1e-9) low = middle; else high = middle - 1; }
@@ -48,7 +48,7 @@ class Run {
   succeeded(episode) { const came = this.came[episode.number]; return came ? came[1] : null; }
 }
 
-// The two directions in which points of C numbers differ most, by power iteration; and their middle.
+// Projects points of C numbers onto the two directions in which they differ most, by power iteration.
 function plane(points) {
   const size = points.length ? points[0].length : 0;
   if (size < 2) return null;

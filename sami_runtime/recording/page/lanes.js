@@ -1,4 +1,4 @@
-// What is drawn: lanes of one run over the window of time that is looked at.
+// Draws lanes of one run over the visible window of time.
 const ink = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 let colours = {};
 const readColours = () => {
@@ -30,7 +30,7 @@ function nice(low, high, wanted) {
 }
 const short = x => x === 0 ? "0" : Math.abs(x) >= 1e4 || Math.abs(x) < 1e-3 ? x.toExponential(0) : String(+x.toPrecision(3));
 
-// Lines over time: `parts` are {data, colour, thin}; a value that is none interrupts its line.
+// Draws lines over time: `parts` are {data, colour, thin, step}; NaN interrupts a line.
 function drawLines(canvas, run, look, parts, { height = 92, zero = false, top = null, floor = null, threshold = null, least = 0 } = {}) {
   const area = prepared(canvas, height);
   if (!area) return;
@@ -69,7 +69,7 @@ function line(pen, run, data, a, b, x, y, pixels, step) {
   pen.beginPath();
   let open = false, before = 0;
   const broken = i => i > a && run.series.episode[i] !== run.series.episode[i - 1];
-  if (b - a > 3 * pixels) {  // more ticks than pixels: what each pixel spans, from its lowest to its highest
+  if (b - a > 3 * pixels) {  // more ticks than pixels: draw each pixel's range, from lowest to highest
     let column = -1, low = 0, high = 0;
     for (let i = a; i <= b; i++) {
       const v = data[i], at = Math.floor(x(run.t(i)));
@@ -101,7 +101,7 @@ function cursor(pen, look, x, height, left, right) {
   pen.beginPath(); pen.moveTo(px, 0); pen.lineTo(px, height); pen.stroke(); pen.globalAlpha = 1;
 }
 
-// Strips of what lasted from when to when: {label, word(i), colour(word)}.
+// Draws strips of intervals in which a word stays equal: {label, word(i), colour(word), text, pale}.
 function drawStrips(canvas, run, look, strips, { axis = false } = {}) {
   const row = 21, height = strips.length * row + (axis ? 18 : 0), area = prepared(canvas, height);
   if (!area) return;
@@ -136,7 +136,7 @@ function drawStrips(canvas, run, look, strips, { axis = false } = {}) {
   return area;
 }
 
-// Sections of a tick upon each other, and the period that they must fit in.
+// Draws the stacked times of a tick's sections [ms], and the period as their limit.
 function drawTimes(canvas, run, look, names) {
   const sums = names.map(() => new Float32Array(0)), [a, b] = run.span(look.from, look.to);
   const total = new Float32Array(run.count);
@@ -164,7 +164,7 @@ function drawTimes(canvas, run, look, names) {
   cursor(pen, look, x, 110, left, right);
 }
 
-// Where contexts lie: the known dynamics, and the way of the window's mean through them.
+// Draws a map of contexts: the means of the training tasks, and the path of the window's mean.
 function drawMap(canvas, run, look, window_) {
   const size = Math.min(innerWidth > 760 ? 280 : 220, canvas.clientWidth), area = prepared(canvas, size);
   if (!area) return;

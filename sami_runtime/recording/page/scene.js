@@ -1,4 +1,4 @@
-// The robot: the shapes of its links, where the links were at a tick. Drag to look around, scroll to come nearer.
+// The robot: the shapes of its links, at the links' poses of a tick. Drag to look around, scroll to zoom.
 class Robot {
   constructor(scene, place) {
     this.size = scene.links.length * 7; this.links = []; this.onmove = () => {};
@@ -39,7 +39,7 @@ class Robot {
     if (kind === "plane") { const grid = new THREE.GridHelper(200, 200, 0x5d6675, 0x7d8698); grid.rotateX(Math.PI / 2); grid.material.toneMapped = false; mesh.add(grid); this.floor = mesh; }
     return mesh;
   }
-  // Look at all of the robot, from the front and above.
+  // Points the camera at the whole robot, from the front and above.
   frame() {
     const box = new THREE.Box3(), part = new THREE.Box3();
     this.world.updateMatrixWorld(true);
@@ -58,12 +58,12 @@ class Robot {
     if (!width) return;
     if (!this.reach) this.frame();
     const moving = this.links[1] || this.links[0], to = moving.position;
-    if (this.followed) {  // the camera goes along with a robot that runs away
+    if (this.followed) {  // the camera follows a robot that moves away
       const passed = to.clone().sub(this.followed).setZ(0);
       if (passed.length() > 0) { this.camera.position.add(passed); this.looks.target.add(passed); }
     }
     this.followed = to.clone();
-    if (this.floor) { this.floor.position.x = Math.round(to.x); this.floor.position.y = Math.round(to.y); }  // it has no end
+    if (this.floor) { this.floor.position.x = Math.round(to.x); this.floor.position.y = Math.round(to.y); }  // endless
     this.sun.position.copy(this.looks.target).add(new THREE.Vector3(-.5, -.7, 1.8).multiplyScalar(this.reach));
     this.sun.target.position.copy(this.looks.target);
     const view = this.sun.shadow.camera;

@@ -1,4 +1,4 @@
-// The page: runs beside each other, one window of time, one cursor.
+// The page: runs side by side, with a common window of time and cursor.
 const $ = id => document.getElementById(id);
 const make = (tag, properties = {}, ...children) => { const found = Object.assign(document.createElement(tag), properties); found.append(...children); return found; };
 const told = JSON.parse($("data").textContent);
@@ -26,7 +26,7 @@ class View {
     this.root = make("section", { className: "run" }, make("h1", { textContent: run.name }), this.sub, this.chips, this.stage, make("div", { className: "cols" }, this.body, side));
     this.build(context);
   }
-  // The run's own window: beside another run, an episode begins where the other's does.
+  // The window in this run's time; `look` counts from the start of the chosen episode, for all runs.
   own() {
     const origin = this.origin();
     return { from: look.from + origin, to: look.to + origin, at: look.at + origin, origin };
@@ -249,7 +249,7 @@ function show(docs) {
   document.title = docs.map(doc => doc.name).join(" and ") + " – sami view";
   fit();
 }
-// Where to look first: at the first alarm, else at the end of the first episode.
+// Moves the cursor to the first alarm, else to the end of the first episode.
 function start() {
   const run = views[0].run, score = run.col("score"), first = run.episodes[0];
   const alarm = Array.from({ length: run.count }, (_, i) => i).find(i => score[i] > 1);
@@ -258,7 +258,7 @@ function start() {
 theme();
 show(told.runs);
 if (views.length) start();
-if (told.live) {  // nothing is ever sent: what happens is only listened to
+if (told.live) {  // the page only receives events and sends nothing
   $("live").hidden = $("follow").hidden = false; following = true;
   const stream = new EventSource("events");
   stream.onmessage = event => {

@@ -1,9 +1,9 @@
-// What the graph below computes with: plain loops in float32, whose sums have one order on every machine. It is the
-// order of ONNX Runtime's kernels on a CPU (MLAS), and where the processor multiplies and adds in one step, the bits are
-// mostly theirs, too (x86-64: -march=x86-64-v3 or -march=native; Cortex-M4F and later: always).
+// Kernels of the graph below: plain float32 loops that sum in the same order on every machine, the order of ONNX
+// Runtime's CPU kernels (MLAS). With fused multiply-add instructions, most results are bit-equal to theirs (x86-64:
+// -march=x86-64-v3 or -march=native; Cortex-M4F and later: always).
 
-constexpr int kBlock = 32;   // outputs that one pass over the inputs sums up
-constexpr int kStride = 256; // inputs after which a sum is added to the output
+constexpr int kBlock = 32;   // outputs that one pass over the inputs accumulates
+constexpr int kStride = 256; // number of inputs after which a sum is added to the output
 
 inline float multiply_add(float a, float b, float c) {
 #if defined(__FMA__) || defined(__FP_FAST_FMAF) || defined(__ARM_FEATURE_FMA)
@@ -24,7 +24,7 @@ void add_block(const float* __restrict x, const float* __restrict weights, float
   }
 }
 
-// y += x W, W (K, N) in blocks of columns that follow each other.
+// y += x W. W (K, N) is stored as consecutive blocks of columns.
 template <int K, int N>
 void add_product(const float* x, const float* weights, float* y) {
   constexpr int whole = N / kBlock * kBlock;
@@ -38,7 +38,7 @@ void dense(const float* x, const float* weights, const float* bias, float* y) {
   add_product<K, N>(x, weights, y);
 }
 
-// y = a b, (M, K) and (K, N), where no factor is a constant.
+// y = a b of (M, K) and (K, N), if neither factor is a constant.
 template <int M, int K, int N>
 void product(const float* a, const float* b, float* y) {
   for (int i = 0; i < M; ++i)
@@ -49,9 +49,9 @@ void product(const float* a, const float* b, float* y) {
     }
 }
 
-inline float clamped(float x, float low, float high) { return x < low ? low : (x > high ? high : x); }  // NaN stays
+inline float clamped(float x, float low, float high) { return x < low ? low : (x > high ? high : x); }  // NaN stays NaN
 
-// The fractions of polynomials by which ONNX Runtime computes both on a CPU (MLAS); no call, so that loops vectorise.
+// The rational approximations of ONNX Runtime's CPU kernels (MLAS); no library call, so that loops vectorise.
 inline float hyperbolic_tangent(float value) {
   const float x = clamped(value, -9.0F, 9.0F), s = x * x;
   float p = multiply_add(s, -2.76076847742355e-16F, 2.00018790482477e-13F);
@@ -106,7 +106,7 @@ void gru(const float* x, const float* hidden, const float* weights, const float*
   }
 }
 
-// One step of a GRU whose reset gate acts on the state, before the product; the recurrent weights in two parts.
+// One step of a GRU whose reset gate acts on the state, before the product; recurrent weights in two parts.
 template <int I, int H>
 void gru_reset_first(const float* x, const float* hidden, const float* weights, const float* bias,
                      const float* recurrent, const float* recurrent_new, const float* recurrent_bias, float* gates,
@@ -122,7 +122,7 @@ void gru_reset_first(const float* x, const float* hidden, const float* weights, 
   }
 }
 
-// Over rows of N numbers: normalised by mean and variance, then scaled and shifted.
+// Normalises each row of N numbers by its mean and variance, then scales and shifts it.
 template <int M, int N>
 void layer_norm(const float* x, const float* scale, const float* shift, float epsilon, float* y) {
   for (int i = 0; i < M; ++i) {

@@ -1,9 +1,9 @@
-// The safety gate of sami_runtime in C++17: no heap, no exceptions, no text. Compile with -ffp-contract=off: then it
-// agrees with the Python gate to the last bit, on gate_cases.csv (gate_table.cpp). The rules, their order and their
-// names are those of sami_runtime/safety: watch.py judges observations, limiter.py shapes actions, gate.py decides.
-// It belongs to one thread. Not here: known poses and limits of the body, which are refused by name where a policy is
-// exported with them. M is a model: kAction, kObserved and kSignals are the numbers of elements of the action, of the
-// observation and of its signals; signal s is the elements kSignalBegin[s] to kSignalBegin[s + 1].
+// The safety gate of sami_runtime in C++17: no heap, no exceptions, no text. Compiled with -ffp-contract=off, it is
+// bit-equal to the Python gate on gate_cases.csv (gate_table.cpp). The rules, their order and their names are those of
+// sami_runtime/safety: watch.py judges observations, limiter.py shapes actions, gate.py decides. Use a gate from one
+// thread only. It lacks sensor-bias calibration (`known`), which the export rejects, and limits of the body.
+// M is a model: kAction and kObserved count the elements of the action and of the observation, kSignals its signals;
+// signal s has the elements from kSignalBegin[s] up to, but without, kSignalBegin[s + 1].
 #ifndef SAMI_GATE_HPP
 #define SAMI_GATE_HPP
 
@@ -17,26 +17,26 @@ namespace sami {
 
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 inline constexpr float kInfinityF = std::numeric_limits<float>::infinity();
-inline constexpr double kRounding = 1e-6;        // share of a time that is rounding
-inline constexpr double kJumpRounding = 1e-5;    // share of a jump that is rounding of float32
-inline constexpr double kPausePeriods = 2.0;     // a longer pause allows no more than so many periods
-inline constexpr double kUnlimited = 1e100;      // an acceleration from which on nothing is limited
-inline constexpr double kShortestPeriods = 0.5;  // periods that a speed is measured over, at least
-inline constexpr double kParked = 0.01;          // share of the bounds by which a robot may be parked beyond them
+inline constexpr double kRounding = 1e-6;        // relative excess over a time limit that counts as rounding
+inline constexpr double kJumpRounding = 1e-5;    // the same over a jump's limit, by rounding of float32
+inline constexpr double kPausePeriods = 2.0;     // longest elapsed time [periods] that a step may use
+inline constexpr double kUnlimited = 1e100;      // an acceleration [unit/s^2] from here on does not limit
+inline constexpr double kShortestPeriods = 0.5;  // shortest time [periods] over which a speed is measured
+inline constexpr double kParked = 0.01;          // share of the bounds' range by which a robot may start outside
 
-// What happens where an observation must not be acted on.
+// What happens if an observation is refused.
 enum class Then { hold, rest, stop };
 
-// Why an observation is not acted on, an action is not new, or the gate stops.
+// Why an observation is refused, there is no new action, or the gate trips.
 enum class Kind {
   none, age, order, frozen, alarm, deadline, ranges, inside, bounds, jump,  // rules on observations
-  refused,    // the policy refused an observation, or an action is not finite
-  late,       // the action came after its deadline
+  refused,    // the policy refused an observation, or its action is not finite
+  late,       // the policy's output came after its deadline
   missed, pause,
-  start,      // nothing is known to start from: rest, or a place in the workspace; or the robot starts beyond the bounds
+  start,      // the neutral action or a workspace position is not known, or the robot starts beyond the bounds
   fallback,   // the fallback failed
-  executed,   // the robot reports an action that is not finite
-  other       // a caller's own reason to hold or trip
+  executed,   // the robot reports an executed action that is not finite
+  other       // a caller's own reason, or the limits computed an action that is not finite
 };
 
 inline const char* name(Kind kind) {
@@ -48,13 +48,13 @@ inline const char* name(Kind kind) {
 
 struct Reason {
   Kind kind = Kind::none;
-  int at = -1;            // the element or signal of the observation, or the element of the action; -1: none
-  double value = 0.0;     // what was measured
-  double allowed = 0.0;   // what would have been allowed, at least or at most
+  int at = -1;            // index of the observation's element or signal, or of the action's element; -1: none
+  double value = 0.0;     // the measured value
+  double allowed = 0.0;   // the least or most that is allowed
   explicit operator bool() const { return kind != Kind::none; }
 };
 
-// What changed an action. The first three concern all elements.
+// A limit that changed an action. The first three concern all elements.
 enum class Limit { rest, stop, blend_in, bounds, workspace, acceleration, gentle, rate };
 
 inline const char* name(Limit limit) {
@@ -67,7 +67,7 @@ struct Change {
   int element;  // of the action; -1: all
 };
 
-// Every limit that changed an action, in the order in which they did.
+// Every limit that changed an action, in the order in which they were applied.
 template <int A>
 struct Changes {
   std::array<Change, 6 * A + 3> list{};
@@ -81,18 +81,18 @@ struct Changes {
   }
 };
 
-// What was read: every number in the contract's order, and when it was measured [s].
+// An observation: its numbers in the contract's order, and when they were measured [s].
 template <class M>
 struct Observation {
   std::array<float, M::kObserved> values{};
   double time = 0.0;
-  bool by_signal = false;                    // whether each signal has a time of its own
+  bool by_signal = false;                    // whether each signal has its own time
   std::array<double, M::kSignals> times{};
 
   double measured(size_t signal) const { return by_signal ? times[signal] : time; }
 };
 
-// What is allowed, with a number for each element or signal. A model's limits() has what its file and limits.toml say.
+// The limits, with a value for each element or signal. A model's limits() returns those of its file and limits.toml.
 template <class M>
 struct Limits {
   template <class T>
@@ -108,44 +108,44 @@ struct Limits {
   }
 
   double period = 0.0;  // of the policy [s]
-  double deadline_s = kInfinity;  // of the answer, from the beginning of a tick
+  double deadline_s = kInfinity;  // longest time [s] from the beginning of a tick to the output
   double max_pause_s = kInfinity;
   int hold_ticks = 3, stop_after = 10;
   double blend_in_s = 0.0;
   Action<float> low = all<Action<float>>(-kInfinityF), high = all<Action<float>>(kInfinityF);
   Action<double> rate = all<Action<double>>(kInfinity), acceleration = all<Action<double>>(kInfinity);
   bool has_rest = false;
-  Action<float> rest{};   // where has_rest
-  int rest_signal = -1;   // the signal that measures rest; -1: none does
+  Action<float> rest{};   // the neutral action, if has_rest
+  int rest_signal = -1;   // the signal that measures the neutral action; -1: none
   std::array<double, M::kSignals> max_age_s = all<std::array<double, M::kSignals>>(kInfinity);
-  std::array<int, M::kSignals> frozen{};  // equal values in a row that mean a stuck sensor; 0: not judged
+  std::array<int, M::kSignals> frozen{};  // number of equal values in a row that mean a stuck sensor; 0: not judged
   Observed<float> inside_low = all<Observed<float>>(-kInfinityF), inside_high = all<Observed<float>>(kInfinityF);
   Observed<Then> inside_then{};
   Observed<float> bounds_low = all<Observed<float>>(-kInfinityF), bounds_high = all<Observed<float>>(kInfinityF);
   Observed<Then> bounds_then{};
   Observed<double> jump = all<Observed<double>>(kInfinity);
   Observed<Then> jump_then{};
-  // Far outside training, before an observation passed and from then on.
+  // The widened training ranges, up to the first observation that passes and from then on.
   Observed<float> first_low = all<Observed<float>>(-kInfinityF), first_high = all<Observed<float>>(kInfinityF);
   Observed<float> later_low = all<Observed<float>>(-kInfinityF), later_high = all<Observed<float>>(kInfinityF);
-  Action<int> moves = all<Action<int>>(-1);  // the element of the observation that a workspace limits; -1: none
-  Action<double> moves_scale{};              // how far one unit moves it in a period of the policy
+  Action<int> moves = all<Action<int>>(-1);  // the element of the observation that it moves, if limited; -1: none
+  Action<double> moves_scale{};              // its displacement by an action of 1 in a period of the policy
   Action<double> workspace_low{}, workspace_high{};
-  int alarm_steps = 0;  // steps in a row with a score above alarm_score that are too many; 0: not judged
+  int alarm_steps = 0;  // number of steps in a row with a score above alarm_score for alarm_then; 0: not judged
   double alarm_score = 1.0;
   Then alarm_then = Then::stop;
-  int adapt_steps = 0;  // steps that a context may take to settle after a detected change; 0: not judged
-  double adapt_gentle = 1.0;  // share of the rate that is allowed until then
+  int adapt_steps = 0;  // most steps from a detected change to a settled context; 0: not judged
+  double adapt_gentle = 1.0;  // share of the rate that is allowed until the context has settled
   Then adapt_then = Then::hold;
 };
 
-// What the gate lets through at one tick.
+// The gate's decision at one tick.
 template <class M>
 struct Ruling {
-  bool writes = false;  // false: nothing is written, to stop or because nothing was executed yet
+  bool writes = false;  // false: nothing is written, to stop or because no action was executed yet
   std::array<float, M::kAction> action{};
   Changes<M::kAction> limited_by;
-  Reason reason;        // why it stopped
+  Reason reason;        // why this ruling tripped the gate
   Reason held;          // why there was no new action
   bool fallback = false;
   double time = 0.0;
@@ -157,7 +157,7 @@ class Gate {
 
  public:
   using Action = std::array<float, A>;
-  // Puts what it wants into action and returns true; false where it failed. It must not block.
+  // Stores its action in `action` and returns true, or false if it failed. It must not block.
   using Fallback = bool (*)(void* context, const Observation<M>& observation, double now, Action& action);
 
   explicit Gate(const Limits<M>& limits) : limits_(limits) {
@@ -169,10 +169,10 @@ class Gate {
     fresh(limits_.period);
   }
 
-  // Acts where the policy has been held for longer than hold_ticks, until stop_after; without one the robot rests.
+  // The fallback acts after hold_ticks, until stop_after. Without one, the neutral action is approached.
   void set_fallback(Fallback fallback, void* context) { fallback_ = fallback, fallback_context_ = context; }
 
-  // An episode: nothing has been executed in it. False where the gate tripped and was not re-armed.
+  // Begins an episode, in which nothing has been executed yet. False if the gate tripped and was not re-armed.
   bool begin(double period) {
     armed_ = !tripped_;
     if (armed_) fresh(period);
@@ -180,20 +180,20 @@ class Gate {
   }
   bool begin() { return begin(limits_.period); }
 
-  // Latches the gate: nothing more is written, and the robot is to be stopped. What came first is why.
+  // Latches the gate: it writes nothing more, and the caller stops the robot. The first reason is reported.
   void trip(Reason reason) {
     if (!tripped_) tripped_ = reason;
     armed_ = false;
   }
 
-  // For a person to call: the next begin() is allowed.
+  // Allows the next begin(). A person should decide that.
   void rearm() { tripped_ = {}; }
 
   // Why the gate is latched; Kind::none while it is armed.
   const Reason& tripped() const { return tripped_; }
 
-  // Why an observation must not be acted on; Kind::none if it may be, and is learned from. The next hold() does what
-  // the limits want then.
+  // Returns why the policy must not act on an observation; Kind::none if it may. The next hold() does what the limits
+  // set for this case: hold, rest or stop.
   Reason fault(const Observation<M>& observation, double now) {
     observation_ = observation;
     observed_ = true;
@@ -206,8 +206,8 @@ class Gate {
     return reason;
   }
 
-  // Learns what the context told after a step of the policy: its out-of-distribution score, whether it has settled, and
-  // whether it shows a change of the dynamics.
+  // Stores the telemetry of a step of the policy: its out-of-distribution score, whether the context has settled, and
+  // whether the dynamics changed.
   void heed(double score, bool settled, bool changed) {
     score_ = score;
     alarms_ = score > limits_.alarm_score ? alarms_ + 1 : 0;
@@ -220,8 +220,8 @@ class Gate {
     }
   }
 
-  // Rules on a new action, after so many ticks of the policy: 1, and those that passed without a turn. One that is not
-  // finite is never clamped: that is a tick without a new action.
+  // Rules on a new action of the policy; ticks: its periods since the last ruling, 1, or more if some were missed. An
+  // action that is not finite is never clamped: the tick counts as one without a new action.
   const Ruling<M>& propose(const Action& action, double now, int ticks = 1) {
     if (const Reason reason = not_finite(action)) return hold(reason, now, ticks);
     if (paused(now)) return ruling_;
@@ -233,7 +233,7 @@ class Gate {
     return aim(action);
   }
 
-  // Rules on an action of a person, who drives instead of the policy: all limits but the blend-in hold.
+  // Rules on an action of a person who drives in place of the policy; all limits but the blend-in apply.
   const Ruling<M>& command(const Action& action, double now) {
     if (const Reason reason = not_finite(action)) return hold(reason, now);
     if (paused(now)) return ruling_;
@@ -241,7 +241,7 @@ class Gate {
     return drive(action);
   }
 
-  // Rules on a tick at which a person wants the robot to rest; such ticks do not count towards stop_after.
+  // Rules on a tick at which a person pauses the robot: approaches the neutral action, and resets the stop_after count.
   const Ruling<M>& rest(double now) {
     if (paused(now)) return ruling_;
     held_ = 0;
@@ -249,7 +249,7 @@ class Gate {
     return rest_known() ? drive(rest_) : stop({Kind::start, -1, 0.0, 0.0});
   }
 
-  // Rules on a tick between two of the policy's: its last action stands, on its way there if limits delay it.
+  // Rules on a tick between two of the policy's: continues towards its last action, or repeats it once reached.
   const Ruling<M>& stand(double now) {
     if (paused(now)) return ruling_;
     if (!has_target_) return standing();
@@ -257,8 +257,8 @@ class Gate {
     return ruling_;
   }
 
-  // Rules on a tick without a new action: the last one stands, then the fallback acts, or it goes to rest; at too many
-  // in a row the gate trips.
+  // Rules on a tick without a new action: repeats the last one; after hold_ticks uses the fallback, or rests. After
+  // stop_after periods in a row without a new action the gate trips.
   const Ruling<M>& hold(Reason reason, double now, int ticks = 1) {
     const bool waited = paused(now);
     ruling_.held = reason;
@@ -281,11 +281,11 @@ class Gate {
     return aim(rest_);
   }
 
-  // Calls send(action), which returns what was really executed, for the policy to read; null where nothing was written.
+  // Calls send(action) and returns the executed action that it reports; null if nothing was written, or not finite.
   template <class Send>
   const Action* write(const Ruling<M>& ruling, Send&& send) {
     if (!ruling.writes || !armed_) return nullptr;
-    if (not_finite(ruling.action)) {  // whatever made it so, a robot does not get it
+    if (not_finite(ruling.action)) {  // never write NaN or infinity to a robot, whatever the cause
       trip({Kind::other, -1, 0.0, 0.0});
       return nullptr;
     }
@@ -307,7 +307,7 @@ class Gate {
   static bool differs(float a, float b) { return a < b || a > b; }
   static bool differs(double a, double b) { return a < b || a > b; }
   template <class T>
-  static T cut(T value, T low, T high) {  // as numpy's clip, also where low is above high
+  static T cut(T value, T low, T high) {  // like numpy's clip, also if low is above high
     return std::min(std::max(value, low), high);
   }
 
@@ -353,7 +353,7 @@ class Gate {
       then_ = limits_.adapt_then;
       return {Kind::deadline, -1, static_cast<double>(adapting_), static_cast<double>(limits_.adapt_steps)};
     }
-    for (Then then : {Then::stop, Then::rest, Then::hold}) {  // what is held must not hide what stops
+    for (Then then : {Then::stop, Then::rest, Then::hold}) {  // a rule that holds must not hide one that stops
       Reason reason = then == Then::hold ? judge_ranges(observation) : Reason{};
       if (!reason)
         reason = judge_span(Kind::inside, observation, limits_.inside_low, limits_.inside_high, limits_.inside_then, then);
@@ -428,8 +428,8 @@ class Gate {
     return {};
   }
 
-  // An element that is off for one observation is one that is not acted on; one that stays off is believed as soon as
-  // it can have got there.
+  // Compares with the last observation that passed: a single outlier is skipped, and a value that stays away is
+  // accepted as soon as it could have been reached.
   Reason judge_jump(const Observation<M>& observation, Then then) {
     const double ticks = ++jump_ticks_[static_cast<size_t>(then)];
     for (size_t s = 0; s < S; ++s)
@@ -561,7 +561,7 @@ class Gate {
     step(action);
   }
 
-  // Goes as far towards a target as one write may.
+  // Sets the ruling's action as far towards a target as one write may go.
   void step(const Action& target) {
     ruling_.action = target;
     ruling_.writes = true;
@@ -610,7 +610,7 @@ class Gate {
     }
   }
 
-  // As much of a step as the acceleration allows, so that the action can still come to rest at its target.
+  // The part of a step that the acceleration allows, such that the action can still stop at its target.
   double eased(size_t i, double way, double passed) const {
     if (!(limits_.acceleration[i] < kUnlimited)) return way;
     const double change = limits_.acceleration[i] * passed, speed = speed_at(i);
@@ -619,27 +619,27 @@ class Gate {
     return cut(cut(way, -longest, longest), (speed - change) * passed, (speed + change) * passed);
   }
 
-  // The length of the step that brakes as hard as may be; 0 where nothing limits braking.
+  // The length of the step that brakes as hard as allowed; 0 for an element without a limit.
   double braking(size_t i, double passed) const {
     if (!(limits_.acceleration[i] < kUnlimited)) return 0.0;
     return std::max((std::abs(speed_at(i)) - limits_.acceleration[i] * passed) * passed, 0.0);
   }
 
-  // Cuts at the bounds, and a step that starts beyond them where it would lead further out.
+  // Clips to the bounds; an element that starts beyond them may stay there or move back.
   float cut_step(float action, double start, size_t i) const {
     const double low = std::min(static_cast<double>(limits_.low[i]), start);
     const double high = std::max(static_cast<double>(limits_.high[i]), start);
     return static_cast<float>(cut(static_cast<double>(action), low, high));
   }
 
-  // Where a step leads from a start, in float32 and never further than the step.
+  // Start plus step in float32; never moves further than the step.
   static float rounded_down(double start, double step) {
     const float end = static_cast<float>(start + step);
     const bool beyond = std::abs(static_cast<double>(end) - start) > std::abs(step);
     return beyond ? std::nextafter(end, static_cast<float>(start)) : end;
   }
 
-  // Whether nothing but one jump leads back to within the bounds from where the robot starts.
+  // Whether the robot starts beyond the bounds and only a single jump, which no limit slows, would lead back.
   bool starts_beyond() const {
     if (!rest_known()) return false;
     for (size_t i = 0; i < A; ++i) {
@@ -652,8 +652,8 @@ class Gate {
     return false;
   }
 
-  // Cuts an action so that it leads nowhere out of the workspace; false where it is not known where the robot is.
-  // Names each element that it cut, unless one of the first `unnamed` changes did already.
+  // Limits an action so that it moves nothing out of the workspace; false if the position is not known. Names each
+  // element that it limits, unless one of the first `unnamed` changes already does.
   bool keep(Action& action, double passed, int unnamed) {
     for (size_t i = 0; i < A; ++i)
       if (limits_.moves[i] >= 0 && !(places_known_ && std::isfinite(place_[i]))) return false;
@@ -673,7 +673,7 @@ class Gate {
     return true;
   }
 
-  // The largest action from which the rate still allows coming to rest within a way, in actions of one period.
+  // The largest action from which the rate still allows stopping within a distance `way` [unit of the action x period].
   double slow(size_t i, double way) const {
     const double change = limits_.rate[i] * limits_.period;
     if (!std::isfinite(change) || !std::isfinite(way)) return way;
@@ -681,7 +681,7 @@ class Gate {
     return way / periods + change * (periods - 1) / 2;
   }
 
-  // Learns what is written, from where the next step goes; returns the time since the write before [s].
+  // Stores the action being written, from which the next step starts; returns the time since the last write [s].
   double wrote(const Action& action, double now) {
     const double passed = elapsed_at(now);
     if (accelerates_ && (has_written_ || rest_known())) {
@@ -713,11 +713,11 @@ class Gate {
   Fallback fallback_ = nullptr;
   void* fallback_context_ = nullptr;
   double tick_period_ = 0.0;  // nominal time between two ticks [s]
-  // Of the episode.
+  // State of the episode.
   bool has_written_ = false, has_target_ = false, taken_over_ = false, observed_ = false;
   Action written_{}, executed_{}, target_{}, rest_{}, origin_{};
   double written_at_ = 0.0, ruled_at_ = kInfinity;
-  int held_ = 0;  // ticks of the policy without a new action, in a row
+  int held_ = 0;  // periods of the policy in a row without a new action
   Then then_ = Then::hold;
   Observation<M> observation_;
   double newest_ = -kInfinity;
@@ -726,13 +726,13 @@ class Gate {
   std::array<float, D> repeated_{};
   double score_ = 0.0;
   int alarms_ = 0;
-  int adapting_ = -1;  // steps since a change was detected; -1: none is, or the context has settled again
-  bool passed_ = false;  // whether an observation was within what training saw
+  int adapting_ = -1;  // steps since a detected change; -1 before a change, and once the context has settled again
+  bool passed_ = false;  // whether an observation passed the training ranges
   std::array<int, 3> jump_ticks_{};
   std::array<double, D> jumped_from_{}, jump_stamps_{};
   bool measured_rest_ = false, places_known_ = false, blends_ = false;
   double blended_ = 0.0;
-  std::array<double, A> speed_{}, place_{}, since_{}, last_{};  // place: where the last good observation said
+  std::array<double, A> speed_{}, place_{}, since_{}, last_{};  // place: the last valid observed position
   Ruling<M> ruling_;
 };
 

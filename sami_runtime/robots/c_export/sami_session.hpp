@@ -1,5 +1,5 @@
-// Session, telemetry and one tick of sami_runtime in C++17: no heap, no exceptions, no text. A model M is written by
-// `sami export --c`: its sizes, and infer(), which computes one step.
+// Session, telemetry and one tick of sami_runtime in C++17: no heap, no exceptions, no text. `sami export --c` writes
+// the model M: its sizes, and infer(), which computes one step.
 #ifndef SAMI_SESSION_HPP
 #define SAMI_SESSION_HPP
 
@@ -7,17 +7,17 @@
 
 namespace sami {
 
-// All that a session remembers of an episode; a copy of it can be restored.
+// A session's state within an episode; a copy of it can be restored.
 template <class M>
 struct Memory {
-  std::array<float, M::kAction> action{};    // executed last
-  std::array<float, M::kContext> context{};  // inferred last
-  std::array<float, M::kExtra> extra{};      // the other answers of the last step, one after another
-  std::array<float, M::kState> state{};      // recurrent tensors, one after another
+  std::array<float, M::kAction> action{};    // the action executed last
+  std::array<float, M::kContext> context{};  // the context inferred last
+  std::array<float, M::kExtra> extra{};      // the other outputs of the last step, concatenated
+  std::array<float, M::kState> state{};      // recurrent tensors, concatenated
   bool acted = false;                        // whether a step was made since the reset
 };
 
-// Steps a policy and carries its recurrent state. A step that is refused leaves all of it as it was.
+// Steps a policy and carries its recurrent state. A refused step changes neither state nor previous action.
 template <class M>
 class Session {
  public:
@@ -26,7 +26,7 @@ class Session {
 
   Session() { reset(); }
 
-  // A new episode: state and previous action take their initial values.
+  // Begins a new episode: state and previous action take their initial values.
   void reset() {
     memories_[now_] = {};
     M::begin(memories_[now_].state.data());
@@ -34,9 +34,9 @@ class Session {
     tick_ = 0;
   }
 
-  // Asks the policy for its action, which counts as executed unless executed() says otherwise. Returns why it was
-  // refused, Kind::none where it was not. Ages are in periods of the policy, with what an action takes to have its
-  // effect: of all signals, or of each; a file that does not look ahead takes all for the present.
+  // Runs the policy on one observation, and advances the state. The action counts as executed unless executed() reports
+  // another one. Returns why the step was refused, or Kind::none. Age: observation age plus command delay [periods], of
+  // all signals or of each; a model without lookahead ignores it and treats observations as current.
   Reason step(const Observation<M>& observation, float age = 0.0F) {
     Ages ages{};
     ages.fill(age);
@@ -64,8 +64,8 @@ class Session {
     return {};
   }
 
-  // Takes the last step back, as if it had not been made, where its answer came too late. Right after the step: false
-  // where anything else followed it.
+  // Takes back the last step and any executed() or elapse() since: the state is bit-equal to that before the step.
+  // False if there is no step, or it was followed by a refused step, undo(), reset() or restore().
   bool undo() {
     if (!undoable_) return false;
     undoable_ = false;
@@ -74,7 +74,7 @@ class Session {
     return true;
   }
 
-  // What was really sent: the encoder learns from what was done, not from what was asked for.
+  // Reports the action that was really executed, because the encoder infers the dynamics from executed actions.
   Reason executed(const Action& action) {
     if (const int at = not_finite(action); at >= 0)
       return {Kind::executed, at, static_cast<double>(action[static_cast<size_t>(at)]), 0.0};
@@ -82,7 +82,7 @@ class Session {
     return {};
   }
 
-  // Lets periods pass without a step: what was executed last stood. Where a tick is held or skipped, before executed().
+  // Lets held or skipped periods pass: the last executed action stays in force. Call it before executed().
   void elapse(int periods = 1) {
     if constexpr (M::kPastSteps > 0)
       for (int period = 0; period < std::min(periods, M::kPastSteps); ++period) {
@@ -94,7 +94,7 @@ class Session {
       static_cast<void>(periods);
   }
 
-  // Makes a held tick: the action executed last stands. False where none was executed since the reset.
+  // Holds for one period: the last executed action stays in force. False if none was executed since the reset.
   bool hold() {
     if (!memories_[now_].acted) return false;
     elapse();
@@ -108,7 +108,7 @@ class Session {
 
   const Memory<M>& state() const { return memories_[now_]; }
 
-  // Goes on from a state() of this model; false, and nothing changes, where it holds a number that is not finite.
+  // Continues from a state() of this model; false, without any change, if it contains NaN or infinity.
   bool restore(const Memory<M>& state, int tick) {
     if (not_finite(state.action) >= 0 || not_finite(state.context) >= 0 || not_finite(state.extra) >= 0 || not_finite(state.state) >= 0)
       return false;
@@ -128,7 +128,7 @@ class Session {
     return -1;
   }
 
-  std::array<Memory<M>, 2> memories_{};  // a step reads one and writes the other, which counts once it was judged
+  std::array<Memory<M>, 2> memories_{};  // a step reads one and writes the other, which is current once checked
   size_t now_ = 0;
   bool undoable_ = false;
   int tick_ = 0;
@@ -143,19 +143,19 @@ inline const char* name(Phase phase) {
   return names[static_cast<int>(phase)];
 }
 
-// What the context told at one step of the policy.
+// Telemetry of one step of the policy.
 struct Reading {
-  int step = -1;          // of the policy in the episode, from 0; -1 before the first
-  double speed = 0.0;     // |c_t - c_(t-1)|; 0 at the first step
-  Phase phase = Phase::unknown;  // unknown where the file has no atlas
-  double drift = 0.0;     // of the mean over the atlas's window
-  int nearest = -1;       // the known dynamics that this mean is nearest to; -1 until the atlas counts
-  double distance = 0.0;  // Mahalanobis distance to them
+  int step = -1;          // index in the episode, from 0; -1 before the first step
+  double speed = 0.0;     // |c_t - c_(t-1)| of the contexts; 0 at the first step
+  Phase phase = Phase::unknown;  // unknown without an in-distribution reference (atlas)
+  double drift = 0.0;     // |m_t - m_(t-1)| of the mean m over the atlas's window
+  int nearest = -1;       // the atlas's task whose contexts are nearest to m; -1 before the atlas's step
+  double distance = 0.0;  // Mahalanobis distance of m to the contexts of that task
   double score = 0.0;     // out-of-distribution score; above 1 is an alarm
   bool alarm = false;
 };
 
-// Reads the contexts of a policy: which known dynamics they resemble, and whether they are known.
+// Computes a Reading of each context of a policy: its nearest training task, and an out-of-distribution score.
 template <class M>
 class Telemetry {
   static constexpr size_t C = M::kContext, W = M::kWindow, K = M::kTasks;
@@ -166,7 +166,7 @@ class Telemetry {
     if constexpr (K > 0) now.phase = Phase::identifying;
   }
 
-  // Reads the context of the next step.
+  // Reads the context of the policy's next step.
   const Reading& update(const std::array<float, C>& context) {
     Reading next;
     next.step = now.step + 1;
@@ -229,26 +229,26 @@ class Telemetry {
   std::array<double, C> previous_{}, mean_{};
 };
 
-// One robot: session, telemetry and gate, in the order of the Python loop.
+// One robot: session, telemetry and gate, called in the order of the Python loop.
 template <class M>
 class Runtime {
  public:
-  // command_delay_s: how long an action takes from its write to its effect.
+  // command_delay_s: time from the write of an action to its effect [s].
   explicit Runtime(const Limits<M>& limits, double command_delay_s = 0.0)
       : gate(limits), period_(limits.period), command_delay_s_(command_delay_s), deadline_s_(limits.deadline_s) {}
 
-  // An episode. False where the gate tripped and was not re-armed.
+  // Begins an episode. False if the gate tripped and was not re-armed.
   bool begin() {
     session.reset();
     telemetry.reset();
     return gate.begin();
   }
 
-  // One tick of the policy: judges the observation, steps, limits, writes. The robot is to be stopped where
-  // gate.tripped() is set afterwards.
+  // Makes one tick of the policy: judges the observation, steps, limits, writes. If gate.tripped() is set afterwards,
+  // the caller has to stop the robot.
   //   clock()       the time [s] on the clock that stamps the observations
-  //   send(action)  writes to the robot, and returns what was really executed
-  //   ticks         ticks of the policy since the last one: 1, and those that passed without a turn
+  //   send(action)  writes to the robot, and returns the action that was really executed
+  //   ticks         periods of the policy since the last tick: 1, or more if some were missed
   template <class Clock, class Send>
   const Ruling<M>& tick(const Observation<M>& observation, Clock&& clock, Send&& send, int ticks = 1) {
     const double began = clock();
@@ -258,7 +258,7 @@ class Runtime {
     if (!stepped) session.elapse();
     const Ruling<M>& ruling =
         stepped ? gate.propose(session.action(), clock(), ticks) : gate.hold(reason, clock(), ticks);
-    if (const auto* sent = gate.write(ruling, send)) session.executed(*sent);  // the encoder learns from what was done
+    if (const auto* sent = gate.write(ruling, send)) session.executed(*sent);  // the encoder reads executed actions
     if (stepped) {
       const Reading& now = telemetry.update(session.context());
       gate.heed(now.score, now.phase == Phase::settled, now.alarm || now.phase == Phase::readapting);

@@ -1,5 +1,5 @@
-// A robot of three joints on Fast DDS, which most ROS 2 installations speak: it goes by the velocities that it hears,
-// for ever, and tells where its joints are 50 times a second. Loopback only.
+// A simulated robot with three joints on Fast DDS, which most ROS 2 installations use. It applies the last received
+// velocities without a timeout, and publishes its joint states at 50 Hz. Loopback only.
 //
 //     g++ -std=c++17 -O1 peer.cpp -o peer -lfastrtps -lfastcdr && ./peer DOMAIN SECONDS
 #include <array>
@@ -36,7 +36,7 @@ struct JointState {
     Doubles position, velocity, effort;
     template <class F> void each(F f) { f(sec), f(nanosec), f(frame_id), f(name), f(position), f(velocity), f(effort); }
 };
-struct Command {  // std_msgs/Float64MultiArray whose layout has no axes
+struct Command {  // std_msgs/Float64MultiArray without layout dimensions
     uint32_t axes = 0, offset = 0;
     Doubles data;
     template <class F> void each(F f) { f(axes), f(offset), f(data); }
@@ -116,7 +116,7 @@ int main(int, char** given) {
         std::this_thread::sleep_until(start + std::chrono::milliseconds(20 * tick));
         {
             std::lock_guard<std::mutex> held(hears.lock);
-            state.velocity = {hears.speed[2], hears.speed[0], hears.speed[1]};  // commands: shoulder, elbow, wrist
+            state.velocity = {hears.speed[2], hears.speed[0], hears.speed[1]};  // command order: shoulder, elbow, wrist
         }
         for (int at = 0; at < 3; ++at) state.position[at] += 0.02 * state.velocity[at];
         const auto now = std::chrono::system_clock::now().time_since_epoch();
