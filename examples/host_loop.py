@@ -22,7 +22,7 @@ def send(action: np.ndarray) -> np.ndarray:
 
 
 def stop() -> None:
-    """Bring the robot to rest; called on every exit of the loop. To replace."""
+    """Bring the robot to rest. To replace. Reached from every way out of the loop."""
 
 
 def drive(session: Session, steps: int) -> tuple[int, int]:
