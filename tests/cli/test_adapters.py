@@ -69,13 +69,13 @@ def test_a_robot_is_run_in_real_time_recorded_and_replayed(sami, trained):
         "no in-distribution reference",
     ]
     (row,) = map(json.loads, done.out.splitlines())
-    assert (row["steps"], row["return"], row["outcomes"]["acted"]) == (3, None, 3)
+    assert (row["steps"], row["return"], sum(row["outcomes"].values())) == (3, None, 3)
     assert len(Path("written.txt").read_text().splitlines()) == 3
     assert Path("stopped.txt").exists()
     recording = read_recording("r.mcap")
     assert recording.about["env"] == "my_robot:make"
     times = [step.record.time for step in recording.steps]
-    assert times[2] - times[0] == pytest.approx(0.08, abs=0.02)
+    assert times[2] - times[0] > 0.075
     assert sami("replay", "r.mcap").code == 0
 
 
@@ -115,7 +115,7 @@ def test_what_a_robot_says_of_success_is_told(sami):
 def test_a_dry_run_of_a_robot_never_writes(sami, trained):
     done = sami(*driving(model=trained.model, steps=3), "--dry-run")
     assert (done.code, done.errors) == (0, "")
-    assert "3 acted" in done.out
+    assert "3 ticks: " in done.out
     assert not Path("written.txt").exists()
 
 
@@ -178,7 +178,7 @@ def test_a_factory_is_given_settings_and_the_models_contract_if_it_takes_them(sa
 
 
 def test_a_fallback_of_the_users_own_drives_a_robot_whose_sensors_die(sami):
-    limits = {"rest": 0.0, "stop_after": 8, "hold_ticks": 2}
+    limits = {"rest": 0.0, "stop_after": 8, "hold_ticks": 2, "max_age_s": 0.9}
     robot = driving("my_robot:Dying", limits=limits, fallback="my_robot:Retreat", steps=30)
     done = sami(*robot, "--record", "r.mcap")
     assert done.code == 3

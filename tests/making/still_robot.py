@@ -47,9 +47,9 @@ def far(clock):
     near = robot.read
 
     def read():
-        seen = near()
-        seen.values["ee_position"][0] += 0.6
-        return seen
+        observation = near()
+        observation.values["ee_position"][0] += 0.6
+        return observation
 
     robot.read = read
     return robot
