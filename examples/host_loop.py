@@ -1,4 +1,4 @@
-"""A host's own control loop around a session: copy it, and put your robot into the three functions on top.
+"""A complete control loop around a session, to copy: replace the first three functions by those of your robot.
 
 python examples/host_loop.py models/panda-satesac.onnx --steps 50
 """
@@ -12,47 +12,47 @@ from sami_runtime import Contract, Session, SignalError
 
 
 def read_sensors(contract: Contract, now: float) -> dict[str, np.ndarray]:
-    """Yours: each signal that the contract names, in its unit. Here: slow waves."""
+    """Return each signal of the contract, (size,), in its unit. To replace: here they are slow waves."""
     return {s.name: np.sin(now + np.arange(s.size)).astype(np.float32) for s in contract.observation}
 
 
 def send(action: np.ndarray) -> np.ndarray:
-    """Yours: command the motors, and return what they were really given. Here: at most half of the full range."""
+    """Command the motors, and return the applied action (A,). To replace: here it is clipped to half of its range."""
     return np.clip(action, -0.5, 0.5)
 
 
 def stop() -> None:
-    """Yours: bring everything to rest. Reached from every way out of the loop."""
+    """Bring the robot to rest. To replace. Reached from every way out of the loop."""
 
 
 def drive(session: Session, steps: int) -> tuple[int, int]:
-    """Acts at the policy's rate, for so many steps; how many ticks were held, and how many skipped."""
+    """Act at the policy's rate for `steps` ticks, and return the numbers of held and of skipped ticks."""
     period, held, skipped, tick, acted = 1 / session.contract.rate_hz, 0, 0, 0, False
-    session.reset()  # a new episode: forget the last one
+    session.reset()  # a new episode, from the initial state
     start = time.perf_counter()
     for _ in range(steps):
         passed = max(0, int((time.perf_counter() - start) / period) - tick)
-        skipped, tick = skipped + passed, tick + passed  # never made up for in a burst
-        session.elapse(passed)  # what was executed last stood: of interest to files that look ahead
+        skipped, tick = skipped + passed, tick + passed  # never catch up in a burst
+        session.elapse(passed)  # the last action was applied meanwhile, which lookahead files use
         deadline = start + tick * period  # absolute, so that the rate does not drift
         time.sleep(max(0.0, deadline - 0.0005 - time.perf_counter()))
-        session.prewarm()  # wakes caches and core, changes nothing
+        session.prewarm()  # warms up caches and core, changes no state
         time.sleep(max(0.0, deadline - time.perf_counter()))
         now, tick = tick * period, tick + 1
         try:
-            action = session.step(read_sensors(session.contract, now), age=0.0).action  # yours: its age, in periods
+            action = session.step(read_sensors(session.contract, now), age=0.0).action  # set its age, in periods
             acted = True
-        except SignalError:  # NaN, a missing signal: the state was not advanced
+        except SignalError:  # NaN or a missing signal: the state has not changed
             held += 1
-            if not acted:  # nothing was executed yet that could stand
+            if not acted:  # no action to repeat yet
                 continue
             action = session.hold().action
-        session.executed(send(action))  # the encoder learns from what was done, not from what was asked for
+        session.executed(send(action))  # the encoder reads the applied action, not the proposed one
     return held, skipped
 
 
 def main() -> None:
-    """Load a model, which refuses what can be refused, and drive."""
+    """Load a model, which raises if the file is invalid, and drive."""
     parser = argparse.ArgumentParser()
     parser.add_argument("model")
     parser.add_argument("--steps", type=int, default=50)

@@ -1,16 +1,16 @@
-"""A robot behind a network: an adapter to copy, with your robot's signals and messages in the place of these.
+"""An adapter for a robot behind a network, to copy: replace signals and messages by those of your robot.
 
-python examples/udp_robot.py &     # a robot to try it on: a hand that goes where it is told
+python examples/udp_robot.py &     # a simulated hand to test it on
 cd examples
 sami check-adapter udp_robot:make --model ../models/panda-satesac.onnx --limits limits.toml --write
 sami check-adapter udp_robot:make --model ../models/panda-satesac.onnx --limits limits.toml --excite
 sami drive udp_robot.toml --check
 sami drive udp_robot.toml
 
-The robot answers for a minute, or as many seconds as it is given, and prints when it begins to move and comes to rest.
-It goes on as it was told last, as an arm under velocity control does, so it has a deadman of its own: after 0.25 s
-without an action it stops. `--deadman inf` takes that away, to see what the watchdog does by itself. UDP_ROBOT_PORT is
-the first of its two ports.
+The robot runs for a minute, or for the seconds of its argument, and prints when it begins to move and comes to rest.
+Like an arm under velocity control, it continues with the last command, so it has a deadman: after 0.25 s without an
+action it stops. `--deadman inf` disables the deadman, to test the watchdog alone. UDP_ROBOT_PORT is the first of its
+two ports.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ REACH = (-0.5, -0.5, 0.0), (0.5, 0.5, 0.5)  # lowest and highest x, y, z of the 
 
 
 class UdpRobot:
-    """Reads JSON datagrams of a robot, the newest one, and sends it actions.
+    """Reads the newest of a robot's JSON datagrams, and sends actions.
 
-    The robot stamps with its own clock. The two clocks differ by what the quickest datagram of an episode took at most,
-    so that one that waited, in the network or because nobody read, is as old as it is.
+    The robot stamps with its own clock. The fastest datagram of an episode defines the offset of the two clocks, so
+    the age of a datagram includes its time in the network and in the socket's buffer.
 
     Args:
-        clock: The loop's.
+        clock: The loop's clock.
     """
 
     observation, action = PANDA_OBSERVATION, PANDA_ACTION
@@ -55,14 +55,14 @@ class UdpRobot:
         self.emergency_stop = emergency_stop()
 
     def reset(self, seed: int | None = None) -> None:
-        """Begins an episode: what was measured before does not count."""
+        """Begin an episode, and drop earlier measurements."""
         self._send(reset=seed)
         while select.select([self.socket], [], [], 0)[0]:
             self.socket.recv(65536)
         self.newest, self.ahead = None, math.inf
 
     def read(self) -> Observation:
-        """Return the newest observation; wait only for the first one of an episode."""
+        """Return the newest observation; wait only for an episode's first, and raise AdapterError after a second."""
         while self.newest is None or select.select([self.socket], [], [], 0)[0]:
             try:
                 document = json.loads(self.socket.recv(65536))
@@ -74,12 +74,12 @@ class UdpRobot:
         return self.newest
 
     def write(self, action: np.ndarray) -> Executed:
-        """Send an action. A robot that limits it has to say so, for the encoder learns from what was done."""
+        """Send an action. A robot that limits it must return the applied action, which the encoder reads."""
         self._send(action=action.tolist())
         return Executed(action.copy())
 
     def stop(self) -> None:
-        """Tell it to rest; also the robot itself does, when it hears nothing for a while."""
+        """Stop the robot; its deadman also does, after a time without actions."""
         self._send(stop=True)
 
     def close(self) -> None:
@@ -87,7 +87,7 @@ class UdpRobot:
         self.socket.close()
 
     def _send(self, **message: Any) -> None:
-        if self.socket.fileno() >= 0:  # after close() there is nobody to tell
+        if self.socket.fileno() >= 0:  # nothing can be sent after close()
             self.socket.sendto(json.dumps(message).encode(), ROBOT)
 
 
@@ -95,26 +95,26 @@ make = UdpRobot
 
 
 def emergency_stop() -> Callable[[], object]:
-    """Connect to the robot, and return what stops it from any thread and any process, until an episode begins anew."""
+    """Return a function that stops the robot, from any thread and process, until the next episode begins."""
     link = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     return lambda: link.sendto(b'{"emergency_stop": true}', ROBOT)
 
 
 class Hand:
-    """A hand above a cube that lies still: by an action of 1 it moves 5 cm in a period of 40 ms, and then goes on.
+    """A hand above a cube at rest. An action of 1 is a velocity of 5 cm per 40 ms, which it keeps until the next one.
 
     Args:
-        deadman_s: How long [s] after the last action it stops by itself.
+        deadman_s: Longest time [s] without an action before the hand stops.
     """
 
     def __init__(self, deadman_s: float) -> None:
         self.values = {signal.name: np.zeros(signal.size) for signal in PANDA_OBSERVATION}
         self.deadman_s, self.velocity, self.stopped = deadman_s, np.zeros(3), False
         self.moved_at = self.told_at = time.monotonic()
-        self.ignored = 0  # actions that came after an emergency stop
+        self.ignored = 0  # number of actions received after an emergency stop
 
     def obey(self, message: dict[str, Any]) -> None:
-        """Do what a message says. After an emergency stop that is nothing, until an episode begins."""
+        """Execute a message. After an emergency stop, ignore actions until the next episode begins."""
         self.move()
         if "reset" in message:
             self.values["ee_position"][:], self.stopped = (0.0, 0.0, 0.2), False
@@ -131,14 +131,14 @@ class Hand:
             self.go(np.zeros(3), "emergency stop" if "emergency_stop" in message else "stop")
 
     def go(self, velocity: np.ndarray, why: str) -> None:
-        """Take another velocity [m/s], and say so where that begins or ends a movement."""
+        """Set the velocity (3,) [m/s], and print when a motion begins or ends."""
         if velocity.any() != self.velocity.any():
             event = "moves" if velocity.any() else "rests"
             print(json.dumps({"time": time.monotonic(), event: why, "ignored": self.ignored}), flush=True)
         self.velocity = velocity
 
     def move(self) -> None:
-        """Move as far as it got since it last did, and stop where the host is silent."""
+        """Advance the position to the current time, and stop if the deadman's time has passed."""
         now = time.monotonic()
         position = self.values["ee_position"]
         np.clip(position + self.velocity * (now - self.moved_at), *REACH, out=position)
@@ -148,7 +148,7 @@ class Hand:
 
 
 def robot(seconds: float, deadman_s: float, period: float = 0.01) -> None:
-    """Play the hand, and tell where it is."""
+    """Simulate the hand for `seconds`, and send its state every `period` [s]."""
     link = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     link.bind(ROBOT)
     print(f"listening at {ROBOT[0]}:{ROBOT[1]} for {seconds:g} s", flush=True)

@@ -1,4 +1,4 @@
-"""`Run` composes session, adapter, gate, watchdog and recording, runs episodes, and closes all in the right order."""
+"""`Run` composes session, adapter, gate, watchdog and recording, and runs episodes of one policy."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _compose(
 
 
 def _require_for_robot(settings: LoopSettings, gap: GapProfile | None) -> None:
-    """Refuse settings that only a simulator may have.
+    """Reject settings that only a simulator may have.
 
     Raises:
         SamiError: There is no clock and `enforce_timing` is not set, or the profile changes actions.
@@ -84,7 +84,7 @@ def _warn_of_missing(
 ) -> None:
     """Issue one `SafetyWarning` for each protection that a robot's run lacks.
 
-    Guards that the caller turned off by name are not reported. A dry run reports only guards of observations.
+    It does not report guards that the caller turned off. In a dry run it reports only guards of observations.
     """
     missing = []
     if not dry_run and watchdog is None:
@@ -120,7 +120,7 @@ class Follower(Protocol):
     """A second model that is stepped on the same observations and never acts, such as `Shadow`."""
 
     comparison: Any
-    """How its actions compare with the applied ones, over all episodes."""
+    """Comparison of its actions with the applied ones, over all episodes."""
     episode: Any
     """The same comparison over the last episode alone."""
 
@@ -155,18 +155,18 @@ class Run:
         session: The policy, with a batch of 1.
         adapter: The simulator or robot that the policy drives.
         clock: Keeps the rate; the adapter stamps its observations by it. Without a clock, the loop never waits.
-        simulator: Whether the adapter's world stands still until the next write. Then only `gap` ages observations,
-            `gap` may change actions, and the clock may be None. False means a robot: all guards judge its observations.
+        simulator: Whether the adapter's world waits for each write. Then only `gap` ages observations, `gap` may change
+            actions, and the clock may be None. False means a robot: all guards judge its observations.
         limits: What the gate allows; the default limits if None.
-        unguarded: Names of guards that are turned off on a robot: `ranges`, `ood`, `frozen`; see `GUARDS`.
+        unguarded: Names of guards to turn off on a robot: `ranges`, `ood`, `frozen`; see `GUARDS`.
         gap: Sim-to-real profile (latency, noise, ...) that is simulated between the adapter and the loop.
         dry_run: Whether the loop does everything except write to the adapter.
         record: A new file, NAME.mcap, that stores every tick; None stores nothing.
         facts: Facts to store in the recording, such as the environment and the seed.
-        shadow: A second model that follows, such as `Shadow`.
-        fallback: Acts where the policy has been held too long; see `SafetyGate`.
+        shadow: A second model that reads the same observations and never acts, such as `Shadow`.
+        fallback: Controller that acts when the policy has been held too long; see `SafetyGate`.
         admission: Which files `swap` accepts; if None, any file that is safe to load.
-        gate: Builds the gate, such as `partial(BodyGate, settings=...)`.
+        gate: Function that builds the gate, such as `partial(BodyGate, settings=...)`.
         changes: Settings of the loop by their names: `loop_hz`, `slower`, `prewarm_s`, `enforce_timing`,
             `command_delay_s`, `watchdog`, `pilot`, `sequence`; see `LoopSettings`.
 
@@ -214,9 +214,9 @@ class Run:
         require_compatible(contract, self.adapter.observation, self.adapter.action, type(self.adapter).__name__)
         allowed = (limits or Limits()).in_simulator(gap is not None) if simulator else limits
         self.gate = gate(self.adapter, contract, allowed, fallback, guards)
-        """The only writer to the adapter. Once tripped, it stays latched until somebody calls its `rearm`."""
+        """The only writer to the adapter. Once tripped, it stays latched until its `rearm` is called."""
         self.telemetry = Telemetry(contract)
-        """Reads the contexts of the running episode, or of the last one."""
+        """Readings of the contexts in the running episode, or in the last one."""
         self.total = LoopReport()
         """Counts and times of every tick so far, including episodes that ended in an error."""
         self._handover, self._swapping = Handover(session), threading.Lock()
@@ -277,9 +277,9 @@ class Run:
 
         self._handover.begin()
         self._thread = threading.get_ident()
-        self._resting = resting = threading.Event()  # one event an episode: a waiter never sees the next one's
+        self._resting = resting = threading.Event()  # one event per episode: a waiter never waits for the next one
         try:
-            if self.session is not self._judged_by:  # a swap may have come in the middle of the last episode
+            if self.session is not self._judged_by:  # a swap may have changed the session since
                 self.gate.change_contract(self.session.contract)
                 self.telemetry.take(Telemetry(self.session.contract))
                 self._judged_by = self.session
@@ -294,16 +294,16 @@ class Run:
         return report
 
     def stop(self, reason: str, within_s: float = 0.2) -> None:
-        """Stop the robot from another thread, and latch the gate until somebody calls its `rearm`.
+        """Stop the robot from another thread, and latch the gate until its `rearm` is called.
 
         The loop calls the adapter's `stop()` as soon as it can. If it hangs in a read or a write for `within_s`, this
         thread fires the watchdog and calls the adapter's `emergency_stop()`. A new thread repeats `emergency_stop()`
         until the episode has ended, because a write that hung may still send its command. If the loop's own thread
-        calls this, as `on_step` may, the loop stops the robot at the end of the tick.
+        calls this, such as in `on_step`, the loop stops the robot at the end of the tick.
 
         Args:
             reason: Text of the error that ends the episode.
-            within_s: How long [s] to wait for the loop.
+            within_s: Longest time [s] to wait for the loop.
 
         Raises:
             AdapterError: The loop did not stop the robot, and neither `emergency_stop()` nor the watchdog did.
@@ -316,7 +316,7 @@ class Run:
             self._watchdog.fire()
         failed = "the adapter has no emergency_stop()"
         if by_adapter := emergency_stop_of(self.adapter):
-            if self._repeated is not resting:  # once an episode
+            if self._repeated is not resting:  # only once per episode
                 self._repeated = resting
                 threading.Thread(target=_repeat, args=(by_adapter, resting), name="sami-stop", daemon=True).start()
             try:
@@ -332,9 +332,9 @@ class Run:
         )
 
     def conclude(self, ended: Ending, success: bool | None) -> None:
-        """Record how the last episode ended. `episode` calls it; call it again where a person corrects the result.
+        """Record how the last episode ended. `episode` calls it; call it again if a person corrects the result.
 
-        It does nothing for an episode that had no tick or ended by an error.
+        It does nothing for an episode without a tick, or one that ended by an error.
 
         Raises:
             RecordingError: The recording cannot be written.
@@ -352,8 +352,8 @@ class Run:
     ) -> Swapped:
         """Replace the driving model without missing a tick. Call it from a thread other than the loop's.
 
-        The calling thread reads, checks and builds the new model, which takes time; the loop changes over between two
-        ticks. If this raises, the old model drives on.
+        The calling thread reads, checks and builds the new model; the loop replaces the old one between two ticks. If
+        this raises, the old model continues.
 
         Args:
             model: A model file, to run on the execution provider of the driving model; or a session with a batch of 1,
@@ -362,12 +362,12 @@ class Run:
                 `"now"`: the new model, which must have the same weights, takes over within the running episode and
                 continues from the old model's state; this returns when it drives. If the episode ends before that, or
                 no episode is running, the next episode begins with the new model.
-            timeout_s: How long [s] to wait, with `"now"`, until the loop has taken over the model.
+            timeout_s: Longest time [s] to wait, with `"now"`, until the loop uses the new model.
 
         Raises:
-            ArtifactError, ContractError, ProviderError: The file is refused, as by `Session.load`.
+            ArtifactError, ContractError, ProviderError: The file is rejected, as by `Session.load`.
             AdapterError, UnknownName, SamiError: The model does not fit the adapter, the limits, the rate or the
-                shadow; or, with `"now"`, it has other weights or signals, or the loop did not take it in time.
+                shadow; or, with `"now"`, it has other weights or signals, or the loop did not adopt it in time.
         """
         if when not in ("episode", "now"):
             raise UnknownName("time of a swap", when, ("episode", "now"))

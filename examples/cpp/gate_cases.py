@@ -1,19 +1,19 @@
-"""Writes gate_cases.csv: what the Python gate rules, tick by tick, for the gate in C++ to agree with.
+"""Write gate_cases.csv: the rulings of the Python gate, tick by tick, which the gate in C++ must reproduce.
 
     python examples/cpp/gate_cases.py > examples/cpp/gate_cases.csv
 
-Rows, for an action of two elements, fx and fy, and an observation of four; `-` where there are none:
+Rows, for an action of two elements, fx and fy, and an observation of four values; `-` marks a missing action:
 
     case   name
     limit  name of a member of sami::Limits, its numbers
     begin  whether the gate began an episode
     rearm
-    stand  time: a tick of the loop between two of the policy; then as for a tick: reason, limits, written, executed,
+    stand  time of a tick of the loop between two of the policy; then as for a tick: reason, limits, written, executed,
            latched
-    heed   out-of-distribution score after a step of the policy, whether the context has settled, whether it shows a
-           change
+    heed   out-of-distribution score after a step of the policy, whether the context has settled, whether a change is
+           detected
     tick   time, stamp of the observation, ticks of the policy since the last one, proposed action (2), kind of reason,
-           limits that changed it, written action (2), what the robot said it executed (2), whether the gate is latched,
+           limits that changed it, written action (2), applied action as reported (2), whether the gate is latched,
            observation (4)
 
 `--random N --seed S` sets how many cases are drawn at random.
@@ -43,11 +43,11 @@ RATE_HZ = 25.0
 PERIOD = 1 / RATE_HZ
 NAN, INF = math.nan, math.inf
 ROBOT_LIMIT = 0.9
-"""The robot executes no more than this of an action, whose bound is 1, and says so."""
+"""The robot clips actions, whose bound is 1, to this magnitude, and reports the applied action."""
 
 
 class Tick(NamedTuple):
-    """A tick of the policy, as the loop meets it."""
+    """One tick of the policy; times in seconds."""
 
     time: float
     stamp: float
@@ -64,7 +64,7 @@ class Stand(NamedTuple):
 
 
 class Score(NamedTuple):
-    """What the context told after a step."""
+    """The telemetry after a step: OOD score, and phase."""
 
     value: float
     phase: Phase = Phase.IDENTIFYING
@@ -75,18 +75,18 @@ Case = tuple[str, dict[str, Any], list[Step]]
 
 
 def ticks(*actions: tuple[float, float], start: float = 0.0) -> list[Step]:
-    """Ticks on time, with observations that were measured 10 ms before."""
+    """Return ticks on time that propose these actions, with observations measured 10 ms before."""
     times = [round(start + at * PERIOD, 6) for at in range(len(actions))]
     return [Tick(time, round(time - 0.01, 6), action) for time, action in zip(times, actions, strict=True)]
 
 
 def old(count: int, start: float) -> list[Step]:
-    """Ticks with an observation that is too old."""
+    """Return ticks with an observation that is too old."""
     return [tick._replace(stamp=-1.0) for tick in ticks(*[(0.1, 0.1)] * count, start=start) if isinstance(tick, Tick)]
 
 
 def by_hand() -> Iterator[Case]:
-    """Cases of one rule each, and those where rules meet."""
+    """Yield cases of one rule each, and cases in which rules interact."""
     rate = {"rate": {"fx": 5.0, "fy": 12.5}, "rest": 0.0}
     yield "free", {}, ticks((0.1, -0.2), (0.5, 0.5), (-0.9, 0.9))
     yield "bounds", {"low": {"fx": -0.25}, "high": 0.5}, ticks((2.0, 0.7), (-2.0, -2.0), (0.5, -0.25), (0.0, -0.0))
@@ -141,18 +141,18 @@ def by_hand() -> Iterator[Case]:
 
 
 def measured(*values: tuple[float, ...], start: float = 0.0, action: tuple[float, float] = (0.4, -0.3)) -> list[Step]:
-    """Ticks on time that propose one action, with these efforts and velocities."""
+    """Return ticks on time that propose one action, with these efforts and velocities (4,)."""
     times = [round(start + at * PERIOD, 6) for at in range(len(values))]
     return [Tick(time, time, action, 1, values) for time, values in zip(times, values, strict=True)]
 
 
 def along(*positions: float, start: float = 0.0, action: tuple[float, float] = (0.4, -0.3)) -> list[Step]:
-    """Ticks with effort x and nothing else."""
+    """Return ticks with this effort x, and 0 elsewhere."""
     return measured(*((x, 0.0, 0.0, 0.0) for x in positions), start=start, action=action)
 
 
 def of_the_world() -> Iterator[Case]:
-    """Cases of the rules on observations, and of the limits that shape actions by more than the last one."""
+    """Yield cases of the rules on observations, and of the limits on actions that depend on more than the last one."""
     quick = {"acceleration": {"fx": 40.0, "fy": 100.0}, "rest": 0.0}
     to_and_fro = ticks(*[(1.0, 1.0)] * 6, *[(-1.0, -0.5)] * 8, *[(0.2, 0.1)] * 6)
     yield "acceleration", quick, to_and_fro
@@ -211,7 +211,7 @@ def of_the_world() -> Iterator[Case]:
 
 
 def _adapting() -> Iterator[Case]:
-    """Cases of a change that is detected in mid-episode: gentle until the context settles, or the time is over."""
+    """Yield cases of a change detected in mid-episode: gentle until the context settles, or the time has passed."""
     quick = {"acceleration": {"fx": 40.0, "fy": 100.0}, "rest": 0.0}
     unsettled, settled = (0.4, Phase.READAPTING), (0.2, Phase.SETTLED)
     alarm, identifying = (1.3, Phase.READAPTING), (0.3, Phase.IDENTIFYING)
@@ -229,7 +229,7 @@ def _adapting() -> Iterator[Case]:
 
 
 def at_random(generator: random.Random, name: str) -> Case:
-    """Draw limits, and ticks with every fault."""
+    """Draw limits, and ticks with faults of every kind."""
 
     def number(low: float, high: float, digits: int = 3) -> float:
         return round(generator.uniform(low, high), digits)
@@ -281,7 +281,7 @@ def at_random(generator: random.Random, name: str) -> Case:
 
 
 def contract_of() -> Contract:
-    """Return a contract whose action the robot does not execute in full."""
+    """Return the cases' contract, whose action bound of 1 exceeds the robot's `ROBOT_LIMIT`."""
     free, elements = (None, None), ("x", "y")
     action = Signal(name="force", size=2, unit="N", elements=("fx", "fy"), low=(-1.0, -1.0), high=(1.0, 1.0))
     observation = (
@@ -304,7 +304,7 @@ def contract_of() -> Contract:
 
 
 def rows(case: Case) -> Iterator[list[object]]:
-    """Drive the gate through a case, and tell what it ruled."""
+    """Drive the gate through a case, and yield the rows of its rulings."""
     name, document, steps = case
     document = dict(document)
     guards = document.pop("guards", [])
@@ -341,7 +341,7 @@ def _drive(gate: SafetyGate, step: Tick, contract: Contract) -> list[object]:
             ruling = gate.propose(np.float32(step.action), step.time, step.ticks)
     except NonFiniteError as error:
         reason = f"refused: {error}"
-    except SamiError as error:  # nothing to start from: Python raises and the loop stops, C++ trips
+    except SamiError as error:  # no start of a step: Python raises and the loop stops, C++ trips
         gate.trip(str(error))
         ruling = Ruling(None, ("stop",), step.time, f"start: {error}")
     if ruling is None:
@@ -377,7 +377,7 @@ def _text(cell: object) -> str:
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the table of all cases."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--random", type=int, default=24, help="cases drawn at random (24)")
     parser.add_argument("--seed", type=int, default=0, help="of what is drawn (0)")

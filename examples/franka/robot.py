@@ -1,9 +1,9 @@
-"""A Franka FR3 with hand, table, cube and camera to try the adapter on: franka-sim behind the robot's own protocol.
+"""A simulated Franka FR3 with hand, table, cube and camera to test the adapter on: franka-sim with the FR3's protocol.
 
-It needs an environment of its own, which `make franka-sim` makes and starts this in. Franka's library connects to it
-as to a robot (TCP 1337 and UDP for the arm, 1338 for the hand); arm, hand and cube share one physics, MuJoCo's. The
-camera tells the cube's pose as JSON over UDP, in the table's frame, to whoever sent it `{"place": SEED}` last, which
-also puts the cube somewhere on the table, as a person would between two episodes.
+It needs its own environment, which `make franka-sim` creates and starts this in. Franka's library connects to it
+as to a robot (TCP 1337 and UDP for the arm, 1338 for the hand); one MuJoCo model contains arm, hand and cube. The
+camera sends the cube's pose as JSON over UDP, in the table's frame, to the last sender of `{"place": SEED}`, which
+also places the cube on the table, as a person would between two episodes.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from franka_sim.sim_common import FR3_FORCE_LIMITS
 from numpy.typing import NDArray
 
 BASE = np.array([-0.6, 0.0, 0.0])
-"""Where the arm's base stands in the table's frame [m]."""
+"""Position of the arm's base in the table's frame [m]."""
 ARMATURE = 0.195
-"""Of the arm's joints [kg m2]: without what motors and gears add, it drifts."""
+"""Armature of the arm's joints [kg m2]: without the inertia of motors and gears, the arm drifts."""
 CUBE, FINGERS, HAND, TABLE = "cube", ("finger1", "finger2"), "hand", "table"
 WIDEST = 0.08
 RADIUS = {"finger": 0.5, "hand": 0.25}
 """Friction of the cube against the arm's parts; against the table it is half of the table's, as in training."""
 KP, KD = np.array([4500.0] * 2 + [3500.0] * 2 + [2000.0] * 3), np.array([200.0] * 2 + [160.0] * 2 + [80.0] * 3)
-"""Of the arm's servos [Nm/rad, Nm s/rad]."""
+"""Gains of the arm's servos [Nm/rad, Nm s/rad]."""
 LAG = 0.2
-"""Share of the way to a commanded position that its servos go in a cycle: 5 ms late, steady where packets are not."""
+"""Fraction of the error that the servos' target moves in each cycle: a lag of 5 ms, which smooths irregular packets."""
 STIFF, DAMPED = 4000.0, 45.0
-"""Of the fingers' servos [N/m, N s/m]."""
+"""Gains of the fingers' servos [N/m, N s/m]."""
 
 
 def arm_urdf() -> str:
-    """Return the arm that franka-sim serves, without its meshes."""
+    """Return franka-sim's URDF of the arm, without its meshes."""
     text = (Path(franka_sim.__file__).parent / "models" / "fr3.urdf").read_text()
     text = re.sub(r"<(visual|collision)\b.*?</\1>", "", text, flags=re.DOTALL)
     compiler = (
@@ -59,7 +59,7 @@ def arm_urdf() -> str:
 
 
 def build_model() -> Any:
-    """Return the scene (`mujoco.MjModel`): arm, hand, table, cube, and which of them touch."""
+    """Return the scene (`mujoco.MjModel`): arm, hand, table, cube, and their contact pairs."""
     spec = mujoco.MjSpec.from_string(arm_urdf())
     spec.option.timestep = 0.001
     spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
@@ -67,7 +67,7 @@ def build_model() -> Any:
     spec.option.impratio = 10.0
     spec.option.disableflags |= mujoco.mjtDisableBit.mjDSBL_ACTUATION
     box = mujoco.mjtGeom.mjGEOM_BOX
-    ghost = {"contype": 0, "conaffinity": 0}  # only the pairs below touch
+    ghost = {"contype": 0, "conaffinity": 0}  # only the pairs below collide
     for joint in spec.joints:
         joint.armature = ARMATURE
     hand = spec.find_body("link8").add_body(name=HAND, quat=[np.cos(np.pi / 8), 0.0, 0.0, -np.sin(np.pi / 8)])
@@ -118,10 +118,10 @@ class Scene(MujocoFrankaSim):
     """The physics of franka-sim, with a cube that the hand can push and lift.
 
     Args:
-        camera: Where the camera listens.
-        images_hz: How often it tells the cube's pose.
-        late_s: How long after the image.
-        task: Mass of the cube [kg] and friction of the table, until somebody tells others.
+        camera: Host and port at which the camera listens.
+        images_hz: Rate of the cube's poses [Hz].
+        late_s: Delay [s] from an image to its message.
+        task: Mass of the cube [kg] and friction of the table, until a message sets others.
     """
 
     def __init__(self, camera: tuple[str, int], images_hz: float, late_s: float, task: dict[str, float]) -> None:
@@ -134,14 +134,14 @@ class Scene(MujocoFrankaSim):
         self._images: deque[tuple[float, bytes]] = deque()
         self._task, self._target = task, ARM_INITIAL_Q.copy()
         self.pull = np.zeros(2)
-        """Most force of each finger [N]."""
+        """Largest force of each finger [N]."""
 
     def initialize_simulation(self) -> None:
         """Compile the scene and let it settle."""
         self.model, self.prefix = build_model(), ""
         self.data = mujoco.MjData(self.model)
         self._bind_model()
-        # The frame that the protocol calls the flange; franka-sim takes link 7, which is 107 mm before it.
+        # The protocol's flange frame; franka-sim uses link 7, which is 107 mm before it.
         self.ee_body_id = mujoco.mj_name2id(self.model, mujoco.mjtObj.mjOBJ_BODY, "link8")
         self.model.body_gravcomp[self.model.body(CUBE).id] = 0.0
         self.cube = self.model.body(CUBE).jntadr[0]
@@ -155,7 +155,7 @@ class Scene(MujocoFrankaSim):
         self._read_and_publish_state()
 
     def place(self, seed: int, mass: float, friction: float) -> None:
-        """Put the cube somewhere within 0.15 m of the table's origin, at rest."""
+        """Place the cube at rest, x and y drawn within 0.15 m of the table's origin; set mass [kg] and friction."""
         body, rng = self.model.body(CUBE), np.random.default_rng([seed, 1])
         body.mass[0], body.inertia[:] = mass, mass * 0.04**2 / 6
         self.model.pair_friction[self.model.pair(f"{CUBE}-{TABLE}").id, :2] = 0.5 * friction
@@ -212,42 +212,42 @@ class Scene(MujocoFrankaSim):
 
 
 class Hand(GripperBackend):
-    """A hand that takes its time, as Franka's does: commands come back when they are done.
+    """A hand whose commands return when they are done, as Franka's do.
 
     Args:
-        scene: Where its fingers are.
+        scene: The physics that contain its fingers.
     """
 
     def __init__(self, scene: Scene) -> None:
         self._scene, self._grasped = scene, False
 
     def homing(self) -> bool:
-        """Open."""
+        """Open; return whether the hand reached its full width."""
         return self.move(WIDEST, 0.1)
 
     def move(self, width: float, speed: float) -> bool:
-        """Go to a width [m] at a speed [m/s]."""
+        """Move to a width [m] at a speed [m/s]; return whether the hand reached it within 5 mm."""
         validate_width(width, WIDEST, "move")
         self._grasped = False
         self._scene.pull = np.full(2, 70.0)
         return self._go(width, speed)
 
     def grasp(self, width: float, epsilon_inner: float, epsilon_outer: float, speed: float, force: float) -> bool:
-        """Close until something is between the fingers, and hold it with a force [N]."""
+        """Close until the fingers are blocked, and keep the force [N]; return whether the width is as expected."""
         validate_width(width, WIDEST)
         self._scene.pull = np.full(2, force)
         self._go(0.0, speed)
-        self._scene.latest_finger_positions = np.full(2, -0.05)  # holds on
+        self._scene.latest_finger_positions = np.full(2, -0.05)  # keeps pressing
         self._grasped = width - epsilon_inner < self._width() < width + epsilon_outer
         return self._grasped
 
     def stop(self) -> bool:
-        """Stay."""
+        """Stop at the current width."""
         self._scene.latest_finger_positions = np.full(2, self._width() / 2)
         return True
 
     def get_state(self) -> GripperStateData:
-        """Return what it tells."""
+        """Return width, largest width, whether something is grasped, and temperature."""
         return GripperStateData(self._width(), WIDEST, self._grasped, 30)
 
     def _width(self) -> float:
@@ -261,15 +261,15 @@ class Hand(GripperBackend):
             self._scene.latest_finger_positions = np.full(2, target / 2)
             time.sleep(0.005)
             change, last = abs(self._width() - last), self._width()
-            blocked = abs(target - last) > 0.004  # a tenth of the force that it then pushes with
+            blocked = abs(target - last) > 0.004  # 2 mm per finger, at which each presses with 8 N
             still = still + 1 if change < 1e-4 and (step == 0.0 or blocked) else 0
         return abs(last - width) < 0.005
 
 
 class Server(FrankaSimServer):
-    """Drops a command that misses its cycle, as Franka's interface does: the robot's extrapolation of it stands.
+    """Drops a command that misses its cycle, as Franka's interface does: the robot keeps its extrapolation.
 
-    franka-sim would take the extrapolation back and move late, and then sees a discontinuity in the next commands.
+    franka-sim would revert the extrapolation and move late, and then detect a discontinuity in the next commands.
     """
 
     def _absorb_within_motion_limits(self, command: dict[str, Any], *, fresh: bool) -> bool:
@@ -278,7 +278,7 @@ class Server(FrankaSimServer):
 
 
 def main() -> None:
-    """Serve the robot until a signal comes."""
+    """Serve the robot until SIGINT or SIGTERM."""
     parser = argparse.ArgumentParser(description="A simulated Franka FR3 with a cube, behind the robot's own protocol.")
     parser.add_argument("--host", default="127.0.0.1", help="address of arm and hand, ports 1337 and 1338 (127.0.0.1)")
     parser.add_argument("--camera", type=int, default=47201, help="port that the camera listens at (47201)")
@@ -289,8 +289,8 @@ def main() -> None:
     parser.add_argument("--lenient", action="store_true", help="no reflexes by lost packets and broken limits")
     arguments = parser.parse_args()
     logging.disable(logging.WARNING)
-    sys.setswitchinterval(2e-4)  # its threads must not wait for each other
-    with suppress(OSError):  # a robot is late for nobody: before everything else, where that is allowed
+    sys.setswitchinterval(2e-4)  # shorter waits between its threads
+    with suppress(OSError):  # a robot's timing does not depend on load; ignored without permission
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(60))
     task = {"mass": arguments.mass, "friction": arguments.friction}
     scene = Scene((arguments.host, arguments.camera), arguments.images_hz, arguments.late, task)

@@ -1,7 +1,7 @@
-"""Two joints that servo towards a goal, weakly or strongly: `sami train --env arm:ARM --steps 8000`.
+"""Two servo joints with hidden gain and stiffness that move to a goal: `sami train --env arm:ARM --steps 8000`.
 
-What the policy for the simulated arm of LeRobot is trained in: no physics of that arm, only how closely its joints
-follow, which is hidden and differs from arm to arm.
+The training environment of the policy for LeRobot's simulated arm. It models no physics of that arm, only how closely
+its joints follow commands, which is hidden and differs between arms.
 """
 
 import gymnasium
@@ -14,7 +14,7 @@ STEP_RAD, RATE_HZ = 0.04, 30.0
 
 
 class Servos(gymnasium.Env):
-    """The action is how far each joint is to move [rad]; the reward is minus the mean distance to the goal [rad]."""
+    """The action (2,) is the displacement of each joint [rad]; the reward is minus the mean distance to the goal."""
 
     metadata = {"render_modes": []}  # noqa: RUF012
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (6,), np.float32)
@@ -37,7 +37,7 @@ class Servos(gymnasium.Env):
 
 
 def set_task(env, task):
-    """Let the joints follow as closely as a task says."""
+    """Set gain and stiffness of the joints to those of the task."""
     env.unwrapped.gain, env.unwrapped.stiffness = task["gain"], task["stiffness"]
 
 

@@ -1,7 +1,7 @@
-"""A simulated SO-101 behind LeRobot's interface, with a cube and what a camera would see of it: `type = "so101_sim"`.
+"""A simulated SO-101 behind LeRobot's interface, with a cube and a camera's measurement of it: `type = "so101_sim"`.
 
-It goes on by the wall clock as a robot does, whoever calls it when, and speaks LeRobot's degrees and percent. It shares
-no code with the environment that the policy was trained in, only the model of the arm.
+Like a robot, it advances with the wall clock, independent of calls. It uses LeRobot's degrees and percent. It shares
+the model of the arm with the training environment of the policy, but no code.
 """
 
 import math
@@ -15,20 +15,20 @@ from lerobot.robots import RobotConfig
 
 ARM = ("shoulder_pan", "shoulder_lift", "elbow_flex", "wrist_flex", "wrist_roll")
 CLOSED, OPEN = -0.174533, 1.745329
-"""Of the gripper [rad]: 0 and 100 %."""
+"""Angles of the gripper [rad] at 0 and 100 %."""
 START = (0.0, -43.0, 48.0, 64.0, 0.0)
-"""Where the arm is when it connects [degrees]."""
+"""Angles of the five joints when the arm connects [degrees]."""
 COUNT = 360.0 / 4096.0
 """Resolution of an STS3215's encoder [degrees]."""
 LONGEST_S = 0.1
-"""A call after a longer pause goes on by so much: the machine was busy with something else."""
+"""Largest simulated time [s] per call: after a longer pause the machine was busy, and the rest is skipped."""
 MODEL = Path(__file__).parents[2] / "sami_train" / "envs" / "so101" / "so101.xml"
 
 
 @RobotConfig.register_subclass("so101_sim")
 @dataclass(kw_only=True)
 class SO101SimConfig(RobotConfig):
-    """The cube and the joints; `model` is an MJCF file with joints and motors of LeRobot's names and a body `cube`."""
+    """Cube [m, rad, kg] and joints; `model` is an MJCF file with LeRobot's names of joints and motors, and a `cube`."""
 
     model: str | None = None
     cube_x: float = 0.22
@@ -42,7 +42,7 @@ class SO101SimConfig(RobotConfig):
 
 
 class SO101Sim:
-    """LeRobot's interface of the simulation."""
+    """The simulation, with the interface of LeRobot's robots."""
 
     name = "so101_sim"
 
@@ -104,7 +104,7 @@ class SO101Sim:
         self.is_connected = False
 
     def _go_on(self):
-        """Simulate until now."""
+        """Simulate up to the current time, by at most `LONGEST_S`."""
         now, step = time.monotonic(), self.model.opt.timestep
         self._went_on = max(self._went_on, now - LONGEST_S)
         steps = int((now - self._went_on) / step)

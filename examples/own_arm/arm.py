@@ -1,13 +1,13 @@
-"""An arm of one's own, by the kit: joint velocities 100 times a second, a late camera with a clock of its own.
+"""An adapter built from the kit, for an arm with joint velocities at 100 Hz and a late camera with its own clock.
 
-    python robot.py &                                 # the arm, simulated
+    python robot.py &                                 # the simulated arm
     set="--model panda-satesac --adapter-config arm.toml --limits limits.toml"
     sami check-adapter arm:OwnArm $set --excite       # reads, and moves each element of the action a little
-    sami drive robot.toml --check                     # everything but moving
+    sami drive robot.toml --check                     # everything but motion
     sami drive robot.toml
 
-What is known of the arm stands in `arm.toml`; where its base stands, where an episode begins and how
-closely an action is followed, in the model file.
+`arm.toml` contains the constants of the arm. The model file defines the pose of its base, its home pose and the
+displacement that the hand reaches.
 """
 
 import numpy as np
@@ -44,7 +44,7 @@ class OwnArm:
 
     def reset(self, seed=None):
         self.link.reset()
-        self.link.send(home=seed or 0)  # it goes home, and somebody puts the cube somewhere
+        self.link.send(home=seed or 0)  # the arm moves home, and the cube is placed by the seed
         self.latest.clock.sleep_until(self.latest.clock.now() + 0.2)
         self.latest.reset()
         self.latest.always(desired_goal=[*np.random.default_rng(seed).uniform(-0.15, 0.15, 2), 0.02])

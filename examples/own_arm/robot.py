@@ -1,12 +1,12 @@
-"""An arm to try `arm.py` on: PyBullet's Panda with a cube, in a process of its own, behind UDP.
+"""A simulated arm to test `arm.py` on: PyBullet's Panda with a cube, in another process, behind UDP.
 
-It takes joint velocities, and answers 100 times a second with positions and velocities of its joints and counts of its
-gripper, stamped by its own clock. A camera beside it tells the cube's pose 30 times a second, in its own frame, 30 ms
-late, stamped by another clock yet, with an offset and a drift. Both know nothing of a policy or of the table's frame.
+It receives joint velocities, and sends positions and velocities of its joints and counts of its gripper at 100 Hz,
+stamped by its own clock. A camera sends the cube's pose at 30 Hz, in its own frame, 30 ms late, stamped by a third
+clock with an offset and a drift. Neither uses the policy or the table's frame.
 
     python robot.py               # until Ctrl-C; 60 s with `python robot.py 60`
 
-`--speed 0.5` lets its time pass half as fast, for machines that are busy; whoever drives it then has to do so, too.
+`--speed 0.5` slows its time down to half, for busy machines; the driving loop must use the same speed.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from sami_runtime.robots.kit import Frame, Gripper
 ROBOT, HOST = ("127.0.0.1", 47101), ("127.0.0.1", 47102)
 TICK_S, STEP_S, FRAME_S, LATE_S, DEADMAN_S = 0.01, 0.002, 1 / 30, 0.03, 0.1
 CAMERA = Frame.of([0.45, -0.5, 0.62], rpy=[-2.3, 0.15, 0.62])
-"""Where the camera hangs: nobody tells, it is to be calibrated."""
+"""Pose of the camera in the table's frame, which the adapter must calibrate."""
 GRIPPER = Gripper(closed=255.0, open=0.0, widest_m=0.08)
 STIFF = 2000.0
-"""Torque under which a joint gives way at 1 rad/s [N m s/rad]: the shoulder carries some 30 N m, and sags."""
+"""Load torque per velocity of yielding [N m s/rad]: the shoulder carries some 30 N m, so it sags at 0.015 rad/s."""
 FORCES = [87.0, 87.0, 87.0, 87.0, 12.0, 120.0, 120.0]
 
 
 def camera_clock(now: float) -> float:
-    """Return the camera's time by the arm's [s]: it began long before, and gains 0.3 ms in a second."""
+    """Return the camera's time [s] at a time of the arm [s]: offset 1000 s, drift 0.3 ms per second."""
     return 1000.0 + 1.0003 * now
 
 
@@ -45,7 +45,7 @@ class Arm:
     """The simulated arm, its cube and its table.
 
     Args:
-        task: Mass of the cube and friction of the table, as of `--env panda`.
+        task: Mass of the cube [kg] and friction of the table, as in `--env panda`.
     """
 
     def __init__(self, task: dict[str, float]) -> None:
@@ -55,12 +55,12 @@ class Arm:
         self.home(0)
 
     def home(self, seed: int) -> None:
-        """Go home; somebody puts the cube on the table."""
+        """Move home, and place the cube on the table by the seed."""
         self.world.reset(seed=seed)
         self.go([0.0] * 7, 255.0)
 
     def go(self, velocities: list[float], gripper: float) -> None:
-        """Take joint velocities [rad/s] and the gripper's command, until the next ones or the deadman."""
+        """Set joint velocities (7,) [rad/s] and the gripper's counts, until the next command or the deadman."""
         self.told_at, (panda, engine) = self.now, (self.bodies["panda"], self.engine)
         angles = [state[0] for state in engine.getJointStates(panda, [*range(7), 9, 10])]
         load = engine.calculateInverseDynamics(panda, angles, [0.0] * 9, [0.0] * 9)
@@ -74,7 +74,7 @@ class Arm:
         )
 
     def step(self) -> None:
-        """Let a tick pass."""
+        """Simulate one tick of `TICK_S`; stop if the deadman's time has passed."""
         if self.now - self.told_at > DEADMAN_S:
             self.go([0.0] * 7, self.arm()["gripper"])
         for _ in range(round(TICK_S / STEP_S)):
@@ -82,7 +82,7 @@ class Arm:
         self.now += TICK_S
 
     def arm(self) -> dict[str, Any]:
-        """Return what the arm tells."""
+        """Return the arm's message: joint positions [rad], velocities [rad/s] and gripper counts."""
         states = self.engine.getJointStates(self.bodies["panda"], [*range(7), 9, 10])
         positions, velocities = ([state[part] for state in states] for part in (0, 1))
         table = {
@@ -93,19 +93,19 @@ class Arm:
         return {"from": "arm", "time": self.now, **table}
 
     def cube(self) -> Frame:
-        """Return where the cube is, by the table."""
+        """Return the cube's pose in the table's frame."""
         position, xyzw = self.engine.getBasePositionAndOrientation(self.bodies["object"])
         return Frame.of(position, xyzw=xyzw)
 
     def image(self) -> dict[str, Any]:
-        """Return what the camera sees."""
+        """Return the camera's message: the cube's pose in the camera's frame."""
         transform = CAMERA.inverse @ self.cube()
         pose = {"position": transform.translation.tolist(), "xyzw": transform.xyzw.tolist()}
         return {"from": "camera", "time": camera_clock(self.now), **pose}
 
 
 def serve(seconds: float, speed: float, task: dict[str, float]) -> None:
-    """Play the arm and its camera, and print where the cube is whenever the arm is stopped."""
+    """Simulate the arm and its camera, and print the cube's position whenever the arm is stopped."""
     link = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     link.bind(ROBOT)
     arm, images, next_image = Arm(task), deque[tuple[float, dict[str, Any]]](), 0.0

@@ -1,6 +1,6 @@
 """Fetch pushes a cube of hidden mass over a table of hidden friction: `sami train --env fetch:PUSH`.
 
-Gymnasium-Robotics' environment as it is: `pip install gymnasium-robotics`, or the extra `robotics` of this package.
+The unchanged Gymnasium-Robotics environment: `pip install gymnasium-robotics`, or this package's extra `robotics`.
 """
 
 import gymnasium
@@ -12,7 +12,7 @@ from sami_train.envs import EnvironmentSpec, Goal, Range, signal
 
 gymnasium.register_envs(gymnasium_robotics)
 
-# Gymnasium-Robotics 1.4.2 asks for kinds of joints in a way that MuJoCo 4 answers no to; these ask for none.
+# Gymnasium-Robotics 1.4.2 compares joint types in a way that fails with MuJoCo 4; these do not compare types.
 for _field in ("qpos", "qvel"):
 
     def _get(model, data, name, field=_field):
@@ -26,31 +26,31 @@ for _field in ("qpos", "qvel"):
 
 
 def set_task(env, task):
-    """Give the cube a mass [kg], its inertia with it, and a friction; called before each reset, and within an episode.
+    """Set the cube's mass [kg] with its inertia, and its friction; called before each reset, and within an episode.
 
-    MuJoCo's `mj_setConst`, which should follow a change of mass, would undo the weld that the gripper hangs on.
+    It does not call MuJoCo's `mj_setConst` after the change of mass, because that would undo the gripper's weld.
     """
     model = env.unwrapped.model
     cube = model.body("object0")
     cube.inertia[:] *= task["mass"] / cube.mass[0]
     cube.mass[0] = task["mass"]
     geom = model.geom("object0")
-    model.geom_priority[geom.id] = 1  # otherwise the larger friction of cube and table counts
+    model.geom_priority[geom.id] = 1  # otherwise MuJoCo uses the larger friction of cube and table
     geom.friction[0] = task["friction"]
 
 
 def reach(observation, rng, task):
-    """Push the cube towards its goal by a script, with noise: what half of the first episodes explore by.
+    """Return a scripted, noisy action that pushes the cube towards its goal; half of the first episodes explore by it.
 
-    Above the place behind the cube, down to it, then slowly on. It succeeds in half of its episodes, without learning.
+    The hand moves above a point behind the cube, down, then slowly forward. Half of such episodes succeed.
 
     Args:
-        observation: flat, (31,).
-        rng: where the noise comes from.
-        task: makes no difference.
+        observation: Flat observation, (31,).
+        rng: Source of the noise.
+        task: Not used.
 
     Returns:
-        The action (4,).
+        The action (4,), within -1 and 1.
     """
     gripper, cube, goal = observation[0:3], observation[3:6], observation[28:31]
     way = (goal - cube) * [1.0, 1.0, 0.0]

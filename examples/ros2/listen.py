@@ -1,4 +1,4 @@
-"""Print what a policy on ROS 2 tells those who watch, as `ros2 topic echo /diagnostics` does; until Ctrl-C.
+"""Print the diagnostics of a policy on ROS 2, as `ros2 topic echo /diagnostics` does, until Ctrl-C.
 
 export CYCLONEDDS_URI=file://$PWD/loopback.xml
 python listen.py

@@ -1,15 +1,15 @@
-"""A robot on ROS 2 to try the adapter on: PyBullet's Panda with a cube, in a process of its own, behind topics.
+"""A simulated robot on ROS 2 to test the adapter on: PyBullet's Panda with a cube, in another process, behind topics.
 
-It is what ros2_control would be on a robot, without ROS: `/joint_states` 100 times a second, with the joints in an
-order of its own; a controller of joint velocities, which goes on with the last one for ever; one of joint
-trajectories, which holds where they end; one of the gripper's position. A camera tells the cube's pose 30 times a
-second, late, in a frame of its own and by a clock of its own. Where the cube is to go is told when an episode begins.
-It knows nothing of a policy. It asks for real-time priority where it may have it, as a robot is late for nobody.
+It has the topics of ros2_control, without ROS: `/joint_states` at 100 Hz, with the joints in its own order; a
+controller of joint velocities, which repeats the last command for ever; one of joint trajectories, which holds their
+end; one of the gripper's position. A camera publishes the cube's pose at 30 Hz, late, in its own frame and by its own
+clock. The goal of the cube is published when an episode begins. The robot uses no policy. It requests real-time
+priority if that is permitted, because a robot's timing does not depend on load.
 
     export CYCLONEDDS_URI=file://$PWD/loopback.xml
     python robot.py               # until Ctrl-C; 60 s with `python robot.py 60`
 
-`--speed 0.5` lets its time pass half as fast, for machines that are busy; whoever drives it then has to do so, too.
+`--speed 0.5` slows its time down to half, for busy machines; the driving loop must use the same speed.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from sami_runtime.robots.ros2.settings import Qos
 
 TICK_S, STEP_S, FRAME_S = 0.01, 0.002, 1 / 30
 CAMERA = Frame.of([0.45, -0.5, 0.62], rpy=[-2.3, 0.15, 0.62])
-"""Where the camera hangs, in the table's frame; arm.toml has it from a calibration."""
+"""Pose of the camera in the table's frame; arm.toml contains its calibration."""
 FORCES = [87.0, 87.0, 87.0, 87.0, 12.0, 120.0, 120.0]
 ARM, FINGERS = tuple(f"panda_joint{number}" for number in range(1, 8)), ("panda_finger_joint1", "panda_finger_joint2")
 JOINT_ORDER = (*FINGERS, *ARM[::-1])
-"""The joints in the order in which they are told."""
+"""Order of the joints in `/joint_states`."""
 
 
 def camera_clock(now: float) -> float:
-    """Return the camera's time by the arm's [s]: it began long before, and gains 0.3 ms in a second."""
+    """Return the camera's time [s] at a time of the arm [s]: offset 1000 s, drift 0.3 ms per second."""
     return 1000.0 + 1.0003 * now
 
 
@@ -61,26 +61,26 @@ class Arm:
         self.grip(0.0)
 
     def place(self, message: list[float]) -> Any:
-        """Put the cube somewhere, by a seed and perhaps the cube's mass and the table's friction; return its goal."""
+        """Place the cube; return its goal (3,) [m]. The message: a seed, then optionally mass [kg] and friction."""
         seed, *task = message
         if task:
             self.world.set_dynamics(dict(zip(("mass", "friction"), task, strict=True)))
         draw, place, self.goal = np.random.default_rng(int(seed)), [0.0] * 3, [0.0] * 3
-        while math.dist(place, self.goal) < 0.05:  # it would be there already
+        while math.dist(place, self.goal) < 0.05:  # else the cube would begin at its goal
             place, self.goal = ([*draw.uniform(-0.15, 0.15, 2), 0.02] for _ in range(2))
         self.engine.resetBasePositionAndOrientation(self.bodies["object"], place, (0.0, 0.0, 0.0, 1.0))
         self.engine.resetBaseVelocity(self.bodies["object"], [0.0] * 3, [0.0] * 3)
         return self.goal
 
     def follow(self, message: Trajectory) -> None:
-        """Take joint positions [rad] and when to be there."""
+        """Move to the joint positions [rad] of a trajectory within its time."""
         states = self.engine.getJointStates(self.bodies["panda"], range(7))
         position = dict(zip(message.names, message.position, strict=True))
         ends = np.array([[state[0] for state in states], [position[name] for name in ARM]])
         self.aim = (self.now, message.within_s, ends)
 
     def go(self, velocities: Any) -> None:
-        """Take joint velocities [rad/s], until the next ones: nothing else stops it."""
+        """Set joint velocities (7,) [rad/s], which apply until the next command; there is no timeout."""
         self.aim = None
         self.engine.setJointMotorControlArray(
             self.bodies["panda"],
@@ -91,7 +91,7 @@ class Arm:
         )
 
     def grip(self, position: float) -> None:
-        """Take the position of each finger [m]."""
+        """Set the position of each finger [m]."""
         self.engine.setJointMotorControlArray(
             self.bodies["panda"],
             (9, 10),
@@ -101,7 +101,7 @@ class Arm:
         )
 
     def step(self) -> None:
-        """Let a tick pass."""
+        """Simulate one tick of `TICK_S`."""
         if self.aim:
             start_time, within, (start, end) = self.aim
             share = min(1.0, (self.now + TICK_S - start_time) / within)
@@ -117,25 +117,25 @@ class Arm:
         self.now += TICK_S
 
     def joints(self) -> JointMessage:
-        """Return what the arm tells."""
+        """Return the message of `/joint_states`: positions and velocities in `JOINT_ORDER`."""
         states = self.engine.getJointStates(self.bodies["panda"], [*range(7), 9, 10])
         state_of = dict(zip((*ARM, *FINGERS), states, strict=True))
         position, velocity = (np.array([state_of[name][part] for name in JOINT_ORDER]) for part in (0, 1))
         return JointMessage(1.0 + self.now, JOINT_ORDER, position, velocity)
 
     def cube(self) -> Frame:
-        """Return where the cube is, by the table."""
+        """Return the cube's pose in the table's frame."""
         position, xyzw = self.engine.getBasePositionAndOrientation(self.bodies["object"])
         return Frame.of(position, xyzw=xyzw)
 
     def image(self) -> PoseMessage:
-        """Return what the camera sees."""
+        """Return the camera's message: the cube's pose in the camera's frame."""
         pose = CAMERA.inverse @ self.cube()
         return PoseMessage(camera_clock(self.now), "camera", pose.translation, pose.xyzw)
 
 
 def serve(seconds: float, speed: float, late: float, domain: int | None) -> None:
-    """Play the arm, its controllers and its camera; print where the cube is when an episode begins and at the end."""
+    """Simulate the arm, its controllers and its camera; print seed and goal when an episode begins."""
     node, arm = open_node("cyclonedds", domain, MonotonicClock()), Arm()
     rest = Qos(durability="transient_local")
     joints, camera = (

@@ -1,6 +1,6 @@
-"""A planar arm of two joints whose drives follow position targets: the robot of this example, simulated in real time.
+"""A simulated planar arm of two joints whose drives follow position targets, in real time: the example's robot.
 
-`train.py` trains on the same drives. To your robot goes another `make`.
+`train.py` trains on the same drives. For your robot, write another `make`.
 """
 
 import math
@@ -11,13 +11,13 @@ from sami_runtime import Clock, Executed, Observation, Signal
 
 JOINTS = ("shoulder", "elbow")
 LENGTHS = (0.3, 0.25)
-"""Of the two links [m]."""
+"""Lengths of the two links [m]."""
 POSE = (0.4, 0.8)
-"""Where the arm begins, and what an output of 0 means [rad]."""
+"""Initial joint angles, and the target of an output of 0 [rad]."""
 KP, KD, INERTIA = 40.0, 4.0, 0.1
 TIMESTEP = 0.005
 GOALS = ((0.35, 0.30), (0.10, 0.45), (0.45, 0.10))
-"""Where the hand is to go, one goal an episode [m]."""
+"""Goals of the hand, x and y [m], one per episode in turn."""
 UNBOUNDED = (None, None)
 OBSERVATION = (
     Signal(name="joint_angles", size=2, unit="rad", elements=JOINTS, low=UNBOUNDED, high=UNBOUNDED),
@@ -28,7 +28,7 @@ ACTION = Signal(name="joint_targets", size=2, unit="rad", elements=JOINTS, low=(
 
 
 def hand(angles):
-    """Return where the hand is [m], for joint angles (..., 2) [rad]."""
+    """Return the position of the hand (..., 2) [m] for joint angles (..., 2) [rad]."""
     first, second = angles[..., 0], angles[..., 0] + angles[..., 1]
     x = LENGTHS[0] * np.cos(first) + LENGTHS[1] * np.cos(second)
     y = LENGTHS[0] * np.sin(first) + LENGTHS[1] * np.sin(second)
@@ -36,7 +36,7 @@ def hand(angles):
 
 
 class Arm:
-    """The arm moves on while nobody looks, as a real one does."""
+    """The adapter of the arm, which moves between calls, too: each call first simulates the time since the last."""
 
     observation, action = OBSERVATION, ACTION
 
@@ -68,7 +68,7 @@ class Arm:
         self.stop()
 
     def _move(self) -> None:
-        """Bring the arm from the time when it was looked at last to now."""
+        """Simulate the arm from the time of the last call to now."""
         now = self.clock.now()
         for _ in range(math.floor((now - self.time) / TIMESTEP)):
             self.velocities += (KP * (self.target - self.angles) - KD * self.velocities) / INERTIA * TIMESTEP

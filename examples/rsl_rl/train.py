@@ -1,8 +1,8 @@
-"""Trains the example's policy with rsl_rl, and exports it as rsl_rl does: `python train.py`, in its own environment.
+"""Train the example's policy with rsl_rl, and export it as rsl_rl does: `python train.py`, in its own environment.
 
     pip install rsl-rl-lib==5.5.1 torch
 
-Writes policy.onnx and rollout.npz in about a minute. Nothing here is SaMI's.
+Writes policy.onnx and rollout.npz in about a minute. This file does not use SaMI.
 """
 
 from pathlib import Path
@@ -16,15 +16,15 @@ from tensordict import TensorDict
 HERE = Path(__file__).parent
 LENGTHS, POSE = (0.3, 0.25), (0.4, 0.8)
 KP, KD, INERTIA, TIMESTEP = 40.0, 4.0, 0.1, 0.005
-"""Those of arm.py: this file runs where SaMI is not installed."""
+"""Copies of those in arm.py, because this file runs without SaMI."""
 SCALE = 0.8
-"""Of the network's output [rad]."""
+"""Joint displacement [rad] for a network output of 1."""
 SUBSTEPS = 4
-"""Steps of the simulation for each action: 50 Hz."""
+"""Simulation steps per action, which gives 50 Hz."""
 
 
 class Reach:
-    """Many arms at once, as rsl_rl's VecEnv: the hand goes to a goal, and stays there."""
+    """Many arms at once, with the interface of rsl_rl's VecEnv: the hand moves to a goal and stays there."""
 
     num_actions, max_episode_length, device, cfg = 2, 100, "cpu", {}
 
@@ -91,7 +91,7 @@ def main():
 
 
 def remove_traces(path):
-    """Take out where in this machine's folders each node came from, which torch writes into the file."""
+    """Remove the source paths of this machine, which torch writes into the metadata of each node."""
     model = onnx.load(path, load_external_data=False)
     for part in [*model.graph.node, *model.graph.input, *model.graph.output, *model.graph.value_info]:
         del part.metadata_props[:]
@@ -99,7 +99,7 @@ def remove_traces(path):
 
 
 def save_rollout(algorithm, arms=16, steps=100):
-    """Save what the network read and answered while it explored, for `sami describe --rollout`."""
+    """Save the network's inputs and exploring actions, (steps, arms, size), for `sami describe --rollout`."""
     env, rows = Reach(arms), {"obs": [], "actions": [], "dones": []}
     with torch.no_grad():
         for _ in range(steps):

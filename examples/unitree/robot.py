@@ -1,11 +1,11 @@
-"""A simulated Go2 that speaks Unitree's low level, to try the adapter on.
+"""A simulated Go2 with Unitree's low-level interface, to test the adapter on.
 
-MuJoCo behind the message classes, the checksum and the service classes of Unitree's own Python SDK, in an environment
-of its own, which `make unitree-sim` makes and starts this in. It uses the file of CYCLONEDDS_URI, or loopback alone.
-One JSON object a line says what the robot does; times are those of CLOCK_MONOTONIC. Lines on stdin change it:
+MuJoCo simulates the robot behind the message classes, the checksum and the service classes of Unitree's Python SDK.
+`make unitree-sim` creates its environment and starts it there. It uses the file of CYCLONEDDS_URI, or loopback alone.
+It prints one JSON object per line with the robot's state; times are those of CLOCK_MONOTONIC. Lines on stdin change it:
 {"sticks": [lx, rx, ry, ly]}, {"buttons": 544} (L2 and B), {"roll": 1.5} [rad], {"mode": "normal"}, {"pose": [...]}
-(somebody lays it on its belly, its 12 joints at these angles [rad]), and {"dead": 4} for a motor, in Unitree's order,
-that gives no torque any more ({"dead": null}: all do).
+(a person lays it on its belly, with these angles of its 12 joints [rad]), and {"dead": 4}, a motor in Unitree's order
+without torque ({"dead": null}: all motors work).
 """
 
 import argparse
@@ -35,11 +35,11 @@ REPORT_S = 0.1
 
 
 class Go2:
-    """The physics, and what the motors were told last: it stands for ever, as for a robot without a timeout of its own.
+    """The physics, and the motors' last command, which applies for ever, as on a robot without a timeout.
 
     Args:
-        hz: Steps, and states that are sent, a second.
-        mode: Unitree's motion service that drives the robot, and ignores low-level commands; none if empty.
+        hz: Simulation steps, and published states, per second.
+        mode: Name of Unitree's active motion service, which makes the robot ignore low-level commands; empty for none.
     """
 
     def __init__(self, hz: float, mode: str) -> None:
@@ -60,7 +60,7 @@ class Go2:
             self._drive(LYING, np.zeros(12), np.zeros(12))
 
     def obey(self, command: LowCmd_) -> None:
-        """Take a command, if its checksum is right and nobody else drives."""
+        """Apply a command, if its checksum is right and no motion service drives."""
         if command.crc != self.crc.Crc(command):
             self.bad += 1
             return
@@ -76,7 +76,7 @@ class Go2:
         self._drive(np.array([motor.q for motor in motors]), kp, np.array([motor.kd for motor in motors]))
 
     def change(self, facts: dict) -> None:
-        """Have somebody use the remote control, throw it over, lay it down, break a motor, turn a motion service on."""
+        """Apply a line of stdin: remote control, roll, pose, dead motor or motion service."""
         self.buttons, self.sticks = facts.get("buttons", self.buttons), facts.get("sticks", self.sticks)
         self.mode, self.dead = facts.get("mode", self.mode), facts.get("dead", self.dead)
         if "roll" in facts:
@@ -85,14 +85,14 @@ class Go2:
             self._lie(facts["pose"])
 
     def release(self) -> None:
-        """Lie down and listen to low-level commands."""
+        """Lie down, turn the motion service off, and accept low-level commands."""
         if self.mode:
             self._drive(LYING, np.full(12, 40.0), np.full(12, 3.0))
             self.mode = ""
             print_facts(event="released", at=time.monotonic())
 
     def step(self) -> LowState_:
-        """Return what the sensors measure after a step."""
+        """Simulate one step, and return the sensors' readings."""
         mujoco.mj_step(self.model, self.data)
         state, data = self.state, self.data
         state.tick = round(1e3 * data.time) % 2**32
@@ -109,7 +109,7 @@ class Go2:
         return state
 
     def report(self) -> None:
-        """Say what the robot does: height [m], z axis of the trunk, velocity in its frame [m/s], yaw rate [rad/s]."""
+        """Print height [m], z component of the trunk's z axis, velocity in its frame [m/s] and yaw rate [rad/s]."""
         turn = np.zeros(9)
         mujoco.mju_quat2Mat(turn, self.data.qpos[3:7])
         axes = turn.reshape(3, 3)
@@ -139,18 +139,18 @@ class Go2:
 
 
 def print_facts(**facts: object) -> None:
-    """Print a line."""
+    """Print the facts as one line of JSON."""
     print(json.dumps(facts), flush=True)
 
 
 def listen(changes: list[dict]) -> None:
-    """Take lines from stdin, for ever."""
+    """Append each line of stdin, parsed as JSON, to `changes` until stdin closes."""
     for line in sys.stdin:
         changes.append(json.loads(line))
 
 
 class MotionServices:
-    """Unitree's services `motion_switcher` and `sport`, by its own server class."""
+    """Unitree's services `motion_switcher` and `sport`, built on its own server class."""
 
     def __init__(self, robot: Go2) -> None:
         self.switcher, self.sport = Server("motion_switcher"), Server("sport")
@@ -168,9 +168,9 @@ def main() -> None:
     parser.add_argument("--hz", type=float, default=200.0, help="states a second; the robot itself sends 500")
     parser.add_argument("--mode", default="", help="motion service that is on, such as normal")
     options = parser.parse_args()
-    with suppress(OSError):  # for all threads; not permitted: a busy machine slows the robot down
+    with suppress(OSError):  # for all threads; without permission, load slows the robot
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(40))
-    sys.stdout, out = sys.stderr, sys.stdout  # Unitree's classes print
+    sys.stdout, out = sys.stderr, sys.stdout  # because Unitree's classes print
     config = Path(os.environ.get("CYCLONEDDS_URI", str(LOOPBACK)).removeprefix("file://"))
     channel.ChannelConfigHasInterface = config.read_text()
     channel.ChannelFactoryInitialize(options.domain, "lo")
@@ -200,7 +200,7 @@ def main() -> None:
         late = time.monotonic() - due
         if late < 0.0:
             time.sleep(-late)
-        elif late > 0.05:  # a busy machine: the world goes on slower
+        elif late > 0.05:  # on a busy machine simulated time runs slower
             due += late
 
 

@@ -1,4 +1,4 @@
-"""A safety gate for a robot whose body has limits, which apply last, after the gate's own rules."""
+"""A safety gate that also limits joints, points and shapes of the robot, after the rules of `SafetyGate`."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from sami_runtime.safety.limits import Limits
 from sami_runtime.signals import Signal, finite_numbers
 
 UNITS = {"rad": "rad/s", "m": "m/s"}
-"""Units of a joint's position, and of its velocity."""
+"""Unit of a joint's velocity, by the unit of its position."""
 PERIODS = 2.0
-"""Most periods of the loop that a command may step across at once, after a pause."""
+"""Longest time of one step of the command after a pause [periods of the loop]."""
 
 
 class BodyGate(SafetyGate):
-    """A safety gate that knows the body: `Run(..., gate=partial(BodyGate, settings=BodySettings.load("body.toml")))`.
+    """A safety gate with body limits: `Run(..., gate=partial(BodyGate, settings=BodySettings.load("body.toml")))`.
 
-    The body's limits apply after all others, including rate limits, and take precedence if they contradict.
+    The body's limits apply after all others, including rate limits, and override them in a conflict.
 
     Args:
         adapter, contract, limits, fallback, guards: As in `SafetyGate`; the adapter must observe the joints.
@@ -52,7 +52,7 @@ class BodyGate(SafetyGate):
         super().__init__(adapter, contract, limits, fallback, guards)
         self.body, self._slower = BodyLimits(settings), slower
         self.explanations: dict[str, str] = {}
-        """By limit, as named in `limited_by`, why it last began to change actions."""
+        """Reason why each limit last began to change actions, by its name in `limited_by`."""
         self._positions = self._signal(settings.positions, UNITS)
         speeds = [self._signal(settings.velocities, UNITS.values())] if settings.velocities else []
         self._signals = [self._positions, *speeds]
@@ -81,7 +81,7 @@ class BodyGate(SafetyGate):
         self._start = self._envelope(contract)
 
     def fault(self, observation: Observation, now: float | None) -> str | None:
-        """Return why an observation is refused; see `SafetyGate`. Joints must be finite, and not too old."""
+        """Return why an observation is rejected, or None; see `SafetyGate`. The joints' numbers must be finite."""
         if (fault := super().fault(observation, now)) is not None:
             return fault
         joints, count = [], len(self.body.settings.joints)
@@ -95,7 +95,7 @@ class BodyGate(SafetyGate):
         return (self.outside() or None) if self._episode.written is None else None
 
     def propose(self, action: NDArray[np.float32], now: float, ticks: int = 1) -> Ruling:
-        """Rule on a new action; see `SafetyGate`. Hold the policy if it may not take over at the present joints."""
+        """Rule on a new action; see `SafetyGate`. Hold the policy if it may not take over at the current joints."""
         if self._episode.taken_over and (reason := self.outside()):
             ruling = self._by_body(super().hold(reason, now, ticks))
             return ruling._replace(reason=ruling.reason or reason)
@@ -106,7 +106,7 @@ class BodyGate(SafetyGate):
         return self._by_body(super().command(action, now))
 
     def rest(self, now: float) -> Ruling:
-        """Rule on a tick at which a person wants the robot to rest; see `SafetyGate`."""
+        """Rule on a tick for which a person requests the neutral action; see `SafetyGate`."""
         return self._by_body(super().rest(now))
 
     def stand(self, now: float) -> Ruling:
@@ -177,7 +177,7 @@ class BodyGate(SafetyGate):
         return low, high, settings.by_joint(start.velocity, free)
 
     def outside(self) -> str:
-        """Return why the policy may not take over at the joints seen last, as `"start: ..."`; empty if it may."""
+        """Return why the policy may not take over at the last observed joints, as `"start: ..."`; empty if it may."""
         if self._start is None or self._joints is None:
             return ""
         low, high, fastest = self._start
@@ -194,7 +194,7 @@ class BodyGate(SafetyGate):
         return ""
 
     def _signal(self, name: str, units: Collection[str]) -> str:
-        """Return the name; raise if the adapter has no such signal, or it has a wrong size or unit."""
+        """Return the name; raise UnknownName or SamiError if the signal is missing, or has a wrong size or unit."""
         signals: dict[str, Signal] = {signal.name: signal for signal in self.adapter.observation}
         if name not in signals:
             raise UnknownName("signal of the joints", name, signals, "The adapter has to observe it, for [body].")
@@ -207,10 +207,10 @@ class BodyGate(SafetyGate):
         return name
 
     def _fit(self, contract: Contract) -> None:
-        """Store which elements of the action make up a command, with their scale and offset.
+        """Store the indices, scale and offset of the action's elements that form a command: (S,) each.
 
         Raises:
-            UnknownName, SamiError: The action lacks an element, their number is wrong, or a scale is 0.
+            UnknownName, SamiError: An element is not in the action, their number is wrong, or a scale is 0.
         """
         settings, action = self.body.settings, contract.action
         elements = settings.elements
