@@ -203,7 +203,7 @@ def test_what_the_docs_say_of_zeroing_is_what_its_raw_results_say():
     zeroed, unaided = (sum(share) / len(share) for share in shares.values())
     assert f"from {unaided:.2f} (0.74 to 0.82) to **{zeroed:.2f}** (0.85 to 0.91)" in page
     first, second = sum(shares["zeroed"][:120]) / 120, sum(shares["zeroed"][120:]) / 300
-    assert f"The first 120 alone say {first:.2f}, the others {second:.2f}." in page
+    assert f"The first 120 alone give {first:.2f}, the others {second:.2f}." in page
 
 
 def test_what_the_docs_say_of_a_gap_that_was_found_again_is_what_its_raw_results_say():

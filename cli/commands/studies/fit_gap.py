@@ -67,14 +67,14 @@ def fit_gap(
 
     title = f"{fitted.episodes} episodes of {', '.join(fitted.names)}"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for name in ("gap", "signal", "found", "95 % interval", "by"):
-        table.add_column(name, no_wrap=name in ("gap", "found"), overflow="fold")
+    for name in ("key", "signal", "estimate", "95 % interval", "from"):
+        table.add_column(name, no_wrap=name in ("key", "estimate"), overflow="fold")
     for item in fitted.estimates:
         low, value, high = (f"{end:.3g}" for end in item.estimate)
         table.add_row(item.key, item.signal, f"{value} {item.unit}", f"{low} to {high}", item.by)
-    as_simulated = "nothing: as far as this log tells, the robot is as the simulator"
+    as_simulated = "no difference: by this log, the robot responds as the simulator does"
     text_console().print(table if fitted.estimates else as_simulated)
     print_text(*summary_lines(fitted), *fitted.notes)
-    print_text("not told:", *(f"- {sentence}" for sentence in fitted.unidentified))
+    print_text("not identified:", *(f"- {sentence}" for sentence in fitted.unidentified))
     if out is not None:
         print_text(f"wrote {out}")

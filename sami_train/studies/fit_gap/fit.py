@@ -151,7 +151,7 @@ def _times(log: Log, arrived: Sequence[_Arrived], response: ActuatorResponse) ->
             add("jitter_s", [periods * period for periods in late.jitter], "s", stamps)
         if late.dropout[1] > FEW_LOST:
             add("dropout", late.dropout, "share", stamps)
-    by = f"how {_listed(list(dict.fromkeys(name.partition('.')[0] for name in response.elements)))} moved"
+    by = f"the motion of {_listed(list(dict.fromkeys(name.partition('.')[0] for name in response.elements)))}"
     if response.delay[2] > 0:
         add("action_latency_s", [periods * period for periods in response.delay], "s", by)
     low, lag, high = response.lag
@@ -184,7 +184,7 @@ def _sensed(log: Log, reference: Sequence[Trace], name: str) -> _Sense:
     step = max(there, default=0.0)
     if there and not any(fit_step(reference, name, column) for column in range(signal.size)):
         rounding = Estimate(min(there), step, step)
-        numbers.append(FittedNumber("quantisation", name, rounding, signal.unit, "all that was read"))
+        numbers.append(FittedNumber("quantisation", name, rounding, signal.unit, "all readings"))
     else:
         step = 0.0
     noise, calm = fit_noise(log.traces, name, log.rest), fit_noise(reference, name, log.rest)
@@ -198,7 +198,7 @@ def _sensed(log: Log, reference: Sequence[Trace], name: str) -> _Sense:
             numbers.append(FittedNumber("noise", name, noise.deviation, signal.unit, by))
     biases = fit_bias(log.traces, signal, log.known_values, log.rest, deviation)
     if len(biases) < signal.size:
-        parts = [f"{element} is off by {e.value:.4g} ({e.low:.4g} to {e.high:.4g})" for element, e in biases.items()]
+        parts = [f"{element} has {e.value:.4g} ({e.low:.4g} to {e.high:.4g})" for element, e in biases.items()]
         return _Sense(numbers, noise is not None, ", ".join(parts), False)
     low, high = min(error.low for error in biases.values()), max(error.high for error in biases.values())
     if max(-low, high) > SIGMAS * deviation / np.sqrt(len(log.traces)) + BIAS_ERROR:
@@ -209,21 +209,21 @@ def _sensed(log: Log, reference: Sequence[Trace], name: str) -> _Sense:
 
 def _unidentified(log: Log, arrived: Sequence[_Arrived], senses: Mapping[str, _Sense]) -> Iterator[str]:
     """Yield the effects that the log does not identify, a sentence each."""
-    yield "whether stamps tell when a sensor measured: what is late before its stamp counts as a latency of commands"
-    yield "stuck sensors, the drift of clocks, errors of gain, noise that grows with the value"
+    yield "latency before a sensor's stamp, which counts as latency of commands"
+    yield "stuck sensors, clock drift, gain errors, noise that grows with the value"
     fits = [item for item in arrived if item.fit]
     if len({fit.fit.latency for fit in fits if fit.fit}) > 1:
         latencies = [f"{_listed(item.names)} {item.fit.latency[1] * log.period:.3g} s" for item in fits if item.fit]
-        yield f"a latency for each signal ({'; '.join(latencies)}): the longest stands for all"
+        yield f"a latency for each signal ({'; '.join(latencies)}): all signals have the longest one"
     for item in arrived:
         if item.spacing != 1.0:
-            yield f"how {_listed(item.names)} arrive: new ones come every {item.spacing:g} periods, or are not stamped"
+            yield f"the arrival of {_listed(item.names)}: one every {item.spacing:g} periods, or without a stamp"
     if restless := [name for name, sense in senses.items() if not sense.noise_told]:
         yield f"noise of {_listed(restless)}: nothing rested for a few readings"
     if half := [sense.bias for sense in senses.values() if sense.bias]:
-        yield f"a bias by element: {'; '.join(half)}; of the signal's others no true value at rest is known"
+        yield f"the bias of single elements: {'; '.join(half)}; the others' true values at rest are unknown"
     if unknown := [name for name, sense in senses.items() if not (sense.bias or sense.bias_told)]:
-        yield f"bias of {_listed(unknown)}: no true value at rest is known (the limits' [known])"
+        yield f"the bias of {_listed(unknown)}: their true values at rest are unknown (the limits' [known])"
 
 
 def _notes(log: Log, response: ActuatorResponse) -> Iterator[str]:
@@ -232,8 +232,8 @@ def _notes(log: Log, response: ActuatorResponse) -> Iterator[str]:
     ticks = np.concatenate([np.diff(trace.ticks) for trace in log.traces])
     periods = seconds[ticks > 0] / ticks[ticks > 0]  # a loop faster than the policy has several ticks in a period
     low, middle, high = np.percentile(periods, [2.5, 50.0, 97.5])
-    yield f"The period is {middle:.4g} s ({low:.4g} to {high:.4g}); the policy's own is {log.period:.4g} s."
-    yield f"Commands move the robot {response.gain:.2f} as far as the reference."
+    yield f"The measured period is {middle:.4g} s ({low:.4g} to {high:.4g}); the policy's is {log.period:.4g} s."
+    yield f"Commands move the robot {response.gain:.2f} times as far as the reference."
 
 
 def _negligible(traces: Sequence[Trace], name: str) -> float:
@@ -324,8 +324,8 @@ def document_of(fitted: FittedGap) -> str:
     """Return the text of the profile's TOML file, which `GapProfile.load` reads."""
     episodes = f"{fitted.episodes} episode{'s' * (fitted.episodes != 1)}"
     lines = [
-        f"# The gap that sami fit-gap found in {', '.join(fitted.names)}: {episodes}.",
-        "# A range [low, high] is as wide as its 95 % interval, or as the episodes differ; each episode draws its own.",
+        f"# The sim-to-real profile that sami fit-gap estimated from {', '.join(fitted.names)}: {episodes}.",
+        "# A range [low, high] is the 95 % interval, or the spread over episodes; each episode draws its own value.",
         *(f"# {line}" for line in (*summary_lines(fitted), *fitted.notes)),
         "",
     ]
@@ -333,9 +333,9 @@ def document_of(fitted: FittedGap) -> str:
         for item in fitted.estimates:
             if item.key == key:
                 low, middle, high = (f"{end:.3g}" for end in item.estimate)
-                lines.append(f"# {item.signal or item.key}: {middle} {item.unit} ({low} to {high}), by {item.by}")
+                lines.append(f"# {item.signal or item.key}: {middle} {item.unit} ({low} to {high}), from {item.by}")
         lines += [f"{key} = {_toml(value)}", ""]
-    lines.append("# What the log does not tell, and what is left out here:")
+    lines.append("# The log does not show, or this file omits:")
     lines += [f"# - {sentence}" for sentence in fitted.unidentified]
     return "\n".join(lines) + "\n"
 
@@ -346,8 +346,8 @@ def summary_lines(fitted: FittedGap) -> list[str]:
     if not checks:
         return ["Not validated: there are too few episodes to hold one out."]
     return [
-        f"Held out: {checks['episodes']} episodes. What was fitted to the others (a delay of {checks['delay_periods']} "
-        f"periods) explains {checks['motion_explained']:.2f} of their motions, and no gap "
+        f"Held out: {checks['episodes']} episodes. The fit to the others (a delay of {checks['delay_periods']} "
+        f"periods) explains {checks['motion_explained']:.2f} of their motion, and no profile "
         f"{checks['motion_explained_without_gap']:.2f}."
     ]
 

@@ -189,10 +189,13 @@ def test_what_is_not_known_is_said_and_not_guessed(fitted):
     gap = {"bias": {"position": 0.012}}
     result = fitted(gap)
     assert result.profile == GapProfile()
-    assert "bias of position and goal: no true value at rest is known (the limits' [known])" in result.unidentified
+    assert (
+        "the bias of position and goal: their true values at rest are unknown (the limits' [known])"
+        in result.unidentified
+    )
     half = fitted(gap, known={"position.x": HOME[0]})
     assert half.profile == GapProfile()
-    assert any("position.x is off by 0.012" in report for report in half.unidentified)
+    assert any("position.x has 0.012" in report for report in half.unidentified)
 
 
 def test_without_rest_noise_is_said_to_be_unknown(fitted):
@@ -257,7 +260,7 @@ def test_the_document_that_is_written_is_the_profile_that_was_found(fitted, tmp_
     path.write_text(document_of(fit))
     assert GapProfile.load(path) == fit.profile
     assert set(fit.profile.to_dict()) == set(gap)
-    assert "What the log does not tell" in path.read_text()
+    assert "The log does not show" in path.read_text()
     assert fit.checks["episodes"] == 3
     assert fit.checks["motion_explained"] > fit.checks["motion_explained_without_gap"] + 0.3
 
