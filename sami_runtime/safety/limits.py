@@ -285,7 +285,7 @@ class Limits(BaseModel):
             raise UnknownName("observation signal", self.rest, signals, "The limit rest names it.")
         self._require_elements(contract)
         self._require_reference(contract)
-        needed = [name for name in ("rate", "acceleration", "blend_in_s") if getattr(self, name)]
+        needed = [name for name in ("rate", "acceleration", "blend_in_s") if getattr(self, name) not in (None, 0.0)]
         needed += [f'then = "rest" for {name}' for name, then in self._thens() if then == "rest"]
         if needed and self.rest is None:
             raise SamiError(

@@ -180,6 +180,7 @@ def test_a_missing_file_is_refused(tmp_path):
         (Limits(out_of_bounds="rest"), 'the limits set then = "rest" for out_of_bounds, but no rest'),
         (Limits(rest="goals"), "unknown observation signal 'goals'. Did you mean 'goal'?"),
         (Limits(rate=1.0), "the limits set rate, but no rest: the first action would have nothing to start from."),
+        (Limits(rate={}), "the limits set rate, but no rest"),
         (Limits(acceleration=1.0, blend_in_s=1.0), "the limits set acceleration and blend_in_s, but no rest"),
         (Limits(low=0.5, high=0.25), "the limits leave no action: fx must be at least 0.5 and at most 0.25 [N]"),
         (Limits(low=2.0), "the limits leave no action: fx must be at least 2 and at most 1 [N]"),
