@@ -115,8 +115,8 @@ class UdpRobot {
 
   // The first of two ports, as in the Python example.
   static uint16_t port() {
-    const char* told = std::getenv("UDP_ROBOT_PORT");
-    return static_cast<uint16_t>(told ? std::atoi(told) : 47001);
+    const char* text = std::getenv("UDP_ROBOT_PORT");
+    return static_cast<uint16_t>(text ? std::atoi(text) : 47001);
   }
 
   bool put(const std::string& message) noexcept {

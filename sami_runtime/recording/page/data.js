@@ -25,17 +25,17 @@ class Run {
     if (!last || last.number !== number) this.episodes.push({ number, from: at, to: at + 1 });
     else last.to = at + 1;
   }
-  add(told) {
-    if (told.words) this.words.push(...told.words);
-    if (told.came) { this.came[told.came[0]] = told.came.slice(1); return; }
-    if (!told.row) return;
-    this.columns.forEach((name, at) => this.series[name].push(told.row[at] === null ? NaN : told.row[at]));
-    if (told.scene) this.scene = told.scene;
-    if (told.poses) this.poses.push(...told.poses);
+  add(message) {
+    if (message.words) this.words.push(...message.words);
+    if (message.came) { this.came[message.came[0]] = message.came.slice(1); return; }
+    if (!message.row) return;
+    this.columns.forEach((name, at) => this.series[name].push(message.row[at] === null ? NaN : message.row[at]));
+    if (message.scene) this.scene = message.scene;
+    if (message.poses) this.poses.push(...message.poses);
     const at = this.count++;
     this.place(at);
-    for (const event of told.events || []) this.events.push([at, ...event]);
-    if (told.task) this.tasks[this.series.episode[at]] = told.task;
+    for (const event of message.events || []) this.events.push([at, ...event]);
+    if (message.task) this.tasks[this.series.episode[at]] = message.task;
   }
   // The index of the last tick that began at or before a time.
   at(time) {
@@ -44,7 +44,7 @@ class Run {
     return Math.max(0, low);
   }
   span(from, to) { return this.count ? [this.at(from), Math.min(this.count - 1, this.at(to) + 1)] : [0, -1]; }
-  episodeOf(at) { return this.episodes.find(each => at >= each.from && at < each.to); }
+  episodeOf(at) { return this.episodes.find(episode => at >= episode.from && at < episode.to); }
   succeeded(episode) { const came = this.came[episode.number]; return came ? came[1] : null; }
 }
 

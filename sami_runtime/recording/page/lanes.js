@@ -24,9 +24,9 @@ function prepared(canvas, height) {
 }
 function nice(low, high, wanted) {
   const rough = (high - low) / wanted || 1, power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].map(x => x * power).find(x => x >= rough) || rough, found = [];
-  for (let x = Math.ceil(low / step - 1e-9) * step; x <= high + 1e-9 * step; x += step) found.push(Math.abs(x) < 1e-9 * step ? 0 : x);
-  return found;
+  const step = [1, 2, 5, 10].map(x => x * power).find(x => x >= rough) || rough, marks = [];
+  for (let x = Math.ceil(low / step - 1e-9) * step; x <= high + 1e-9 * step; x += step) marks.push(Math.abs(x) < 1e-9 * step ? 0 : x);
+  return marks;
 }
 const short = x => x === 0 ? "0" : Math.abs(x) >= 1e4 || Math.abs(x) < 1e-3 ? x.toExponential(0) : String(+x.toPrecision(3));
 
@@ -92,7 +92,7 @@ function line(pen, run, data, a, b, x, y, pixels, step) {
 function edges(pen, run, look, x, height) {
   if ((look.to - look.from) / (run.length / Math.max(1, run.episodes.length)) > 60) return;
   pen.strokeStyle = colours.faint; pen.lineWidth = 1;
-  for (const each of run.episodes.slice(1)) { const px = Math.round(x(run.t(each.from))) + .5; pen.beginPath(); pen.moveTo(px, 0); pen.lineTo(px, height); pen.stroke(); }
+  for (const episode of run.episodes.slice(1)) { const px = Math.round(x(run.t(episode.from))) + .5; pen.beginPath(); pen.moveTo(px, 0); pen.lineTo(px, height); pen.stroke(); }
 }
 function cursor(pen, look, x, height, left, right) {
   const px = x(look.at);
@@ -168,7 +168,7 @@ function drawTimes(canvas, run, look, names) {
 function drawMap(canvas, run, look, window_) {
   const size = Math.min(innerWidth > 760 ? 280 : 220, canvas.clientWidth), area = prepared(canvas, size);
   if (!area) return;
-  const { pen, width } = area, columns = run.groups.find(each => each.kind === "context").columns.map(name => run.col(name));
+  const { pen, width } = area, columns = run.groups.find(group => group.kind === "context").columns.map(name => run.col(name));
   const known = run.atlas ? run.atlas.mean : [];
   const now = run.at(look.at), episode = run.episodeOf(now) || { from: 0, to: 0 }, way = [];
   for (let i = episode.from; i <= now; i++) {
@@ -183,9 +183,9 @@ function drawMap(canvas, run, look, window_) {
   const scale = Math.min((width - 44) / (wide || 1), (size - 44) / (tall || 1));
   const x = p => width / 2 + (p[0] - (Math.max(...xs) + Math.min(...xs)) / 2) * scale, y = p => size / 2 - (p[1] - (Math.max(...ys) + Math.min(...ys)) / 2) * scale;
   const nearest = run.word("nearest", now), task = run.tasks[episode.number];
-  const said = known.map((_, i) => Object.entries(run.atlas.tasks[i]).map(([k, v]) => `${k} ${v}`).join(", "));
+  const labels = known.map((_, i) => Object.entries(run.atlas.tasks[i]).map(([k, v]) => `${k} ${v}`).join(", "));
   places.forEach((p, i) => {
-    const here = said[i] === nearest;
+    const here = labels[i] === nearest;
     pen.fillStyle = here ? colours.accent : colours.faint; pen.beginPath(); pen.arc(x(p), y(p), here ? 5.5 : 4, 0, 7); pen.fill();
   });
   pen.lineWidth = 1.6;
@@ -195,11 +195,11 @@ function drawMap(canvas, run, look, window_) {
   }
   pen.globalAlpha = 1;
   if (path.length) { const p = path[path.length - 1]; pen.strokeStyle = colours.ink; pen.fillStyle = colours.of[1]; pen.lineWidth = 1.5; pen.beginPath(); pen.arc(x(p), y(p), 5, 0, 7); pen.fill(); pen.stroke(); }
-  const at = said.indexOf(nearest);
+  const at = labels.indexOf(nearest);
   if (at >= 0) {
     pen.fillStyle = colours.accent; pen.textBaseline = "bottom";
     const px = x(places[at]); pen.textAlign = px > width * .6 ? "right" : "left"; pen.fillText(nearest, px + (px > width * .6 ? -8 : 8), y(places[at]) - 5);
   }
   return task;
 }
-const sample = (run, columns) => { const found = [], every = Math.max(1, Math.floor(run.count / 500)); for (let i = 0; i < run.count; i += every) { const p = columns.map(d => d[i]); if (p.every(Number.isFinite)) found.push(p); } return found; };
+const sample = (run, columns) => { const points = [], every = Math.max(1, Math.floor(run.count / 500)); for (let i = 0; i < run.count; i += every) { const p = columns.map(d => d[i]); if (p.every(Number.isFinite)) points.push(p); } return points; };

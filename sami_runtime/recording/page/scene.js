@@ -43,7 +43,7 @@ class Robot {
   frame() {
     const box = new THREE.Box3(), part = new THREE.Box3();
     this.world.updateMatrixWorld(true);
-    this.world.traverse(each => { if (each.isMesh && !each.userData.floor) box.union(part.setFromObject(each)); });
+    this.world.traverse(object => { if (object.isMesh && !object.userData.floor) box.union(part.setFromObject(object)); });
     const middle = box.getCenter(new THREE.Vector3()), far = .82 * box.getSize(new THREE.Vector3()).length();
     this.looks.target.copy(middle);
     this.camera.position.set(middle.x + .75 * far, middle.y - 1.1 * far, middle.z + .55 * far);

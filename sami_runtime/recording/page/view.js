@@ -1,14 +1,14 @@
 // The page: runs side by side, with a common window of time and cursor.
 const $ = id => document.getElementById(id);
-const make = (tag, properties = {}, ...children) => { const found = Object.assign(document.createElement(tag), properties); found.append(...children); return found; };
-const told = JSON.parse($("data").textContent);
+const make = (tag, properties = {}, ...children) => { const element = Object.assign(document.createElement(tag), properties); element.append(...children); return element; };
+const page = JSON.parse($("data").textContent);
 const views = [];
 const look = { from: 0, to: 1, at: 0, episode: null };
 let playing = false, following = false, dirty = true;
 
 class View {
   constructor(run) {
-    this.run = run; this.lanes = []; this.keys = []; this.shown = -1; this.told = -1;
+    this.run = run; this.lanes = []; this.keys = []; this.drawnTicks = -1; this.listedEvents = -1;
     this.chips = make("div", { className: "chips" });
     this.now = make("div", { className: "card" });
     this.list = make("div", { className: "events" });
@@ -17,7 +17,7 @@ class View {
     const facts = [run.env, `${run.rate} Hz`, ...run.facts].filter(Boolean);
     this.sub = make("p", { className: "sub" });
     this.facts = facts;
-    const context = run.groups.find(each => each.kind === "context");
+    const context = run.groups.find(group => group.kind === "context");
     const side = make("div", { className: "side" }, this.now);
     if (context && context.columns.length > 1) side.append(make("div", { className: "card" }, make("h2", { textContent: "Context" }, make("small", { textContent: "among the dynamics it knows" })), this.map, this.mapSaid));
     side.append(make("div", { className: "card" }, make("h2", { textContent: "Events" }), this.list));
@@ -27,13 +27,13 @@ class View {
     this.build(context);
   }
   // The window in this run's time; `look` counts from the start of the chosen episode, for all runs.
-  own() {
+  span() {
     const origin = this.origin();
     return { from: look.from + origin, to: look.to + origin, at: look.at + origin, origin };
   }
   origin() {
     if (look.episode === null) return 0;
-    const episode = this.run.episodes.find(each => each.number === look.episode);
+    const episode = this.run.episodes.find(episode => episode.number === look.episode);
     return episode ? this.run.t(episode.from) : 0;
   }
   card(title, small) {
@@ -54,69 +54,69 @@ class View {
     });
     card.append(make("div", { className: "lane" }, ...(name || keys.length ? [top] : []), canvas));
     this.keys.push(...shown);
-    this.lanes.push({ canvas, draw: own => draw(canvas, own) });
+    this.lanes.push({ canvas, draw: span => draw(canvas, span) });
     canvas.addEventListener("pointerdown", event => scrubbing(event, canvas, this));
     canvas.addEventListener("wheel", event => { if (event.ctrlKey || event.metaKey) { event.preventDefault(); zoom(event.deltaY > 0 ? 1.2 : 1 / 1.2); } }, { passive: false });
   }
   build(context) {
-    const run = this.run, group = kind => run.groups.filter(each => each.kind === kind), col = name => run.col(name);
+    const run = this.run, group = kind => run.groups.filter(part => part.kind === kind), col = name => run.col(name);
     const happened = this.card("What happened");
     const strips = [
       { label: "tick", word: i => run.word("outcome", i), colour: outcomeColour },
       { label: "limited", word: i => run.word("limited_by", i), colour: word => word.includes("stop") ? colours.bad : colours.of[1], text: true, pale: true },
       ...(run.atlas ? [{ label: "phase", word: i => run.word("phase", i), colour: phaseColour, text: true, pale: true }, { label: "like", word: i => run.word("nearest", i), colour: word => colours.of[[...word].reduce((s, c) => (31 * s + c.charCodeAt(0)) >>> 0, 7) % 8], text: true, pale: true }] : []),
     ];
-    this.lane(happened, "", "", [], (canvas, own) => drawStrips(canvas, run, own, strips, { axis: true }));
+    this.lane(happened, "", "", [], (canvas, span) => drawStrips(canvas, run, span, strips, { axis: true }));
     const [proposed] = group("proposed"), [executed] = group("executed"), actions = this.card("Actions", "proposed by the policy, executed after every limit");
     executed.elements.forEach((name, i) => {
       const parts = () => [{ data: col(proposed.columns[i]), colour: colours.of[1], thin: true, step: true }, { data: col(executed.columns[i]), colour: colours.of[0], step: true }];
       const keys = [{ name: "executed", data: col(executed.columns[i]), colour: 0 }, { name: "proposed", data: col(proposed.columns[i]), colour: 1, thin: true }];
-      this.lane(actions, name, executed.unit, keys, (canvas, own) => drawLines(canvas, run, own, parts(), { height: executed.elements.length > 4 ? 46 : 62, least: .01 }), executed.meaning);
+      this.lane(actions, name, executed.unit, keys, (canvas, span) => drawLines(canvas, run, span, parts(), { height: executed.elements.length > 4 ? 46 : 62, least: .01 }), executed.meaning);
     });
-    if (run.atlas) this.lane(this.card("Out of what it knows?", "score: above the line is an alarm"), "", "", [{ name: "score", data: col("score"), colour: 3 }], (canvas, own) => drawLines(canvas, run, own, [{ data: col("score"), colour: colours.of[3] }], { threshold: 1, floor: 0, zero: true, height: 100 }));
-    if (context) this.lane(this.card("Context", "what the encoder inferred"), "", "", context.columns.map((name, i) => ({ name: context.elements[i], data: col(name), colour: i % 8 })), (canvas, own) => drawLines(canvas, run, own, context.columns.map((name, i) => ({ data: col(name), colour: colours.of[i % 8] })), { height: 120 }));
+    if (run.atlas) this.lane(this.card("Out of what it knows?", "score: above the line is an alarm"), "", "", [{ name: "score", data: col("score"), colour: 3 }], (canvas, span) => drawLines(canvas, run, span, [{ data: col("score"), colour: colours.of[3] }], { threshold: 1, floor: 0, zero: true, height: 100 }));
+    if (context) this.lane(this.card("Context", "what the encoder inferred"), "", "", context.columns.map((name, i) => ({ name: context.elements[i], data: col(name), colour: i % 8 })), (canvas, span) => drawLines(canvas, run, span, context.columns.map((name, i) => ({ data: col(name), colour: colours.of[i % 8] })), { height: 120 }));
     const seen = this.card("Observations");
-    for (const each of [...group("observation"), ...group("answer")]) {
-      const parts = () => each.columns.map((name, i) => ({ data: col(name), colour: colours.of[i % 8] }));
-      this.lane(seen, each.name.replaceAll("_", " "), each.unit, each.columns.map((name, i) => ({ name: each.elements[i], data: col(name), colour: i % 8 })), (canvas, own) => drawLines(canvas, run, own, parts(), { height: 66, least: 1e-4 }), each.meaning);
+    for (const signal of [...group("observation"), ...group("answer")]) {
+      const parts = () => signal.columns.map((name, i) => ({ data: col(name), colour: colours.of[i % 8] }));
+      this.lane(seen, signal.name.replaceAll("_", " "), signal.unit, signal.columns.map((name, i) => ({ name: signal.elements[i], data: col(name), colour: i % 8 })), (canvas, span) => drawLines(canvas, run, span, parts(), { height: 66, least: 1e-4 }), signal.meaning);
     }
     const sections = ["observe", "infer", "gate", "write"];
-    this.lane(this.card("Time of a tick", "ms, upon each other"), "", "", sections.map((name, i) => ({ name, data: col(name), colour: [5, 0, 4, 2][i], times: 1000 })), (canvas, own) => drawTimes(canvas, run, own, sections));
+    this.lane(this.card("Time of a tick", "ms, upon each other"), "", "", sections.map((name, i) => ({ name, data: col(name), colour: [5, 0, 4, 2][i], times: 1000 })), (canvas, span) => drawTimes(canvas, run, span, sections));
   }
   draw() {
     const run = this.run;
-    if (this.shown !== run.count || this.said !== look.episode) { this.heads(); this.shown = run.count; this.said = look.episode; }
+    if (this.drawnTicks !== run.count || this.drawnEpisode !== look.episode) { this.heads(); this.drawnTicks = run.count; this.drawnEpisode = look.episode; }
     if (!run.count) return;
-    const own = this.own();
-    for (const lane of this.lanes) { const box = lane.canvas.getBoundingClientRect(); if (box.bottom > -400 && box.top < innerHeight + 400) lane.draw(own); }
-    const at = run.at(own.at);
+    const span = this.span();
+    for (const lane of this.lanes) { const box = lane.canvas.getBoundingClientRect(); if (box.bottom > -400 && box.top < innerHeight + 400) lane.draw(span); }
+    const at = run.at(span.at);
     for (const key of this.keys) key.value.textContent = digits((key.times || 1) * key.data[at]);
     this.sentences(at);
     if (run.scene && !this.robot) { this.robot = new Robot(run.scene, this.stage); this.robot.onmove = () => { dirty = true; }; }
     if (this.robot) this.robot.draw(run.poses, at);
-    if (this.map.isConnected) drawMap(this.map, run, own, run.atlas ? run.atlas.window : 1);
+    if (this.map.isConnected) drawMap(this.map, run, span, run.atlas ? run.atlas.window : 1);
   }
   heads() {
-    const run = this.run, judged = run.episodes.map(each => run.succeeded(each)).filter(each => each !== null);
+    const run = this.run, judged = run.episodes.map(episode => run.succeeded(episode)).filter(success => success !== null);
     this.sub.textContent = [`${run.model} (${run.weights})`, ...this.facts, `${run.episodes.length} episodes, ${run.count} ticks`, judged.length ? `${judged.filter(Boolean).length} of ${judged.length} succeeded` : "", run.closed === false ? "cut off: its whole chunks are shown" : ""].filter(Boolean).join(" · ");
-    this.chips.replaceChildren(...(run.episodes.length > 400 ? [] : run.episodes).map(each => {
-      const success = run.succeeded(each), button = make("button", { className: "chip", title: "Look at this episode alone" }, `${each.number}`);
-      if (run.tasks[each.number]) button.append(make("span", { textContent: run.tasks[each.number] }));
+    this.chips.replaceChildren(...(run.episodes.length > 400 ? [] : run.episodes).map(episode => {
+      const success = run.succeeded(episode), button = make("button", { className: "chip", title: "Look at this episode alone" }, `${episode.number}`);
+      if (run.tasks[episode.number]) button.append(make("span", { textContent: run.tasks[episode.number] }));
       if (success !== null) button.append(make("i", { className: success ? "yes" : "no", textContent: success ? "✓" : "✗", title: success ? "success" : "no success" }));
-      button.setAttribute("aria-pressed", String(look.episode === each.number));
-      button.addEventListener("click", () => look.episode === each.number ? fit() : choose(each.number));
+      button.setAttribute("aria-pressed", String(look.episode === episode.number));
+      button.addEventListener("click", () => look.episode === episode.number ? fit() : choose(episode.number));
       return button;
     }));
     const pressed = this.chips.querySelector("[aria-pressed=true]");
     if (pressed) this.chips.scrollTo({ top: pressed.offsetTop - this.chips.offsetTop - 40, left: pressed.offsetLeft - 100 });
-    if (this.told !== run.events.length) {
-      this.told = run.events.length;
+    if (this.listedEvents !== run.events.length) {
+      this.listedEvents = run.events.length;
       this.buttons = run.events.slice(-2000).map(([at, level, text]) => {
         const button = make("button", { className: level }, make("time", { textContent: seconds(run.t(at)) }), make("span", { textContent: text }));
         button.addEventListener("click", () => { look.at = run.t(at) - this.origin(); following = false; reveal(); });
         return { at, button };
       });
-      this.list.replaceChildren(...this.buttons.map(each => each.button));
+      this.list.replaceChildren(...this.buttons.map(entry => entry.button));
       if (following) this.list.scrollTop = this.list.scrollHeight;
     }
   }
@@ -137,12 +137,12 @@ class View {
     this.now.replaceChildren(...lines);
     this.mapSaid.textContent = run.atlas ? "Grey: means of the dynamics that it was trained in, in the plane in which they differ most. Orange: the way in this episode up to now." : "The way in this episode up to now, in the plane in which contexts differ most.";
     let last = null;
-    for (const each of this.buttons || []) { each.button.classList.remove("now"); if (each.at <= at) last = each.button; }
+    for (const entry of this.buttons || []) { entry.button.classList.remove("now"); if (entry.at <= at) last = entry.button; }
     if (last) { last.classList.add("now"); if (last !== this.here) this.list.scrollTop = last.offsetTop - this.list.offsetTop - 90; this.here = last; }
   }
 }
 
-const longest = () => Math.max(0.04, ...views.map(view => look.episode === null ? view.run.length : (e => e ? view.run.t(e.to - 1) + 1 / view.run.rate - view.run.t(e.from) : 0)(view.run.episodes.find(each => each.number === look.episode))));
+const longest = () => Math.max(0.04, ...views.map(view => look.episode === null ? view.run.length : (e => e ? view.run.t(e.to - 1) + 1 / view.run.rate - view.run.t(e.from) : 0)(view.run.episodes.find(episode => episode.number === look.episode))));
 function fit() { look.episode = null; look.from = 0; look.to = longest(); look.at = Math.min(look.at, look.to); dirty = true; }
 function choose(number) { look.episode = number; look.from = 0; look.to = longest(); look.at = 0; following = false; dirty = true; }
 function zoom(by) {
@@ -159,7 +159,7 @@ function reveal() {
 function scrubbing(event, canvas, view) {
   if (event.button) return;
   following = false;
-  const to = each => { const box = canvas.getBoundingClientRect(); look.at = look.from + Math.max(0, Math.min(1, (each.clientX - box.left - GUTTER) / (box.width - GUTTER - 2))) * (look.to - look.from); dirty = true; };
+  const to = pointer => { const box = canvas.getBoundingClientRect(); look.at = look.from + Math.max(0, Math.min(1, (pointer.clientX - box.left - GUTTER) / (box.width - GUTTER - 2))) * (look.to - look.from); dirty = true; };
   to(event);
   canvas.setPointerCapture(event.pointerId);
   canvas.onpointermove = to;
@@ -175,10 +175,10 @@ function neighbour(by) {
 function drawOverview() {
   const height = 14 + 28 * views.length, area = prepared($("overview"), height);
   if (!area || !views.length) return;
-  const { pen, width } = area, whole = longest(), each = (height - 4) / views.length;
+  const { pen, width } = area, whole = longest(), row = (height - 4) / views.length;
   pen.fillStyle = colours.card; pen.fillRect(0, 0, width, height);
   views.forEach((view, k) => {
-    const run = view.run, origin = view.origin(), top = 2 + k * each;
+    const run = view.run, origin = view.origin(), top = 2 + k * row;
     if (!run.count) return;
     const [a, b] = run.span(origin, origin + whole), score = run.col("score"), cells = new Map();
     for (let i = a; i <= b; i++) {
@@ -191,12 +191,12 @@ function drawOverview() {
     }
     const wide = Math.max(1, width / whole / run.rate);
     for (const [px, cell] of cells) {
-      pen.fillStyle = cell.held ? outcomeColour(cell.held) : colours.faint; pen.globalAlpha = cell.held ? 1 : .5; pen.fillRect(px, top + each - 8, wide, 6);
+      pen.fillStyle = cell.held ? outcomeColour(cell.held) : colours.faint; pen.globalAlpha = cell.held ? 1 : .5; pen.fillRect(px, top + row - 8, wide, 6);
       pen.globalAlpha = 1;
-      if (cell.limited) { pen.fillStyle = colours.of[1]; pen.fillRect(px, top + each - 11, wide, 2); }
-      if (cell.score > 0) { pen.fillStyle = cell.score > 1 ? colours.warn : colours.of[3]; pen.globalAlpha = cell.score > 1 ? 1 : .45; const tall = Math.min(1.6, cell.score) / 1.6 * (each - 13); pen.fillRect(px, top + each - 12 - tall, wide, tall); pen.globalAlpha = 1; }
+      if (cell.limited) { pen.fillStyle = colours.of[1]; pen.fillRect(px, top + row - 11, wide, 2); }
+      if (cell.score > 0) { pen.fillStyle = cell.score > 1 ? colours.warn : colours.of[3]; pen.globalAlpha = cell.score > 1 ? 1 : .45; const tall = Math.min(1.6, cell.score) / 1.6 * (row - 13); pen.fillRect(px, top + row - 12 - tall, wide, tall); pen.globalAlpha = 1; }
     }
-    if (run.episodes.length < width / 6) { pen.fillStyle = colours.ink; pen.globalAlpha = .35; for (const e of run.episodes) pen.fillRect(Math.round((run.t(e.from) - origin) / whole * width), top, 1, each - 2); pen.globalAlpha = 1; }
+    if (run.episodes.length < width / 6) { pen.fillStyle = colours.ink; pen.globalAlpha = .35; for (const e of run.episodes) pen.fillRect(Math.round((run.t(e.from) - origin) / whole * width), top, 1, row - 2); pen.globalAlpha = 1; }
   });
   const x = t => t / whole * width;
   pen.fillStyle = colours.paper; pen.globalAlpha = .72; pen.fillRect(0, 0, x(look.from), height); pen.fillRect(x(look.to), 0, width, height); pen.globalAlpha = 1;
@@ -204,10 +204,10 @@ function drawOverview() {
   pen.fillStyle = colours.ink; pen.fillRect(x(look.at) - .5, 0, 1.5, height);
 }
 $("overview").addEventListener("pointerdown", event => {
-  const box = $("overview").getBoundingClientRect(), time = each => Math.max(0, Math.min(1, (each.clientX - box.left) / box.width)) * longest(), start = time(event);
+  const box = $("overview").getBoundingClientRect(), time = pointer => Math.max(0, Math.min(1, (pointer.clientX - box.left) / box.width)) * longest(), start = time(event);
   $("overview").setPointerCapture(event.pointerId);
-  $("overview").onpointermove = each => { const end = time(each); if (Math.abs(end - start) > longest() * .004) { look.from = Math.min(start, end); look.to = Math.max(start, end, look.from + 2 / views[0].run.rate); following = false; dirty = true; } };
-  $("overview").onpointerup = $("overview").onpointercancel = each => { $("overview").onpointermove = null; look.at = Math.abs(time(each) - start) > longest() * .004 ? look.from : start; reveal(); };
+  $("overview").onpointermove = pointer => { const end = time(pointer); if (Math.abs(end - start) > longest() * .004) { look.from = Math.min(start, end); look.to = Math.max(start, end, look.from + 2 / views[0].run.rate); following = false; dirty = true; } };
+  $("overview").onpointerup = $("overview").onpointercancel = pointer => { $("overview").onpointermove = null; look.at = Math.abs(time(pointer) - start) > longest() * .004 ? look.from : start; reveal(); };
 });
 $("overview").addEventListener("dblclick", fit);
 
@@ -256,9 +256,9 @@ function start() {
   if (first) { look.at = run.t(alarm ?? first.to - 1); dirty = true; }
 }
 theme();
-show(told.runs);
+show(page.runs);
 if (views.length) start();
-if (told.live) {  // the page only receives events and sends nothing
+if (page.live) {  // the page only receives events and sends nothing
   $("live").hidden = $("follow").hidden = false; following = true;
   const stream = new EventSource("events");
   stream.onmessage = event => {
