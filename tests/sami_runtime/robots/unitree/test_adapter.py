@@ -204,6 +204,30 @@ def test_an_emergency_stop_without_an_adapter_says_that_it_sent_nothing():
         emergency_stop()()
 
 
+def test_no_motor_is_sent_to_nan_where_an_encoder_fails_before_the_robot_stands_up(robot, monkeypatch):
+    sane, take, targets = robot.state, robot.commands.take, []
+
+    def broken():
+        angles, robot.angles = robot.angles, np.where(np.arange(12) == 4, np.nan, robot.angles)
+        try:
+            return sane()
+        finally:
+            robot.angles = angles
+
+    def watched_take(count):
+        commands = take(count)
+        targets.extend(command.motor_cmd[4].q for command in commands if isinstance(command, idl.LowCmd))
+        return commands
+
+    with closing(connect(hold_s=0.2, stand_s=1.0)) as adapter:
+        monkeypatch.setattr(robot.commands, "take", watched_take)
+        monkeypatch.setattr(robot, "state", broken)
+        time.sleep(0.05)
+        with pytest.raises(SafetyStop, match="the robot told nothing"):
+            adapter.reset()
+    assert np.isfinite(targets).all()
+
+
 def test_a_robot_that_tells_nothing_any_more_while_it_stands_up_is_damped_at_once(robot):
     with closing(connect(command="forward=0.0", stand_s=PATIENCE_S, hold_s=0.2)) as adapter:
         threading.Timer(0.5, setattr, (robot, "silent", True)).start()
