@@ -113,7 +113,7 @@ class LeRobotAdapter:
 
     def stop(self) -> None:
         """Hold the robot at its position, or send the numbers of `standing`; do nothing if no action was sent."""
-        if not self._moves or not self.robot.is_connected:
+        if not self._moves:  # without a connection, sending fails, so that nobody takes the robot for stopped
             return
         table = self.settings.action
         if table.standing == HOLD:
@@ -129,10 +129,10 @@ class LeRobotAdapter:
 
     def close(self) -> None:
         """Stop the robot if it was driven, and disconnect. May be called twice."""
-        try:
-            self.stop()
-        finally:
-            if self.robot.is_connected:
+        if self.robot.is_connected:
+            try:
+                self.stop()
+            finally:
                 self.robot.disconnect()
 
     def _send(self, goals: NDArray[np.float64]) -> object:

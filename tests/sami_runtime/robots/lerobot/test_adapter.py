@@ -276,6 +276,22 @@ def test_a_robot_that_is_not_connected_any_more_is_an_error_and_not_a_held_tick(
             call()
 
 
+def test_a_moving_robot_that_is_not_connected_any_more_is_not_taken_for_stopped(adapter, make, clock, monkeypatch):
+    arm = adapter(so101())
+
+    def no_packet(action):
+        raise ConnectionError("SOFollower is not connected.")
+
+    def unplug(record):
+        arm.robot.is_connected = False
+        monkeypatch.setattr(arm.robot, "send_action", no_packet)
+
+    fails = pytest.raises(AdapterError, match=r"stop\(\) failed twice.*press its emergency stop")
+    with Run(Session.load(make.write(Servo(), **SERVO)), arm, clock) as run, fails:
+        run.episode(0, 20, unplug)
+    arm.close()
+
+
 @pytest.mark.skipif(not PAGE.exists(), reason="docs are not here, where a wheel is tested")
 def test_the_settings_of_the_page_fit_an_so101(adapter, tmp_path):
     (tmp_path / "robot.toml").write_text(PAGE.read_text().partition("```toml\n")[2].partition("```")[0])
