@@ -87,8 +87,14 @@ class UdpRobot {
     return address;
   }
 
+  // Receives the robot's next datagram; anybody can send to this port.
   bool received(int flags) {
-    size_ = ::recv(socket_, datagram_.data(), datagram_.size() - 1, flags);
+    const sockaddr_in robot = at(port());
+    sockaddr_in sender{};
+    socklen_t length = sizeof sender;
+    do {
+      size_ = ::recvfrom(socket_, datagram_.data(), datagram_.size() - 1, flags, reinterpret_cast<sockaddr*>(&sender), &length);
+    } while (size_ >= 0 && (sender.sin_port != robot.sin_port || sender.sin_addr.s_addr != robot.sin_addr.s_addr));
     if (size_ >= 0) datagram_[static_cast<size_t>(size_)] = '\0';
     return size_ >= 0;
   }

@@ -3,6 +3,7 @@
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -107,6 +108,16 @@ def test_a_robot_that_goes_silent_is_held_and_then_stopped(cpp_build, robot):
     assert re.search(r"loop: age: .* The robot is stopped\.", err)
     robot.wait_for("stop")
     assert robot.messages()[-1] == {"stop": True}
+
+
+def test_messages_of_another_sender_change_nothing(cpp_build, robot, free_ports):
+    robot.start(30)
+    loop = start(cpp_build, 25)
+    with socket.socket(type=socket.SOCK_DGRAM) as stranger:
+        while loop.poll() is None:
+            stranger.sendto(b"\0", ("127.0.0.1", free_ports + 1))
+            time.sleep(0.005)
+    assert (loop.returncode, loop.communicate()[1]) == (0, "")
 
 
 def test_a_loop_that_stood_still_stops_the_robot_instead_of_going_on(cpp_build, robot):
