@@ -136,7 +136,7 @@ class Ros2Adapter:
         self.sources.reset(forget)
         if self.settings.episode:
             beginning = Numbers(np.array([0 if seed is None else seed, *self._task], np.float64))
-            self._publish(self.settings.episode.topic, beginning)
+            self._publishers[self.settings.episode.topic].send(beginning)
             # Messages that were on their way describe the world before the new episode.
             self.clock.sleep_until(self.clock.now() + self.settings.settle_s)
             self.sources.reset(False)
@@ -189,18 +189,18 @@ class Ros2Adapter:
         if not self._open:
             return
         if self._last is not None:
-            self._publish(self.settings.command.topic, self._last)
+            self._publishers[self.settings.command.topic].send(self._last)
         self._publishers[self.settings.command.topic].flush(FLUSH_S)
         self._in_episode = False
         if diagnostics := self.settings.diagnostics:
             with suppress(AdapterError):
-                self._publish(diagnostics.topic, stopped(self.contract, time.time()))
+                self._publishers[diagnostics.topic].send(stopped(self.contract, time.time()))
 
     def emergency_stop(self) -> None:
         """Send the message that stops the robot, from any thread, without waiting; no command until the next reset."""
         self._is_halted = True
         if self._open and self._last is not None:
-            self._publish(self.settings.command.topic, self._last)
+            self._publishers[self.settings.command.topic].send(self._last)
 
     def watch(self, record: StepRecord) -> None:
         """Publish the diagnostics of a tick."""
@@ -212,8 +212,8 @@ class Ros2Adapter:
             commands = self._command_of(record.executed).messages
         self._sent = {}
         with suppress(AdapterError):  # those who look on do not end a run
-            self._publish(
-                diagnostics.topic, diagnose(record, self.contract, self.sources.topics, commands, sent, time.time())
+            self._publishers[diagnostics.topic].send(
+                diagnose(record, self.contract, self.sources.topics, commands, sent, time.time())
             )
 
     def close(self) -> None:
@@ -231,9 +231,6 @@ class Ros2Adapter:
             raise AdapterError("nothing was read yet, so nobody knows how wide the gripper is. Call read() first.")
         width = float(self._values["gripper_width"][0]) if self._hand else 0.0
         return self._commander.of(action, self.sources.joints, width)
-
-    def _publish(self, topic: str, message: Message) -> None:
-        self._publishers[topic].send(message)
 
     def _silent_topics(self, deadline: float) -> list[str]:
         """Return a sentence for each topic that had no valid message until the deadline [s]."""
@@ -303,7 +300,7 @@ class Ros2Adapter:
         if self._is_halted:
             raise SafetyStop("emergency_stop() was called; nothing is sent until the next reset.")
         for topic, message in messages.items():
-            self._publish(topic, message)
+            self._publishers[topic].send(message)
 
     def _fresh(self) -> Joints:
         joints = self.sources.joints
