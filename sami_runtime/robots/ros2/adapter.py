@@ -73,6 +73,8 @@ class Ros2Adapter:
         if arm := settings.kinematics:
             self._home, self._width = (np.array(sheet[name].values) for name in ("home_joints", "home_gripper_width"))
             ik = DifferentialIK(arm.file, arm.hand, arm.joints, self._home, arm.speed)
+            beyond = np.array(arm.joints)[(self._home < ik.low) | (self._home > ik.high)]
+            refuse([f"the model's home pose is beyond the end of {joint} in {arm.file}" for joint in beyond], "sent")
             names = [signal.name for signal in contract.observation]
             self.observation += tuple(signal for signal in joint_signals(arm.joints) if signal.name not in names)
         self.sources = Sources(settings, self.observation, clock, ik, base)

@@ -63,6 +63,19 @@ def test_nothing_moves_at_rest(ik, base, contract):
     assert command.messages[GRIPPER].data == pytest.approx([0.02]), "each finger goes half"
 
 
+def test_an_arm_whose_joints_end_before_the_models_home_pose_is_not_moved_there(contract, monkeypatch):
+    def opened(*_):
+        raise AssertionError("the node was opened")
+
+    monkeypatch.setattr(adapters, "open_node", opened)
+    home = contract.sheet.numbers["home_joints"]
+    beyond = home.model_copy(update={"values": (*home.values[:3], 0.5, *home.values[4:])})
+    sheet = contract.sheet.model_copy(update={"numbers": contract.sheet.numbers | {"home_joints": beyond}})
+    with pytest.raises(AdapterError, match="home pose is beyond the end of panda_joint4 in ") as refused:
+        adapters.Ros2Adapter(ManualClock(), contract.model_copy(update={"sheet": sheet}), settings())
+    assert "1 thing(s)" in str(refused.value)
+
+
 def test_the_order_and_the_units_are_the_controllers(ik, base, contract):
     plain = sent(ik, base, contract, [1.0, 1.0, 0.0, 0.0]).messages[ARM].data
     names, factors = list(ik.joints[::-1]), [10.0] * 6 + [-1.0]
