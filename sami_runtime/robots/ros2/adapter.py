@@ -47,6 +47,9 @@ NEAR_RAD = 0.05
 """Largest distance of a joint from home if the arm may not move there (`move_home = false`) [rad]."""
 FRESH_S = 0.3
 """Largest age of the joints' state during the motion home [s]."""
+BLIND_PERIODS = 15
+"""Largest age of the joints' state from which a hand's velocity is computed [periods of the policy], or `FRESH_S` if
+that is more. The gate stops earlier by default, but in a person's pause nothing is read that it could judge."""
 FLUSH_S = 0.2
 """Longest wait [s] until subscribers acknowledge the last command."""
 POLL_S = 0.02
@@ -174,8 +177,11 @@ class Ros2Adapter:
 
         Raises:
             SafetyStop: `emergency_stop` was called since the last reset; nothing was sent.
+            AdapterError: The joints whose velocities are to be sent were silent for too long; the arm is stopped.
         """
         self._require_open()
+        if self._hand and self._last is not None:
+            self._fresh(max(FRESH_S, BLIND_PERIODS / self.contract.rate_hz))
         command, self._in_episode = self._command_of(action), True
         self._send(command.messages)
         self._sent = command.messages
@@ -304,9 +310,9 @@ class Ros2Adapter:
         for topic, message in messages.items():
             self._publishers[topic].send(message)
 
-    def _fresh(self) -> Joints:
+    def _fresh(self, longest_s: float = FRESH_S) -> Joints:
         joints = self.sources.joints
-        if joints is None or self.clock.now() - joints.measured > FRESH_S:
+        if joints is None or self.clock.now() - joints.measured > longest_s:
             self.emergency_stop()
             faults = "; ".join(self.sources.faults) or "no message came"
             raise AdapterError(f"the joints are not told any more, so the arm was not moved on: {faults}.")

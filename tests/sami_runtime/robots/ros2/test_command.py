@@ -239,6 +239,26 @@ def test_a_hand_whose_joints_fell_silent_is_held_while_all_else_still_comes(cont
     assert faults[4].startswith("age: joint_positions was measured 0.16 s before now")
 
 
+def test_a_hand_that_a_person_pauses_is_not_turned_on_once_its_joints_fall_silent(contract, looped):
+    (robot, node, clock), period = looped, 1.0 / contract.rate_hz
+    robot._home, pause, speeds = np.zeros(7), np.zeros(contract.action.size, np.float32), []
+    node.sent = lambda topic, message: speeds.append(float(abs(message.data).max()))
+    node.say("/joint_states", node.arm)
+    robot.read()
+    started = clock.now()
+
+    def write_without_reading():
+        while clock.now() < started + 2.0:
+            robot.write(pause)
+            clock.sleep_until(clock.now() + period)
+
+    with pytest.raises(AdapterError, match="the joints are not told any more"):
+        write_without_reading()
+    assert clock.now() - started < 0.65
+    assert max(speeds) > 0.1, "which was computed from where the joints were"
+    assert speeds[-1] == 0.0
+
+
 def test_an_emergency_stop_that_sends_nothing_does_not_count_as_one_that_worked(monkeypatch):
     stop = LastStand()
     with pytest.raises(AdapterError, match=r"nothing was sent: no adapter has said"):
