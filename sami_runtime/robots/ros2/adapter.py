@@ -34,6 +34,7 @@ from sami_runtime.robots.ros2.node import Publisher, Publishers, doubled, why_si
 from sami_runtime.robots.ros2.open_node import open_node
 from sami_runtime.robots.ros2.settings import Qos, RosSettings
 from sami_runtime.robots.ros2.sources import Joints, Sources, faults_of_signals
+from sami_runtime.safety.watchdog import beat_watchdogs
 
 if TYPE_CHECKING:
     from sami_runtime.loop.tick import StepRecord
@@ -48,8 +49,8 @@ NEAR_RAD = 0.05
 FRESH_S = 0.3
 """Largest age of the joints' state during the motion home [s]."""
 BLIND_PERIODS = 15
-"""Largest age of the joints' state from which a hand's velocity is computed [periods of the policy], or `FRESH_S` if
-that is more. The gate stops earlier by default, but in a person's pause nothing is read that it could judge."""
+"""Largest age of the joints' state that moves a hand by velocities [periods of the policy], or `FRESH_S` if that is
+more. The gate stops earlier by default, but a person's pause reads nothing that it could judge."""
 FLUSH_S = 0.2
 """Longest wait [s] until subscribers acknowledge the last command."""
 POLL_S = 0.02
@@ -295,10 +296,12 @@ class Ros2Adapter:
                     "Does its controller take these commands, and is the way free?"
                 )
             velocities = np.clip(HOME_GAIN * off, -speed, speed)
+            beat_watchdogs(HOME_PERIOD_S)
             self._send(hand.motion_messages(joints, velocities, np.inf))
             self.clock.sleep_until(self.clock.now() + HOME_PERIOD_S)
         home, closing = float(self._width[0]), self.clock.now() + CLOSE_S
         self._send(hand.motion_messages(joints, np.zeros_like(off), home))
+        beat_watchdogs(np.inf)
         while self.settings.gripper and self.clock.now() < closing:
             if abs(self.sources.latest.observation().values["gripper_width"][0] - home) < CLOSED_M:
                 break

@@ -1,6 +1,7 @@
 """From actions to commands: the controller's order and units, and a last command at which all rests."""
 
 import sys
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,6 +17,7 @@ from sami_runtime.robots.ros2.sources import Joints
 from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.watchdog import instruct_watchdogs
 from tests.making.ros2 import settings
+from tests.making.stops import Stops
 
 pytest.importorskip("mink")
 pytest.importorskip("pybullet_data")
@@ -186,6 +188,36 @@ def test_an_arm_on_its_way_home_is_not_sent_on_after_an_emergency_stop(looped):
     robot.emergency_stop()
     robot._home = np.zeros(7)
     robot.reset()  # the next episode may go home
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="watchdogs need Linux")
+@pytest.mark.parametrize(("within_s", "fires"), [(0.2, True), (0.03, False)])
+def test_a_way_home_on_which_the_loop_hangs_is_ended_by_the_watchdog(looped, tmp_path, monkeypatch, within_s, fires):
+    """One that needs beats more often than the way home has them only watches that the process lives."""
+    robot, node, _ = looped
+    monkeypatch.syspath_prepend(tmp_path)
+    stops, sent = Stops(tmp_path), []
+
+    def hear(topic, message):
+        node.say("/joint_states", node.arm)
+        sent.append((time.monotonic(), abs(message.data).max()))
+        if len(sent) == 9:
+            time.sleep(0.5)
+        robot._home = np.zeros(7) if len(sent) > 12 else robot._home  # it has arrived
+
+    node.sent = hear
+    with Watchdog("my_arm:emergency_stop", within_s) as dog:
+        dog.begin()
+        robot.clock.sleep_until = lambda deadline: time.sleep(0.02)
+        if fires:
+            with pytest.raises(SafetyStop, match=r"got no beat within 0\.2 s and stopped the robot"):
+                robot.home()
+            assert within_s - 0.05 < stops.wait() - sent[8][0] < 0.45
+        else:
+            robot.home()
+            time.sleep(0.1)
+            assert stops.times == []
+        dog.end()
 
 
 def test_no_command_and_no_plain_stop_undoes_an_emergency_stop_before_the_next_reset(contract, looped):
