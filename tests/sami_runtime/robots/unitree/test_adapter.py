@@ -148,6 +148,28 @@ def test_without_another_action_the_motors_are_damped_and_the_next_one_is_refuse
             adapter.write(np.zeros(12, np.float32))
 
 
+def test_the_motors_are_damped_in_time_also_where_a_write_between_failed_in_any_way(robot, monkeypatch):
+    with closing(connect()) as adapter:
+        adapter.reset()
+        robot.until(lambda: robot.kp == 60.0)
+        write, failed = adapter._link._write, []
+
+        def fail(message):
+            if threading.current_thread() is not threading.main_thread() and not failed:
+                failed.append(message)
+                raise MemoryError
+            write(message)
+
+        monkeypatch.setattr(adapter._link, "_write", fail)
+        adapter.settings = adapter.settings.model_copy(update={"hold_s": 0.2})
+        adapter.write(np.zeros(12, np.float32))
+        robot.until(lambda: failed and robot.kp == 20.0)
+        end = time.monotonic() + 2.0
+        while robot.kp and time.monotonic() < end:
+            time.sleep(0.01)
+        assert (robot.kp, robot.kd) == (0.0, 3.0)
+
+
 def test_after_a_stop_for_want_of_actions_the_next_episode_stands_up_again(robot):
     with closing(connect()) as adapter:
         adapter.reset()
