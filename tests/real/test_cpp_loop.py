@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -133,6 +134,24 @@ def test_a_loop_that_stood_still_stops_the_robot_instead_of_going_on(cpp_build, 
     assert (loop.returncode, "pause: " in err) == (3, True)
     robot.wait_for("stop")
     assert robot.messages()[written:] == [{"stop": True}]
+
+
+def test_its_clock_counts_while_the_machine_is_suspended(tmp_path):
+    """A machine that was suspended for 1000 s is one whose two clocks are that far apart."""
+    program = """
+    #include <cstdio>
+    namespace sami { template <class M> struct Observation; }
+    #include "udp_robot.hpp"
+    int main() { std::printf("%.9f", sami::UdpRobot::now()); }
+    """
+    (tmp_path / "now.cpp").write_text(program)
+    command = ["c++", "-std=c++17", "-I", ROOT / "examples" / "cpp", tmp_path / "now.cpp", "-o", tmp_path / "now"]
+    suspended = ["unshare", "--time", "--boottime", "1000"]
+    if not shutil.which("c++") or not shutil.which("unshare") or subprocess.run([*suspended, "true"]).returncode:
+        pytest.skip("it needs c++, and the right to set the clocks of a process")
+    subprocess.run([*map(str, command)], check=True)
+    done = subprocess.run([*suspended, str(tmp_path / "now")], capture_output=True, text=True, check=True)
+    assert float(done.stdout) - time.clock_gettime(time.CLOCK_BOOTTIME) == pytest.approx(1000.0, abs=60.0)
 
 
 def test_a_robot_that_was_never_there_is_told_of(cpp_build):
