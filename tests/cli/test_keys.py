@@ -163,6 +163,18 @@ def test_pause_take_over_hand_back_and_success(terminal):
     assert pushed[-1][1:] == [0.0] * 3
 
 
+def test_a_terminal_that_takes_no_text_does_not_hold_up_the_loop(terminal):
+    """Ctrl-S; a robot whose loop hung kept its last action."""
+    at = terminal(*driving("still:make", steps=400, **RECORDED))
+    at.wait_for("step +[1-9]")
+    at.press("\x13")
+    time.sleep(1.0)
+    at.press("\x11s")
+    at.wait_for("1 of 1 episodes succeeded")
+    assert at.end() == 0
+    assert len(outcomes(0)) > 20
+
+
 def test_an_episode_is_repeated_judged_afterwards_and_the_next_one_waits_for_enter(terminal):
     at = terminal(*driving("still:make", steps=12, episodes=3, **RECORDED))
     at.wait_for("step +[1-9]")
