@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 from pydantic.functional_validators import ModelWrapValidatorHandler
 
@@ -242,7 +243,8 @@ class InitConfig(Settings):
 class TrainConfig(Settings):
     """One training run, resolved."""
 
-    env: str = ENV
+    env: Annotated[str, AfterValidator(lambda name: str(Path(name)) if name.endswith(".toml") else name)] = ENV
+    """The environment's name; of a robot's file, the path without `./`, so that both spellings are one environment."""
     method: str = METHOD
     preset: str = PRESET
     """The preset that the values came from; informative only."""
