@@ -39,6 +39,7 @@ from sami_train.evaluation.model_policy import SessionPolicy
 from sami_train.evaluation.play import playing, side_by_side
 from sami_train.files import write_json
 from sami_train.studies.contexts.changed_episodes import PolicyHead
+from sami_train.studies.sweep.study import find_runs
 
 ROOT = Path(__file__).resolve().parents[1]
 MODELS = ROOT / "models"
@@ -61,10 +62,14 @@ IN_README = {
 ONE_SEED: dict[str, tuple[str, dict[str, str]]] = {
     "so101-satesac": ("so101/satesac", {"so101/sac": "SAC", "so101/sac-history": "SAC on ten steps"}),
     "panda-heavy-tesac": ("panda-heavy/final-1", {"panda-heavy/final-sac-0": "SAC"}),
+    "crippled-ant-satesac": (
+        "need-a-context/crippled-ant-satesac",
+        {"ants-sac:crippled-ant-sac-0": "SAC", "ants-sac:crippled-ant-sac-1": "another seed of SAC"},
+    ),
 }
 """Comparison of a shipped file with one seed of each baseline of the same budget: the file's own evaluation in
-`results/`, a `sami eval --final --json` or a measurement of this script, and evaluations of the baselines with their
-titles in the docs."""
+`results/`, and evaluations of the baselines with their titles in the docs. STUDY:RUN is a gathered run, and else it is
+the output of `sami eval --final --json` or of this script."""
 PANDA = "panda-satesac"
 """The shipped Panda file with a context, trained for longer than the runs in `STUDIES`."""
 WITHOUT = "panda-sac"
@@ -393,7 +398,11 @@ def paired_baselines(model: str) -> tuple[str, str]:
 
 def scores_by_start(name: str) -> dict[str, np.ndarray]:
     """Return the scores of an evaluation in `results/`, (starts,) by set: returns, or successes' means over tasks."""
-    document = json.loads((ROOT / "results" / f"{name}.json").read_text(encoding="utf-8"))
+    document: Any
+    if ":" in name:
+        (document,) = [run.evaluation for run in find_runs([ROOT / "results" / name])]
+    else:
+        document = json.loads((ROOT / "results" / f"{name}.json").read_text(encoding="utf-8"))
     if "arms" in document:
         return {of: np.concatenate(document["arms"]["live"][of]) for of in SETS}
     tasks = {of: [task for task in document["tasks"] if task["task_set"] == of] for of in SETS}
