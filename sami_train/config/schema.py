@@ -241,10 +241,9 @@ class InitConfig(Settings):
 
 
 class TrainConfig(Settings):
-    """One training run, resolved."""
+    """One training run, resolved. `env` names a robot's file without `./`, so that both spellings are one."""
 
     env: Annotated[str, AfterValidator(lambda name: str(Path(name)) if name.endswith(".toml") else name)] = ENV
-    """The environment's name; of a robot's file, the path without `./`, so that both spellings are one environment."""
     method: str = METHOD
     preset: str = PRESET
     """The preset that the values came from; informative only."""
