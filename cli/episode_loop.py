@@ -138,7 +138,8 @@ class WatchedModel:
             return ""
         self._stamp = stamp
         try:
-            swap = run.swap(self._path)
+            with safety_warnings_shown():
+                swap = run.swap(self._path)
         except SamiError as error:
             return f"{self._path} has changed, but is rejected; the previous model continues: {error}"
         return f"{self._path} has changed: the next episode is driven by weights {swap.weights_sha256[:12]}"

@@ -80,24 +80,24 @@ def _require_for_robot(settings: LoopSettings, gap: GapProfile | None) -> None:
 
 
 def _warn_of_missing(
-    contract: Contract, limits: Limits | None, watchdog: LoopWatchdog | None, guards: Collection[str], dry_run: bool
+    contract: Contract, limits: Limits | None, watchdog: LoopWatchdog | None, guards: Collection[str], guards_only: bool
 ) -> None:
     """Issue one `SafetyWarning` for each protection that a robot's run lacks.
 
-    It does not report guards that the caller turned off. In a dry run it reports only guards of observations.
+    It does not report guards that the caller turned off. With `guards_only` it reports only guards of observations.
     """
     missing = []
-    if not dry_run and watchdog is None:
+    if not guards_only and watchdog is None:
         missing.append(
             "no watchdog: nothing stops the robot if this process hangs or is killed. Set watchdog_s in the "
             "robot's file (Run(watchdog=...))."
         )
-    if not dry_run and limits is None:
+    if not guards_only and limits is None:
         missing.append(
             "no limits: only the contract's bounds limit what is written. Set limits in the robot's file "
             "(Run(limits=...))."
         )
-    if not dry_run and (limits is None or limits.rest is None):
+    if not guards_only and (limits is None or limits.rest is None):
         missing.append(
             "no neutral action: while the policy gives no new action, its last one stays in force until the robot is "
             "stopped. Set rest in the limits, such as rest = 0.0."
@@ -248,7 +248,6 @@ class Run:
             self._facts["fallback"] = type(fallback).__name__
         self._recorder: Recorder | None = None
         self._ticked = False
-        self._watching: list[OnStep] = []
         self._closing: ExitStack | None = None
 
     def episode(
@@ -354,7 +353,7 @@ class Run:
         """Replace the driving model without missing a tick. Call it from a thread other than the loop's.
 
         The calling thread reads, checks and builds the new model; the loop replaces the old one between two ticks. If
-        this raises, the old model continues.
+        this raises, the old model continues. It warns as the constructor if the model file lacks a guard's reference.
 
         Args:
             model: A model file, to run on the execution provider of the driving model; or a session with a batch of 1,
@@ -378,6 +377,7 @@ class Run:
             require_swap(session, driving, self.adapter, self.gate.limits)
             if self.shadow:
                 self.shadow.require_fit(session.contract)
+            _warn_of_missing(session.contract, None, None, self.gate.guards, guards_only=True)
             return self._handover.give(session, driving, when == "now", timeout_s)
 
     @property
@@ -391,7 +391,7 @@ class Run:
         Raises:
             RecordingError: The file exists or cannot be written, or the package mcap is missing.
         """
-        self._watching = [self.total.add]
+        self._watching: list[OnStep] = [self.total.add]
         with ExitStack() as opening:
             opening.enter_context(fatal_signals_raise())
             if self._timed:

@@ -5,17 +5,21 @@ import os
 import signal
 import subprocess
 import sys
+import warnings
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from onnx import numpy_helper
+from sami_cli.episode_loop import WatchedModel
 from sami_cli.episodes import reading_text
 from sami_cli.target import simulator
 
 from sami_runtime import GapProfile, Limits, ManualClock, Run, Session
 from sami_runtime.adapters.gymnasium_adapter import GymnasiumAdapter
+from sami_runtime.errors import SafetyWarning
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.recording.reader import read_recording
 from sami_runtime.session.telemetry import Reading
@@ -318,6 +322,20 @@ def test_a_model_file_that_changes_on_disk_drives_the_next_episode(sami, trained
     assert again.code == 4
     assert f"note: the recording was made with weights {weights[:12]}, this model has " in again.prose
     assert "first at episode 2, step 0" in again.prose
+
+
+def test_a_model_file_that_changed_and_lacks_a_guard_is_taken_with_a_warning(capsys, tmp_path):
+    """As at the start: one line of standard error."""
+    model = tmp_path / "model.onnx"
+    watched = WatchedModel(model)
+    model.write_bytes(b"new")
+
+    def swap(path):
+        warnings.warn("no training ranges", SafetyWarning, stacklevel=2)
+        return SimpleNamespace(weights_sha256="0123456789abcdef")
+
+    assert watched.take_over(SimpleNamespace(swap=swap)).endswith("driven by weights 0123456789ab")
+    assert capsys.readouterr().err == "warning: no training ranges\n"
 
 
 def test_a_line_of_telemetry_imports_nothing_between_two_ticks(monkeypatch):

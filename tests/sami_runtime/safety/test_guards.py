@@ -181,3 +181,18 @@ def test_a_robot_without_protections_is_warned_of_each_once(path, arm):
         Run(Session.load(path), arm(clock), clock, dry_run=True, unguarded=["ood"])
     assert len(caught) == 1
     assert "sami describe FILE" in str(caught[0].message)
+
+
+def test_a_swap_warns_of_each_guard_that_the_new_file_lacks_as_the_start_does(make, arm):
+    ranges = ranges_of(make.contract_of(make.recurrent()), np.random.default_rng(0), {})
+    guarded, bare = make.write(make.recurrent(), training_ranges=ranges), make.write(make.recurrent(seed=1))
+    for options, count in (({}, 2), ({"unguarded": ["ood"]}, 1), ({"simulator": True}, 0)):
+        clock = ManualClock()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            run = Run(Session.load(guarded), arm(clock), clock, dry_run=True, **options)
+            before = len(caught)
+            run.swap(bare)
+        lacking = [str(item.message).partition(" in ")[0] for item in caught[before:]]
+        assert lacking == ["no training ranges", "no in-distribution reference"][:count]
+        assert all(item.category is SafetyWarning and item.filename == __file__ for item in caught[before:])
