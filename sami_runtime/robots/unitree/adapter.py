@@ -33,6 +33,7 @@ FOLDED = np.array([0.0, 1.36, -2.65] * 4)
 """Hip, thigh and calf of each leg [rad], with trunk and feet on the ground, from which a Go2 stands up."""
 LYING_DEG = 33.0
 """Largest tilt of the trunk [degrees] from which a lying robot gets up; beyond it, simulated robots may tip over."""
+DOUBLED = "two robots publish rt/lowstate in this domain, and both obey what is sent: turn one off and start again"
 RAMP_S = 0.02
 RELEASED_S = 15.0
 """Longest time [s] for the sport mode to release the motors."""
@@ -78,8 +79,7 @@ class UnitreeAdapter:
         self._link = MotorLink(settings.domain, settings.network, settings.hz, settings.damp_kd, self._hear)
         try:
             self._require_robot()
-            if not settings.release_sport_mode:
-                refuse(self._sport_faults(), "sent")
+            refuse(self._conflicts(), "sent")
             arm_watchdog(settings)
         except BaseException:
             self.close()
@@ -100,15 +100,15 @@ class UnitreeAdapter:
         """Make the robot stand up, whether it is on its feet or its belly.
 
         Raises:
-            AdapterError: Unitree's sport mode is on and was not released, or the robot does not get up.
+            AdapterError: Unitree's sport mode is on and was not released, there is a second robot, or the robot does
+                not get up.
             SafetyStop: The robot was stopped on the way.
         """
         self._require_open()
         self._is_halted = False
+        refuse(self._conflicts(), "sent")
         if self.settings.release_sport_mode:
             release_mode(self._link, RELEASED_S)
-        else:
-            refuse(self._sport_faults(), "sent")
         self.damp()
         self._link.expired = False
         self.stand()
@@ -261,13 +261,13 @@ class UnitreeAdapter:
             faults.append(f"is the robot on, and {where} in its network (192.168.123.x)?")
         refuse(faults, "sent")
 
-    def _sport_faults(self) -> list[str]:
-        if not (mode := mode_of(self._link, self.settings.heard_s)):
-            return []
-        return [
-            f"Unitree's sport mode is on ({mode!r}) and drives the motors, too. Lay the robot down and turn it off in "
-            "Unitree's app, or set release_sport_mode = true, which does both when an episode begins"
-        ]
+    def _conflicts(self) -> list[str]:
+        if not self.settings.release_sport_mode and (mode := mode_of(self._link, self.settings.heard_s)):
+            return [
+                f"Unitree's sport mode is on ({mode!r}) and drives the motors, too. Lay the robot down and turn it off "
+                "in Unitree's app, or set release_sport_mode = true, which does both when an episode begins"
+            ]
+        return [DOUBLED] if len(self._link.senders) > 1 else []
 
     def _require_upright(self, longest_s: float = math.inf) -> None:
         """Damp the motors and raise SafetyStop if the robot must not move, or was silent for longer than a time [s]."""
@@ -276,6 +276,8 @@ class UnitreeAdapter:
             fault = "L2 and B of the remote control were pressed"
         elif not tilt < self.settings.fallen_deg:
             fault = f"the robot has fallen: its trunk is tilted by {tilt:.0f} degrees"
+        elif len(self._link.senders) > 1:
+            fault = DOUBLED
         elif silent > longest_s:
             fault = f"the robot told nothing for {silent:.2g} s"
         elif self._is_halted:

@@ -60,6 +60,8 @@ class MotorLink:
         self._hear, self._period, self._damping = hear, 1.0 / hz, Setpoint.damping(damp_kd).message()
         self.reading: Go2Reading | None = None
         """The newest reading; None before the first."""
+        self.senders: set[int] = set()
+        """Handles of the publishers whose readings came: more than one if another robot obeys the same commands."""
         self.bad, self.why = 0, ""
         """Number of unreadable messages, and why the last of them was unreadable."""
         self.expired = False
@@ -183,6 +185,7 @@ class MotorLink:
                 if not samples:
                     self._waits.wait(WAKE_NS)
                 elif isinstance(samples[0], Go2Reading):
+                    self.senders.add(samples[0].sample_info.publication_handle)
                     self.reading = samples[0]
                     self._hear(samples[0])  # type: ignore[misc]  # runs only with `hear`
             except Exception as error:  # a bad message must not end the thread

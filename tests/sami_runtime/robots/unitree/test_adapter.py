@@ -250,6 +250,27 @@ def test_no_motor_is_sent_to_nan_where_an_encoder_fails_before_the_robot_stands_
     assert np.isfinite(targets).all()
 
 
+def test_a_second_robot_in_the_domain_ends_the_episode_and_is_refused_at_the_start(robot):
+    """The states of both were mixed, and both obeyed."""
+    with closing(connect(hold_s=0.5)) as adapter:
+        adapter.reset()
+        adapter.write(np.zeros(12, np.float32))
+        second = RobotDouble()
+        try:
+            robot.until(lambda: len(adapter._link.senders) > 1)
+            with pytest.raises(SafetyStop, match="two robots publish rt/lowstate in this domain"):
+                adapter.read()
+            robot.until(lambda: robot.kp == 0.0)
+            adapter.close()
+            robot.until(lambda: not robot.commands.get_matched_publications())
+            with pytest.raises(AdapterError, match=r"nothing was sent.*\n.*two robots publish rt/lowstate"):
+                connect()
+            assert robot.kp == second.kp == 0.0
+        finally:
+            second.open = False
+            second.thread.join()
+
+
 def test_a_robot_that_tells_nothing_any_more_while_it_stands_up_is_damped_at_once(robot):
     with closing(connect(command="forward=0.0", stand_s=PATIENCE_S, hold_s=0.2)) as adapter:
         threading.Timer(0.5, setattr, (robot, "silent", True)).start()
