@@ -119,24 +119,24 @@ def _stop(adapter: Adapter, watchdog: LoopWatchdog | None) -> BaseException | No
     Raises:
         AdapterError: Both failed.
     """
-    first: BaseException | None = None
+    errors = list[BaseException]()
     if watchdog:
         watchdog.stopping()
-    try:
-        adapter.stop()
-    except BaseException as error:
-        first = error
-    if first is not None:
+    for _ in range(2):
         try:
             adapter.stop()
-        except BaseException as second:
-            failed = f"{type(adapter).__name__}.stop() failed twice: {text_of(first)}; then: {text_of(second)}."
-            if watchdog and watchdog.fire(watchdog.stop_s):
-                raise AdapterError(f"{failed} The watchdog stopped it by {watchdog.name}.") from first
-            raise AdapterError(f"{failed} It may still move: press its emergency stop.") from first
+            break
+        except BaseException as error:
+            errors.append(error)
+    else:
+        first, second = (text_of(error).rstrip(".") for error in errors)
+        failed = f"{type(adapter).__name__}.stop() failed twice: {first}; then: {second}."
+        if watchdog and watchdog.fire(watchdog.stop_s):
+            raise AdapterError(f"{failed} The watchdog stopped it by {watchdog.name}.") from errors[0]
+        raise AdapterError(f"{failed} It may still move: press its emergency stop.") from errors[0]
     if watchdog:
         watchdog.end()
-    return first
+    return errors[0] if errors else None
 
 
 class _Signals:

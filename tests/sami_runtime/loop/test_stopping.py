@@ -89,11 +89,11 @@ def test_what_ended_the_loop_is_told_where_the_second_stop_worked(first):
 
 @pytest.mark.parametrize(
     ("second", "report"),
-    [(AdapterError("the bus is gone"), "the bus is gone"), (KeyboardInterrupt(), "KeyboardInterrupt")],
+    [(AdapterError("the bus is gone."), "the bus is gone"), (KeyboardInterrupt(), "KeyboardInterrupt")],
 )
 def test_a_robot_that_cannot_be_stopped_is_said_to_move_still(second, report):
-    adapter = Stubborn(AdapterError("the bus is busy"), second)
-    message = rf"Stubborn\.stop\(\) failed twice: the bus is busy; then: {report}.*\. It may still move"
+    adapter = Stubborn(AdapterError("the bus is busy."), second)
+    message = rf"Stubborn\.stop\(\) failed twice: the bus is busy; then: {report}\. It may still move"
     with pytest.raises(AdapterError, match=message):
         stopped_after(adapter, too_hot)
     assert adapter.stops == 2
