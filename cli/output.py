@@ -54,9 +54,11 @@ def print_text(*lines: object, error: bool = False) -> None:
     """Print lines, wrapped to the terminal's width; without lines, print nothing.
 
     A long line continues below its last column, a command after a backslash. Paths are never broken. Messages piped
-    from standard error are not wrapped, so that programs can search them line by line.
+    from standard error are not wrapped, so that programs can search them. What a terminal would obey is escaped.
     """
-    stream, text = sys.stderr if error else sys.stdout, "\n".join(map(str, lines))
+    from sami_runtime.files import printable
+
+    stream, text = sys.stderr if error else sys.stdout, printable("\n".join(map(str, lines)), "\n\t")
     if lines:
         print(wrapped(text, _columns()) if not error or stream.isatty() else text, file=stream, flush=True)
 

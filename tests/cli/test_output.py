@@ -44,6 +44,11 @@ def test_what_fits_stays_as_it_is():
     assert wrapped(text) == text
 
 
+def test_a_name_that_came_over_the_network_gives_the_terminal_no_orders(capsys):
+    print_text("it has joint\x1b[2J\x1b]0;owned\x07", "table\tcell é", error=True)
+    assert capsys.readouterr().err == "it has joint\\x1b[2J\\x1b]0;owned\\x07\ntable\tcell é\n"
+
+
 def test_a_summary_of_many_features_cuts_no_number_off(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     features = [f"feature_{letter}" for letter in "abcdefghi"]
