@@ -210,10 +210,13 @@ def require_output(path: Path, force: bool = False, inputs: Iterable[Path] = (),
         makes_folder: Whether the command creates a missing folder.
 
     Raises:
-        SamiError: The path exists, is an input, or has no folder to be in.
+        SamiError: The path exists, is an input, or has no folder that may be written to.
     """
-    if not path.parent.is_dir() and (path.parent.exists() or not makes_folder):
-        raise SamiError(f"{path} cannot be written: {path.parent} is no folder. Make it, or choose another place.")
+    folder = next(parent for parent in path.parents if parent.exists() or not makes_folder)
+    if not folder.is_dir():
+        raise SamiError(f"{path} cannot be written: {folder} is no folder. Make it, or choose another place.")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise SamiError(f"{path} cannot be written: folder {folder} is write-protected. Choose another place.")
     for source in inputs:
         if path == source or (path.exists() and source.exists() and path.samefile(source)):
             raise SamiError(f"{path} is read by this command, which never replaces what it reads. Choose another name.")
@@ -268,8 +271,6 @@ def _is_alive(process: str) -> bool:
         return False
     try:
         os.kill(int(process), 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        pass  # somebody else's
+    except OSError as error:
+        return not isinstance(error, ProcessLookupError)  # any other: somebody else's process
     return True

@@ -96,7 +96,7 @@ def test_robustness_measures_each_severity_from_the_same_starts(sami, trained, t
     assert "robustness.json exists" in sami("robustness", *options).err
     refused = sami("robustness", *options[:-1], "told/robustness.json")
     assert (refused.code, refused.out) == (1, "")
-    assert "told/robustness.json is a file; --out must name a folder." in refused.err
+    assert "told/robustness.json is no folder." in refused.err
 
 
 def test_an_unknown_kind_of_gap_is_refused(sami, trained):

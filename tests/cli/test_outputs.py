@@ -96,6 +96,20 @@ def test_a_file_that_exists_stays(sami, name):
     assert Path(name).read_text() == "precious"
 
 
+IN_PLACE = {name: [name, "model.onnx", "--force"] for name in ("describe", "atlas", "probe")}
+"""Commands that compute for long, and then change a file that they read."""
+
+
+@pytest.mark.parametrize("name", ["probed.onnx", "out/robustness.json", *IN_PLACE])
+def test_a_write_protected_folder_is_refused_before_anything_is_computed(sami, monkeypatch, name):
+    """Root may write anywhere, so the system's answer is replaced."""
+    before = there()
+    monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)
+    done = sami(*(REFUSES | IN_PLACE)[name])
+    assert (done.code, done.err.count("\n"), there()) == (1, 1, before)
+    assert "cannot be written: folder . is write-protected. Choose another place." in done.err
+
+
 @pytest.mark.parametrize("name", sorted(WRITES.keys() - NEVER_REPLACED))
 def test_force_replaces_it(sami, name):
     require_packages(name)

@@ -3,6 +3,7 @@
 import html
 import importlib.util
 import json
+import os
 import re
 from pathlib import Path
 
@@ -146,8 +147,14 @@ def test_a_folder_that_holds_something_else_is_refused(tmp_path):
     with pytest.raises(SamiError, match="no report"):
         check_out(tmp_path, force=False)
     check_out(tmp_path, force=True)
-    with pytest.raises(SamiError, match="is a file"):
+    with pytest.raises(SamiError, match="is no folder"):
         check_out(tmp_path / "mine.txt", force=True)
+
+
+def test_a_write_protected_folder_is_refused_before_anything_is_measured(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)
+    with pytest.raises(SamiError, match="write-protected"):
+        check_out(tmp_path / "new", force=False)
 
 
 def test_a_missing_package_is_told_before_anything_is_measured(tmp_path, monkeypatch):
