@@ -61,6 +61,11 @@ def text_of(page):
     return page.read_text(encoding="utf-8").replace("\\\n", "")
 
 
+def prose(page):
+    """A page of the docs with all line breaks as spaces."""
+    return " ".join((ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8").split())
+
+
 def commands():
     return sorted({command.strip() for page in PAGES for command in COMMAND.findall(text_of(page))})
 
@@ -132,6 +137,27 @@ def test_the_returns_below_the_readmes_film_are_those_that_were_measured():
     assert f"{live}, {frozen}; without a change {without}" in caption
     assert {changes[text]["episodes"] for text in LIGHTER_AND_CONTROL} == {40}
     assert "[40 starts]" in caption
+
+
+def changed(folder):
+    """The rows of `sami adapt`'s result in a folder of results, by change and variant."""
+    raw = json.loads((ROOT / "results" / folder / "adaptation.json").read_text(encoding="utf-8"))
+    return {change["change"]: {row["variant"]: row for row in change["rows"]} for change in raw["changes"]}
+
+
+def test_the_page_of_a_changing_delay_has_what_both_files_reached_with_the_delay_to_the_end():
+    page = prose("results/adaptation-delay")
+    shares = []
+    for model in ("panda-satesac-camera", "panda-satesac"):
+        changes = changed(f"adaptation-delay/{model}")
+        late = changes["mass=5,friction=1,latency_s=0.08:0@4"]["unchanged"]
+        begun = changes["mass=5,friction=1,latency_s=0:0.08@4"]["live"]
+        success = f"{late['success']['value']:.2f}".removeprefix("0")
+        assert f"`{model}` {'succeeds ' if model.endswith('camera') else ''}in {success}" in page
+        shares += [f"{row['detected']['share']:.2f}".removeprefix("0") for row in (begun, late)]
+    delay = "of the episodes in which the delay begins, in {} of those with the delay from the start."
+    text = f"alarms in {{}} {delay} Those of `panda-satesac`: {{}} and {{}}."
+    assert text.format(*shares) in page
 
 
 PAID_OTHERWISE = ("slim-humanoid-satesac",)
