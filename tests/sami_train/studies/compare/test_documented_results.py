@@ -197,6 +197,15 @@ def test_git_holds_no_folder_a_run():
     assert list((ROOT / "results").rglob("run.json")) == []
 
 
+def test_the_speed_of_the_shipped_panda_run_is_what_its_script_reads(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    run = importlib.import_module("training_speed").time_to(ROOT / "results" / "models:panda-satesac", 0.9)
+    both = f"{run['steps_per_s']:.0f} environment steps/s and {run['updates_per_s']:.1f} gradient steps/s"
+    assert f"| the shipped run, both at once | {both} |" in prose("results/speed")
+    assert f"0.9 training success (while exploring) | {run['minutes']:.1f} |" in prose("results/speed")
+    assert f"after {run['minutes']:.1f} minutes of {run['total_minutes']:.0f}" in prose("how-to/train")
+
+
 @pytest.mark.parametrize(("script", "page"), [("learner_changes", "learner-changes"), ("panda_heavy", "panda")])
 def test_the_tables_of_a_page_are_what_its_script_prints(script, page, capsys, monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
