@@ -215,6 +215,15 @@ def test_the_tables_of_a_page_are_what_its_script_prints(script, page, capsys, m
         assert table in text
 
 
+def test_the_page_of_the_learners_changes_counts_the_half_cheetahs_of_other_methods_that_got_stuck():
+    studies = "half-cheetah-400k", "robots-400k-baselines:half-cheetah-*", "robots-400k-history:half-cheetah-*"
+    others = [run for run in read_runs([ROOT / "results" / name for name in studies]) if run.method.title != "TESAC"]
+    stuck = [run.method.title for run in others if run.evaluation.ret("training") < 2_300]
+    assert (len(others), stuck) == (12, ["SAC with history"] * 3)
+    text = "of twelve of other methods at [400,000 steps](mujoco-baselines.md) three, those of SAC on ten steps"
+    assert text in prose("results/learner-changes")
+
+
 def test_the_page_of_the_contrast_says_of_how_many_tasks_its_held_out_episodes_are():
     held_out = {}
     for env in ("panda", "half-cheetah"):
