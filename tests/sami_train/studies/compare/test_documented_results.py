@@ -105,6 +105,21 @@ def test_what_contexts_carry_is_what_the_benchmark_prints(study, monkeypatch, ca
     assert report.strip() in (ROOT / "docs" / "results" / "contrast.md").read_text(encoding="utf-8")
 
 
+def test_the_page_of_the_contrast_has_what_the_crippled_hopper_shows_and_how_far_the_half_cheetahs_trained():
+    runs = read_runs([ROOT / "results" / "robots-400k-baselines:crippled-*"])
+    titles = "SaTESAC", "TESAC"
+    returns = [{run.seed: run.evaluation.ret("extreme") for run in runs if run.method.title == of} for of in titles]
+    less = estimates.paired_t_test(*returns)
+    paper = [reported("crippled-hopper", title, "extreme").mean for title in titles]
+    studies = "half-cheetah-400k:*-satesac-0", "models:half-cheetah-satesac"
+    short, shipped = (read_runs([ROOT / "results" / study])[0].updates for study in studies)
+    page = prose("results/contrast")
+    value, low, high = less.difference
+    assert f"{paper[0] - paper[1]:,.0f} above TESAC in extreme tasks, six seeds at 400,000 steps" in page
+    assert (len(less.seeds), f"{value:.0f} [{low:.0f}, {high:.0f}], paired by seed" in page) == (6, True)
+    assert f"on the half-cheetah {100 * short / shipped:.0f} % of the shipped run's updates" in page
+
+
 def test_the_quoted_returns_of_mujoco_are_those_of_the_runs_and_of_the_paper():
     table = (ROOT / "docs" / "results" / "mujoco.md").read_text(encoding="utf-8")
     three = r"([\d,]+) / ([\d,]+) / ([\d,]+)"
