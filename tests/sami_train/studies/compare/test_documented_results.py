@@ -12,6 +12,7 @@ import pytest
 from sami_runtime.model.artifact import read_artifact
 from sami_train.config.methods import METHODS
 from sami_train.envs.catalog import environment
+from sami_train.evaluation.intervals import interval_over_starts, scores_of_starts
 from sami_train.evaluation.paper import SETS, reported
 from sami_train.evaluation.results import Evaluation
 from sami_train.studies.compare import estimates
@@ -210,6 +211,21 @@ def test_every_shipped_model_has_its_run_and_models_holds_nothing_else():
 def test_git_holds_no_folder_a_run():
     assert find_runs([ROOT / "results"])
     assert list((ROOT / "results").rglob("run.json")) == []
+
+
+def test_the_page_of_the_second_simulator_has_the_loss_from_one_to_the_other():
+    studies, losses = ROOT / "results", {}
+    for file, trained in (("panda-mujoco-satesac-in-pybullet", "panda-mujoco"), ("panda-satesac-in-mujoco", "models")):
+        other = Evaluation.from_dict(json.loads((studies / "panda-mujoco" / f"{file}.json").read_text("utf-8")))
+        (run,) = read_runs([studies / f"{trained}:{file.partition('-in-')[0]}"])
+        for task_set in SETS:
+            there = scores_of_starts(other, task_set)
+            less = scores_of_starts(run.evaluation, task_set)[: len(there)] - there
+            losses[trained, task_set] = less.mean(), *interval_over_starts(less)
+    shown = {key: "{:.2f} [{:.2f}, {:.2f}]".format(*loss) for key, loss in losses.items() if loss[1] > 0}
+    assert list(shown) == [("panda-mujoco", "extreme")]
+    text = f"**In extreme tasks the policy trained in MuJoCo loses {shown['panda-mujoco', 'extreme']} in PyBullet**"
+    assert text in prose("results/second-simulator")
 
 
 def test_the_speed_of_the_shipped_panda_run_is_what_its_script_reads(monkeypatch):
