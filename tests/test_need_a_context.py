@@ -1,5 +1,6 @@
 """What the docs, the README and the cards say a context is worth is what the raw data say."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -62,6 +63,16 @@ def test_each_card_says_what_a_constant_context_costs_it(document):
     assert measured.card_line(document) in card
     needless = measured.verdict(measured.losses_of(document)) == "no"
     assert ("does not need a context" in card) == needless
+
+
+def test_the_page_of_the_so101_says_how_far_a_short_history_is_behind_and_ahead():
+    trained = measured.trained_baselines("so101-satesac")
+    gains = re.findall(r"(-?[\d.]+) \[(-?[\d.]+), (-?[\d.]+)\]", trained[1].split("over SAC on ten steps ")[1])
+    (behind, low, high), (_, least, most), (ahead, *bounds) = [[float(number) for number in gain] for gain in gains]
+    page = " ".join((ROOT / "docs/reference/so101.md").read_text(encoding="utf-8").split())
+    assert f"it is {behind:.3f} [{low:.3f}, {high:.3f}] behind on training tasks, level on moderate ones" in page
+    assert least < 0.0 < most
+    assert f"and {-ahead:.3f} [{-bounds[1]:.3f}, {-bounds[0]:.3f}] ahead on extreme ones" in page
 
 
 def test_the_go2s_card_says_how_often_one_without_memory_falls():
