@@ -6,6 +6,7 @@ import re
 import runpy
 import shlex
 from pathlib import Path
+from statistics import mean
 
 import pytest
 
@@ -226,6 +227,22 @@ def test_the_page_of_the_second_simulator_has_the_loss_from_one_to_the_other():
     assert list(shown) == [("panda-mujoco", "extreme")]
     text = f"**In extreme tasks the policy trained in MuJoCo loses {shown['panda-mujoco', 'extreme']} in PyBullet**"
     assert text in prose("results/second-simulator")
+
+
+def test_the_page_of_skills_says_of_which_cubes_tesac_pushes_more_than_the_others():
+    pushed = {
+        run.method.title: {
+            mass: mean(item.skills["push"] for item in run.evaluation.results if item.task["mass"] == mass)
+            for mass in (1.0, 5.0, 10.0, 30.0)
+        }
+        for run in read_runs([ROOT / "results" / "panda-100k-today"])
+    }
+    tesac = pushed.pop("TESAC")
+    most = [mass for mass, share in tesac.items() if share > max(other[mass] for other in pushed.values())]
+    fewest = [mass for mass, share in tesac.items() if share < min(other[mass] for other in pushed.values())]
+    assert (most, fewest) == ([5.0, 10.0], [30.0])
+    assert "TESAC pushes cubes of 5 and 10 kg a little more than the others" in prose("results/skills")
+    assert "it pushes no more of 1 kg, and the fewest of 30 kg" in prose("results/skills")
 
 
 def test_the_speed_of_the_shipped_panda_run_is_what_its_script_reads(monkeypatch):
