@@ -245,6 +245,18 @@ def test_the_page_of_skills_says_of_which_cubes_tesac_pushes_more_than_the_other
     assert "it pushes no more of 1 kg, and the fewest of 30 kg" in prose("results/skills")
 
 
+def test_the_page_of_the_franka_sums_up_all_of_its_runs():
+    ranges = []
+    quiet = "slower", "slower-quiet", "late-dropped"
+    for files in ((*quiet, "slower-again"), quiet):
+        runs = [json.loads((ROOT / "results" / "franka" / f"{file}.json").read_text("utf-8")) for file in files]
+        for key in ("success", "success_in_150_periods"):
+            shares = sorted(f"{run[key]:.2f}"[1:] for run in runs)
+            ranges.append(f"{shares[0]} to {shares[-1]}")
+    text = "succeeds in {}, within 150 periods of 0.04 s in {}; without the run beside installs and type checks in {}"
+    assert f"{text} and {{}}.".format(*ranges) in prose("results/franka")
+
+
 def test_the_speed_of_the_shipped_panda_run_is_what_its_script_reads(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     run = importlib.import_module("training_speed").time_to(ROOT / "results" / "models:panda-satesac", 0.9)
