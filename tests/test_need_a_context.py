@@ -65,6 +65,14 @@ def test_each_card_says_what_a_constant_context_costs_it(document):
     assert ("does not need a context" in card) == needless
 
 
+def test_the_tutorial_names_the_one_ant_whose_context_shows_no_gain_in_any_set():
+    losses = {document["model"]: measured.losses_of(document) for document in DOCUMENTS if "ant" in document["env"]}
+    without = [name for name, sets in losses.items() if all(loss.low <= 0.0 for loss in sets.values())]
+    assert (sorted(losses), without) == (["ant-satesac", "crippled-ant-satesac"], ["ant-satesac"])
+    tutorial = " ".join((ROOT / "docs/tutorials/see-it-adapt.md").read_text(encoding="utf-8").split())
+    assert "as for the ant, [no gain of a live context is shown]" in tutorial
+
+
 def test_the_page_of_the_so101_says_how_far_a_short_history_is_behind_and_ahead():
     trained = measured.trained_baselines("so101-satesac")
     gains = re.findall(r"(-?[\d.]+) \[(-?[\d.]+), (-?[\d.]+)\]", trained[1].split("over SAC on ten steps ")[1])
