@@ -99,6 +99,20 @@ def test_each_table_of_the_comparison_is_what_its_commands_print(quoted, table):
     assert numbers - {number for command in quoted for number in printed(compared(command))} == set()
 
 
+@pytest.mark.parametrize(("study", "sentence"), [("panda-100k", 1), ("placebo:panda-[st]*sac-?", 2)])
+def test_the_page_of_the_methods_says_that_its_intervals_of_few_seeds_are_paired(study, sentence):
+    runs, paired = read_runs([ROOT / "results" / study]), []
+    for task_set in SETS:
+        success = [
+            {run.seed: run.evaluation.success(task_set) for run in runs if run.method.title == title}
+            for title in ("SaTESAC", "TESAC")
+        ]
+        paired += estimates.paired_t_test(*success).difference
+    quoted = prose("results/methods").split("paired by seed: ")[sentence].split(" on extreme")
+    numbers = re.findall(r"-?0\.\d{3}", quoted[0] + quoted[1].split(")")[0])
+    assert numbers == [f"{number:.3f}" for number in paired]
+
+
 @pytest.mark.parametrize("study", ["half-cheetah-400k", "hopper-400k"])
 def test_what_contexts_carry_is_what_the_benchmark_prints(study, monkeypatch, capsys):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
