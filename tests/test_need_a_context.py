@@ -57,6 +57,18 @@ def test_the_readme_begins_its_results_with_what_a_context_is_worth():
     assert "Panda 25 a task" in results
 
 
+def test_the_readme_says_almost_as_well_of_panda_alone_since_half_cheetahs_exclude_no_gain():
+    from sami_train.studies.compare.estimates import welch
+
+    groups = measured.STUDIES["half-cheetah-satesac"].groups()
+    tesac, sac = (groups[title].scores("moderate").mean(axis=1) for title in ("TESAC", "SAC"))
+    gain = welch(tesac, sac)
+    assert gain.low < 0.0 < sac.mean() < gain.high  # a gain that doubles SAC's return would not surprise
+    text = " ".join(re.sub(r"\]\([^)]*\)", "]", (ROOT / "README.md").read_text(encoding="utf-8")).split())
+    assert "memoryless SAC does [almost as well] on Panda, with [ten steps] on SO-101; worse" in text
+    assert "[Three MuJoCo robots] show no gain over it." in text
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document["model"])
 def test_each_card_says_what_a_constant_context_costs_it(document):
     card = (ROOT / "models" / f"{document['model']}.md").read_text(encoding="utf-8")
