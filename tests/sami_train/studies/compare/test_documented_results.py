@@ -271,6 +271,15 @@ def test_the_page_of_the_franka_sums_up_all_of_its_runs():
     assert f"{text} and {{}}.".format(*ranges) in prose("results/franka")
 
 
+def test_the_readme_does_not_call_inferred_what_no_readout_identifies():
+    readouts = "".join(path.read_text("utf-8") for path in (ROOT / "results" / "probe").glob("*.txt"))
+    lines = [line for line in readouts.splitlines() if line.strip().startswith("friction")]
+    assert lines
+    assert [line for line in lines if "the context does not carry it" not in line] == []
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert "An LSTM's context adapts a policy to hidden mass, friction, dead joints." in text
+
+
 def test_the_speed_of_the_shipped_panda_run_is_what_its_script_reads(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     run = importlib.import_module("training_speed").time_to(ROOT / "results" / "models:panda-satesac", 0.9)
