@@ -99,6 +99,15 @@ def test_each_table_of_the_comparison_is_what_its_commands_print(quoted, table):
     assert numbers - {number for command in quoted for number in printed(compared(command))} == set()
 
 
+def test_the_page_of_the_methods_has_the_placebos_bound_over_the_run_and_at_its_end():
+    runs = read_runs([ROOT / "results" / "placebo:panda-satesac-?"])
+    bounds = [[row["contrast/bound"] for row in run.record.metrics if "contrast/bound" in row] for run in runs]
+    over, end = (f"{min(of):.2f} to {max(of):.2f}" for of in ([*map(mean, bounds)], [of[-1] for of in bounds]))
+    assert f"reaches {over} nats of 3.48, in the mean over a run ({end} at its end)" in prose("results/methods")
+    assert "the card and `sami compare` the mean over the run" in prose("explanation/contrast")
+    assert "(mean over the run" in (ROOT / "models" / "panda-satesac.md").read_text("utf-8")
+
+
 @pytest.mark.parametrize(("study", "sentence"), [("panda-100k", 1), ("placebo:panda-[st]*sac-?", 2)])
 def test_the_page_of_the_methods_says_that_its_intervals_of_few_seeds_are_paired(study, sentence):
     runs, paired = read_runs([ROOT / "results" / study]), []
