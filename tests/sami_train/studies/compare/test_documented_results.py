@@ -108,6 +108,17 @@ def test_the_page_of_the_methods_has_the_placebos_bound_over_the_run_and_at_its_
     assert "(mean over the run" in (ROOT / "models" / "panda-satesac.md").read_text("utf-8")
 
 
+def test_the_page_of_the_contrast_has_the_soft_weights_of_both_kinds_of_keys():
+    shown = []
+    for study in ("panda-100k-keys", "placebo:panda-satesac-?"):
+        weight = "train/contrast_weight"
+        runs = [run.record.metrics for run in read_runs([ROOT / "results" / study])]
+        means = [mean(row[weight] for row in rows if weight in row) for rows in runs]
+        shown.append(f"{min(means):.2f} to {max(means):.2f}")
+    text = "on Panda {} in the mean over a run with keys of the momentum encoder, {} with keys of the encoder |"
+    assert text.format(*shown) in prose("explanation/contrast")
+
+
 @pytest.mark.parametrize(("study", "sentence"), [("panda-100k", 1), ("placebo:panda-[st]*sac-?", 2)])
 def test_the_page_of_the_methods_says_that_its_intervals_of_few_seeds_are_paired(study, sentence):
     runs, paired = read_runs([ROOT / "results" / study]), []
