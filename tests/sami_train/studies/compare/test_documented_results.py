@@ -259,6 +259,18 @@ def test_git_holds_no_folder_a_run():
     assert list((ROOT / "results").rglob("run.json")) == []
 
 
+def test_the_page_of_pandas_baselines_says_which_seed_of_sac_is_behind_by_its_interval():
+    (shipped,) = read_runs([ROOT / "results" / "models:panda-satesac"])
+    base, excluded = scores_of_starts(shipped.evaluation, "moderate"), {}
+    for run in read_runs([ROOT / "results" / "panda-550k-baselines"]):
+        _, high = interval_over_starts(scores_of_starts(run.evaluation, "moderate") - base)
+        excluded[run.seed] = high < -1e-9
+    assert excluded == {0: False, 1: True}
+    assert "an interval over starts that excludes 0 in seed 1 and ends at 0 in seed 0." in prose(
+        "results/panda-baselines"
+    )
+
+
 def test_the_page_of_the_second_simulator_has_the_loss_from_one_to_the_other():
     studies, losses = ROOT / "results", {}
     for file, trained in (("panda-mujoco-satesac-in-pybullet", "panda-mujoco"), ("panda-satesac-in-mujoco", "models")):
