@@ -8,6 +8,7 @@ import shlex
 from pathlib import Path
 from statistics import mean
 
+import numpy as np
 import pytest
 
 from sami_runtime.model.artifact import read_artifact
@@ -269,6 +270,24 @@ def test_the_page_of_pandas_baselines_says_which_seed_of_sac_is_behind_by_its_in
     assert "an interval over starts that excludes 0 in seed 1 and ends at 0 in seed 0." in prose(
         "results/panda-baselines"
     )
+
+
+def test_pages_say_what_intervals_that_include_0_still_allow():
+    selections = "panda-100k-baselines", "placebo:panda-[st]*sac-?", "panda-100k-one-age:panda-tesac-*"
+    runs = [run for name in selections for run in read_runs([ROOT / "results" / name])]
+    success = {
+        title: np.array([run.evaluation.success("moderate") for run in runs if run.method.title == title])
+        for title in ("SAC", "TESAC", "SaTESAC")
+    }
+    tesac, satesac = (estimates.welch(success[title], success["SAC"]).high for title in ("TESAC", "SaTESAC"))
+    text = f"exclude gains over SAC above {tesac:.3f} for TESAC and {satesac:.3f} for SaTESAC."
+    assert text in prose("results/panda-baselines")
+    rows = re.findall(
+        r"^\| R2 .*, \+([\d.]+)\] \|$", (ROOT / "docs/results/contrast.md").read_text("utf-8"), re.MULTILINE
+    )
+    assert f"excludes 0, and those of R2 reach {max(rows)}." in prose("results/contrast")
+    gains = re.findall(r"\[[-+.\d]+, \+([.\d]+)\]", prose("results/trained-with-a-profile"))
+    assert f"and each allows {min(map(float, gains)):.2f} and more." in prose("results/trained-with-a-profile")
 
 
 def test_the_page_of_the_second_simulator_has_the_loss_from_one_to_the_other():
