@@ -197,6 +197,18 @@ def changed(folder):
     return {change["change"]: {row["variant"]: row for row in change["rows"]} for change in raw["changes"]}
 
 
+def test_the_page_of_the_mujoco_robots_calls_the_steps_to_a_notice_medians():
+    half_cheetah, crippled = (changed(f"adaptation-{name}") for name in ("half-cheetah", "crippled-half-cheetah"))
+    far = [rows["live"]["detected"] for text, rows in half_cheetah.items() if ":1.25" not in text and ":1," not in text]
+    steps = sorted(notice["median"] for notice in far)
+    page = prose("results/adaptation-mujoco")
+    assert {notice["share"] for notice in far} == {1.0}
+    assert f"is noticed**, in the median after {steps[0]:.0f} to {steps[-1]:.0f} steps" in page
+    failures = [rows["live"]["detected"]["median"] for text, rows in crippled.items() if "3:" in text]
+    assert (len(failures), {round(median, -1) for median in failures}) == (2, {30.0})
+    assert "**Every failure is noticed**, half of them within about 30 steps" in page
+
+
 def test_the_page_of_a_changing_delay_has_what_both_files_reached_with_the_delay_to_the_end():
     page = prose("results/adaptation-delay")
     shares = []
