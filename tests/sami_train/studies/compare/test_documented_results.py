@@ -284,6 +284,14 @@ def test_the_page_of_pandas_baselines_says_which_seed_of_sac_is_behind_by_its_in
     )
 
 
+@pytest.mark.parametrize("page", sorted(path.stem for path in (ROOT / "docs" / "results").glob("*.md")))
+def test_every_page_of_results_names_the_seed_of_its_evaluations(page):
+    named = re.search(
+        r"(development|final) seed|seed \d,\d{3},\d{3}|--seed \d{3}", prose(f"results/{page}"), re.IGNORECASE
+    )
+    assert named or page in ("scoreboard", "speed")  # learning curves, and times
+
+
 def test_pages_say_what_intervals_that_include_0_still_allow():
     selections = "panda-100k-baselines", "placebo:panda-[st]*sac-?", "panda-100k-one-age:panda-tesac-*"
     runs = [run for name in selections for run in read_runs([ROOT / "results" / name])]
