@@ -10,6 +10,7 @@ from statistics import mean
 
 import numpy as np
 import pytest
+import torch
 
 from sami_runtime.model.artifact import read_artifact
 from sami_train.config.methods import METHODS
@@ -360,6 +361,15 @@ def test_the_readme_does_not_call_inferred_what_no_readout_identifies():
     assert [line for line in lines if "the context does not carry it" not in line] == []
     text = (ROOT / "README.md").read_text("utf-8")
     assert "An LSTM's context adapts a policy to hidden mass, friction, dead joints." in text
+
+
+def test_the_page_of_an_update_allows_for_chance_in_a_bound_of_a_known_information(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    torch.manual_seed(0)
+    few = [importlib.import_module("log_k").bound(1.0, k=64, queries=20) for _ in range(20)]
+    assert max(few) > 1.0 > mean(few) - 0.2
+    text = "It never exceeds log K, nor in expectation the information (Lemma 1); a printed mean may by chance."
+    assert text in prose("explanation/update")
 
 
 def test_the_speed_of_the_shipped_panda_run_is_what_its_script_reads(monkeypatch):
