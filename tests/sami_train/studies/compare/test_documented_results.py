@@ -399,6 +399,16 @@ def test_the_page_of_the_learners_changes_counts_the_half_cheetahs_of_other_meth
     assert text in prose("results/learner-changes")
 
 
+def test_the_page_of_the_learners_changes_counts_the_long_runs_that_pass_what_the_plan_asked():
+    folder, passed = ROOT / "results" / "half-cheetah-long", []
+    assert "three of three seeds at 6,700 in training tasks and 4,400" in (folder / "plan.md").read_text("utf-8")
+    for seed in (10, 11, 12):
+        sets = json.loads((folder / f"final-{seed}.json").read_text("utf-8"))["sets"]
+        passed.append(sets["training"]["ret"] >= 6_700 and sets["moderate"]["ret"] >= 4_400)
+    assert passed == [True, True, False]
+    assert "two of three fresh seeds with returns of three steps pass what the" in prose("results/learner-changes")
+
+
 def test_the_page_of_the_contrast_says_of_how_many_tasks_its_held_out_episodes_are():
     held_out = {}
     for env in ("panda", "half-cheetah"):
