@@ -409,6 +409,21 @@ def test_the_page_of_the_learners_changes_counts_the_long_runs_that_pass_what_th
     assert "two of three fresh seeds with returns of three steps pass what the" in prose("results/learner-changes")
 
 
+def test_the_page_of_the_contrasts_settings_names_runs_that_do_not_come_from_the_command_above():
+    page, folder = prose("results/contrast-settings"), ROOT / "results" / "panda-100k-critics"
+    (control,) = read_runs([ROOT / "results" / "panda-100k:*-tesac-0"])
+    scores = " / ".join(f"{control.evaluation.success(task_set):.3f}" for task_set in SETS)
+    assert {task.episodes for task in control.evaluation.results} == {100}
+    assert f"{scores} with all (seed 0 of `panda-100k`, evaluated in 100 episodes a task)" in page
+    (earlier,) = read_runs([ROOT / "results" / "panda-100k-rate:*slow*"])
+    lines = (folder / "separate.jsonl").read_text("utf-8").splitlines()
+    later = [json.loads(line)["evaluation"]["sets"] for line in lines]
+    for task_set in SETS:
+        assert mean(sets[task_set]["success"] for sets in later) < earlier.evaluation.success(task_set)
+    assert len(later) == 3
+    assert "[three of later code](learner-changes.md#other-critics-and-the-contrasts-own-optimiser) have less" in page
+
+
 def test_the_page_of_the_contrast_says_of_how_many_tasks_its_held_out_episodes_are():
     held_out = {}
     for env in ("panda", "half-cheetah"):
