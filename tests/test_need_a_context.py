@@ -88,9 +88,9 @@ def test_the_tutorial_names_the_one_ant_whose_context_shows_no_gain_in_any_set()
 def test_the_page_of_the_so101_says_how_far_a_short_history_is_behind_and_ahead():
     trained = measured.trained_baselines("so101-satesac")
     gains = re.findall(r"(-?[\d.]+) \[(-?[\d.]+), (-?[\d.]+)\]", trained[1].split("over SAC on ten steps ")[1])
-    (behind, low, high), (_, least, most), (ahead, *bounds) = [[float(number) for number in gain] for gain in gains]
+    (lag, low, high), (_, least, most), (ahead, *bounds) = [[float(number) for number in gain] for gain in gains]
     page = " ".join((ROOT / "docs/reference/so101.md").read_text(encoding="utf-8").split())
-    assert f"it is {behind:.3f} [{low:.3f}, {high:.3f}] behind on training tasks, level on moderate ones" in page
+    assert f"it is {lag:.3f} [{low:.3f}, {high:.3f}] behind on training tasks, level on moderate ones" in page
     assert least < 0.0 < most
     assert f"and {-ahead:.3f} [{-bounds[1]:.3f}, {-bounds[0]:.3f}] ahead on extreme ones" in page
 

@@ -111,14 +111,14 @@ def test_the_page_of_the_methods_has_the_placebos_bound_over_the_run_and_at_its_
 
 
 def test_the_page_of_the_contrast_has_the_soft_weights_of_both_kinds_of_keys():
-    shown = []
+    ranges = []
     for study in ("panda-100k-keys", "placebo:panda-satesac-?"):
         weight = "train/contrast_weight"
         runs = [run.record.metrics for run in read_runs([ROOT / "results" / study])]
         means = [mean(row[weight] for row in rows if weight in row) for rows in runs]
-        shown.append(f"{min(means):.2f} to {max(means):.2f}")
+        ranges.append(f"{min(means):.2f} to {max(means):.2f}")
     text = "on Panda {} in the mean over a run with keys of the momentum encoder, {} with keys of the encoder |"
-    assert text.format(*shown) in prose("explanation/contrast")
+    assert text.format(*ranges) in prose("explanation/contrast")
 
 
 @pytest.mark.parametrize(("study", "sentence"), [("panda-100k", 1), ("placebo:panda-[st]*sac-?", 2)])
@@ -216,10 +216,10 @@ def test_the_page_of_a_changing_delay_has_what_both_files_reached_with_the_delay
     for model in ("panda-satesac-camera", "panda-satesac"):
         changes = changed(f"adaptation-delay/{model}")
         late = changes["mass=5,friction=1,latency_s=0.08:0@4"]["unchanged"]
-        begun = changes["mass=5,friction=1,latency_s=0:0.08@4"]["live"]
+        late_from_the_change = changes["mass=5,friction=1,latency_s=0:0.08@4"]["live"]
         success = f"{late['success']['value']:.2f}".removeprefix("0")
         assert f"`{model}` {'succeeds ' if model.endswith('camera') else ''}in {success}" in page
-        shares += [f"{row['detected']['share']:.2f}".removeprefix("0") for row in (begun, late)]
+        shares += [f"{row['detected']['share']:.2f}".removeprefix("0") for row in (late_from_the_change, late)]
     delay = "of the episodes in which the delay begins, in {} of those with the delay from the start."
     text = f"alarms in {{}} {delay} Those of `panda-satesac`, by a reference of before"
     assert text.format(*shares[:2]) in page
@@ -320,9 +320,9 @@ def test_the_page_of_the_second_simulator_has_the_loss_from_one_to_the_other():
             there = scores_of_starts(other, task_set)
             less = scores_of_starts(run.evaluation, task_set)[: len(there)] - there
             losses[trained, task_set] = less.mean(), *interval_over_starts(less)
-    shown = {key: "{:.2f} [{:.2f}, {:.2f}]".format(*loss) for key, loss in losses.items() if loss[1] > 0}
-    assert list(shown) == [("panda-mujoco", "extreme")]
-    text = f"**In extreme tasks the policy trained in MuJoCo loses {shown['panda-mujoco', 'extreme']} in PyBullet**"
+    certain = {key: "{:.2f} [{:.2f}, {:.2f}]".format(*loss) for key, loss in losses.items() if loss[1] > 0}
+    assert list(certain) == [("panda-mujoco", "extreme")]
+    text = f"**In extreme tasks the policy trained in MuJoCo loses {certain['panda-mujoco', 'extreme']} in PyBullet**"
     assert text in prose("results/second-simulator")
 
 
@@ -392,9 +392,11 @@ def test_the_tables_of_a_page_are_what_its_script_prints(script, page, capsys, m
 
 def test_the_page_of_the_learners_changes_counts_the_half_cheetahs_of_other_methods_that_got_stuck():
     studies = "half-cheetah-400k", "robots-400k-baselines:half-cheetah-*", "robots-400k-history:half-cheetah-*"
-    others = [run for run in read_runs([ROOT / "results" / name for name in studies]) if run.method.title != "TESAC"]
-    stuck = [run.method.title for run in others if run.evaluation.ret("training") < 2_300]
-    assert (len(others), stuck) == (12, ["SAC with history"] * 3)
+    other_runs = [
+        run for run in read_runs([ROOT / "results" / name for name in studies]) if run.method.title != "TESAC"
+    ]
+    stuck = [run.method.title for run in other_runs if run.evaluation.ret("training") < 2_300]
+    assert (len(other_runs), stuck) == (12, ["SAC with history"] * 3)
     text = "of twelve of other methods at [400,000 steps](mujoco-baselines.md) three, those of SAC on ten steps"
     assert text in prose("results/learner-changes")
 
