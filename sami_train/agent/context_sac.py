@@ -339,9 +339,9 @@ class ContextSAC(BaseAlgorithm):
         reach, state_every = self.environment.reach if self.environment else None, plan.stride if plan else 0
         weights, first = self.policy.numpy_weights(), self._episode_num
         if collection.collectors:
-            spec, count = self._envs[0].spec, collection.collectors
+            spec, count, done = self._envs[0].spec, collection.collectors, self.num_timesteps
             return Processes(
-                spec, collection.envs, count, weights, seed, exploration, reach, first, state_every, behind_gap
+                spec, collection.envs, count, weights, seed, exploration, reach, first, state_every, behind_gap, done
             )
         policy = NumpyPolicy(weights, len(self._envs))
         rollout = Rollout(self._envs, policy, seed, exploration, reach, state_every=state_every, behind_gap=behind_gap)

@@ -144,6 +144,7 @@ class Processes:
         seed, exploration, reach: see `Rollout`.
         next_index: number of the next episode in the run; collector i of n takes every n-th round from there.
         state_every, behind_gap: see `Rollout`.
+        steps_done: environment steps of the run so far, until the learner's first call of `collect` reports them.
     """
 
     def __init__(
@@ -158,12 +159,13 @@ class Processes:
         next_index: int = 0,
         state_every: int = 0,
         behind_gap: BehindGap | None = None,
+        steps_done: int = 0,
     ) -> None:
         context = mp.get_context("spawn")
         self.patience_s, self._arrived_at = PATIENCE_S, time.monotonic()
         self._weights = SharedWeights(weights, context)
         # Raw values: a killed collector could hold the lock of a synchronised one for ever.
-        self._steps, self._stop = context.RawValue("q", 0), context.RawValue("b", 0)
+        self._steps, self._stop = context.RawValue("q", steps_done), context.RawValue("b", 0)
         self._arrived: queue.Queue[Sequence[Episode] | _Failure] = queue.Queue(QUEUE_ROUNDS * max(1, collectors))
         self._processes: list[Any] = []
         self._readers: list[threading.Thread] = []
@@ -281,7 +283,5 @@ def _collect(
                 out.send(rollout.round(range(first, first + count), steps.value))
                 if stop.value:
                     break
-        except BrokenPipeError:
-            raise
         except Exception as error:
             out.send(_Failure(f"{type(error).__name__}: {error}", traceback.format_exc()))

@@ -49,6 +49,21 @@ def test_beside_collectors_the_learner_looks_for_episodes_after_a_few_updates():
     assert [processes.updates(due) for due in (0, 3, BURST, 10_000)] == [0, 3, BURST, BURST]
 
 
+def test_a_resumed_run_s_collectors_know_its_steps_before_the_learner_first_looks_for_episodes(monkeypatch):
+    # Otherwise they collect a warm-up of random actions for as long as the learner makes its overdue updates.
+    started, real = [], mp.get_context("spawn")
+    context = SimpleNamespace(**{name: getattr(real, name) for name in ("Lock", "Pipe", "RawArray", "RawValue")})
+    context.Process = lambda args, **_: SimpleNamespace(
+        start=lambda: started.append(args[3].value), join=lambda **_: None, is_alive=lambda: False
+    )
+    monkeypatch.setattr(collectors, "mp", SimpleNamespace(get_context=lambda _: context))
+    config = resolve("fast-cpu", {"method": "sac", "env": "hopper", "collection.collectors": 2})
+    agent = ContextSAC("ContextPolicy", gym.make("MountainCarContinuous-v0"), config)
+    agent.num_timesteps = 20_000
+    agent._source().close()
+    assert started == [20_000, 20_000]
+
+
 @pytest.fixture
 def processes(monkeypatch):
     """A source with two collectors whose rounds are too large for a pipe: each is sent in several parts."""
