@@ -173,7 +173,6 @@ class ContextSAC(BaseAlgorithm):
                 )
         else:  # `load` has set it, if the file names an environment
             self.environment = getattr(self, "environment", None)
-        options = self.config.behind_gap
         policy_class = cast(type[ContextPolicy], self.policy_class)
         self.policy = policy_class(
             self.observation_space,
@@ -184,8 +183,7 @@ class ContextSAC(BaseAlgorithm):
             task_input=self._task_code() if self.method.is_told else None,
             initial_temperature=self.config.learning.initial_temperature,
             estimated=self._estimated(),
-            critic_actions=options.critic_actions,
-            true_critic=options.true_critic,
+            with_profile=self.config.with_profile,
             privileged=self.environment.true_size - self.environment.layout.size if self.environment else 0,
             resting=self._resting(),
         ).to(self.device)
@@ -239,7 +237,7 @@ class ContextSAC(BaseAlgorithm):
 
     def _estimated(self) -> list[list[int]] | None:
         """Return, by signal, the columns of the flat observation to estimate: all of them if there is no spec."""
-        if self.config.behind_gap.estimate == 0:
+        if self.config.with_profile.estimate == 0:
             return None
         if self.environment is None:
             return [list(range(flat_size(self.observation_space)))]
@@ -269,7 +267,7 @@ class ContextSAC(BaseAlgorithm):
                 self.policy.action_size,
                 self.environment.goal if self.environment else None,
                 self._window_plan(),
-                self.config.behind_gap,
+                self.config.with_profile,
                 self.environment.true_size if self.environment else None,
             )
         return self.buffer
@@ -335,16 +333,14 @@ class ContextSAC(BaseAlgorithm):
 
     def _source(self) -> Source:
         collection, plan = self.config.collection, self._window_plan()
-        seed, exploration, behind_gap = int(self.seed or 0), self.config.exploration, self.config.behind_gap
-        reach, state_every = self.environment.reach if self.environment else None, plan.stride if plan else 0
+        seed, exploration, options = int(self.seed or 0), self.config.exploration, self.config.with_profile
+        reach, every = self.environment.reach if self.environment else None, plan.stride if plan else 0
         weights, first = self.policy.numpy_weights(), self._episode_num
         if collection.collectors:
             spec, count = self._envs[0].spec, collection.collectors
-            return Processes(
-                spec, collection.envs, count, weights, seed, exploration, reach, first, state_every, behind_gap
-            )
+            return Processes(spec, collection.envs, count, weights, seed, exploration, reach, first, every, options)
         policy = NumpyPolicy(weights, len(self._envs))
-        rollout = Rollout(self._envs, policy, seed, exploration, reach, state_every=state_every, behind_gap=behind_gap)
+        rollout = Rollout(self._envs, policy, seed, exploration, reach, state_every=every, with_profile=options)
         return InStep(rollout, policy, self.policy.numpy_weights, first)
 
     def due(self, steps: int) -> int:

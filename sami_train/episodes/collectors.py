@@ -21,7 +21,7 @@ import numpy as np
 from sami_runtime.errors import SamiError
 from sami_train.envs.spec import Reach
 from sami_train.episodes.episode import Episode
-from sami_train.episodes.exploration import BehindGap, Exploration
+from sami_train.episodes.exploration import Exploration, WithProfile
 from sami_train.episodes.numpy_policy import NumpyPolicy, NumpyWeights
 from sami_train.episodes.rollout import Rollout
 from sami_train.machine import one_thread
@@ -143,7 +143,7 @@ class Processes:
         weights: the initial weights.
         seed, exploration, reach: see `Rollout`.
         next_index: number of the next episode in the run; collector i of n takes every n-th round from there.
-        state_every, behind_gap: see `Rollout`.
+        state_every, with_profile: see `Rollout`.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class Processes:
         reach: Reach | None,
         next_index: int = 0,
         state_every: int = 0,
-        behind_gap: BehindGap | None = None,
+        with_profile: WithProfile | None = None,
     ) -> None:
         context = mp.get_context("spawn")
         self.patience_s, self._arrived_at = PATIENCE_S, time.monotonic()
@@ -171,7 +171,7 @@ class Processes:
         # A spec cannot rebuild stable-baselines3's Monitor.
         wrappers = tuple(wrapper for wrapper in spec.additional_wrappers if wrapper.name != "Monitor")
         spec = dataclasses.replace(spec, additional_wrappers=wrappers)
-        settings = (spec, envs, seed, exploration, reach, state_every, behind_gap)
+        settings = (spec, envs, seed, exploration, reach, state_every, with_profile)
         with one_thread():
             for i in range(collectors):
                 reader, writer = context.Pipe(duplex=False)
@@ -269,11 +269,11 @@ def _collect(
         signal.signal(number, signal.SIG_IGN)
     with out, suppress(BrokenPipeError):
         try:
-            spec, count, seed, exploration, reach, state_every, behind_gap = settings
+            spec, count, seed, exploration, reach, every, with_profile = settings
             version = weights.version.value
             policy = NumpyPolicy(weights.read(), count)
             envs = [gym.make(spec) for _ in range(count)]
-            rollout = Rollout(envs, policy, seed, exploration, reach, state_every=state_every, behind_gap=behind_gap)
+            rollout = Rollout(envs, policy, seed, exploration, reach, state_every=every, with_profile=with_profile)
             for first in indices:
                 if version != weights.version.value:
                     version = weights.version.value

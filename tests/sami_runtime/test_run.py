@@ -179,7 +179,7 @@ def test_a_gap_on_actions_is_for_simulators(session, arm):
         assert "actuated" in run.episode(seed=0).info
 
 
-def test_observations_age_on_a_robot_and_behind_a_gap_and_not_in_a_simulator_that_stands_still(session, arm):
+def test_observations_age_on_a_robot_and_with_a_profile_and_not_in_a_simulator_that_stands_still(session, arm):
     def reasons(simulator, **options):
         clock = ManualClock()
         with Run(session, arm(clock, **LATE), clock, simulator=simulator, **options) as run:

@@ -317,7 +317,7 @@ def robustness(points: Sequence[RobustnessPoint]) -> Chart:
             axes.set_ylim(measure.bounds[0] - 0.03, measure.bounds[1] + 0.03)
 
     caption = (
-        f"{measure.name.capitalize()} behind one kind of gap at a time, against its size; bands are 95 % intervals "
+        f"{measure.name.capitalize()} with one kind of gap at a time, against its size; bands are 95 % intervals "
         "over starts and what their gaps drew. Dotted: without a gap."
     )
     panels = tuple(Panel(kind, partial(draw, kind)) for kind in kinds)

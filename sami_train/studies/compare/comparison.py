@@ -9,7 +9,7 @@ from itertools import combinations, combinations_with_replacement, product
 from typing import Any
 
 from sami_runtime.errors import UnknownName
-from sami_train.config.schema import keys
+from sami_train.config.schema import keys, present_key
 from sami_train.envs.measure import RETURN, Measure
 from sami_train.studies.compare.estimates import (
     Aggregate,
@@ -82,9 +82,9 @@ class MethodComparison:
     """
 
     def __init__(self, runs: Sequence[EvaluatedRun], by: str | None = None) -> None:
-        self.runs, self.by, self.groups = runs, by, group_runs(runs)
-        if by is not None:
-            self._check_by(by)
+        self.runs, self.by, self.groups = runs, by and present_key(by), group_runs(runs)
+        if self.by is not None:
+            self._check_by(self.by)
             self.groups = sorted(self.groups, key=self._position)
 
     def _check_by(self, key: str) -> None:

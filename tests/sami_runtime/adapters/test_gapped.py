@@ -1,4 +1,4 @@
-"""Laws of the hook: an adapter behind a gap is an adapter, and loop and gate see the gap as they would on a robot."""
+"""The hook that applies a sim-to-real profile: it is an adapter, and loop and gate see delays as on a robot."""
 
 import re
 from dataclasses import replace
@@ -40,7 +40,7 @@ def drive(session, arm, profile, limits=None, steps=10, **options):
     return records, robot_behind, ""
 
 
-def test_behind_an_empty_gap_a_loop_is_what_it_was_to_the_last_bit(session, arm):
+def test_with_an_empty_profile_a_loop_is_what_it_was_to_the_last_bit(session, arm):
     with_gap, robot_behind, _ = drive(session, arm, {})
     clock, without = ManualClock(), []
     bare = arm(clock=clock)

@@ -37,7 +37,7 @@ def plain(tmp_path):
 
 
 def ticks(file, gap=None, **options):
-    """Records of an episode with the fake behind a gap, and what it was written."""
+    """Records of an episode of the fake with a sim-to-real profile, and what it was written."""
     records, clock = [], ManualClock()
     fake = FakeAdapter(clock=clock)
     robot = fake if gap is None else Gapped(fake, GapProfile.of(gap), 1 / PERIOD)

@@ -114,12 +114,15 @@ def test_episodes_that_may_end_early_get_more_places_in_the_buffer(like):
 
 def test_what_an_environment_asks_for_wins_over_what_follows_and_loses_against_what_is_given(monkeypatch):
     values = {"learning.buffer_episodes": 700, "learning.discount": 0.5, "learning.window": 16}
+    values |= {"behind_gap.estimate": 1.0, "behind_gap.critic_actions": 3}  # former names
     spec = dataclasses.replace(ENVIRONMENTS["hopper"], name="mine", hyperparameters={"fast-cpu": values})
     monkeypatch.setitem(ENVIRONMENTS, "mine", spec)
-    config, derivations = explain("fast-cpu", {"env": "mine", "learning.window": 64})
+    config, derivations = explain("fast-cpu", {"env": "mine", "learning.window": 64, "with_profile.estimate": 2.0})
+    assert (config.with_profile.estimate, config.with_profile.critic_actions) == (2.0, 3)
     assert (config.learning.buffer_episodes, config.learning.discount, config.learning.window) == (700, 0.5, 64)
     assert {(f.key, f.why) for f in derivations} >= {
         ("learning.buffer_episodes", "what mine asks for"),
+        ("with_profile.critic_actions", "what mine asks for"),
         ("learning.window", "given"),
     }
     assert resolve("paper", {"env": "mine"}).learning.discount == 0.99

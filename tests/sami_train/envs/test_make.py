@@ -1,4 +1,4 @@
-"""Training behind a gap: the same disturbance as at run time, in every process, and runs that still resume exactly."""
+"""Training with a profile: the same disturbance as at run time, in every process, and runs that resume exactly."""
 
 import gymnasium as gym
 import numpy as np
@@ -114,7 +114,7 @@ TINY = {
 }
 
 
-def test_a_run_behind_a_gap_resumes_to_the_bit_and_keeps_its_gap(tmp_path, monkeypatch):
+def test_a_run_with_a_profile_resumes_to_the_bit_and_keeps_its_gap(tmp_path, monkeypatch):
     whole = train.start(resolve("fast-cpu", TINY), tmp_path / "whole", show=False)
     honest = train.Progress.update
 
@@ -137,7 +137,7 @@ def test_a_run_behind_a_gap_resumes_to_the_bit_and_keeps_its_gap(tmp_path, monke
 
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)
-def test_behind_the_modest_gap_no_observation_is_older_than_a_gate_allows_by_itself(name):
+def test_with_the_modest_profile_no_observation_is_older_than_a_gate_allows_by_itself(name):
     modest, spec = GapProfile.load("modest"), environment(name)
     period = 1.0 / spec.rate_hz
     gap = Gap(modest.model_copy(update={"dropout": 0.0, "clock_skew": 0.0}), spec.signals, spec.action.size, period)

@@ -89,10 +89,13 @@ def test_critics_that_begin_anew_learn_alone_at_first(source):
 
 @pytest.mark.parametrize("count", [0, 1])
 def test_critics_that_come_to_read_more_recent_actions_begin_with_what_they_knew(tmp_path, count):
-    path, switches = tmp_path / WEIGHTS_FILE, {"gap": '{"latency_s": [0.0, 0.08]}', "behind_gap.true_critic": True}
+    path, switches = (
+        tmp_path / WEIGHTS_FILE,
+        {"gap": '{"latency_s": [0.0, 0.08]}', "with_profile.privileged_critic": True},
+    )
 
     def agent(keys, count):
-        config = resolve("fast-cpu", keys | switches | {"behind_gap.critic_actions": count})
+        config = resolve("fast-cpu", keys | switches | {"with_profile.critic_actions": count})
         return train.ContextSAC("ContextPolicy", train.make_env(config), config, device="cpu"), config
 
     before, _ = agent(TINY, count)

@@ -248,6 +248,14 @@ def test_by_a_key_orders_groups_by_it(tmp_path):
     ]
 
 
+def test_by_a_former_key_means_the_present_one(tmp_path):
+    for value in (3, 0):
+        made_run(tmp_path / f"a{value}", "satesac", with_profile__critic_actions=value)
+    for key in ("behind_gap.critic_actions", "with_profile.critic_actions"):
+        assert labels(tmp_path, by=key) == ["SaTESAC critic_actions=0", "SaTESAC critic_actions=3"]
+        assert compared(tmp_path, by=key).by == "with_profile.critic_actions"
+
+
 @pytest.mark.parametrize(
     ("key", "message"),
     [

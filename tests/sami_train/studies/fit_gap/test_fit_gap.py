@@ -45,7 +45,7 @@ class Still:
 
 
 def recorder(model, folder):
-    """Return what records an excited robot behind a gap."""
+    """Return what records an excited robot with a sim-to-real profile."""
 
     def write(gap=None, episodes=10, steps=50, pilot=None, seed=0, **limits):
         session, clock = Session.load(model), ManualClock()
@@ -75,7 +75,7 @@ def reference(model, tmp_path_factory):
 
 @pytest.fixture
 def fitted(record, reference):
-    """What is fitted to a robot behind a gap."""
+    """What is fitted to a robot with a sim-to-real profile."""
 
     def fit(gap=None, **options):
         return fit_gap(read_log([record(gap, **options)]), reference)

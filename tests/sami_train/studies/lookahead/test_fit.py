@@ -131,7 +131,7 @@ def test_too_little_is_refused():
 
 
 def record(path, model, gap, episodes=3, command_delay_s=None, **script):
-    """A recording of the fake behind a gap, driven by a plain policy whose commands wander."""
+    """A recording of the fake with a sim-to-real profile, driven by a plain policy whose commands wander."""
     clock = ManualClock()
     robot = FakeAdapter(clock=clock, **script)
     limits = Limits(max_age_s=10.0, stop_after=30)

@@ -55,6 +55,15 @@ def test_only_what_varies_enters_a_name():
     assert names(Grid(AXES))[0] == "panda-tesac-0-preset=fast-cpu-trajectories=16"
 
 
+def test_a_sweep_over_a_former_key_keeps_the_names_of_its_cells():
+    cells = Grid({**AXES, "preset": ["paper"], "behind_gap.true_critic": [False, True]}).cells()
+    assert [cell.name for cell in cells][:2] == [
+        "panda-tesac-0-trajectories=16-true_critic=false",
+        "panda-tesac-0-trajectories=16-true_critic=true",
+    ]
+    assert cells[1].config.with_profile.privileged_critic
+
+
 @pytest.mark.parametrize(
     ("axis", "suffixes"),
     [
