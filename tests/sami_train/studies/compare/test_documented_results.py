@@ -18,7 +18,7 @@ from sami_train.studies.compare import estimates
 from sami_train.studies.compare.comparison import MethodComparison
 from sami_train.studies.compare.groups import read_runs
 from sami_train.studies.compare.tables import standings_table
-from sami_train.studies.contexts.ceiling import HELD_OUT_EVERY
+from sami_train.studies.contexts.largest_bound import HELD_OUT_EVERY
 from sami_train.studies.sweep.study import find_runs, read_study
 
 ROOT = Path(__file__).parents[4]
