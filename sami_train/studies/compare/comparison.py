@@ -35,8 +35,9 @@ from sami_train.studies.compare.groups import (
 PAIRS = (("satesac", "tesac"), ("saccm", "ccm"))
 """The paper's claim: each method with SaNCE beats the same method without SaNCE."""
 RANKING = "contrast.ranking"
-PLACEBOS = ("shuffled", "recency")
-"""Rankings for ablation: `shuffled` ranks by chance, `recency` by the policy's age. A useful ranking beats both."""
+ABLATIONS = ("shuffled", "recency")
+"""Rankings of the shuffled-label ablation: `shuffled` ranks by chance, `recency` by the policy's age. A useful ranking
+beats both."""
 UNEQUAL = 0.02
 """Largest relative difference between equal budgets of steps (a run stops at the end of an episode)."""
 
@@ -155,11 +156,11 @@ class MethodComparison:
 
     @cached_property
     def controls(self) -> list[Contest]:
-        """Each group against the groups of its method that differ only in ranking by one of `PLACEBOS`."""
+        """Each group against the groups of its method that differ only in ranking by one of `ABLATIONS`."""
         pairs = []
         for x, y in product(self.groups, repeat=2):
-            placebo = y.settings.get(RANKING) in PLACEBOS and x.settings.get(RANKING) not in PLACEBOS
-            if placebo and x.method == y.method and {**x.settings, RANKING: None} == {**y.settings, RANKING: None}:
+            ablated = y.settings.get(RANKING) in ABLATIONS and x.settings.get(RANKING) not in ABLATIONS
+            if ablated and x.method == y.method and {**x.settings, RANKING: None} == {**y.settings, RANKING: None}:
                 pairs.append((x, y))
         return self._contests(pairs)
 

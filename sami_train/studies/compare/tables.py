@@ -78,7 +78,7 @@ def standings_table(comparison: MethodComparison, task_set: str) -> Table:
 
 
 def contests_table(comparison: MethodComparison) -> Table | None:
-    """Return tests of each method with SaNCE against itself without it, or with a placebo ranking; None if no pair."""
+    """Return tests of each method with SaNCE against itself without it, or with shuffled labels; None if no pair."""
     contests, measure = [*comparison.contests, *comparison.controls], comparison.measure
     if not contests:
         return None
@@ -244,7 +244,7 @@ def as_data(comparison: MethodComparison) -> dict[str, Any]:
             _verdict(comparison.env, contest, about)
             for about, contests in {
                 "paper": comparison.contests,
-                "placebo": comparison.controls,
+                "ablation": comparison.controls,
                 "": comparison.other_contests,
             }.items()
             for contest in contests
@@ -274,7 +274,7 @@ def _verdict(env: str, contest: Contest, about: str) -> dict[str, Any]:
         "y": contest.y.label,
         "task_set": contest.task_set,
         "claimed_by_the_paper": about == "paper",
-        "against_a_placebo": about == "placebo",
+        "against_a_placebo": about == "ablation",
         "equal_budget": contest.equal_budget,
         "improvement": contest.improvement._asdict(),
         "welch_p": contest.welch_p,

@@ -189,7 +189,7 @@ def test_pairs_are_those_of_the_paper_with_their_difference_and_p(tmp_path):
     assert all(contest.improvement.value == 1.0 for contest in comparison.other_contests)
 
 
-def test_a_ranking_is_held_against_its_placebos_and_all_tests_are_corrected_together(tmp_path):
+def test_a_ranking_is_compared_with_its_shuffled_labels_and_all_tests_are_corrected_together(tmp_path):
     for seed, (value, chance) in enumerate(((0.60, 0.55), (0.58, 0.56), (0.65, 0.57))):
         made_run(tmp_path / f"a{seed}", "satesac", seed, success=value)
         made_run(tmp_path / f"b{seed}", "satesac", seed, success=chance, contrast__ranking="shuffled")
@@ -205,7 +205,7 @@ def test_a_ranking_is_held_against_its_placebos_and_all_tests_are_corrected_toge
     pairs = [(pair["x"], pair["y"], pair["task_set"]) for pair in as_data(comparison)["contests"]]
     assert len(set(pairs)) == len(pairs) == 3 * 6, "each pair of four groups once on each set"
     assert sum(pair["against_a_placebo"] for pair in as_data(comparison)["contests"]) == 3 * 2
-    assert "corrected for the 9 tests here" in table.notes[0]  # placebos and TESAC are equal: nothing to test
+    assert "corrected for the 9 tests here" in table.notes[0]  # shuffled labels and TESAC are equal: nothing to test
     assert table.rows[-1][3].startswith("+0.050 ")
 
 
