@@ -149,12 +149,12 @@ def evaluation_table(result: Evaluation, task_set: str) -> Table:
         cells = [
             (
                 f"{row.success:.2f}",
-                measure.show(row.above_floor, coarse=True),
+                measure.show(row.nontrivial_success, coarse=True),
                 *(f"{share:.2f}" for share in row.shares.values()),
             )
             for row in rows
         ]
-        means = [measure.show(result.success(task_set)), measure.show(result.above_floor(task_set))]
+        means = [measure.show(result.success(task_set)), measure.show(result.nontrivial_success(task_set))]
     else:
         total = sum(row.episodes for row in rows)
         title, columns = f"{total} episodes, tasks in turn, {result.seed_name}", ("episodes", "return", "steps")

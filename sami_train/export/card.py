@@ -206,12 +206,12 @@ def _successes(result: Evaluation, title: str) -> list[str]:
     ]
     for name in result.sets:
         published = f"{paper[name]:.2f}" if name in paper else ""
-        lines.append(f"| {name} | {result.success(name):.3f} | {show(result.above_floor(name))} | {published} |")
+        lines.append(f"| {name} | {result.success(name):.3f} | {show(result.nontrivial_success(name))} | {published} |")
     columns = ("task set", "task", "success", "excluding trivial starts", *result.results[0].shares, "steps")
     lines += ["", f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for row in result.results:
         shares = [f"{share:.2f}" for share in row.shares.values()]
-        numbers = [f"{row.success:.2f}", show(row.above_floor, coarse=True), *shares, f"{row.steps:.1f}"]
+        numbers = [f"{row.success:.2f}", show(row.nontrivial_success, coarse=True), *shares, f"{row.steps:.1f}"]
         lines.append(f"| {row.task_set} | {label(row.task)} | {' | '.join(numbers)} |")
     return [*lines, ""]
 

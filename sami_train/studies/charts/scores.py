@@ -175,7 +175,7 @@ def by_task(spec: EnvironmentSpec, evaluations: Mapping[str, Evaluation]) -> Cha
     for name, evaluation in evaluations.items():
         for result in evaluation.results:
             value = result.success if measure is SUCCESS else result.ret or 0.0
-            beyond = result.above_floor if evaluation.measure is SUCCESS else math.nan
+            beyond = result.nontrivial_success if evaluation.measure is SUCCESS else math.nan
             facts = {"value": value, "episodes": result.episodes, "above_floor": beyond}
             cells[name].append((result.task_set, result.task, facts))
             above.append((result.task_set, result.task, {**facts, "value": beyond}))

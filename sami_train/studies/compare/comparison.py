@@ -50,7 +50,7 @@ class Standing:
     task_set: str
     score: Aggregate
     """Of the environment's measure: success or return."""
-    above_floor: float | None
+    nontrivial_success: float | None
     """Mean success excluding trivial starts, mean over seeds; NaN if every start is trivial, None if the measure is
     the return."""
 
@@ -140,7 +140,7 @@ class MethodComparison:
             for group in self.groups:
                 score, above = aggregate(group.scores(task_set), self.measure.bounds), None
                 if self.measure is not RETURN:
-                    above = sum(run.evaluation.above_floor(task_set) for run in group.runs) / len(group.runs)
+                    above = sum(run.evaluation.nontrivial_success(task_set) for run in group.runs) / len(group.runs)
                 standings.append(Standing(group, task_set, score, above))
         return standings
 

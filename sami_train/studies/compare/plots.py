@@ -203,7 +203,7 @@ def maps_by_task(comparison: MethodComparison) -> Chart | None:
         of_group = cells.setdefault(group.label, [])
         for same in zip(*(run.evaluation.results for run in group.runs), strict=True):
             value = np.mean([result.success if success else result.ret for result in same])
-            above = np.mean([result.above_floor for result in same]) if success else np.nan
+            above = np.mean([result.nontrivial_success for result in same]) if success else np.nan
             facts = {"value": value, "episodes": same[0].episodes, "above_floor": above}
             of_group.append((same[0].task_set, same[0].task, facts))
     number = ".2f" if success else ",.0f"

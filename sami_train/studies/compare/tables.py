@@ -65,7 +65,7 @@ def standings_table(comparison: MethodComparison, task_set: str) -> Table:
         row += [measure.show(score.mean.value) + (f" ± {measure.show(score.std)}" if score.std is not None else "")]
         row += [_shown_bounds(measure, score.mean)]
         row += [measure.show(score.iqm.value) + (f" {_shown_bounds(measure, score.iqm)}" if score.iqm.bounds else "")]
-        row += [number(standing.above_floor)] if measure is SUCCESS else []
+        row += [number(standing.nontrivial_success)] if measure is SUCCESS else []
         row += [BLANK if published is None else " ± ".join(measure.show(part, coarse=True) for part in published)]
         rows.append(tuple(row))
     tasks = len(comparison.runs[0].evaluation.of(task_set))
@@ -262,7 +262,7 @@ def _result(env: str, standing: Standing) -> dict[str, Any]:
         "std": standing.score.std,
         "mean_stratified": standing.score.mean_stratified._asdict(),
         "iqm": standing.score.iqm._asdict(),
-        "above_floor": None if standing.above_floor is None else finite(standing.above_floor),
+        "above_floor": None if standing.nontrivial_success is None else finite(standing.nontrivial_success),
         "paper": published._asdict() if published else None,
     }
 

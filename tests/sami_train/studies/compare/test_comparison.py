@@ -158,7 +158,7 @@ def test_the_order_of_arguments_and_naming_a_run_twice_change_no_number(tmp_path
 # --- numbers
 
 
-def test_tables_show_the_mean_over_seeds_the_floor_and_the_paper(tmp_path):
+def test_tables_show_the_mean_over_seeds_without_trivial_starts_and_the_paper(tmp_path):
     for seed, success in enumerate((0.70, 0.80, 0.90)):
         made_run(tmp_path / str(seed), "satesac", seed, success=success, floor=0.2)
     table = standings_table(compared(tmp_path), "extreme")
