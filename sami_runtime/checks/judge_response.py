@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sami_runtime.adapters.base import require_observation
-from sami_runtime.checks.laws import Array, Trial
+from sami_runtime.checks.rules import Array, Trial
 from sami_runtime.clock import Pace
 from sami_runtime.errors import AdapterError, SafetyStop
 from sami_runtime.model.contract import Contract

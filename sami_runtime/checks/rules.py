@@ -1,4 +1,4 @@
-"""The laws that adapters must obey: on signals, stamps, buffers, stopping, time, and numbers like those of training."""
+"""The rules that adapters must obey: signals, stamps, buffers, stopping, time, and numbers like those of training."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Array = NDArray[np.float32]
 
 @dataclass
 class Trial:
-    """An adapter under test, and what the checks of the laws have recorded so far."""
+    """An adapter under test, and what the checks of the rules have recorded so far."""
 
     adapter: Adapter
     contract: Contract
@@ -50,7 +50,7 @@ class Trial:
     pairs: int = 0
     """Number of pairs of moves that were begun, which is also the seed of their episodes."""
     unproven: str = ""
-    """What the current law could not judge, and what to do about it; empty if it judged everything."""
+    """What the current rule could not judge, and what to do about it; empty if it judged everything."""
 
     @property
     def responses(self) -> Responses:
@@ -72,12 +72,12 @@ class Trial:
         return by_element(rest, self.contract.action, 0.0).astype(np.float32)
 
 
-class Law(NamedTuple):
+class Rule(NamedTuple):
     """A rule that an adapter must obey."""
 
     sentence: str
     check: Callable[[Trial], str | None]
-    """Raises an error if the adapter breaks the law; may return a note."""
+    """Raises an error if the adapter breaks the rule; may return a note."""
 
 
 FUTURE_S = 1e-3
@@ -117,7 +117,7 @@ def runs(trial: Trial) -> None:
         trial.reads.append(observation)
         trial.copies.append({name: numbers_of(value).tobytes() for name, value in observation.values.items()})
         if trial.write:
-            gate.fault(observation, now)  # shows the gate where the robot rests; other laws report faults
+            gate.fault(observation, now)  # shows the gate where the robot rests; other rules report faults
             sent = gate.write(gate.propose(trial.still(), now))
             if sent is not None:
                 trial.sent.append(sent)
@@ -150,7 +150,7 @@ def bounded(trial: Trial) -> None:
 
 def begins_anew(trial: Trial) -> None:
     """Raise an error if the first observation was measured before the episode began."""
-    stamp = trial.reads[0].time  # the law `clocked` finds single signals that are old
+    stamp = trial.reads[0].time  # the rule `clocked` finds single signals that are old
     if stamp < trial.start_s - FUTURE_S or stamp < trial.ready - RESET_S:
         raise AdapterError(
             f"the first observation of the episode was measured {trial.ready - stamp:.3g} s before reset() was done, "
