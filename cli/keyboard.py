@@ -177,7 +177,7 @@ class Keyboard:
         rests = (
             f"p pause or go on, space take over or hand back (1-{self._action.size} choose of {elements}, ↑ ↓ push)"
             if self._can_rest
-            else "no pause and no take-over, because the limits have no rest"
+            else "no pause and no take-over, because the limits set no rest"
         )
         steers = f"{self._steering.keys}; " if self._steering else ""
         return f"keys: {steers}{rests}, {ENDS}"

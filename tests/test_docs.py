@@ -410,7 +410,7 @@ def test_a_page_of_a_file_names_every_key_of_it(page):
             "how-to/adopt-a-policy",
             f"at most {adoption.CPU_S} s of a processor, 1 s a step, {adoption.MEMORY >> 30} GiB",
         ),
-        ("how-to/fit-a-profile", f"{REST_TICKS} periods of rest"),
+        ("how-to/fit-a-profile", f"{REST_TICKS} periods of the neutral action"),
         ("how-to/run-in-cpp", f"the golden steps of the {len(shipped_models())} shipped files"),
         ("how-to/sweep", "five times at most" if TRIES == 5 else f"{TRIES} times at most"),
         ("how-to/unitree", f"tilted by more than {LYING_DEG:g} degrees"),

@@ -33,7 +33,7 @@ def drive(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Reset, read and infer, and write no action.")] = False,
     excite: Annotated[
         bool,
-        typer.Option("--excite", help="Rest, then small steps in the policy's place, for `sami fit-gap`, `fit-robot`."),
+        typer.Option("--excite", help="A scripted excitation instead of the policy, for `sami fit-gap`, `fit-robot`."),
     ] = False,
     record: Annotated[
         Path | None, typer.Option(help="Record every tick to NAME.mcap, instead of the file's record.")

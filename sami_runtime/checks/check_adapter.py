@@ -74,8 +74,8 @@ def check_adapter(
         )
     if write and limits.rest is None:
         raise SamiError(
-            "to write something, the check has to know the action that moves nothing, and the limits have no rest. Set "
-            "it, such as rest = 0.0 where the action is a displacement, or to the signal of the measured position."
+            "to write something, the check needs the neutral action, which moves nothing, and the limits set no rest. "
+            "Set rest = 0.0 if the action is a displacement, or the name of the signal of the measured position."
         )
     trial, verdicts = Trial(adapter, contract, clock, limits, ticks, write), []
 

@@ -1,6 +1,6 @@
 """Compares a robot's responses to moves of each element of the action with those in simulation: sign, size, signal.
 
-Each element is moved to both sides of rest and back in two episodes, which differ in the side that comes first. The
+Each element is moved to both sides of the neutral action and back in two episodes, which differ in the first side. The
 response is the difference between the sides, in which the weight of an arm cancels out. The first move is a tenth of
 that in simulation, so that a robot whose scale is wrong does not go far. Moves are repeated until the verdict is
 certain, and made larger if it is not.
@@ -336,7 +336,7 @@ def _sizes(size: float, room: float) -> list[float]:
 
 
 def _room(contract: Contract, limits: Limits, rest: NDArray[np.floating] | None, element: int) -> float:
-    """Return how far an element may move to either side of rest; half its range if rest is not known yet."""
+    """Return how far an element may move to either side of the neutral action; half its range if `rest` is None."""
     low, high = (float(side[element]) for side in limits.bounds(contract.action))
     return (high - low) / 2 if rest is None else min(high - float(rest[element]), float(rest[element]) - low)
 

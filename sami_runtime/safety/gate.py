@@ -18,7 +18,7 @@ from sami_runtime.errors import SafetyStop, SamiError
 from sami_runtime.model.contract import Contract
 from sami_runtime.safety.limiter import Limiter, Workspace, named
 from sami_runtime.safety.limits import Limits, Then
-from sami_runtime.safety.watch import ROUNDING, Rest, Watch
+from sami_runtime.safety.watch import ROUNDING, Neutral, Watch
 from sami_runtime.session.telemetry import Reading
 from sami_runtime.signals import Signal, all_finite, require_finite
 
@@ -78,7 +78,7 @@ class GateEpisode:
 
     watch: Watch
     """Judges the observations."""
-    rest: Rest
+    rest: Neutral
     """The neutral action, if one is known."""
     workspace: Workspace
     """Ranges of observed elements that no action may leave."""
@@ -391,7 +391,7 @@ class SafetyGate:
         return Ruling(*episode.limiter.shape(action, now), now)
 
     def _fresh(self, period: float) -> GateEpisode:
-        rest = Rest(self.limits, self._action)
+        rest = Neutral(self.limits, self._action)
         workspace = Workspace(self.limits, self._contract)
         limiter = Limiter(self.limits, self._action, rest, period, workspace)
         watch = Watch(self.limits, self._contract, self.adapter.observation, self.guards, self._needed)

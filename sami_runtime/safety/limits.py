@@ -290,7 +290,7 @@ class Limits(BaseModel):
         if needed and self.rest is None:
             raise SamiError(
                 f"the limits set {' and '.join(needed)}, but no rest: the first action would have nothing to start "
-                "from. Set rest to the action that moves nothing, such as rest = 0.0."
+                "from. Set rest, the neutral action, to what moves nothing, such as rest = 0.0."
             )
         low, high = self.bounds(action)
         impossible = (low > high) | (low == math.inf) | (high == -math.inf)

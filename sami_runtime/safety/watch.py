@@ -498,7 +498,7 @@ def active_guards(contract: Contract, guards: Collection[str]) -> tuple[str, ...
     return tuple(name for name in guards if able[name])
 
 
-class Rest:
+class Neutral:
     """The neutral action, which moves nothing: a constant in the limits, or the current value of an observed signal.
 
     Args:

@@ -180,7 +180,7 @@ def test_an_episode_is_repeated_judged_afterwards_and_the_next_one_waits_for_ent
 def test_rows_for_programs_hold_what_a_person_said(terminal):
     keys = {"steps": 8, "episodes": 2, "keys": True, "pause_s": 0.5, "record": "r.mcap"}
     at = terminal(*driving("still:make", **keys), "--json")
-    at.wait_for(r"keys: no pause and no take-over, because the limits have no rest, s or →\s+success")
+    at.wait_for(r"keys: no pause and no take-over, because the limits set no rest, s or →\s+success")
     at.wait_for("in 0.5 s, or at Enter, begins the next episode")
     at.press("s")
     first = re.search(r"\{.*\}", at.wait_for("reset with seed 1"))

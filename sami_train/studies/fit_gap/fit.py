@@ -306,8 +306,8 @@ def _require_answers(log: Log, motion_answers: Sequence[Answer]) -> None:
 def _advice(log: Log) -> str:
     action = log.contract.action
     return (
-        f"Record one in which {_listed(action.elements)} step to both sides of rest by a good share of their range, "
-        "each for 1 to 4 periods, after half a second of rest, for some 10 episodes: "
+        f"Record one in which {_listed(action.elements)} step to both sides of the neutral action by a good share of "
+        "their range, each for 1 to 4 periods, after half a second without motion, for some 10 episodes: "
         "sami run --set excite=true --record NAME.mcap does."
     )
 

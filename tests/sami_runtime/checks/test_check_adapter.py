@@ -259,7 +259,7 @@ def test_an_adapter_is_stopped_and_closed_also_where_it_fails_and_where_the_chec
 
 def test_nothing_is_written_where_nobody_said_what_moves_nothing(check, arm):
     robots = []
-    with pytest.raises(SamiError, match="the limits have no rest"):
+    with pytest.raises(SamiError, match="the limits set no rest"):
         check(lambda clock: robots.append(arm(clock=clock)) or robots[0], limits=Limits())
     assert (robots[0].resets, robots[0].writes) == (0, 0)
 
