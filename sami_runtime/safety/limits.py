@@ -221,7 +221,7 @@ class Limits(BaseModel):
     The contract's entries apply to elements that are left out."""
     known: ByElement[KnownValue] = {}
     """True values of elements of an observation after a reset, while the robot rests at home. The biases of their
-    sensors are measured before each episode, and subtracted during it; see `Zeroed`."""
+    sensors are measured before each episode, and subtracted during it; see `BiasCalibration`."""
     known_readings: Annotated[int, Field(ge=3)] = 10
     """Number of readings at rest over which a bias is averaged; on a robot they are a period of the policy apart."""
     stop_on_alarm: Alarm | None = None

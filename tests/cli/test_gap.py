@@ -186,14 +186,14 @@ def test_a_known_value_zeroes_a_bias_in_each_episode(sami, trained, tmp_path):
     (tmp_path / "bias.toml").write_text("bias = { ee_position = [-0.02, 0.02] }")
     options = ("--episodes", 2, "--set", "steps=4", "--gap", tmp_path / "bias.toml", "--json")
     report = lines(
-        sami("run", "--model", trained.model, "--set", f"limits={ROOT / 'examples' / 'zeroed.toml'}", *options)
+        sami("run", "--model", trained.model, "--set", f"limits={ROOT / 'examples' / 'calibrated.toml'}", *options)
     )
     offsets = [row["zeroed"]["ee_position.z"] for row in report]
     assert all(0 < abs(offset) <= 0.0201 for offset in offsets)
     assert offsets[0] != offsets[1]
 
 
-def test_what_the_docs_say_of_zeroing_is_what_its_raw_results_say():
+def test_what_the_docs_say_of_a_calibration_is_what_its_raw_results_say():
     page = " ".join((ROOT / "docs" / "how-to" / "calibrate.md").read_text().split())
     shares = {}
     for name in ("zeroed", "none"):

@@ -93,7 +93,7 @@ def fit_bias(
     If they differ between episodes by more than noise explains, the interval spans the episodes' biases.
 
     Args:
-        traces: Episodes; biases that `Zeroed` removed from them are added again.
+        traces: Episodes; biases that `BiasCalibration` removed from them are added again.
         signal: The signal.
         known_values: True value at rest, by `SIGNAL.ELEMENT`.
         rest: The neutral action, (A,).
@@ -106,7 +106,7 @@ def fit_bias(
             continue
         readings = [at_rest(trace, signal.name, rest)[:, column] for trace in traces]
         offsets = np.array([reading.mean() - known_values[name] for reading in readings])
-        offsets += [trace.zeroed.get(name, 0.0) for trace in traces]
+        offsets += [trace.removed_biases.get(name, 0.0) for trace in traces]
         unsure = SIGMAS * deviation / np.sqrt([len(reading) for reading in readings])
         if np.ptp(offsets) > 2.0 * float(unsure.max()) + 1e-6:
             errors[name] = Estimate(float(offsets.min()), float(offsets.mean()), float(offsets.max()))

@@ -39,8 +39,8 @@ class Trace:
     """Applied action at each tick, (T, A)."""
     times: np.ndarray
     """Time at which the tick of each observation began [s], (n,)."""
-    zeroed: Mapping[str, float]
-    """By element, the bias that `Zeroed` had subtracted from the values; empty without such a calibration."""
+    removed_biases: Mapping[str, float]
+    """By element, the bias that `BiasCalibration` had subtracted from the values; empty without such a calibration."""
 
     def fresh(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """Return the ticks at which a signal's m messages were measured, ascending (m,), and their values (m, size)."""
@@ -142,8 +142,8 @@ def _trace(recording: Recording, records: Sequence[StepRecord], fresh_age: float
             )
         sent[signal.name] = np.clip(ticks - late, 0, None)
         values[signal.name] = np.array([np.ravel(_frame(record).values[signal.name]) for record in reads], np.float64)
-    zeroed: Mapping[str, float] = next((record.info["zeroed"] for record in records if "zeroed" in record.info), {})
-    return Trace(ticks, sent, values, executed, np.array([record.time for record in reads]), zeroed)
+    biases: Mapping[str, float] = next((record.info["zeroed"] for record in records if "zeroed" in record.info), {})
+    return Trace(ticks, sent, values, executed, np.array([record.time for record in reads]), biases)
 
 
 def _frame(record: StepRecord) -> Any:
@@ -184,5 +184,5 @@ def _episode(adapter: GymnasiumAdapter, spec: EnvironmentSpec, trace: Trace, see
         values={name: np.array(values) for name, values in readings.items()},
         executed=trace.executed[:count],
         times=ticks / spec.rate_hz,
-        zeroed={},
+        removed_biases={},
     )

@@ -28,7 +28,7 @@ DOUBT = 6.0
 one of some thousand episodes."""
 
 
-class Zeroed(Around):
+class BiasCalibration(Around):
     """Measures the biases of sensors while the robot rests at known values, and subtracts them from every reading.
 
     `reset` measures them before an episode begins, as the mean over `readings` readings, a period apart. Elements that
