@@ -75,7 +75,7 @@ def make_agent(name: str, preset: str, device: str, episodes: int, **changes: st
     config = resolve(preset, {"env": name, "learning.buffer_episodes": episodes, "device": device, **changes})
     prepare_torch(config)
     envs = DummyVecEnv([partial(make_env, config)] * ENVS)
-    in_step = config.collection.model_copy(update={"collectors": 0})
+    in_step = config.collection.model_copy(update={"workers": 0})
     return ContextSAC("ContextPolicy", envs, config.model_copy(update={"collection": in_step}), device=device)
 
 
@@ -115,7 +115,7 @@ def update_seconds(agent: ContextSAC, episodes: list[Episode], updates: int, con
 
 
 def paper_estimate(agent: ContextSAC, seconds: float, collection: float, collectors: int) -> dict[str, float]:
-    """Return the hours for all of the preset's steps, for updates and for collection by a number of collectors."""
+    """Return the hours for all of the preset's steps, for updates and for collection by a number of rollout workers."""
     cfg = agent.config
     updates = (cfg.steps - cfg.exploration.warmup_steps) // cfg.learning.train_every * cfg.learning.gradient_steps
     learning = updates * seconds / 3600

@@ -68,7 +68,7 @@ TORCH_FREE = (
     "sami_train.envs.mujoco.env",
     "sami_train.envs.mujoco.batch",
     "sami_train.episodes.rollout",
-    "sami_train.episodes.collectors",
+    "sami_train.episodes.rollout_workers",
     "sami_train.evaluation.evaluate",
     "sami_train.export.atlas",
     "sami_train.studies.contexts.adaptation",
@@ -300,7 +300,7 @@ def test_nothing_imports_cli_by_the_name_of_its_folder():
     assert offences(".", ("cli",)) == []
 
 
-def test_collectors_evaluation_and_configuration_load_no_torch(tmp_path):
+def test_rollout_workers_evaluation_and_configuration_load_no_torch(tmp_path):
     pytest.importorskip("mujoco")
     script = f"""
 import importlib, sys

@@ -50,7 +50,7 @@ def train(
             "--set",
             metavar="KEY=VALUE",
             help="Change a config key, such as learning.discount=0.9 or device=cuda; --dry-run lists all keys. "
-            "collection.collectors=0 collects and learns in one process: slower, but the same seed gives the same "
+            "collection.workers=0 collects and learns in one process: slower, but the same seed gives the same "
             "weights, bit for bit. collection.recordings=FILE,... also learns from recordings of `sami run`.",
         ),
     ] = None,

@@ -28,12 +28,12 @@ from sami_train.settings import Count, Layers, Natural, NotNegative, Numbers, Po
 ENV, METHOD, PRESET = "panda", "tesac", "fast-cpu"
 """Environment, method and preset if the user names none."""
 
-
 FORMER_NAMES = {
     "behind_gap": "with_profile",
     "true_goals": "privileged_goals",
     "true_critic": "privileged_critic",
     "spared": "clean_share",
+    "collectors": "workers",
 }
 """Present name of each renamed table or key, by the former name, which older configurations use."""
 RETIRED = (("stretch", 0),)
@@ -213,12 +213,12 @@ class ContrastConfig(Settings):
 class CollectionConfig(Settings):
     """How episodes are collected."""
 
-    collectors: Natural
+    workers: Natural
     """Processes that collect in parallel to the learner; with 0 the learner collects by itself (deterministic)."""
     envs: Count = 6
-    """Environments that each collector process steps together; without collectors the agent's environments count."""
+    """Environments that each rollout worker steps together; without rollout workers the agent's environments count."""
     publish_every: Count
-    """Updates between two transfers of new weights to the collectors."""
+    """Updates between two transfers of new weights to the rollout workers."""
     tasks: Numbers = ()
     """Which of the environment's training tasks to learn from, by number from 0; empty takes all."""
     recordings: Texts = ()

@@ -3,7 +3,7 @@
 Episode k of a run (its task, start and exploration) is a function of the seed, k, the weights and the steps done.
 No state passes from one episode to the next, so that a run resumed between two rounds continues exactly.
 
-This module imports no torch, because collector processes import it.
+This module imports no torch, because rollout workers import it.
 """
 
 from __future__ import annotations

@@ -234,7 +234,7 @@ def prepare_torch(config: TrainConfig) -> None:
     if needs_gpu and not torch.cuda.is_available():
         raise RunError(f"device is {config.device!r}, but torch finds no GPU here; use device=cpu or auto.")
     torch.set_flush_denormal(True)
-    torch.set_num_threads(max(1, share_of_cores() - max(1, config.collection.collectors)))
+    torch.set_num_threads(max(1, share_of_cores() - max(1, config.collection.workers)))
     torch.set_float32_matmul_precision("high")
 
 

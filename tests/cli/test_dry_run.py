@@ -8,7 +8,7 @@ import pytest
 
 
 @pytest.mark.parametrize(
-    "words", ["", "--env hopper --preset paper --set collection.collectors=0 --set learning.discount=0.5"]
+    "words", ["", "--env hopper --preset paper --set collection.workers=0 --set learning.discount=0.5"]
 )
 def test_a_dry_run_shows_every_key_and_why_and_starts_nothing(sami, contents, tmp_path, words):
     before = contents(tmp_path)

@@ -107,8 +107,8 @@ def test_evaluation_does_not_depend_on_how_many_processes_share_it(sami, pendulu
     assert sum(len(task["returns"]) for task in json.loads(alone.out)["tasks"]) == 13
 
 
-def test_collectors_in_processes_make_it_again(sami):
-    options = settings(**{**SMALL, "collection__collectors": 1, "collection__envs": 2})
+def test_rollout_workers_in_processes_make_it_again(sami):
+    options = settings(**{**SMALL, "collection__workers": 1, "collection__envs": 2})
     assert sami("train", "--env", PENDULUM, "--steps", 200, *options, "-q").code == 0
     assert Path("runs/tests.making.own-PENDULUM-tesac-0/agent.zip").is_file()
 

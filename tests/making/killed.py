@@ -43,7 +43,7 @@ TINY = {
     "exploration.warmup_steps": 400,
     "contrast.every": 3,
     "contrast.trajectories": 8,
-    "collection.collectors": 0,
+    "collection.workers": 0,
     "collection.envs": 1,
 }
 

@@ -17,7 +17,7 @@ from tests.real.test_sweep import OPTIONS, TINY, cells, end, same_agents, sweepi
 OWN_ENV = ("--env", "tests.making.logging_often:PENDULUM")
 PENDULUM = (*OWN_ENV, "--method", "tesac")
 """A cell that begins to learn within seconds: which robot it is trained for does not matter to a cluster."""
-ENDLESS = [*PENDULUM, "--steps", "900000", "--episodes", "1", "--set", "collection.collectors=1"]
+ENDLESS = [*PENDULUM, "--steps", "900000", "--episodes", "1", "--set", "collection.workers=1"]
 ENDLESS += [word for key, value in TINY.items() if key != "checkpoint_every" for word in ("--set", f"{key}={value}")]
 CELL = "tests.making.logging_often_PENDULUM-tesac-0"
 
@@ -80,7 +80,7 @@ def test_a_measurement_that_is_spread_on_slurm_is_what_it_is_on_this_machine(tmp
 
 
 @pytest.mark.parametrize("event", ["requeue", "preempt", "time limit"])
-def test_a_cell_with_a_collector_that_the_cluster_cuts_off_goes_on(tmp_path, cluster, event):
+def test_a_cell_with_a_rollout_worker_that_the_cluster_cuts_off_goes_on(tmp_path, cluster, event):
     out = tmp_path / "sweep"
     with sweeping("--out", out, *ENDLESS, "--on", "slurm:time=10") as sweep:
         wait_for(sweep, lambda: learns(out))

@@ -28,7 +28,7 @@ TINY = {
     "contrast.every": 2,
     "contrast.trajectories": 8,
 }
-OPTIONS = ["--steps", "600", "--set", "collection.collectors=0", "--episodes", "1"]
+OPTIONS = ["--steps", "600", "--set", "collection.workers=0", "--episodes", "1"]
 OPTIONS += [word for key, value in TINY.items() for word in ("--set", f"{key}={value}")]
 PATIENCE = 300.0
 """Seconds after which a busy machine no longer explains why nothing happens."""

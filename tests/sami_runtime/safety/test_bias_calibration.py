@@ -117,8 +117,8 @@ def test_an_implausible_offset_is_refused_and_says_what_to_check(arm):
     robot = BiasCalibration(Gapped(arm(), GapProfile(bias={"goal": 0.08}), RATE), GOAL)
     with pytest.raises(AdapterError, match=r"goal.x reads 0.58 at rest, 0.08 off its known value 0.5; at most 0.05"):
         robot.reset(0)
-    known = {"goal.x": KnownValue(value=0.5, most=0.1)}
-    BiasCalibration(Gapped(arm(), GapProfile(bias={"goal": 0.08}), RATE), known).reset(0)
+    true_values = {"goal.x": KnownValue(value=0.5, most=0.1)}
+    BiasCalibration(Gapped(arm(), GapProfile(bias={"goal": 0.08}), RATE), true_values).reset(0)
 
 
 def test_noise_that_hides_the_offset_is_refused(arm):

@@ -26,7 +26,7 @@ SMALL = {
     "exploration.warmup_steps": 150,
     "contrast.trajectories": 4,
     "contrast.every": 2,
-    "collection.collectors": 0,
+    "collection.workers": 0,
 }
 
 
@@ -119,16 +119,16 @@ def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(tmp_path, env):
     assert not np.array_equal(whole.buffer.true_observations, whole.buffer.observations)
 
 
-def test_what_collectors_step_acts_on_the_estimate_as_torch_does(full):
+def test_what_rollout_workers_step_acts_on_the_estimate_as_torch_does(full):
     policy = full.policy
     with torch.no_grad():
         policy.encoder.correction.weight.normal_(0.0, 0.5)
-    collector, rows = NumpyPolicy(policy.numpy_weights(), 1), np.random.default_rng(0).normal(0.1, 0.3, (20, 25))
+    worker, rows = NumpyPolicy(policy.numpy_weights(), 1), np.random.default_rng(0).normal(0.1, 0.3, (20, 25))
     state, acted = None, []
     for row in rows.astype(np.float32):
         action, state = policy.predict(row, state, deterministic=True)
         acted.append(action)
-        assert collector.step(row[None])[0][0] == pytest.approx(action, abs=1e-5)
+        assert worker.step(row[None])[0][0] == pytest.approx(action, abs=1e-5)
     with torch.no_grad():
         policy.encoder.correction.weight.zero_()
         policy.encoder.correction.bias.zero_()

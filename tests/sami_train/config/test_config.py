@@ -51,6 +51,7 @@ def test_an_older_run_reads_as_the_present_names():
     assert from_dict(config.to_dict()) == config
     former = {f"behind_gap.{name}": value for name, value in recorded["behind_gap"].items()}
     assert resolve("fast-cpu", {"gap": config.gap} | former).with_profile == config.with_profile
+    assert recorded["collection"]["collectors"] == config.collection.workers
     with pytest.raises(ConfigError, match=r"with_profile.clean_share is 2.0; it must lie between 0 and 1"):
         from_dict(recorded | {"behind_gap": {"spared": 2.0}})
     with pytest.raises(UnknownName, match=r"'with_profile.true_gaols'. Did you mean 'with_profile.privileged_goals'"):
@@ -63,6 +64,7 @@ def test_an_older_run_reads_as_the_present_names():
         ("behind_gap.true_critic", "with_profile.privileged_critic"),
         ("behind_gap.estimate", "with_profile.estimate"),
         ("behind_gap.spared", "behind_gap.clean_share"),
+        ("collection.collectors", "collection.workers"),
     ],
 )
 def test_a_setting_by_two_names_is_refused_by_both(former, present):

@@ -86,7 +86,7 @@ def test_a_dense_reward_in_short_episodes_is_learned_from_whole_episodes_and_wit
     assert (learning.window, learning.burn_in, learning.hindsight, learning.clip_targets) == (0, 0, 0.0, False)
     assert (learning.batch_episodes, learning.batch_transitions, learning.steps_per_draw) == (16, 256, 4)
     assert (learning.buffer_episodes, learning.target_entropy) == (5000, -1.0)
-    assert (config.steps, config.exploration.warmup_steps, config.collection.collectors) == (300_000, 6_000, 1)
+    assert (config.steps, config.exploration.warmup_steps, config.collection.workers) == (300_000, 6_000, 1)
 
 
 def test_a_goal_in_long_episodes_is_learned_from_in_windows_and_with_hindsight(like):

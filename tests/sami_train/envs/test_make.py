@@ -65,7 +65,7 @@ def test_training_and_runtime_disturb_an_episode_alike(name):
     assert not np.array_equal(observations, episode(make(spec), 3)[0])
 
 
-def test_a_collector_makes_the_same_environment_from_its_spec():
+def test_a_rollout_worker_makes_the_same_environment_from_its_spec():
     env = make(environment("half-cheetah"), gap=PROFILE)
     assert episode(env, 5)[0].tobytes() == episode(gym.make(env.spec), 5)[0].tobytes()
 
@@ -109,7 +109,7 @@ TINY = {
     "learning.buffer_episodes": 50,
     "exploration.warmup_steps": 150,
     "contrast.trajectories": 4,
-    "collection.collectors": 0,
+    "collection.workers": 0,
     "gap": PROFILE.dumps(),
 }
 

@@ -28,7 +28,7 @@ TINY = {
     "exploration.warmup_steps": 100,
     "contrast.every": 2,
     "contrast.trajectories": 8,
-    "collection.collectors": 0,
+    "collection.workers": 0,
 }
 FINE = {name: value for name, value in TINY.items() if not name.startswith("network")}
 

@@ -141,7 +141,7 @@ def test_a_grid_that_contradicts_is_refused_with_what_differs(change, message):
 
 
 def test_the_command_of_a_cell_is_one_that_sami_train_takes(tmp_path):
-    axes = {**AXES, "network.net_arch": [[32, 32]], "steps": [2e5], "collection.collectors": [0], "device": ["cpu"]}
+    axes = {**AXES, "network.net_arch": [[32, 32]], "steps": [2e5], "collection.workers": [0], "device": ["cpu"]}
     for cell in Grid(axes).cells()[:3]:
         words = shlex.split(shlex.join(cell.command(tmp_path)))
         assert words[:2] == ["sami", "train"]
