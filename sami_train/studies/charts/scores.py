@@ -317,8 +317,8 @@ def robustness(points: Sequence[RobustnessPoint]) -> Chart:
             axes.set_ylim(measure.bounds[0] - 0.03, measure.bounds[1] + 0.03)
 
     caption = (
-        f"{measure.name.capitalize()} with one kind of gap at a time, against its size; bands are 95 % intervals "
-        "over starts and what their gaps drew. Dotted: without a gap."
+        f"{measure.name.capitalize()} with one effect of a profile at a time, by its size; bands are 95 % intervals "
+        "over starts and what the profiles drew. Dotted: without a profile."
     )
     panels = tuple(Panel(kind, partial(draw, kind)) for kind in kinds)
     return Chart("robustness", caption, panels, tuple(rows), width=220, height=170, columns=5)

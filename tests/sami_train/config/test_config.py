@@ -323,8 +323,8 @@ def test_the_gap_is_text_on_disk_and_a_profile_in_python():
     ("gap", "message"),
     [
         ("late", "gap is 'late', which is no JSON"),
-        ("[1]", "must be a table of gaps"),
-        ('{"latenzy_s": 0.04}', "unknown gap 'latenzy_s'. Did you mean 'latency_s'"),
+        ("[1]", "must be a sim-to-real profile, a table"),
+        ('{"latenzy_s": 0.04}', "unknown key of a profile 'latenzy_s'. Did you mean 'latency_s'"),
         ('{"latency_s": -1}', "latency_s is -1; it must be a number of at least 0"),
         ('{"noise": {"joints": 0.1}}', "unknown observation signal 'joints'.*The gap noise names it"),
     ],

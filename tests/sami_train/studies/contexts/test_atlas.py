@@ -217,7 +217,7 @@ def test_the_contract_has_the_profile_that_a_policy_was_trained_with():
     for key, share in itertools.product(("behind_gap", "with_profile"), ("x", 1.5, -0.1, float("nan"), None)):
         with pytest.raises(SamiError, match=rf"with_profile.clean_share is {share!r}; it must be the share"):
             known_gap({"config": late | {key: {"clean_share": share}}})
-    with pytest.raises(SamiError, match="must be a table of gaps"):
+    with pytest.raises(SamiError, match="must be a sim-to-real profile, a table"):
         known_gap({"config": {"gap": 5}})
 
 
