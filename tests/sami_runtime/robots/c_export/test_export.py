@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,9 @@ from sami_runtime.safety.limits import Limits
 from sami_runtime.session.session import Session
 
 ROOT = Path(__file__).parents[4]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+import budget  # noqa: E402
+
 AHEAD = shipped_models()["panda-satesac-ahead"]
 FLAGS = ("-std=c++17", "-O1", "-ffp-contract=off", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
 
@@ -85,6 +89,13 @@ def test_it_refers_to_no_heap(folder):
 
 def test_the_same_file_gives_the_same_text(sources):
     assert cpp_sources(read_artifact(AHEAD)) == sources
+
+
+def test_the_text_names_nothing_by_a_verb_or_pronoun(sources):
+    for name, text in sources.items():
+        names = {word.strip("_").lower() for _, word in budget.script_names(text, Path(name).suffix)}
+        assert names & budget.SENTENCES <= {"none", "has"}  # `Kind::none`, and a function that C++ users call
+        assert {"infer", "ktasks", "action"} & names
 
 
 def test_limits_that_the_gate_in_cpp_lacks_are_refused_by_name():
