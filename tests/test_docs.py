@@ -286,7 +286,7 @@ def test_the_picture_of_a_tick_has_the_order_of_the_loop(monkeypatch):
     noted(gate, "propose", "ruling")
     noted(adapter, "write", "write")
     noted(session, "executed", "executed")
-    noted(gate, "heed", "heed")
+    noted(gate, "record_telemetry", "telemetry")
     run_episode(
         session,
         adapter,

@@ -322,7 +322,7 @@ def rows(case: Case) -> Iterator[list[object]]:
             yield ["stand", step.time, *_written(gate, gate.stand(step.time), "")]
         elif isinstance(step, Score):
             reading = Reading(0, 0.0, step.phase, score=step.value, alarm=step.value > 1.0)
-            gate.heed(reading)
+            gate.record_telemetry(reading)
             settled, changed = reading.phase is Phase.SETTLED, reading.alarm or reading.phase is Phase.READAPTING
             yield ["heed", step.value, int(settled), int(changed)]
         elif step == "rearm":

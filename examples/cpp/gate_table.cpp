@@ -162,7 +162,7 @@ int compare(const char* table) {
     } else if (row[0] == "rearm") {
       gate[0].rearm();
     } else if (row[0] == "heed") {
-      gate[0].heed(std::stod(row.at(1)), row.at(2) == "1", row.at(3) == "1");
+      gate[0].record_telemetry(std::stod(row.at(1)), row.at(2) == "1", row.at(3) == "1");
     } else {
       const size_t at = row[0] == "stand" ? 2 : 6;
       const Outcome outcome = drive(gate[0], row);

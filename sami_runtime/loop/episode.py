@@ -232,7 +232,7 @@ class RunningEpisode:
         elif outcome is not Outcome.STANDING and not self.request.pause:
             self.answered = self.counted = step - 1  # a hold between two steps ends the current step
         if self.telemetry and stepped:  # after the write, so that telemetry does not delay it
-            self.gate.heed(self.telemetry.update(self.context, self.extra))
+            self.gate.record_telemetry(self.telemetry.update(self.context, self.extra))
         record = StepRecord(
             step=self.counts.ticks,
             outcome=outcome,

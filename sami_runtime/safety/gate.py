@@ -212,10 +212,10 @@ class SafetyGate:
         episode.then = objection.then
         return objection.reason
 
-    def heed(self, reading: Reading) -> None:
+    def record_telemetry(self, reading: Reading) -> None:
         """Store the telemetry of a step; the next `fault` applies `stop_on_alarm` and `time_to_adapt` to it."""
         episode = self._episode
-        episode.watch.heed(reading)
+        episode.watch.record_telemetry(reading)
         episode.limiter.gentle = episode.watch.gentle
 
     def propose(self, action: Array, now: float, ticks: int = 1) -> Ruling:

@@ -208,7 +208,7 @@ class Gate {
 
   // Stores the telemetry of a step of the policy: its out-of-distribution score, whether the context has settled, and
   // whether the dynamics changed.
-  void heed(double score, bool settled, bool changed) {
+  void record_telemetry(double score, bool settled, bool changed) {
     score_ = score;
     alarms_ = score > limits_.alarm_score ? alarms_ + 1 : 0;
     if (settled) {

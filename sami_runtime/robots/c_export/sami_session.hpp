@@ -261,7 +261,7 @@ class Runtime {
     if (const auto* sent = gate.write(ruling, send)) session.executed(*sent);  // the encoder reads executed actions
     if (stepped) {
       const Reading& now = telemetry.update(session.context());
-      gate.heed(now.score, now.phase == Phase::settled, now.alarm || now.phase == Phase::readapting);
+      gate.record_telemetry(now.score, now.phase == Phase::settled, now.alarm || now.phase == Phase::readapting);
     }
     return ruling;
   }

@@ -25,14 +25,14 @@ from sami_runtime.robots.ros2.command import (
     RobotCommand,
     arm_watchdog,
     faults_of_command,
+    missing_subscribers,
     standing,
-    unheard,
 )
 from sami_runtime.robots.ros2.diagnostics import diagnose, stopped
 from sami_runtime.robots.ros2.messages import Diagnostics, JointMessage, Message, Numbers, PoseMessage, Trajectory
 from sami_runtime.robots.ros2.node import Publisher, Publishers, doubled, why_silent
 from sami_runtime.robots.ros2.open_node import open_node
-from sami_runtime.robots.ros2.settings import Qos, RosSettings
+from sami_runtime.robots.ros2.settings import ObservedTopic, Qos, RosSettings
 from sami_runtime.robots.ros2.sources import Joints, Sources, faults_of_signals
 
 if TYPE_CHECKING:
@@ -96,12 +96,13 @@ class Ros2Adapter:
                 self._publishers[topic] = self._node.publisher(topic, kind, qos)
             if watched := settings.diagnostics:
                 self._publishers[watched.topic] = self._node.publisher(watched.topic, Diagnostics, watched)
-            for name, heard_topic in settings.topics.items():
+            for name, observed in settings.topics.items():
                 hear = partial(self.sources.hear, name)
-                publishers: Publishers = "in turn" if heard_topic.standing else "first"
-                self._node.subscribe(heard_topic.topic, KINDS[heard_topic.type], heard_topic, hear, publishers)
+                publishers: Publishers = "in turn" if observed.standing else "first"
+                self._node.subscribe(observed.topic, KINDS[observed.type], observed, hear, publishers)
             deadline = time.monotonic() + settings.heard_s
-            refuse([*self._silent_topics(deadline), *self._doubled(), *unheard(self._node, sent, deadline)], "sent")
+            faults = [*self._silent_topics(deadline), *self._doubled()]
+            refuse([*faults, *missing_subscribers(self._node, sent, deadline)], "sent")
             refuse(self._away() if settings.kinematics and not settings.kinematics.move_home else [], "sent")
             arm_watchdog(settings, self._last)
         except BaseException:
@@ -237,20 +238,13 @@ class Ros2Adapter:
 
     def _silent_topics(self, deadline: float) -> list[str]:
         """Return a sentence for each topic that had no valid message until the deadline [s]."""
-        while (silent := [heeded for heeded in self.sources.topics.values() if not heeded.accepted]) and (
-            time.monotonic() < deadline
-        ):
+        topics = self.sources.topics.values()
+        while (silent := [topic for topic in topics if not topic.accepted]) and time.monotonic() < deadline:
             time.sleep(POLL_S)
-        return [
-            heeded.fault
-            or why_silent(
-                heeded.settings.topic,
-                heeded.settings.type,
-                heeded.settings,
-                self._node.publishers(heeded.settings.topic),
-            )
-            for heeded in silent
-        ]
+        return [topic.fault or self._why_silent(topic.settings) for topic in silent]
+
+    def _why_silent(self, topic: ObservedTopic) -> str:
+        return why_silent(topic.topic, topic.type, topic, self._node.publishers(topic.topic))
 
     def _doubled(self) -> list[str]:
         """Return a sentence for each topic that has more than one publisher."""

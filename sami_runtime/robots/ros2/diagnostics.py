@@ -10,7 +10,7 @@ import numpy as np
 from sami_runtime.loop.tick import Outcome, StepRecord
 from sami_runtime.model.contract import Contract
 from sami_runtime.robots.ros2.messages import ERROR, OK, WARN, Diagnostics, Message, Numbers, Status
-from sami_runtime.robots.ros2.sources import Heeded
+from sami_runtime.robots.ros2.sources import TopicFilter
 
 FINE = (Outcome.ACTED, Outcome.STANDING, Outcome.PILOTED, Outcome.PAUSED)
 """Outcomes of a tick at which nothing went wrong."""
@@ -21,7 +21,7 @@ STOP = "stop"
 def diagnose(
     record: StepRecord,
     contract: Contract,
-    topics: Mapping[str, Heeded],
+    topics: Mapping[str, TopicFilter],
     commands: Mapping[str, Message],
     sent: bool,
     stamp: float,
@@ -80,7 +80,7 @@ def _sent(commands: Mapping[str, Message], sent: bool) -> Status:
     return Status(OK, "sami: command", message, values)
 
 
-def _topics(topics: Mapping[str, Heeded]) -> Status:
+def _topics(topics: Mapping[str, TopicFilter]) -> Status:
     faults: Sequence[str] = [topic.fault for topic in topics.values() if topic.fault]
     values = {}
     for topic in topics.values():

@@ -152,7 +152,7 @@ def looped(contract, ik, monkeypatch):
     clock = ManualClock(1.0)
     node = Loopback(clock, ik.joints)
     monkeypatch.setattr(adapters, "open_node", lambda *_: node)
-    monkeypatch.setattr(adapters, "unheard", lambda *_: [])
+    monkeypatch.setattr(adapters, "missing_subscribers", lambda *_: [])
     return adapters.Ros2Adapter(clock, contract, settings(**changed)), node, clock
 
 
