@@ -390,15 +390,15 @@ class _Hand:
             return action, self._now
         ruling = self._gate.propose(action, self._trial.clock.now())
         try:
-            sent = self._gate.write(ruling)
+            result = self._gate.write(ruling)
         except SafetyStop as error:
             raise _StoppedError(str(error)) from None
-        if sent is None:
+        if result is None:
             raise _StoppedError(f"the gate stopped: {self._gate.tripped}")
-        self.over = sent.done
+        self.over = result.done
         self._pace.wait()
         self._now, _ = self._read()
-        return np.asarray(sent.action, np.float32), self._now
+        return np.asarray(result.action, np.float32), self._now
 
     def _read(self) -> tuple[Matrix, dict[str, Matrix]]:
         frame = require_observation(self._trial.adapter.read(), self._trial.adapter)

@@ -363,9 +363,9 @@ class HandoverSequence:
     def _write(self, loop: RunningEpisode, ruling: Ruling) -> None:
         if loop.watchdog:
             loop.watchdog.beat()
-        sent = loop.gate.write(ruling)
+        result = loop.gate.write(ruling)
         latch(loop.gate, loop.watchdog)
-        loop.standing = loop.standing if sent is None else np.array(sent.action, np.float32)
+        loop.standing = loop.standing if result is None else np.array(result.action, np.float32)
 
     def _too_fast(self, observation: Observation, slower: int) -> str:
         """Return which signal is too fast for the next stage to begin; empty if none is."""

@@ -329,8 +329,8 @@ class SafetyGate:
         # Limits measure the next step from the action handed to the adapter, not from the action it reports.
         elapsed = self._episode.limiter.record_write(ruling.action, ruling.time)
         self._episode.written = ruling.action
-        sent = require_executed(self.adapter.write(ruling.action.copy()), self.adapter)
-        executed = np.array(sent.action, np.float32)
+        result = require_executed(self.adapter.write(ruling.action.copy()), self.adapter)
+        executed = np.array(result.action, np.float32)
         if executed.shape != ruling.action.shape:
             raise SamiError(
                 f"{type(self.adapter).__name__} reports an executed action of shape {executed.shape}, expected "
@@ -340,15 +340,15 @@ class SafetyGate:
             blame = "The adapter's write() returned it as executed."
             require_finite(executed[None], self._action.name, self._action.elements, "executed", blame)
         self._episode.limiter.executed(executed, elapsed)
-        return sent
+        return result
 
-    def changed(self, ruling: Ruling, sent: Executed | None) -> tuple[str, ...]:
+    def changed(self, ruling: Ruling, result: Executed | None) -> tuple[str, ...]:
         """Name every limit that changed the action: the gate's, and `"adapter dx"` where the adapter changed dx."""
         if ruling.action is None:
             return ruling.limited_by
-        if sent is None:
+        if result is None:
             return (*ruling.limited_by, "stop")
-        executed = np.asarray(sent.action, np.float32)
+        executed = np.asarray(result.action, np.float32)
         if executed.tobytes() == ruling.action.tobytes():
             return ruling.limited_by
         return (*ruling.limited_by, *named("adapter", executed != ruling.action, self._action.elements))

@@ -258,7 +258,7 @@ class Runtime {
     if (!stepped) session.elapse();
     const Ruling<M>& ruling =
         stepped ? gate.propose(session.action(), clock(), ticks) : gate.hold(reason, clock(), ticks);
-    if (const auto* sent = gate.write(ruling, send)) session.executed(*sent);  // the encoder reads executed actions
+    if (const auto* executed = gate.write(ruling, send)) session.executed(*executed);  // the encoder reads executed actions
     if (stepped) {
       const Reading& now = telemetry.update(session.context());
       gate.record_telemetry(now.score, now.phase == Phase::settled, now.alarm || now.phase == Phase::readapting);

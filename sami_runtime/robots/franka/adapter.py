@@ -190,11 +190,11 @@ class FrankaAdapter:
         ahead = TURN_S / self._period
         motion = self._ik.move(arm_state.positions, self._base.inverse.vectors(ahead * step), TURN_S)
         self._send(pack_joints(FOLLOW_JOINTS, motion.velocities), width + change)
-        sent = np.append(self._base.vectors(motion.displacement) / (ahead * self._reach), action[3])
-        sent = np.where(abs(sent - action) < 0.02, action, np.clip(sent, -1.0, 1.0)).astype(np.float32)
+        applied = np.append(self._base.vectors(motion.displacement) / (ahead * self._reach), action[3])
+        applied = np.where(abs(applied - action) < 0.02, action, np.clip(applied, -1.0, 1.0)).astype(np.float32)
         off = np.linalg.norm(self._values["achieved_goal"] - self._values["desired_goal"])
         done = bool(off < self.settings.goal.within_m)
-        return Executed(sent, done, {"is_success": done})
+        return Executed(applied, done, {"is_success": done})
 
     def stop(self) -> None:
         """Bring the arm to rest within its limits, and wait for it; the hand keeps its grasp.

@@ -106,9 +106,9 @@ class LeRobotAdapter:
             base = base + picked(self._observation, table.keys, "get_observation")
         goals = base + np.asarray(action, np.float64) * by.factor
         self._goals = goals
-        sent = self._sent(self._send(goals), goals)
+        applied = self._applied_goals(self._send(goals), goals)
         # A number that the robot did not change must equal the action's exactly.
-        executed = np.where(sent == goals, action, (sent - base) / by.factor)
+        executed = np.where(applied == goals, action, (applied - base) / by.factor)
         return Executed(executed.astype(np.float32))
 
     def stop(self) -> None:
@@ -145,7 +145,7 @@ class LeRobotAdapter:
         self._moves = True
         return self.robot.send_action(constants | dict(zip(table.keys, goals.tolist(), strict=True)))
 
-    def _sent(self, returned: object, goals: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _applied_goals(self, returned: object, goals: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the goals (A,) that the robot reports as sent, in its units."""
         if returned is None:  # some plugins return nothing
             return goals
@@ -154,13 +154,13 @@ class LeRobotAdapter:
                 f"send_action of {self.settings.type} returned {type(returned).__name__}; LeRobot's interface is a "
                 "dictionary of what was sent. Check the robot's driver."
             )
-        sent = picked(returned, self.settings.action.keys, "send_action")
-        if not np.isfinite(sent).all():
+        applied = picked(returned, self.settings.action.keys, "send_action")
+        if not np.isfinite(applied).all():
             raise AdapterError(
-                f"send_action of {self.settings.type} returned {sent.tolist()}, and was to send {goals.tolist()}. "
+                f"send_action of {self.settings.type} returned {applied.tolist()}, and was to send {goals.tolist()}. "
                 "Check the robot's driver."
             )
-        return sent
+        return applied
 
     def _connect(self) -> None:
         """Connect the robot with its existing calibration."""

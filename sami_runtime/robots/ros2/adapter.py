@@ -81,18 +81,18 @@ class Ros2Adapter:
         self._commander: Commander = self._hand or Elements(settings, 1.0 / contract.rate_hz)
         self._last = standing(settings, contract)
         self._values: Mapping[str, NDArray[np.float32]] = {}
-        self._sent: dict[str, Message] = {}
+        self._messages: dict[str, Message] = {}
         self._task = settings.task
         self._open, self._in_episode, self._is_halted = True, False, False
         self._node = open_node(settings.backend, settings.domain, clock)
         self.sources.dropped = lambda: self._node.faults
         try:
             self._publishers: dict[str, Publisher] = {}
-            sent: dict[str, tuple[type[Any], Qos]] = {}
-            sent[settings.command.topic] = (KINDS[settings.command.type], settings.command)
-            for sent_topic in (settings.gripper, settings.episode):
-                sent |= {sent_topic.topic: (Numbers, sent_topic)} if sent_topic else {}
-            for topic, (kind, qos) in sent.items():
+            commands: dict[str, tuple[type[Any], Qos]] = {}
+            commands[settings.command.topic] = (KINDS[settings.command.type], settings.command)
+            for command in (settings.gripper, settings.episode):
+                commands |= {command.topic: (Numbers, command)} if command else {}
+            for topic, (kind, qos) in commands.items():
                 self._publishers[topic] = self._node.publisher(topic, kind, qos)
             if watched := settings.diagnostics:
                 self._publishers[watched.topic] = self._node.publisher(watched.topic, Diagnostics, watched)
@@ -102,7 +102,7 @@ class Ros2Adapter:
                 self._node.subscribe(observed.topic, KINDS[observed.type], observed, hear, publishers)
             deadline = time.monotonic() + settings.heard_s
             faults = [*self._silent_topics(deadline), *self._doubled()]
-            refuse([*faults, *missing_subscribers(self._node, sent, deadline)], "sent")
+            refuse([*faults, *missing_subscribers(self._node, commands, deadline)], "sent")
             refuse(self._away() if settings.kinematics and not settings.kinematics.move_home else [], "sent")
             arm_watchdog(settings, self._last)
         except BaseException:
@@ -177,7 +177,7 @@ class Ros2Adapter:
         self._require_open()
         command, self._in_episode = self._command_of(action), True
         self._send(command.messages)
-        self._sent = command.messages
+        self._messages = command.messages
         faults, done = self.sources.faults, False
         info: dict[str, Any] = {"refused": faults} if faults else {}
         if (success := self.settings.success) and self._values:
@@ -208,14 +208,13 @@ class Ros2Adapter:
         diagnostics = self.settings.diagnostics
         if diagnostics is None or not self._open:
             return
-        commands, sent = self._sent, bool(self._sent)
-        if not sent and record.executed is not None and self._values:  # a dry run
+        commands, live = self._messages, bool(self._messages)
+        if not live and record.executed is not None and self._values:  # a dry run
             commands = self._command_of(record.executed).messages
-        self._sent = {}
+        self._messages = {}
         with suppress(AdapterError):  # those who look on do not end a run
-            self._publish(
-                diagnostics.topic, diagnose(record, self.contract, self.sources.topics, commands, sent, time.time())
-            )
+            message = diagnose(record, self.contract, self.sources.topics, commands, live, time.time())
+            self._publish(diagnostics.topic, message)
 
     def close(self) -> None:
         """Stop the robot if an episode has begun, and leave the domain. May be called twice."""

@@ -23,7 +23,7 @@ def diagnose(
     contract: Contract,
     topics: Mapping[str, TopicFilter],
     commands: Mapping[str, Message],
-    sent: bool,
+    live: bool,
     stamp: float,
 ) -> Diagnostics:
     """Return the diagnostics of a tick.
@@ -33,10 +33,10 @@ def diagnose(
         contract: Of the policy.
         topics: The topics that are heard.
         commands: The messages sent, by topic; in a dry run, those that would be sent.
-        sent: Whether they were sent.
+        live: Whether they were sent.
         stamp: Time of the diagnostics [s], by the system's clock.
     """
-    statuses = (_gate(record, contract), _policy(record), _sent(commands, sent), _topics(topics))
+    statuses = (_gate(record, contract), _policy(record), _command(commands, live), _topics(topics))
     return Diagnostics(stamp, statuses, contract.name)
 
 
@@ -74,9 +74,9 @@ def _policy(record: StepRecord) -> Status:
     return Status(WARN if reading.alarm else OK, "sami: policy", message, values)
 
 
-def _sent(commands: Mapping[str, Message], sent: bool) -> Status:
+def _command(commands: Mapping[str, Message], live: bool) -> Status:
     values = {topic: _numbers(message) for topic, message in commands.items()}
-    message = "sent" if sent else "would be sent" if commands else "nothing sent"
+    message = "sent" if live else "would be sent" if commands else "nothing sent"
     return Status(OK, "sami: command", message, values)
 
 

@@ -164,8 +164,8 @@ def _times(log: Log, arrived: Sequence[_Arrived], response: ActuatorResponse) ->
 def _arrived(log: Log) -> list[_Arrived]:
     """Return the arrival of messages, once for all signals with the same time stamps."""
     groups: dict[bytes, list[str]] = {}
-    for name in log.traces[0].sent:
-        groups.setdefault(b"".join(trace.sent[name].tobytes() for trace in log.traces), []).append(name)
+    for name in log.traces[0].measured_at:
+        groups.setdefault(b"".join(trace.measured_at[name].tobytes() for trace in log.traces), []).append(name)
     arrived = []
     for names in groups.values():
         messages = [arrivals(trace, names[0]) for trace in log.traces]

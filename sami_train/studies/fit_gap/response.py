@@ -69,9 +69,9 @@ class ActuatorResponse(NamedTuple):
 
 def motions(trace: Trace, signal: str, column: int) -> Motions:
     """Return the motions of an element between messages that were measured a period apart."""
-    sent, values = trace.fresh(signal)
-    both = (np.diff(sent) == 1) & (sent[:-1] >= FIRST)
-    return Motions(sent[1:][both], np.diff(values[:, column])[both])
+    ticks, values = trace.fresh(signal)
+    both = (np.diff(ticks) == 1) & (ticks[:-1] >= FIRST)
+    return Motions(ticks[1:][both], np.diff(values[:, column])[both])
 
 
 def commanded(executed: np.ndarray, delay: int, lag: float) -> np.ndarray:

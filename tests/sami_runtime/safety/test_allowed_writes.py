@@ -60,9 +60,9 @@ def test_a_late_tick_and_a_robot_that_deviates_once_do_not_make_the_gate_run_awa
     """A speed from what the robot reported, over 1e-9 s, overrode the rate: 8 times as fast, to the bound."""
 
     class Deviates(FakeAdapter):
-        def write(self, sent):
-            super().write(sent)
-            return Executed(sent + np.float32(0.02 if len(self.written) == 3 else 0.0))
+        def write(self, action):
+            super().write(action)
+            return Executed(action + np.float32(0.02 if len(self.written) == 3 else 0.0))
 
     adapter = Deviates(axes=2)
     adapter.reset()
@@ -132,8 +132,8 @@ def test_a_write_that_fails_counts_as_one(gate):
     """Whether the robot got it, nobody knows; the next step goes from there."""
 
     class Fails(FakeAdapter):
-        def write(self, sent):
-            super().write(sent)
+        def write(self, action):
+            super().write(action)
             raise OSError("the cable")
 
     adapter = Fails(axes=2)

@@ -47,8 +47,8 @@ def held(armed, ticks, first=1):
     executed = []
     for tick in range(first, first + ticks):
         armed.fault(frame([0, 0], 0.0), tick * PERIOD)
-        sent = armed.write(armed.hold("age: too old", tick * PERIOD))
-        executed.append(None if sent is None else sent.action.tolist())
+        result = armed.write(armed.hold("age: too old", tick * PERIOD))
+        executed.append(None if result is None else result.action.tolist())
     return executed
 
 
@@ -139,8 +139,8 @@ def test_a_pause_rests_for_as_long_as_it_takes(gate):
     assert armed.rest(0.0).action is None, "nothing was executed yet"
     drive(armed, [(0.2, 0.2)], [0.0])
     for tick in range(1, 20):
-        sent = armed.write(armed.rest(tick * PERIOD))
-    np.testing.assert_array_equal(sent.action, [0.0, 0.0])
+        result = armed.write(armed.rest(tick * PERIOD))
+    np.testing.assert_array_equal(result.action, [0.0, 0.0])
     assert armed.tripped is None
     armed = gate()
     drive(armed, [(0.2, 0.2)], [0.0])

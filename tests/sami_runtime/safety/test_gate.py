@@ -108,9 +108,9 @@ def test_a_held_action_stays_what_was_written_whatever_the_adapter_says_it_execu
     """An adapter that tells what it measured, with an offset, must not be driven away by its own answer."""
 
     class Offset(FakeAdapter):
-        def write(self, sent):
-            super().write(sent)
-            return Executed(sent + np.float32(0.3))
+        def write(self, action):
+            super().write(action)
+            return Executed(action + np.float32(0.3))
 
     adapter = Offset(axes=2)
     adapter.reset()

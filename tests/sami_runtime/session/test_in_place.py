@@ -68,11 +68,11 @@ def test_an_answer_that_was_kept_never_changes(path, values):
 
 def test_what_was_given_to_a_session_stays_the_callers(path, values):
     session, other = Session.load(path), Session.load(path)
-    value, sent = at(values, 0), np.array([0.1, 0.2], np.float32)
+    value, applied = at(values, 0), np.array([0.1, 0.2], np.float32)
     for item in (session, other):
         item.step(value)
-        item.executed(sent)
-    value["position"][:], sent[:] = 9.0, 9.0
+        item.executed(applied)
+    value["position"][:], applied[:] = 9.0, 9.0
     np.testing.assert_array_equal(session.step(at(values, 1)).action, other.step(at(values, 1)).action)
     np.testing.assert_array_equal(session.state.previous_action, other.state.previous_action)
 

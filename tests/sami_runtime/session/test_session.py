@@ -249,14 +249,14 @@ def test_an_executed_action_that_cannot_be_is_refused(path, observations, action
 
 def test_executed_tells_nothing_about_rows_that_were_reset(path, observations):
     batch = {name: value[:2] for name, value in observations.items()}
-    sent = np.full((2, 2), 0.3, np.float32)
+    applied = np.full((2, 2), 0.3, np.float32)
     before, after = Session.load(path, batch=2), Session.load(path, batch=2)
     for session in (before, after):
         session.step(batch)
-    before.executed(sent)
+    before.executed(applied)
     before.reset([1])
     after.reset([1])
-    after.executed(sent)
+    after.executed(applied)
     np.testing.assert_array_equal(before.state.previous_action, np.float32([[0.3, 0.3], [0.0, 0.0]]))
     np.testing.assert_array_equal(after.state.previous_action, before.state.previous_action)
 

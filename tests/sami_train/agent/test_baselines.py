@@ -148,10 +148,10 @@ def test_the_oracle_in_numpy_is_the_oracle_in_torch():
 def test_what_other_processes_are_sent_acts_alike(encoder):
     """Evaluation pickles weights for its processes, collectors read them from shared memory."""
     weights = make_policy(encoder, CODE if encoder == "told" else None).numpy_weights()
-    sent = [weights, pickle.loads(pickle.dumps(weights)), SharedWeights(weights, mp.get_context("spawn")).read()]
+    copies = [weights, pickle.loads(pickle.dumps(weights)), SharedWeights(weights, mp.get_context("spawn")).read()]
     observations = np.random.default_rng(0).normal(size=(6, 1, FEATURES)).astype(np.float32)
     done = []
-    for item in sent:
+    for item in copies:
         policy = NumpyPolicy(item, 1)
         policy.reset([{"mass": 2.0, "crippled": [2]}])
         done.append([policy.step(observation)[0].tolist() for observation in observations])

@@ -37,12 +37,12 @@ def test_messages_go_both_ways_and_are_stamped_when_they_come(there, here):
     link = Datagrams(here, there.getsockname(), lambda *item: (inbox.append(item), event.set()), clock)
     link.send(velocities=[0.5])
     assert there.recv(100) == b'{"velocities": [0.5]}'
-    sent = clock.now()
+    start = clock.now()
     there.sendto(b'{"time": 3.0}', here)
     assert event.wait(10.0)
     (message, received), now = inbox[0], clock.now()
     assert message == {"time": 3.0}
-    assert sent <= received <= now
+    assert start <= received <= now
     assert (link.dropped, link.fault) == (0, "")
     link.close()
 

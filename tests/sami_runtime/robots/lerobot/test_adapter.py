@@ -131,7 +131,7 @@ def test_a_plugin_gets_all_its_keys_and_may_return_nothing(adapter):
     robot.reset()
     robot.read()
     assert robot.write(np.float32([0.5, -1.0])).action.tolist() == [0.5, -1.0]
-    assert robot.robot.sent == [{"x.vel": 0.25, "tilt.pos": pytest.approx(-0.1), "lamp": 1.0}]
+    assert robot.robot.actions == [{"x.vel": 0.25, "tilt.pos": pytest.approx(-0.1), "lamp": 1.0}]
 
 
 def test_a_key_that_is_held_stays_where_it_was_when_the_episode_began(adapter):
@@ -145,7 +145,7 @@ def test_a_key_that_is_held_stays_where_it_was_when_the_episode_began(adapter):
     robot.robot.observation["tilt.pos"] = 0.2
     robot.read()
     robot.write(np.float32([1.0]))
-    assert robot.robot.sent[-1]["tilt.pos"] == 0.3, "it does not creep after what it sags"
+    assert robot.robot.actions[-1]["tilt.pos"] == 0.3, "it does not creep after what it sags"
 
 
 @pytest.mark.parametrize(
@@ -167,12 +167,12 @@ def test_the_robot_rests_in_the_end_by_what_it_is_told_to(adapter):
     robot.read()
     robot.write(np.float32([1.0, 1.0]))
     robot.stop()
-    assert robot.robot.sent[-1] == {"x.vel": 0.0, "tilt.pos": 0.3, "lamp": 1.0}
-    count = len(robot.robot.sent)
+    assert robot.robot.actions[-1] == {"x.vel": 0.0, "tilt.pos": 0.3, "lamp": 1.0}
+    count = len(robot.robot.actions)
     robot.stop()
     robot.close()
     robot.close()
-    assert len(robot.robot.sent) == count, "what rests is not told again"
+    assert len(robot.robot.actions) == count, "what rests is not told again"
     assert not robot.robot.is_connected
 
 

@@ -44,12 +44,12 @@ def at_home(ik):
     return Joints(0.0, ik.home, np.zeros(7))
 
 
-def sent(ik, base, contract, action, width=0.0, **changed):
+def command_of(ik, base, contract, action, width=0.0, **changed):
     return Hand(settings(**changed), contract, ik, base).of(np.float32(action), at_home(ik), width)
 
 
 def test_the_joints_move_the_hand_as_far_as_in_simulation(ik, base, contract):
-    command = sent(ik, base, contract, [0.5, -0.5, 0.5, 0.0])
+    command = command_of(ik, base, contract, [0.5, -0.5, 0.5, 0.0])
     velocities = command.messages[ARM].data
     change = base.vectors(ik.velocity(ik.home, velocities)) / contract.rate_hz
     reach = np.array(contract.sheet.numbers["reached_displacement"].values)
@@ -58,27 +58,27 @@ def test_the_joints_move_the_hand_as_far_as_in_simulation(ik, base, contract):
 
 
 def test_nothing_moves_at_rest(ik, base, contract):
-    command = sent(ik, base, contract, [0.0] * 4, width=0.04)
+    command = command_of(ik, base, contract, [0.0] * 4, width=0.04)
     assert abs(command.messages[ARM].data).max() < 1e-3
     assert command.messages[GRIPPER].data == pytest.approx([0.02]), "each finger goes half"
 
 
 def test_the_order_and_the_units_are_the_controllers(ik, base, contract):
-    plain = sent(ik, base, contract, [1.0, 1.0, 0.0, 0.0]).messages[ARM].data
+    plain = command_of(ik, base, contract, [1.0, 1.0, 0.0, 0.0]).messages[ARM].data
     names, factors = list(ik.joints[::-1]), [10.0] * 6 + [-1.0]
-    other = sent(ik, base, contract, [1.0, 1.0, 0.0, 0.0], command__joints=names, command__factor=factors)
+    other = command_of(ik, base, contract, [1.0, 1.0, 0.0, 0.0], command__joints=names, command__factor=factors)
     assert other.messages[ARM].data == pytest.approx(plain[::-1] * factors)
 
 
 def test_the_gripper_opens_no_wider_than_it_does(ik, base, contract):
-    assert sent(ik, base, contract, [0.0, 0.0, 0.0, 1.0], 0.05).messages[GRIPPER].data == pytest.approx([0.04])
-    assert sent(ik, base, contract, [0.0, 0.0, 0.0, -1.0], 0.05).messages[GRIPPER].data == pytest.approx([0.0])
+    assert command_of(ik, base, contract, [0.0, 0.0, 0.0, 1.0], 0.05).messages[GRIPPER].data == pytest.approx([0.04])
+    assert command_of(ik, base, contract, [0.0, 0.0, 0.0, -1.0], 0.05).messages[GRIPPER].data == pytest.approx([0.0])
 
 
 def test_a_trajectory_goes_by_positions_to_where_the_velocities_lead_within_a_period(ik, base, contract):
-    velocities = sent(ik, base, contract, [1.0, 0.0, 0.0, 0.0]).messages[ARM].data
+    velocities = command_of(ik, base, contract, [1.0, 0.0, 0.0, 0.0]).messages[ARM].data
     kind = {"command__type": Trajectory.ros, "command__standing": "last"}
-    trajectory = sent(ik, base, contract, [1.0, 0.0, 0.0, 0.0], **kind).messages[ARM]
+    trajectory = command_of(ik, base, contract, [1.0, 0.0, 0.0, 0.0], **kind).messages[ARM]
     assert trajectory.names == ik.joints
     assert trajectory.position == pytest.approx(ik.home + velocities / contract.rate_hz)
     assert trajectory.within_s == pytest.approx(1.0 / contract.rate_hz)
@@ -110,10 +110,10 @@ class Loopback:
     separates, faults = True, ()
 
     def __init__(self, clock, arm):
-        self.clock, self.arm, self.hear, self.sent, self.closes = clock, arm, {}, None, 0
+        self.clock, self.arm, self.hear, self.on_send, self.closes = clock, arm, {}, None, 0
 
     def publisher(self, topic, kind, qos):
-        return SimpleNamespace(send=lambda message: self.sent(topic, message), flush=lambda longest_s: None)
+        return SimpleNamespace(send=lambda message: self.on_send(topic, message), flush=lambda longest_s: None)
 
     def reset(self):
         pass
@@ -158,18 +158,18 @@ def looped(contract, ik, monkeypatch):
 
 def test_an_arm_on_its_way_home_is_not_sent_on_after_an_emergency_stop(looped):
     robot, node, _ = looped
-    sent = []
+    commands = []
 
     def hear(topic, message):
         node.say("/joint_states", node.arm)
-        sent.append((topic, abs(message.data).max()))
-        if len(sent) == 9:
+        commands.append((topic, abs(message.data).max()))
+        if len(commands) == 9:
             robot.emergency_stop()
 
-    node.sent = hear
+    node.on_send = hear
     with pytest.raises(SafetyStop, match=r"emergency_stop\(\) was called"):
         robot.reset()
-    assert [speed for topic, speed in sent[9:] if topic == ARM] == [0.0]
+    assert [speed for topic, speed in commands[9:] if topic == ARM] == [0.0]
     robot.emergency_stop()
     robot._home = np.zeros(7)
     robot.reset()  # the next episode may go home
@@ -177,24 +177,24 @@ def test_an_arm_on_its_way_home_is_not_sent_on_after_an_emergency_stop(looped):
 
 def test_no_command_and_no_plain_stop_undoes_an_emergency_stop_before_the_next_reset(contract, looped):
     robot, node, _ = looped
-    robot._home, action, sent = np.zeros(7), np.full(contract.action.size, 0.5, np.float32), []
+    robot._home, action, speeds = np.zeros(7), np.full(contract.action.size, 0.5, np.float32), []
 
     def hear(topic, message):
         for name in node.hear:
             node.say(name, node.arm)
-        sent.append(float(abs(message.data).max()) if topic == ARM else 0.0)
+        speeds.append(float(abs(message.data).max()) if topic == ARM else 0.0)
 
-    node.sent = hear
+    node.on_send = hear
     robot.read()
     robot.write(action)
-    assert max(sent) > 0.0
-    sent.clear()
+    assert max(speeds) > 0.0
+    speeds.clear()
     robot.emergency_stop()
     for command in (lambda: robot.write(action), robot.home, lambda: robot.write(action)):
         with pytest.raises(SafetyStop, match=r"emergency_stop\(\) was called; nothing is sent until the next reset"):
             command()
         robot.stop()
-    assert max(sent) == 0.0
+    assert max(speeds) == 0.0
     robot.reset()  # the next episode may move it
 
 
@@ -203,7 +203,7 @@ def test_a_robot_that_cannot_be_stopped_any_more_is_left_nevertheless(looped):
         raise AdapterError("it cannot be sent")
 
     robot, node, _ = looped
-    node.sent, robot._in_episode = fail, True
+    node.on_send, robot._in_episode = fail, True
     with pytest.raises(AdapterError, match="it cannot be sent"):
         robot.close()
     robot.close()
