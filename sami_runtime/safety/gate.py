@@ -92,7 +92,7 @@ class GateEpisode:
     """(A,): the action written last, which is repeated while the policy is held."""
     then: Then = "hold"
     """What the next `hold` does if the last observation was refused."""
-    held: int = 0
+    hold_count: int = 0
     """Periods of the policy in a row without a new action."""
     ruled_at: float = math.inf
     """Time of the last ruling [s]; infinite before the first one, so that no pause can be too long."""
@@ -241,7 +241,7 @@ class SafetyGate:
         if stop:
             return stop
         episode = self._episode
-        episode.held = 0
+        episode.hold_count = 0
         episode.limiter.blend_in.begin(episode.written if episode.taken_over else None)
         episode.taken_over = False
         episode.target = np.array(action, np.float32)
@@ -258,7 +258,7 @@ class SafetyGate:
         values = require_action(action, self._action, "a person's command")
         if stop := self._pause(now):
             return stop
-        self._episode.held = 0
+        self._episode.hold_count = 0
         return self._drive(values, now)
 
     def rest(self, now: float) -> Ruling:
@@ -272,7 +272,7 @@ class SafetyGate:
         if stop := self._pause(now):
             return stop
         episode = self._episode
-        episode.held = 0
+        episode.hold_count = 0
         return Ruling(None, (), now) if episode.written is None else self._drive(episode.rest.require(), now)
 
     def stand(self, now: float) -> Ruling:
@@ -300,7 +300,7 @@ class SafetyGate:
             return self._stop(reason.rstrip("."), now)
         episode.target = None
         rest = episode.rest.value
-        waits = episode.held <= self.limits.hold_ticks and episode.then != "rest"
+        waits = episode.hold_count <= self.limits.hold_ticks and episode.then != "rest"
         if episode.written is None or waits:
             return self._standing(now)
         if self.fallback is not None and episode.then != "rest":
@@ -365,10 +365,10 @@ class SafetyGate:
     def _count(self, ticks: int, reason: str, now: float) -> Ruling | None:
         """Count periods without a new action; trip and return that ruling after `stop_after` in a row, else None."""
         episode = self._episode
-        episode.held += ticks
-        if episode.held < self.limits.stop_after:
+        episode.hold_count += ticks
+        if episode.hold_count < self.limits.stop_after:
             return None
-        self.trip(f"no new action at {episode.held} ticks in a row (stop_after), lastly: {reason.rstrip('.')}")
+        self.trip(f"no new action at {episode.hold_count} ticks in a row (stop_after), lastly: {reason.rstrip('.')}")
         return Ruling(None, ("stop",), now, reason)
 
     def _stop(self, reason: str, now: float) -> Ruling:

@@ -63,8 +63,8 @@ def test_a_policy_brings_a_simulated_arm_of_lerobot_to_its_goal(example):
 def test_a_robot_that_returns_what_it_was_sent_and_always_reads_zero_is_driven(example):
     text = (example / "robot.toml").read_text()
     joints = ("elbow_flex", "wrist_flex", "wrist_yaw", "wrist_roll", "gripper")
-    held = "[settings.action.others]\n" + "".join(f'"{name}.pos" = "hold"\n' for name in joints)
-    text = text[: text.index("[settings.action.others]")] + held
+    table = "[settings.action.others]\n" + "".join(f'"{name}.pos" = "hold"\n' for name in joints)
+    text = text[: text.index("[settings.action.others]")] + table
     for old, new in (
         ('"hex_arm_sim_follower"', '"dummy_follower"'),
         ("headless = true\ncameras = {}", "silent = true"),

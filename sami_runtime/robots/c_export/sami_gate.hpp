@@ -227,7 +227,7 @@ class Gate {
     if (paused(now)) return ruling_;
     const Reason missed{Kind::missed, -1, static_cast<double>(ticks - 1), 0.0};
     if (ticks > 1 && limits_.max_pause_s < kInfinity && count(ticks - 1, missed)) return ruling_;
-    held_ = 0;
+    hold_count_ = 0;
     if (!begin_blend(taken_over_)) return stop({Kind::start, -1, 0.0, 0.0});
     taken_over_ = false;
     return aim(action);
@@ -237,14 +237,14 @@ class Gate {
   const Ruling<M>& command(const Action& action, double now) {
     if (const Reason reason = not_finite(action)) return hold(reason, now);
     if (paused(now)) return ruling_;
-    held_ = 0;
+    hold_count_ = 0;
     return drive(action);
   }
 
   // Rules on a tick at which a person pauses the robot: approaches the neutral action, and resets the stop_after count.
   const Ruling<M>& rest(double now) {
     if (paused(now)) return ruling_;
-    held_ = 0;
+    hold_count_ = 0;
     if (!has_written_) return ruling_;
     return rest_known() ? drive(rest_) : stop({Kind::start, -1, 0.0, 0.0});
   }
@@ -265,7 +265,7 @@ class Gate {
     if (waited || count(ticks, reason)) return ruling_;
     if (then_ == Then::stop) return stop(reason);
     has_target_ = false;
-    const bool waits = held_ <= limits_.hold_ticks && then_ != Then::rest;
+    const bool waits = hold_count_ <= limits_.hold_ticks && then_ != Then::rest;
     if (!has_written_ || waits) return standing();
     if (fallback_ != nullptr && then_ != Then::rest) {
       Action proposal{};
@@ -321,7 +321,7 @@ class Gate {
     tick_period_ = period;
     has_written_ = has_target_ = taken_over_ = observed_ = blends_ = false;
     written_at_ = blended_ = score_ = 0.0;
-    held_ = alarms_ = 0;
+    hold_count_ = alarms_ = 0;
     adapting_ = -1;
     then_ = Then::hold;
     newest_ = -kInfinity;
@@ -493,8 +493,8 @@ class Gate {
   }
 
   bool count(int ticks, Reason reason) {
-    held_ += ticks;
-    if (held_ < limits_.stop_after) return false;
+    hold_count_ += ticks;
+    if (hold_count_ < limits_.stop_after) return false;
     stop(reason);
     return true;
   }
@@ -718,7 +718,7 @@ class Gate {
   bool has_written_ = false, has_target_ = false, taken_over_ = false, observed_ = false;
   Action written_{}, executed_{}, target_{}, rest_{}, origin_{};
   double written_at_ = 0.0, ruled_at_ = kInfinity;
-  int held_ = 0;  // periods of the policy in a row without a new action
+  int hold_count_ = 0;  // periods of the policy in a row without a new action
   Then then_ = Then::hold;
   Observation<M> observation_;
   double newest_ = -kInfinity;

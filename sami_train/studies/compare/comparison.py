@@ -207,7 +207,7 @@ class MethodComparison:
         if unfinished:
             notes.append(f"Not trained to the end: {', '.join(unfinished)}.")
         for key, values in differences_between(self.groups).items():
-            listed = ", ".join(f"{title} {' and '.join(map(shown_value, held))}" for title, held in values.items())
+            listed = ", ".join(f"{title} {' and '.join(map(shown_value, pair))}" for title, pair in values.items())
             notes.append(f"Methods also differ in {key}: {listed}.")
         single = [group.label for group in self.groups if len(group.runs) == 1]
         if single:

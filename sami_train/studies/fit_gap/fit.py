@@ -253,16 +253,16 @@ def _span(number: FittedNumber) -> float | list[float]:
 def _checks(log: Log, motion_answers: Sequence[Answer], misfits: np.ndarray) -> dict[str, Any]:
     """Return how well a fit to the other episodes explains the held-out ones; empty if there are too few episodes."""
     out = np.arange(len(log.traces)) % HELD_OUT == HELD_OUT - 1
-    held = [trace for trace, held_out in zip(log.traces, out, strict=True) if held_out]
-    if not held:
+    test_traces = [trace for trace, held_out in zip(log.traces, out, strict=True) if held_out]
+    if not test_traces:
         return {}
     fitted = [trace for trace, held_out in zip(log.traces, out, strict=True) if not held_out]
     response = fit_response(fitted, motion_answers, misfits[~out])
     return {
-        "episodes": len(held),
+        "episodes": len(test_traces),
         "delay_periods": response.delay[1],
-        "motion_explained": explained(held, motion_answers, response.delay[1], response.lag[1]),
-        "motion_explained_without_gap": explained(held, motion_answers, 0, 0.0),
+        "motion_explained": explained(test_traces, motion_answers, response.delay[1], response.lag[1]),
+        "motion_explained_without_gap": explained(test_traces, motion_answers, 0, 0.0),
     }
 
 

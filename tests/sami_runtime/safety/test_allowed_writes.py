@@ -84,8 +84,8 @@ def test_an_arm_that_is_parked_beyond_the_bounds_walks_in_at_the_rate(arm):
 def test_an_arm_that_is_held_while_it_walks_in_stands_and_does_not_go_further_out(arm):
     armed = arm(2.0, 0.0, rate=0.1, high=1.0, hold_ticks=5)
     drive(armed, [(5.0, 0.0)], [0.0])
-    held = [armed.write(armed.hold("age: ...", PERIOD * tick)).action[0] for tick in (1, 2, 3)]
-    assert held == [np.float32(1.996)] * 3
+    repeated = [armed.write(armed.hold("age: ...", PERIOD * tick)).action[0] for tick in (1, 2, 3)]
+    assert repeated == [np.float32(1.996)] * 3
 
 
 def test_acceleration_alone_walks_in_as_well(arm):

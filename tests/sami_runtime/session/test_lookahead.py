@@ -113,10 +113,10 @@ def test_a_reset_forgets_the_actions(path, session):
 def test_rows_of_a_batch_have_ages_and_held_periods_of_their_own(path):
     pair, single = Session.load(path, batch=2), [Session.load(path) for _ in range(2)]
     rng = np.random.default_rng(0)
-    for held in ([], [1], [0, 1], [0]):
+    for rows in ([], [1], [0, 1], [0]):
         observation, ages = {name: rng.normal(size=(2, 1)) for name in observed(0)}, rng.uniform(0, 3, 2)
-        pair.elapse(rows=held)
-        for row in held:
+        pair.elapse(rows=rows)
+        for row in rows:
             single[row].elapse()
         together = pair.step(observation, ages)
         for row, session in enumerate(single):

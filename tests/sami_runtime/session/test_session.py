@@ -266,9 +266,9 @@ def test_a_held_tick_repeats_what_was_executed_and_advances_nothing(path, observ
     step = session.step(at(observations, 0))
     session.executed([0.25, -0.25])
     before = session.state
-    held = session.hold()
-    np.testing.assert_array_equal(held.action, [0.25, -0.25])
-    np.testing.assert_array_equal(held.context, step.context)
+    repeated = session.hold()
+    np.testing.assert_array_equal(repeated.action, [0.25, -0.25])
+    np.testing.assert_array_equal(repeated.context, step.context)
     np.testing.assert_array_equal(session.state.tensors["memory"], before.tensors["memory"])
     np.testing.assert_array_equal(session.state.previous_action, [[0.25, -0.25]])
 

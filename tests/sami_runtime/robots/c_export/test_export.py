@@ -55,13 +55,13 @@ def answers_of_onnxruntime(path):
     for step in range(len(golden)):
         if step in golden.resets:
             session.reset()
-        session.elapse(int(golden.held[step, 0]))
+        session.elapse(int(golden.holds[step, 0]))
         age = {signal.name: float(golden.age[step, at]) for at, signal in enumerate(contract.observation)}
         observation = {name: values[step] for name, values in golden.observation.items()}
         answer = session.step(observation, age)
         session.executed(golden.executed[step])
         parts = [*observation.values(), golden.executed[step], answer.action, answer.context, golden.age[step]]
-        row = [float(step in golden.resets), *(x for part in parts for x in part.tolist()), golden.held[step, 0]]
+        row = [float(step in golden.resets), *(x for part in parts for x in part.tolist()), golden.holds[step, 0]]
         lines.append(",".join(f"{number:.9g}" for number in row))
     path.write_text("\n".join(lines) + "\n")
 
@@ -92,9 +92,10 @@ def test_the_same_file_gives_the_same_text(sources):
 
 
 def test_the_text_names_nothing_by_a_verb_or_pronoun(sources):
+    public = {key.split()[1] for key in budget.KEYS if "sami_gate.hpp" in key}  # C++ users call them
     for name, text in sources.items():
         names = {word.strip("_").lower() for _, word in budget.script_names(text, Path(name).suffix)}
-        assert names & budget.SENTENCES <= {"none", "has"}  # `Kind::none`, and a function that C++ users call
+        assert names & budget.SENTENCES <= public
         assert {"infer", "ktasks", "action"} & names
 
 

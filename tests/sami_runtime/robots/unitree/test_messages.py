@@ -96,8 +96,8 @@ def test_no_type_is_described_in_a_way_that_kills_the_robots_services(name):
     ]
     kinds = set()
     for member in members:  # of an array, what it holds
-        held = getattr(member.value, "element_identifier", None)
-        kinds.add((held or member).discriminator)
+        element = getattr(member.value, "element_identifier", None)
+        kinds.add((element or member).discriminator)
     assert 2 in kinds or name == "MotorCmd", "octets are bytes"
     assert not kinds & UNKNOWN_TO_0_10
 

@@ -68,9 +68,9 @@ def test_at_any_age_it_is_the_forward_model_before_the_policy(plain, ahead):
     reference = Reference(Session.load(plain), session.contract, make_fit().model)
     for observation in observations(60, seed=2):
         ages = rng.uniform(0, STEPS, len(SPEC.signals))
-        held = int(rng.integers(3))
-        session.elapse(held)
-        reference.elapse(held)
+        holds = int(rng.integers(3))
+        session.elapse(holds)
+        reference.elapse(holds)
         answer = session.step(observation, dict(zip((s.name for s in SPEC.signals), ages, strict=True)))
         for name, expected in reference.step(observation, ages).items():
             assert answer.answers[name] == pytest.approx(expected, abs=1e-5)
@@ -85,7 +85,7 @@ def test_its_golden_steps_cover_ages_and_held_periods(ahead):
     assert (late == 0).mean() > 0.2
     assert (late > 1).mean() > 0.4
     assert steps.age.max() <= STEPS
-    assert steps.held.sum() > 10
+    assert steps.holds.sum() > 10
     assert verify(ahead).passed
 
 
