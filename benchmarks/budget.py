@@ -57,7 +57,7 @@ SENTENCES = {
     *("whose", "its", "itself", "this", "those", "which", "who", "another", "some"),
     *("everything", "anything", "everyone", "nobody", "ones", "ours", "theirs", "others", "what", "nothing", "one"),
     *("mine", "none", "how", "behind", "seen", "shown", "known", "moved", "met", "died", "born", "paid", "aged"),
-    *("heed", "heeds", "heeded", "unheard", "lets", "remembers", "sent", "held"),
+    *("heed", "heeds", "heeded", "unheard", "lets", "remembers", "sent", "held", "beside"),
 }
 """Bare verbs and pronouns, which name nothing: no identifier may be one of them, in any case, including private names,
 tests and scripts."""

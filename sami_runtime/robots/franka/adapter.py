@@ -17,7 +17,7 @@ from sami_runtime.adapters.panda import PANDA_ACTION, PANDA_OBSERVATION
 from sami_runtime.clock import Clock
 from sami_runtime.errors import AdapterError, SafetyStop
 from sami_runtime.model.contract import Contract
-from sami_runtime.robots.franka.beside import Beside
+from sami_runtime.robots.franka.control_process import ControlProcess
 from sami_runtime.robots.franka.link import FOLLOW as FOLLOW_JOINTS
 from sami_runtime.robots.franka.link import (
     GO,
@@ -90,16 +90,16 @@ class FrankaAdapter:
         self._latest = Latest(self.observation, clock, note=lambda: self._link.fault)
         self._task = dict(camera.task)
         self._imaging, self._is_halted = threading.Lock(), False
-        self._arm: Beside[ArmState] | None = None
-        self._hand: Beside[HandState] | None = None
+        self._arm: ControlProcess[ArmState] | None = None
+        self._hand: ControlProcess[HandState] | None = None
         self._link = Datagrams(camera.here, camera.there, self._see, clock)
         try:
             document = settings.model_dump(mode="json")
             ring, bell = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with ring, bell:
-                self._arm = Beside("arm", document, unpack_arm, bell)
+                self._arm = ControlProcess("arm", document, unpack_arm, bell)
                 instruct_watchdogs(KIND, {}, [ring.fileno()])
-            self._hand = Beside("hand", document, unpack_hand)
+            self._hand = ControlProcess("hand", document, unpack_hand)
             refuse(faults_of_robot(settings, self._arm.facts, self._hand.facts, self._home))
             self._require_camera()
         except BaseException:
@@ -236,7 +236,7 @@ class FrankaAdapter:
                 part.close()
         self._link.close()
 
-    def _send(self, command: bytes, width: float) -> tuple[Beside[ArmState], Beside[HandState]]:
+    def _send(self, command: bytes, width: float) -> tuple[ControlProcess[ArmState], ControlProcess[HandState]]:
         """Send a command to the arm and a width [m] to the hand, and return both."""
         if self._is_halted:
             raise SafetyStop("emergency_stop() was called; nothing is sent until the next reset.")
@@ -251,7 +251,7 @@ class FrankaAdapter:
         there = float(abs(arm.state.positions - self._home).max()) < 0.02
         return arm.state.phase is ArmPhase.POSITIONING and arm.state.arrived and there and hand.state.speed == 0.0
 
-    def _update(self, arm: Beside[ArmState], hand: Beside[HandState]) -> bool:
+    def _update(self, arm: ControlProcess[ArmState], hand: ControlProcess[HandState]) -> bool:
         """Store the newest states of arm and hand; return whether both are from after the reset."""
         arm_state, offset = arm.state, self.clock.now() - now()
         place = self._base @ self._ik.pose(arm_state.positions)
@@ -293,7 +293,7 @@ class FrankaAdapter:
                 raise AdapterError(f"{otherwise} within {longest_s:g} s.")
             time.sleep(POLL_S)
 
-    def _connected(self) -> tuple[Beside[ArmState], Beside[HandState]]:
+    def _connected(self) -> tuple[ControlProcess[ArmState], ControlProcess[HandState]]:
         if self._arm is None or self._hand is None:
             raise AdapterError("the robot was closed; make a new adapter.")
         return self._arm, self._hand
