@@ -57,7 +57,7 @@ SENTENCES = {
     *("whose", "its", "itself", "this", "those", "which", "who", "another", "some"),
     *("everything", "anything", "everyone", "nobody", "ones", "ours", "theirs", "others", "what", "nothing", "one"),
     *("mine", "none", "how", "behind", "seen", "shown", "known", "moved", "met", "died", "born", "paid", "aged"),
-    *("heed", "heeds", "heeded", "unheard", "lets", "remembers", "sent", "held", "beside"),
+    *("heed", "heeds", "heeded", "unheard", "lets", "remembers", "sent", "held", "beside", "here", "there"),
 }
 """Bare verbs and pronouns, which name nothing: no identifier may be one of them, in any case, including private names,
 tests and scripts."""
@@ -67,6 +67,7 @@ KEYS = {
     *("sami_runtime/robots/lerobot/settings.py others", "sami_runtime/safety/limits.py known"),
     *("sami_runtime/robots/c_export/sami_gate.hpp none", "sami_runtime/robots/c_export/sami_gate.hpp has"),
     *("sami_runtime/robots/c_export/sami_gate.hpp held", "sami_runtime/loop/tick.py HELD"),
+    *("sami_runtime/robots/franka/settings.py here", "sami_runtime/robots/franka/settings.py there"),
     "sami_runtime/recording/page/data.js came",
 }
 """Exceptions from SENTENCES as `file name`, because users have these names in their files or their C++ programs."""

@@ -367,8 +367,8 @@ def _swapped(name: str, pairs: tuple[tuple[str, str], ...]) -> str:
     for first, second in pairs:
         if first in name or second in name:
             position = min(at for at in (name.find(first), name.find(second)) if at >= 0)
-            here, other = (first, second) if name.startswith(first, position) else (second, first)
-            return name[:position] + other + name[position + len(here) :]
+            old, other = (first, second) if name.startswith(first, position) else (second, first)
+            return name[:position] + other + name[position + len(old) :]
     return name
 
 

@@ -63,10 +63,10 @@ def explain(preset: str, overrides: Mapping[str, Any] | None = None) -> Resolved
         (values[section] if section else values)[name] = value
     config = from_dict(values)
     _require_updates(config)
-    values, reasons = config.by_key(), {follow.key: follow.why for follow in derivations}
-    else_held = {**defaults(), **chosen, "preset": preset}
-    reasons |= {key: "given" for key, value in overrides.items() if value != else_held.get(key)}
-    return Resolved(config, tuple(Derivation(key, values[key], reasons[key]) for key in keys() if key in reasons))
+    resolved, reasons = config.by_key(), {follow.key: follow.why for follow in derivations}
+    without = {**defaults(), **chosen, "preset": preset}
+    reasons |= {key: "given" for key, value in overrides.items() if value != without.get(key)}
+    return Resolved(config, tuple(Derivation(key, resolved[key], reasons[key]) for key in keys() if key in reasons))
 
 
 def from_dict(values: Mapping[str, Any]) -> TrainConfig:

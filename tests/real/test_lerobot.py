@@ -31,9 +31,9 @@ def example(tmp_path_factory):
     """The example, with the policy that the page's commands make."""
     folder = tmp_path_factory.mktemp("lerobot") / "example"
     shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("run", "*.onnx", "__pycache__"))
-    here = Path(sys.executable).with_name("sami")
+    command = Path(sys.executable).with_name("sami")
     for line in ("train --env arm:ARM --steps 8000 --out run", "export --run run --env arm:ARM --out arm.onnx"):
-        done = sami(here, folder, *line.split())
+        done = sami(command, folder, *line.split())
         assert done.returncode == 0, done.stderr
     return folder
 

@@ -248,8 +248,8 @@ class FrankaAdapter:
     def _homeward(self) -> bool:
         """Command arm and hand to their home positions; return whether both have reached them."""
         arm, hand = self._send(pack_joints(GO, self._home), 0.0)
-        there = float(abs(arm.state.positions - self._home).max()) < 0.02
-        return arm.state.phase is ArmPhase.POSITIONING and arm.state.arrived and there and hand.state.speed == 0.0
+        at_home = float(abs(arm.state.positions - self._home).max()) < 0.02
+        return arm.state.phase is ArmPhase.POSITIONING and arm.state.arrived and at_home and hand.state.speed == 0.0
 
     def _update(self, arm: ControlProcess[ArmState], hand: ControlProcess[HandState]) -> bool:
         """Store the newest states of arm and hand; return whether both are from after the reset."""

@@ -180,10 +180,10 @@ def _sensed(log: Log, reference: Sequence[Trace], name: str) -> _Sense:
     signal = next(declared for declared in log.contract.observation if declared.name == name)
     numbers = []
     steps = [fit_step(log.traces, name, column) for column in range(signal.size)]
-    there = [step for step in steps if step is not None]
-    step = max(there, default=0.0)
-    if there and not any(fit_step(reference, name, column) for column in range(signal.size)):
-        rounding = Estimate(min(there), step, step)
+    detected = [step for step in steps if step is not None]
+    step = max(detected, default=0.0)
+    if detected and not any(fit_step(reference, name, column) for column in range(signal.size)):
+        rounding = Estimate(min(detected), step, step)
         numbers.append(FittedNumber("quantisation", name, rounding, signal.unit, "all readings"))
     else:
         step = 0.0

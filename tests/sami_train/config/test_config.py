@@ -248,11 +248,11 @@ def test_what_earlier_versions_wrote_is_read_as_it_was_meant(written, monkeypatc
     # A robot of one's own is named by its path from where the command ran.
     monkeypatch.chdir(ROOT / "examples/own_environment")
     config = from_dict(written)
-    there = {FORMER_KEYS.get(key, key): value for key, value in leaves(written).items() if key != "contrast.stretch"}
-    here = leaves(config.to_dict())
-    assert {key: here[key] for key in there} == there
-    assert list(here) == keys()
-    if leaves(written).keys() == here.keys():
+    expected = {FORMER_KEYS.get(key, key): value for key, value in leaves(written).items() if key != "contrast.stretch"}
+    result = leaves(config.to_dict())
+    assert {key: result[key] for key in expected} == expected
+    assert list(result) == keys()
+    if leaves(written).keys() == result.keys():
         today = json.dumps(written).replace('"spared"', '"clean_share"')
         assert json.dumps(config.to_dict()) == today
 

@@ -21,7 +21,7 @@ from sami_train.studies.lookahead.forward_model import ForwardModel, Reference, 
 from sami_train.studies.lookahead.stretches import roll_out
 from tests.making.attached import attach_lookahead
 from tests.making.graph_weights import graph_weights
-from tests.sami_train.export.test_export import HERE, make_agent
+from tests.sami_train.export.test_export import SHORT_ENV, make_agent
 
 SPEC = environment("panda")
 STEPS = 3
@@ -202,5 +202,5 @@ def test_an_evaluation_tells_what_a_gap_made_late_and_holds_what_is_older(ahead)
 
 def test_a_gap_without_latency_changes_no_result(plain, ahead):
     gap = GapProfile(noise={"cube_position": 0.01})
-    evaluation, reference = (evaluate(path, HERE, ["training"], episodes=1, gap=gap) for path in (ahead, plain))
+    evaluation, reference = (evaluate(path, SHORT_ENV, ["training"], episodes=1, gap=gap) for path in (ahead, plain))
     assert evaluation.results == reference.results
