@@ -52,8 +52,8 @@ def settings_of(task_set: str, number: int, model: str | None = None) -> dict[st
 
 
 def _place(rng: np.random.Generator) -> np.ndarray:
-    away, angle = rng.uniform(0.15, 0.23), rng.uniform(-0.5, 0.5)
-    return np.array([PAN_X + away * np.cos(angle), away * np.sin(angle)])
+    radius, angle = rng.uniform(0.15, 0.23), rng.uniform(-0.5, 0.5)
+    return np.array([PAN_X + radius * np.cos(angle), radius * np.sin(angle)])
 
 
 def drive(folder: Path, policy: str, episode: dict[str, Any]) -> dict[str, Any]:

@@ -124,10 +124,10 @@ def _drag(values: Values) -> Any:
 
 
 def _push(axis: int) -> Callable[[Values], Any]:
-    away = np.eye(3)[axis] * 0.07
+    approach = np.eye(3)[axis] * 0.07
 
     def script(values: Values) -> Any:
-        start = values["cube_position"] - away
+        start = values["cube_position"] - approach
         yield from _approach(values, [_above(start), start], SHUT)
         action = [0.0, 0.0, 0.0, SHUT]
         action[axis] = 1.0

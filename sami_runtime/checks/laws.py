@@ -292,18 +292,18 @@ def _deviations(contract: Contract, signal: Signal, when: When, values: NDArray[
 def _away_from_home(contract: Contract, first: Mapping[str, NDArray[np.float64]]) -> str | None:
     """Return a note if the first observation, (size,) by signal, is outside those of training, else None."""
     assert contract.training_ranges is not None
-    away = []
+    outside = []
     for signal in contract.observation:
         begin, numbers = contract.training_ranges.begin[signal.name], first[signal.name]
         far = _deviations(contract, signal, "begin", numbers[None])[0]
         for at in np.flatnonzero(far > HOME):
             low, high = begin.lowest[at], begin.highest[at]
             name = f"{signal.name}.{signal.elements[at]}"
-            away.append(f"{name} = {numbers[at]:.3g} {signal.unit} (there {low:.3g} to {high:.3g})")
-    if not away:
+            outside.append(f"{name} = {numbers[at]:.3g} {signal.unit} (there {low:.3g} to {high:.3g})")
+    if not outside:
         return None
     home = f" Home is: {contract.sheet.home}." if contract.sheet is not None else ""
-    return f"the episode began elsewhere than those of training: {', '.join(away)}.{home}"
+    return f"the episode began elsewhere than those of training: {', '.join(outside)}.{home}"
 
 
 def _sentence(stray: _Stray, contract: Contract) -> str:

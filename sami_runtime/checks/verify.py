@@ -209,14 +209,14 @@ class _ModelFile:
             for row, session in enumerate(single):
                 pair.elapse(self._holds(at[row]), [row])
                 session.elapse(self._holds(at[row]))
-            together = pair.step({name: value[at] for name, value in golden.observation.items()}, self._age(at))
+            answer = pair.step({name: value[at] for name, value in golden.observation.items()}, self._age(at))
             pair.executed(golden.executed[at])
             for row, session in enumerate(single):
                 observation = {name: value[at[row]] for name, value in golden.observation.items()}
                 alone = session.step(observation, self._age(at[row]))
                 session.executed(golden.executed[at[row]])
                 for name in golden.answers:
-                    worst.see(name, step, together.answers[name][row], alone.answers[name], sizes[name])
+                    worst.see(name, step, answer.answers[name][row], alone.answers[name], sizes[name])
         return worst.error <= self.tolerance, str(worst)
 
     def _play(

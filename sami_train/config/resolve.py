@@ -134,9 +134,9 @@ def _require_fit(header: WeightsHeader, chosen: str, spec: EnvironmentSpec, file
         raise ConfigError(f"{file} has the signals of {spec.name!r} in another order: {', '.join(header.observation)}.")
     kind = method(header.method).encoder
     if method(chosen).encoder != kind:
-        alike = ", ".join(name for name, candidate in METHODS.items() if candidate.encoder == kind)
+        names = ", ".join(name for name, candidate in METHODS.items() if candidate.encoder == kind)
         raise ConfigError(
-            f"{file} was trained by {header.method}, but {chosen} has another kind of encoder; choose one of: {alike}."
+            f"{file} was trained by {header.method}, but {chosen} has another kind of encoder; choose one of: {names}."
         )
 
 

@@ -360,8 +360,8 @@ def test_a_process_that_is_told_to_end_between_two_episodes_closes_its_recording
     assert read_recording(recorded).closed
 
 
-@pytest.mark.parametrize(("clock", "aside"), [(MonotonicClock(), True), (ManualClock(), False)])
-def test_on_the_machines_clock_a_run_sets_older_objects_aside_from_the_search_for_garbage(session, arm, clock, aside):
+@pytest.mark.parametrize(("clock", "frozen"), [(MonotonicClock(), True), (ManualClock(), False)])
+def test_on_the_machines_clock_a_run_sets_older_objects_aside_from_the_search_for_garbage(session, arm, clock, frozen):
     def searched():
         return any(item is older for item in gc.get_objects())
 
@@ -370,7 +370,7 @@ def test_on_the_machines_clock_a_run_sets_older_objects_aside_from_the_search_fo
         older = [[]]
         assert searched()
         with Run(session, arm(clock), clock, limits=Limits(rest=0.0)):
-            assert searched() is not aside
+            assert searched() is not frozen
         assert searched()
     finally:
         gc.freeze()

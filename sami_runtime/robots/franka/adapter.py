@@ -286,11 +286,11 @@ class FrankaAdapter:
             fault = self._link.fault and f" ({self._link.fault})"
             refuse([f"no camera at {camera.there} tells {camera.here} where the cube is{fault}"])
 
-    def _wait(self, done: Callable[[], bool], longest_s: float, otherwise: str) -> None:
+    def _wait(self, done: Callable[[], bool], longest_s: float, failure: str) -> None:
         end = time.monotonic() + longest_s
         while not done():
             if time.monotonic() > end:
-                raise AdapterError(f"{otherwise} within {longest_s:g} s.")
+                raise AdapterError(f"{failure} within {longest_s:g} s.")
             time.sleep(POLL_S)
 
     def _connected(self) -> tuple[ControlProcess[ArmState], ControlProcess[HandState]]:

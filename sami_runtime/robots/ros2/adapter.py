@@ -103,7 +103,7 @@ class Ros2Adapter:
             deadline = time.monotonic() + settings.heard_s
             faults = [*self._silent_topics(deadline), *self._doubled()]
             refuse([*faults, *missing_subscribers(self._node, commands, deadline)], "sent")
-            refuse(self._away() if settings.kinematics and not settings.kinematics.move_home else [], "sent")
+            refuse(self._faults_of_home() if settings.kinematics and not settings.kinematics.move_home else [], "sent")
             arm_watchdog(settings, self._last)
         except BaseException:
             self.close()
@@ -132,7 +132,7 @@ class Ros2Adapter:
             if self.settings.kinematics.move_home:
                 self.home()
             else:
-                refuse(self._away(), "sent")
+                refuse(self._faults_of_home(), "sent")
         forget = self.settings.episode is not None
         self.sources.reset(forget)
         if self.settings.episode:
@@ -251,7 +251,7 @@ class Ros2Adapter:
         faults = (doubled(topic.topic, topic.type, topic, self._node.publishers(topic.topic)) for topic in topics)
         return [fault for fault in faults if fault]
 
-    def _away(self) -> list[str]:
+    def _faults_of_home(self) -> list[str]:
         assert self.sources.joints is not None
         off = abs(self.sources.joints.positions - self._home)
         if off.max() <= NEAR_RAD:

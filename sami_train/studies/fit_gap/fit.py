@@ -169,9 +169,9 @@ def _arrived(log: Log) -> list[_Arrived]:
     arrived = []
     for names in groups.values():
         messages = [arrivals(trace, names[0]) for trace in log.traces]
-        apart = spacing(log.traces, names[0])
-        regular = apart == 1.0 and any(item.read.sum() for item in messages)
-        arrived.append(_Arrived(names, apart, fit_arrival(messages) if regular else None))
+        interval = spacing(log.traces, names[0])
+        regular = interval == 1.0 and any(item.read.sum() for item in messages)
+        arrived.append(_Arrived(names, interval, fit_arrival(messages) if regular else None))
     return arrived
 
 

@@ -167,8 +167,8 @@ def _lag(
     """Return the lag with its ends, given the delay of each episode and its misfits, (episodes, delays, lags)."""
     curves = misfits[np.arange(len(traces)), delays]  # (episodes, lags)
     at = int(curves.sum(axis=0).argmin())
-    apart = curves[:, at] - curves.min(axis=1) > SURE
-    if apart.mean() > SEVERAL:
+    distinct = curves[:, at] - curves.min(axis=1) > SURE
+    if distinct.mean() > SEVERAL:
         lags = LAGS[curves.argmin(axis=1)]
         return float(lags.min()), float(np.median(lags)), float(lags.max())
     fine = np.linspace(LAGS[max(0, at - 2)], LAGS[min(len(LAGS) - 1, at + 2)], 33)

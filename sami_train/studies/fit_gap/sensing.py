@@ -166,10 +166,10 @@ class Arrival(NamedTuple):
 
 def spacing(traces: Sequence[Trace], name: str) -> float:
     """Return the interval [periods] between a sensor's messages, 1 for every tick; infinite if there is only one."""
-    apart = np.concatenate([np.diff(trace.fresh(name)[0]) for trace in traces])
-    if not len(apart):
+    intervals = np.concatenate([np.diff(trace.fresh(name)[0]) for trace in traces])
+    if not len(intervals):
         return np.inf
-    return float(max(every for every in range(1, SLOWEST + 1) if (apart % every == 0).mean() >= REGULAR))
+    return float(max(every for every in range(1, SLOWEST + 1) if (intervals % every == 0).mean() >= REGULAR))
 
 
 def arrivals(trace: Trace, name: str) -> Arrivals:

@@ -167,7 +167,7 @@ class Subject:
         }
 
 
-def together(subjects: Sequence[Subject]) -> list[Subject]:
+def merged(subjects: Sequence[Subject]) -> list[Subject]:
     """Return the subjects, each model joined with its run if that is a subject, too, or is in the checkout."""
     models = [subject.with_shipped_run() for subject in subjects if subject.model is not None]
     runs = [subject for subject in subjects if subject.model is None]

@@ -160,8 +160,8 @@ def test_what_a_fallback_did_is_told_to_the_policy_recorded_and_replayed(make, p
     assert outcomes == ["acted"] * 4 + ["held"] + ["fallback"] * 4 + ["acted"]
     assert {record.reason.partition(":")[0] for record in records[4:9]} == {"age"}
     assert "4 fallback" in str(report.loop)
-    fed, good = policy_fed_by_hand(policy, records)
-    for record, (proposed, context) in zip(good, fed, strict=True):
+    answers, good = policy_fed_by_hand(policy, records)
+    for record, (proposed, context) in zip(good, answers, strict=True):
         np.testing.assert_allclose(record.action, proposed, atol=1e-6)
         np.testing.assert_allclose(record.context, context, atol=1e-6)
     recording = read_recording(tmp_path / "r.mcap")

@@ -136,7 +136,7 @@ def test_arrays_that_only_onnxruntime_works_on_stay_alive(path):
     assert all(array() is not None for array in arrays)
 
 
-class Elsewhere:
+class Copying:
     """An onnxruntime session that says it runs on a GPU: inputs and outputs are then copied at each run."""
 
     def __init__(self, session):
@@ -150,7 +150,7 @@ def test_a_device_with_memory_of_its_own_reads_each_observation_anew(path, value
     artifact = read_artifact(path)
     onnx = build(artifact)
     answers = []
-    for session in (onnx, Elsewhere(onnx)):
+    for session in (onnx, Copying(onnx)):
         memories = [EpisodeMemory(artifact.contract, 1) for _ in range(2)]
         shares = TensorBlock({f"observation.{name}": (1, value.shape[1]) for name, value in values.items()}).tensors
         run = runner(session, shares | memories[0].inputs, memories[1].outputs)

@@ -118,9 +118,9 @@ def test_resetting_some_rows_leaves_the_others_bit_equal(path, observations, row
 
 def test_a_batch_equals_single_sessions(make, path):
     worlds = [make.observations(12, seed) for seed in range(3)]
-    together = Session.load(path, batch=3)
+    batched = Session.load(path, batch=3)
     batch = {name: np.stack([world[name] for world in worlds], axis=1) for name in worlds[0]}
-    actions = np.array([together.step(at(batch, t)).action for t in range(12)])
+    actions = np.array([batched.step(at(batch, t)).action for t in range(12)])
     for row, world in enumerate(worlds):
         np.testing.assert_allclose(actions[:, row], play(Session.load(path), world)[0], atol=1e-6)
 
