@@ -110,7 +110,7 @@ class Hand:
     def __init__(self, deadman_s: float) -> None:
         self.values = {signal.name: np.zeros(signal.size) for signal in PANDA_OBSERVATION}
         self.deadman_s, self.velocity, self.stopped = deadman_s, np.zeros(3), False
-        self.moved_at = self.told_at = time.monotonic()
+        self.moved_at = self.commanded_at = time.monotonic()
         self.ignored = 0  # number of actions received after an emergency stop
 
     def obey(self, message: dict[str, Any]) -> None:
@@ -120,7 +120,7 @@ class Hand:
             self.values["ee_position"][:], self.stopped = (0.0, 0.0, 0.2), False
             self.go(np.zeros(3), "reset")
         elif "action" in message:
-            self.told_at = time.monotonic()
+            self.commanded_at = time.monotonic()
             self.ignored += self.stopped
             if not self.stopped:
                 *displacement, opened = message["action"]
@@ -143,7 +143,7 @@ class Hand:
         position = self.values["ee_position"]
         np.clip(position + self.velocity * (now - self.moved_at), *REACH, out=position)
         self.moved_at = now
-        if now - self.told_at > self.deadman_s and self.velocity.any():
+        if now - self.commanded_at > self.deadman_s and self.velocity.any():
             self.go(np.zeros(3), "deadman")
 
 

@@ -104,7 +104,7 @@ class Cable:
         self.robot_side.bind(("127.0.0.1", 0))
         self._host_side.bind(host)
         self._robot, self._host = robot, None
-        self.out, self.velocities, self.told_at, self._open = False, None, 0.0, True
+        self.out, self.velocities, self.commanded_at, self._open = False, None, 0.0, True
         self._thread = threading.Thread(target=self._pass_on)
         self._thread.start()
 
@@ -119,7 +119,7 @@ class Cable:
                     continue
                 document = json.loads(message)
                 if "velocities" in document:
-                    self.velocities, self.told_at = document["velocities"], time.monotonic()
+                    self.velocities, self.commanded_at = document["velocities"], time.monotonic()
                 if self._host and not self.out:
                     self.robot_side.sendto(message, self._host)
 

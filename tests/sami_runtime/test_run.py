@@ -337,7 +337,7 @@ def test_a_run_of_nothing_leaves_no_file_and_one_that_cannot_record_drives_nothi
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-TOLD_TO_END = """
+RUN_UNTIL_STOPPED = """
 import os, signal, sys
 sys.path.insert(0, {root!r})
 signal.signal(signal.SIGTERM, signal.SIG_DFL)  # as in a terminal, wherever the tests run
@@ -353,7 +353,7 @@ with Run(session, Arm(clock), clock, record=sys.argv[2]) as run:
 
 @pytest.mark.skipif(os.name != "posix", reason="sends a signal")
 def test_a_process_that_is_told_to_end_between_two_episodes_closes_its_recording(path, recorded, request):
-    script = TOLD_TO_END.format(root=str(request.config.rootpath))
+    script = RUN_UNTIL_STOPPED.format(root=str(request.config.rootpath))
     command = [sys.executable, "-W", "ignore::UserWarning", "-c", script, str(path), str(recorded)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (128 + signal.SIGTERM, "", "")

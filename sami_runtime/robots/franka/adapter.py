@@ -41,7 +41,7 @@ from sami_runtime.safety.watchdog import instruct_watchdogs
 
 MODEL = Path(__file__).with_name("fr3.urdf")
 JOINTS = tuple(f"joint{number}" for number in range(1, 8))
-HEARD_S = 2.0
+FIRST_MESSAGE_S = 2.0
 """Longest wait [s] for the first messages of robot and camera."""
 PLACED_S = 0.1
 """Time [s] for a placed cube to come to rest."""
@@ -168,7 +168,7 @@ class FrankaAdapter:
             AdapterError: Arm or hand reported nothing since the reset, or a signal never arrived.
         """
         arm, hand = self._connected()
-        self._wait(lambda: self._update(arm, hand), HEARD_S, "the robot told nothing new")
+        self._wait(lambda: self._update(arm, hand), FIRST_MESSAGE_S, "the robot told nothing new")
         observation = self._latest.observation()
         self._values = dict(observation.values)
         return observation
@@ -281,7 +281,7 @@ class FrankaAdapter:
         camera = self.settings.camera
         self._link.send(hello=True)
         try:
-            self._wait(lambda: "cube_position" not in self._latest.missing, HEARD_S, "")
+            self._wait(lambda: "cube_position" not in self._latest.missing, FIRST_MESSAGE_S, "")
         except AdapterError:
             fault = self._link.fault and f" ({self._link.fault})"
             refuse([f"no camera at {camera.there} tells {camera.here} where the cube is{fault}"])

@@ -118,10 +118,10 @@ class _Sense(NamedTuple):
     """The fitted sensor errors of one signal."""
 
     numbers: list[FittedNumber]
-    noise_told: bool
+    noise_identified: bool
     bias: str
     """The biases of some of its elements, as text: a profile needs all elements; empty if none is known."""
-    bias_told: bool
+    bias_identified: bool
 
 
 class _Arrived(NamedTuple):
@@ -218,11 +218,11 @@ def _unidentified(log: Log, arrived: Sequence[_Arrived], senses: Mapping[str, _S
     for item in arrived:
         if item.spacing != 1.0:
             yield f"the arrival of {_listed(item.names)}: one every {item.spacing:g} periods, or without a stamp"
-    if restless := [name for name, sense in senses.items() if not sense.noise_told]:
+    if restless := [name for name, sense in senses.items() if not sense.noise_identified]:
         yield f"noise of {_listed(restless)}: nothing rested for a few readings"
     if half := [sense.bias for sense in senses.values() if sense.bias]:
         yield f"the bias of single elements: {'; '.join(half)}; the others' true values at rest are unknown"
-    if unknown := [name for name, sense in senses.items() if not (sense.bias or sense.bias_told)]:
+    if unknown := [name for name, sense in senses.items() if not (sense.bias or sense.bias_identified)]:
         yield f"the bias of {_listed(unknown)}: their true values at rest are unknown (the limits' [known])"
 
 

@@ -90,8 +90,8 @@ def test_an_observation_is_stamped_when_it_was_asked_for(adapter, clock, monkeyp
         return near()
 
     monkeypatch.setattr(arm.robot, "get_observation", slow)
-    asked_at = clock.now()
-    assert arm.read().time == asked_at
+    start = clock.now()
+    assert arm.read().time == start
 
 
 def test_nothing_is_calibrated_and_an_uncalibrated_robot_is_refused_with_the_command(adapter):
