@@ -258,7 +258,8 @@ class Runtime {
     if (!stepped) session.elapse();
     const Ruling<M>& ruling =
         stepped ? gate.propose(session.action(), clock(), ticks) : gate.hold(reason, clock(), ticks);
-    if (const auto* executed = gate.write(ruling, send)) session.executed(*executed);  // the encoder reads executed actions
+    // The encoder reads executed actions.
+    if (const auto* executed = gate.write(ruling, send)) session.executed(*executed);
     if (stepped) {
       const Reading& now = telemetry.update(session.context());
       gate.record_telemetry(now.score, now.phase == Phase::settled, now.alarm || now.phase == Phase::readapting);

@@ -34,7 +34,9 @@ struct JointState {
     std::string frame_id;
     std::vector<std::string> name;
     Doubles position, velocity, effort;
-    template <class F> void apply(F f) { f(sec), f(nanosec), f(frame_id), f(name), f(position), f(velocity), f(effort); }
+    template <class F> void apply(F f) {
+        f(sec), f(nanosec), f(frame_id), f(name), f(position), f(velocity), f(effort);
+    }
 };
 struct Command {  // std_msgs/Float64MultiArray without layout dimensions
     uint32_t axes = 0, offset = 0;
