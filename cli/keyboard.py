@@ -54,6 +54,8 @@ PUSH_SHARE = 0.3
 """Change by a key press, as a fraction of the way from the neutral action to the bound."""
 MOVE_SHARE = 0.01
 """Change of a position action by a key press, as a fraction of the range between its bounds."""
+LEAD = 3 * MOVE_SHARE
+"""Largest lead of a commanded position before the executed one, as such a fraction."""
 
 
 class Terminal:
@@ -248,8 +250,10 @@ class Keyboard:
     def _action_by_keys(self, standing: Array | None) -> Array | None:
         """Return the person's action, (A,); None if actions are positions and no present position is known."""
         if self._moves:
-            if self._command is None and standing is not None:
-                self._command = standing.copy()
+            if standing is not None:  # the robot may be slower than the keys, and has to rest soon after the last one
+                lead = LEAD * (self._high - self._low)
+                command = standing if self._command is None else self._command
+                self._command = command.clip(standing - lead, standing + lead)
             return self._command
         command, at = self._rest.copy(), self._element
         if self._direction and time.monotonic() - self._pushed < PUSH_S:
@@ -282,7 +286,7 @@ def listen(closing: ExitStack, contract: Contract, limits: Limits | None, steeri
     from sami_runtime.safety.limits import Limits
 
     pilot = Keyboard(closing.enter_context(Terminal()), contract, limits or Limits(), steering)
-    _say(pilot.keys)
+    print_text(pilot.keys, error=True)
     return pilot
 
 
@@ -320,7 +324,7 @@ def between(
         return report, True
     if wait_s is None or wait_s > 0.0:
         when = "Enter begins" if wait_s is None else f"in {wait_s:g} s, or at Enter, begins"
-        _say(f"{when} the next episode; of this one: s success, f failure, r redo; q stop")
+        print_text(f"{when} the next episode; of this one: s success, f failure, r redo; q stop", error=True)
     ending = pilot.between(wait_s)
     if ending is Ending.STOP:
         return report, False
@@ -328,8 +332,3 @@ def between(
         report = replace(report, ended=ending)
         driving.conclude(ending, report.success)
     return report, True
-
-
-def _say(text: str) -> None:
-    """Print a message for a person to standard error, because a program may read standard output."""
-    print_text(text, error=True)

@@ -65,9 +65,12 @@ class UdpRobot:
         """Return the newest observation; wait only for an episode's first, and raise AdapterError after a second."""
         while self.newest is None or select.select([self.socket], [], [], 0)[0]:
             try:
-                document = json.loads(self.socket.recv(65536))
+                message, sender = self.socket.recvfrom(65536)
             except TimeoutError:
                 raise AdapterError(f"the robot at {ROBOT} sent nothing for a second. Is it running?") from None
+            if sender != ROBOT:  # anybody can send to this port
+                continue
+            document = json.loads(message)
             self.ahead = min(self.ahead, self.clock.now() - document["time"])
             values = {name: np.array(value, np.float32) for name, value in document["values"].items()}
             self.newest = Observation(values, document["time"] + self.ahead)

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <limits>
 #include <stdexcept>
 #include <string>
@@ -31,8 +32,15 @@ class UdpRobot {
   UdpRobot& operator=(const UdpRobot&) = delete;
   ~UdpRobot() { ::close(socket_); }
 
+  // Also counts the time while the machine is suspended, for the gate's limit on pauses; Linux's steady_clock does not.
   static double now() {
+#ifdef CLOCK_BOOTTIME
+    timespec time{};
+    ::clock_gettime(CLOCK_BOOTTIME, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+#else
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+#endif
   }
 
   // Begins an episode: drops earlier observations.
@@ -87,8 +95,14 @@ class UdpRobot {
     return address;
   }
 
+  // Receives the robot's next datagram; anybody can send to this port.
   bool received(int flags) {
-    size_ = ::recv(socket_, datagram_.data(), datagram_.size() - 1, flags);
+    const sockaddr_in robot = at(port());
+    sockaddr_in sender{};
+    socklen_t length = sizeof sender;
+    do {
+      size_ = ::recvfrom(socket_, datagram_.data(), datagram_.size() - 1, flags, reinterpret_cast<sockaddr*>(&sender), &length);
+    } while (size_ >= 0 && (sender.sin_port != robot.sin_port || sender.sin_addr.s_addr != robot.sin_addr.s_addr));
     if (size_ >= 0) datagram_[static_cast<size_t>(size_)] = '\0';
     return size_ >= 0;
   }

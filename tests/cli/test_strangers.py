@@ -16,6 +16,7 @@ from sami_runtime.user_code import only_named, require_named
 from sami_train.config.weights import WEIGHTS_FILE, Weights, read_weights, weights_file, write_weights
 from sami_train.envs.catalog import environment
 from sami_train.export.model_file import compose, write
+from sami_train.runs.folder import RunFolder
 from sami_train.studies.sweep.study import find_runs, write_study
 from tests.cli.conftest import call
 from tests.making.made_runs import made_run
@@ -170,7 +171,8 @@ def test_a_file_in_the_current_folder_is_named_with_or_without_the_folder(monkey
 def test_a_run_in_a_robots_file_is_evaluated_by_the_files_name_alone(sami, tmp_path):
     for suffix in (".toml", ".xml"):
         Path("arm").with_suffix(suffix).write_text(EXAMPLE.with_suffix(suffix).read_text().replace("my_robot", "arm"))
-    made_run(tmp_path / "run", env="./arm.toml")
+    run = made_run(tmp_path / "run", env="./arm.toml")
+    assert RunFolder.open(run).config().env == "arm.toml"  # one environment for `sami compare`, however it was spelled
     assert "no checkpoint" in sami("eval", "--run", tmp_path / "run", "--env", "arm.toml").err
     assert "is evaluated there" in sami("eval", "--run", tmp_path / "run", "--env", "a/arm.toml,./arm.toml").err
 

@@ -142,8 +142,7 @@ class ControlProcess(Generic[State]):
             except TimeoutError:
                 raise AdapterError(f"the {self.part} could not be reached within {START_S:g} s.") from None
             if message[:1] == READY:
-                facts: dict[str, Any] = json.loads(message[1:])
-                return facts
+                return dict(json.loads(message[1:]))
             if message[:1] == STATE:
                 self._state = self._unpack(message)
                 continue

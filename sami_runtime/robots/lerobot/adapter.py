@@ -95,7 +95,7 @@ class LeRobotAdapter:
         """Send an action (A,), and return the action that the robot executes.
 
         Raises:
-            AdapterError: Nothing was read yet, the robot returned no action, or it is no longer connected.
+            AdapterError: Nothing was read, a goal is not finite, the robot returned no action, or it is not connected.
         """
         self._require_connected()
         if not self._observation:
@@ -105,7 +105,6 @@ class LeRobotAdapter:
         if table.mode == "relative":
             base = base + picked(self._observation, table.keys, "get_observation")
         goals = base + np.asarray(action, np.float64) * by.factor
-        self._goals = goals
         applied = self._applied_goals(self._send(goals), goals)
         # A number that the robot did not change must equal the action's exactly.
         executed = np.where(applied == goals, action, (applied - base) / by.factor)
@@ -113,7 +112,7 @@ class LeRobotAdapter:
 
     def stop(self) -> None:
         """Hold the robot at its position, or send the numbers of `standing`; do nothing if no action was sent."""
-        if not self._moves or not self.robot.is_connected:
+        if not self._moves:  # without a connection, sending fails, so that nobody takes the robot for stopped
             return
         table = self.settings.action
         if table.standing == HOLD:
@@ -129,21 +128,24 @@ class LeRobotAdapter:
 
     def close(self) -> None:
         """Stop the robot if it was driven, and disconnect. May be called twice."""
-        try:
-            self.stop()
-        finally:
-            if self.robot.is_connected:
+        if self.robot.is_connected:
+            try:
+                self.stop()
+            finally:
                 self.robot.disconnect()
 
     def _send(self, goals: NDArray[np.float64]) -> object:
         """Send goals (A,) in the robot's units, with all other keys; return the result of `send_action`."""
         table = self.settings.action
-        constants = {
+        sent = {
             key: float(picked(self._beginning, (key,), "get_observation")[0] if value == HOLD else value)
             for key, value in table.others.items()
         }
-        self._moves = True
-        return self.robot.send_action(constants | dict(zip(table.keys, goals.tolist(), strict=True)))
+        sent |= dict(zip(table.keys, goals.tolist(), strict=True))
+        if not np.isfinite([*sent.values()]).all():  # the gate judges only signals that the model reads
+            raise AdapterError(f"nothing was sent, because it was not finite: {sent}. Check the robot's readings.")
+        self._goals, self._moves = goals, True
+        return self.robot.send_action(sent)
 
     def _applied_goals(self, returned: object, goals: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the goals (A,) that the robot reports as sent, in its units."""

@@ -34,6 +34,7 @@ from sami_runtime.robots.ros2.node import Publisher, Publishers, doubled, why_si
 from sami_runtime.robots.ros2.open_node import open_node
 from sami_runtime.robots.ros2.settings import ObservedTopic, Qos, RosSettings
 from sami_runtime.robots.ros2.sources import Joints, Sources, faults_of_signals
+from sami_runtime.safety.watchdog import beat_watchdogs
 
 if TYPE_CHECKING:
     from sami_runtime.loop.tick import StepRecord
@@ -47,6 +48,9 @@ NEAR_RAD = 0.05
 """Largest distance of a joint from home if the arm may not move there (`move_home = false`) [rad]."""
 FRESH_S = 0.3
 """Largest age of the joints' state during the motion home [s]."""
+BLIND_PERIODS = 15
+"""Largest age of the joints' state that moves a hand by velocities [periods of the policy], or `FRESH_S` if that is
+more. The gate stops earlier by default, but a person's pause reads nothing that it could judge."""
 FLUSH_S = 0.2
 """Longest wait [s] until subscribers acknowledge the last command."""
 POLL_S = 0.02
@@ -73,6 +77,8 @@ class Ros2Adapter:
         if arm := settings.kinematics:
             self._home, self._width = (np.array(sheet[name].values) for name in ("home_joints", "home_gripper_width"))
             ik = DifferentialIK(arm.file, arm.hand, arm.joints, self._home, arm.speed)
+            beyond = np.array(arm.joints)[(self._home < ik.low) | (self._home > ik.high)]
+            refuse([f"the model's home pose is beyond the end of {joint} in {arm.file}" for joint in beyond], "sent")
             names = [signal.name for signal in contract.observation]
             self.observation += tuple(signal for signal in joint_signals(arm.joints) if signal.name not in names)
         self.sources = Sources(settings, self.observation, clock, ik, base)
@@ -137,7 +143,7 @@ class Ros2Adapter:
         self.sources.reset(forget)
         if self.settings.episode:
             beginning = Numbers(np.array([0 if seed is None else seed, *self._task], np.float64))
-            self._publish(self.settings.episode.topic, beginning)
+            self._publishers[self.settings.episode.topic].send(beginning)
             # Messages that were on their way describe the world before the new episode.
             self.clock.sleep_until(self.clock.now() + self.settings.settle_s)
             self.sources.reset(False)
@@ -173,8 +179,11 @@ class Ros2Adapter:
 
         Raises:
             SafetyStop: `emergency_stop` was called since the last reset; nothing was sent.
+            AdapterError: The joints whose velocities are to be sent were silent for too long; the arm is stopped.
         """
         self._require_open()
+        if self._hand and self._last is not None:
+            self._fresh(max(FRESH_S, BLIND_PERIODS / self.contract.rate_hz))
         command, self._in_episode = self._command_of(action), True
         self._send(command.messages)
         self._messages = command.messages
@@ -190,18 +199,18 @@ class Ros2Adapter:
         if not self._open:
             return
         if self._last is not None:
-            self._publish(self.settings.command.topic, self._last)
+            self._publishers[self.settings.command.topic].send(self._last)
         self._publishers[self.settings.command.topic].flush(FLUSH_S)
         self._in_episode = False
         if diagnostics := self.settings.diagnostics:
             with suppress(AdapterError):
-                self._publish(diagnostics.topic, stopped(self.contract, time.time()))
+                self._publishers[diagnostics.topic].send(stopped(self.contract, time.time()))
 
     def emergency_stop(self) -> None:
         """Send the message that stops the robot, from any thread, without waiting; no command until the next reset."""
         self._is_halted = True
         if self._open and self._last is not None:
-            self._publish(self.settings.command.topic, self._last)
+            self._publishers[self.settings.command.topic].send(self._last)
 
     def watch(self, record: StepRecord) -> None:
         """Publish the diagnostics of a tick."""
@@ -213,8 +222,9 @@ class Ros2Adapter:
             commands = self._command_of(record.executed).messages
         self._messages = {}
         with suppress(AdapterError):  # those who look on do not end a run
-            message = diagnose(record, self.contract, self.sources.topics, commands, live, time.time())
-            self._publish(diagnostics.topic, message)
+            self._publishers[diagnostics.topic].send(
+                diagnose(record, self.contract, self.sources.topics, commands, live, time.time())
+            )
 
     def close(self) -> None:
         """Stop the robot if an episode has begun, and leave the domain. May be called twice."""
@@ -231,9 +241,6 @@ class Ros2Adapter:
             raise AdapterError("nothing was read yet, so nobody knows how wide the gripper is. Call read() first.")
         width = float(self._values["gripper_width"][0]) if self._hand else 0.0
         return self._commander.of(action, self.sources.joints, width)
-
-    def _publish(self, topic: str, message: Message) -> None:
-        self._publishers[topic].send(message)
 
     def _silent_topics(self, deadline: float) -> list[str]:
         """Return a sentence for each topic that had no valid message until the deadline [s]."""
@@ -283,10 +290,12 @@ class Ros2Adapter:
                     "Does its controller take these commands, and is the way free?"
                 )
             velocities = np.clip(HOME_GAIN * off, -speed, speed)
+            beat_watchdogs(HOME_PERIOD_S)
             self._send(hand.motion_messages(joints, velocities, np.inf))
             self.clock.sleep_until(self.clock.now() + HOME_PERIOD_S)
         home, closing = float(self._width[0]), self.clock.now() + CLOSE_S
         self._send(hand.motion_messages(joints, np.zeros_like(off), home))
+        beat_watchdogs(np.inf)
         while self.settings.gripper and self.clock.now() < closing:
             if abs(self.sources.latest.observation().values["gripper_width"][0] - home) < CLOSED_M:
                 break
@@ -296,11 +305,11 @@ class Ros2Adapter:
         if self._is_halted:
             raise SafetyStop("emergency_stop() was called; nothing is sent until the next reset.")
         for topic, message in messages.items():
-            self._publish(topic, message)
+            self._publishers[topic].send(message)
 
-    def _fresh(self) -> Joints:
+    def _fresh(self, longest_s: float = FRESH_S) -> Joints:
         joints = self.sources.joints
-        if joints is None or self.clock.now() - joints.measured > FRESH_S:
+        if joints is None or self.clock.now() - joints.measured > longest_s:
             self.emergency_stop()
             faults = "; ".join(self.sources.faults) or "no message came"
             raise AdapterError(f"the joints are not told any more, so the arm was not moved on: {faults}.")

@@ -155,16 +155,6 @@ def _message(command: RosCommand, numbers: ArrayLike, period: float, names: tupl
     return Numbers(values)
 
 
-def require_subscribers(node: Node, topics: Mapping[str, tuple[type[Any], Qos]], seconds: float) -> None:
-    """Wait until each topic has a matching subscriber.
-
-    Raises:
-        AdapterError: A topic has none within this time [s]; the message gives the reason.
-    """
-    if faults := missing_subscribers(node, topics, time.monotonic() + seconds):
-        raise AdapterError("; ".join(faults))
-
-
 def missing_subscribers(node: Node, topics: Mapping[str, tuple[type[Any], Qos]], deadline: float) -> list[str]:
     """Wait for subscribers until the deadline [s]; return a sentence for each topic without a matching one."""
     while True:
@@ -223,6 +213,8 @@ class LastStand:
         self._node = open_node(document["backend"], document["domain"], MonotonicClock())
         qos = Qos(**document["qos"])
         publisher: Publisher = self._node.publisher(document["topic"], Numbers, qos)
-        require_subscribers(self._node, {document["topic"]: (Numbers, qos)}, 0.5 * ANSWER_S)
+        topics = {document["topic"]: (Numbers, qos)}
+        if faults := missing_subscribers(self._node, topics, time.monotonic() + 0.5 * ANSWER_S):
+            raise AdapterError("; ".join(faults))
         last = Numbers(np.array(document["data"]))
         self._send = lambda: publisher.send(last)

@@ -173,7 +173,7 @@ class MotorLink:
             message, until = self._command_until or (self._damping, 0.0)
             if time.monotonic() > until:
                 self.expired, message = True, self._damping
-            with suppress(DDSException):  # the next write may succeed
+            with suppress(Exception):  # the next write may succeed, and nothing else damps the motors in time
                 self._write(message)
 
     def _listen(self) -> None:

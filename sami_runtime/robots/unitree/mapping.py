@@ -147,8 +147,7 @@ def _recipe(contract: Contract) -> Mapping[str, Any]:
 
 
 def _in_world(contract: Contract, name: str) -> bool:
-    terms = {term["name"]: term for term in _recipe(contract).get("signals", [])}
-    return str(terms.get(name, {}).get("frame", "")) == "world"
+    return any(term["name"] == name and term.get("frame") == "world" for term in _recipe(contract).get("signals", []))
 
 
 def _stated(contract: Contract) -> dict[str, Any]:

@@ -99,6 +99,17 @@ def test_the_text_names_nothing_by_a_verb_or_pronoun(sources):
         assert {"infer", "ktasks", "action"} & names
 
 
+@pytest.mark.parametrize("text", ["a\nint injected;", "a\rint injected;", "a\\\nint injected;", "a\u2028int injected;"])
+def test_no_text_of_a_model_file_becomes_code(text):
+    artifact = read_artifact(shipped_models()["panda-sac"])
+    first, *signals = artifact.contract.observation
+    first = first.model_copy(update={"unit": text, "elements": tuple(f"{text}{at}" for at in range(first.size))})
+    hostile = artifact.contract.model_copy(update={"name": text, "observation": (first, *signals)})
+    for source in cpp_sources(replace(artifact, contract=hostile)).values():
+        assert [line for line in source.splitlines() if line.startswith("int injected")] == []
+        assert "injected" in source
+
+
 def test_limits_that_the_gate_in_cpp_lacks_are_refused_by_name():
     limits = Limits(known={"ee_position.z": 0.1})
     with pytest.raises(SamiError, match=r"the limits set known, which the gate in C.. does not have"):

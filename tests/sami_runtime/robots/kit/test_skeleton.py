@@ -159,6 +159,7 @@ def with_text(contract, text):
     sheet = DataSheet(frame=text, home=text, gains=text, numbers={text: Quantity(unit=text, values=(1.0,))})
     return contract.model_copy(
         update={
+            "name": text,
             "observation": tuple(map(signal, contract.observation)),
             "action": signal(contract.action, moves=moves),
             "sheet": sheet,

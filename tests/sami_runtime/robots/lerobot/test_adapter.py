@@ -223,6 +223,42 @@ def test_no_motor_is_told_to_go_to_nan(adapter):
     assert arm.robot.calls[-1]["wrist_roll.pos"] == pytest.approx(28.64789), "its last goal"
 
 
+@pytest.mark.parametrize("held", [False, True])
+def test_no_key_is_sent_to_nan_that_the_model_does_not_read(adapter, held):
+    size = 1 if held else 2
+    action = BASE["action"].model_copy(
+        update={"size": size, "elements": ("v", "t")[:size], "low": (-1.0,) * size, "high": (1.0,) * size}
+    )
+    if held:
+        table = {"keys": ["x.vel"], "unit": "m/s", "factor": 0.5, "standing": 0.0}
+        settings = base(**table, others={"tilt.pos": "hold", "lamp": 0.0})
+    else:
+        settings = base(mode="relative")
+    del settings["observation"]["tilt"]
+    robot = adapter(settings, observation=BASE["observation"][:1], action=action)
+    robot.reset()
+    robot.robot.observation["tilt.pos"] = np.nan
+    assert np.isfinite(robot.read().values["place"]).all()
+    with pytest.raises(AdapterError, match="nothing was sent, because it was not finite"):
+        robot.write(np.float32([1.0] * size))
+    robot.stop()
+    assert robot.robot.sent == []
+
+
+def test_an_arm_whose_encoder_fails_in_a_relative_action_is_stopped_at_its_last_goal(adapter):
+    arm = adapter(so101(action__mode="relative", action__offset=0.0))
+    arm.reset()
+    arm.read()
+    arm.write(np.float32([0.1] * 6))
+    goals = arm.robot.calls[-1]
+    arm.robot.positions["wrist_roll"] = np.nan
+    arm.read()
+    with pytest.raises(AdapterError, match="nothing was sent"):
+        arm.write(np.float32([0.1] * 6))
+    arm.stop()
+    assert arm.robot.calls[-1] == goals
+
+
 def test_nothing_is_sent_to_a_robot_that_was_only_read(adapter):
     arm = adapter(so101())
     arm.reset()
@@ -274,6 +310,22 @@ def test_a_robot_that_is_not_connected_any_more_is_an_error_and_not_a_held_tick(
     for call in (arm.reset, arm.read, lambda: arm.write(np.zeros(6, np.float32))):
         with pytest.raises(AdapterError, match="is not connected"):
             call()
+
+
+def test_a_moving_robot_that_is_not_connected_any_more_is_not_taken_for_stopped(adapter, make, clock, monkeypatch):
+    arm = adapter(so101())
+
+    def no_packet(action):
+        raise ConnectionError("SOFollower is not connected.")
+
+    def unplug(record):
+        arm.robot.is_connected = False
+        monkeypatch.setattr(arm.robot, "send_action", no_packet)
+
+    fails = pytest.raises(AdapterError, match=r"stop\(\) failed twice.*press its emergency stop")
+    with Run(Session.load(make.write(Servo(), **SERVO)), arm, clock) as run, fails:
+        run.episode(0, 20, unplug)
+    arm.close()
 
 
 @pytest.mark.skipif(not PAGE.exists(), reason="docs are not here, where a wheel is tested")

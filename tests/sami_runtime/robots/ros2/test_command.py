@@ -1,6 +1,7 @@
 """From actions to commands: the controller's order and units, and a last command at which all rests."""
 
 import sys
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,6 +17,7 @@ from sami_runtime.robots.ros2.sources import Joints
 from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.watchdog import instruct_watchdogs
 from tests.making.ros2 import settings
+from tests.making.stops import Stops
 
 pytest.importorskip("mink")
 pytest.importorskip("pybullet_data")
@@ -61,6 +63,19 @@ def test_nothing_moves_at_rest(ik, base, contract):
     command = command_of(ik, base, contract, [0.0] * 4, width=0.04)
     assert abs(command.messages[ARM].data).max() < 1e-3
     assert command.messages[GRIPPER].data == pytest.approx([0.02]), "each finger goes half"
+
+
+def test_an_arm_whose_joints_end_before_the_models_home_pose_is_not_moved_there(contract, monkeypatch):
+    def opened(*_):
+        raise AssertionError("the node was opened")
+
+    monkeypatch.setattr(adapters, "open_node", opened)
+    home = contract.sheet.numbers["home_joints"]
+    beyond = home.model_copy(update={"values": (*home.values[:3], 0.5, *home.values[4:])})
+    sheet = contract.sheet.model_copy(update={"numbers": contract.sheet.numbers | {"home_joints": beyond}})
+    with pytest.raises(AdapterError, match="home pose is beyond the end of panda_joint4 in ") as refused:
+        adapters.Ros2Adapter(ManualClock(), contract.model_copy(update={"sheet": sheet}), settings())
+    assert "1 thing(s)" in str(refused.value)
 
 
 def test_the_order_and_the_units_are_the_controllers(ik, base, contract):
@@ -175,6 +190,36 @@ def test_an_arm_on_its_way_home_is_not_sent_on_after_an_emergency_stop(looped):
     robot.reset()  # the next episode may go home
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="watchdogs need Linux")
+@pytest.mark.parametrize(("within_s", "fires"), [(0.2, True), (0.03, False)])
+def test_a_way_home_on_which_the_loop_hangs_is_ended_by_the_watchdog(looped, tmp_path, monkeypatch, within_s, fires):
+    """One that needs beats more often than the way home has them only watches that the process lives."""
+    robot, node, _ = looped
+    monkeypatch.syspath_prepend(tmp_path)
+    stops, sent = Stops(tmp_path), []
+
+    def hear(topic, message):
+        node.say("/joint_states", node.arm)
+        sent.append((time.monotonic(), abs(message.data).max()))
+        if len(sent) == 9:
+            time.sleep(0.5)
+        robot._home = np.zeros(7) if len(sent) > 12 else robot._home  # it has arrived
+
+    node.sent = hear
+    with Watchdog("my_arm:emergency_stop", within_s) as dog:
+        dog.begin()
+        robot.clock.sleep_until = lambda deadline: time.sleep(0.02)
+        if fires:
+            with pytest.raises(SafetyStop, match=r"got no beat within 0\.2 s and stopped the robot"):
+                robot.home()
+            assert within_s - 0.05 < stops.wait() - sent[8][0] < 0.45
+        else:
+            robot.home()
+            time.sleep(0.1)
+            assert stops.times == []
+        dog.end()
+
+
 def test_no_command_and_no_plain_stop_undoes_an_emergency_stop_before_the_next_reset(contract, looped):
     robot, node, _ = looped
     robot._home, action, speeds = np.zeros(7), np.full(contract.action.size, 0.5, np.float32), []
@@ -224,6 +269,26 @@ def test_a_hand_whose_joints_fell_silent_is_held_while_all_else_still_comes(cont
         faults.append(gate.fault(robot.read(), clock.now()))
     assert faults[:4] == [None] * 4
     assert faults[4].startswith("age: joint_positions was measured 0.16 s before now")
+
+
+def test_a_hand_that_a_person_pauses_is_not_turned_on_once_its_joints_fall_silent(contract, looped):
+    (robot, node, clock), period = looped, 1.0 / contract.rate_hz
+    robot._home, pause, speeds = np.zeros(7), np.zeros(contract.action.size, np.float32), []
+    node.sent = lambda topic, message: speeds.append(float(abs(message.data).max()))
+    node.say("/joint_states", node.arm)
+    robot.read()
+    started = clock.now()
+
+    def write_without_reading():
+        while clock.now() < started + 2.0:
+            robot.write(pause)
+            clock.sleep_until(clock.now() + period)
+
+    with pytest.raises(AdapterError, match="the joints are not told any more"):
+        write_without_reading()
+    assert clock.now() - started < 0.65
+    assert max(speeds) > 0.1, "which was computed from where the joints were"
+    assert speeds[-1] == 0.0
 
 
 def test_an_emergency_stop_that_sends_nothing_does_not_count_as_one_that_worked(monkeypatch):
