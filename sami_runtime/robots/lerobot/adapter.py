@@ -137,15 +137,15 @@ class LeRobotAdapter:
     def _send(self, goals: NDArray[np.float64]) -> object:
         """Send goals (A,) in the robot's units, with all other keys; return the result of `send_action`."""
         table = self.settings.action
-        sent = {
+        command = {
             key: float(picked(self._beginning, (key,), "get_observation")[0] if value == HOLD else value)
             for key, value in table.others.items()
         }
-        sent |= dict(zip(table.keys, goals.tolist(), strict=True))
-        if not np.isfinite([*sent.values()]).all():  # the gate judges only signals that the model reads
-            raise AdapterError(f"nothing was sent, because it was not finite: {sent}. Check the robot's readings.")
+        command |= dict(zip(table.keys, goals.tolist(), strict=True))
+        if not np.isfinite([*command.values()]).all():  # the gate judges only signals that the model reads
+            raise AdapterError(f"nothing was sent, because it was not finite: {command}. Check the robot's readings.")
         self._goals, self._moves = goals, True
-        return self.robot.send_action(sent)
+        return self.robot.send_action(command)
 
     def _applied_goals(self, returned: object, goals: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the goals (A,) that the robot reports as sent, in its units."""

@@ -223,13 +223,13 @@ def test_no_motor_is_told_to_go_to_nan(adapter):
     assert arm.robot.calls[-1]["wrist_roll.pos"] == pytest.approx(28.64789), "its last goal"
 
 
-@pytest.mark.parametrize("held", [False, True])
-def test_no_key_is_sent_to_nan_that_the_model_does_not_read(adapter, held):
-    size = 1 if held else 2
+@pytest.mark.parametrize("holds", [False, True])
+def test_no_key_is_sent_to_nan_that_the_model_does_not_read(adapter, holds):
+    size = 1 if holds else 2
     action = BASE["action"].model_copy(
         update={"size": size, "elements": ("v", "t")[:size], "low": (-1.0,) * size, "high": (1.0,) * size}
     )
-    if held:
+    if holds:
         table = {"keys": ["x.vel"], "unit": "m/s", "factor": 0.5, "standing": 0.0}
         settings = base(**table, others={"tilt.pos": "hold", "lamp": 0.0})
     else:
@@ -242,7 +242,7 @@ def test_no_key_is_sent_to_nan_that_the_model_does_not_read(adapter, held):
     with pytest.raises(AdapterError, match="nothing was sent, because it was not finite"):
         robot.write(np.float32([1.0] * size))
     robot.stop()
-    assert robot.robot.sent == []
+    assert robot.robot.actions == []
 
 
 def test_an_arm_whose_encoder_fails_in_a_relative_action_is_stopped_at_its_last_goal(adapter):

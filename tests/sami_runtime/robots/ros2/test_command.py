@@ -196,23 +196,23 @@ def test_a_way_home_on_which_the_loop_hangs_is_ended_by_the_watchdog(looped, tmp
     """One that needs beats more often than the way home has them only watches that the process lives."""
     robot, node, _ = looped
     monkeypatch.syspath_prepend(tmp_path)
-    stops, sent = Stops(tmp_path), []
+    stops, messages = Stops(tmp_path), []
 
     def hear(topic, message):
         node.say("/joint_states", node.arm)
-        sent.append((time.monotonic(), abs(message.data).max()))
-        if len(sent) == 9:
+        messages.append((time.monotonic(), abs(message.data).max()))
+        if len(messages) == 9:
             time.sleep(0.5)
-        robot._home = np.zeros(7) if len(sent) > 12 else robot._home  # it has arrived
+        robot._home = np.zeros(7) if len(messages) > 12 else robot._home  # it has arrived
 
-    node.sent = hear
+    node.on_send = hear
     with Watchdog("my_arm:emergency_stop", within_s) as dog:
         dog.begin()
         robot.clock.sleep_until = lambda deadline: time.sleep(0.02)
         if fires:
             with pytest.raises(SafetyStop, match=r"got no beat within 0\.2 s and stopped the robot"):
                 robot.home()
-            assert within_s - 0.05 < stops.wait() - sent[8][0] < 0.45
+            assert within_s - 0.05 < stops.wait() - messages[8][0] < 0.45
         else:
             robot.home()
             time.sleep(0.1)
@@ -274,7 +274,7 @@ def test_a_hand_whose_joints_fell_silent_is_held_while_all_else_still_comes(cont
 def test_a_hand_that_a_person_pauses_is_not_turned_on_once_its_joints_fall_silent(contract, looped):
     (robot, node, clock), period = looped, 1.0 / contract.rate_hz
     robot._home, pause, speeds = np.zeros(7), np.zeros(contract.action.size, np.float32), []
-    node.sent = lambda topic, message: speeds.append(float(abs(message.data).max()))
+    node.on_send = lambda topic, message: speeds.append(float(abs(message.data).max()))
     node.say("/joint_states", node.arm)
     robot.read()
     started = clock.now()
