@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import shutil
 import sys
 import time
@@ -235,7 +236,8 @@ class LiveLine:
 
     def __call__(self, record: StepRecord) -> None:
         """Draw the line, at most every `EVERY_S` seconds."""
-        if self._live and (now := time.monotonic()) - self._drawn >= EVERY_S:
+        is_due = self._live and (now := time.monotonic()) - self._drawn >= EVERY_S
+        if is_due and select.select([], [self._file], [], 0.0)[1]:  # not a terminal at which Ctrl-S holds the loop up
             self._drawn, self._visible = now, True
             reading = reading_text(self._telemetry.now, self._telemetry.probe)
             parts = (self._status(), reading, probed(self._telemetry.probed), corrected(record))

@@ -318,7 +318,8 @@ class Run:
         if by_adapter := emergency_stop_of(self.adapter):
             if self._repeated is not resting:  # only once per episode
                 self._repeated = resting
-                threading.Thread(target=_repeat, args=(by_adapter, resting), name="sami-stop", daemon=True).start()
+                with suppress(RuntimeError):  # no thread can be started: it is stopped once
+                    threading.Thread(target=_repeat, args=(by_adapter, resting), name="sami-stop", daemon=True).start()
             try:
                 by_adapter()
                 return
@@ -373,9 +374,7 @@ class Run:
             raise UnknownName("time of a swap", when, ("episode", "now"))
         with self._swapping:
             driving = self.session
-            session = model
-            if not isinstance(session, Session):
-                session = self._admission.load(session, driving.active_providers[0])
+            session = model if isinstance(model, Session) else self._admission.load(model, driving.active_providers[0])
             require_swap(session, driving, self.adapter, self.gate.limits)
             if self.shadow:
                 self.shadow.require_fit(session.contract)

@@ -153,11 +153,11 @@ def test_every_link_of_a_page_leads_to_a_file_and_a_heading(page):
 
 def test_every_test_and_benchmark_that_a_page_names_exists():
     """By the end of its path: a table may name a folder once."""
-    there = [f"/{path.relative_to(ROOT)}" for folder in ("tests", "benchmarks") for path in (ROOT / folder).rglob("*")]
+    files = [f"/{path.relative_to(ROOT)}" for folder in ("tests", "benchmarks") for path in (ROOT / folder).rglob("*")]
     script = re.compile(r"(?:[\w-]+/)*test_\w+\.py|benchmarks/\w+\.py")
     names = {(page, name) for page in [*site_pages(), "results/README.md"] for name in script.findall(words(page))}
     assert len(names) > 100
-    assert [pair for pair in names if not any(path.endswith(f"/{pair[1]}") for path in there)] == []
+    assert [pair for pair in names if not any(path.endswith(f"/{pair[1]}") for path in files)] == []
 
 
 def test_the_table_of_raw_results_names_each_of_them_and_pages_that_name_it():
@@ -286,7 +286,7 @@ def test_the_picture_of_a_tick_has_the_order_of_the_loop(monkeypatch):
     noted(gate, "propose", "ruling")
     noted(adapter, "write", "write")
     noted(session, "executed", "executed")
-    noted(gate, "heed", "heed")
+    noted(gate, "record_telemetry", "telemetry")
     run_episode(
         session,
         adapter,

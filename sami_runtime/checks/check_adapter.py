@@ -91,6 +91,8 @@ def check_adapter(
         except SamiError as error:
             fault = str(error)
         except (Exception, SystemExit) as error:  # a driver that leaves the process is broken, too
+            if isinstance(error, SystemExit) and isinstance(error.code, int) and error.code > 128:
+                raise  # a signal ends the check
             fault = f"{type(error).__name__}: {error}"
         report(Verdict(rule.sentence, fault, note or "", trial.unproven))
         return not fault

@@ -45,7 +45,7 @@ class Trial:
     """When each observation was read [s], by the loop's clock."""
     tick_times: list[float] = field(default_factory=list)
     """How long reading and writing took at each tick [s]."""
-    sent: list[Executed] = field(default_factory=list)
+    writes: list[Executed] = field(default_factory=list)
     """The result of each write."""
     pairs: int = 0
     """Number of pairs of moves that were begun, which is also the seed of their episodes."""
@@ -118,11 +118,11 @@ def runs(trial: Trial) -> None:
         trial.copies.append({name: numbers_of(value).tobytes() for name, value in observation.values.items()})
         if trial.write:
             gate.fault(observation, now)  # shows the gate where the robot rests; other rules report faults
-            sent = gate.write(gate.propose(trial.still(), now))
-            if sent is not None:
-                trial.sent.append(sent)
+            result = gate.write(gate.propose(trial.still(), now))
+            if result is not None:
+                trial.writes.append(result)
         trial.tick_times.append(time.perf_counter() - start_time)
-        if trial.sent and trial.sent[-1].done:
+        if trial.writes and trial.writes[-1].done:
             break
 
 
@@ -198,8 +198,8 @@ def keeps_buffers(trial: Trial) -> None:
 
 def reports_executed(trial: Trial) -> None:
     """Raise an error if an executed action is beyond the action's bounds."""
-    for tick, sent in enumerate(trial.sent):
-        if beyond := _beyond(sent.action, trial.contract.action):
+    for tick, result in enumerate(trial.writes):
+        if beyond := _beyond(result.action, trial.contract.action):
             raise AdapterError(f"write {tick} says it executed {beyond} [{trial.contract.action.unit}]")
 
 
@@ -292,18 +292,18 @@ def _deviations(contract: Contract, signal: Signal, when: When, values: NDArray[
 def _away_from_home(contract: Contract, first: Mapping[str, NDArray[np.float64]]) -> str | None:
     """Return a note if the first observation, (size,) by signal, is outside those of training, else None."""
     assert contract.training_ranges is not None
-    away = []
+    outside = []
     for signal in contract.observation:
         begin, numbers = contract.training_ranges.begin[signal.name], first[signal.name]
         far = _deviations(contract, signal, "begin", numbers[None])[0]
         for at in np.flatnonzero(far > HOME):
             low, high = begin.lowest[at], begin.highest[at]
             name = f"{signal.name}.{signal.elements[at]}"
-            away.append(f"{name} = {numbers[at]:.3g} {signal.unit} (there {low:.3g} to {high:.3g})")
-    if not away:
+            outside.append(f"{name} = {numbers[at]:.3g} {signal.unit} (there {low:.3g} to {high:.3g})")
+    if not outside:
         return None
     home = f" Home is: {contract.sheet.home}." if contract.sheet is not None else ""
-    return f"the episode began elsewhere than those of training: {', '.join(away)}.{home}"
+    return f"the episode began elsewhere than those of training: {', '.join(outside)}.{home}"
 
 
 def _sentence(stray: _Stray, contract: Contract) -> str:

@@ -88,6 +88,17 @@ def instruct_watchdogs(kind: str, document: dict[str, Any], descriptors: Sequenc
         watchdog.instruct(kind, document, descriptors)
 
 
+def beat_watchdogs(period_s: float) -> None:
+    """Beat the watchdogs that watch, for an adapter that moves the robot by itself and calls this every `period_s` [s].
+
+    Those whose `within_s` is less than 2.5 periods, because the adapter may wake up late, only watch that this process
+    lives, as from `begin` on; all do so after a call with infinity, when the robot rests. Errors as of `Watchdog.beat`.
+    """
+    for watchdog in list(_running):
+        if watchdog._numbers[DUE]:
+            watchdog.beat() if 2.5 * period_s <= watchdog.within_s else watchdog.begin()
+
+
 class Watchdog:
     """A second process that stops the robot if this process fails to send a heartbeat in time, for whatever reason.
 

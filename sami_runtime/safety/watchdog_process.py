@@ -107,11 +107,6 @@ def take_instructions(kind: str, take: Take) -> None:
     _takers[kind] = take
 
 
-def kinds_taken() -> list[str]:
-    """Return the kinds of adapters from which this process's emergency stop expects instructions."""
-    return sorted(_takers)
-
-
 def serve(line: socket.socket) -> None:
     """Pass each instruction to its `take`, and answer it, until the loop's process ends; runs in a thread."""
     with line, suppress(OSError):
@@ -264,7 +259,7 @@ def main(
     # for a core while it holds Python's lock would block the watcher.
     output = Output()
     watcher = Watcher(shared_numbers(shared), link, loop_process, stop, name, within_s, stop_s, output)
-    link.sendall(READY + json.dumps(kinds_taken()).encode())
+    link.sendall(READY + json.dumps(sorted(_takers)).encode())
     watcher.run()
     output.flush(FLUSH_S)
 

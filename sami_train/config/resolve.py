@@ -63,10 +63,10 @@ def explain(preset: str, overrides: Mapping[str, Any] | None = None) -> Resolved
         (values[section] if section else values)[name] = value
     config = from_dict(values)
     _require_updates(config)
-    held, reasons = config.by_key(), {follow.key: follow.why for follow in derivations}
-    else_held = {**defaults(), **chosen, "preset": preset}
-    reasons |= {key: "given" for key, value in overrides.items() if value != else_held.get(key)}
-    return Resolved(config, tuple(Derivation(key, held[key], reasons[key]) for key in keys() if key in reasons))
+    resolved, reasons = config.by_key(), {follow.key: follow.why for follow in derivations}
+    without = {**defaults(), **chosen, "preset": preset}
+    reasons |= {key: "given" for key, value in overrides.items() if value != without.get(key)}
+    return Resolved(config, tuple(Derivation(key, resolved[key], reasons[key]) for key in keys() if key in reasons))
 
 
 def from_dict(values: Mapping[str, Any]) -> TrainConfig:
@@ -134,9 +134,9 @@ def _require_fit(header: WeightsHeader, chosen: str, spec: EnvironmentSpec, file
         raise ConfigError(f"{file} has the signals of {spec.name!r} in another order: {', '.join(header.observation)}.")
     kind = method(header.method).encoder
     if method(chosen).encoder != kind:
-        alike = ", ".join(name for name, candidate in METHODS.items() if candidate.encoder == kind)
+        names = ", ".join(name for name, candidate in METHODS.items() if candidate.encoder == kind)
         raise ConfigError(
-            f"{file} was trained by {header.method}, but {chosen} has another kind of encoder; choose one of: {alike}."
+            f"{file} was trained by {header.method}, but {chosen} has another kind of encoder; choose one of: {names}."
         )
 
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 from pydantic.functional_validators import ModelWrapValidatorHandler
 
@@ -259,9 +260,9 @@ class InitConfig(Settings):
 
 
 class TrainConfig(Settings):
-    """One training run, resolved."""
+    """One training run, resolved. `env` names a robot's file without `./`, so that both spellings are one."""
 
-    env: str = ENV
+    env: Annotated[str, AfterValidator(lambda name: str(Path(name)) if name.endswith(".toml") else name)] = ENV
     method: str = METHOD
     preset: str = PRESET
     """The preset that the values came from; informative only."""

@@ -304,11 +304,11 @@ class EpisodeBuffer:
             already = relabel & goal.reached(achieved[slots, steps], new_goal)
             if already.all():
                 return self.transitions(windows, count, 0.0, rng, return_steps, discount)
-            there = goal.reached(achieved[slots[:, None], path + 1], new_goal[:, None])  # (N, n)
-            rewards = np.where(relabel[:, None], np.where(there, 0.0, -1.0), rewards)
-            there &= ahead < spans[:, None]
-            reached = relabel & there.any(1)
-            spans = np.where(reached, there.argmax(1) + 1, spans)  # the return ends once the new goal is reached
+            success = goal.reached(achieved[slots[:, None], path + 1], new_goal[:, None])  # (N, n)
+            rewards = np.where(relabel[:, None], np.where(success, 0.0, -1.0), rewards)
+            success &= ahead < spans[:, None]
+            reached = relabel & success.any(1)
+            spans = np.where(reached, success.argmax(1) + 1, spans)  # the return ends once the new goal is reached
 
         following_steps = steps + spans
         observations, following = self.observations[slots, steps], self.observations[slots, following_steps]

@@ -184,14 +184,14 @@ def _listed(rows: Sequence[TaskResult]) -> Iterator[tuple[str, list[TaskResult]]
         yield from ((label(row.task), [row]) for row in rows)
         return
     for feature in rows[0].task:
-        alike: dict[str, list[TaskResult]] = {}
+        groups: dict[str, list[TaskResult]] = {}
         for row in rows:
-            alike.setdefault(label({feature: row.task[feature]}), []).append(row)
-        if len(alike) > MOST_VALUES:  # the value that most tasks have, and the others
-            usual = max(alike, key=lambda value: len(alike[value]))
-            drawn = [row for value, same in alike.items() if value != usual for row in same]
-            alike = {usual: alike[usual], f"{feature} drawn": drawn}
-        yield from alike.items()
+            groups.setdefault(label({feature: row.task[feature]}), []).append(row)
+        if len(groups) > MOST_VALUES:  # the value that most tasks have, and the others
+            usual = max(groups, key=lambda value: len(groups[value]))
+            drawn = [row for value, same in groups.items() if value != usual for row in same]
+            groups = {usual: groups[usual], f"{feature} drawn": drawn}
+        yield from groups.items()
 
 
 def _successes(result: Evaluation, title: str) -> list[str]:

@@ -78,11 +78,11 @@ def heat_maps(
 
 def _map_rows(panel: str, cells: Sequence[Cell], across: str, down: str) -> list[Row]:
     """Return a row for each pair of values: the mean over its tasks, weighted by their episodes."""
-    alike: dict[tuple[float, float], list[Cell]] = {}
+    groups: dict[tuple[float, float], list[Cell]] = {}
     for cell in cells:
-        alike.setdefault((cell[1][across], cell[1][down]), []).append(cell)
+        groups.setdefault((cell[1][across], cell[1][down]), []).append(cell)
     rows: list[Row] = []
-    for (x, y), same in alike.items():
+    for (x, y), same in groups.items():
         episodes = sum(facts["episodes"] for _, _, facts in same)
         value, above = (
             sum(facts[column] * facts["episodes"] for _, _, facts in same) / episodes

@@ -174,7 +174,7 @@ class MethodComparison:
     def _contests(self, pairs: Sequence[tuple[Group, Group]]) -> list[Contest]:
         contests = []
         for x, y in pairs:
-            equal_budget = _alike([run.steps for run in (*x.runs, *y.runs)])
+            equal_budget = _nearly_equal([run.steps for run in (*x.runs, *y.runs)])
             for task_set in self.task_sets:
                 first, second = _by_seed(x, task_set), _by_seed(y, task_set)
                 improvement = probability_of_improvement(x.scores(task_set), y.scores(task_set))
@@ -189,7 +189,7 @@ class MethodComparison:
 
     def _even(self, count: Callable[[EvaluatedRun], int | None]) -> bool:
         return all(
-            _alike([number for run in (*x.runs, *y.runs) if (number := count(run)) is not None])
+            _nearly_equal([number for run in (*x.runs, *y.runs) if (number := count(run)) is not None])
             for x, y in combinations_with_replacement(self.groups, 2)
             if comparable(x, y)
         )
@@ -208,7 +208,7 @@ class MethodComparison:
         if unfinished:
             notes.append(f"Not trained to the end: {', '.join(unfinished)}.")
         for key, values in differences_between(self.groups).items():
-            listed = ", ".join(f"{title} {' and '.join(map(shown_value, held))}" for title, held in values.items())
+            listed = ", ".join(f"{title} {' and '.join(map(shown_value, pair))}" for title, pair in values.items())
             notes.append(f"Methods also differ in {key}: {listed}.")
         single = [group.label for group in self.groups if len(group.runs) == 1]
         if single:
@@ -229,7 +229,7 @@ def _by_seed(group: Group, task_set: str) -> Mapping[int, float]:
     return dict(zip(group.seeds, group.scores(task_set).mean(axis=1).tolist(), strict=True))
 
 
-def _alike(numbers: Sequence[int]) -> bool:
+def _nearly_equal(numbers: Sequence[int]) -> bool:
     return not numbers or max(numbers) <= min(numbers) * (1 + UNEQUAL)
 
 
@@ -263,7 +263,7 @@ class Worth:
     @property
     def equal_budget(self) -> bool:
         """Whether the runs of all three groups took about the same environment steps."""
-        return _alike([run.steps for group in (self.group, self.memoryless, self.oracle) for run in group.runs])
+        return _nearly_equal([run.steps for group in (self.group, self.memoryless, self.oracle) for run in group.runs])
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""

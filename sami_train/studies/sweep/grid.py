@@ -116,8 +116,8 @@ class Grid:
         """
         for key in sorted(self.axes.keys() | wider.axes.keys()):
             if (key in self.axes) != (key in wider.axes):
-                there, here = ("set", "is not") if key in self.axes else ("not set", "is")
-                raise GridError(f"{key} is {there} in the sweep that is there, and now {here}; {_SAME}")
+                earlier, current = ("set", "is not") if key in self.axes else ("not set", "is")
+                raise GridError(f"{key} is {earlier} in the sweep that is there, and now {current}; {_SAME}")
             missing = [value for value in self.axes[key] if value not in wider.axes[key]]
             if missing:
                 before, after = (",".join(map(_readable, grid.axes[key])) for grid in (self, wider))

@@ -148,9 +148,9 @@ def test_ticks_that_were_missed_shift_the_actions(path, tmp_path):
 
     class Slow(looking.Stamped):
         def write(self, action):
-            sent = super().write(action)
+            result = super().write(action)
             clock.advance(2.5 * PERIOD if len(records) == 3 else 0.0)
-            return sent
+            return result
 
     session = Session.load(path)
     gate_limits = Limits(max_pause_s=10.0, max_age_s=10.0)

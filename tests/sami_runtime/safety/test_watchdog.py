@@ -265,9 +265,9 @@ def test_an_adapter_instructs_what_stops_its_robot_and_nothing_moves_before(stop
 
 def sockets_of(pid):
     """Lines of the kernel's table for the sockets that a process holds."""
-    held = {os.readlink(item) for item in Path("/proc", str(pid), "fd").iterdir()}
+    descriptors = {os.readlink(item) for item in Path("/proc", str(pid), "fd").iterdir()}
     table = Path("/proc/net/unix").read_text().splitlines()[1:]
-    results = [line for line in table if f"socket:[{line.split()[6]}]" in held]
+    results = [line for line in table if f"socket:[{line.split()[6]}]" in descriptors]
     assert results
     return results
 

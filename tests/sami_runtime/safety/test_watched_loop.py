@@ -243,6 +243,21 @@ def test_a_write_that_hangs_is_stopped_again_and_again_until_the_loop_rests(tick
     assert (by_itself.emergency_stops, robot.stops) == (count, 1)
 
 
+def test_a_stop_reaches_the_robot_also_where_no_thread_can_be_started(ticks, blocking, monkeypatch):
+    robot = blocking("write")
+    by_itself = ByItself(robot)
+    run, _, _ = ticks(robot)
+    assert robot.blocked.wait(10)
+
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", refuse)
+        run.stop("too hot", within_s=0.05)
+    assert by_itself.emergency_stops == 1
+
+
 def test_a_loop_that_can_stop_the_robot_does_so_itself(ticks, blocking):
     robot = blocking()
     by_itself = ByItself(robot)

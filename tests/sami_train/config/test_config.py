@@ -276,11 +276,11 @@ def test_what_earlier_versions_wrote_is_read_as_it_was_meant(written, monkeypatc
     # A robot of one's own is named by its path from where the command ran.
     monkeypatch.chdir(ROOT / "examples/own_environment")
     config = from_dict(written)
-    there = {present_key(key): value for key, value in leaves(written).items() if key != "contrast.stretch"}
-    here = leaves(config.to_dict())
-    assert {key: here[key] for key in there} == there
-    assert list(here) == keys()
-    if there.keys() == here.keys():
+    expected = {present_key(key): value for key, value in leaves(written).items() if key != "contrast.stretch"}
+    result = leaves(config.to_dict())
+    assert {key: result[key] for key in expected} == expected
+    assert list(result) == keys()
+    if expected.keys() == result.keys():
         today = re.sub(r'"(\w+)":', lambda name: f'"{present_key(name[1])}":', json.dumps(written))
         assert json.dumps(config.to_dict()) == today
 

@@ -45,14 +45,14 @@ def test_our_environments_are_trained_with_the_values_that_their_results_were_ma
     # The Panda's values are those of its task, whatever simulates it.
     panda = ENVIRONMENTS[env].tasks is ENVIRONMENTS["panda"].tasks
     expected = report["panda"] if panda else report["half-cheetah"] | report[env]
-    held = json.loads(json.dumps(resolve(preset, {"env": env, "method": "satesac"}).by_key()))
+    values = json.loads(json.dumps(resolve(preset, {"env": env, "method": "satesac"}).by_key()))
     # Since then: float32, which is faster without instructions for bfloat16, and a buffer that a contrast can compare.
-    compared = held["contrast.trajectories"] * len(ENVIRONMENTS[env].tasks.sets["training"])
+    compared = values["contrast.trajectories"] * len(ENVIRONMENTS[env].tasks.sets["training"])
     expected |= {
         "learning.bf16": False,
         "learning.buffer_episodes": max(expected["learning.buffer_episodes"], compared),
     }
-    assert {key: held[key] for key in expected} == expected
+    assert {key: values[key] for key in expected} == expected
 
 
 @pytest.mark.parametrize("preset", presets())

@@ -128,11 +128,11 @@ def test_an_anchor_holds_the_actor_also_after_its_run_was_read_back(source, tmp_
         distance = (torch.tanh(agent.policy.actor(inputs)[0]) - torch.tanh(before.policy.actor(inputs)[0])).abs().mean()
         return agent, float(distance.detach())
 
-    (held, near), (free, far) = trained(1_000.0), trained(0.0)
+    (anchored, near), (free, far) = trained(1_000.0), trained(0.0)
     assert near < 0.7 * far
     assert free.learner.first_actor is None
-    assert same(*({n: t for n, t in weights(item).items() if n.startswith("encoder.")} for item in (before, held)))
-    held.save(tmp_path / "agent.zip")
+    assert same(*({n: t for n, t in weights(item).items() if n.startswith("encoder.")} for item in (before, anchored)))
+    anchored.save(tmp_path / "agent.zip")
     again = train.ContextSAC.load(tmp_path / "agent.zip", device="cpu")
     assert same(again.learner.first_actor.state_dict(), before.policy.actor.state_dict())
 

@@ -160,8 +160,8 @@ def test_every_shipped_model_has_its_run_and_models_holds_nothing_else():
         contract, run = read_artifact(path).contract, study[run_of(path)]
         assert Evaluation.from_dict(contract.evaluation) == Evaluation.from_dict(run.evaluation)
         assert contract.training["steps"] == run.facts["steps"]
-    held = {path.name for path in (ROOT / "models").iterdir() if path.is_file()}
-    assert held == {"__init__.py"} | {
+    files = {path.name for path in (ROOT / "models").iterdir() if path.is_file()}
+    assert files == {"__init__.py"} | {
         f"{path.stem}.{kind}" for path in MODELS for kind in ("onnx", "md", "png", "safetensors")
     }
 

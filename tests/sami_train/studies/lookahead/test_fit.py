@@ -116,7 +116,7 @@ def test_what_it_is_judged_by_was_held_out(monkeypatch):
     parts = []
     judge = fitting.errors_of
     monkeypatch.setattr(
-        fitting, "errors_of", lambda model, held, *rest: (parts.append(held), judge(model, held, *rest))[1]
+        fitting, "errors_of", lambda model, held_out, *rest: (parts.append(held_out), judge(model, held_out, *rest))[1]
     )
     value = world(20)
     fitted = fit(value, SIGNALS, 2, updates=10)
