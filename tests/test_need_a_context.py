@@ -35,12 +35,12 @@ def test_pandas_tesac_has_every_seed_that_was_trained_like_the_baselines():
     from sami_train.studies.compare.groups import read_runs
 
     (judged,) = measured.STUDIES[measured.PANDA].groups()["TESAC"].runs[:1]
-    alike = {
+    seeds = {
         run.seed
         for run in read_runs([ROOT / "results" / "placebo", ROOT / "results" / "panda-100k-one-age"])
         if run.config | {"seed": 0} == judged.config | {"seed": 0}
     }
-    assert measured.STUDIES[measured.PANDA].groups()["TESAC"].seeds == sorted(alike)
+    assert measured.STUDIES[measured.PANDA].groups()["TESAC"].seeds == sorted(seeds)
 
 
 def test_the_readme_begins_its_results_with_what_a_context_is_worth():

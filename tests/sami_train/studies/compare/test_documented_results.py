@@ -22,7 +22,7 @@ from sami_train.studies.compare import estimates
 from sami_train.studies.compare.comparison import MethodComparison
 from sami_train.studies.compare.groups import read_runs
 from sami_train.studies.compare.tables import standings_table
-from sami_train.studies.contexts.ceiling import HELD_OUT_EVERY
+from sami_train.studies.contexts.largest_bound import HELD_OUT_EVERY
 from sami_train.studies.sweep.study import find_runs, read_study
 
 ROOT = Path(__file__).parents[4]
@@ -262,8 +262,8 @@ def test_every_shipped_model_has_its_run_and_models_holds_nothing_else():
         contract, run = read_artifact(path).contract, study[run_of(path)]
         assert Evaluation.from_dict(contract.evaluation) == Evaluation.from_dict(run.evaluation)
         assert contract.training["steps"] == run.facts["steps"]
-    held = {path.name for path in (ROOT / "models").iterdir() if path.is_file()}
-    assert held == {"__init__.py"} | {
+    files = {path.name for path in (ROOT / "models").iterdir() if path.is_file()}
+    assert files == {"__init__.py"} | {
         f"{path.stem}.{kind}" for path in MODELS for kind in ("onnx", "md", "png", "safetensors")
     }
 
