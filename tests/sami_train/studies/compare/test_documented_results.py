@@ -317,8 +317,8 @@ def test_the_page_of_the_second_simulator_has_the_loss_from_one_to_the_other():
         other = Evaluation.from_dict(json.loads((studies / "panda-mujoco" / f"{file}.json").read_text("utf-8")))
         (run,) = read_runs([studies / f"{trained}:{file.partition('-in-')[0]}"])
         for task_set in SETS:
-            there = scores_of_starts(other, task_set)
-            less = scores_of_starts(run.evaluation, task_set)[: len(there)] - there
+            moved_scores = scores_of_starts(other, task_set)
+            less = scores_of_starts(run.evaluation, task_set)[: len(moved_scores)] - moved_scores
             losses[trained, task_set] = less.mean(), *interval_over_starts(less)
     certain = {key: "{:.2f} [{:.2f}, {:.2f}]".format(*loss) for key, loss in losses.items() if loss[1] > 0}
     assert list(certain) == [("panda-mujoco", "extreme")]
