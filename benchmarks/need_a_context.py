@@ -39,6 +39,7 @@ from sami_train.evaluation.model_policy import SessionPolicy
 from sami_train.evaluation.play import playing, side_by_side
 from sami_train.files import write_json
 from sami_train.studies.contexts.changed_episodes import PolicyHead
+from sami_train.studies.sweep.study import find_runs
 
 ROOT = Path(__file__).resolve().parents[1]
 MODELS = ROOT / "models"
@@ -58,12 +59,17 @@ IN_README = {
     "crippled-hopper-satesac": "Crippled hopper",
 }
 """Rows of the README, apart from the Go2's."""
-ONE_SEED: dict[str, tuple[str, str, dict[str, str]]] = {
-    "so101-satesac": ("results/so101", "satesac", {"sac": "SAC", "sac-history": "SAC on ten steps"}),
-    "panda-heavy-tesac": ("results/panda-heavy", "final-1", {"final-sac-0": "SAC"}),
+ONE_SEED: dict[str, tuple[str, dict[str, str]]] = {
+    "so101-satesac": ("so101/satesac", {"so101/sac": "SAC", "so101/sac-history": "SAC on ten steps"}),
+    "panda-heavy-tesac": ("panda-heavy/final-1", {"panda-heavy/final-sac-0": "SAC"}),
+    "crippled-ant-satesac": (
+        "need-a-context/crippled-ant-satesac",
+        {"ants-sac:crippled-ant-sac-0": "SAC", "ants-sac:crippled-ant-sac-1": "another seed of SAC"},
+    ),
 }
-"""Comparison of a shipped file with one seed of each baseline of the same budget: the folder of `sami eval --final
---json`, the name of the file's own evaluation, and the baselines' names with their titles in the docs."""
+"""Comparison of a shipped file with one seed of each baseline of the same budget: the file's own evaluation in
+`results/`, and evaluations of the baselines with their titles in the docs. STUDY:RUN is a gathered run, and else it is
+the output of `sami eval --final --json` or of this script."""
 PANDA = "panda-satesac"
 """The shipped Panda file with a context, trained for longer than the runs in `STUDIES`."""
 WITHOUT = "panda-sac"
@@ -379,25 +385,37 @@ def paired_baselines(model: str) -> tuple[str, str]:
 
     All have the same budget and the same evaluation starts; the 95 % intervals are over starts, not over training.
     """
-    folder, shipped, baselines = ONE_SEED[model]
-    scores: dict[str, dict[str, np.ndarray]] = {}
-    for name in (shipped, *baselines):
-        tasks = json.loads((ROOT / folder / f"{name}.json").read_text(encoding="utf-8"))["tasks"]
-        rows = {of: [[*map(int, t["successes"])] for t in tasks if t["task_set"] == of] for of in SETS}
-        scores[name] = {of: np.mean(table, axis=0) for of, table in rows.items()}
+    shipped, baselines = ONE_SEED[model]
+    live = scores_by_start(shipped)
     cells, gains = [], []
     for name, title in baselines.items():
-        baseline = scores[name]
-        cells.append(f"{title} {' / '.join(f'{baseline[of].mean():.3f}' for of in SETS)}")
-        gains.append(f"over {title} {' / '.join(_paired(scores[shipped][of] - baseline[of]) for of in SETS)}")
+        baseline = scores_by_start(name)
+        digits = 3 if max(map(np.max, baseline.values())) <= 1.0 else 0
+        cells.append(f"{title} {' / '.join(f'{baseline[of].mean():,.{digits}f}' for of in SETS)}")
+        gains.append(f"over {title} {' / '.join(_paired(live[of] - baseline[of], digits) for of in SETS)}")
     return f"one seed: {', '.join(cells)}", f"gains {', '.join(gains)}"
 
 
-def _paired(gain: np.ndarray) -> str:
+def scores_by_start(name: str) -> dict[str, np.ndarray]:
+    """Return the scores of an evaluation in `results/`, (starts,) by set: returns, or successes' means over tasks."""
+    document: Any
+    if ":" in name:
+        (document,) = [run.evaluation for run in find_runs([ROOT / "results" / name])]
+    else:
+        document = json.loads((ROOT / "results" / f"{name}.json").read_text(encoding="utf-8"))
+    if "arms" in document:
+        return {of: np.concatenate(document["arms"]["live"][of]) for of in SETS}
+    tasks = {of: [task for task in document["tasks"] if task["task_set"] == of] for of in SETS}
+    if "returns" in document["tasks"][0]:
+        return {of: np.concatenate([task["returns"] for task in tasks[of]]) for of in SETS}
+    return {of: np.mean([[*map(int, task["successes"])] for task in tasks[of]], axis=0) for of in SETS}
+
+
+def _paired(gain: np.ndarray, digits: int = 3) -> str:
     """Return a mean gain over starts, with a 95 % bootstrap interval."""
     drawn = gain[np.random.default_rng(0).integers(len(gain), size=(REPLICATES, len(gain)))].mean(axis=1)
     low, high = np.percentile(drawn, [2.5, 97.5])
-    return f"{gain.mean():.3f} [{low:.3f}, {high:.3f}]"
+    return f"{gain.mean():,.{digits}f} [{low:,.{digits}f}, {high:,.{digits}f}]"
 
 
 def trained_baselines(model: str) -> tuple[str, str] | None:

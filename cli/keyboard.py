@@ -54,6 +54,8 @@ PUSH_SHARE = 0.3
 """Change by a key press, as a fraction of the way from the neutral action to the bound."""
 MOVE_SHARE = 0.01
 """Change of a position action by a key press, as a fraction of the range between its bounds."""
+LEAD = 3 * MOVE_SHARE
+"""Largest lead of a commanded position before the executed one, as such a fraction."""
 
 
 class Terminal:
@@ -69,7 +71,7 @@ class Terminal:
         self._bytes, self._read_time = b"", 0.0
 
     @staticmethod
-    def there() -> bool:
+    def is_available() -> bool:
         """Return whether standard input is a terminal with this process in the foreground."""
         try:
             return sys.stdin.isatty() and os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
@@ -94,7 +96,7 @@ class Terminal:
 
     def pressed(self, wait_s: float = 0.0) -> list[str]:
         """Return the pressed keys as lower-case characters, or names such as `"up"`, `"escape"`, `"enter"`."""
-        if not self.there():
+        if not self.is_available():
             time.sleep(wait_s)
             return []
         while select.select([self._input], [], [], wait_s)[0]:
@@ -112,7 +114,7 @@ class Terminal:
     def _take(self, *_: object) -> None:
         import tty
 
-        if self.there():
+        if self.is_available():
             tty.setcbreak(self._input)
 
     def _restore(self) -> None:
@@ -177,7 +179,7 @@ class Keyboard:
         rests = (
             f"p pause or go on, space take over or hand back (1-{self._action.size} choose of {elements}, ↑ ↓ push)"
             if self._can_rest
-            else "no pause and no take-over, because the limits have no rest"
+            else "no pause and no take-over, because the limits set no rest"
         )
         steers = f"{self._steering.keys}; " if self._steering else ""
         return f"keys: {steers}{rests}, {ENDS}"
@@ -248,8 +250,10 @@ class Keyboard:
     def _action_by_keys(self, standing: Array | None) -> Array | None:
         """Return the person's action, (A,); None if actions are positions and no present position is known."""
         if self._moves:
-            if self._command is None and standing is not None:
-                self._command = standing.copy()
+            if standing is not None:  # the robot may be slower than the keys, and has to rest soon after the last one
+                lead = LEAD * (self._high - self._low)
+                command = standing if self._command is None else self._command
+                self._command = command.clip(standing - lead, standing + lead)
             return self._command
         command, at = self._rest.copy(), self._element
         if self._direction and time.monotonic() - self._pushed < PUSH_S:
@@ -269,12 +273,12 @@ def uses_keys(keys: bool | None, usual: bool) -> bool:
     """Return whether a run listens to keys: `keys`, or if None `usual` on a terminal; SamiError without a terminal."""
     from sami_runtime.errors import SamiError
 
-    there = Terminal.there()
-    if keys and not there:
+    on_terminal = Terminal.is_available()
+    if keys and not on_terminal:
         raise SamiError(
             "keys=true needs a terminal as standard input, in the foreground. Run it there, or leave the key out."
         )
-    return usual and there if keys is None else keys
+    return usual and on_terminal if keys is None else keys
 
 
 def listen(closing: ExitStack, contract: Contract, limits: Limits | None, steering: Steering | None = None) -> Keyboard:
@@ -282,7 +286,7 @@ def listen(closing: ExitStack, contract: Contract, limits: Limits | None, steeri
     from sami_runtime.safety.limits import Limits
 
     pilot = Keyboard(closing.enter_context(Terminal()), contract, limits or Limits(), steering)
-    _say(pilot.keys)
+    print_text(pilot.keys, error=True)
     return pilot
 
 
@@ -320,7 +324,7 @@ def between(
         return report, True
     if wait_s is None or wait_s > 0.0:
         when = "Enter begins" if wait_s is None else f"in {wait_s:g} s, or at Enter, begins"
-        _say(f"{when} the next episode; of this one: s success, f failure, r redo; q stop")
+        print_text(f"{when} the next episode; of this one: s success, f failure, r redo; q stop", error=True)
     ending = pilot.between(wait_s)
     if ending is Ending.STOP:
         return report, False
@@ -328,8 +332,3 @@ def between(
         report = replace(report, ended=ending)
         driving.conclude(ending, report.success)
     return report, True
-
-
-def _say(text: str) -> None:
-    """Print a message for a person to standard error, because a program may read standard output."""
-    print_text(text, error=True)

@@ -27,10 +27,10 @@ from sami_runtime.loop.tick import LoopReport, StepRecord, Swapped
 from sami_runtime.model.contract import Contract
 from sami_runtime.recording.format import RecordedEpisode
 from sami_runtime.recording.recorder import Recorder
+from sami_runtime.safety.bias_calibration import BiasCalibration
 from sami_runtime.safety.gate import Controller, SafetyGate
 from sami_runtime.safety.limits import Limits
 from sami_runtime.safety.watch import active_guards, guards_without
-from sami_runtime.safety.zeroed import Zeroed
 from sami_runtime.session.admission import Admission
 from sami_runtime.session.session import Session
 from sami_runtime.session.telemetry import Telemetry
@@ -57,7 +57,7 @@ def _compose(
         return wrapped
     limits.require_fit(contract)
     clock = None if simulator else settings.clock  # a simulator's observations do not age
-    return Zeroed(wrapped, limits.known, limits.known_readings, clock, 1.0 / contract.rate_hz)
+    return BiasCalibration(wrapped, limits.known, limits.known_readings, clock, 1.0 / contract.rate_hz)
 
 
 def _require_for_robot(settings: LoopSettings, gap: GapProfile | None) -> None:
@@ -318,7 +318,8 @@ class Run:
         if by_adapter := emergency_stop_of(self.adapter):
             if self._repeated is not resting:  # only once per episode
                 self._repeated = resting
-                threading.Thread(target=_repeat, args=(by_adapter, resting), name="sami-stop", daemon=True).start()
+                with suppress(RuntimeError):  # no thread can be started: it is stopped once
+                    threading.Thread(target=_repeat, args=(by_adapter, resting), name="sami-stop", daemon=True).start()
             try:
                 by_adapter()
                 return
@@ -373,9 +374,7 @@ class Run:
             raise UnknownName("time of a swap", when, ("episode", "now"))
         with self._swapping:
             driving = self.session
-            session = model
-            if not isinstance(session, Session):
-                session = self._admission.load(session, driving.active_providers[0])
+            session = model if isinstance(model, Session) else self._admission.load(model, driving.active_providers[0])
             require_swap(session, driving, self.adapter, self.gate.limits)
             if self.shadow:
                 self.shadow.require_fit(session.contract)

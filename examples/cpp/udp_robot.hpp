@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <limits>
 #include <stdexcept>
 #include <string>
@@ -21,18 +22,25 @@ namespace sami {
 class UdpRobot {
  public:
   UdpRobot() : socket_(::socket(AF_INET, SOCK_DGRAM, 0)) {
-    const sockaddr_in here = at(static_cast<uint16_t>(port() + 1));
+    const sockaddr_in local = at(static_cast<uint16_t>(port() + 1));
     const timeval second{1, 0};
     ::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &second, sizeof second);
-    if (::bind(socket_, reinterpret_cast<const sockaddr*>(&here), sizeof here) != 0)
+    if (::bind(socket_, reinterpret_cast<const sockaddr*>(&local), sizeof local) != 0)
       throw std::runtime_error("UDP port " + std::to_string(port() + 1) + " is taken; is another program driving the robot?");
   }
   UdpRobot(const UdpRobot&) = delete;
   UdpRobot& operator=(const UdpRobot&) = delete;
   ~UdpRobot() { ::close(socket_); }
 
+  // Also counts the time while the machine is suspended, for the gate's limit on pauses; Linux's steady_clock does not.
   static double now() {
+#ifdef CLOCK_BOOTTIME
+    timespec time{};
+    ::clock_gettime(CLOCK_BOOTTIME, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+#else
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+#endif
   }
 
   // Begins an episode: drops earlier observations.
@@ -87,8 +95,14 @@ class UdpRobot {
     return address;
   }
 
+  // Receives the robot's next datagram; anybody can send to this port.
   bool received(int flags) {
-    size_ = ::recv(socket_, datagram_.data(), datagram_.size() - 1, flags);
+    const sockaddr_in robot = at(port());
+    sockaddr_in sender{};
+    socklen_t length = sizeof sender;
+    do {
+      size_ = ::recvfrom(socket_, datagram_.data(), datagram_.size() - 1, flags, reinterpret_cast<sockaddr*>(&sender), &length);
+    } while (size_ >= 0 && (sender.sin_port != robot.sin_port || sender.sin_addr.s_addr != robot.sin_addr.s_addr));
     if (size_ >= 0) datagram_[static_cast<size_t>(size_)] = '\0';
     return size_ >= 0;
   }

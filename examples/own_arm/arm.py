@@ -59,10 +59,10 @@ class OwnArm:
         motion = self.ik.move(self.joints, self.base.inverse.vectors(shift), self.period)
         width = self.gripper.command(self.values["gripper_width"][0] + 0.2 * action[3])
         self.link.send(velocities=motion.velocities.tolist(), gripper=width)
-        sent = np.append(self.base.vectors(motion.displacement) / self.reach, action[3])
-        sent = np.where(abs(sent - action) < 0.01, action, np.clip(sent, -1.0, 1.0)).astype(np.float32)
+        applied = np.append(self.base.vectors(motion.displacement) / self.reach, action[3])
+        applied = np.where(abs(applied - action) < 0.01, action, np.clip(applied, -1.0, 1.0)).astype(np.float32)
         done = bool(np.linalg.norm(self.values["achieved_goal"] - self.values["desired_goal"]) < 0.05)
-        return Executed(sent, done, {"is_success": done})
+        return Executed(applied, done, {"is_success": done})
 
     def stop(self):
         self.link.send(stop=True)

@@ -25,7 +25,7 @@ from typing import Any
 
 from sami_runtime.distribution import installed_version
 from sami_runtime.errors import RecordingError, SafetyStop, SamiError
-from sami_runtime.files import printable
+from sami_runtime.files import plain_strings, printable
 from sami_runtime.loop.episode import EpisodeReport
 from sami_runtime.loop.tick import Outcome, StepRecord
 from sami_runtime.model.signature import require_signed, trusted_keys
@@ -263,7 +263,7 @@ class LogCheck:
             *(f"ended by {error}" for error in [about["error"]] if error),
             "",
             f"{'what':<40}{'ticks':>10}",
-            *(f"{printable(name):<40}{count:>10}" for name, count in about["counts"].items()),
+            *(f"{name:<40}{count:>10}" for name, count in about["counts"].items()),
         ]
         return "\n".join(rows)
 
@@ -276,7 +276,7 @@ def _hand_over(line: Mapping[str, Any]) -> str:
     if "step" in line:
         return f"hand-over to the {line['to']} at step {line['step']}"
     reason = f", because {line['reason']}" if "reason" in line else ""
-    return f"stage {line['from'] or 'none'} - {line['to']}{printable(reason)}"
+    return f"stage {line['from'] or 'none'} - {line['to']}{reason}"
 
 
 def _facts(line: Mapping[str, Any]) -> dict[str, Any]:
@@ -323,13 +323,17 @@ _SEAL = re.compile(rb',"hash":"([0-9a-f]{64})"}')
 
 
 def _read_line(text: bytes, number: int, previous: str) -> Mapping[str, Any]:
-    """Return a parsed line; raise ValueError if its hash is wrong or it does not follow the hash `previous`."""
+    """Return a line; raise ValueError if its hash or a fact is wrong, or it does not follow the hash `previous`."""
     seal = _SEAL.search(text, max(0, len(text) - 80))
     if seal is None or seal.end() != len(text):
         raise ValueError("has no hash at its end")
     if hashlib.sha256(text[: seal.start()] + b"}").hexdigest() != seal[1].decode():
         raise ValueError("was changed: its hash is another one")
-    line = json.loads(text)
-    if line["previous"] != previous or line["number"] != number:
-        raise ValueError(f"does not follow the line before: it is number {line['number']}, expected {number}")
-    return dict(line)
+    try:
+        line: dict[str, Any] = plain_strings(json.loads(text))
+        str(LogCheck((line,), "", False))  # a log of unknown origin may lack what the summary prints
+        if line["previous"] != previous or line["number"] != number:
+            raise ValueError(f"does not follow the line before: it is number {line['number']}, expected {number}")
+    except (AttributeError, LookupError, RecursionError, TypeError) as error:
+        raise ValueError(f"is no line of an evidence log: {type(error).__name__}: {error}") from None
+    return line

@@ -19,9 +19,9 @@ from sami_runtime.model.contract import Contract
 from sami_runtime.robots.body.settings import BodySettings, by_name
 from sami_runtime.robots.kit.motion import eased
 from sami_runtime.robots.kit.settings import RobotTable, checked_table
-from sami_runtime.safety.gate import Ruling, SafetyGate
+from sami_runtime.safety.gate import Ruling
 from sami_runtime.safety.limits import Limits
-from sami_runtime.safety.watch import Rest
+from sami_runtime.safety.watch import Neutral
 from sami_runtime.signals import Number, Positive, finite_numbers, number_at
 
 DAMP, POLICY = "damp", "policy"
@@ -165,7 +165,7 @@ class PoseDrive:
     def action(self, observation: Observation, now: float) -> Array:
         """Return the action (A,) for the time `now` [s]; raise SamiError if the neutral action is not known."""
         target, later = self._where(now), self._where(now + self._period)
-        rest = Rest(self._limits, self._action)
+        rest = Neutral(self._limits, self._action)
         rest.learn(observation)
         command = rest.require().astype(np.float64)
         if self._targets:
@@ -336,7 +336,7 @@ class HandoverSequence:
             observation = require_observation(loop.adapter.read(), loop.adapter)
             now = clock.now()
             fault = gate.fault(observation, now if loop.enforced else None)
-            outside = _outside(gate)
+            outside = str(getattr(gate, "outside", str)())  # only a `BodyGate` knows the start envelope
             fault = (fault if fault != outside else "") or _not_finite(loop.session.contract, observation)
             if pose is not None:
                 if not moving and not fault:
@@ -363,9 +363,9 @@ class HandoverSequence:
     def _write(self, loop: RunningEpisode, ruling: Ruling) -> None:
         if loop.watchdog:
             loop.watchdog.beat()
-        sent = loop.gate.write(ruling)
+        result = loop.gate.write(ruling)
         latch(loop.gate, loop.watchdog)
-        loop.standing = loop.standing if sent is None else np.array(sent.action, np.float32)
+        loop.standing = loop.standing if result is None else np.array(result.action, np.float32)
 
     def _too_fast(self, observation: Observation, slower: int) -> str:
         """Return which signal is too fast for the next stage to begin; empty if none is."""
@@ -401,12 +401,6 @@ def _not_finite(contract: Contract, observation: Observation) -> str:
         if finite_numbers(reading, signal.size) is None:
             return f"refused: {signal.name} is {reading}, expected {signal.size} finite numbers"
     return ""
-
-
-def _outside(gate: SafetyGate) -> str:
-    """Return why the policy may not start at the present joints, if the gate is a `BodyGate`; else empty."""
-    outside = getattr(gate, "outside", None)
-    return str(outside()) if outside else ""
 
 
 def _cold(loop: RunningEpisode) -> str:

@@ -1,4 +1,4 @@
-"""The watchdog's own process: it checks the loop's heartbeat, and stops the robot when a beat is late.
+"""The watchdog's own process: it checks the loop's heartbeat, and stops the robot when one is late.
 
 Its output never blocks it, even if nobody reads stderr. An adapter may send instructions to its emergency stop, such as
 an address and a message to send, over a pair of sockets. This process inherits one of them; they have no names, so that
@@ -107,11 +107,6 @@ def take_instructions(kind: str, take: Take) -> None:
     _takers[kind] = take
 
 
-def kinds_taken() -> list[str]:
-    """Return the kinds of adapters from which this process's emergency stop expects instructions."""
-    return sorted(_takers)
-
-
 def serve(line: socket.socket) -> None:
     """Pass each instruction to its `take`, and answer it, until the loop's process ends; runs in a thread."""
     with line, suppress(OSError):
@@ -162,7 +157,7 @@ class Watcher:
         loop_process: The id of the loop's process.
         stop: Stops the robot.
         name: MODULE:FACTORY of `stop`, for messages.
-        within_s: Longest time [s] between two beats; it checks `LOOKS` times as often.
+        within_s: Longest time [s] between two heartbeats; it checks `LOOKS` times as often.
         stop_s: Longest time [s] that the robot's own `stop()` may take.
         output: Prints messages.
     """
@@ -264,7 +259,7 @@ def main(
     # for a core while it holds Python's lock would block the watcher.
     output = Output()
     watcher = Watcher(shared_numbers(shared), link, loop_process, stop, name, within_s, stop_s, output)
-    link.sendall(READY + json.dumps(kinds_taken()).encode())
+    link.sendall(READY + json.dumps(sorted(_takers)).encode())
     watcher.run()
     output.flush(FLUSH_S)
 

@@ -137,6 +137,9 @@ def test_a_terminal_shows_the_last_reading_and_anything_else_shows_nothing():
         def isatty(self):
             return True
 
+        def fileno(self):
+            return 1
+
     contract = read_artifact(SHIPPED).contract
     telemetry, screen, pipe = Telemetry(contract), Terminal(), io.StringIO()
     for _ in range(contract.atlas.step + 1):

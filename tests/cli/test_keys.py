@@ -11,12 +11,16 @@ import sys
 import termios
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
-from sami_cli.keyboard import split
+from sami_cli.keyboard import Keyboard, split
 
 from sami_runtime.loop.pilot import Ending
 from sami_runtime.recording.reader import read_recording
+from sami_runtime.safety.limits import Limits
+from sami_runtime.signals import Signal
 from tests.making.stander import stander
 from tests.making.still_robot import driving
 
@@ -159,6 +163,18 @@ def test_pause_take_over_hand_back_and_success(terminal):
     assert pushed[-1][1:] == [0.0] * 3
 
 
+def test_a_terminal_that_takes_no_text_does_not_hold_up_the_loop(terminal):
+    """Ctrl-S; a robot whose loop hung kept its last action."""
+    at = terminal(*driving("still:make", steps=400, **RECORDED))
+    at.wait_for("step +[1-9]")
+    at.press("\x13")
+    time.sleep(1.0)
+    at.press("\x11s")
+    at.wait_for("1 of 1 episodes succeeded")
+    assert at.end() == 0
+    assert len(outcomes(0)) > 20
+
+
 def test_an_episode_is_repeated_judged_afterwards_and_the_next_one_waits_for_enter(terminal):
     at = terminal(*driving("still:make", steps=12, episodes=3, **RECORDED))
     at.wait_for("step +[1-9]")
@@ -180,7 +196,7 @@ def test_an_episode_is_repeated_judged_afterwards_and_the_next_one_waits_for_ent
 def test_rows_for_programs_hold_what_a_person_said(terminal):
     keys = {"steps": 8, "episodes": 2, "keys": True, "pause_s": 0.5, "record": "r.mcap"}
     at = terminal(*driving("still:make", **keys), "--json")
-    at.wait_for(r"keys: no pause and no take-over, because the limits have no rest, s or →\s+success")
+    at.wait_for(r"keys: no pause and no take-over, because the limits set no rest, s or →\s+success")
     at.wait_for("in 0.5 s, or at Enter, begins the next episode")
     at.press("s")
     first = re.search(r"\{.*\}", at.wait_for("reset with seed 1"))
@@ -234,6 +250,23 @@ def test_what_a_terminal_sends_is_split_into_keys():
     assert split(b"\x1b", True) == (["escape"], b"")
     assert split(b"\x1bq", False) == (["escape", "q"], b"")
     assert split(b"\x1b[1;5A\x1b[3~\xc3\xa9", False) == (["up"], b""), "other keys mean nothing"
+
+
+@pytest.mark.parametrize("rate", [0.1, 1e3])
+def test_a_position_that_a_person_moves_stays_where_the_key_is_released(rate):
+    """A robot slower than the keys went on for as long as it was behind them."""
+    angle = Signal(name="angle", size=2, unit="rad", elements=("a", "b"), low=(-3.0,) * 2, high=(3.0,) * 2)
+    pressed, standing, at_release = [" "], np.zeros(2, np.float32), []
+    pilot = Keyboard(SimpleNamespace(pressed=lambda: pressed), SimpleNamespace(action=angle), Limits(rest="angle"))
+    for tick in range(200):
+        command = pilot.request(standing).command
+        standing = standing + (command - standing).clip(-rate / 25, rate / 25)
+        pressed = ["up"] if tick < 50 else []
+        at_release += [float(standing[0])] * (tick == 50)
+    most = min(50 * 0.01 * 6.0, 51 * rate / 25 + 0.03 * 6.0)
+    assert at_release[0] <= standing[0] <= most + 1e-3
+    assert standing[0] == pytest.approx(most, abs=0.06)
+    assert standing[1] == 0.0
 
 
 def test_keys_command_an_adopted_policy(terminal, tmp_path):

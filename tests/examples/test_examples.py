@@ -2,6 +2,8 @@
 
 import json
 import re
+import runpy
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sami_runtime import ManualClock
 from sami_runtime.adapters.panda import PANDA_ACTION, PANDA_OBSERVATION
 from sami_runtime.gap.profile import GapProfile
 from sami_runtime.model.artifact import read_artifact
@@ -53,6 +56,27 @@ def test_the_host_loop_skips_ticks_that_passed_and_stops_on_every_way_out(tmp_pa
     (tmp_path / "bad.py").write_text(slow.replace("WORK", "raise OSError('bus')"), encoding="utf-8")
     done = call(sys.executable, tmp_path / "bad.py", MODEL, "--steps", "3", cwd=tmp_path)
     assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "stopped")
+
+
+def test_the_udp_robot_is_not_steered_by_messages_of_another_sender(monkeypatch):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as robot, socket.socket(type=socket.SOCK_DGRAM) as stranger:
+        robot.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("UDP_ROBOT_PORT", str(robot.getsockname()[1]))
+        example = runpy.run_path(str(ROOT / "examples" / "udp_robot.py"))
+        adapter = example["make"](ManualClock())
+        try:
+            adapter.reset()
+            values = {signal.name: [0.25] * signal.size for signal in PANDA_OBSERVATION}
+            forged = {"time": 1e9, "values": {name: [0.9] * len(value) for name, value in values.items()}}
+            robot.sendto(json.dumps({"time": 7.0, "values": values}).encode(), example["LOOP"])
+            for message in (json.dumps(forged).encode(), b"\0"):
+                stranger.sendto(message, example["LOOP"])
+            observation = adapter.read()
+            assert observation.time == 0.0
+            assert {name: value.tolist() for name, value in observation.values.items()} == values
+        finally:
+            adapter.close()
+            adapter.emergency_stop.__closure__[0].cell_contents.close()  # its own socket
 
 
 def test_the_gap_shows_every_key_and_fits_the_arm():

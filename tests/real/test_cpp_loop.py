@@ -2,7 +2,9 @@
 
 import json
 import re
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -69,13 +71,13 @@ def test_it_acts_at_the_rate_of_the_policy_within_the_limits_and_stops(cpp_build
     out, err = loop.communicate(timeout=30)
     assert (loop.returncode, err) == (0, "")
     assert 50 / 25 <= time.monotonic() - start_time < 50 / 25 + 3
-    acted, held, missed = map(int, re.fullmatch(r"(\d+) acted, (\d+) held, (\d+) missed\n", out).groups())
-    assert acted + held + missed >= 50
+    acted, holds, missed = map(int, re.fullmatch(r"(\d+) acted, (\d+) held, (\d+) missed\n", out).groups())
+    assert acted + holds + missed >= 50
     assert acted >= 40
     robot.wait_for("stop")
     first, *actions, last = robot.messages()
     assert ("reset" in first, last) == (True, {"stop": True})
-    assert len(actions) == acted + held
+    assert len(actions) == acted + holds
     elements = zip(*(message["action"] for message in actions), strict=True)
     for element, rate in zip(elements, (12.5, 12.5, 12.5, 25.0), strict=True):
         steps = [abs(after - before) for before, after in zip((0.0, *element), element, strict=False)]
@@ -109,6 +111,16 @@ def test_a_robot_that_goes_silent_is_held_and_then_stopped(cpp_build, robot):
     assert robot.messages()[-1] == {"stop": True}
 
 
+def test_messages_of_another_sender_change_nothing(cpp_build, robot, free_ports):
+    robot.start(30)
+    loop = start(cpp_build, 25)
+    with socket.socket(type=socket.SOCK_DGRAM) as stranger:
+        while loop.poll() is None:
+            stranger.sendto(b"\0", ("127.0.0.1", free_ports + 1))
+            time.sleep(0.005)
+    assert (loop.returncode, loop.communicate()[1]) == (0, "")
+
+
 def test_a_loop_that_stood_still_stops_the_robot_instead_of_going_on(cpp_build, robot):
     robot.start(30)
     loop = start(cpp_build, 10_000)
@@ -122,6 +134,24 @@ def test_a_loop_that_stood_still_stops_the_robot_instead_of_going_on(cpp_build, 
     assert (loop.returncode, "pause: " in err) == (3, True)
     robot.wait_for("stop")
     assert robot.messages()[written:] == [{"stop": True}]
+
+
+def test_its_clock_counts_while_the_machine_is_suspended(tmp_path):
+    """A machine that was suspended for 1000 s is one whose two clocks are that far apart."""
+    program = """
+    #include <cstdio>
+    namespace sami { template <class M> struct Observation; }
+    #include "udp_robot.hpp"
+    int main() { std::printf("%.9f", sami::UdpRobot::now()); }
+    """
+    (tmp_path / "now.cpp").write_text(program)
+    command = ["c++", "-std=c++17", "-I", ROOT / "examples" / "cpp", tmp_path / "now.cpp", "-o", tmp_path / "now"]
+    suspended = ["unshare", "--time", "--boottime", "1000"]
+    if not shutil.which("c++") or not shutil.which("unshare") or subprocess.run([*suspended, "true"]).returncode:
+        pytest.skip("it needs c++, and the right to set the clocks of a process")
+    subprocess.run([*map(str, command)], check=True)
+    done = subprocess.run([*suspended, str(tmp_path / "now")], capture_output=True, text=True, check=True)
+    assert float(done.stdout) - time.clock_gettime(time.CLOCK_BOOTTIME) == pytest.approx(1000.0, abs=60.0)
 
 
 def test_a_robot_that_was_never_there_is_told_of(cpp_build):

@@ -70,8 +70,8 @@ def cpp_sources(artifact: Artifact, limits: Limits | None = None) -> dict[str, s
         f"limits.{member} = {cpp_value(member, value)};" for member, value in resolved_limits(limits, contract).items()
     ]
     about = (
-        f"// {contract.name}, {contract.rate_hz:g} Hz, as C++17; written by `sami export --c` from the graph with\n"
-        f"// SHA-256 {artifact.graph_sha256}. Do not edit. Compile with -ffp-contract=off."
+        f"// {_plain(contract.name)}, {contract.rate_hz:g} Hz, as C++17; written by `sami export --c` from the graph "
+        f"with\n// SHA-256 {artifact.graph_sha256}. Do not edit. Compile with -ffp-contract=off."
     )
     header = "\n".join(
         [

@@ -121,8 +121,7 @@ def pack_width(width: float) -> bytes:
 
 def unpack_width(message: bytes) -> float:
     """Return the width of a command [m]."""
-    width: float = _WIDTH.unpack(message)[1]
-    return width
+    return float(_WIDTH.unpack(message)[1])
 
 
 def now() -> float:

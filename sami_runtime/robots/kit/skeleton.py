@@ -53,7 +53,7 @@ def skeleton(contract: Contract, module: str, model: str) -> str:
         module=module,
         model=_escaped(in_shell(model)),
         model_text=_escaped(_escaped(model)),  # escaped for TOML, within Python
-        policy=contract.name,
+        policy=_escaped(contract.name),
         rate=f"{contract.rate_hz:g}",
         steps=contract.episode_steps,
         sheet="\n".join(map(_escaped, _sheet(contract))),

@@ -95,7 +95,7 @@ class LeRobotAdapter:
         """Send an action (A,), and return the action that the robot executes.
 
         Raises:
-            AdapterError: Nothing was read yet, the robot returned no action, or it is no longer connected.
+            AdapterError: Nothing was read, a goal is not finite, the robot returned no action, or it is not connected.
         """
         self._require_connected()
         if not self._observation:
@@ -105,15 +105,14 @@ class LeRobotAdapter:
         if table.mode == "relative":
             base = base + picked(self._observation, table.keys, "get_observation")
         goals = base + np.asarray(action, np.float64) * by.factor
-        self._goals = goals
-        sent = self._sent(self._send(goals), goals)
+        applied = self._applied_goals(self._send(goals), goals)
         # A number that the robot did not change must equal the action's exactly.
-        executed = np.where(sent == goals, action, (sent - base) / by.factor)
+        executed = np.where(applied == goals, action, (applied - base) / by.factor)
         return Executed(executed.astype(np.float32))
 
     def stop(self) -> None:
         """Hold the robot at its position, or send the numbers of `standing`; do nothing if no action was sent."""
-        if not self._moves or not self.robot.is_connected:
+        if not self._moves:  # without a connection, sending fails, so that nobody takes the robot for stopped
             return
         table = self.settings.action
         if table.standing == HOLD:
@@ -129,23 +128,26 @@ class LeRobotAdapter:
 
     def close(self) -> None:
         """Stop the robot if it was driven, and disconnect. May be called twice."""
-        try:
-            self.stop()
-        finally:
-            if self.robot.is_connected:
+        if self.robot.is_connected:
+            try:
+                self.stop()
+            finally:
                 self.robot.disconnect()
 
     def _send(self, goals: NDArray[np.float64]) -> object:
         """Send goals (A,) in the robot's units, with all other keys; return the result of `send_action`."""
         table = self.settings.action
-        constants = {
+        command = {
             key: float(picked(self._beginning, (key,), "get_observation")[0] if value == HOLD else value)
             for key, value in table.others.items()
         }
-        self._moves = True
-        return self.robot.send_action(constants | dict(zip(table.keys, goals.tolist(), strict=True)))
+        command |= dict(zip(table.keys, goals.tolist(), strict=True))
+        if not np.isfinite([*command.values()]).all():  # the gate judges only signals that the model reads
+            raise AdapterError(f"nothing was sent, because it was not finite: {command}. Check the robot's readings.")
+        self._goals, self._moves = goals, True
+        return self.robot.send_action(command)
 
-    def _sent(self, returned: object, goals: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _applied_goals(self, returned: object, goals: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the goals (A,) that the robot reports as sent, in its units."""
         if returned is None:  # some plugins return nothing
             return goals
@@ -154,13 +156,13 @@ class LeRobotAdapter:
                 f"send_action of {self.settings.type} returned {type(returned).__name__}; LeRobot's interface is a "
                 "dictionary of what was sent. Check the robot's driver."
             )
-        sent = picked(returned, self.settings.action.keys, "send_action")
-        if not np.isfinite(sent).all():
+        applied = picked(returned, self.settings.action.keys, "send_action")
+        if not np.isfinite(applied).all():
             raise AdapterError(
-                f"send_action of {self.settings.type} returned {sent.tolist()}, and was to send {goals.tolist()}. "
+                f"send_action of {self.settings.type} returned {applied.tolist()}, and was to send {goals.tolist()}. "
                 "Check the robot's driver."
             )
-        return sent
+        return applied
 
     def _connect(self) -> None:
         """Connect the robot with its existing calibration."""

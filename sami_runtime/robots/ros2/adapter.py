@@ -25,15 +25,16 @@ from sami_runtime.robots.ros2.command import (
     RobotCommand,
     arm_watchdog,
     faults_of_command,
+    missing_subscribers,
     standing,
-    unheard,
 )
 from sami_runtime.robots.ros2.diagnostics import diagnose, stopped
 from sami_runtime.robots.ros2.messages import Diagnostics, JointMessage, Message, Numbers, PoseMessage, Trajectory
 from sami_runtime.robots.ros2.node import Publisher, Publishers, doubled, why_silent
 from sami_runtime.robots.ros2.open_node import open_node
-from sami_runtime.robots.ros2.settings import Qos, RosSettings
+from sami_runtime.robots.ros2.settings import ObservedTopic, Qos, RosSettings
 from sami_runtime.robots.ros2.sources import Joints, Sources, faults_of_signals
+from sami_runtime.safety.watchdog import beat_watchdogs
 
 if TYPE_CHECKING:
     from sami_runtime.loop.tick import StepRecord
@@ -47,6 +48,9 @@ NEAR_RAD = 0.05
 """Largest distance of a joint from home if the arm may not move there (`move_home = false`) [rad]."""
 FRESH_S = 0.3
 """Largest age of the joints' state during the motion home [s]."""
+BLIND_PERIODS = 15
+"""Largest age of the joints' state that moves a hand by velocities [periods of the policy], or `FRESH_S` if that is
+more. The gate stops earlier by default, but a person's pause reads nothing that it could judge."""
 FLUSH_S = 0.2
 """Longest wait [s] until subscribers acknowledge the last command."""
 POLL_S = 0.02
@@ -73,6 +77,8 @@ class Ros2Adapter:
         if arm := settings.kinematics:
             self._home, self._width = (np.array(sheet[name].values) for name in ("home_joints", "home_gripper_width"))
             ik = DifferentialIK(arm.file, arm.hand, arm.joints, self._home, arm.speed)
+            beyond = np.array(arm.joints)[(self._home < ik.low) | (self._home > ik.high)]
+            refuse([f"the model's home pose is beyond the end of {joint} in {arm.file}" for joint in beyond], "sent")
             names = [signal.name for signal in contract.observation]
             self.observation += tuple(signal for signal in joint_signals(arm.joints) if signal.name not in names)
         self.sources = Sources(settings, self.observation, clock, ik, base)
@@ -81,28 +87,29 @@ class Ros2Adapter:
         self._commander: Commander = self._hand or Elements(settings, 1.0 / contract.rate_hz)
         self._last = standing(settings, contract)
         self._values: Mapping[str, NDArray[np.float32]] = {}
-        self._sent: dict[str, Message] = {}
+        self._messages: dict[str, Message] = {}
         self._task = settings.task
         self._open, self._in_episode, self._is_halted = True, False, False
         self._node = open_node(settings.backend, settings.domain, clock)
         self.sources.dropped = lambda: self._node.faults
         try:
             self._publishers: dict[str, Publisher] = {}
-            sent: dict[str, tuple[type[Any], Qos]] = {}
-            sent[settings.command.topic] = (KINDS[settings.command.type], settings.command)
-            for sent_topic in (settings.gripper, settings.episode):
-                sent |= {sent_topic.topic: (Numbers, sent_topic)} if sent_topic else {}
-            for topic, (kind, qos) in sent.items():
+            commands: dict[str, tuple[type[Any], Qos]] = {}
+            commands[settings.command.topic] = (KINDS[settings.command.type], settings.command)
+            for command in (settings.gripper, settings.episode):
+                commands |= {command.topic: (Numbers, command)} if command else {}
+            for topic, (kind, qos) in commands.items():
                 self._publishers[topic] = self._node.publisher(topic, kind, qos)
             if watched := settings.diagnostics:
                 self._publishers[watched.topic] = self._node.publisher(watched.topic, Diagnostics, watched)
-            for name, heard_topic in settings.topics.items():
+            for name, observed in settings.topics.items():
                 hear = partial(self.sources.hear, name)
-                publishers: Publishers = "in turn" if heard_topic.standing else "first"
-                self._node.subscribe(heard_topic.topic, KINDS[heard_topic.type], heard_topic, hear, publishers)
+                publishers: Publishers = "in turn" if observed.standing else "first"
+                self._node.subscribe(observed.topic, KINDS[observed.type], observed, hear, publishers)
             deadline = time.monotonic() + settings.heard_s
-            refuse([*self._silent_topics(deadline), *self._doubled(), *unheard(self._node, sent, deadline)], "sent")
-            refuse(self._away() if settings.kinematics and not settings.kinematics.move_home else [], "sent")
+            faults = [*self._silent_topics(deadline), *self._doubled()]
+            refuse([*faults, *missing_subscribers(self._node, commands, deadline)], "sent")
+            refuse(self._faults_of_home() if settings.kinematics and not settings.kinematics.move_home else [], "sent")
             arm_watchdog(settings, self._last)
         except BaseException:
             self.close()
@@ -131,12 +138,12 @@ class Ros2Adapter:
             if self.settings.kinematics.move_home:
                 self.home()
             else:
-                refuse(self._away(), "sent")
+                refuse(self._faults_of_home(), "sent")
         forget = self.settings.episode is not None
         self.sources.reset(forget)
         if self.settings.episode:
             beginning = Numbers(np.array([0 if seed is None else seed, *self._task], np.float64))
-            self._publish(self.settings.episode.topic, beginning)
+            self._publishers[self.settings.episode.topic].send(beginning)
             # Messages that were on their way describe the world before the new episode.
             self.clock.sleep_until(self.clock.now() + self.settings.settle_s)
             self.sources.reset(False)
@@ -172,11 +179,14 @@ class Ros2Adapter:
 
         Raises:
             SafetyStop: `emergency_stop` was called since the last reset; nothing was sent.
+            AdapterError: The joints whose velocities are to be sent were silent for too long; the arm is stopped.
         """
         self._require_open()
+        if self._hand and self._last is not None:
+            self._fresh(max(FRESH_S, BLIND_PERIODS / self.contract.rate_hz))
         command, self._in_episode = self._command_of(action), True
         self._send(command.messages)
-        self._sent = command.messages
+        self._messages = command.messages
         faults, done = self.sources.faults, False
         info: dict[str, Any] = {"refused": faults} if faults else {}
         if (success := self.settings.success) and self._values:
@@ -189,31 +199,31 @@ class Ros2Adapter:
         if not self._open:
             return
         if self._last is not None:
-            self._publish(self.settings.command.topic, self._last)
+            self._publishers[self.settings.command.topic].send(self._last)
         self._publishers[self.settings.command.topic].flush(FLUSH_S)
         self._in_episode = False
         if diagnostics := self.settings.diagnostics:
             with suppress(AdapterError):
-                self._publish(diagnostics.topic, stopped(self.contract, time.time()))
+                self._publishers[diagnostics.topic].send(stopped(self.contract, time.time()))
 
     def emergency_stop(self) -> None:
         """Send the message that stops the robot, from any thread, without waiting; no command until the next reset."""
         self._is_halted = True
         if self._open and self._last is not None:
-            self._publish(self.settings.command.topic, self._last)
+            self._publishers[self.settings.command.topic].send(self._last)
 
     def watch(self, record: StepRecord) -> None:
         """Publish the diagnostics of a tick."""
         diagnostics = self.settings.diagnostics
         if diagnostics is None or not self._open:
             return
-        commands, sent = self._sent, bool(self._sent)
-        if not sent and record.executed is not None and self._values:  # a dry run
+        commands, live = self._messages, bool(self._messages)
+        if not live and record.executed is not None and self._values:  # a dry run
             commands = self._command_of(record.executed).messages
-        self._sent = {}
+        self._messages = {}
         with suppress(AdapterError):  # those who look on do not end a run
-            self._publish(
-                diagnostics.topic, diagnose(record, self.contract, self.sources.topics, commands, sent, time.time())
+            self._publishers[diagnostics.topic].send(
+                diagnose(record, self.contract, self.sources.topics, commands, live, time.time())
             )
 
     def close(self) -> None:
@@ -232,25 +242,15 @@ class Ros2Adapter:
         width = float(self._values["gripper_width"][0]) if self._hand else 0.0
         return self._commander.of(action, self.sources.joints, width)
 
-    def _publish(self, topic: str, message: Message) -> None:
-        self._publishers[topic].send(message)
-
     def _silent_topics(self, deadline: float) -> list[str]:
         """Return a sentence for each topic that had no valid message until the deadline [s]."""
-        while (silent := [heeded for heeded in self.sources.topics.values() if not heeded.accepted]) and (
-            time.monotonic() < deadline
-        ):
+        topics = self.sources.topics.values()
+        while (silent := [topic for topic in topics if not topic.accepted]) and time.monotonic() < deadline:
             time.sleep(POLL_S)
-        return [
-            heeded.fault
-            or why_silent(
-                heeded.settings.topic,
-                heeded.settings.type,
-                heeded.settings,
-                self._node.publishers(heeded.settings.topic),
-            )
-            for heeded in silent
-        ]
+        return [topic.fault or self._why_silent(topic.settings) for topic in silent]
+
+    def _why_silent(self, topic: ObservedTopic) -> str:
+        return why_silent(topic.topic, topic.type, topic, self._node.publishers(topic.topic))
 
     def _doubled(self) -> list[str]:
         """Return a sentence for each topic that has more than one publisher."""
@@ -258,7 +258,7 @@ class Ros2Adapter:
         faults = (doubled(topic.topic, topic.type, topic, self._node.publishers(topic.topic)) for topic in topics)
         return [fault for fault in faults if fault]
 
-    def _away(self) -> list[str]:
+    def _faults_of_home(self) -> list[str]:
         assert self.sources.joints is not None
         off = abs(self.sources.joints.positions - self._home)
         if off.max() <= NEAR_RAD:
@@ -290,10 +290,12 @@ class Ros2Adapter:
                     "Does its controller take these commands, and is the way free?"
                 )
             velocities = np.clip(HOME_GAIN * off, -speed, speed)
+            beat_watchdogs(HOME_PERIOD_S)
             self._send(hand.motion_messages(joints, velocities, np.inf))
             self.clock.sleep_until(self.clock.now() + HOME_PERIOD_S)
         home, closing = float(self._width[0]), self.clock.now() + CLOSE_S
         self._send(hand.motion_messages(joints, np.zeros_like(off), home))
+        beat_watchdogs(np.inf)
         while self.settings.gripper and self.clock.now() < closing:
             if abs(self.sources.latest.observation().values["gripper_width"][0] - home) < CLOSED_M:
                 break
@@ -303,11 +305,11 @@ class Ros2Adapter:
         if self._is_halted:
             raise SafetyStop("emergency_stop() was called; nothing is sent until the next reset.")
         for topic, message in messages.items():
-            self._publish(topic, message)
+            self._publishers[topic].send(message)
 
-    def _fresh(self) -> Joints:
+    def _fresh(self, longest_s: float = FRESH_S) -> Joints:
         joints = self.sources.joints
-        if joints is None or self.clock.now() - joints.measured > FRESH_S:
+        if joints is None or self.clock.now() - joints.measured > longest_s:
             self.emergency_stop()
             faults = "; ".join(self.sources.faults) or "no message came"
             raise AdapterError(f"the joints are not told any more, so the arm was not moved on: {faults}.")

@@ -105,7 +105,7 @@ class Go2Reading:
         """Return the reading in the bytes of a `LowState`.
 
         Raises:
-            ValueError: The length, the header or the checksum is wrong.
+            ValueError: The length, the header or the checksum is wrong, or an angle is not finite.
         """
         if len(message) != 4 + 1176 or message[:2] != CDR[:2]:
             raise ValueError(f"a state of {len(message)} bytes that begins with {message[:2].hex()}")
@@ -115,7 +115,8 @@ class Go2Reading:
         if crc_of(memory[:-4]) != state["crc"]:
             raise ValueError("a state with a wrong checksum")
         motors = state["motors"][: len(MOTORS)]
-        buttons = int(state["buttons"])
+        if not np.isfinite(motors["q"]).all():  # the way up begins at these angles
+            raise ValueError("a state with joint angles that are not finite")
         return cls(
             quaternion=state["quaternion"].astype(float),
             angular_velocity=state["gyroscope"].astype(float),
@@ -123,7 +124,7 @@ class Go2Reading:
             velocities=motors["dq"].astype(float),
             tick=int(state["tick"]),
             sticks=np.array([state["ly"], -state["lx"], -state["rx"]], float),
-            stop_pressed=buttons & (L2 | B) == L2 | B,
+            stop_pressed=bool(state["buttons"] & (L2 | B) == L2 | B),
         )
 
     @property

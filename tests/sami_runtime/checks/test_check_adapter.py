@@ -1,5 +1,6 @@
 """An adapter that keeps what it owes to the loop passes, and each way of breaking it is found and named."""
 
+import signal
 import time
 
 import numpy as np
@@ -257,9 +258,24 @@ def test_an_adapter_is_stopped_and_closed_also_where_it_fails_and_where_the_chec
     assert (robot.stops, robot.closes) == (1, 2)
 
 
+def test_a_signal_to_terminate_ends_the_check_and_is_no_fault_of_the_adapter(check, arm):
+    robots, verdicts = [], []
+
+    class Ended(arm):
+        def read(self):
+            if self.reads == 3:
+                signal.raise_signal(signal.SIGTERM)
+            return super().read()
+
+    with pytest.raises(SystemExit, match="143"):
+        check(lambda clock: robots.append(Ended(clock=clock)) or robots[0], on_verdict=verdicts.append)
+    assert (robots[0].writes, robots[0].stops, robots[0].closes) == (3, 3, 2)
+    assert broken(verdicts) == {}
+
+
 def test_nothing_is_written_where_nobody_said_what_moves_nothing(check, arm):
     robots = []
-    with pytest.raises(SamiError, match="the limits have no rest"):
+    with pytest.raises(SamiError, match="the limits set no rest"):
         check(lambda clock: robots.append(arm(clock=clock)) or robots[0], limits=Limits())
     assert (robots[0].resets, robots[0].writes) == (0, 0)
 

@@ -1,6 +1,7 @@
 """The evidence log: what is in it, and that no line can be changed or removed unseen."""
 
 import errno
+import hashlib
 import json
 import os
 import pwd
@@ -15,7 +16,7 @@ from sami_runtime import Session, run_episode
 from sami_runtime.errors import ArtifactError, RecordingError, SafetyStop, SamiError
 from sami_runtime.loop.episode import EpisodeReport
 from sami_runtime.loop.tick import LoopReport, Outcome, SectionTimes, StepRecord
-from sami_runtime.robots.evidence import EvidenceLog, check_log
+from sami_runtime.robots.evidence import FIRST, EvidenceLog, check_log
 from sami_runtime.safety.gate import SafetyGate
 
 FACTS = {"model": {"name": "arm", "sha256": "ab" * 32}}
@@ -237,6 +238,51 @@ def test_what_is_no_log_is_refused(tmp_path, log):
                 check_log(log)
         else:
             assert fault in check_log(log).fault
+
+
+def sealed(path, *lines):
+    """Write a log of these lines, texts as they are, with right numbers and hashes, as any stranger can."""
+    previous, whole = FIRST, b""
+    for number, line in enumerate(lines):
+        fields = {"number": number, "previous": previous, "utc": "now", "clock": 0.0}
+        text = line if isinstance(line, bytes) else json.dumps(fields | line, separators=(",", ":")).encode()
+        previous = hashlib.sha256(text).hexdigest()
+        whole += text[:-1] + f',"hash":"{previous}"}}\n'.encode()
+    path.write_bytes(whole)
+    return check_log(path)
+
+
+BEGIN = {"kind": "begin", "user": "me", **FACTS}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"kind": "trip", "reason": "age"},
+        {"kind": "hand-over"},
+        {"kind": "hand-over", "step": 1},
+        {"kind": "ended"},
+        {"kind": "ended", "ended": [1]},
+        {"kind": "counts", "ticks": "many"},
+        {"user": "me"},
+        BEGIN | {"model": "arm"},
+        b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    ],
+)
+def test_a_line_of_a_stranger_that_no_log_has_is_where_the_log_breaks(tmp_path, line):
+    check = sealed(tmp_path / "log.jsonl", *([] if "model" in str(line)[:99] else [BEGIN]), line)
+    assert "is no line of an evidence log" in check.fault
+    assert "BROKEN: line " in str(check)
+    json.dumps(check.summary())
+
+
+def test_no_text_of_a_stranger_is_a_line_of_the_summary_or_obeyed_by_a_terminal(tmp_path):
+    forged = "x\x1b[2J\nsigned by the maker"
+    facts = {"user": forged, "model": {"name": forged, "sha256": forged}}
+    trip, ended = {"kind": "trip", "step": 1, "reason": forged}, {"kind": "ended", "ended": forged}
+    check = sealed(tmp_path / "log.jsonl", {"kind": "begin", **facts}, trip, ended, {"kind": "end", "error": forged})
+    assert check.complete
+    assert all(line.isprintable() and not line.startswith("signed by") for line in str(check).split("\n"))
 
 
 def test_lines_are_plain_json(log):

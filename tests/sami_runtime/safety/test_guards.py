@@ -135,8 +135,8 @@ def test_a_camera_that_repeats_its_last_frame_with_fresh_stamps_is_noticed_where
             Observation({"position": np.float32([0.1, 0.2]), "goal": np.float32([0.5])}, 0.04 * tick)
             for tick in range(12)
         ]
-        held = [watch.judge(frame, frame.time) is not None for frame in frames]
-        assert held == [most is not None and tick + 1 >= most for tick in range(12)]
+        objections = [watch.judge(frame, frame.time) is not None for frame in frames]
+        assert objections == [most is not None and tick + 1 >= most for tick in range(12)]
         assert not any(Watch(Limits(), contract).judge(frame, frame.time) for frame in frames), "off by default"
 
 

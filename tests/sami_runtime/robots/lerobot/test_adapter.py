@@ -90,8 +90,8 @@ def test_an_observation_is_stamped_when_it_was_asked_for(adapter, clock, monkeyp
         return near()
 
     monkeypatch.setattr(arm.robot, "get_observation", slow)
-    asked_at = clock.now()
-    assert arm.read().time == asked_at
+    start = clock.now()
+    assert arm.read().time == start
 
 
 def test_nothing_is_calibrated_and_an_uncalibrated_robot_is_refused_with_the_command(adapter):
@@ -131,7 +131,7 @@ def test_a_plugin_gets_all_its_keys_and_may_return_nothing(adapter):
     robot.reset()
     robot.read()
     assert robot.write(np.float32([0.5, -1.0])).action.tolist() == [0.5, -1.0]
-    assert robot.robot.sent == [{"x.vel": 0.25, "tilt.pos": pytest.approx(-0.1), "lamp": 1.0}]
+    assert robot.robot.actions == [{"x.vel": 0.25, "tilt.pos": pytest.approx(-0.1), "lamp": 1.0}]
 
 
 def test_a_key_that_is_held_stays_where_it_was_when_the_episode_began(adapter):
@@ -145,7 +145,7 @@ def test_a_key_that_is_held_stays_where_it_was_when_the_episode_began(adapter):
     robot.robot.observation["tilt.pos"] = 0.2
     robot.read()
     robot.write(np.float32([1.0]))
-    assert robot.robot.sent[-1]["tilt.pos"] == 0.3, "it does not creep after what it sags"
+    assert robot.robot.actions[-1]["tilt.pos"] == 0.3, "it does not creep after what it sags"
 
 
 @pytest.mark.parametrize(
@@ -167,12 +167,12 @@ def test_the_robot_rests_in_the_end_by_what_it_is_told_to(adapter):
     robot.read()
     robot.write(np.float32([1.0, 1.0]))
     robot.stop()
-    assert robot.robot.sent[-1] == {"x.vel": 0.0, "tilt.pos": 0.3, "lamp": 1.0}
-    count = len(robot.robot.sent)
+    assert robot.robot.actions[-1] == {"x.vel": 0.0, "tilt.pos": 0.3, "lamp": 1.0}
+    count = len(robot.robot.actions)
     robot.stop()
     robot.close()
     robot.close()
-    assert len(robot.robot.sent) == count, "what rests is not told again"
+    assert len(robot.robot.actions) == count, "what rests is not told again"
     assert not robot.robot.is_connected
 
 
@@ -221,6 +221,42 @@ def test_no_motor_is_told_to_go_to_nan(adapter):
     arm.robot.positions["wrist_roll"] = np.nan
     arm.stop()
     assert arm.robot.calls[-1]["wrist_roll.pos"] == pytest.approx(28.64789), "its last goal"
+
+
+@pytest.mark.parametrize("holds", [False, True])
+def test_no_key_is_sent_to_nan_that_the_model_does_not_read(adapter, holds):
+    size = 1 if holds else 2
+    action = BASE["action"].model_copy(
+        update={"size": size, "elements": ("v", "t")[:size], "low": (-1.0,) * size, "high": (1.0,) * size}
+    )
+    if holds:
+        table = {"keys": ["x.vel"], "unit": "m/s", "factor": 0.5, "standing": 0.0}
+        settings = base(**table, others={"tilt.pos": "hold", "lamp": 0.0})
+    else:
+        settings = base(mode="relative")
+    del settings["observation"]["tilt"]
+    robot = adapter(settings, observation=BASE["observation"][:1], action=action)
+    robot.reset()
+    robot.robot.observation["tilt.pos"] = np.nan
+    assert np.isfinite(robot.read().values["place"]).all()
+    with pytest.raises(AdapterError, match="nothing was sent, because it was not finite"):
+        robot.write(np.float32([1.0] * size))
+    robot.stop()
+    assert robot.robot.actions == []
+
+
+def test_an_arm_whose_encoder_fails_in_a_relative_action_is_stopped_at_its_last_goal(adapter):
+    arm = adapter(so101(action__mode="relative", action__offset=0.0))
+    arm.reset()
+    arm.read()
+    arm.write(np.float32([0.1] * 6))
+    goals = arm.robot.calls[-1]
+    arm.robot.positions["wrist_roll"] = np.nan
+    arm.read()
+    with pytest.raises(AdapterError, match="nothing was sent"):
+        arm.write(np.float32([0.1] * 6))
+    arm.stop()
+    assert arm.robot.calls[-1] == goals
 
 
 def test_nothing_is_sent_to_a_robot_that_was_only_read(adapter):
@@ -274,6 +310,22 @@ def test_a_robot_that_is_not_connected_any_more_is_an_error_and_not_a_held_tick(
     for call in (arm.reset, arm.read, lambda: arm.write(np.zeros(6, np.float32))):
         with pytest.raises(AdapterError, match="is not connected"):
             call()
+
+
+def test_a_moving_robot_that_is_not_connected_any_more_is_not_taken_for_stopped(adapter, make, clock, monkeypatch):
+    arm = adapter(so101())
+
+    def no_packet(action):
+        raise ConnectionError("SOFollower is not connected.")
+
+    def unplug(record):
+        arm.robot.is_connected = False
+        monkeypatch.setattr(arm.robot, "send_action", no_packet)
+
+    fails = pytest.raises(AdapterError, match=r"stop\(\) failed twice.*press its emergency stop")
+    with Run(Session.load(make.write(Servo(), **SERVO)), arm, clock) as run, fails:
+        run.episode(0, 20, unplug)
+    arm.close()
 
 
 @pytest.mark.skipif(not PAGE.exists(), reason="docs are not here, where a wheel is tested")

@@ -72,7 +72,7 @@ class RobotDouble:
         for motor, angle in enumerate(self.angles):
             memory[84 + 48 * motor : 88 + 48 * motor] = np.float32(angle).tobytes()
         body = memory[:77] + memory[80:81] + bytes(2) + memory[84:1176]
-        return Sent(b"\x00\x01\x00\x00" + bytes(body) + crc_of(bytes(memory[:1176])).to_bytes(4, "little"))
+        return RawState(b"\x00\x01\x00\x00" + bytes(body) + crc_of(bytes(memory[:1176])).to_bytes(4, "little"))
 
     def until(self, condition):
         end = time.monotonic() + PATIENCE_S
@@ -81,7 +81,7 @@ class RobotDouble:
         assert condition()
 
 
-class Sent(idl.LowState):
+class RawState(idl.LowState):
     """A state of these bytes."""
 
     def __init__(self, octets):
@@ -127,8 +127,8 @@ def test_it_stands_is_driven_and_is_damped_and_nothing_is_sent_before(robot):
         robot.until(lambda: robot.kp == 20.0 and abs(robot.angles[0] - 0.25) < 1e-6)
         assert executed.action.tolist()[:2] == [1.0, 0.0]
         assert adapter.read().values["last_action"].tolist() == executed.action.tolist()
-        sent = robot.count
-        robot.until(lambda: robot.count > sent + 3)  # again and again, without another action
+        count = robot.count
+        robot.until(lambda: robot.count > count + 3)  # again and again, without another action
         adapter.stop()
         robot.until(lambda: robot.kp == 0.0 and robot.kd == 3.0)
         adapter.stop()
@@ -146,6 +146,28 @@ def test_without_another_action_the_motors_are_damped_and_the_next_one_is_refuse
         robot.until(lambda: robot.kp == 0.0 and robot.kd == 3.0)
         with pytest.raises(SafetyStop, match=r"no action came within 0\.2 s"):
             adapter.write(np.zeros(12, np.float32))
+
+
+def test_the_motors_are_damped_in_time_also_where_a_write_between_failed_in_any_way(robot, monkeypatch):
+    with closing(connect()) as adapter:
+        adapter.reset()
+        robot.until(lambda: robot.kp == 60.0)
+        write, failed = adapter._link._write, []
+
+        def fail(message):
+            if threading.current_thread() is not threading.main_thread() and not failed:
+                failed.append(message)
+                raise MemoryError
+            write(message)
+
+        monkeypatch.setattr(adapter._link, "_write", fail)
+        adapter.settings = adapter.settings.model_copy(update={"hold_s": 0.2})
+        adapter.write(np.zeros(12, np.float32))
+        robot.until(lambda: failed and robot.kp == 20.0)
+        end = time.monotonic() + 2.0
+        while robot.kp and time.monotonic() < end:
+            time.sleep(0.01)
+        assert (robot.kp, robot.kd) == (0.0, 3.0)
 
 
 def test_after_a_stop_for_want_of_actions_the_next_episode_stands_up_again(robot):
@@ -202,6 +224,30 @@ def test_a_robot_whose_sport_mode_is_on_is_refused_and_when_it_comes_on_later_to
 def test_an_emergency_stop_without_an_adapter_says_that_it_sent_nothing():
     with pytest.raises(AdapterError, match="no adapter has connected to a robot"):
         emergency_stop()()
+
+
+def test_no_motor_is_sent_to_nan_where_an_encoder_fails_before_the_robot_stands_up(robot, monkeypatch):
+    sane, take, targets = robot.state, robot.commands.take, []
+
+    def broken():
+        angles, robot.angles = robot.angles, np.where(np.arange(12) == 4, np.nan, robot.angles)
+        try:
+            return sane()
+        finally:
+            robot.angles = angles
+
+    def watched_take(count):
+        commands = take(count)
+        targets.extend(command.motor_cmd[4].q for command in commands if isinstance(command, idl.LowCmd))
+        return commands
+
+    with closing(connect(hold_s=0.2, stand_s=1.0)) as adapter:
+        monkeypatch.setattr(robot.commands, "take", watched_take)
+        monkeypatch.setattr(robot, "state", broken)
+        time.sleep(0.05)
+        with pytest.raises(SafetyStop, match="the robot told nothing"):
+            adapter.reset()
+    assert np.isfinite(targets).all()
 
 
 def test_a_robot_that_tells_nothing_any_more_while_it_stands_up_is_damped_at_once(robot):

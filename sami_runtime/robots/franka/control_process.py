@@ -22,7 +22,7 @@ QUIT_S = 3.0
 """Longest time [s] for the process to bring its part to rest and end."""
 
 
-class Beside(Generic[State]):
+class ControlProcess(Generic[State]):
     """A separate process that controls a part of the robot, and that survives a crash of the loop's process.
 
     Args:
@@ -142,8 +142,7 @@ class Beside(Generic[State]):
             except TimeoutError:
                 raise AdapterError(f"the {self.part} could not be reached within {START_S:g} s.") from None
             if message[:1] == READY:
-                facts: dict[str, Any] = json.loads(message[1:])
-                return facts
+                return dict(json.loads(message[1:]))
             if message[:1] == STATE:
                 self._state = self._unpack(message)
                 continue
