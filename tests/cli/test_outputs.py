@@ -103,11 +103,11 @@ IN_PLACE = {name: [name, "model.onnx", "--force"] for name in ("describe", "atla
 @pytest.mark.parametrize("name", ["probed.onnx", "out/robustness.json", *IN_PLACE])
 def test_a_write_protected_folder_is_refused_before_anything_is_computed(sami, monkeypatch, name):
     """Root may write anywhere, so the system's answer is replaced."""
-    before = there()
+    before = files()
     monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)
     done = sami(*(REFUSES | IN_PLACE)[name])
-    assert (done.code, done.err.count("\n"), there()) == (1, 1, before)
-    assert "cannot be written: folder . is write-protected. Choose another place." in done.err
+    assert (done.code, done.err.count("\n"), files()) == (1, 1, before)
+    assert "cannot be written: . is write-protected. Change that, or choose another place." in done.err
 
 
 @pytest.mark.parametrize("name", sorted(WRITES.keys() - NEVER_REPLACED))
