@@ -58,13 +58,13 @@ class WithJoints(Around):
 
     def read(self) -> Observation:
         """Return the observation, with the joints' positions and velocities."""
-        observation, states = self.observed(), self._engine.getJointStates(self._arm, range(len(JOINTS)))
+        observation, states = self.read_inner(), self._engine.getJointStates(self._arm, range(len(JOINTS)))
         joints = {signal.name: np.array([state[at] for state in states]) for at, signal in enumerate(SIGNALS)}
         return replace(observation, values={**observation.values, **joints})
 
     def write(self, action: np.ndarray) -> Executed:
         """Write."""
-        return self.sent(action)
+        return self.write_inner(action)
 
 
 def data_sheet(slower: int) -> BodySettings:

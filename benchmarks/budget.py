@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -38,12 +39,26 @@ SENTENCES = {
     *("has", "had", "was", "does", "came", "gone", "wrote", "stood", "slept", "won", "tells", "tell", "asks", "ask"),
     *("wants", "want", "wishes", "wish", "lies", "lacks", "lacking", "listens", "takes", "arrives", "responds"),
     *("accepts", "agree", "agrees", "differs", "differ", "happened", "happens", "believed", "mentions", "attend"),
-    *("untold", "unsaid", "untaken", "torn", "tried", "swept", "spent", "follows", "begins", "begun", "heard"),
+    *(
+        "untold",
+        "unsaid",
+        "untaken",
+        "torn",
+        "tried",
+        "swept",
+        "spent",
+        "follows",
+        "begins",
+        "begun",
+        "heard",
+        "unheard",
+    ),
     *("taken", "wanted", "made", "taught", "brought", "fell", "ran", "lay", "lives", "dies", "helps"),
     *("whose", "its", "itself", "this", "those", "which", "who", "another", "some"),
     *("everything", "anything", "everyone", "nobody", "ones", "ours", "theirs", "others", "what", "nothing", "one"),
     *("mine", "none", "how", "behind", "seen", "shown", "known", "moved", "met", "died", "born", "paid", "aged"),
-    *("heeds", "lets", "remembers"),
+    *("heed", "heeds", "heeded", "unheard", "lets", "remembers", "sent", "held", "beside", "here", "there"),
+    *("fed", "elsewhere", "alike", "aside", "apart", "away", "otherwise", "instead", "together"),
 }
 """Bare verbs and pronouns, which name nothing: no identifier may be one of them, in any case, including private names,
 tests and scripts."""
@@ -51,10 +66,16 @@ KEYS = {
     *("sami_runtime/robots/franka/settings.py ours", "sami_runtime/robots/franka/settings.py theirs"),
     *("sami_runtime/robots/kit/frame.py ours", "sami_runtime/robots/kit/frame.py theirs"),
     *("sami_runtime/robots/lerobot/settings.py others", "sami_runtime/safety/limits.py known"),
+    *("sami_runtime/robots/c_export/sami_gate.hpp none", "sami_runtime/robots/c_export/sami_gate.hpp has"),
+    *("sami_runtime/robots/c_export/sami_gate.hpp held", "sami_runtime/loop/tick.py HELD"),
+    *("sami_runtime/robots/franka/settings.py here", "sami_runtime/robots/franka/settings.py there"),
+    *("sami_runtime/recording/page/data.js came", "sami_runtime/loop/tick.py fed"),
 }
-"""Exceptions from SENTENCES as `file name`, because users have these names in their files."""
-NAMED = (*PACKAGES, "benchmarks", "examples", "tests")
+"""Exceptions from SENTENCES as `file name`, because users have these names in their files or their C++ programs."""
+NAMED = (*PACKAGES, "benchmarks", "docs", "examples", "tests")
 """Folders whose identifiers are checked."""
+SCRIPTS = (".js", ".html", ".j2", ".cpp", ".hpp")
+"""Endings of the files in JavaScript and C++ whose identifiers are checked, but for `*.min.js`, which is not ours."""
 
 
 @dataclass(frozen=True)
@@ -136,9 +157,33 @@ def sentence_names() -> list[str]:
     return [
         f"{path.relative_to(ROOT)}:{line} {name}"
         for folder in NAMED
-        for path in sorted((ROOT / folder).rglob("*.py"))
-        for line, name in _defined_names(tree_of(path))
+        for path in sorted((ROOT / folder).rglob("*"))
+        for line, name in _names_of(path)
         if name.strip("_").lower() in SENTENCES and f"{path.relative_to(ROOT)} {name}" not in KEYS
+    ]
+
+
+def script_names(text: str, ending: str) -> list[tuple[int, str]]:
+    """Return line and name of each identifier in JavaScript or C++ that this text itself defines.
+
+    An identifier after `.`, `->` or `::` belongs to something else, unless that is JavaScript's `this`. One before the
+    colon of JavaScript is a key. Comments and strings are left out, also the expressions inside `${...}`.
+
+    Args:
+        text: A file. Of HTML, only the scripts inside are read.
+        ending: One of `SCRIPTS`.
+    """
+    if ending in (".html", ".j2"):
+        text = re.sub(r"(?s)(^|</script>).*?(<script[^>]*>|$)", _newlines, text)
+    comment = r"//.*?$|/\*.*?\*/|^[ \t]*#include.*?$"
+    string = r"""R"\(.*?\)"|"(\\.|[^"\\])*"|(?<!\w)'(\\.|[^'\\])*'|`(\\.|[^`\\])*`"""
+    text = re.sub(f"(?sm){comment}|{string}", _newlines, text)
+    external = r"(?<!(?<!\.\.)\.)(?<!->)(?<!::)" if ending in (".cpp", ".hpp") else r"(?<!(?<!this)(?<!\.\.)\.)"
+    key = "" if ending in (".cpp", ".hpp") else r"(?!\s*:)"
+    return [
+        (text.count("\n", 0, match.start()) + 1, match.group())
+        for match in re.finditer(rf"{external}(?<![\w$])[A-Za-z_]\w*\b{key}", text)
+        if match.group() != "this"
     ]
 
 
@@ -189,6 +234,18 @@ def _reach(beginnings: Iterable[str]) -> set[str]:
             reached.add(module)
             waiting += imported(module)
     return reached
+
+
+def _newlines(match: re.Match[str]) -> str:
+    return "\n" * match.group().count("\n") or " "
+
+
+def _names_of(path: Path) -> Iterable[tuple[int, str]]:
+    if path.suffix == ".py":
+        return _defined_names(tree_of(path))
+    if path.suffix in SCRIPTS and ".min." not in path.name:
+        return script_names(path.read_text(encoding="utf-8"), path.suffix)
+    return []
 
 
 def _defined_names(tree: ast.Module) -> Iterator[tuple[int, str]]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from seeds_behind_gap import difference
+from seeds_with_profile import difference
 
 from sami_train.envs.catalog import environment
 from sami_train.export.atlas import least_episodes

@@ -32,17 +32,17 @@ def session_table(model: Path) -> str:
         if step in golden.resets:
             session.reset()
         observation = {name: values[step] for name, values in golden.observation.items()}
-        ages, held = [], []
+        ages, holds = [], []
         if looks_ahead:
-            ages, held = golden.age[step].tolist(), [float(golden.held[step, 0])]
-            session.elapse(int(golden.held[step, 0]))
+            ages, holds = golden.age[step].tolist(), [float(golden.holds[step, 0])]
+            session.elapse(int(golden.holds[step, 0]))
             answer = session.step(observation, dict(zip(observation, ages, strict=False)))
         else:
             answer = session.step(observation)
         executed = golden.executed[step]
         session.executed(executed)
         parts = [*observation.values(), executed, answer.action, answer.context, *answer.extra.values()]
-        row = [float(step in golden.resets), *(number for part in parts for number in part.tolist()), *ages, *held]
+        row = [float(step in golden.resets), *(number for part in parts for number in part.tolist()), *ages, *holds]
         lines.append(",".join(f"{number:.9g}" for number in row))
     return "\n".join(lines) + "\n"
 

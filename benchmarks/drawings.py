@@ -192,7 +192,7 @@ TICK = (
     ("Watchdog", "heartbeat", "watchdog.beat"),
     ("Adapter", "write", "limited action"),
     ("Session", "executed", "applied action"),
-    ("Safety gate", "heed", "OOD score"),
+    ("Safety gate", "telemetry", "OOD score"),
     ("Loop", "record", "the whole tick"),
 )
 """The order of one tick: who acts, what is called, and what it is about. A test compares it with a run."""

@@ -177,15 +177,15 @@ def distances(policy: Teacher, robot: Path, episodes: int = 50) -> list[float]:
     batch = training_batch(spec, episodes)
     observations = batch.reset(seeds=range(9000, 9000 + episodes))
     signals = spec.layout.by_name(observations)
-    targets, away = np.concatenate([signals[f"target_{axis}"] for axis in TARGET], axis=1), []
+    targets, distances_m = np.concatenate([signals[f"target_{axis}"] for axis in TARGET], axis=1), []
     inputs = policy.policy.observation_space
     assert isinstance(inputs, spaces.Dict)
     # The blind actor ignores privileged inputs, whose values differ between environments.
     no_input = np.zeros((episodes, *(inputs["privileged"].shape or ())), np.float32)
     for _ in range(spec.episode_steps):
         observations, _ = batch.step(policy.act(observations, no_input))
-        away.append(np.linalg.norm(batch.privileged()[:, :3] - targets, axis=1))
-    means: list[float] = np.mean(away[len(away) // 2 :], axis=0).tolist()
+        distances_m.append(np.linalg.norm(batch.privileged()[:, :3] - targets, axis=1))
+    means: list[float] = np.mean(distances_m[len(distances_m) // 2 :], axis=0).tolist()
     return means
 
 
@@ -206,9 +206,9 @@ def reach(robots: int, seeds: int, steps: int, out: Path) -> None:
                 policy = trained(env, seed, steps, Path(directory) / f"{kind}-{number}-{seed}")
                 head["cpu_s"][f"{kind} {number} {seed}"] = round(time.process_time() - start, 1)
                 for on in range(robots) if len(envs[kind]) == 1 else [number]:
-                    away = [round(metres, 5) for metres in distances(policy, hidden[on])]
-                    lines.append({"trained": kind, "robot": on, "seed": seed, "distance_m": away})
-                    print(kind, on, seed, f"{np.mean(away):.4f} m", flush=True)
+                    rounded = [round(metres, 5) for metres in distances(policy, hidden[on])]
+                    lines.append({"trained": kind, "robot": on, "seed": seed, "distance_m": rounded})
+                    print(kind, on, seed, f"{np.mean(rounded):.4f} m", flush=True)
                 rows = ",\n".join(json.dumps(line) for line in lines)
                 out.write_text(json.dumps(head)[:-1] + ', "policies": [\n' + rows + "\n]}\n")
 

@@ -24,7 +24,7 @@ from sami_runtime.files import read_document
 from sami_runtime.robots.franka import make
 from sami_train.envs.panda.tasks import PANDA_TASKS
 
-HERE = Path(__file__).parents[1] / "examples" / "franka"
+EXAMPLE = Path(__file__).parents[1] / "examples" / "franka"
 BUSY = "while True: pass"
 
 
@@ -76,7 +76,7 @@ def main():
     """Run the episodes, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", default="panda-satesac", help="a shipped model's name, or a file")
-    parser.add_argument("--adapter-config", type=Path, default=HERE / "arm.toml")
+    parser.add_argument("--adapter-config", type=Path, default=EXAMPLE / "arm.toml")
     parser.add_argument("--episodes", type=int, default=10, help="of each task (10)")
     parser.add_argument("--tasks", default="training")
     parser.add_argument("--steps", type=int, default=150, help="most steps of an episode (150)")
@@ -100,7 +100,7 @@ def main():
     busy = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(arguments.busy)]
     with real_time(arguments.priority):  # also for the thread that receives from the camera
         robot = make(clock, session.contract, config)
-    options = {"limits": Limits.load(HERE / "limits.toml"), "slower": arguments.slower}
+    options = {"limits": Limits.load(EXAMPLE / "limits.toml"), "slower": arguments.slower}
     try:
         with real_time(arguments.priority), Run(session, robot, clock, **options) as run:
             for task in PANDA_TASKS.sets[arguments.tasks]:

@@ -51,7 +51,7 @@ def prepared(env: str, preset: str, episodes: int, changes: Mapping[str, Any] | 
     from sami_train.runs.train import make_env, prepare_torch
 
     # Use two tasks only, so that a few episodes suffice for losses that compare episodes of one task.
-    small = {"collection.collectors": 0, "collection.tasks": [0, 1], "learning.buffer_episodes": episodes}
+    small = {"collection.workers": 0, "collection.tasks": [0, 1], "learning.buffer_episodes": episodes}
     config = resolve(preset, {"env": env, **small, **(changes or {})})
     prepare_torch(config)
     agent = ContextSAC("ContextPolicy", make_env(config), config, device="cpu")

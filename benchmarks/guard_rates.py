@@ -101,9 +101,9 @@ def rates(model: str, task_set: str, episodes: int, gap: GapProfile | None, flip
         if name not in active_guards(session.contract, GUARDS):
             result[name] = None
             continue
-        held, stopped = (np.array([row.get(key, 0) > 0 for row in rows], float) for key in (name, f"{name} stop"))
+        holds, stopped = (np.array([row.get(key, 0) > 0 for row in rows], float) for key in (name, f"{name} stop"))
         result[name] = {
-            "held": int(held.sum()),
+            "held": int(holds.sum()),
             "stopped": int(stopped.sum()),
             "stopped_95": np.round(interval_over_starts(stopped, (0.0, 1.0)) or (), 4).tolist(),
         }

@@ -52,8 +52,8 @@ def settings_of(task_set: str, number: int, model: str | None = None) -> dict[st
 
 
 def _place(rng: np.random.Generator) -> np.ndarray:
-    away, angle = rng.uniform(0.15, 0.23), rng.uniform(-0.5, 0.5)
-    return np.array([PAN_X + away * np.cos(angle), away * np.sin(angle)])
+    radius, angle = rng.uniform(0.15, 0.23), rng.uniform(-0.5, 0.5)
+    return np.array([PAN_X + radius * np.cos(angle), radius * np.sin(angle)])
 
 
 def drive(folder: Path, policy: str, episode: dict[str, Any]) -> dict[str, Any]:
@@ -71,16 +71,16 @@ def drive(folder: Path, policy: str, episode: dict[str, Any]) -> dict[str, Any]:
     done = subprocess.run(command, cwd=EXAMPLE, capture_output=True, text=True, timeout=120, check=False)
     if done.returncode not in (0, STOPPED):
         raise RuntimeError(f"sami drive ended with {done.returncode}: {done.stdout}{done.stderr}")
-    places, held = [], 0
+    places, holds = [], 0
     for _, record in read_recording(folder / "run.mcap").steps:
         places.append(record.observation.values["cube_position"] if record.observation is not None else [np.nan] * 2)
-        held += record.action is None
+        holds += record.action is None
     near = np.linalg.norm(np.array(places) - episode["goal"], axis=1) < NEAR
     first = int(np.argmax(near)) if near.any() else None
     return {
         "reached": first is not None,
         "ticks": first,
-        "held": held,
+        "held": holds,
         "of": len(near),
         "stopped": done.returncode == STOPPED,
     }

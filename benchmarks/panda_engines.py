@@ -56,8 +56,8 @@ def show(measured: dict[str, Traces]) -> None:
     for response in RESPONSES:
         for number in response.measures:
             first, second = (np.array(measured[engine][response.name][number]) for engine in ENGINES)
-            apart = np.abs(first - second)
-            print(f"| {response.name} | {number} | {apart.mean():.4f} | {apart.max():.4f} | {np.ptp(first):.4f} |")
+            errors = np.abs(first - second)
+            print(f"| {response.name} | {number} | {errors.mean():.4f} | {errors.max():.4f} | {np.ptp(first):.4f} |")
 
 
 def draw(measured: dict[str, Traces], path: Path) -> None:

@@ -124,10 +124,10 @@ def _drag(values: Values) -> Any:
 
 
 def _push(axis: int) -> Callable[[Values], Any]:
-    away = np.eye(3)[axis] * 0.07
+    approach = np.eye(3)[axis] * 0.07
 
     def script(values: Values) -> Any:
-        start = values["cube_position"] - away
+        start = values["cube_position"] - approach
         yield from _approach(values, [_above(start), start], SHUT)
         action = [0.0, 0.0, 0.0, SHUT]
         action[axis] = 1.0
@@ -156,7 +156,7 @@ def _now(signal: str, axis: int) -> Callable[[Values, Values], float]:
 _HAND = {f"hand {name} [m]": _change("ee_position", axis) for axis, name in enumerate("xyz")}
 _CUBE = {f"cube {name} [m]": _change("cube_position", axis) for axis, name in enumerate("xyz")}
 _WIDTH = {"fingers [m]": _now("gripper_width", 0)}
-_HELD = {**_WIDTH, "hand z [m]": _now("ee_position", 2), **_CUBE, "cube pitch [rad]": _now("cube_rotation", 1)}
+_GRASP = {**_WIDTH, "hand z [m]": _now("ee_position", 2), **_CUBE, "cube pitch [rad]": _now("cube_rotation", 1)}
 _PUSHED = {**_CUBE, "cube vx [m/s]": _now("cube_velocity", 0), "cube vy [m/s]": _now("cube_velocity", 1)}
 _MIDDLE = {"mass": 1.0, "friction": 1.0}
 
@@ -176,15 +176,15 @@ RESPONSES: tuple[MeasuredCommand, ...] = (
         for sign in (1.0, -1.0)
     ),
     MeasuredCommand("fingers", _MIDDLE, _gripper, _WIDTH),
-    *(MeasuredCommand(_named("lift", task), task, _lift, _HELD) for task in _tasks((1.0, 5.0, 10.0, 30.0), (1.0,))),
-    *(MeasuredCommand(_named("carry", task), task, _carry, _HELD) for task in _tasks((1.0, 5.0), (1.0,))),
-    *(MeasuredCommand(_named("drag", task), task, _drag, _HELD) for task in _tasks((1.0, 10.0), (0.1, 1.0))),
+    *(MeasuredCommand(_named("lift", task), task, _lift, _GRASP) for task in _tasks((1.0, 5.0, 10.0, 30.0), (1.0,))),
+    *(MeasuredCommand(_named("carry", task), task, _carry, _GRASP) for task in _tasks((1.0, 5.0), (1.0,))),
+    *(MeasuredCommand(_named("drag", task), task, _drag, _GRASP) for task in _tasks((1.0, 10.0), (0.1, 1.0))),
     *(
         MeasuredCommand(_named(f"push {'xy'[axis]}", task), task, _push(axis), _PUSHED)
         for axis in (0, 1)
         for task in _tasks((1.0, 5.0, 10.0, 30.0), (0.1, 1.0, 10.0))
     ),
-    MeasuredCommand("drop, 1 kg, friction 1", _MIDDLE, _drop, _HELD),
+    MeasuredCommand("drop, 1 kg, friction 1", _MIDDLE, _drop, _GRASP),
     *(MeasuredCommand(_named("press", task), task, _press, _HAND) for task in _tasks((1.0,), (0.1, 1.0, 10.0))),
 )
 """Free motion in each direction, the fingers' alone, lifting, carrying and dragging what is grasped, pushing, dropping,

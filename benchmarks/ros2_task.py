@@ -30,7 +30,7 @@ from sami_runtime.robots.ros2.open_node import open_node
 from sami_runtime.robots.ros2.settings import Qos
 from sami_train.envs.panda.tasks import PANDA_TASKS
 
-HERE = Path(__file__).parents[1] / "examples" / "ros2"
+EXAMPLE = Path(__file__).parents[1] / "examples" / "ros2"
 DOMAIN = 77
 
 
@@ -86,16 +86,16 @@ def summary(rows):
 
 def drive(arguments):
     """Run all episodes on the simulated robot, and return their rows."""
-    config = {**read_document(HERE / "arm.toml", "settings"), "domain": DOMAIN, "heard_s": 30.0}
+    config = {**read_document(EXAMPLE / "arm.toml", "settings"), "domain": DOMAIN, "heard_s": 30.0}
     config["backend"] = "cyclonedds"
     session = Session.load(shipped_models().get(arguments.model, arguments.model))
-    command = [sys.executable, str(HERE / "robot.py"), "--domain", str(DOMAIN), "--late", str(arguments.late)]
+    command = [sys.executable, str(EXAMPLE / "robot.py"), "--domain", str(DOMAIN), "--late", str(arguments.late)]
     simulated = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     threading.Thread(target=lambda: list(simulated.stdout), daemon=True).start()
     rows, clock = [], MonotonicClock(0.0003)
     try:
         with real_time(arguments.priority), closing(make(clock, session.contract, config)) as robot:
-            allowed = Limits.load(HERE / "limits.toml")
+            allowed = Limits.load(EXAMPLE / "limits.toml")
             with Run(session, robot, clock, limits=allowed, loop_hz=arguments.loop_hz, prewarm_s=0.0007) as run:
                 for task in PANDA_TASKS.sets[arguments.tasks]:
                     seeds = range(arguments.seed, arguments.seed + arguments.episodes)
@@ -166,7 +166,7 @@ def main():
     parser.add_argument("--echo", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    os.environ.setdefault("CYCLONEDDS_URI", f"file://{HERE / 'loopback.xml'}")
+    os.environ.setdefault("CYCLONEDDS_URI", f"file://{EXAMPLE / 'loopback.xml'}")
     with real_time(arguments.priority if arguments.echo or arguments.rounds else None):
         if arguments.echo:
             echo()

@@ -75,7 +75,7 @@ def make_agent(name: str, preset: str, device: str, episodes: int, **changes: st
     config = resolve(preset, {"env": name, "learning.buffer_episodes": episodes, "device": device, **changes})
     prepare_torch(config)
     envs = DummyVecEnv([partial(make_env, config)] * ENVS)
-    in_step = config.collection.model_copy(update={"collectors": 0})
+    in_step = config.collection.model_copy(update={"workers": 0})
     return ContextSAC("ContextPolicy", envs, config.model_copy(update={"collection": in_step}), device=device)
 
 
@@ -115,7 +115,7 @@ def update_seconds(agent: ContextSAC, episodes: list[Episode], updates: int, con
 
 
 def paper_estimate(agent: ContextSAC, seconds: float, collection: float, collectors: int) -> dict[str, float]:
-    """Return the hours for all of the preset's steps, for updates and for collection by a number of collectors."""
+    """Return the hours for all of the preset's steps, for updates and for collection by a number of rollout workers."""
     cfg = agent.config
     updates = (cfg.steps - cfg.exploration.warmup_steps) // cfg.learning.train_every * cfg.learning.gradient_steps
     learning = updates * seconds / 3600
@@ -190,7 +190,7 @@ def time_to(run: Path, target: float) -> dict[str, Any]:
     }
 
 
-def told_run(result: dict[str, Any]) -> str:
+def run_as_text(result: dict[str, Any]) -> str:
     """Return the result of `time_to` as text."""
     speed = f"{result['steps_per_s']:.0f} steps/s and {result['updates_per_s']:.1f} gradient steps/s at the same time"
     total = f"of {result['total_minutes']:.1f} minutes and {result['total_steps']:,} environment steps ({speed})"
@@ -202,7 +202,7 @@ def told_run(result: dict[str, Any]) -> str:
     return f"{result['run']} reached {result['target']:g} training success while exploring {at}, {total}"
 
 
-def told_speeds(result: dict[str, Any]) -> str:
+def speeds_as_text(result: dict[str, Any]) -> str:
     """Return the result of `measure` as text."""
     threads = f"torch {result['torch']} on {result['threads']} threads"
     lines = [
@@ -240,7 +240,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.run is not None:
         measured = time_to(arguments.run, arguments.target)
-        print(json.dumps(measured, indent=2) if arguments.json else told_run(measured))
+        print(json.dumps(measured, indent=2) if arguments.json else run_as_text(measured))
         return
     if arguments.device == "cuda":
         import torch
@@ -261,7 +261,7 @@ def main() -> None:
     )
     processor = platform.processor() or platform.machine()
     measured["machine"] = f"{processor}, {os.cpu_count()} cores, Python {platform.python_version()}"
-    print(json.dumps(measured, indent=2) if arguments.json else told_speeds(measured))
+    print(json.dumps(measured, indent=2) if arguments.json else speeds_as_text(measured))
 
 
 if __name__ == "__main__":

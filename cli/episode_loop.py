@@ -276,7 +276,7 @@ def _drive(
     from . import episodes, keyboard
 
     values, target = plan.values, plan.target
-    hopeless = episodes.at_floor(run.session.contract)
+    hopeless = episodes.unsolved_tasks(run.session.contract)
     if not JSON.get():
         print_text(episodes.header(target, run.telemetry))
     rows = list[episodes.Row]()
@@ -287,7 +287,7 @@ def _drive(
         rewards: list[float] = []
         if watched and (note := watched.take_over(run)):
             print_text(note, error=True)
-            hopeless = episodes.at_floor(run.session.contract)
+            hopeless = episodes.unsolved_tasks(run.session.contract)
 
         def watch(step: StepRecord, skills: Counter[str] = skills, rewards: list[float] = rewards) -> None:
             if (reward := number_in(step.info, "reward")) is not None:

@@ -30,7 +30,7 @@ SPARKS_SHOWN = 12
 RESULTS = 36
 """Columns of the terminal for a summary's results."""
 
-LEAST_ABOVE_FLOOR = 0.1
+LEAST_SUCCESS = 0.1
 """Smallest success rate, excluding trivial starts, of a task that counts as solvable by the model."""
 
 JUDGEMENTS = ("success", "failure", "redo", "stop")
@@ -83,11 +83,11 @@ def _task(info: Mapping[str, Any]) -> Mapping[str, Any]:
     return task if isinstance(task, Mapping) else {}
 
 
-def at_floor(contract: Contract) -> list[dict[str, Any]]:
-    """Return the tasks with a success below `LEAST_ABOVE_FLOOR` in the model's own evaluation."""
+def unsolved_tasks(contract: Contract) -> list[dict[str, Any]]:
+    """Return the tasks with a success below `LEAST_SUCCESS` in the model's own evaluation."""
     measured = (contract.evaluation or {}).get("tasks", [])
     scored = [row for row in measured if row.get("above_floor") is not None]
-    return [row["task"] for row in scored if row["above_floor"] < LEAST_ABOVE_FLOOR]
+    return [row["task"] for row in scored if row["above_floor"] < LEAST_SUCCESS]
 
 
 def header(world: Target, telemetry: Telemetry) -> str:
@@ -109,7 +109,7 @@ def header(world: Target, telemetry: Telemetry) -> str:
 
 
 def line(row: Mapping[str, Any], world: Target, report: EpisodeReport, hopeless: Sequence[Mapping[str, Any]]) -> str:
-    """Return a line that describes an episode, marked if its task is one of the `hopeless`, see `at_floor`."""
+    """Return a line that describes an episode, marked if its task is one of the `hopeless`, see `unsolved_tasks`."""
     import numpy as np
 
     speed = np.linalg.norm(np.diff(report.contexts, axis=0), axis=1) if report.contexts.size else np.zeros(0)
@@ -125,8 +125,8 @@ def line(row: Mapping[str, Any], world: Target, report: EpisodeReport, hopeless:
         outcome = f"{success:<7}"
         outcome += f"  {row['tracking_error']:<8.2f}" if "tracking_error" in row else ""
     else:
-        earned = "-" if row["return"] is None else f"{row['return']:.1f}"
-        outcome = f"{earned:>8}"
+        total = "-" if row["return"] is None else f"{row['return']:.1f}"
+        outcome = f"{total:>8}"
     ending = f"  {row['ended']}" if row["ended"] in JUDGEMENTS else ""
     skill = f"{row['skill']:<14} " if world.skills else ""
     readout = probed(row["telemetry"].get("probe", {}))

@@ -71,7 +71,7 @@ class Terminal:
         self._bytes, self._read_time = b"", 0.0
 
     @staticmethod
-    def there() -> bool:
+    def is_available() -> bool:
         """Return whether standard input is a terminal with this process in the foreground."""
         try:
             return sys.stdin.isatty() and os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
@@ -96,7 +96,7 @@ class Terminal:
 
     def pressed(self, wait_s: float = 0.0) -> list[str]:
         """Return the pressed keys as lower-case characters, or names such as `"up"`, `"escape"`, `"enter"`."""
-        if not self.there():
+        if not self.is_available():
             time.sleep(wait_s)
             return []
         while select.select([self._input], [], [], wait_s)[0]:
@@ -114,7 +114,7 @@ class Terminal:
     def _take(self, *_: object) -> None:
         import tty
 
-        if self.there():
+        if self.is_available():
             tty.setcbreak(self._input)
 
     def _restore(self) -> None:
@@ -179,7 +179,7 @@ class Keyboard:
         rests = (
             f"p pause or go on, space take over or hand back (1-{self._action.size} choose of {elements}, ↑ ↓ push)"
             if self._can_rest
-            else "no pause and no take-over, because the limits have no rest"
+            else "no pause and no take-over, because the limits set no rest"
         )
         steers = f"{self._steering.keys}; " if self._steering else ""
         return f"keys: {steers}{rests}, {ENDS}"
@@ -273,12 +273,12 @@ def uses_keys(keys: bool | None, usual: bool) -> bool:
     """Return whether a run listens to keys: `keys`, or if None `usual` on a terminal; SamiError without a terminal."""
     from sami_runtime.errors import SamiError
 
-    there = Terminal.there()
-    if keys and not there:
+    on_terminal = Terminal.is_available()
+    if keys and not on_terminal:
         raise SamiError(
             "keys=true needs a terminal as standard input, in the foreground. Run it there, or leave the key out."
         )
-    return usual and there if keys is None else keys
+    return usual and on_terminal if keys is None else keys
 
 
 def listen(closing: ExitStack, contract: Contract, limits: Limits | None, steering: Steering | None = None) -> Keyboard:

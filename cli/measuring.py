@@ -78,8 +78,6 @@ def findings(folder: Path | None, name: str, plot: bool = True) -> tuple[Path, P
 
     if folder is None:
         return None
-    if folder.exists() and not folder.is_dir():
-        raise SamiError(f"{folder} is a file; --out must name a folder.")
     files = folder / f"{name}.json", folder / f"{name}.png"
     for path in files:
         require_output(path, FORCE.get(), makes_folder=True)

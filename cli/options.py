@@ -79,11 +79,13 @@ def set_values(keys: Mapping[str, Key], texts: Sequence[str] | None) -> dict[str
 def require_unchanged(model: Path, has_part: bool, refusal: str) -> None:
     """Raise SamiError before a model file is changed if it is shipped, or has the part already; --force allows both.
 
-    `refusal` is the sentence about a file that has the part, without the file's name.
+    `refusal` is the sentence about a file that has the part, without its name. A write-protected folder is refused.
     """
     from sami_runtime.distribution import shipped_models
     from sami_runtime.errors import SamiError
+    from sami_runtime.files import require_output
 
+    require_output(model, force=True)
     if FORCE.get():
         return
     if model in shipped_models().values():

@@ -27,7 +27,7 @@ def stop() -> None:
 
 def drive(session: Session, steps: int) -> tuple[int, int]:
     """Act at the policy's rate for `steps` ticks, and return the numbers of held and of skipped ticks."""
-    period, held, skipped, tick, acted = 1 / session.contract.rate_hz, 0, 0, 0, False
+    period, holds, skipped, tick, acted = 1 / session.contract.rate_hz, 0, 0, 0, False
     session.reset()  # a new episode, from the initial state
     start = time.perf_counter()
     for _ in range(steps):
@@ -43,12 +43,12 @@ def drive(session: Session, steps: int) -> tuple[int, int]:
             action = session.step(read_sensors(session.contract, now), age=0.0).action  # set its age, in periods
             acted = True
         except SignalError:  # NaN or a missing signal: the state has not changed
-            held += 1
+            holds += 1
             if not acted:  # no action to repeat yet
                 continue
             action = session.hold().action
         session.executed(send(action))  # the encoder reads the applied action, not the proposed one
-    return held, skipped
+    return holds, skipped
 
 
 def main() -> None:
@@ -59,12 +59,12 @@ def main() -> None:
     arguments = parser.parse_args()
     session, start = Session.load(arguments.model), time.perf_counter()
     try:
-        held, skipped = drive(session, arguments.steps)
+        holds, skipped = drive(session, arguments.steps)
     finally:
         stop()
     seconds = time.perf_counter() - start
     print(
-        f"{arguments.steps} steps in {seconds:.2f} s, {held} held, {skipped} skipped; "
+        f"{arguments.steps} steps in {seconds:.2f} s, {holds} held, {skipped} skipped; "
         f"context {np.round(session.state.context[0], 2)}"
     )
 

@@ -31,7 +31,7 @@ from sami_runtime import AdapterError, Clock, Executed, Observation
 from sami_runtime.adapters.panda import PANDA_ACTION, PANDA_OBSERVATION
 
 PORT = int(os.environ.get("UDP_ROBOT_PORT", "47001"))
-ROBOT, HERE = ("127.0.0.1", PORT), ("127.0.0.1", PORT + 1)
+ROBOT, LOOP = ("127.0.0.1", PORT), ("127.0.0.1", PORT + 1)
 REACH = (-0.5, -0.5, 0.0), (0.5, 0.5, 0.5)  # lowest and highest x, y, z of the hand [m]: the table is at 0
 
 
@@ -50,7 +50,7 @@ class UdpRobot:
     def __init__(self, clock: Clock) -> None:
         self.clock, self.newest, self.ahead = clock, None, math.inf  # type: Clock, Observation | None, float
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.socket.bind(HERE)
+        self.socket.bind(LOOP)
         self.socket.settimeout(1.0)
         self.emergency_stop = emergency_stop()
 
@@ -113,7 +113,7 @@ class Hand:
     def __init__(self, deadman_s: float) -> None:
         self.values = {signal.name: np.zeros(signal.size) for signal in PANDA_OBSERVATION}
         self.deadman_s, self.velocity, self.stopped = deadman_s, np.zeros(3), False
-        self.moved_at = self.told_at = time.monotonic()
+        self.moved_at = self.commanded_at = time.monotonic()
         self.ignored = 0  # number of actions received after an emergency stop
 
     def obey(self, message: dict[str, Any]) -> None:
@@ -123,7 +123,7 @@ class Hand:
             self.values["ee_position"][:], self.stopped = (0.0, 0.0, 0.2), False
             self.go(np.zeros(3), "reset")
         elif "action" in message:
-            self.told_at = time.monotonic()
+            self.commanded_at = time.monotonic()
             self.ignored += self.stopped
             if not self.stopped:
                 *displacement, opened = message["action"]
@@ -146,7 +146,7 @@ class Hand:
         position = self.values["ee_position"]
         np.clip(position + self.velocity * (now - self.moved_at), *REACH, out=position)
         self.moved_at = now
-        if now - self.told_at > self.deadman_s and self.velocity.any():
+        if now - self.commanded_at > self.deadman_s and self.velocity.any():
             self.go(np.zeros(3), "deadman")
 
 
@@ -162,7 +162,7 @@ def robot(seconds: float, deadman_s: float, period: float = 0.01) -> None:
         due = max(due + period, time.monotonic())
         hand.move()
         values = {name: value.tolist() for name, value in hand.values.items()}
-        link.sendto(json.dumps({"time": hand.moved_at, "values": values}).encode(), HERE)
+        link.sendto(json.dumps({"time": hand.moved_at, "values": values}).encode(), LOOP)
 
 
 if __name__ == "__main__":

@@ -24,12 +24,12 @@ def python_command(module: str, *arguments: object) -> list[str]:
     """
     folders = [os.path.abspath(entry) for entry in map(str, sys.path) if entry]
     try:
-        here = os.path.realpath(os.getcwd())
+        current = os.path.realpath(os.getcwd())
     except FileNotFoundError:  # somebody removed it
-        here = ""
-    outside = [folder for folder in folders if os.path.realpath(folder) != here]
+        current = ""
+    outside = [folder for folder in folders if os.path.realpath(folder) != current]
     # A checkout that is not installed, and in which somebody works.
     root = os.path.realpath(Path(__file__).parents[1])
-    if here == root and len(outside) < len(folders):
+    if current == root and len(outside) < len(folders):
         outside.append(root)
     return [sys.executable, "-c", BOOT, json.dumps([module, arguments]), *outside]

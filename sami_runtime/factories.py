@@ -18,7 +18,7 @@ PACKAGES = ("sami_runtime", "sami_train", "sami_cli")
 _INSTALLED = tuple(sysconfig.get_paths()[name] + os.sep for name in ("stdlib", "purelib", "platlib"))
 
 
-def look_beside(path: Path) -> None:
+def import_from_folder_of(path: Path) -> None:
     """Put a file's folder, then the current folder, first on `sys.path`, for modules that the file names."""
     for folder in (str(Path.cwd()), str(path.resolve().parent)):
         if folder in sys.path:

@@ -179,7 +179,7 @@ def unfinished(path: Path, replaces: bool = True) -> Iterator[Path]:
         SamiError: The disk is full or not writable, or the file exists and must not be replaced.
     """
     host = platform.node()
-    temporary, aside = (path.with_name(f"{path.name}.{host}-{role}{os.getpid()}{ENDING}") for role in ("", "old-"))
+    temporary, backup = (path.with_name(f"{path.name}.{host}-{role}{os.getpid()}{ENDING}") for role in ("", "old-"))
     for leftover in path.parent.glob(f"{glob.escape(f'{path.name}.{host}')}-*{ENDING}"):
         if not _is_alive(leftover.name.removesuffix(ENDING).rpartition("-")[2]):
             remove(leftover)
@@ -192,12 +192,12 @@ def unfinished(path: Path, replaces: bool = True) -> Iterator[Path]:
                     with entry.open("rb") as file:
                         os.fsync(file.fileno())
             if replaces:
-                _put_in_place(temporary, path, aside)
+                _put_in_place(temporary, path, backup)
             else:
                 _put_new(temporary, path)
     finally:
         remove(temporary)
-        remove(aside)
+        remove(backup)
 
 
 def require_output(path: Path, force: bool = False, inputs: Iterable[Path] = (), makes_folder: bool = False) -> None:
@@ -210,10 +210,12 @@ def require_output(path: Path, force: bool = False, inputs: Iterable[Path] = (),
         makes_folder: Whether the command creates a missing folder.
 
     Raises:
-        SamiError: The path exists, is an input, or has no folder to be in.
+        SamiError: The path exists, is an input, or has no folder that may be written to.
     """
-    if not path.parent.is_dir() and (path.parent.exists() or not makes_folder):
-        raise SamiError(f"{path} cannot be written: {path.parent} is no folder. Make it, or choose another place.")
+    folder = next(parent for parent in path.parents if parent.exists() or not makes_folder)
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        problem = "write-protected. Change that" if folder.is_dir() else "no folder. Make it"
+        raise SamiError(f"{path} cannot be written: {folder} is {problem}, or choose another place.")
     for source in inputs:
         if path == source or (path.exists() and source.exists() and path.samefile(source)):
             raise SamiError(f"{path} is read by this command, which never replaces what it reads. Choose another name.")
@@ -239,15 +241,15 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _put_in_place(source: Path, path: Path, aside: Path) -> None:
+def _put_in_place(source: Path, path: Path, backup: Path) -> None:
     """Rename what was made. A folder that holds something cannot be replaced, and half removed it would look whole."""
     if source.is_dir() and path.exists():
-        path.replace(aside)
+        path.replace(backup)
     try:
         source.replace(path)
     except OSError:
-        if aside.exists():
-            aside.replace(path)
+        if backup.exists():
+            backup.replace(path)
         raise
 
 
@@ -268,8 +270,6 @@ def _is_alive(process: str) -> bool:
         return False
     try:
         os.kill(int(process), 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        pass  # somebody else's
+    except OSError as error:
+        return not isinstance(error, ProcessLookupError)  # any other: somebody else's process
     return True

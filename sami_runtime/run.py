@@ -27,10 +27,10 @@ from sami_runtime.loop.tick import LoopReport, StepRecord, Swapped
 from sami_runtime.model.contract import Contract
 from sami_runtime.recording.format import RecordedEpisode
 from sami_runtime.recording.recorder import Recorder
+from sami_runtime.safety.bias_calibration import BiasCalibration
 from sami_runtime.safety.gate import Controller, SafetyGate
 from sami_runtime.safety.limits import Limits
 from sami_runtime.safety.watch import active_guards, guards_without
-from sami_runtime.safety.zeroed import Zeroed
 from sami_runtime.session.admission import Admission
 from sami_runtime.session.session import Session
 from sami_runtime.session.telemetry import Telemetry
@@ -57,7 +57,7 @@ def _compose(
         return wrapped
     limits.require_fit(contract)
     clock = None if simulator else settings.clock  # a simulator's observations do not age
-    return Zeroed(wrapped, limits.known, limits.known_readings, clock, 1.0 / contract.rate_hz)
+    return BiasCalibration(wrapped, limits.known, limits.known_readings, clock, 1.0 / contract.rate_hz)
 
 
 def _require_for_robot(settings: LoopSettings, gap: GapProfile | None) -> None:

@@ -1,4 +1,4 @@
 """Training of skill-aware policies: environments, agent, losses, evaluation and export.
 
-Importing the package (or its environments) does not import torch: collector processes and robots work without it.
+Importing the package (or its environments) does not import torch: rollout workers and robots work without it.
 """

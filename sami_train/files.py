@@ -81,7 +81,7 @@ def locked(path: Path, busy: Callable[[str], Exception] | None = None, *, leave:
         busy: takes the name of the process that holds the lock, returns the error to raise; None waits for the lock.
         leave: whether the file stays afterwards.
     """
-    file = _held(path, busy)
+    file = _lock(path, busy)
     try:
         with suppress(OSError):  # on a full disk the lock holds, too, but the file does not name its process
             os.ftruncate(file, 0)
@@ -93,7 +93,7 @@ def locked(path: Path, busy: Callable[[str], Exception] | None = None, *, leave:
         os.close(file)
 
 
-def _held(path: Path, busy: Callable[[str], Exception] | None) -> int:
+def _lock(path: Path, busy: Callable[[str], Exception] | None) -> int:
     """Return the descriptor of a file that this process has locked."""
     while True:
         with writing(path):

@@ -68,7 +68,7 @@ TORCH_FREE = (
     "sami_train.envs.mujoco.env",
     "sami_train.envs.mujoco.batch",
     "sami_train.episodes.rollout",
-    "sami_train.episodes.collectors",
+    "sami_train.episodes.rollout_workers",
     "sami_train.evaluation.evaluate",
     "sami_train.export.atlas",
     "sami_train.studies.contexts.adaptation",
@@ -245,6 +245,30 @@ def test_the_product_keeps_its_budget(name):
     assert measure() <= limit
 
 
+def test_a_verb_or_pronoun_is_seen_in_javascript_and_cpp():
+    javascript = """
+    // told in a comment
+    const { from, told } = stream("told"), low = 1, said = `told ${low}`;
+    class Run { gave(kept, ...own) { this.heard ||= row.taken; return { asked: 1, seen }; } }
+    """
+    cpp = """
+    #include <told>
+    struct Given { bool has(int told) const { return message->said + row.taken + std::own; } /* asked */ };
+    enum class Kind { none }; const char* text = R"(seen "shown")"; char quote = '"'; this->given_ = 'x';
+    """
+    for ending, text, expected in (
+        (".js", javascript, "told said gave kept own heard seen"),
+        (".html", f"<p>told</p><script>{javascript}</script>said", "told said gave kept own heard seen"),
+        (".hpp", cpp, "Given has told none"),
+    ):
+        names = [(line, name) for line, name in budget.script_names(text, ending) if name.lower() in budget.SENTENCES]
+        assert [name for _, name in names] == expected.split(), ending
+        assert names[0][0] == 3
+    viewer = budget.ROOT / "sami_runtime" / "recording" / "page"
+    names = {name for _, name in budget.script_names((viewer / "view.js").read_text(encoding="utf-8"), ".js")}
+    assert {"neighbour", "drawOverview", "mapCaption", "legend"} <= names
+
+
 def test_the_trunk_imports_no_branch():
     """Not inside a function and not for types either."""
     for branch in budget.BRANCHES:
@@ -300,7 +324,7 @@ def test_nothing_imports_cli_by_the_name_of_its_folder():
     assert offences(".", ("cli",)) == []
 
 
-def test_collectors_evaluation_and_configuration_load_no_torch(tmp_path):
+def test_rollout_workers_evaluation_and_configuration_load_no_torch(tmp_path):
     pytest.importorskip("mujoco")
     script = f"""
 import importlib, sys

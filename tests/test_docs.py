@@ -153,11 +153,11 @@ def test_every_link_of_a_page_leads_to_a_file_and_a_heading(page):
 
 def test_every_test_and_benchmark_that_a_page_names_exists():
     """By the end of its path: a table may name a folder once."""
-    there = [f"/{path.relative_to(ROOT)}" for folder in ("tests", "benchmarks") for path in (ROOT / folder).rglob("*")]
+    files = [f"/{path.relative_to(ROOT)}" for folder in ("tests", "benchmarks") for path in (ROOT / folder).rglob("*")]
     script = re.compile(r"(?:[\w-]+/)*test_\w+\.py|benchmarks/\w+\.py")
     names = {(page, name) for page in [*site_pages(), "results/README.md"] for name in script.findall(words(page))}
     assert len(names) > 100
-    assert [pair for pair in names if not any(path.endswith(f"/{pair[1]}") for path in there)] == []
+    assert [pair for pair in names if not any(path.endswith(f"/{pair[1]}") for path in files)] == []
 
 
 def test_the_table_of_raw_results_names_each_of_them_and_pages_that_name_it():
@@ -286,7 +286,7 @@ def test_the_picture_of_a_tick_has_the_order_of_the_loop(monkeypatch):
     noted(gate, "propose", "ruling")
     noted(adapter, "write", "write")
     noted(session, "executed", "executed")
-    noted(gate, "heed", "heed")
+    noted(gate, "record_telemetry", "telemetry")
     run_episode(
         session,
         adapter,
@@ -410,7 +410,7 @@ def test_a_page_of_a_file_names_every_key_of_it(page):
             "how-to/adopt-a-policy",
             f"at most {adoption.CPU_S} s of a processor, 1 s a step, {adoption.MEMORY >> 30} GiB",
         ),
-        ("how-to/fit-a-profile", f"{REST_TICKS} periods of rest"),
+        ("how-to/fit-a-profile", f"{REST_TICKS} periods of the neutral action"),
         ("how-to/run-in-cpp", f"the golden steps of the {len(shipped_models())} shipped files"),
         ("how-to/sweep", "five times at most" if TRIES == 5 else f"{TRIES} times at most"),
         ("how-to/unitree", f"tilted by more than {LYING_DEG:g} degrees"),

@@ -1,5 +1,6 @@
 """What the docs, the README and the cards say a context is worth is what the raw data say."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -34,12 +35,12 @@ def test_pandas_tesac_has_every_seed_that_was_trained_like_the_baselines():
     from sami_train.studies.compare.groups import read_runs
 
     (judged,) = measured.STUDIES[measured.PANDA].groups()["TESAC"].runs[:1]
-    alike = {
+    seeds = {
         run.seed
         for run in read_runs([ROOT / "results" / "placebo", ROOT / "results" / "panda-100k-one-age"])
         if run.config | {"seed": 0} == judged.config | {"seed": 0}
     }
-    assert measured.STUDIES[measured.PANDA].groups()["TESAC"].seeds == sorted(alike)
+    assert measured.STUDIES[measured.PANDA].groups()["TESAC"].seeds == sorted(seeds)
 
 
 def test_the_readme_begins_its_results_with_what_a_context_is_worth():
@@ -56,12 +57,42 @@ def test_the_readme_begins_its_results_with_what_a_context_is_worth():
     assert "Panda 25 a task" in results
 
 
+def test_the_readme_says_almost_as_well_of_panda_alone_since_half_cheetahs_exclude_no_gain():
+    from sami_train.studies.compare.estimates import welch
+
+    groups = measured.STUDIES["half-cheetah-satesac"].groups()
+    tesac, sac = (groups[title].scores("moderate").mean(axis=1) for title in ("TESAC", "SAC"))
+    gain = welch(tesac, sac)
+    assert gain.low < 0.0 < sac.mean() < gain.high  # a gain that doubles SAC's return would not surprise
+    text = " ".join(re.sub(r"\]\([^)]*\)", "]", (ROOT / "README.md").read_text(encoding="utf-8")).split())
+    assert "memoryless SAC does [almost as well] on Panda, with [ten steps] on SO-101; worse" in text
+    assert "[Three MuJoCo robots] show no gain over it." in text
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document["model"])
 def test_each_card_says_what_a_constant_context_costs_it(document):
     card = (ROOT / "models" / f"{document['model']}.md").read_text(encoding="utf-8")
     assert measured.card_line(document) in card
     needless = measured.verdict(measured.losses_of(document)) == "no"
     assert ("does not need a context" in card) == needless
+
+
+def test_the_tutorial_names_the_one_ant_whose_context_shows_no_gain_in_any_set():
+    losses = {document["model"]: measured.losses_of(document) for document in DOCUMENTS if "ant" in document["env"]}
+    without = [name for name, sets in losses.items() if all(loss.low <= 0.0 for loss in sets.values())]
+    assert (sorted(losses), without) == (["ant-satesac", "crippled-ant-satesac"], ["ant-satesac"])
+    tutorial = " ".join((ROOT / "docs/tutorials/see-it-adapt.md").read_text(encoding="utf-8").split())
+    assert "as for the ant, [no gain of a live context is shown]" in tutorial
+
+
+def test_the_page_of_the_so101_says_how_far_a_short_history_is_behind_and_ahead():
+    trained = measured.trained_baselines("so101-satesac")
+    gains = re.findall(r"(-?[\d.]+) \[(-?[\d.]+), (-?[\d.]+)\]", trained[1].split("over SAC on ten steps ")[1])
+    (lag, low, high), (_, least, most), (ahead, *bounds) = [[float(number) for number in gain] for gain in gains]
+    page = " ".join((ROOT / "docs/reference/so101.md").read_text(encoding="utf-8").split())
+    assert f"it is {lag:.3f} [{low:.3f}, {high:.3f}] behind on training tasks, level on moderate ones" in page
+    assert least < 0.0 < most
+    assert f"and {-ahead:.3f} [{-bounds[1]:.3f}, {-bounds[0]:.3f}] ahead on extreme ones" in page
 
 
 def test_the_go2s_card_says_how_often_one_without_memory_falls():

@@ -242,17 +242,17 @@ def test_runs_of_other_minutes_are_not_compared():
 
 
 def test_missing_runs_are_made_seed_by_seed_and_finished_ones_left_out(tmp_path, monkeypatch):
-    there = commands.file_of("gravity-hopper", "sami-tesac", 0, 3.0, tmp_path)
-    there.parent.mkdir()
-    there.write_text("kept", encoding="utf-8")
+    path = commands.file_of("gravity-hopper", "sami-tesac", 0, 3.0, tmp_path)
+    path.parent.mkdir()
+    path.write_text("kept", encoding="utf-8")
     cells = list(commands.missing(["gravity-hopper"], 2, 3.0, tmp_path))
     assert [(method, seed) for _, method, seed in cells] == [
         *((method, 0) for method in list(METHODS)[1:]),
         *((method, 1) for method in METHODS),
     ]
     monkeypatch.setattr(commands, "METHODS", {})
-    assert commands.run("gravity-hopper", "sami-tesac", 0, 3.0, tmp_path) == there
-    assert there.read_text(encoding="utf-8") == "kept"
+    assert commands.run("gravity-hopper", "sami-tesac", 0, 3.0, tmp_path) == path
+    assert path.read_text(encoding="utf-8") == "kept"
 
 
 def test_a_run_is_one_line_of_facts_and_one_an_evaluation(tmp_path):

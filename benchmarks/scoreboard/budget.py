@@ -16,8 +16,8 @@ import numpy as np
 from benchmarks.scoreboard.tasks import HiddenPhysics, Physics, Task
 
 GRID = 10
-"""Largest number of evaluations of a run, at equal intervals of at least `APART`, the last at its end."""
-APART = 60.0
+"""Largest number of evaluations of a run, at equal intervals of at least `LEAST_INTERVAL`, the last at its end."""
+LEAST_INTERVAL = 60.0
 """Shortest training time between two evaluations [s]."""
 UNBOUNDED = 100_000_000
 """More environment steps than any budget here allows."""
@@ -76,7 +76,7 @@ class Clock:
         self.actor: Actor | None = None
         self.steps = 0
         self.curve: list[dict[str, Any]] = []
-        self._points, self._next = max(1, min(GRID, int(self.budget / APART))), 1
+        self._points, self._next = max(1, min(GRID, int(self.budget / LEAST_INTERVAL))), 1
         self._from, self._paused, self._wall = seconds(), 0.0, time.perf_counter()
 
     def start(self, actor: Actor) -> None:

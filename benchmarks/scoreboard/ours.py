@@ -18,7 +18,7 @@ from benchmarks.scoreboard.tasks import EPISODE_STEPS, TASKS, Physics, Task
 from sami_train.envs import EnvironmentSpec, Range
 
 OVERRIDES = {
-    "collection.collectors": 0,  # one process, as for every peer
+    "collection.workers": 0,  # one process, as for every peer
     "collection.draws": 0,  # new physics in each episode, as for every peer
     "device": "cpu",
 }

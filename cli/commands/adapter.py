@@ -51,7 +51,8 @@ def check_adapter(
     ],
     model: ModelOfRobot,
     limits: Annotated[
-        Path | None, typer.Option(help="Limits of the robot, NAME.toml or NAME.json; --write writes their rest.")
+        Path | None,
+        typer.Option(help="Limits of the robot, NAME.toml or .json; --write writes their neutral action."),
     ] = None,
     adapter_config: Annotated[
         Path | None,
@@ -59,16 +60,14 @@ def check_adapter(
             help="Settings for FACTORY(clock, config=...), as address, calibration, goal: NAME.toml or NAME.json."
         ),
     ] = None,
-    write: Annotated[
-        bool, typer.Option("--write", help="Also write the rest of --limits, which moves nothing.")
-    ] = False,
+    write: Annotated[bool, typer.Option("--write", help="Also write the neutral action of --limits (rest).")] = False,
     excite: Annotated[
         bool,
         typer.Option(
             "--excite",
-            help="Also MOVE each element of the action, within --limits, to both sides of their rest and back, and "
-            "compare the response with simulation: which element, which way, how far. Moves start at a tenth of the "
-            "simulated move (a tenth of half the range) and grow to 4 times it at most, until the response is clear. "
+            help="Also MOVE each element of the action, within --limits, to both sides of their neutral action and "
+            "back, and compare the response with simulation: which element, which way, how far. Moves start at a tenth "
+            "of the simulated move (a tenth of half the range) and grow to 4 times it, until the response is clear. "
             "Prints how far that is before it moves; resets before each move and at the end. Needs --limits with rest.",
         ),
     ] = False,

@@ -33,7 +33,7 @@ def drive(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Reset, read and infer, and write no action.")] = False,
     excite: Annotated[
         bool,
-        typer.Option("--excite", help="Rest, then small steps in the policy's place, for `sami fit-gap`, `fit-robot`."),
+        typer.Option("--excite", help="A scripted excitation instead of the policy, for `sami fit-gap`, `fit-robot`."),
     ] = False,
     record: Annotated[
         Path | None, typer.Option(help="Record every tick to NAME.mcap, instead of the file's record.")
@@ -54,7 +54,7 @@ def drive(
     Paths in the file are relative to its folder, and its modules may lie there. An option overrides the file.
     """
     from sami_runtime.errors import SamiError
-    from sami_runtime.factories import look_beside
+    from sami_runtime.factories import import_from_folder_of
     from sami_runtime.robots.robot_file import RobotFile
 
     from .. import target
@@ -67,7 +67,7 @@ def drive(
     changes = run_values(set_) | ({} if record is None else {"record": str(record)})
 
     def load() -> RobotFile:
-        look_beside(robot)
+        import_from_folder_of(robot)
         file = RobotFile.load(robot)
         values = {name: getattr(file, name) for name in file.model_fields_set}
         return RobotFile.of(values | changes, "--set") if changes else file

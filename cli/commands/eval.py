@@ -115,7 +115,7 @@ def evaluate(
         print_text(line)
     text_console().print(*(evaluation_table(result, name) for name in result.sets))
     if run is not None and not whole:
-        print_text(f"{folder.evaluation} is not written: it is of all task sets, without a gap")
+        print_text(f"{folder.evaluation} is not written: it is of all task sets, without a profile")
     if run is not None and not agent.method.is_told:
         file = in_shell(f"{run.resolve().name}.onnx")
         print_text(f"Next: sami export --run {in_shell(run)} --out {file}{by_name(spec.name)}")
@@ -149,12 +149,12 @@ def evaluation_table(result: Evaluation, task_set: str) -> Table:
         cells = [
             (
                 f"{row.success:.2f}",
-                measure.show(row.above_floor, coarse=True),
+                measure.show(row.nontrivial_success, coarse=True),
                 *(f"{share:.2f}" for share in row.shares.values()),
             )
             for row in rows
         ]
-        means = [measure.show(result.success(task_set)), measure.show(result.above_floor(task_set))]
+        means = [measure.show(result.success(task_set)), measure.show(result.nontrivial_success(task_set))]
     else:
         total = sum(row.episodes for row in rows)
         title, columns = f"{total} episodes, tasks in turn, {result.seed_name}", ("episodes", "return", "steps")

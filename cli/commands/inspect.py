@@ -117,7 +117,7 @@ def _write_golden(contract: Contract, model: Path, path: Path) -> None:
     from sami_runtime.errors import SamiError
     from sami_runtime.files import output
     from sami_runtime.model.contract import EXECUTED
-    from sami_runtime.model.lookahead import AGE, HELD
+    from sami_runtime.model.lookahead import AGE, HOLDS
 
     steps = contract.golden_steps()
     if steps is None:
@@ -125,9 +125,9 @@ def _write_golden(contract: Contract, model: Path, path: Path) -> None:
     signals = {**contract.signal_inputs, EXECUTED: contract.action, **contract.answers}
     names = [f"{name}.{element}" for name, signal in signals.items() for element in signal.elements]
     observed = [steps.observation[signal.name] for signal in contract.signal_inputs.values()]
-    late = [] if steps.age is None or steps.held is None else [steps.age, steps.held]
+    late = [] if steps.age is None or steps.holds is None else [steps.age, steps.holds]
     if late:
-        names += [f"{AGE}.{signal.name}" for signal in contract.observation] + [HELD]
+        names += [f"{AGE}.{signal.name}" for signal in contract.observation] + [HOLDS]
     rows = np.concatenate([*observed, steps.executed, *steps.answers.values(), *late], axis=1)
     with output(path, FORCE.get(), [model]) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")

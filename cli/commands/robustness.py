@@ -166,7 +166,7 @@ def _error(point: RobustnessPoint, task_set: str) -> str:
 def _table(points: list[RobustnessPoint], task_sets: list[str]) -> Table:
     from rich.table import Table
 
-    table = Table(title="95 % intervals over starts and what their gaps drew", title_justify="left")
+    table = Table(title="95 % intervals over starts and what their profiles drew", title_justify="left")
     for name in ("gap", "severity"):
         table.add_column(name)
     for name in task_sets:

@@ -50,7 +50,7 @@ def train(
             "--set",
             metavar="KEY=VALUE",
             help="Change a config key, such as learning.discount=0.9 or device=cuda; --dry-run lists all keys. "
-            "collection.collectors=0 collects and learns in one process: slower, but the same seed gives the same "
+            "collection.workers=0 collects and learns in one process: slower, but the same seed gives the same "
             "weights, bit for bit. collection.recordings=FILE,... also learns from recordings of `sami run`.",
         ),
     ] = None,
@@ -179,8 +179,8 @@ def _in_words(resolved: Resolved) -> str:
     config, spec = resolved.config, environment(resolved.config.env)
     updates, warmup = config.updates_after(config.steps), config.exploration.warmup_steps
     longest = (config.collection.episode_steps or spec.episode_steps) + 1
-    truth = config.learning.buffer_episodes * longest * spec.true_size * 4 if config.behind_gap.keeps_truth else 0
-    note = f" The true state takes up to {truth / 1e6:,.0f} MB of the buffer's memory." if truth else ""
+    size = config.learning.buffer_episodes * longest * spec.true_size * 4 if config.with_profile.keeps_true_state else 0
+    note = f" The true state takes up to {size / 1e6:,.0f} MB of the buffer's memory." if size else ""
     return (
         f"{config.env} has {describe_conditions(spec)}.\n"
         f"{config.steps:,} environment steps: {warmup:,} of warm-up, then {updates:,} updates with "

@@ -322,7 +322,7 @@ def rows(case: Case) -> Iterator[list[object]]:
             yield ["stand", step.time, *_written(gate, gate.stand(step.time), "")]
         elif isinstance(step, Score):
             reading = Reading(0, 0.0, step.phase, score=step.value, alarm=step.value > 1.0)
-            gate.heed(reading)
+            gate.record_telemetry(reading)
             settled, changed = reading.phase is Phase.SETTLED, reading.alarm or reading.phase is Phase.READAPTING
             yield ["heed", step.value, int(settled), int(changed)]
         elif step == "rearm":
@@ -351,12 +351,12 @@ def _drive(gate: SafetyGate, step: Tick, contract: Contract) -> list[object]:
 
 def _written(gate: SafetyGate, ruling: Ruling, reason: str) -> list[object]:
     try:
-        sent = gate.write(ruling)
+        result = gate.write(ruling)
     except SafetyStop:
-        sent = None
-    written = () if sent is None or ruling.action is None else tuple(ruling.action)
+        result = None
+    written = () if result is None or ruling.action is None else tuple(ruling.action)
     kind = (ruling.reason or reason).partition(":")[0]
-    executed = () if sent is None else tuple(sent.action)
+    executed = () if result is None else tuple(result.action)
     return [kind, ";".join(ruling.limited_by), *_pair(written), *_pair(executed), int(gate.tripped is not None)]
 
 

@@ -107,9 +107,9 @@ std::vector<float> vector_at(const Row& row, size_t at) {
 
 // Writes a ruling to a robot that reports the table's executed action.
 Outcome written(Gate& gate, const sami::Ruling<Model>& ruling, const std::vector<float>& executed) {
-  std::vector<float> sent;
+  std::vector<float> command;
   gate.write(ruling, [&](const Action& action) {
-    sent.assign(action.begin(), action.end());
+    command.assign(action.begin(), action.end());
     return executed.empty() ? action : Action{executed[0], executed[1]};
   });
   const sami::Reason reason = ruling.reason ? ruling.reason : ruling.held;
@@ -119,7 +119,7 @@ Outcome written(Gate& gate, const sami::Ruling<Model>& ruling, const std::vector
     limited_by += (limited_by.empty() ? "" : ";") + std::string(sami::name(change.limit));
     if (change.element >= 0) limited_by += change.element == 0 ? " fx" : " fy";
   }
-  return {reason ? sami::name(reason.kind) : "", limited_by, sent, static_cast<bool>(gate.tripped())};
+  return {reason ? sami::name(reason.kind) : "", limited_by, command, static_cast<bool>(gate.tripped())};
 }
 
 Outcome drive(Gate& gate, const Row& row) {
@@ -162,7 +162,7 @@ int compare(const char* table) {
     } else if (row[0] == "rearm") {
       gate[0].rearm();
     } else if (row[0] == "heed") {
-      gate[0].heed(std::stod(row.at(1)), row.at(2) == "1", row.at(3) == "1");
+      gate[0].record_telemetry(std::stod(row.at(1)), row.at(2) == "1", row.at(3) == "1");
     } else {
       const size_t at = row[0] == "stand" ? 2 : 6;
       const Outcome outcome = drive(gate[0], row);

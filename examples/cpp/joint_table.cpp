@@ -13,12 +13,12 @@ int main(int count, char** arguments) {
   const auto cases = nlohmann::json::parse(file);
   int wrong = 0;
   for (const auto& row : cases) {
-    const auto& known = row.at("joint");
+    const auto& document = row.at("joint");
     sami::JointLimit limit;
     const std::vector<std::pair<const char*, double*>> keys = {
         {"low", &limit.low},       {"high", &limit.high}, {"velocity", &limit.velocity}, {"acceleration", &limit.acceleration},
         {"torque", &limit.torque}, {"kp", &limit.kp},     {"kd", &limit.kd},             {"inertia", &limit.inertia}};
-    for (const auto& [key, value] : keys) *value = known.value(key, *value);
+    for (const auto& [key, value] : keys) *value = document.value(key, *value);
     const auto kind = row.at("command") == "joint_velocities" ? sami::JointCommand::kVelocity : sami::JointCommand::kTarget;
     const auto& now = row.at("now");
     const sami::JointMoment moment = {now.at("position"), now.at("velocity"), now.at("reference"), now.at("period")};

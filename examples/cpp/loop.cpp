@@ -38,18 +38,18 @@ int drive(int ticks) {
   const Stopping stopping{robot};
   robot.reset();
   POLICY::Observation observation;
-  int acted = 0, held = 0, skipped = 0, tick = 0, since = 1;  // since: periods since the last tick
+  int acted = 0, holds = 0, skipped = 0, tick = 0, since = 1;  // since: periods since the last tick
   const double start = sami::UdpRobot::now();
   while (tick < ticks && ended_by == 0 && !runtime.gate.tripped()) {
     robot.read(observation);
     runtime.tick(observation, sami::UdpRobot::now, [&](const auto& action) { return robot.write(action); }, since);
-    runtime.reason ? ++held : ++acted;
+    runtime.reason ? ++holds : ++acted;
     const double passed = (sami::UdpRobot::now() - start) / period;  // deadlines are absolute: errors do not add up
     since = std::max(1, static_cast<int>(std::ceil(passed)) - tick);  // missed ticks are skipped, not caught up
     tick += since, skipped += since - 1;
     std::this_thread::sleep_for(std::chrono::duration<double>(start + tick * period - sami::UdpRobot::now()));
   }
-  std::printf("%d acted, %d held, %d missed\n", acted, held, skipped);
+  std::printf("%d acted, %d held, %d missed\n", acted, holds, skipped);
   if (const sami::Reason reason = runtime.gate.tripped())
     std::fprintf(stderr, "loop: %s: %g, allowed are %g. The robot is stopped.\n", sami::name(reason.kind), reason.value,
                  reason.allowed);

@@ -22,10 +22,10 @@ namespace sami {
 class UdpRobot {
  public:
   UdpRobot() : socket_(::socket(AF_INET, SOCK_DGRAM, 0)) {
-    const sockaddr_in here = at(static_cast<uint16_t>(port() + 1));
+    const sockaddr_in local = at(static_cast<uint16_t>(port() + 1));
     const timeval second{1, 0};
     ::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &second, sizeof second);
-    if (::bind(socket_, reinterpret_cast<const sockaddr*>(&here), sizeof here) != 0)
+    if (::bind(socket_, reinterpret_cast<const sockaddr*>(&local), sizeof local) != 0)
       throw std::runtime_error("UDP port " + std::to_string(port() + 1) + " is taken; is another program driving the robot?");
   }
   UdpRobot(const UdpRobot&) = delete;

@@ -38,7 +38,7 @@ class OwnArm:
             self.latest.put(measured, cube_rotation=cube.rpy, cube_velocity=self.moves(cube.translation, measured))
             self.latest.put(measured, cube_angular_velocity=self.turns(cube.rotation, measured))
         else:
-            self.heard, self.joints, hand = measured, data["positions"], self.base @ self.ik.pose(data["positions"])
+            self.measured, self.joints, hand = measured, data["positions"], self.base @ self.ik.pose(data["positions"])
             self.latest.put(measured, ee_position=hand.translation, gripper_width=[self.gripper.width(data["gripper"])])
             self.latest.put(measured, ee_velocity=self.base.vectors(self.ik.velocity(self.joints, data["velocities"])))
 
@@ -54,15 +54,17 @@ class OwnArm:
         return observation
 
     def write(self, action):
-        if self.latest.clock.now() - self.heard > 0.3:  # in a person's pause nothing is read that the gate could judge
+        if (
+            self.latest.clock.now() - self.measured > 0.3
+        ):  # in a person's pause nothing is read that the gate could judge
             raise AdapterError("the joints fell silent, so no velocities are computed from where they were.")
         shift = np.maximum(self.reach * action[:3], [-1.0, -1.0, -self.values["ee_position"][2]])  # above the table
         motion = self.ik.move(self.joints, self.base.inverse.vectors(shift), self.period)
         width = self.gripper.command(self.values["gripper_width"][0] + 0.2 * action[3])
         self.link.send(velocities=motion.velocities.tolist(), gripper=width)
-        sent = np.append(self.base.vectors(motion.displacement) / self.reach, action[3]).clip(-1.0, 1.0)
+        applied = np.append(self.base.vectors(motion.displacement) / self.reach, action[3]).clip(-1.0, 1.0)
         done = bool(np.linalg.norm(self.values["achieved_goal"] - self.values["desired_goal"]) < 0.05)
-        return Executed(np.float32(np.where(abs(sent - action) < 0.01, action, sent)), done, {"is_success": done})
+        return Executed(np.float32(np.where(abs(applied - action) < 0.01, action, applied)), done, {"is_success": done})
 
     def stop(self):
         self.link.send(stop=True)

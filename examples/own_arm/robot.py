@@ -51,7 +51,7 @@ class Arm:
     def __init__(self, task: dict[str, float]) -> None:
         self.world: Any = gymnasium.make("sami/PandaSkill-v0", tasks=task).unwrapped
         self.engine, self.bodies = self.world.sim.physics_client, self.world.sim._bodies_idx
-        self.now, self.told_at = 0.0, -math.inf
+        self.now, self.commanded_at = 0.0, -math.inf
         self.home(0)
 
     def home(self, seed: int) -> None:
@@ -61,7 +61,7 @@ class Arm:
 
     def go(self, velocities: list[float], gripper: float) -> None:
         """Set joint velocities (7,) [rad/s] and the gripper's counts, until the next command or the deadman."""
-        self.told_at, (panda, engine) = self.now, (self.bodies["panda"], self.engine)
+        self.commanded_at, (panda, engine) = self.now, (self.bodies["panda"], self.engine)
         angles = [state[0] for state in engine.getJointStates(panda, [*range(7), 9, 10])]
         load = engine.calculateInverseDynamics(panda, angles, [0.0] * 9, [0.0] * 9)
         sagging = [velocity - torque / STIFF for velocity, torque in zip(velocities, load, strict=False)]
@@ -75,7 +75,7 @@ class Arm:
 
     def step(self) -> None:
         """Simulate one tick of `TICK_S`; stop if the deadman's time has passed."""
-        if self.now - self.told_at > DEADMAN_S:
+        if self.now - self.commanded_at > DEADMAN_S:
             self.go([0.0] * 7, self.arm()["gripper"])
         for _ in range(round(TICK_S / STEP_S)):
             self.engine.stepSimulation()

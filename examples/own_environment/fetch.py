@@ -57,11 +57,11 @@ def reach(observation, rng, task):
     distance = max(float(np.linalg.norm(way)), 1e-6)
     way /= distance
     start = cube - 0.08 * way
-    aside = float(np.linalg.norm((gripper - start)[:2]))
-    if aside < 0.06 and gripper[2] < cube[2] + 0.03:
+    offset = float(np.linalg.norm((gripper - start)[:2]))
+    if offset < 0.06 and gripper[2] < cube[2] + 0.03:
         move = 0.3 * (cube + way * (min(distance, 0.03) - 0.05) - gripper)
     else:
-        move = start + [0.0, 0.0, 0.0 if aside < 0.03 else 0.1] - gripper
+        move = start + [0.0, 0.0, 0.0 if offset < 0.03 else 0.1] - gripper
     noisy = np.clip(move / 0.05, -1.0, 1.0) + rng.normal(0.0, 0.15, 3)
     return np.append(noisy, 0.0).clip(-1.0, 1.0).astype(np.float32)
 

@@ -13,7 +13,7 @@ import torch
 from rsl_rl.runners import OnPolicyRunner
 from tensordict import TensorDict
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 LENGTHS, POSE = (0.3, 0.25), (0.4, 0.8)
 KP, KD, INERTIA, TIMESTEP = 40.0, 4.0, 0.1, 0.005
 """Copies of those in arm.py, because this file runs without SaMI."""
@@ -85,8 +85,8 @@ def main():
     }
     runner = OnPolicyRunner(Reach(), config, log_dir=None, device="cpu")
     runner.learn(150)
-    runner.export_policy_to_onnx(str(HERE))
-    remove_traces(HERE / "policy.onnx")
+    runner.export_policy_to_onnx(str(FOLDER))
+    remove_traces(FOLDER / "policy.onnx")
     save_rollout(runner.alg)
 
 
@@ -108,7 +108,7 @@ def save_rollout(algorithm, arms=16, steps=100):
             dones = env.step(actions)[2]
             for name, values in zip(rows, (observations["policy"], actions, dones), strict=True):
                 rows[name].append(values.numpy().copy())
-    np.savez_compressed(HERE / "rollout.npz", **{name: np.stack(values) for name, values in rows.items()})
+    np.savez_compressed(FOLDER / "rollout.npz", **{name: np.stack(values) for name, values in rows.items()})
 
 
 if __name__ == "__main__":

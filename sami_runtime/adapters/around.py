@@ -30,7 +30,7 @@ class Around:
     """Base of wrappers: it forwards everything except `read` and `write`, optional members included.
 
     A subclass defines `read` and `write`. To keep the stamps of an observation, change only its values:
-    `dataclasses.replace(self.observed(), values=...)`.
+    `dataclasses.replace(self.read_inner(), values=...)`.
 
     Args:
         inner: The wrapped adapter.
@@ -50,7 +50,7 @@ class Around:
         """Begin an episode of the wrapped adapter."""
         self.inner.reset(seed)
 
-    def observed(self) -> Observation:
+    def read_inner(self) -> Observation:
         """Return the wrapped adapter's observation.
 
         Raises:
@@ -58,7 +58,7 @@ class Around:
         """
         return require_observation(self.inner.read(), self.inner)
 
-    def sent(self, action: NDArray[np.float32]) -> Executed:
+    def write_inner(self, action: NDArray[np.float32]) -> Executed:
         """Write an action (A,) to the wrapped adapter, and return its result.
 
         Raises:
@@ -86,7 +86,7 @@ class DryRun(Around):
 
     def read(self) -> Observation:
         """Return the wrapped adapter's observation."""
-        return self.observed()
+        return self.read_inner()
 
     def write(self, action: NDArray[np.float32]) -> Executed:
         """Return the action as executed, and write nothing."""
@@ -112,7 +112,7 @@ class Slowed(Around):
 
     def read(self) -> Observation:
         """Return the wrapped adapter's observation, with speeds at the policy's own pace."""
-        observation = self.observed()
+        observation = self.read_inner()
         values = dict(observation.values)
         for name in self._factors.keys() & values.keys():
             with suppress(TypeError, ValueError):  # not numeric: the session reports the signal
@@ -121,7 +121,7 @@ class Slowed(Around):
 
     def write(self, action: NDArray[np.float32]) -> Executed:
         """Pass an action on."""
-        return self.sent(action)
+        return self.write_inner(action)
 
 
 def _by_second(unit: str) -> int:
@@ -143,8 +143,8 @@ class Gapped(Around):
     >>> from sami_runtime.adapters.fake import FakeAdapter
     >>> robot = Gapped(FakeAdapter(axes=1, period=0.1), GapProfile(action_latency_s=0.1), rate_hz=10.0)
     >>> robot.reset(seed=0)
-    >>> sent = robot.write(np.array([0.5], np.float32))
-    >>> sent.action, sent.info["actuated"]
+    >>> result = robot.write(np.array([0.5], np.float32))
+    >>> result.action, result.info["actuated"]
     (array([0.5], dtype=float32), [0.0])
 
     Args:
@@ -173,7 +173,7 @@ class Gapped(Around):
 
     def read(self) -> Observation:
         """Return the disturbed observation, with the stamps of the values that have arrived."""
-        frame = self.observed()
+        frame = self.read_inner()
         for signal in self.observation:
             if numbers_of(frame.values.get(signal.name)).shape != (signal.size,):
                 raise AdapterError(
@@ -196,11 +196,11 @@ class Gapped(Around):
     def write(self, action: NDArray[np.float32]) -> Executed:
         """Send an action (A,) through the simulated actuators, and return the command within the action's bounds."""
         if not self.gap.on_actions:
-            return self.sent(action)
+            return self.write_inner(action)
         # A NaN would stay in the simulated actuator for ever.
         command = require_action(action, self.action)
         if not self.gap.in_episode:
             raise AdapterError("the episode has not begun; an action cannot be executed. Call reset() first.")
-        sent = np.clip(command, self._low, self._high)
-        result = self.sent(self.gap.actuate(sent))
-        return Executed(sent, result.done, {**result.info, "actuated": result.action.tolist()})
+        clipped = np.clip(command, self._low, self._high)
+        result = self.write_inner(self.gap.actuate(clipped))
+        return Executed(clipped, result.done, {**result.info, "actuated": result.action.tolist()})

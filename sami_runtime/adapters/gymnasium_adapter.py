@@ -87,12 +87,12 @@ class GymnasiumAdapter:
             state = "is over" if self._done else "has not begun"
             raise AdapterError(f"the episode {state}; an action cannot be executed. Call reset() first.")
         command = require_action(action, self.action)
-        sent = np.clip(command, self._low, self._high).astype(np.float32)
-        observation, reward, terminated, truncated, info = self.env.step(sent.copy())
+        clipped = np.clip(command, self._low, self._high).astype(np.float32)
+        observation, reward, terminated, truncated, info = self.env.step(clipped.copy())
         self._done = bool(terminated or truncated)
         self._keep(observation)
         outcome = {"reward": float(reward), "terminated": bool(terminated), "truncated": bool(truncated)}
-        return Executed(sent, self._done, {**info, **outcome})
+        return Executed(clipped, self._done, {**info, **outcome})
 
     def stop(self) -> None:
         """Do nothing: a simulator rests whenever it is not stepped."""

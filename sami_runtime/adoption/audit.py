@@ -248,14 +248,14 @@ def _slots(
         mirror = None if history is None or history.steps - 1 == 2 * past else base + history.steps - 1 - past
         deepest = base + (history.steps if history else 0) + LATEST
         if log.observation is None:
-            fed = log.raw[name]
+            inputs = log.raw[name]
         else:
             start = term.slice[0] + slot * stride
-            fed = log.observation[:, start : start + count]
+            inputs = log.observation[:, start : start + count]
         yield LoggedTerm(
             name=name,
             elements=elements,
-            fed=fed,
+            inputs=inputs,
             offset=offset,
             scale=scale,
             rows=np.flatnonzero(log.step >= deepest),
@@ -280,7 +280,7 @@ def _judge_targets(recipe: Recipe, log: PolicyLog, raw: dict[str, Array]) -> Ter
     term = LoggedTerm(
         name=ACTION,
         elements=action.elements,
-        fed=raw["targets"],
+        inputs=raw["targets"],
         offset=-row(action.default, size) / scale,
         scale=scale,
         rows=np.flatnonzero(log.step >= LATEST),

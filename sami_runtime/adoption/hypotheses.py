@@ -42,14 +42,14 @@ class LoggedTerm:
 
     name: str
     elements: tuple[str, ...]
-    fed: Array
+    inputs: Array
     """(T, n): what the network read."""
     offset: Array
     scale: Array
     rows: NDArray[np.int64]
     """Indices of the compared samples, all of whose past is in the log."""
     lag: int = 0
-    """Steps by which `fed` is later than the raw signal, by the recipe."""
+    """Steps by which `inputs` is later than the raw signal, by the recipe."""
     mirror: int | None = None
     """The lag if the history were stacked in the opposite order; None if that makes no difference."""
     pose: bool = False
@@ -122,7 +122,7 @@ def explain(term: LoggedTerm, sources: Mapping[str, Source]) -> Explanation | No
     candidates: list[_Candidate] = []
     affines = list(_affines(term))
     right = next(raw for raw, bug in sources.values() if bug is None)
-    spread = term.fed[term.rows].var(0)
+    spread = term.inputs[term.rows].var(0)
     if not term.resemblance:  # with it, a raw signal that hardly moves would seem to fit if a bug scales it down
         spread = (spread + term.scale**2 * right[term.rows].var(0)) / 2
     spread = np.maximum(spread, max(1e-6 * float(spread.mean()), 1e-10))
@@ -156,7 +156,7 @@ def _unclipped(term: LoggedTerm, table: Mapping[str, Source]) -> tuple[LoggedTer
     """Leave out clipped numbers: elements that are often clipped, then rows in which another element is clipped."""
     if term.clip is None:
         return term, table
-    clipped = np.abs(term.fed) > term.clip * (1 - 1e-6)
+    clipped = np.abs(term.inputs) > term.clip * (1 - 1e-6)
     often = np.asarray(clipped[term.rows].mean(0) > 0.2 if len(term.rows) else clipped.all(0))
     if not clipped.any() or often.all():
         return term, table
@@ -165,7 +165,7 @@ def _unclipped(term: LoggedTerm, table: Mapping[str, Source]) -> tuple[LoggedTer
         term,
         elements=tuple(term.elements[i] for i in np.flatnonzero(rarely_clipped)),
         rows=term.rows[~clipped[term.rows][:, rarely_clipped].any(1)],
-        fed=term.fed[:, rarely_clipped],
+        inputs=term.inputs[:, rarely_clipped],
         offset=term.offset[rarely_clipped],
         scale=term.scale[rarely_clipped],
     )
@@ -173,8 +173,8 @@ def _unclipped(term: LoggedTerm, table: Mapping[str, Source]) -> tuple[LoggedTer
 
 
 def _noise_alone(term: LoggedTerm, right: Array) -> bool:
-    """Return whether `fed` differs from its raw signal by no more than two readings of the sensor do."""
-    off = term.fed[term.rows] - term.scale * (right - term.offset)
+    """Return whether `inputs` differs from its raw signal by no more than two readings of the sensor do."""
+    off = term.inputs[term.rows] - term.scale * (right - term.offset)
     return bool((np.sqrt((off**2).mean(0)) < WITHIN * term.noise * np.abs(term.scale)).all())
 
 
@@ -187,7 +187,7 @@ def _without_outliers(term: LoggedTerm, table: Mapping[str, Source]) -> LoggedTe
     right = next((raw for raw, bug in table.values() if bug is None), None)
     if right is None or not term.noise or term.resemblance or not len(term.rows):
         return term
-    off = np.abs(term.fed[term.rows] - term.scale * (right[term.rows - term.lag] - term.offset))
+    off = np.abs(term.inputs[term.rows] - term.scale * (right[term.rows - term.lag] - term.offset))
     outliers = (off > OUTLIER * term.noise * np.abs(term.scale)).any(1)
     return replace(term, rows=term.rows[~outliers]) if outliers.mean() <= RARE else term
 
@@ -208,15 +208,15 @@ class _Moments:
     """Second moments of a term and of a raw signal, from which the residuals of affine maps are computed."""
 
     def __init__(self, term: LoggedTerm, spread: Array, raw: Array) -> None:
-        fed = term.fed[term.rows]
-        self.term, self.spread, self.samples = term, spread, len(fed) / CORRELATED
-        self.fed, self.raw = fed.mean(0), raw.mean(0)
-        y, x = fed - self.fed, raw - self.raw
+        inputs = term.inputs[term.rows]
+        self.term, self.spread, self.samples = term, spread, len(inputs) / CORRELATED
+        self.inputs, self.raw = inputs.mean(0), raw.mean(0)
+        y, x = inputs - self.inputs, raw - self.raw
         self.yy, self.xx, self.yx = (y**2).mean(0), (x**2).mean(0), y.T @ x / len(y)
 
     def residual(self, a: Array, b: Array) -> Array:
-        """Return (n, n): mean squares of fed i minus `a * raw j + b`, as shares of i's variance; a, b fit (n, n)."""
-        rest = self.yy[:, None] - 2 * a * self.yx + a**2 * self.xx + (self.fed[:, None] - a * self.raw - b) ** 2
+        """Return (n, n): mean squares of input i minus `a * raw j + b`, as shares of i's variance; a, b fit (n, n)."""
+        rest = self.yy[:, None] - 2 * a * self.yx + a**2 * self.xx + (self.inputs[:, None] - a * self.raw - b) ** 2
         return np.maximum(rest, 0) / self.spread[:, None]
 
     def misfit(self, residual: Array) -> Array:
@@ -252,7 +252,7 @@ class _Moments:
         mean = scale * (self.raw - offset)
         # If a signal hardly exceeds its noise, the fitted factor is too small, whatever the true one is.
         clear = (scale**2 * self.xx + mean**2 > (self.term.noise * scale) ** 2) / self.spread
-        products = (scale * self.yx.diagonal() + mean * self.fed) * clear
+        products = (scale * self.yx.diagonal() + mean * self.inputs) * clear
         squares = (scale**2 * self.xx + mean**2) * clear
         factor = float(products.sum() / max(float(squares.sum()), 1e-12))
         a = factor * scale
@@ -266,8 +266,8 @@ class _Moments:
         scale, offset = self.term.scale, self.term.offset
         right = self.residual(scale[:, None], -scale[:, None] * offset[:, None]).diagonal()
         slope = self.yx.diagonal() / np.maximum(self.xx, 1e-12)
-        shift = self.fed - scale * self.raw
-        gain = np.where(np.abs(self.raw - offset) ** 2 > self.xx, self.fed / _nonzero(self.raw - offset), slope)
+        shift = self.inputs - scale * self.raw
+        gain = np.where(np.abs(self.raw - offset) ** 2 > self.xx, self.inputs / _nonzero(self.raw - offset), slope)
         options = (
             ("sign", "has the wrong sign", -scale, -scale * offset, 1.0),
             ("sign", "has the wrong sign", -scale, scale * offset, 1.0),
@@ -367,8 +367,8 @@ def _swapped(name: str, pairs: tuple[tuple[str, str], ...]) -> str:
     for first, second in pairs:
         if first in name or second in name:
             position = min(at for at in (name.find(first), name.find(second)) if at >= 0)
-            here, other = (first, second) if name.startswith(first, position) else (second, first)
-            return name[:position] + other + name[position + len(here) :]
+            old, other = (first, second) if name.startswith(first, position) else (second, first)
+            return name[:position] + other + name[position + len(old) :]
     return name
 
 

@@ -1,4 +1,4 @@
-"""Checks an adapter against the rules that the loop relies on ("laws"), before a policy drives it.
+"""Checks an adapter against the rules that the loop relies on, before a policy drives it.
 
 Most errors between simulation and robot are errors of the adapter: a signal in another order or unit, a buffer that is
 overwritten after `read` returned it, stamps of another clock, a reported action that was not sent.
@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from sami_runtime.adapters.base import Adapter
-from sami_runtime.checks import laws
+from sami_runtime.checks import rules
 from sami_runtime.checks.judge_response import response_fault
-from sami_runtime.checks.laws import Law, Trial, accustomed
+from sami_runtime.checks.rules import Rule, Trial, accustomed
 from sami_runtime.clock import Clock
 from sami_runtime.errors import AdapterError, SamiError
 from sami_runtime.loop.stopping import stopped_after
@@ -21,14 +21,14 @@ from sami_runtime.safety.limits import Limits
 
 
 class Verdict(NamedTuple):
-    """Whether an adapter obeys a law."""
+    """Whether an adapter passes a check."""
 
     law: str
-    """The law, as a predicate of "an adapter"."""
+    """The rule that is checked, as a predicate of "an adapter"."""
     fault: str = ""
-    """How the adapter breaks the law, with the offending value; empty if it obeys."""
+    """How the adapter breaks the rule, with the offending value; empty if it obeys."""
     note: str = ""
-    """Further facts about an adapter that obeys the law."""
+    """Further facts about an adapter that obeys the rule."""
     unproven: str = ""
     """What could not be judged, and what to do about it. The adapter passes only if this is empty, too."""
 
@@ -43,7 +43,7 @@ def check_adapter(
     excite: bool = False,
     on_verdict: Callable[[Verdict], None] | None = None,
 ) -> list[Verdict]:
-    """Check an adapter law by law; stop and close it at the end, whatever happens.
+    """Check an adapter rule by rule; stop and close it at the end, whatever happens.
 
     Args:
         adapter: The adapter to check. It is reset, read, stopped and closed.
@@ -52,13 +52,13 @@ def check_adapter(
         limits: The gate's limits; `rest` is the action that is written, `max_age_s` the largest age of observations.
         ticks: Number of ticks of the policy at which the adapter is read, and written if `write`.
         write: Whether the neutral action is written at each tick; if False, nothing is written.
-        excite: Whether each element of the action is also moved to both sides of rest, within the limits and after a
-            reset for each move, to compare the responses with those in simulation. This moves the robot, as far as
-            `judge_response.plan` says; a fault ends the moves, and they end at the start pose.
+        excite: Whether each element of the action is also moved to both sides of the neutral action, within the limits
+            and after a reset for each move, to compare the responses with those in simulation. This moves the robot, as
+            far as `judge_response.plan` says; a fault ends the moves, and they end at the start pose.
         on_verdict: Called with each verdict as soon as it is known.
 
     Returns:
-        A verdict for each law; after a broken law that others build on, the others are left out. An adapter passes if
+        A verdict for each rule; after a broken rule that others build on, the others are left out. An adapter passes if
         no verdict has a `fault` or is `unproven`.
 
     Raises:
@@ -74,8 +74,8 @@ def check_adapter(
         )
     if write and limits.rest is None:
         raise SamiError(
-            "to write something, the check has to know the action that moves nothing, and the limits have no rest. Set "
-            "it, such as rest = 0.0 where the action is a displacement, or to the signal of the measured position."
+            "to write something, the check needs the neutral action, which moves nothing, and the limits set no rest. "
+            "Set rest = 0.0 if the action is a displacement, or the name of the signal of the measured position."
         )
     trial, verdicts = Trial(adapter, contract, clock, limits, ticks, write), []
 
@@ -84,23 +84,23 @@ def check_adapter(
         if on_verdict:
             on_verdict(verdict)
 
-    def judge(law: Law) -> bool:
+    def judge(rule: Rule) -> bool:
         fault, note, trial.unproven = "", None, ""
         try:
-            note = law.check(trial)
+            note = rule.check(trial)
         except SamiError as error:
             fault = str(error)
         except (Exception, SystemExit) as error:  # a driver that leaves the process is broken, too
             if isinstance(error, SystemExit) and isinstance(error.code, int) and error.code > 128:
                 raise  # a signal ends the check
             fault = f"{type(error).__name__}: {error}"
-        report(Verdict(law.sentence, fault, note or "", trial.unproven))
+        report(Verdict(rule.sentence, fault, note or "", trial.unproven))
         return not fault
 
     def body() -> None:
-        if all(judge(law) for law in FOUNDATIONS):
-            for law in laws_of(contract, write, excite):
-                judge(law)
+        if all(judge(rule) for rule in FOUNDATIONS):
+            for rule in rules_of(contract, write, excite):
+                judge(rule)
 
     try:
         stopped_after(adapter, body)
@@ -111,33 +111,33 @@ def check_adapter(
     return verdicts
 
 
-def laws_of(contract: Contract, write: bool, excite: bool) -> tuple[Law, ...]:
-    """Return the laws that are judged once the foundations hold, in their order."""
-    ranges = RANGE_LAWS if contract.training_ranges is not None else ()
+def rules_of(contract: Contract, write: bool, excite: bool) -> tuple[Rule, ...]:
+    """Return the rules that are judged once the foundations hold, in their order."""
+    ranges = RANGE_RULES if contract.training_ranges is not None else ()
     return (*READING, *ranges, *(WRITING if write else ()), *(MOVING if excite else ()), STOPPING)
 
 
 FOUNDATIONS = (
-    Law("declares the signals that the model reads and writes, before it is reset", laws.fits),
-    Law("stops from any state, also before its first episode, and twice", laws.stops),
-    Law("begins an episode, and is read and written tick by tick", laws.runs),
-    Law("gives every signal that it declares, of its size, finite", laws.complete),
+    Rule("declares the signals that the model reads and writes, before it is reset", rules.fits),
+    Rule("stops from any state, also before its first episode, and twice", rules.stops),
+    Rule("begins an episode, and is read and written tick by tick", rules.runs),
+    Rule("gives every signal that it declares, of its size, finite", rules.complete),
 )
-"""Laws that the others build on, in their order."""
+"""Rules that the others build on, in their order."""
 READING = (
-    Law("stays within the bounds that the model was trained with", laws.bounded),
-    Law("begins fresh: the first observation of an episode was measured after its reset", laws.begins_anew),
-    Law("measures anew: stamps never go back, and do not stand still", laws.forward),
-    Law("stamps observations with the loop's clock, when they were measured", laws.clocked),
-    Law("returns new arrays: a later read or write does not change an earlier observation", laws.keeps_buffers),
-    Law("leaves time for the policy: reading and writing take less than half a period, at the median", laws.quick),
+    Rule("stays within the bounds that the model was trained with", rules.bounded),
+    Rule("begins fresh: the first observation of an episode was measured after its reset", rules.begins_anew),
+    Rule("measures anew: stamps never go back, and do not stand still", rules.forward),
+    Rule("stamps observations with the loop's clock, when they were measured", rules.clocked),
+    Rule("returns new arrays: a later read or write does not change an earlier observation", rules.keeps_buffers),
+    Rule("leaves time for the policy: reading and writing take less than half a period, at the median", rules.quick),
 )
-RANGE_LAWS = (Law("gives numbers like those of training: same frame, same units", accustomed),)
-"""Laws that need a model file with training ranges."""
-WRITING = (Law("returns the applied action, within the action's bounds", laws.reports_executed),)
-"""Laws that need `write`."""
-MOVING = (Law("responds to each element of the action as in simulation: the same way, about as far", response_fault),)
-"""Laws that need `excite`."""
-STOPPING = Law("stops in the middle of an episode, and twice", laws.stops)
-CLOSING = Law("closes, and twice", laws.closes)
-LAWS = (*FOUNDATIONS, *READING, *RANGE_LAWS, *WRITING, *MOVING, STOPPING, CLOSING)
+RANGE_RULES = (Rule("gives numbers like those of training: same frame, same units", accustomed),)
+"""Rules that need a model file with training ranges."""
+WRITING = (Rule("returns the applied action, within the action's bounds", rules.reports_executed),)
+"""Rules that need `write`."""
+MOVING = (Rule("responds to each element of the action as in simulation: the same way, about as far", response_fault),)
+"""Rules that need `excite`."""
+STOPPING = Rule("stops in the middle of an episode, and twice", rules.stops)
+CLOSING = Rule("closes, and twice", rules.closes)
+RULES = (*FOUNDATIONS, *READING, *RANGE_RULES, *WRITING, *MOVING, STOPPING, CLOSING)

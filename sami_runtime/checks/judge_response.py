@@ -1,6 +1,6 @@
 """Compares a robot's responses to moves of each element of the action with those in simulation: sign, size, signal.
 
-Each element is moved to both sides of rest and back in two episodes, which differ in the side that comes first. The
+Each element is moved to both sides of the neutral action and back in two episodes, which differ in the first side. The
 response is the difference between the sides, in which the weight of an arm cancels out. The first move is a tenth of
 that in simulation, so that a robot whose scale is wrong does not go far. Moves are repeated until the verdict is
 certain, and made larger if it is not.
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sami_runtime.adapters.base import require_observation
-from sami_runtime.checks.laws import Array, Trial
+from sami_runtime.checks.rules import Array, Trial
 from sami_runtime.clock import Pace
 from sami_runtime.errors import AdapterError, SafetyStop
 from sami_runtime.model.contract import Contract
@@ -45,7 +45,7 @@ CERTAIN = 4.0
 """Half the width of a response's interval, in standard errors."""
 PRIOR, PRIOR_PAIRS = 0.1, 3
 """Prior standard deviation of a pair, as a share of the expected response, and its weight in pairs."""
-ALIKE = 0.8
+SIMILAR_COSINE = 0.8
 """Least cosine with another element's expected response from which that element is taken to have moved."""
 UNITS = {
     180 / np.pi: "degrees for radians",
@@ -199,8 +199,8 @@ class Judge:
         Args:
             answers: By element, the samples (n, D).
         """
-        instead = {element: self._other(element, samples) for element, samples in answers.items()}
-        return [self._explained(element, samples, instead) for element, samples in answers.items()]
+        swaps = {element: self._other(element, samples) for element, samples in answers.items()}
+        return [self._explained(element, samples, swaps) for element, samples in answers.items()]
 
     def _displaced(self, samples: Matrix) -> Mask:
         """Return the mask (D,) of the columns that certainly moved, among those that must respond to some element."""
@@ -222,16 +222,16 @@ class Judge:
         shapes = np.where(self.signs, self.expected, 0.0)[:, at] / self._scale[at]
         cosines = np.abs(shapes @ mean_response) / np.maximum(np.linalg.norm(shapes, axis=1), 1e-12) / length
         best = int(cosines.argmax())
-        return best if best != element and cosines[best] > max(ALIKE, 1.5 * cosines[element]) else None
+        return best if best != element and cosines[best] > max(SIMILAR_COSINE, 1.5 * cosines[element]) else None
 
-    def _explained(self, element: int, samples: Matrix, instead: dict[int, int | None]) -> str:
+    def _explained(self, element: int, samples: Matrix, swaps: dict[int, int | None]) -> str:
         names, expected, mean_response = self._contract.action.elements, self.expected[element], samples.mean(axis=0)
-        name, other = names[element], instead[element]
+        name, other = names[element], swaps[element]
         if other is not None:
             at = int(np.argmax(self.signs[other] * np.abs(self.expected[other]) / np.maximum(self._scale, 1e-12)))
             ratio = mean_response[at] / self.expected[other][at]
             turned = ", and with its sign flipped" if ratio < 0 else ""
-            both = instead.get(other) == element
+            both = swaps.get(other) == element
             text = f"{name} and {names[other]} are swapped" if both else f"it moves {names[other]} instead"
             return f"{self._diff(element, at, mean_response)}: {text}{turned}. Correct their order in write() or read()"
         ratios = mean_response / np.where(expected == 0, np.inf, expected)
@@ -336,7 +336,7 @@ def _sizes(size: float, room: float) -> list[float]:
 
 
 def _room(contract: Contract, limits: Limits, rest: NDArray[np.floating] | None, element: int) -> float:
-    """Return how far an element may move to either side of rest; half its range if rest is not known yet."""
+    """Return how far an element may move to either side of the neutral action; half its range if `rest` is None."""
     low, high = (float(side[element]) for side in limits.bounds(contract.action))
     return (high - low) / 2 if rest is None else min(high - float(rest[element]), float(rest[element]) - low)
 
@@ -390,15 +390,15 @@ class _Hand:
             return action, self._now
         ruling = self._gate.propose(action, self._trial.clock.now())
         try:
-            sent = self._gate.write(ruling)
+            result = self._gate.write(ruling)
         except SafetyStop as error:
             raise _StoppedError(str(error)) from None
-        if sent is None:
+        if result is None:
             raise _StoppedError(f"the gate stopped: {self._gate.tripped}")
-        self.over = sent.done
+        self.over = result.done
         self._pace.wait()
         self._now, _ = self._read()
-        return np.asarray(sent.action, np.float32), self._now
+        return np.asarray(result.action, np.float32), self._now
 
     def _read(self) -> tuple[Matrix, dict[str, Matrix]]:
         frame = require_observation(self._trial.adapter.read(), self._trial.adapter)

@@ -207,16 +207,16 @@ class _ModelFile:
                     single[row].reset()
             at = orders[:, step]
             for row, session in enumerate(single):
-                pair.elapse(self._held(at[row]), [row])
-                session.elapse(self._held(at[row]))
-            together = pair.step({name: value[at] for name, value in golden.observation.items()}, self._age(at))
+                pair.elapse(self._holds(at[row]), [row])
+                session.elapse(self._holds(at[row]))
+            answer = pair.step({name: value[at] for name, value in golden.observation.items()}, self._age(at))
             pair.executed(golden.executed[at])
             for row, session in enumerate(single):
                 observation = {name: value[at[row]] for name, value in golden.observation.items()}
                 alone = session.step(observation, self._age(at[row]))
                 session.executed(golden.executed[at[row]])
                 for name in golden.answers:
-                    worst.see(name, step, together.answers[name][row], alone.answers[name], sizes[name])
+                    worst.see(name, step, answer.answers[name][row], alone.answers[name], sizes[name])
         return worst.error <= self.tolerance, str(worst)
 
     def _play(
@@ -227,7 +227,7 @@ class _ModelFile:
         for step in range(start, len(self.golden) if end is None else end):
             if step in self.golden.resets:
                 session.reset()
-            session.elapse(self._held(step))
+            session.elapse(self._holds(step))
             observation = {name: value[step] for name, value in self.golden.observation.items()}
             answer = session.step(observation, self._age(step))
             if undisturbed is None or not undisturbed[step]:
@@ -240,9 +240,9 @@ class _ModelFile:
         """Return the age [periods] of each signal at a step, or at several steps."""
         return 0.0 if self.golden.age is None else self.golden.age[step]
 
-    def _held(self, step: int) -> int:
+    def _holds(self, step: int) -> int:
         """Return how many periods without a step precede this step."""
-        return 0 if self.golden.held is None else int(self.golden.held[step, 0])
+        return 0 if self.golden.holds is None else int(self.golden.holds[step, 0])
 
     def _close(self, answers: Answers, expected: Answers) -> tuple[bool, str]:
         worst = {name: _Worst() for name in expected}

@@ -199,18 +199,18 @@ class UnderWay(Generic[T]):
 
     def __init__(self, first: T) -> None:
         self._newest = first
-        self._sent: list[tuple[int, T]] = []
+        self._queue: list[tuple[int, T]] = []
 
     def send(self, message: T, tick: int) -> None:
         """Send a message that will arrive at tick `tick`; call it in the order of sending."""
-        self._sent.append((tick, message))
+        self._queue.append((tick, message))
 
     def read(self, now: int) -> T:
         """Return the newest message that has arrived by tick `now`; the first message until then."""
-        for at in reversed(range(len(self._sent))):
-            if self._sent[at][0] <= now:
-                self._newest = self._sent[at][1]
-                del self._sent[: at + 1]
+        for at in reversed(range(len(self._queue))):
+            if self._queue[at][0] <= now:
+                self._newest = self._queue[at][1]
+                del self._queue[: at + 1]
                 break
         return self._newest
 
@@ -369,7 +369,7 @@ class Gap:
         self._actuator.begin(draw)
         self._skew, self._offset = draw.number("clock_skew"), draw.number("clock_offset_s")
         self._started: Times | None = None
-        self._sent = np.zeros(self._action_size)
+        self._command = np.zeros(self._action_size)
         self.on_actions = self.profile.on_actions
         self._tick = 0
         self.in_episode = True
@@ -397,7 +397,7 @@ class Gap:
             line.change(draw)
         self._actuator.change(draw)
         if profile.on_actions and not self.on_actions:
-            self._actuator.go_on_from(self._sent)
+            self._actuator.go_on_from(self._command)
             self.on_actions = True
 
     def observe(self, values: Array, time: Times = 0.0) -> tuple[Array, Times]:
@@ -427,7 +427,7 @@ class Gap:
         """Disturb the command (A,) of one write: return the action (A,) that the actuators execute."""
         if self.on_actions:
             return self._actuator.follow(command)
-        self._sent = np.asarray(command, np.float64)
+        self._command = np.asarray(command, np.float64)
         return command
 
     def _carry(self, values: Array, stamps: Times, tick: int) -> tuple[Array, Times, NDArray[np.int64]]:

@@ -170,7 +170,7 @@ class GapProfile(BaseModel):
             folder = Path(str(files("sami_runtime").joinpath("gap")))
             names = [file.stem for file in folder.glob("*.toml")]
             if path.name not in names or len(path.parts) > 1:
-                raise UnknownName("gap profile", str(path), names, "A file is named NAME.toml or NAME.json.")
+                raise UnknownName("sim-to-real profile", str(path), names, "A file is named NAME.toml or NAME.json.")
             path = folder / f"{path.name}.toml"
         return cls.of(read_document(path, "gaps"), str(path))
 
@@ -186,7 +186,7 @@ class GapProfile(BaseModel):
         except (ValueError, RecursionError) as error:
             raise SamiError(f"gap is {text!r}, which is no JSON: {error}.") from None
         if not isinstance(document, dict):
-            raise SamiError(f"gap is {text!r}; it must be a table of gaps.")
+            raise SamiError(f"gap is {text!r}; it must be a sim-to-real profile, a table of effects.")
         return cls.of(document, "gap")
 
     @classmethod
@@ -202,7 +202,7 @@ class GapProfile(BaseModel):
         """
         for key in document:
             if key not in cls.model_fields:
-                raise UnknownName("gap", str(key), cls.model_fields, f"It is in {where}.")
+                raise UnknownName("key of a profile", str(key), cls.model_fields, f"It is in {where}.")
         try:
             return cls.model_validate(dict(document))
         except ValidationError as error:

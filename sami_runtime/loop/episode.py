@@ -209,18 +209,18 @@ class RunningEpisode:
         ruling = self._rule(outcome, reason)
         outcome = Outcome.FALLBACK if ruling.fallback else outcome
         laps.append(time.perf_counter())
-        sent, error = None, None
+        result, error = None, None
         try:
             self._beat()
-            sent = self.gate.write(ruling)
+            result = self.gate.write(ruling)
         except SafetyStop as stop:  # another thread, or the adapter, tripped the gate: record the tick before it ends
             error = stop
         latch(self.gate, self.watchdog)  # the watchdog may have fired while the write hung
         laps.append(time.perf_counter())
-        if sent is not None:
-            self.session.executed(sent.action)
-            self.standing = np.array(sent.action, np.float32)
-            self.done, self.info = sent.done, sent.info
+        if result is not None:
+            self.session.executed(result.action)
+            self.standing = np.array(result.action, np.float32)
+            self.done, self.info = result.done, result.info
         self.turned = self._in_period(self.pace.tick)
         if policy_due and step == self.counted:
             self.contexts[-1] = self.context
@@ -232,18 +232,18 @@ class RunningEpisode:
         elif outcome is not Outcome.STANDING and not self.request.pause:
             self.answered = self.counted = step - 1  # a hold between two steps ends the current step
         if self.telemetry and stepped:  # after the write, so that telemetry does not delay it
-            self.gate.heed(self.telemetry.update(self.context, self.extra))
+            self.gate.record_telemetry(self.telemetry.update(self.context, self.extra))
         record = StepRecord(
             step=self.counts.ticks,
             outcome=outcome,
             observation=observation,
             action=self.proposed,
-            executed=None if sent is None else sent.action,
+            executed=None if result is None else result.action,
             context=self.context,
             info=self.info,
             times=SectionTimes(*(end - start for start, end in pairwise(laps))),
             reason=ruling.reason or (f"trip: {self.gate.tripped or error}" if error else reason),
-            limited_by=self.gate.changed(ruling, sent),
+            limited_by=self.gate.changed(ruling, result),
             time=start_time,
             age=self.age,
             passed=passed,

@@ -10,7 +10,7 @@ from sami_runtime.model.contract import Contract
 from sami_runtime.safety.limits import Limits, by_element
 
 REST_TICKS = 12
-"""Ticks of rest before the first motion, which show the noise and bias of the sensors."""
+"""Ticks of the neutral action before the first motion, which show the noise and bias of the sensors."""
 LONGEST = 4
 """Most ticks of a step to one side; the least is 1."""
 
@@ -24,7 +24,7 @@ class Excitation:
     Args:
         contract: Of the model that would drive.
         limits: The gate's limits, whose bounds and neutral action (`rest`) it uses.
-        share: Size of a step, as a share of the way from rest to the nearer bound; more than 0, at most 1.
+        share: Size of a step, as a share of the way from `rest` to the nearer bound; more than 0, at most 1.
         seed: Of the patterns.
         every: Ticks of the loop for each tick of the policy.
         person: A pilot whose commands, pauses and endings take precedence; None if no person attends.

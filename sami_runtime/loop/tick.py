@@ -131,7 +131,7 @@ class StepRecord:
 SECTIONS = (*SectionTimes._fields, "total", "lag")
 """Names of the measured times: the sections of a tick, their sum, and how late ticks began."""
 
-ALWAYS_TOLD = (Outcome.ACTED, Outcome.HELD, Outcome.LATE, Outcome.REFUSED)
+ALWAYS_LISTED = (Outcome.ACTED, Outcome.HELD, Outcome.LATE, Outcome.REFUSED)
 """Outcomes that the table prints even if their count is 0."""
 
 LOWEST_S = 1e-7
@@ -273,4 +273,4 @@ class LoopReport:
         return "\n".join(lines)
 
     def _is_reported(self, outcome: Outcome) -> bool:
-        return outcome in ALWAYS_TOLD or self.outcomes[outcome] > 0
+        return outcome in ALWAYS_LISTED or self.outcomes[outcome] > 0

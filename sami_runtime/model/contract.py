@@ -13,7 +13,7 @@ from sami_runtime.errors import ContractError
 from sami_runtime.files import faults_of, plain_strings, printable, unique
 from sami_runtime.model.atlas import Atlas
 from sami_runtime.model.golden import Golden, GoldenSteps
-from sami_runtime.model.lookahead import AGE, HELD, Lookahead
+from sami_runtime.model.lookahead import AGE, HOLDS, Lookahead
 from sami_runtime.model.probe import Probe
 from sami_runtime.model.recovery import Recovery
 from sami_runtime.model.training_ranges import TrainingRanges
@@ -203,7 +203,7 @@ class Contract(Entry):
         arrays = {name: value for name, value in self.golden.decode().items() if value.shape[1]}
         sizes = {name: value.shape[1] for name, value in arrays.items()}
         expected = {name: s.size for name, s in {**self.signal_inputs, EXECUTED: self.action, **self.answers}.items()}
-        expected |= {**self.age_inputs, HELD: 1} if self.age_inputs else {}
+        expected |= {**self.age_inputs, HOLDS: 1} if self.age_inputs else {}
         if sizes != expected:
             raise ContractError(
                 f"the golden steps of {self.name!r} hold {sizes}; its signals are {expected}. Export the model again."
@@ -214,7 +214,7 @@ class Contract(Entry):
             answers={name: arrays[name] for name in self.answers},
             resets=self.golden.resets,
             age=arrays.get(AGE),
-            held=arrays.get(HELD),
+            holds=arrays.get(HOLDS),
         )
 
     def pack_golden(self, steps: GoldenSteps) -> Golden:
@@ -224,7 +224,7 @@ class Contract(Entry):
             ContractError: The arrays differ in their number of steps, or contain NaN or infinity.
         """
         observed = {name: steps.observation[signal.name] for name, signal in self.signal_inputs.items()}
-        ages = {} if steps.age is None or steps.held is None else {AGE: steps.age, HELD: steps.held}
+        ages = {} if steps.age is None or steps.holds is None else {AGE: steps.age, HOLDS: steps.holds}
         return Golden.encode({**observed, EXECUTED: steps.executed, **steps.answers, **ages}, steps.resets)
 
     def metadata(self) -> dict[str, str]:

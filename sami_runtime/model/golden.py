@@ -44,7 +44,7 @@ class GoldenSteps:
     """Steps before which an episode begins: state and previous action take their initial values."""
     age: NDArray[np.float32] | None = None
     """(T, S): age of each signal [periods], in the contract's order; None for a model without lookahead."""
-    held: NDArray[np.float32] | None = None
+    holds: NDArray[np.float32] | None = None
     """(T, 1): periods without a step before each step; None for a model without lookahead."""
 
     def __len__(self) -> int:

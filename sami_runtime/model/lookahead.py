@@ -14,7 +14,7 @@ from sami_runtime.signals import Count, Entry, NotNegative, Signal, Text
 
 AGE = "age"
 """Name of the graph's input of ages [periods], one for each signal of the observation, in the contract's order."""
-HELD = "held"
+HOLDS = "held"
 """Name, in golden steps, of the number of periods without a step before each step; it is no tensor of the graph."""
 PAST_ACTIONS = "past_actions"
 """The state tensor (K, A) of the actions that were executed before the previous one, the newest first."""

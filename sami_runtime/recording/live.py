@@ -180,7 +180,9 @@ class LiveHistory:
 
     def follow(self, source: socket.socket) -> None:
         """Store every message, until the loop closes its end of the socket."""
-        while data := source.recv(1 << 20):
+        buffer = memoryview(bytearray(1 << 20))  # `recv` would keep much of a megabyte with each message
+        while size := source.recv_into(buffer):
+            data = bytes(buffer[:size])
             with self._changed:
                 if self.first:
                     self._ticks.append(data)

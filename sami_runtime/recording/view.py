@@ -110,7 +110,7 @@ def described(contract: Contract, about: Mapping[str, Any], name: str) -> dict[s
     facts = [
         {True: "in a simulator", False: "on a robot"}.get(about.get("simulator", ""), ""),
         "dry run: nothing was written" if about.get("dry_run") else "",
-        "behind a gap" if about.get("gap") else "",
+        "with a sim-to-real profile" if about.get("gap") else "",
         f"seed {about['seed']}" if "seed" in about else "",
         str(about.get("machine", "")),
     ]

@@ -21,7 +21,7 @@ from sami_runtime.robots.kit.motion import eased
 from sami_runtime.robots.kit.settings import RobotTable, checked_table
 from sami_runtime.safety.gate import Ruling
 from sami_runtime.safety.limits import Limits
-from sami_runtime.safety.watch import Rest
+from sami_runtime.safety.watch import Neutral
 from sami_runtime.signals import Number, Positive, finite_numbers, number_at
 
 DAMP, POLICY = "damp", "policy"
@@ -165,7 +165,7 @@ class PoseDrive:
     def action(self, observation: Observation, now: float) -> Array:
         """Return the action (A,) for the time `now` [s]; raise SamiError if the neutral action is not known."""
         target, later = self._where(now), self._where(now + self._period)
-        rest = Rest(self._limits, self._action)
+        rest = Neutral(self._limits, self._action)
         rest.learn(observation)
         command = rest.require().astype(np.float64)
         if self._targets:
@@ -363,9 +363,9 @@ class HandoverSequence:
     def _write(self, loop: RunningEpisode, ruling: Ruling) -> None:
         if loop.watchdog:
             loop.watchdog.beat()
-        sent = loop.gate.write(ruling)
+        result = loop.gate.write(ruling)
         latch(loop.gate, loop.watchdog)
-        loop.standing = loop.standing if sent is None else np.array(sent.action, np.float32)
+        loop.standing = loop.standing if result is None else np.array(result.action, np.float32)
 
     def _too_fast(self, observation: Observation, slower: int) -> str:
         """Return which signal is too fast for the next stage to begin; empty if none is."""

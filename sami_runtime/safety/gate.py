@@ -18,7 +18,7 @@ from sami_runtime.errors import SafetyStop, SamiError
 from sami_runtime.model.contract import Contract
 from sami_runtime.safety.limiter import Limiter, Workspace, named
 from sami_runtime.safety.limits import Limits, Then
-from sami_runtime.safety.watch import ROUNDING, Rest, Watch
+from sami_runtime.safety.watch import ROUNDING, Neutral, Watch
 from sami_runtime.session.telemetry import Reading
 from sami_runtime.signals import Signal, all_finite, require_finite
 
@@ -78,7 +78,7 @@ class GateEpisode:
 
     watch: Watch
     """Judges the observations."""
-    rest: Rest
+    rest: Neutral
     """The neutral action, if one is known."""
     workspace: Workspace
     """Ranges of observed elements that no action may leave."""
@@ -92,7 +92,7 @@ class GateEpisode:
     """(A,): the action written last, which is repeated while the policy is held."""
     then: Then = "hold"
     """What the next `hold` does if the last observation was refused."""
-    held: int = 0
+    hold_count: int = 0
     """Periods of the policy in a row without a new action."""
     ruled_at: float = math.inf
     """Time of the last ruling [s]; infinite before the first one, so that no pause can be too long."""
@@ -212,10 +212,10 @@ class SafetyGate:
         episode.then = objection.then
         return objection.reason
 
-    def heed(self, reading: Reading) -> None:
+    def record_telemetry(self, reading: Reading) -> None:
         """Store the telemetry of a step; the next `fault` applies `stop_on_alarm` and `time_to_adapt` to it."""
         episode = self._episode
-        episode.watch.heed(reading)
+        episode.watch.record_telemetry(reading)
         episode.limiter.gentle = episode.watch.gentle
 
     def propose(self, action: Array, now: float, ticks: int = 1) -> Ruling:
@@ -241,7 +241,7 @@ class SafetyGate:
         if stop:
             return stop
         episode = self._episode
-        episode.held = 0
+        episode.hold_count = 0
         episode.limiter.blend_in.begin(episode.written if episode.taken_over else None)
         episode.taken_over = False
         episode.target = np.array(action, np.float32)
@@ -258,7 +258,7 @@ class SafetyGate:
         values = require_action(action, self._action, "a person's command")
         if stop := self._pause(now):
             return stop
-        self._episode.held = 0
+        self._episode.hold_count = 0
         return self._drive(values, now)
 
     def rest(self, now: float) -> Ruling:
@@ -272,7 +272,7 @@ class SafetyGate:
         if stop := self._pause(now):
             return stop
         episode = self._episode
-        episode.held = 0
+        episode.hold_count = 0
         return Ruling(None, (), now) if episode.written is None else self._drive(episode.rest.require(), now)
 
     def stand(self, now: float) -> Ruling:
@@ -300,7 +300,7 @@ class SafetyGate:
             return self._stop(reason.rstrip("."), now)
         episode.target = None
         rest = episode.rest.value
-        waits = episode.held <= self.limits.hold_ticks and episode.then != "rest"
+        waits = episode.hold_count <= self.limits.hold_ticks and episode.then != "rest"
         if episode.written is None or waits:
             return self._standing(now)
         if self.fallback is not None and episode.then != "rest":
@@ -329,8 +329,8 @@ class SafetyGate:
         # Limits measure the next step from the action handed to the adapter, not from the action it reports.
         elapsed = self._episode.limiter.record_write(ruling.action, ruling.time)
         self._episode.written = ruling.action
-        sent = require_executed(self.adapter.write(ruling.action.copy()), self.adapter)
-        executed = np.array(sent.action, np.float32)
+        result = require_executed(self.adapter.write(ruling.action.copy()), self.adapter)
+        executed = np.array(result.action, np.float32)
         if executed.shape != ruling.action.shape:
             raise SamiError(
                 f"{type(self.adapter).__name__} reports an executed action of shape {executed.shape}, expected "
@@ -340,15 +340,15 @@ class SafetyGate:
             blame = "The adapter's write() returned it as executed."
             require_finite(executed[None], self._action.name, self._action.elements, "executed", blame)
         self._episode.limiter.executed(executed, elapsed)
-        return sent
+        return result
 
-    def changed(self, ruling: Ruling, sent: Executed | None) -> tuple[str, ...]:
+    def changed(self, ruling: Ruling, result: Executed | None) -> tuple[str, ...]:
         """Name every limit that changed the action: the gate's, and `"adapter dx"` where the adapter changed dx."""
         if ruling.action is None:
             return ruling.limited_by
-        if sent is None:
+        if result is None:
             return (*ruling.limited_by, "stop")
-        executed = np.asarray(sent.action, np.float32)
+        executed = np.asarray(result.action, np.float32)
         if executed.tobytes() == ruling.action.tobytes():
             return ruling.limited_by
         return (*ruling.limited_by, *named("adapter", executed != ruling.action, self._action.elements))
@@ -365,10 +365,10 @@ class SafetyGate:
     def _count(self, ticks: int, reason: str, now: float) -> Ruling | None:
         """Count periods without a new action; trip and return that ruling after `stop_after` in a row, else None."""
         episode = self._episode
-        episode.held += ticks
-        if episode.held < self.limits.stop_after:
+        episode.hold_count += ticks
+        if episode.hold_count < self.limits.stop_after:
             return None
-        self.trip(f"no new action at {episode.held} ticks in a row (stop_after), lastly: {reason.rstrip('.')}")
+        self.trip(f"no new action at {episode.hold_count} ticks in a row (stop_after), lastly: {reason.rstrip('.')}")
         return Ruling(None, ("stop",), now, reason)
 
     def _stop(self, reason: str, now: float) -> Ruling:
@@ -391,7 +391,7 @@ class SafetyGate:
         return Ruling(*episode.limiter.shape(action, now), now)
 
     def _fresh(self, period: float) -> GateEpisode:
-        rest = Rest(self.limits, self._action)
+        rest = Neutral(self.limits, self._action)
         workspace = Workspace(self.limits, self._contract)
         limiter = Limiter(self.limits, self._action, rest, period, workspace)
         watch = Watch(self.limits, self._contract, self.adapter.observation, self.guards, self._needed)

@@ -17,7 +17,7 @@ from sami_runtime.adapters.base import Observation
 from sami_runtime.errors import SamiError
 from sami_runtime.model.contract import Contract
 from sami_runtime.safety.limits import Limits, by_element
-from sami_runtime.safety.watch import ROUNDING, Rest
+from sami_runtime.safety.watch import ROUNDING, Neutral
 from sami_runtime.signals import Signal, number_at
 
 Array = NDArray[np.float32]
@@ -150,7 +150,7 @@ class BlendIn:
         rest: The neutral action.
     """
 
-    def __init__(self, duration: float, rest: Rest) -> None:
+    def __init__(self, duration: float, rest: Neutral) -> None:
         self._duration, self._rest = duration, rest
         self._blended = 0.0
         self._origin: Array | None = None
@@ -304,7 +304,7 @@ class Limiter:
         workspace: Limits on positions of observed elements.
     """
 
-    def __init__(self, limits: Limits, action: Signal, rest: Rest, period: float, workspace: Workspace) -> None:
+    def __init__(self, limits: Limits, action: Signal, rest: Neutral, period: float, workspace: Workspace) -> None:
         self._workspace = workspace if workspace else None
         self._elements, self._rest, self._period = action.elements, rest, period
         self._bounds = Bounds(*limits.bounds(action), action.elements)

@@ -221,7 +221,7 @@ class Limits(BaseModel):
     The contract's entries apply to elements that are left out."""
     known: ByElement[KnownValue] = {}
     """True values of elements of an observation after a reset, while the robot rests at home. The biases of their
-    sensors are measured before each episode, and subtracted during it; see `Zeroed`."""
+    sensors are measured before each episode, and subtracted during it; see `BiasCalibration`."""
     known_readings: Annotated[int, Field(ge=3)] = 10
     """Number of readings at rest over which a bias is averaged; on a robot they are a period of the policy apart."""
     stop_on_alarm: Alarm | None = None
@@ -290,7 +290,7 @@ class Limits(BaseModel):
         if needed and self.rest is None:
             raise SamiError(
                 f"the limits set {' and '.join(needed)}, but no rest: the first action would have nothing to start "
-                "from. Set rest to the action that moves nothing, such as rest = 0.0."
+                "from. Set rest, the neutral action, to what moves nothing, such as rest = 0.0."
             )
         low, high = self.bounds(action)
         impossible = (low > high) | (low == math.inf) | (high == -math.inf)

@@ -192,7 +192,7 @@ class AlarmStreak:
     def __init__(self, limit: Alarm) -> None:
         self._limit, self._score, self._count = limit, 0.0, 0
 
-    def heed(self, reading: Reading) -> None:
+    def update(self, reading: Reading) -> None:
         """Take the telemetry of one step of the policy."""
         self._score = reading.score or 0.0
         self._count = self._count + 1 if self._score > self._limit.score else 0
@@ -221,9 +221,9 @@ class Deadline:
         self._most, self._bound = limit.bound(recovery)
         self._then, self._gentle, self._countdown = limit.then, limit.gentle, Countdown()
 
-    def heed(self, reading: Reading) -> None:
+    def update(self, reading: Reading) -> None:
         """Take the telemetry of one step of the policy."""
-        self._countdown.heed(reading)
+        self._countdown.update(reading)
 
     @property
     def gentle(self) -> float:
@@ -453,10 +453,10 @@ class Watch:
         self._of_context = tuple(rule for rule in (streak, self._deadline) if rule is not None)
         self._world = ObservationRules(limits, contract, provided, guards)
 
-    def heed(self, reading: Reading) -> None:
+    def record_telemetry(self, reading: Reading) -> None:
         """Take the telemetry of one step of the policy, for `stop_on_alarm` and `time_to_adapt`."""
         for rule in self._of_context:
-            rule.heed(reading)
+            rule.update(reading)
 
     @property
     def gentle(self) -> float:
@@ -498,7 +498,7 @@ def active_guards(contract: Contract, guards: Collection[str]) -> tuple[str, ...
     return tuple(name for name in guards if able[name])
 
 
-class Rest:
+class Neutral:
     """The neutral action, which moves nothing: a constant in the limits, or the current value of an observed signal.
 
     Args:

@@ -64,14 +64,14 @@ def why_fired(instructed: bool, loop_ended: bool, stopping: bool, within_s: floa
         instructed: Whether `fire` asked for the stop.
         loop_ended: Whether the loop's process had ended.
         stopping: Whether the robot's own `stop()` was under way.
-        within_s: Longest time [s] between two beats.
+        within_s: Longest time [s] between two heartbeats.
         stop_s: Longest time [s] of the robot's own `stop()`.
     """
     if loop_ended:
         return "lost the loop's process"
     if instructed:
         return "was told to"
-    return f"saw stop() take longer than {stop_s:g} s" if stopping else f"got no beat within {within_s:g} s"
+    return f"saw stop() take longer than {stop_s:g} s" if stopping else f"got no heartbeat within {within_s:g} s"
 
 
 START_S = 30.0
@@ -124,7 +124,7 @@ class Watchdog:
     Args:
         emergency_stop: MODULE:FACTORY, e.g. `my_arm:emergency_stop`; the module is in the current folder or on this
             process's `sys.path`.
-        within_s: Longest time [s] from one beat to the next.
+        within_s: Longest time [s] from one heartbeat to the next.
         stop_s: Longest time [s] that the adapter's own `stop()` may take at an episode's end.
 
     Raises:
@@ -205,8 +205,8 @@ class Watchdog:
         """
         if self.within_s <= 1.0 / loop_hz:
             raise SamiError(
-                f"the watchdog needs a beat every {self.within_s:g} s, but the loop beats every {1.0 / loop_hz:g} s. "
-                f"Set a longer time, such as three periods, {3.0 / loop_hz:g} s."
+                f"the watchdog needs a heartbeat every {self.within_s:g} s, but the loop has one every "
+                f"{1.0 / loop_hz:g} s. Set a longer time, such as three periods, {3.0 / loop_hz:g} s."
             )
 
     def instruct(self, kind: str, document: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
@@ -304,7 +304,7 @@ class Watchdog:
         if due == STOP_NOW:
             return f"the watchdog was told to stop the robot by {self.name}, and has not begun"
         if 0 < due < moment:
-            return f"a beat for the watchdog came {1e-9 * (moment - due):.3g} s after its limit of {self.within_s:g} s"
+            return f"a heartbeat came {1e-9 * (moment - due):.3g} s after the watchdog's limit of {self.within_s:g} s"
         if moment - alive > self._within:
             return (
                 f"the watchdog gave no sign of life for {1e-9 * (moment - alive):.3g} s, allowed are {self.within_s:g} "

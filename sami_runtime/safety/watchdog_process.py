@@ -1,4 +1,4 @@
-"""The watchdog's own process: it checks the loop's heartbeat, and stops the robot when a beat is late.
+"""The watchdog's own process: it checks the loop's heartbeat, and stops the robot when one is late.
 
 Its output never blocks it, even if nobody reads stderr. An adapter may send instructions to its emergency stop, such as
 an address and a message to send, over a pair of sockets. This process inherits one of them; they have no names, so that
@@ -157,7 +157,7 @@ class Watcher:
         loop_process: The id of the loop's process.
         stop: Stops the robot.
         name: MODULE:FACTORY of `stop`, for messages.
-        within_s: Longest time [s] between two beats; it checks `LOOKS` times as often.
+        within_s: Longest time [s] between two heartbeats; it checks `LOOKS` times as often.
         stop_s: Longest time [s] that the robot's own `stop()` may take.
         output: Prints messages.
     """

@@ -47,7 +47,7 @@ class Admission:
     def __post_init__(self) -> None:
         if self.sha256 is not None and not re.fullmatch(r"[0-9a-fA-F]{64}", self.sha256):
             raise SamiError(
-                f"the expected SHA-256 is {self.sha256!r}; give 64 hexadecimal digits, as sha256sum prints them."
+                f"the expected SHA-256 is {self.sha256!r}; give the 64 digits that sha256sum prints, no file name."
             )
 
     @property

@@ -55,8 +55,8 @@ class SessionState:
     def with_rows(self, rows: NDArray[np.bool_], other: SessionState) -> SessionState:
         """Return a copy in which the rows of a mask (N,) come from another state of this session."""
 
-        def mixed(value: Array, elsewhere: Array) -> Array:
-            return np.where(rows.reshape(-1, *[1] * (value.ndim - 1)), elsewhere, value)
+        def mixed(value: Array, other_value: Array) -> Array:
+            return np.where(rows.reshape(-1, *[1] * (value.ndim - 1)), other_value, value)
 
         return replace(
             self,

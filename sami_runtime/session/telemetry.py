@@ -71,7 +71,7 @@ class Countdown:
         self.steps: int | None = None
         """Steps since the change; None before a change, and once the context has settled again."""
 
-    def heed(self, reading: Reading) -> None:
+    def update(self, reading: Reading) -> None:
         """Count one step of the policy."""
         if reading.phase is Phase.SETTLED:
             self.steps = None

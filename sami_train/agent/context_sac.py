@@ -36,15 +36,15 @@ from sami_train.envs.measure import SUCCESS
 from sami_train.envs.task_numbers import TaskCode, standardised
 from sami_train.envs.tasks import Crippled, Feature, Task
 from sami_train.episodes.buffer import EpisodeBuffer, WindowPlan
-from sami_train.episodes.collectors import InStep, Processes, Source
 from sami_train.episodes.episode import Episode, TaskRecord
 from sami_train.episodes.numpy_policy import NumpyPolicy
 from sami_train.episodes.rollout import Rollout, tasks_of, with_states
+from sami_train.episodes.rollout_workers import InStep, Processes, Source
 
 Self = TypeVar("Self", bound="ContextSAC")
 
 MAX_BACKLOG = 500
-"""Updates that may be due before the learner stops taking new episodes, so that collectors wait."""
+"""Updates that may be due before the learner stops taking new episodes, so that rollout workers wait."""
 TARGETS = {"momentum_encoder": "encoder", "critic_target": "critic"}
 """Target networks, with the networks that they follow; one that is missing in a file of weights starts as a copy."""
 SAVED_VERSION = 1
@@ -108,7 +108,7 @@ def _zip_file(path: str | Path) -> Path:
 class ContextSAC(BaseAlgorithm):
     """SAC whose actor and critics read a context that an encoder infers within the episode; all methods and baselines.
 
-    It collects whole episodes. With `config.collection.collectors` 0, this process collects and learns in turn, and the
+    It collects whole episodes. With `config.collection.workers` 0, this process collects and learns in turn, and the
     same seed gives the same weights; otherwise so many worker processes collect while this process learns.
 
     Args:
@@ -173,7 +173,6 @@ class ContextSAC(BaseAlgorithm):
                 )
         else:  # `load` has set it, if the file names an environment
             self.environment = getattr(self, "environment", None)
-        options = self.config.behind_gap
         policy_class = cast(type[ContextPolicy], self.policy_class)
         self.policy = policy_class(
             self.observation_space,
@@ -184,8 +183,7 @@ class ContextSAC(BaseAlgorithm):
             task_input=self._task_code() if self.method.is_told else None,
             initial_temperature=self.config.learning.initial_temperature,
             estimated=self._estimated(),
-            critic_actions=options.critic_actions,
-            true_critic=options.true_critic,
+            with_profile=self.config.with_profile,
             privileged=self.environment.true_size - self.environment.layout.size if self.environment else 0,
             resting=self._resting(),
         ).to(self.device)
@@ -200,7 +198,7 @@ class ContextSAC(BaseAlgorithm):
         if not isinstance(self.env, DummyVecEnv):
             raise SamiError(
                 f"env is a {type(self.env).__name__}; ContextSAC takes a Gymnasium environment or a DummyVecEnv. To "
-                "collect in parallel, set collection.collectors to the number of processes."
+                "collect in parallel, set collection.workers to the number of processes."
             )
         return self.env.envs
 
@@ -239,7 +237,7 @@ class ContextSAC(BaseAlgorithm):
 
     def _estimated(self) -> list[list[int]] | None:
         """Return, by signal, the columns of the flat observation to estimate: all of them if there is no spec."""
-        if self.config.behind_gap.estimate == 0:
+        if self.config.with_profile.estimate == 0:
             return None
         if self.environment is None:
             return [list(range(flat_size(self.observation_space)))]
@@ -269,7 +267,7 @@ class ContextSAC(BaseAlgorithm):
                 self.policy.action_size,
                 self.environment.goal if self.environment else None,
                 self._window_plan(),
-                self.config.behind_gap,
+                self.config.with_profile,
                 self.environment.true_size if self.environment else None,
             )
         return self.buffer
@@ -296,7 +294,7 @@ class ContextSAC(BaseAlgorithm):
         `log_interval` environment steps.
 
         Raises:
-            CollectorError: a collector process failed.
+            WorkerError: a rollout worker failed.
         """
         total, callback = self._setup_learn(total_timesteps, callback, reset_num_timesteps, tb_log_name, progress_bar)
         buffer = self.make_buffer()
@@ -335,16 +333,16 @@ class ContextSAC(BaseAlgorithm):
 
     def _source(self) -> Source:
         collection, plan = self.config.collection, self._window_plan()
-        seed, exploration, behind_gap = int(self.seed or 0), self.config.exploration, self.config.behind_gap
-        reach, state_every = self.environment.reach if self.environment else None, plan.stride if plan else 0
+        seed, exploration, options = int(self.seed or 0), self.config.exploration, self.config.with_profile
+        reach, every = self.environment.reach if self.environment else None, plan.stride if plan else 0
         weights, first = self.policy.numpy_weights(), self._episode_num
-        if collection.collectors:
-            spec, count = self._envs[0].spec, collection.collectors
+        if collection.workers:
+            spec, count, done = self._envs[0].spec, collection.workers, self.num_timesteps
             return Processes(
-                spec, collection.envs, count, weights, seed, exploration, reach, first, state_every, behind_gap
+                spec, collection.envs, count, weights, seed, exploration, reach, first, every, options, done
             )
         policy = NumpyPolicy(weights, len(self._envs))
-        rollout = Rollout(self._envs, policy, seed, exploration, reach, state_every=state_every, behind_gap=behind_gap)
+        rollout = Rollout(self._envs, policy, seed, exploration, reach, state_every=every, with_profile=options)
         return InStep(rollout, policy, self.policy.numpy_weights, first)
 
     def due(self, steps: int) -> int:
@@ -354,7 +352,7 @@ class ContextSAC(BaseAlgorithm):
     def _store(self, buffer: EpisodeBuffer, episode: Episode) -> None:
         self._take(buffer, episode)
         self.num_timesteps += len(episode)
-        self._episode_num = max(self._episode_num, episode.index + 1)  # some collectors are ahead of others
+        self._episode_num = max(self._episode_num, episode.index + 1)  # some rollout workers are ahead of others
         self.task_record.add(episode)
         assert self.ep_info_buffer is not None
         assert self.ep_success_buffer is not None

@@ -62,7 +62,7 @@ class Learner:
         self, policy: ContextPolicy, config: TrainConfig, contrast: Contrast | None, dynamics: TaskReadout | None
     ) -> None:
         self.policy, self.contrast, self.dynamics = policy, contrast, dynamics
-        self.learning, self.init, self.behind_gap = config.learning, config.init, config.behind_gap
+        self.learning, self.init, self.with_profile = config.learning, config.init, config.with_profile
         learning = self.learning
         powers = learning.discount ** torch.arange(learning.return_steps + 1, dtype=torch.float64, device=policy.device)
         self._discounts, self._reward_weights = powers.float(), (powers.cumsum(0) - powers).float()
@@ -166,7 +166,7 @@ class Learner:
         errors: dict[str, Tensor] = {}
         estimate = self.policy.estimate_loss(sequences, inference.corrections)
         if estimate is not None:
-            losses.append(self.behind_gap.estimate * estimate.loss)
+            losses.append(self.with_profile.estimate * estimate.loss)
             errors |= {"estimate_error": estimate.loss.detach(), "arrived_error": estimate.uncorrected}
         if self.dynamics is not None and inference.contexts.requires_grad:
             where = (buffer.tasks[windows.episodes], windows.burn_in, windows.lengths)

@@ -19,6 +19,7 @@ from sami_train.envs.layout import flat_size, flatten
 from sami_train.envs.measure import Goal
 from sami_train.envs.task_numbers import TaskCode
 from sami_train.episodes.buffer import SequenceBatch
+from sami_train.episodes.exploration import WithProfile
 from sami_train.episodes.numpy_policy import EncoderKind, NumpyWeights
 
 AnyEncoder = LSTMEncoder | GaussianEncoder | NoEncoder | HistoryEncoder | ToldEncoder
@@ -35,8 +36,7 @@ class ContextPolicy(BasePolicy):
         task_input: the code that makes the task an input, for the oracle alone.
         initial_temperature: SAC's alpha at the start.
         estimated: columns of the flat observation, by signal, whose present the encoder estimates for the actor.
-        critic_actions: number K of the most recent executed actions that the critics read.
-        true_critic: whether the critics read the true state, which only training has.
+        with_profile: whether the critics read the true state, and how many (K) of the most recent executed actions.
         privileged: P, the last numbers of the true state, which are no part of any observation.
         resting: columns of the action whose mean stays 0, see `Actor`.
     """
@@ -52,8 +52,7 @@ class ContextPolicy(BasePolicy):
         task_input: TaskCode | None = None,
         initial_temperature: float = 1.0,
         estimated: Sequence[Sequence[int]] | None = None,
-        critic_actions: int = 0,
-        true_critic: bool = False,
+        with_profile: WithProfile | None = None,
         privileged: int = 0,
         resting: Sequence[int] = (),
     ) -> None:
@@ -62,8 +61,10 @@ class ContextPolicy(BasePolicy):
         self.layout = feature_layout(flat_size(observation_space), goal, network)
         self.action_size, self._history_steps = actions, network.history_steps
         self.task_input = task_input
-        self.features, self.true_critic = Features(self.layout), true_critic
-        self.privileged = Features(feature_layout(privileged, None, network)) if privileged and true_critic else None
+        options = with_profile or WithProfile()
+        self.features, self.privileged_critic = Features(self.layout), options.privileged_critic
+        privileged = privileged if options.privileged_critic else 0
+        self.privileged = Features(feature_layout(privileged, None, network)) if privileged else None
         self.present = None if estimated is None else Present(self.features, estimated)
 
         def make_encoder() -> AnyEncoder:
@@ -85,9 +86,9 @@ class ContextPolicy(BasePolicy):
         """Size C of the context that the policy outputs; 0 if the encoder infers none."""
         inputs = self.features.size + self.encoder.size
         self.actor = Actor(inputs, actions, network.net_arch, resting)
-        critic_inputs = inputs + actions * (critic_actions + 1) + (self.privileged.size if self.privileged else 0)
-        self.critic = TwinCritic(critic_inputs, network.net_arch, network.layer_norm)
-        self.critic_target = TwinCritic(critic_inputs, network.net_arch, network.layer_norm)
+        critic_size = inputs + actions * (options.critic_actions + 1) + (self.privileged.size if self.privileged else 0)
+        self.critic = TwinCritic(critic_size, network.net_arch, network.layer_norm)
+        self.critic_target = TwinCritic(critic_size, network.net_arch, network.layer_norm)
         self.log_temperature = nn.Parameter(torch.tensor(float(np.log(initial_temperature))))
         self.momentum_encoder.load_state_dict(self.encoder.state_dict())
         self.critic_target.load_state_dict(self.critic.state_dict())
@@ -135,11 +136,11 @@ class ContextPolicy(BasePolicy):
     def critic_state(self, actor_features: Tensor, true: Tensor, contexts: Tensor, recent_actions: Tensor) -> Tensor:
         """Return the critics' input beside the action: features, contexts (..., C), recent actions (..., K A).
 
-        The features are the actor's, (..., F), or with `true_critic` those of the true observation, the first D numbers
-        of the true state (..., D + P); features of the P privileged numbers then follow the actions.
+        The features are the actor's, (..., F), or with `privileged_critic` those of the true observation, the first D
+        numbers of the true state (..., D + P); features of the P privileged numbers then follow the actions.
         """
         size = len(self.features.projection)
-        features = self.features(true[..., :size]) if self.true_critic else actor_features
+        features = self.features(true[..., :size]) if self.privileged_critic else actor_features
         privileged = [self.privileged(true[..., size:])] if self.privileged else []
         return torch.cat([features, contexts, recent_actions, *privileged], -1)
 

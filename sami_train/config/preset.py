@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from sami_runtime.errors import UnknownName
 from sami_runtime.files import tomllib
+from sami_train.config.schema import present_names
 from sami_train.envs.spec import EnvironmentSpec
 
 _PRESETS = files("sami_train.config").joinpath("presets")
@@ -84,7 +85,7 @@ def load_preset(
         when, why = part.pop("when"), part.pop("why")
         if all(CONDITIONS[condition].holds(spec) for condition in when):
             take(dict(_by_key(part)), f"{describe_conditions(spec, *when)}: {why}")
-    own_preset = spec.hyperparameters.get(name, {})
+    own_preset = present_names(spec.hyperparameters.get(name, {}))
     take(own_preset, f"what {spec.name} asks for")
     if episode_steps is None:
         episode_steps = values.get("collection.episode_steps", 0)

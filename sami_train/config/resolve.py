@@ -9,7 +9,7 @@ from sami_runtime.errors import UnknownName
 from sami_runtime.files import toml_value
 from sami_train.config.methods import METHODS, method
 from sami_train.config.preset import Derivation, load_preset
-from sami_train.config.schema import ENV, FORMER_KEYS, METHOD, ConfigError, NetworkConfig, TrainConfig, defaults, keys
+from sami_train.config.schema import ENV, METHOD, ConfigError, NetworkConfig, TrainConfig, defaults, keys, present_names
 from sami_train.config.weights import WeightsHeader, flat_signals, read_weights, sha256_of, unlike, weights_file
 from sami_train.envs.catalog import environment
 from sami_train.envs.spec import EnvironmentSpec
@@ -47,7 +47,7 @@ def resolve(preset: str, overrides: Mapping[str, Any] | None = None) -> TrainCon
 
 def explain(preset: str, overrides: Mapping[str, Any] | None = None) -> Resolved:
     """Return a preset's configuration with the reasons for its values; arguments and errors as `resolve`."""
-    overrides = {FORMER_KEYS.get(key, key): value for key, value in (overrides or {}).items()}
+    overrides = present_names(overrides or {})
     shorter = overrides.get("collection.episode_steps")
     shorter = shorter if isinstance(shorter, int) and shorter >= 0 else None  # `from_dict` rejects other values
     spec = environment(str(overrides.get("env", ENV)))
@@ -63,15 +63,15 @@ def explain(preset: str, overrides: Mapping[str, Any] | None = None) -> Resolved
         (values[section] if section else values)[name] = value
     config = from_dict(values)
     _require_updates(config)
-    held, reasons = config.by_key(), {follow.key: follow.why for follow in derivations}
-    else_held = {**defaults(), **chosen, "preset": preset}
-    reasons |= {key: "given" for key, value in overrides.items() if value != else_held.get(key)}
-    return Resolved(config, tuple(Derivation(key, held[key], reasons[key]) for key in keys() if key in reasons))
+    resolved, reasons = config.by_key(), {follow.key: follow.why for follow in derivations}
+    without = {**defaults(), **chosen, "preset": preset}
+    reasons |= {key: "given" for key, value in overrides.items() if value != without.get(key)}
+    return Resolved(config, tuple(Derivation(key, resolved[key], reasons[key]) for key in keys() if key in reasons))
 
 
 def from_dict(values: Mapping[str, Any]) -> TrainConfig:
     """Return the configuration of plain values, as `to_dict` returns them; raises as `resolve` does."""
-    return TrainConfig.model_validate(values)
+    return TrainConfig.model_validate(present_names(values))
 
 
 def _require_updates(config: TrainConfig) -> None:
@@ -134,9 +134,9 @@ def _require_fit(header: WeightsHeader, chosen: str, spec: EnvironmentSpec, file
         raise ConfigError(f"{file} has the signals of {spec.name!r} in another order: {', '.join(header.observation)}.")
     kind = method(header.method).encoder
     if method(chosen).encoder != kind:
-        alike = ", ".join(name for name, candidate in METHODS.items() if candidate.encoder == kind)
+        names = ", ".join(name for name, candidate in METHODS.items() if candidate.encoder == kind)
         raise ConfigError(
-            f"{file} was trained by {header.method}, but {chosen} has another kind of encoder; choose one of: {alike}."
+            f"{file} was trained by {header.method}, but {chosen} has another kind of encoder; choose one of: {names}."
         )
 
 

@@ -22,20 +22,43 @@ from sami_train.envs.catalog import environment
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.task_numbers import standardised
 from sami_train.envs.tasks import Task
-from sami_train.episodes.exploration import BehindGap, Exploration
+from sami_train.episodes.exploration import Exploration, WithProfile
 from sami_train.seeds import EPISODES
 from sami_train.settings import Count, Layers, Natural, NotNegative, Numbers, Positive, Settings, Share, Texts, Whole
 
 ENV, METHOD, PRESET = "panda", "tesac", "fast-cpu"
 """Environment, method and preset if the user names none."""
 
-
-FORMER_KEYS = {"behind_gap.spared": "behind_gap.clean_share"}
-"""Present name of each renamed key, by the former name, which older configurations use."""
+FORMER_NAMES = {
+    "behind_gap": "with_profile",
+    "true_goals": "privileged_goals",
+    "true_critic": "privileged_critic",
+    "spared": "clean_share",
+    "collectors": "workers",
+}
+"""Present name of each renamed table or key, by the former name, which older configurations use."""
+RETIRED = (("stretch", 0),)
+"""Former keys that are ignored, at the values that had no effect."""
 
 
 class ConfigError(SamiError):
     """An invalid configuration."""
+
+
+def present_key(key: str) -> str:
+    """Return the present name of a dotted key."""
+    return ".".join(FORMER_NAMES.get(part, part) for part in key.split("."))
+
+
+def present_names(values: Any) -> Any:
+    """Return settings, in tables or by dotted key, with present names; ConfigError if one is given by two names."""
+    if not isinstance(values, Mapping):
+        return values
+    result = {present_key(key): present_names(value) for key, value in values.items() if (key, value) not in RETIRED}
+    for name in result:
+        if len(names := [key for key in values if present_key(key) == name]) > 1:
+            raise ConfigError(f"{' and '.join(names)} are two names of {name}; give {name} alone.")
+    return result
 
 
 class NetworkConfig(Settings):
@@ -146,8 +169,6 @@ RANKINGS: tuple[str, ...] = get_args(Ranking)
 
 EARLIER: Mapping[str, Any] = {"keys": "momentum"}
 """Values of contrast keys that a configuration lacks because it was written before these keys existed."""
-RETIRED = (("stretch", 0),)
-"""Former contrast keys that are ignored, at the values that had no effect."""
 
 
 class ContrastConfig(Settings):
@@ -185,22 +206,20 @@ class ContrastConfig(Settings):
 
     @model_validator(mode="before")
     @classmethod
-    def _read_earlier_versions(cls, values: Any) -> Any:
-        """Add keys that earlier versions did not write, and drop former keys that had no effect."""
-        if not isinstance(values, Mapping):
-            return values
-        return {**EARLIER, **{key: value for key, value in values.items() if (key, value) not in RETIRED}}
+    def _add_missing(cls, values: Any) -> Any:
+        """Add keys that earlier versions did not write."""
+        return {**EARLIER, **values} if isinstance(values, Mapping) else values
 
 
 class CollectionConfig(Settings):
     """How episodes are collected."""
 
-    collectors: Natural
+    workers: Natural
     """Processes that collect in parallel to the learner; with 0 the learner collects by itself (deterministic)."""
     envs: Count = 6
-    """Environments that each collector process steps together; without collectors the agent's environments count."""
+    """Environments that each rollout worker steps together; without rollout workers the agent's environments count."""
     publish_every: Count
-    """Updates between two transfers of new weights to the collectors."""
+    """Updates between two transfers of new weights to the rollout workers."""
     tasks: Numbers = ()
     """Which of the environment's training tasks to learn from, by number from 0; empty takes all."""
     recordings: Texts = ()
@@ -261,7 +280,7 @@ class TrainConfig(Settings):
     contrast: ContrastConfig
     collection: CollectionConfig
     exploration: Exploration = Exploration()
-    behind_gap: BehindGap = BehindGap()
+    with_profile: WithProfile = WithProfile()
 
     @model_validator(mode="wrap")
     @classmethod
@@ -356,7 +375,6 @@ def explained(error: ValidationError, values: Mapping[str, Any]) -> SamiError:
     # Numbers in `loc` are positions in a list; the message shows the whole list.
     names = [name for name in problem["loc"] if isinstance(name, str)]
     key = ".".join(names)
-    fields = FORMER_KEYS.get(key, key).split(".")
     if problem["type"] == "extra_forbidden":
         return UnknownName("config key", key, keys())
     if problem["type"] == "missing" and problem["loc"][-1] == names[-1]:
@@ -367,8 +385,8 @@ def explained(error: ValidationError, values: Mapping[str, Any]) -> SamiError:
     kind: Any = TrainConfig
     value: Any = values
     valid = ""
-    for name, current in zip(names, fields, strict=False):
-        field = kind.model_fields[current]
+    for name in names:
+        field = kind.model_fields[name]
         kind, value, valid = field.annotation, value[name], field.description
     if problem["type"] == "literal_error":
         return UnknownName(key, str(value), get_args(kind))
@@ -390,8 +408,8 @@ LONGER = 10
 
 def misfits(config: TrainConfig, spec: EnvironmentSpec) -> Iterator[str]:
     """Yield an error message for each value that does not suit the environment; each check assumes the earlier ones."""
-    env, collection, learning, rules = config.env, config.collection, config.learning, config.behind_gap
-    chosen = method(config.method)
+    env, collection, learning, rules = config.env, config.collection, config.learning, config.with_profile
+    chosen, values = method(config.method), config.by_key()
     if config.new_tasks and chosen.estimator is not None:
         yield (
             f"collection.draws is 0, but {chosen.title} compares episodes of the same task: set collection.draws to a "
@@ -418,16 +436,9 @@ def misfits(config: TrainConfig, spec: EnvironmentSpec) -> Iterator[str]:
             f"{spec.episode_steps} steps, so set it from 1 to {most}, or to 0 for {spec.episode_steps}."
         )
     if spec.goal is None:
-        cost_to_go = {
-            "learning.hindsight": learning.hindsight > 0,
-            "learning.clip_targets": learning.clip_targets,
-            "collection.end_on_fall": collection.end_on_fall,
-        }
-        if wrong := [key for key, on in cost_to_go.items() if on]:
-            yield (
-                f"{', '.join(wrong)}: only for environments with a goal, and {env} has none. "
-                "Leave learning.hindsight at 0, learning.clip_targets and collection.end_on_fall at false."
-            )
+        of_goals = ("learning.hindsight", "learning.clip_targets", "collection.end_on_fall")
+        if wrong := [key for key in (*of_goals, "with_profile.privileged_goals") if values[key]]:
+            yield f"{', '.join(wrong)}: only for environments with a goal, and {env} has none. Set them to 0 or false."
     elif collection.end_on_fall and "end_on_fall" not in spec.training_options:
         yield (f"collection.end_on_fall is true, but {env} does not detect falls. Set collection.end_on_fall=false.")
     if config.exploration.reach_episodes and spec.reach is None:
@@ -456,19 +467,16 @@ def misfits(config: TrainConfig, spec: EnvironmentSpec) -> Iterator[str]:
                 f"learning.aux_dynamics is {weight}, but the training tasks of {env} do not differ in any feature "
                 "that a context could identify. Set it to 0."
             )
-    if rules.true_goals and spec.goal is None:
-        yield f"behind_gap.true_goals is true, but {env} has no goal; set it to false."
     if rules.estimate > 0 and chosen.encoder != "lstm":
         yield (
-            f"behind_gap.estimate is {rules.estimate}, but only an LSTM encoder estimates the present, and "
-            f"{chosen.title} has none. Set behind_gap.estimate=0, or choose another --method, e.g. satesac."
+            f"with_profile.estimate is {rules.estimate}, but only an LSTM encoder estimates the present, and "
+            f"{chosen.title} has none. Set with_profile.estimate=0, or choose another --method, e.g. satesac."
         )
-    if rules.full_from and not config.gap:
-        yield f"behind_gap.full_from is {rules.full_from}, but there is no sim-to-real profile. Give one by --gap."
-    if rules.clean_share and not config.gap:
-        yield f"behind_gap.clean_share is {rules.clean_share}, but there is no sim-to-real profile. Give one by --gap."
-    if rules.keeps_truth and collection.recordings:
+    for key in ("with_profile.full_from", "with_profile.clean_share"):
+        if values[key] and not config.gap:
+            yield f"{key} is {values[key]}, but there is no sim-to-real profile. Give one by --gap."
+    if rules.keeps_true_state and collection.recordings:
         yield (
-            "collection.recordings lack the true state, which behind_gap.true_goals, true_critic and estimate need. "
-            "Remove the recordings, or leave these three keys at their defaults."
+            "collection.recordings lack the true state, which with_profile.privileged_goals, privileged_critic and "
+            "estimate need. Remove the recordings, or leave these three keys at their defaults."
         )

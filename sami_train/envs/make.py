@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-import gymnasium
 import gymnasium as gym
 import numpy as np
 from gymnasium.envs.registration import load_env_creator
@@ -113,7 +112,7 @@ def make(spec: EnvironmentSpec, gap: GapProfile | None = None, **arguments: Any)
     """
     with _simulator(spec):
         # A user's environment in another folder may have the same id, so that only built-in ones go by their id.
-        env = gymnasium.make(spec.id if spec is ENVIRONMENTS.get(spec.name) else spec.for_gymnasium, **arguments)
+        env = gym.make(spec.id if spec is ENVIRONMENTS.get(spec.name) else spec.for_gymnasium, **arguments)
     return env if gap is None else GappedEnv(env, spec, gap)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from sami_runtime.errors import SamiError
 from sami_train.envs.measure import Goal
 from sami_train.episodes.episode import Episode
-from sami_train.episodes.exploration import BehindGap
+from sami_train.episodes.exploration import WithProfile
 
 
 class Windows(NamedTuple):
@@ -121,7 +121,7 @@ class EpisodeBuffer:
         observation_size, action_size: D and A.
         goal: see `Goal`; needed for hindsight.
         plan: how to cut episodes into windows; None takes whole episodes.
-        behind_gap: whether to store the true state, and how many recent actions critics read.
+        with_profile: whether to store the true state, and how many recent actions critics read.
         true_size: D + P of the true state, see `EnvironmentSpec.true_size`; D if None.
     """
 
@@ -133,16 +133,16 @@ class EpisodeBuffer:
         action_size: int,
         goal: Goal | None = None,
         plan: WindowPlan | None = None,
-        behind_gap: BehindGap | None = None,
+        with_profile: WithProfile | None = None,
         true_size: int | None = None,
     ) -> None:
         if capacity < 1 or horizon < 1:
             raise ReplayError(f"the buffer has capacity {capacity} and horizon {horizon}; both must be at least 1.")
         self.capacity, self.horizon, self.goal, self.plan = capacity, horizon, goal, plan
         self.observations = np.zeros((capacity, horizon + 1, observation_size), np.float32)
-        self.behind_gap = behind_gap or BehindGap()
+        self.with_profile = with_profile or WithProfile()
         self.true_observations = self.observations
-        if self.behind_gap.keeps_truth:
+        if self.with_profile.keeps_true_state:
             self.true_observations = np.zeros((capacity, horizon + 1, true_size or observation_size), np.float32)
         self.actions = np.zeros((capacity, horizon, action_size), np.float32)
         self.rewards = np.zeros((capacity, horizon), np.float32)
@@ -175,9 +175,9 @@ class EpisodeBuffer:
                 "the rollout's state_every to the stride of the buffer's plan."
             )
         slot = self.added % self.capacity
-        if self.behind_gap.keeps_truth:
+        if self.with_profile.keeps_true_state:
             if episode.true_observations is None:
-                raise ReplayError("an episode has no true_observations, which this buffer needs; give Rollout behind.")
+                raise ReplayError("an episode has no true_observations; give Rollout the buffer's with_profile.")
             self.true_observations[slot, : n + 1] = episode.true_observations
             self.true_observations[slot, n + 1 :] = 0.0
         self.observations[slot, : n + 1], self.observations[slot, n + 1 :] = episode.observations, 0.0
@@ -202,7 +202,7 @@ class EpisodeBuffer:
     def of(self, where: np.ndarray) -> EpisodeBuffer:
         """Return a new buffer with copies of the episodes at these positions (n,), added in this order."""
         sizes, true_size = (self.observations.shape[2], self.actions.shape[2]), self.true_observations.shape[2]
-        part = EpisodeBuffer(len(where), self.horizon, *sizes, self.goal, self.plan, self.behind_gap, true_size)
+        part = EpisodeBuffer(len(where), self.horizon, *sizes, self.goal, self.plan, self.with_profile, true_size)
         arrays = self._arrays()
         for name, copied in part._arrays().items():
             copied[:] = arrays[name][where]
@@ -232,15 +232,15 @@ class EpisodeBuffer:
         state = tuple(stored[episodes, starts // self.plan.stride] for stored in self.states) if self.plan else ()
         within = np.minimum(steps, self.horizon)
         observations = self.observations[rows, within]
-        true = self.true_observations[rows, within] if self.behind_gap.keeps_truth else observations
+        true = self.true_observations[rows, within] if self.with_profile.keeps_true_state else observations
         recent = self._recent_actions(rows, within)
         return SequenceBatch(observations, actions, first.astype(np.float32), state, lengths, burn_in, true, recent)
 
     def _recent_actions(self, slots: np.ndarray, steps: np.ndarray) -> np.ndarray:
         """Return the K actions before each of these steps, concatenated: (..., K A)."""
-        before = steps[..., None] - np.arange(self.behind_gap.critic_actions, 0, -1)  # (..., K)
+        before = steps[..., None] - np.arange(self.with_profile.critic_actions, 0, -1)  # (..., K)
         recent = self.actions[slots[..., None], np.maximum(before, 0)] * (before >= 0)[..., None].astype(np.float32)
-        return recent.reshape(*steps.shape, self.behind_gap.critic_actions * self.actions.shape[2])
+        return recent.reshape(*steps.shape, self.with_profile.critic_actions * self.actions.shape[2])
 
     def sample(self, episodes: int, rng: np.random.Generator) -> np.ndarray:
         """Draw positions (episodes,) uniformly, with replacement; ReplayError if the buffer is empty."""
@@ -293,27 +293,27 @@ class EpisodeBuffer:
             if goal is None:
                 raise ReplayError("hindsight needs an environment with a goal; set learning.hindsight to 0.")
             later = steps + 1 + (rng.random(len(flat)) * (self.lengths[slots] - steps)).astype(np.int64)
-            # Achieved goals as they truly are, or as observed.
-            places = (self.true_observations if self.behind_gap.true_goals else self.observations)[..., goal.achieved]
-            new_goal = places[slots, later]
+            stored = self.true_observations if self.with_profile.privileged_goals else self.observations
+            achieved = stored[..., goal.achieved]
+            new_goal = achieved[slots, later]
             relabel = rng.random(len(flat)) < hindsight
             if goal.lowest is not None:
                 relabel &= new_goal[:, 2] > goal.lowest
             if goal.height is not None:
                 new_goal[:, 2] = goal.height
-            already = relabel & goal.reached(places[slots, steps], new_goal)
+            already = relabel & goal.reached(achieved[slots, steps], new_goal)
             if already.all():
                 return self.transitions(windows, count, 0.0, rng, return_steps, discount)
-            there = goal.reached(places[slots[:, None], path + 1], new_goal[:, None])  # (N, n)
-            rewards = np.where(relabel[:, None], np.where(there, 0.0, -1.0), rewards)
-            there &= ahead < spans[:, None]
-            reached = relabel & there.any(1)
-            spans = np.where(reached, there.argmax(1) + 1, spans)  # the return ends once the new goal is reached
+            success = goal.reached(achieved[slots[:, None], path + 1], new_goal[:, None])  # (N, n)
+            rewards = np.where(relabel[:, None], np.where(success, 0.0, -1.0), rewards)
+            success &= ahead < spans[:, None]
+            reached = relabel & success.any(1)
+            spans = np.where(reached, success.argmax(1) + 1, spans)  # the return ends once the new goal is reached
 
         following_steps = steps + spans
         observations, following = self.observations[slots, steps], self.observations[slots, following_steps]
         true, true_following = observations, following
-        if self.behind_gap.keeps_truth:
+        if self.with_profile.keeps_true_state:
             true, true_following = self.true_observations[slots, steps], self.true_observations[slots, following_steps]
         if self.goal is not None and hindsight > 0:
             for stream in (observations, following, true, true_following):
@@ -332,7 +332,7 @@ class EpisodeBuffer:
         """Return the arrays with an entry for each episode, by their names in a file."""
         names = ("observations", "actions", "rewards", "lengths", "terminated", "success", "tasks", "returns")
         arrays = {name: getattr(self, name) for name in names}
-        if self.behind_gap.keeps_truth:
+        if self.with_profile.keeps_true_state:
             arrays["true_observations"] = self.true_observations
         for name, array in zip(self.plan.state if self.plan else (), self.states, strict=True):
             arrays[f"state.{name}"] = array

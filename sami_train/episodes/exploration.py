@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import numpy as np
-from pydantic import AliasChoices, Field
 
 from sami_train.envs.spec import Reach
 from sami_train.envs.tasks import Task
 from sami_train.settings import Count, Natural, NotNegative, Settings, Share, Span
 
 
-class BehindGap(Settings):
+class WithProfile(Settings):
     """Training with a sim-to-real profile: privileged information that the simulator has, and the profile's size.
 
     None of it becomes an input of a model file. Each key is independent; with the defaults no true state is stored.
     """
 
-    true_goals: bool = False
+    privileged_goals: bool = False
     """Whether hindsight takes and judges goals by the true achieved goal; otherwise by the observed one, although the
     environment rewards and ends an episode by the true one."""
-    true_critic: bool = False
+    privileged_critic: bool = False
     """Whether critics read the true state and privileged signals in place of the observation. They read the context,
     too: a critic of the state alone is biased if the policy observes less (Baisero and Amato 2021)."""
     critic_actions: Natural = 0
@@ -29,13 +28,13 @@ class BehindGap(Settings):
     Above 0 the policy acts on its estimates, and a model file outputs them as `present_SIGNAL`."""
     full_from: Natural = 0
     """Environment steps over which the profile grows linearly to its full size; 0 has the full size at once."""
-    clean_share: Share = Field(default=0.0, validation_alias=AliasChoices("clean_share", "spared"))
-    """Share of episodes without the profile, so that a policy also sees an undisturbed world. Older files: `spared`."""
+    clean_share: Share = 0.0
+    """Share of episodes without the profile, so that a policy also sees an undisturbed world."""
 
     @property
-    def keeps_truth(self) -> bool:
+    def keeps_true_state(self) -> bool:
         """Whether episodes store the true state."""
-        return self.true_goals or self.true_critic or self.estimate > 0
+        return self.privileged_goals or self.privileged_critic or self.estimate > 0
 
     def size(self, steps_done: int, seed: int, index: int) -> float:
         """Return the size of an episode's sim-to-real gap, as a fraction of the profile, 0 to 1.

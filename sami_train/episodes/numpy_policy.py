@@ -1,4 +1,4 @@
-"""The encoder and the actor in numpy, so that collector processes need no torch."""
+"""The encoder and the actor in numpy, so that rollout workers need no torch."""
 
 from __future__ import annotations
 

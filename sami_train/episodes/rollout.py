@@ -3,7 +3,7 @@
 Episode k of a run (its task, start and exploration) is a function of the seed, k, the weights and the steps done.
 No state passes from one episode to the next, so that a run resumed between two rounds continues exactly.
 
-This module imports no torch, because collector processes import it.
+This module imports no torch, because rollout workers import it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sami_train.envs.make import GAP_SIZE, TRUE_OBSERVATION
 from sami_train.envs.spec import Reach
 from sami_train.envs.tasks import Task
 from sami_train.episodes.episode import DRAWN, Episode
-from sami_train.episodes.exploration import BehindGap, Exploration, _Explorer
+from sami_train.episodes.exploration import Exploration, WithProfile, _Explorer
 
 
 class Policy(Protocol):
@@ -62,7 +62,7 @@ class Rollout:
         reach: scripted exploration of the environment, see `EnvironmentSpec.reach`.
         tasks: the tasks to visit in turn; the environment's own if None.
         state_every: steps between two encoder states that an episode stores; 0 stores none.
-        behind_gap: whether episodes store the true state, and how large their sim-to-real profile is.
+        with_profile: whether episodes store the true state, and how large their sim-to-real profile is.
     """
 
     def __init__(
@@ -74,9 +74,9 @@ class Rollout:
         reach: Reach | None = None,
         tasks: Sequence[Task] | None = None,
         state_every: int = 0,
-        behind_gap: BehindGap | None = None,
+        with_profile: WithProfile | None = None,
     ) -> None:
-        self.state_every, self.behind_gap = state_every, behind_gap or BehindGap()
+        self.state_every, self.with_profile = state_every, with_profile or WithProfile()
         self.envs, self.policy, self.seed = list(envs), policy, seed
         self.exploration, self._reach = exploration, reach
         self.tasks = tasks or tasks_of(self.envs[0])
@@ -96,7 +96,7 @@ class Rollout:
             The episodes, in the order of the environments.
         """
         recorders = [self._begin(env, k, steps_done) for env, k in zip(self.envs, indices, strict=True)]
-        self.policy.reset([recorder.truth for recorder in recorders])
+        self.policy.reset([recorder.full_task for recorder in recorders])
         running = list(range(len(self.envs)))
         observation = np.stack([recorder.observations[-1] for recorder in recorders])
         noise = None
@@ -122,23 +122,16 @@ class Rollout:
         task_index = index % len(self.tasks)
         task = self.tasks[task_index]
         options: dict[str, Any] = {"task": dict(task)} if task else {}
-        if (size := self.behind_gap.size(steps_done, self.seed, index)) < 1.0:
+        if (size := self.with_profile.size(steps_done, self.seed, index)) < 1.0:
             options[GAP_SIZE] = size
         observation, info = env.reset(seed=start, options=options or None)
         if not task and info.get("task"):  # the environment drew a new task
             task, task_index = info["task"], DRAWN
-        truth = info.get("task", task)
-        explorer = _Explorer(
-            self.exploration or Exploration(),
-            np.random.default_rng(explore),
-            steps_done,
-            self._low,
-            self._high,
-            self._reach,
-            truth,
-        )
-        recorder = _Recorder(index, task, task_index, truth, explorer, [flatten(observation)])
-        if self.behind_gap.keeps_truth:
+        full_task, rng = info.get("task", task), np.random.default_rng(explore)
+        plan = self.exploration or Exploration()
+        explorer = _Explorer(plan, rng, steps_done, self._low, self._high, self._reach, full_task)
+        recorder = _Recorder(index, task, task_index, full_task, explorer, [flatten(observation)])
+        if self.with_profile.keeps_true_state:
             recorder.true_observations = [recorder.true(info)]
         return recorder
 
@@ -150,8 +143,8 @@ class _Recorder:
     index: int
     task: Task
     task_index: int
-    truth: Task
-    """The full task as the environment reports it, with every feature."""
+    full_task: Task
+    """The task as the environment reports it, with every feature."""
     explorer: _Explorer
     observations: list[np.ndarray]
     true_observations: list[np.ndarray] | None = None

@@ -33,7 +33,7 @@ def rank_by(kind: str, buffer: EpisodeBuffer, where: np.ndarray, rng: np.random.
 
 
 def unexplained(values: np.ndarray, causes: np.ndarray) -> np.ndarray:
-    """Return the residuals (n,) of a ridge regression of values (n,) on causes (n, C); equal values stay equal.
+    """Return the residuals (n,) of a ridge regression of values (n,) on causes (n, C); equal values can differ in it.
 
     If all values are equal, all residuals are 0, without rounding noise that would rank them.
     """

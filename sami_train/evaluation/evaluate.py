@@ -30,7 +30,7 @@ from sami_train.envs.measure import episode_skill
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.episodes.episode import Episode
-from sami_train.episodes.exploration import BehindGap
+from sami_train.episodes.exploration import WithProfile
 from sami_train.episodes.rollout import Rollout
 from sami_train.evaluation.kept import KeptResults, Piece
 from sami_train.evaluation.model_policy import Source, policy_of, tell_ages
@@ -162,7 +162,8 @@ class _Worker:
         if piece.gap is not None:
             envs = [GappedEnv(env, self.spec, piece.gap, _among(piece.task)) for env in envs]
         tell_ages(self.policy, envs, piece.gap)
-        rollout = Rollout(envs, self.policy, piece.seed, tasks=(piece.task,), behind_gap=BehindGap(true_goals=True))
+        true_state = WithProfile(privileged_goals=True)
+        rollout = Rollout(envs, self.policy, piece.seed, tasks=(piece.task,), with_profile=true_state)
         played: list[Episode] = []
         for first in range(0, self.episodes, len(envs)):
             played += rollout.round(range(first, first + len(envs)))
@@ -203,9 +204,9 @@ def _by_name(metrics: Sequence[Mapping[str, float]]) -> dict[str, tuple[float, .
 
 
 def _measure_sets(source: Source, spec: EnvironmentSpec, rest: list[Piece], episodes: int, cores: int) -> Measured:
-    for gap, behind_it in groupby(rest, key=lambda piece: piece.gap):
+    for gap, of_gap in groupby(rest, key=lambda piece: piece.gap):
         with _stage(source, spec, episodes, cores, gap) as play:
-            for piece in behind_it:
+            for piece in of_gap:
                 tasks = spec.tasks.resolve(piece.task_set)
                 yield piece, list(_measure_returns(play, piece, tasks, episodes))
 

@@ -14,7 +14,7 @@ from sami_runtime.gap.profile import GapProfile
 from sami_train.envs.make import Batch, make, make_batch
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
-from sami_train.episodes.exploration import BehindGap
+from sami_train.episodes.exploration import WithProfile
 from sami_train.episodes.rollout import Policy, Rollout, beginning
 from sami_train.evaluation.model_policy import Source, policy_of, tell_ages
 from sami_train.machine import one_thread
@@ -123,7 +123,7 @@ def playing(
         threads: simulation threads of a native batch; 0 is one for each core.
         gap: the sim-to-real profile, or None; with a profile no native batch is used.
         on_round: called with the progress.
-        clean_share: share of the episodes without the profile, as in `BehindGap`.
+        clean_share: share of the episodes without the profile, as in `WithProfile`.
     """
     in_batch = plays_in_batch(spec, gap)
     rows = side_by_side(episodes, BATCH_ROWS if in_batch else ROWS)
@@ -180,7 +180,7 @@ class _EnvStage:
         self, spec: EnvironmentSpec, policy: Policy, rows: int, gap: GapProfile | None, clean_share: float = 0.0
     ) -> None:
         self.envs = [make(spec, gap, max_episode_steps=spec.episode_steps) for _ in range(rows)]
-        self.policy, self.behind_gap = policy, BehindGap(clean_share=clean_share)
+        self.policy, self.with_profile = policy, WithProfile(clean_share=clean_share)
         tell_ages(policy, self.envs, gap)
 
     def close(self) -> None:
@@ -189,7 +189,7 @@ class _EnvStage:
 
     def run(self, job: Round) -> list[tuple[float, int, Metrics]]:
         tasks, seed, first = job
-        rollout = Rollout(self.envs, self.policy, seed, tasks=tasks, behind_gap=self.behind_gap)
+        rollout = Rollout(self.envs, self.policy, seed, tasks=tasks, with_profile=self.with_profile)
         episodes = rollout.round(range(first, first + len(self.envs)))
         return [(episode.ret, len(episode), episode.metrics) for episode in episodes]
 

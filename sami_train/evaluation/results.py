@@ -47,7 +47,7 @@ class TaskResult:
     """The environment's metrics of each episode, by name, see `EnvironmentSpec.metrics`."""
 
     @property
-    def above_floor(self) -> float:
+    def nontrivial_success(self) -> float:
         """Share of successes among episodes that did not start at the goal; NaN if all did."""
         if self.solved_at_start == 1.0:
             return math.nan
@@ -64,7 +64,7 @@ class TaskResult:
         shares = {"success": self.success, "solved_at_start": self.solved_at_start, **self.shares}
         outcomes = {"successes": "".join("01"[success] for success in self.successes)} if self.successes else {}
         skills = {"skills": dict(self.skills)} if self.skills else {}
-        return {**first, **shares, **last, "above_floor": finite(self.above_floor), **skills, **outcomes}
+        return {**first, **shares, **last, "above_floor": finite(self.nontrivial_success), **skills, **outcomes}
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any], spec: EnvironmentSpec) -> TaskResult:
@@ -137,9 +137,9 @@ class Evaluation:
         """Return the mean success over a set's tasks."""
         return float(np.mean([result.success for result in self.of(task_set)]))
 
-    def above_floor(self, task_set: str) -> float:
-        """Return the mean of `TaskResult.above_floor` over the set's tasks that have one; NaN if none has."""
-        defined = [value for result in self.of(task_set) if not math.isnan(value := result.above_floor)]
+    def nontrivial_success(self, task_set: str) -> float:
+        """Return the mean of `TaskResult.nontrivial_success` over the set's tasks that have one; NaN if none has."""
+        defined = [value for result in self.of(task_set) if not math.isnan(value := result.nontrivial_success)]
         return float(np.mean(defined)) if defined else math.nan
 
     def ret(self, task_set: str) -> float:
@@ -188,7 +188,8 @@ class Evaluation:
                 "episodes": len(self.returns(task_set)),
             }
         ret = {} if np.isnan(self.ret(task_set)) else {"ret": self.ret(task_set)}
-        return {"success": self.success(task_set), "above_floor": finite(self.above_floor(task_set)), **ret, **metrics}
+        success = {"success": self.success(task_set), "above_floor": finite(self.nontrivial_success(task_set))}
+        return {**success, **ret, **metrics}
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""

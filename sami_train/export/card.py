@@ -184,14 +184,14 @@ def _listed(rows: Sequence[TaskResult]) -> Iterator[tuple[str, list[TaskResult]]
         yield from ((label(row.task), [row]) for row in rows)
         return
     for feature in rows[0].task:
-        alike: dict[str, list[TaskResult]] = {}
+        groups: dict[str, list[TaskResult]] = {}
         for row in rows:
-            alike.setdefault(label({feature: row.task[feature]}), []).append(row)
-        if len(alike) > MOST_VALUES:  # the value that most tasks have, and the others
-            usual = max(alike, key=lambda value: len(alike[value]))
-            drawn = [row for value, same in alike.items() if value != usual for row in same]
-            alike = {usual: alike[usual], f"{feature} drawn": drawn}
-        yield from alike.items()
+            groups.setdefault(label({feature: row.task[feature]}), []).append(row)
+        if len(groups) > MOST_VALUES:  # the value that most tasks have, and the others
+            usual = max(groups, key=lambda value: len(groups[value]))
+            drawn = [row for value, same in groups.items() if value != usual for row in same]
+            groups = {usual: groups[usual], f"{feature} drawn": drawn}
+        yield from groups.items()
 
 
 def _successes(result: Evaluation, title: str) -> list[str]:
@@ -206,12 +206,12 @@ def _successes(result: Evaluation, title: str) -> list[str]:
     ]
     for name in result.sets:
         published = f"{paper[name]:.2f}" if name in paper else ""
-        lines.append(f"| {name} | {result.success(name):.3f} | {show(result.above_floor(name))} | {published} |")
+        lines.append(f"| {name} | {result.success(name):.3f} | {show(result.nontrivial_success(name))} | {published} |")
     columns = ("task set", "task", "success", "excluding trivial starts", *result.results[0].shares, "steps")
     lines += ["", f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for row in result.results:
         shares = [f"{share:.2f}" for share in row.shares.values()]
-        numbers = [f"{row.success:.2f}", show(row.above_floor, coarse=True), *shares, f"{row.steps:.1f}"]
+        numbers = [f"{row.success:.2f}", show(row.nontrivial_success, coarse=True), *shares, f"{row.steps:.1f}"]
         lines.append(f"| {row.task_set} | {label(row.task)} | {' | '.join(numbers)} |")
     return [*lines, ""]
 

@@ -23,6 +23,7 @@ from sami_runtime.model.response import probe
 from sami_runtime.model.training_ranges import Response, Responses, Spread, TrainingRanges, rounded
 from sami_runtime.signals import Signal
 from sami_train import seeds
+from sami_train.config.schema import present_names
 from sami_train.envs.adapter import make_adapter
 from sami_train.envs.make import make
 from sami_train.envs.spec import EnvironmentSpec
@@ -66,14 +67,12 @@ def known_gap(training: Mapping[str, Any]) -> MeasuredGap:
     config = training.get("config")  # a file from elsewhere may have any value here
     if not isinstance(config, Mapping) or not config.get("gap"):
         return MeasuredGap()
-    behind_gap = config.get("behind_gap")
-    keys = behind_gap if isinstance(behind_gap, Mapping) else {}
-    name = "spared" if "spared" in keys else "clean_share"  # older files have the former name
-    share = keys.get(name, 0.0)
+    with_profile = present_names(config).get("with_profile")
+    share = with_profile.get("clean_share", 0.0) if isinstance(with_profile, Mapping) else 0.0
     if not isinstance(share, (int, float)) or not 0 <= share <= 1:
         raise SamiError(
-            f"its contract's training.config.behind_gap.{name} is {share!r}; it must be the share of the episodes "
-            "that had no gap, from 0 to 1. It was changed after its export: export it from its run again."
+            f"its contract's training.config.with_profile.clean_share is {share!r}; it must be the share of episodes "
+            "without the profile, from 0 to 1. It was changed after its export: export it from its run again."
         )
     return MeasuredGap(GapProfile.loads(str(config["gap"])), float(share))
 

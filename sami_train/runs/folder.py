@@ -269,10 +269,10 @@ def versions() -> dict[str, str]:
 
 def git_state() -> dict[str, Any]:
     """Return the commit of this package's git checkout, and whether it has changes; {} outside a checkout."""
-    here = Path(__file__).parent
+    folder = Path(__file__).parent
 
     def git(*arguments: str) -> str:
-        result = subprocess.run(["git", "-C", str(here), *arguments], capture_output=True, text=True, check=True)
+        result = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=True)
         return result.stdout.strip()
 
     try:

@@ -234,7 +234,7 @@ def prepare_torch(config: TrainConfig) -> None:
     if needs_gpu and not torch.cuda.is_available():
         raise RunError(f"device is {config.device!r}, but torch finds no GPU here; use device=cpu or auto.")
     torch.set_flush_denormal(True)
-    torch.set_num_threads(max(1, share_of_cores() - max(1, config.collection.collectors)))
+    torch.set_num_threads(max(1, share_of_cores() - max(1, config.collection.workers)))
     torch.set_float32_matmul_precision("high")
 
 
@@ -307,7 +307,7 @@ def start_from(agent: ContextSAC, config: TrainConfig) -> None:
         of = ", ".join(f"{name} {_shape(tensors, name)} instead of {_shape(initial, name)}" for name in wrong[:3])
         raise RunError(
             f"{path} does not fit the networks of this run: {of or 'its observation has another layout'}. If the file "
-            "has encoder.correction, set behind_gap.estimate above 0; if its critics are larger, set behind_gap."
+            "has encoder.correction, set with_profile.estimate above 0; if its critics are larger, set with_profile."
             "critic_actions as in its run. Set no keys of network., and use an environment with the same goal."
         )
     policy.load_state_dict(tensors)

@@ -28,7 +28,7 @@ from tests.making.still_robot import ROBOT
 __all__ = ["coarse_physics"]
 
 SMALL = {
-    "collection.collectors": "0",
+    "collection.workers": "0",
     "exploration.warmup_steps": "300",
     "learning.train_every": "60",
     "learning.buffer_episodes": "200",

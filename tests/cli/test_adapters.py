@@ -20,7 +20,7 @@ def test_a_good_adapter_passes_and_nothing_is_written_unless_asked_for(sami, tra
     assert not Path("written.txt").exists()
     done = sami("check-adapter", "my_robot:make", "--model", trained.model, "--write")
     assert (done.code, Path("written.txt").exists()) == (1, False)
-    assert "the action that moves nothing, and the limits have no rest. Set it, such as rest = 0.0" in done.err
+    assert "needs the neutral action, which moves nothing, and the limits set no rest. Set rest = 0.0" in done.err
     Path("limits.toml").write_text("rest = 0.0")
     options = ("--write", "--limits", "limits.toml")
     done = sami("check-adapter", "my_robot:make", "--model", trained.model, *options)

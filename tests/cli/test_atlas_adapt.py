@@ -167,7 +167,7 @@ def test_a_terminal_shows_the_last_reading_and_anything_else_shows_nothing():
         (("--change", "mass=2", "--model", SHIPPED), "is no change of dynamics; write FEATURE=FROM:TO"),
         (
             ("--change", "mass=1:2,friction=1@5", "--model", SHIPPED, "--out", "taken"),
-            "taken is a file; --out must name a folder",
+            "taken is no folder.",
         ),
         (("--change", "mass=1:2,friction=1@5", "--model", "none.onnx"), "none.onnx does not exist"),
         (("--change", "mass=1:2@5", "--env", "hopper", "--model", SHIPPED), "does not have the signals that it reads"),

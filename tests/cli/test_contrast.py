@@ -6,7 +6,7 @@ import math
 import pytest
 
 
-def test_the_ceiling_is_told_for_each_stage_and_method_and_never_passes_log_k(sami, trained):
+def test_each_stage_and_method_has_its_largest_bound_which_never_exceeds_log_k(sami, trained):
     few = ("--set", "contrast.trajectories=8", "--set", "losses=200")
     done = sami("contrast", trained.run, "--method", "ccm,satesac", *few, "--json")
     assert done.code == 0, done.err
@@ -26,7 +26,7 @@ def test_the_ceiling_is_told_for_each_stage_and_method_and_never_passes_log_k(sa
 def test_the_table_tells_what_training_reached_beside_what_it_could(sami, trained):
     done = sami("contrast", trained.run, "--method", "satesac", "--set", "losses=200")
     assert done.code == 0, done.err
-    for word in ("early", "middle", "late", "held out", "realised", "A constant encoder has 0."):
+    for word in ("largest bound alone", "early", "middle", "late", "held out", "realised", "A constant encoder has 0."):
         assert word in done.prose
 
 
@@ -38,7 +38,7 @@ def test_what_training_reached_is_that_of_the_steps_when_a_stage_was_collected(s
     (run_copy / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     done = sami("contrast", run_copy, "--method", "satesac", "--set", "losses=200", "--json")
     assert done.code == 0, done.err
-    early, middle, late = (ceiling["realised"] for ceiling in json.loads(done.out)["ceilings"])
+    early, middle, late = (bound["realised"] for bound in json.loads(done.out)["ceilings"])
     assert first < early <= middle < late <= last
 
 
@@ -48,7 +48,7 @@ def test_a_run_that_has_no_encoder_lends_its_episodes_to_one_that_learns(sami, s
     few = ("--set", "contrast.trajectories=8", "--set", "losses=200", "--json")
     done = sami("contrast", "bare", "--method", "ccm", *few)
     assert done.code == 0, done.err
-    assert {ceiling["losses"] for ceiling in json.loads(done.out)["ceilings"]} == {200}
+    assert {bound["losses"] for bound in json.loads(done.out)["ceilings"]} == {200}
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 
 @pytest.mark.parametrize(
-    "words", ["", "--env hopper --preset paper --set collection.collectors=0 --set learning.discount=0.5"]
+    "words", ["", "--env hopper --preset paper --set collection.workers=0 --set learning.discount=0.5"]
 )
 def test_a_dry_run_shows_every_key_and_why_and_starts_nothing(sami, contents, tmp_path, words):
     before = contents(tmp_path)
@@ -16,7 +16,7 @@ def test_a_dry_run_shows_every_key_and_why_and_starts_nothing(sami, contents, tm
     assert (done.code, done.err) == (0, "")
     document = json.loads(sami("train", "--dry-run", "--json", *words.split()).out)
     assert contents(tmp_path) == before
-    for section in ("network", "learning", "contrast", "collection", "exploration", "behind_gap"):
+    for section in ("network", "learning", "contrast", "collection", "exploration", "with_profile"):
         assert [key for key in document["config"][section] if f" {section}.{key} " not in done.out] == []
     for follow in document["follows"]:
         section, _, key = follow["key"].rpartition(".")
@@ -27,9 +27,9 @@ def test_a_dry_run_shows_every_key_and_why_and_starts_nothing(sami, contents, tm
 
 
 def test_a_dry_run_tells_what_the_true_state_takes_of_the_buffers_memory(sami):
-    keys = ["--set", "behind_gap.true_critic=true", "--set", "learning.buffer_episodes=10000"]
+    keys = ["--set", "with_profile.privileged_critic=true", "--set", "learning.buffer_episodes=10000"]
     assert "The true state takes up to 51 MB of the buffer's memory." in sami("train", "--dry-run", *keys).prose
-    assert "true state takes" not in sami("train", "--dry-run", "--set", "behind_gap.critic_actions=3").out
+    assert "true state takes" not in sami("train", "--dry-run", "--set", "with_profile.critic_actions=3").out
 
 
 def test_a_dry_run_loads_no_torch(sami, monkeypatch):
@@ -38,15 +38,15 @@ def test_a_dry_run_loads_no_torch(sami, monkeypatch):
 
 
 def test_a_dry_run_refuses_what_the_run_refuses_in_the_same_words(sami, small, contents, tmp_path, trained):
-    estimating = (*small(), "--set", "behind_gap.estimate=1", "--steps", 360, "--out", "source", "-q")
+    estimating = (*small(), "--set", "with_profile.estimate=1", "--steps", 360, "--out", "source", "-q")
     assert sami("train", "--method", "satesac", *estimating).code == 0
     before = contents(tmp_path)
     for words in ("--init source", "--set device=nonsense", "--set collection.recordings=nothing.mcap"):
         dry, real = (sami("train", *words.split(), *more) for more in (("--dry-run",), ("--out", "run", "-q")))
         assert (dry.code, dry.out, dry.err) == (1, "", real.err)
         assert contents(tmp_path) == before
-    assert "set behind_gap.estimate above 0" in " ".join(sami("train", "--init", "source").err.split())
-    fitting = ("--set", "behind_gap.estimate=1", "--dry-run")
+    assert "set with_profile.estimate above 0" in " ".join(sami("train", "--init", "source").err.split())
+    fitting = ("--set", "with_profile.estimate=1", "--dry-run")
     assert "Nothing was started." in sami("train", "--init", "source", *fitting).out
     assert sami("train", "--init", trained.run, *fitting).code == 0
     assert contents(tmp_path) == before

@@ -196,7 +196,7 @@ def test_an_episode_is_repeated_judged_afterwards_and_the_next_one_waits_for_ent
 def test_rows_for_programs_hold_what_a_person_said(terminal):
     keys = {"steps": 8, "episodes": 2, "keys": True, "pause_s": 0.5, "record": "r.mcap"}
     at = terminal(*driving("still:make", **keys), "--json")
-    at.wait_for(r"keys: no pause and no take-over, because the limits have no rest, s or →\s+success")
+    at.wait_for(r"keys: no pause and no take-over, because the limits set no rest, s or →\s+success")
     at.wait_for("in 0.5 s, or at Enter, begins the next episode")
     at.press("s")
     first = re.search(r"\{.*\}", at.wait_for("reset with seed 1"))
@@ -256,15 +256,15 @@ def test_what_a_terminal_sends_is_split_into_keys():
 def test_a_position_that_a_person_moves_stays_where_the_key_is_released(rate):
     """A robot slower than the keys went on for as long as it was behind them."""
     angle = Signal(name="angle", size=2, unit="rad", elements=("a", "b"), low=(-3.0,) * 2, high=(3.0,) * 2)
-    pressed, standing, held = [" "], np.zeros(2, np.float32), []
+    pressed, standing, at_release = [" "], np.zeros(2, np.float32), []
     pilot = Keyboard(SimpleNamespace(pressed=lambda: pressed), SimpleNamespace(action=angle), Limits(rest="angle"))
     for tick in range(200):
         command = pilot.request(standing).command
         standing = standing + (command - standing).clip(-rate / 25, rate / 25)
         pressed = ["up"] if tick < 50 else []
-        held += [float(standing[0])] * (tick == 50)
+        at_release += [float(standing[0])] * (tick == 50)
     most = min(50 * 0.01 * 6.0, 51 * rate / 25 + 0.03 * 6.0)
-    assert held[0] <= standing[0] <= most + 1e-3
+    assert at_release[0] <= standing[0] <= most + 1e-3
     assert standing[0] == pytest.approx(most, abs=0.06)
     assert standing[1] == 0.0
 

@@ -91,7 +91,7 @@ def test_a_name_that_nothing_has_lists_those_that_are_shipped(sami):
     assert "no_such.onnx" in sami("inspect", "no_such.onnx").err
 
 
-def test_run_marks_the_tasks_that_the_models_own_evaluation_left_at_the_floor(sami):
+def test_run_marks_the_tasks_that_the_models_own_evaluation_left_unsolved(sami):
     for task in HOPELESS:
         chosen = ("--fix", f"mass={task['mass']}", "--fix", f"friction={task['friction']}")
         done = sami("run", *chosen, "--episodes", 1, "--set", "steps=2", "--seed", 3)
@@ -112,7 +112,7 @@ def test_a_model_that_was_not_evaluated_marks_nothing(sami, rewritten):
     assert "*" not in done.out
 
 
-def test_a_robot_without_goals_has_no_floor(sami):
+def test_a_robot_without_goals_marks_no_task(sami):
     done = sami("run", "--model", "hopper-satesac", "--episodes", 1, "--set", "steps=2")
     assert done.code == 0
     assert "*" not in done.out

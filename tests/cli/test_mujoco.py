@@ -225,7 +225,7 @@ def test_training_a_robot_ends_in_a_card_with_returns(sami, monkeypatch):
         1000,
         *warmup,
         "--set",
-        "collection.collectors=0",
+        "collection.workers=0",
         "--out",
         "run",
     )

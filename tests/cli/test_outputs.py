@@ -72,7 +72,7 @@ def on_a_full_disk(words):
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), text
 
 
-def there():
+def files():
     return sorted(path.name for path in Path().iterdir())
 
 
@@ -94,6 +94,20 @@ def test_a_file_that_exists_stays(sami, name):
     assert (done.code, done.err.count("\n")) == (1, 1)
     assert f"{name} exists" in done.err or "out is not empty; choose another --out" in done.err
     assert Path(name).read_text() == "precious"
+
+
+IN_PLACE = {name: [name, "model.onnx", "--force"] for name in ("describe", "atlas", "probe")}
+"""Commands that compute for long, and then change a file that they read."""
+
+
+@pytest.mark.parametrize("name", ["probed.onnx", "out/robustness.json", *IN_PLACE])
+def test_a_write_protected_folder_is_refused_before_anything_is_computed(sami, monkeypatch, name):
+    """Root may write anywhere, so the system's answer is replaced."""
+    before = files()
+    monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)
+    done = sami(*(REFUSES | IN_PLACE)[name])
+    assert (done.code, done.err.count("\n"), files()) == (1, 1, before)
+    assert "cannot be written: . is write-protected. Change that, or choose another place." in done.err
 
 
 @pytest.mark.parametrize("name", sorted(WRITES.keys() - NEVER_REPLACED))
@@ -122,21 +136,21 @@ def test_an_input_is_never_replaced(sami, words):
     shutil.copy("run.mcap", "gap.toml")
     shutil.copy("run.mcap", "gap.csv")
     Path("same.mcap").symlink_to("run.mcap")
-    before = {name: Path(name).read_bytes() for name in there()}
+    before = {name: Path(name).read_bytes() for name in files()}
     done = sami(*words, "--force")
     assert (done.code, "is read by this command, which never replaces" in done.err) == (1, True)
-    assert {name: Path(name).read_bytes() for name in there()} == before
+    assert {name: Path(name).read_bytes() for name in files()} == before
 
 
 @pytest.mark.parametrize("name", WRITES)
 def test_a_full_disk_leaves_nothing_or_what_was_there(sami, name):
     require_packages(name)
-    before = there()
+    before = files()
     status, message = on_a_full_disk(WRITES[name])
-    assert (status, message.count("\n"), there()) == (1, 1, before)
+    assert (status, message.count("\n"), files()) == (1, 1, before)
     assert re.search("cannot be written: .*File too large", message)
     if name in NEVER_REPLACED:
         return
     Path(name).write_text("old")
     assert on_a_full_disk([*WRITES[name], "--force"])[0] == 1
-    assert (Path(name).read_text(), there()) == ("old", sorted({*before, name}))
+    assert (Path(name).read_text(), files()) == ("old", sorted({*before, name}))

@@ -11,7 +11,7 @@ from sami_runtime.model.artifact import read_artifact
 from tests.cli.conftest import Trained, call, settings
 
 PENDULUM, TIPPING, STILL = (f"tests.making.own:{name}" for name in ("PENDULUM", "TIPPING", "STILL"))
-HERE = ("--env", PENDULUM)
+ENV = ("--env", PENDULUM)
 SMALL = {"collection__draws": 5, "network__hidden_size": 8, "exploration__warmup_steps": 120}
 
 
@@ -48,11 +48,11 @@ def test_a_model_file_tells_the_environment_that_it_was_trained_in(pendulum):
 
 
 def test_it_runs_where_it_was_trained(sami, pendulum):
-    done = sami("run", "--model", pendulum.model, *HERE, "--episodes", 2, "--fix", "length=0.75", "--json")
+    done = sami("run", "--model", pendulum.model, *ENV, "--episodes", 2, "--fix", "length=0.75", "--json")
     rows = [json.loads(line) for line in done.out.splitlines()]
     assert [(row["length"], row["steps"]) for row in rows] == [(0.75, 40)] * 2
-    assert "'lenght'. Did you mean 'length'?" in sami("run", "--model", pendulum.model, *HERE, "--fix", "lenght=1").err
-    assert "--fix length is not NAME=VALUE" in sami("run", "--model", pendulum.model, *HERE, "--fix", "length").err
+    assert "'lenght'. Did you mean 'length'?" in sami("run", "--model", pendulum.model, *ENV, "--fix", "lenght=1").err
+    assert "--fix length is not NAME=VALUE" in sami("run", "--model", pendulum.model, *ENV, "--fix", "length").err
 
 
 def test_its_dynamics_change_within_an_episode(sami, pendulum):
@@ -74,14 +74,14 @@ def test_its_dynamics_change_within_an_episode(sami, pendulum):
 
 def test_every_other_command_takes_it(sami, pendulum):
     model = shutil.copy(pendulum.model, Path.cwd())
-    assert "alarms in 8 fresh episodes per task" in sami("atlas", model, *HERE, "--check", 8).out
-    done = sami("robustness", model, *HERE, "--gap", "latency", "--episodes", 1, "--json")
+    assert "alarms in 8 fresh episodes per task" in sami("atlas", model, *ENV, "--check", 8).out
+    done = sami("robustness", model, *ENV, "--gap", "latency", "--episodes", 1, "--json")
     assert json.loads(done.out)["env"] == PENDULUM
-    again = sami("eval", "--model", model, *HERE, "--tasks", "extreme", "--episodes", 2, "--json")
+    again = sami("eval", "--model", model, *ENV, "--tasks", "extreme", "--episodes", 2, "--json")
     assert json.loads(again.out)["tasks"][0]["task"] == {"mass": 3.0, "length": 1.0}
     assert sami("bench", model, "--seconds", 0.05, "--json").code == 0
     assert sami("compare", pendulum.run, "--env", PENDULUM, "--out", "report").code == 0
-    finished = sami("train", "--resume", pendulum.run, *HERE).err
+    finished = sami("train", "--resume", pendulum.run, *ENV).err
     assert f"evaluate it with: sami eval --run {pendulum.run} --env {PENDULUM}, or" in " ".join(finished.split())
 
 
@@ -107,8 +107,8 @@ def test_evaluation_does_not_depend_on_how_many_processes_share_it(sami, pendulu
     assert sum(len(task["returns"]) for task in json.loads(alone.out)["tasks"]) == 13
 
 
-def test_collectors_in_processes_make_it_again(sami):
-    options = settings(**{**SMALL, "collection__collectors": 1, "collection__envs": 2})
+def test_rollout_workers_in_processes_make_it_again(sami):
+    options = settings(**{**SMALL, "collection__workers": 1, "collection__envs": 2})
     assert sami("train", "--env", PENDULUM, "--steps", 200, *options, "-q").code == 0
     assert Path("runs/tests.making.own-PENDULUM-tesac-0/agent.zip").is_file()
 
@@ -146,7 +146,7 @@ def test_a_model_whose_environment_is_not_here_says_to_name_one(sami, tmp_path, 
     refused = sami("run", "--model", model)
     assert "was trained in elsewhere, which is not found here" in refused.err
     assert "or name an environment with the same signals with --env" in refused.err
-    assert sami("run", "--model", model, *HERE, "--episodes", 1, "--set", "steps=2").code == 0
+    assert sami("run", "--model", model, *ENV, "--episodes", 1, "--set", "steps=2").code == 0
 
 
 def test_a_module_in_the_folder_that_one_is_in_is_enough(sami):

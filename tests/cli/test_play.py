@@ -64,7 +64,7 @@ def test_a_gamepad_commands_it(standing_model, tmp_path):
     assert values == {(np.float32(0.6).item(), 0.0, 0.0)}
 
 
-def test_what_it_plays_behind_a_profile_is_recorded(sami, standing_model, tmp_path):
+def test_what_it_plays_with_a_profile_is_recorded(sami, standing_model, tmp_path):
     (tmp_path / "late.toml").write_text("latency_s = 0.04\n")
     assert standing_model("play", "--set", f"gap={tmp_path / 'late.toml'}", "--record", "g.mcap").code == 0
     assert json.loads(sami("replay", "g.mcap", "--json").out)["about"]["gap"] == {"latency_s": 0.04}

@@ -168,9 +168,9 @@ def test_a_terminal_that_lacks_a_bar_does_not_end_a_run(trained, tmp_path):
 
 
 def test_a_shadow_tells_where_it_would_have_acted_otherwise(sami, trained, rows, other):
-    alike = rows("--set", f"shadow={trained.model}")[-1]
-    assert alike["shadow"] == {
-        **{"steps": alike["shadow"]["steps"], "differing": 0, "failed": 0, "first": None},
+    row = rows("--set", f"shadow={trained.model}")[-1]
+    assert row["shadow"] == {
+        **{"steps": row["shadow"]["steps"], "differing": 0, "failed": 0, "first": None},
         **{"largest": {}, "failures": {}},
     }
     unlike = rows("--set", f"shadow={other}")[-1]["shadow"]

@@ -130,7 +130,7 @@ NEVER = {
 
 
 @pytest.fixture
-def here(strange, monkeypatch, capfd):
+def run_sami(strange, monkeypatch, capfd):
     """Calls `sami` in the folder of the files, and tells whether the stranger's code ran; nothing is remembered."""
     folder, _, marker = strange
     monkeypatch.chdir(folder)
@@ -178,37 +178,37 @@ def test_a_run_in_a_robots_file_is_evaluated_by_the_files_name_alone(sami, tmp_p
 
 
 @pytest.mark.parametrize("command", ASKING)
-def test_an_environment_that_only_a_file_names_is_imported_once_the_user_names_it(command, here, strange):
+def test_an_environment_that_only_a_file_names_is_imported_once_the_user_names_it(command, run_sami, strange):
     _, env, _ = strange
     for arguments in ASKING[command]:
-        code, err, executed = here(command, *arguments)
+        code, err, executed = run_sami(command, *arguments)
         assert (code, executed) == (1, False), arguments
         assert f"names the environment {env!r}, which is code" in err
         assert f"Add --env {env} if you trust it" in err
         assert err.count("\n") == 1
-        code, err, executed = here(command, *arguments, "--env", env)
+        code, err, executed = run_sami(command, *arguments, "--env", env)
         assert (code, executed) == (1, True), (arguments, err)
 
 
 @pytest.mark.parametrize("command", NEVER)
-def test_no_other_command_imports_it(command, here):
+def test_no_other_command_imports_it(command, run_sami):
     for arguments in NEVER[command]:
-        _, err, executed = here(command, *arguments)
+        _, err, executed = run_sami(command, *arguments)
         assert not executed, arguments
         assert "Traceback" not in err
 
 
 @pytest.mark.parametrize("rule", ["trusted=ada.pub", f"expect_sha256={'0' * 64}"])
-def test_a_model_that_is_refused_has_nothing_imported_even_where_the_user_names_it(rule, here, strange):
+def test_a_model_that_is_refused_has_nothing_imported_even_where_the_user_names_it(rule, run_sami, strange):
     Path("ada.pub").write_text(f"{'a' * 64} Ada\n")
-    code, err, executed = here("run", "--model", "model.onnx", "--set", rule, "--env", strange[1])
+    code, err, executed = run_sami("run", "--model", "model.onnx", "--set", rule, "--env", strange[1])
     assert (code, executed) == (1, False), err
     assert " is signed by " in err or "is not signed" in err or "expected 000" in err
 
 
-def test_a_program_names_what_it_imports_itself(here, strange):
+def test_a_program_names_what_it_imports_itself(run_sami, strange):
     _, env, marker = strange
-    here("models")
+    run_sami("models")
     with pytest.raises((SamiError, UnknownName)):
         environment(env)
     assert marker.exists(), "the rule of a command ends with it"

@@ -68,9 +68,9 @@ def test_the_udp_robot_is_not_steered_by_messages_of_another_sender(monkeypatch)
             adapter.reset()
             values = {signal.name: [0.25] * signal.size for signal in PANDA_OBSERVATION}
             forged = {"time": 1e9, "values": {name: [0.9] * len(value) for name, value in values.items()}}
-            robot.sendto(json.dumps({"time": 7.0, "values": values}).encode(), example["HERE"])
+            robot.sendto(json.dumps({"time": 7.0, "values": values}).encode(), example["LOOP"])
             for message in (json.dumps(forged).encode(), b"\0"):
-                stranger.sendto(message, example["HERE"])
+                stranger.sendto(message, example["LOOP"])
             observation = adapter.read()
             assert observation.time == 0.0
             assert {name: value.tolist() for name, value in observation.values.items()} == values

@@ -99,7 +99,7 @@ class FaultyArm:
         for value in self._buffers.values():
             value[:] = np.nan  # the loop must have copied this tick's observation
         fault = self._next(WRITE, "write")
-        sent = np.array(action, np.float32)
+        applied = np.array(action, np.float32)
         if fault.startswith("raises"):
             raise AdapterError("the write fails")
         if fault.startswith("stalls"):
@@ -107,7 +107,7 @@ class FaultyArm:
         if fault == "trips":
             self._trip()
         if fault.startswith("executes"):
-            sent *= 0.9 if fault == "executes less" else 1.5
+            applied *= 0.9 if fault == "executes less" else 1.5
         if fault == "tells nothing":
             return None
         if fault in ("tells NaN", "tells a wrong shape"):
@@ -115,8 +115,8 @@ class FaultyArm:
         if fault == "writes into the action":
             action[:] = 99.0
         self._last_action = action
-        self.observer.report_executed(sent)
-        self._answer[:] = sent
+        self.observer.report_executed(applied)
+        self._answer[:] = applied
         return Executed(self._answer, done=fault == "ends the episode")
 
     def stop(self):

@@ -21,7 +21,7 @@ def drive(gate, actions, times):
     executed, limited = [], []
     for proposed, now in zip(actions, times, strict=True):
         ruling = gate.propose(np.float32(proposed), now)
-        sent = gate.write(ruling)
-        executed.append(sent.action)
-        limited.append(gate.changed(ruling, sent))
+        result = gate.write(ruling)
+        executed.append(result.action)
+        limited.append(gate.changed(ruling, result))
     return np.array(executed), limited

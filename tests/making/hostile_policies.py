@@ -19,7 +19,7 @@ POLICIES = (
 OF_BYTES = (mutants.flipped, mutants.relocated, mutants.lengths)
 OF_MODELS = (
     *(mutants.weights_not_finite, mutants.another_operator, mutants.rewired, mutants.attributes, mutants.shapes),
-    *(mutants.declared, mutants.elsewhere, mutants.nested, mutants.nodes_gone_or_twice),
+    *(mutants.declared, mutants.external_weights, mutants.nested, mutants.nodes_gone_or_twice),
 )
 KINDS = ("contract", *(change.__name__ for change in (*OF_BYTES, *OF_MODELS)))
 

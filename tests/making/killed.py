@@ -43,7 +43,7 @@ TINY = {
     "exploration.warmup_steps": 400,
     "contrast.every": 3,
     "contrast.trajectories": 8,
-    "collection.collectors": 0,
+    "collection.workers": 0,
     "collection.envs": 1,
 }
 
@@ -142,12 +142,12 @@ def require_whole(run):
 
 def same(run, other):
     """Return whether two runs have bit-identical weights, and the same lines of metrics except for times."""
-    here, there = (zipfile.ZipFile(item / "agent.zip").read("policy.safetensors") for item in (run, other))
+    first, second = (zipfile.ZipFile(item / "agent.zip").read("policy.safetensors") for item in (run, other))
     lines = [[json.loads(line) for line in (item / "metrics.jsonl").read_text().splitlines()] for item in (run, other)]
     for line in [*lines[0], *lines[1]]:
         line.pop("time/seconds")
     assert lines[0] == lines[1]
-    return here == there
+    return first == second
 
 
 class Forks:

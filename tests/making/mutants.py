@@ -202,7 +202,7 @@ def whole_numbers(model, draw):
     model.graph.node.insert(int(draw.integers(len(model.graph.node))), node)
 
 
-def elsewhere(model, draw):
+def external_weights(model, draw):
     """Refer to a weight in another file."""
     tensor = _pick(model.graph.initializer, draw)
     if draw.random() < 0.7:
@@ -283,7 +283,7 @@ MUTATIONS = {
     "inputs and outputs": of_model(declared),
     "huge from small": of_model(huge),
     "whole numbers divided": of_model(whole_numbers),
-    "weights elsewhere": of_model(elsewhere),
+    "weights elsewhere": of_model(external_weights),
     "nested graphs": of_model(nested),
     "nodes gone or twice": of_model(nodes_gone_or_twice),
     "lying contract": lying,

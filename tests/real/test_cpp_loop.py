@@ -71,13 +71,13 @@ def test_it_acts_at_the_rate_of_the_policy_within_the_limits_and_stops(cpp_build
     out, err = loop.communicate(timeout=30)
     assert (loop.returncode, err) == (0, "")
     assert 50 / 25 <= time.monotonic() - start_time < 50 / 25 + 3
-    acted, held, missed = map(int, re.fullmatch(r"(\d+) acted, (\d+) held, (\d+) missed\n", out).groups())
-    assert acted + held + missed >= 50
+    acted, holds, missed = map(int, re.fullmatch(r"(\d+) acted, (\d+) held, (\d+) missed\n", out).groups())
+    assert acted + holds + missed >= 50
     assert acted >= 40
     robot.wait_for("stop")
     first, *actions, last = robot.messages()
     assert ("reset" in first, last) == (True, {"stop": True})
-    assert len(actions) == acted + held
+    assert len(actions) == acted + holds
     elements = zip(*(message["action"] for message in actions), strict=True)
     for element, rate in zip(elements, (12.5, 12.5, 12.5, 25.0), strict=True):
         steps = [abs(after - before) for before, after in zip((0.0, *element), element, strict=False)]

@@ -1,4 +1,4 @@
-"""Ctrl-C at a training, in this process or with collectors beside it."""
+"""Ctrl-C at a training, in this process or with rollout workers beside it."""
 
 import json
 import os
@@ -16,15 +16,15 @@ __all__ = ["nothing_leaks", "sami"]
 
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
 @pytest.mark.parametrize(
-    "collectors",
+    "workers",
     [0, 1],
 )
-def test_ctrl_c_stops_training_where_resume_goes_on(nothing_leaks, sami, tmp_path, collectors):
+def test_ctrl_c_stops_training_where_resume_goes_on(nothing_leaks, sami, tmp_path, workers):
     run = tmp_path / "run"
     script = "from sami_cli.app import main; main()"
-    options = ["--steps", "2000", *settings(checkpoint_every=300, collection__collectors=collectors)]
+    options = ["--steps", "2000", *settings(checkpoint_every=300, collection__workers=workers)]
     command = [sys.executable, "-c", script, "train", *options, "--out", str(run), "-q"]
-    # A session of its own, and the signal to all of it: a terminal's Ctrl-C reaches the collectors too.
+    # A session of its own, and the signal to all of it: a terminal's Ctrl-C reaches the rollout workers too.
     training = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )

@@ -13,7 +13,7 @@ __all__ = ["my_robot", "sami"]  # fixtures of the test below
 def test_a_robot_that_does_not_answer_is_found_by_moving_it_a_little(sami, my_robot):
     robot = ("check-adapter", "my_robot:make", "--model", "panda-satesac")
     refused = sami(*robot, "--excite")
-    assert (refused.code, "the limits have no rest" in refused.err) == (1, True)
+    assert (refused.code, "the limits set no rest" in refused.err) == (1, True)
     room = "= { dx = SIDE1, dy = SIDE0.005, dz = SIDE0.005, gripper = SIDE0.005 }"
     sides = f"low {room.replace('SIDE', '-')}\nhigh {room.replace('SIDE', '')}"
     Path("limits.toml").write_text(f"rest = 0.0\n{sides}")

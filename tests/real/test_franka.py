@@ -208,8 +208,8 @@ def test_an_arm_that_may_not_move_home_has_to_be_there(robot, session):
         adapter.reset(0)
         drive(adapter, [0.0, 1.0, 0.0, 0.0], 25)
         adapter.stop()
-    away = pytest.raises(AdapterError, match="rad from home, and the arm may not move there")
-    with away, robot.adapter(session, move_home=False):
+    refusal = pytest.raises(AdapterError, match="rad from home, and the arm may not move there")
+    with refusal, robot.adapter(session, move_home=False):
         pass
 
 

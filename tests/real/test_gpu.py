@@ -41,11 +41,11 @@ def test_a_run_on_the_gpu_learns_and_its_export_agrees_with_torch(tmp_path, bf16
 
 @pytest.mark.skipif(not has_provider(), reason="onnxruntime has no CUDA here")
 def test_a_session_on_the_gpu_answers_as_on_the_processor():
-    here, there = Session.load(MODEL), Session.load(MODEL, provider="cuda")
-    signals, rng = here.contract.observation, np.random.default_rng(0)
+    cpu, gpu = Session.load(MODEL), Session.load(MODEL, provider="cuda")
+    signals, rng = cpu.contract.observation, np.random.default_rng(0)
     for _ in range(50):
         observation = {signal.name: rng.normal(0, 0.1, signal.size).astype(np.float32) for signal in signals}
-        np.testing.assert_allclose(there.step(observation).action, here.step(observation).action, atol=1e-3)
+        np.testing.assert_allclose(gpu.step(observation).action, cpu.step(observation).action, atol=1e-3)
 
 
 def sami(*arguments):

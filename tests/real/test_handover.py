@@ -100,34 +100,34 @@ class Cable:
 
     def __init__(self, robot, host):
         """Addresses of the robot, and of where it sends to."""
-        self.here, self._there = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))
-        self.here.bind(("127.0.0.1", 0))
-        self._there.bind(host)
+        self.robot_side, self._host_side = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))
+        self.robot_side.bind(("127.0.0.1", 0))
+        self._host_side.bind(host)
         self._robot, self._host = robot, None
-        self.out, self.velocities, self.told_at, self._open = False, None, 0.0, True
+        self.out, self.velocities, self.commanded_at, self._open = False, None, 0.0, True
         self._thread = threading.Thread(target=self._pass_on)
         self._thread.start()
 
     def _pass_on(self):
         while self._open:
-            for end in select.select([self.here, self._there], [], [], 0.1)[0]:
+            for end in select.select([self.robot_side, self._host_side], [], [], 0.1)[0]:
                 message, sender = end.recvfrom(65536)
-                if end is self.here:
+                if end is self.robot_side:
                     self._host = sender
                     if not self.out:
-                        self._there.sendto(message, self._robot)
+                        self._host_side.sendto(message, self._robot)
                     continue
                 document = json.loads(message)
                 if "velocities" in document:
-                    self.velocities, self.told_at = document["velocities"], time.monotonic()
+                    self.velocities, self.commanded_at = document["velocities"], time.monotonic()
                 if self._host and not self.out:
-                    self.here.sendto(message, self._host)
+                    self.robot_side.sendto(message, self._host)
 
     def close(self):
         self._open = False
         self._thread.join()
-        self.here.close()
-        self._there.close()
+        self.robot_side.close()
+        self._host_side.close()
 
 
 def until(rests):
@@ -150,7 +150,7 @@ def test_the_own_arm(session, tmp_path, monkeypatch):
     try:
         assert process.stdout.readline().startswith("listening")
         settings = read_document(EXAMPLES / "own_arm" / "arm.toml", "settings")
-        settings |= {"robot": list(cable.here.getsockname()), "here": ["127.0.0.1", 47199]}
+        settings |= {"robot": list(cable.robot_side.getsockname()), "here": ["127.0.0.1", 47199]}
         with closing(importlib.import_module("arm").OwnArm(MonotonicClock(), session.contract, settings)) as adapter:
             adapter.link.send(stop=True)
             for stage in [*range(len(STAGES)), None]:

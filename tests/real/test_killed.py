@@ -66,12 +66,12 @@ def test_a_run_ends_with_the_same_weights(tmp_path, capsys):
         print(f"\n{KILLS} kills in {ends} runs of {moments} moments each")
 
 
-def test_a_run_with_a_collector_ends_and_its_files_are_whole(tmp_path):
+def test_a_run_with_a_rollout_worker_ends_and_its_files_are_whole(tmp_path):
     """Its weights depend on how fast each process was."""
     run = tmp_path / "run"
 
     def work():
-        go_on(run, **{"collection.collectors": 1, "steps": 6000})
+        go_on(run, **{"collection.workers": 1, "steps": 6000})
 
     for seconds in (5.0, 6.0, 7.0):
         assert forked(work, tmp_path, after=seconds)[0] in (0, -signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Trainings that are long enough to learn something, on the toy and behind a gap."""
+"""Trainings that are long enough to learn something, on the toy and with a profile."""
 
 import pytest
 from stable_baselines3.common.env_util import make_vec_env
@@ -6,8 +6,8 @@ from stable_baselines3.common.evaluation import evaluate_policy
 
 from tests.sami_train.agent.test_baselines import agent as baseline
 from tests.sami_train.agent.test_baselines import mean_return
-from tests.sami_train.agent.test_behind_gap import agent as agent_behind
 from tests.sami_train.agent.test_context_sac import agent
+from tests.sami_train.agent.test_with_profile import agent as agent_with_profile
 
 
 def test_a_policy_with_memory_learns_which_way_its_push_works():
@@ -36,7 +36,7 @@ def test_contexts_learn_to_carry_the_task(method, weight):
 
 
 def test_the_estimate_comes_nearer_to_the_truth_than_what_arrived():
-    late = agent_behind(
+    late = agent_with_profile(
         '{"latency_s": 0.08, "bias": {"gripper_width": 0.05}}', estimate=1.0, more={"learning.encoder_rate": 1e-2}
     )
     late.learn(1500)

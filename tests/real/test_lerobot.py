@@ -31,9 +31,9 @@ def example(tmp_path_factory):
     """The example, with the policy that the page's commands make."""
     folder = tmp_path_factory.mktemp("lerobot") / "example"
     shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("run", "*.onnx", "__pycache__"))
-    here = Path(sys.executable).with_name("sami")
+    command = Path(sys.executable).with_name("sami")
     for line in ("train --env arm:ARM --steps 8000 --out run", "export --run run --env arm:ARM --out arm.onnx"):
-        done = sami(here, folder, *line.split())
+        done = sami(command, folder, *line.split())
         assert done.returncode == 0, done.stderr
     return folder
 
@@ -63,8 +63,8 @@ def test_a_policy_brings_a_simulated_arm_of_lerobot_to_its_goal(example):
 def test_a_robot_that_returns_what_it_was_sent_and_always_reads_zero_is_driven(example):
     text = (example / "robot.toml").read_text()
     joints = ("elbow_flex", "wrist_flex", "wrist_yaw", "wrist_roll", "gripper")
-    held = "[settings.action.others]\n" + "".join(f'"{name}.pos" = "hold"\n' for name in joints)
-    text = text[: text.index("[settings.action.others]")] + held
+    table = "[settings.action.others]\n" + "".join(f'"{name}.pos" = "hold"\n' for name in joints)
+    text = text[: text.index("[settings.action.others]")] + table
     for old, new in (
         ('"hex_arm_sim_follower"', '"dummy_follower"'),
         ("headless = true\ncameras = {}", "silent = true"),

@@ -27,13 +27,13 @@ def cluster():
 
 def test_cells_on_ray_are_what_they_are_on_this_machine_and_needs_are_known(tmp_path, cluster):
     cluster.add_node(num_cpus=1)
-    here, there = tmp_path / "here", tmp_path / "there"
-    with sweeping("--out", here, *PENDULUM, *OPTIONS) as sweep:
+    local, remote = tmp_path / "here", tmp_path / "there"
+    with sweeping("--out", local, *PENDULUM, *OPTIONS) as sweep:
         assert end(sweep).code == 0
-    with sweeping("--out", there, *PENDULUM, *OPTIONS, "--on", f"ray:{cluster.address}", "--json") as sweep:
+    with sweeping("--out", remote, *PENDULUM, *OPTIONS, "--on", f"ray:{cluster.address}", "--json") as sweep:
         ended = end(sweep)
     assert (ended.code, cells(ended)[CELL]["state"]) == (0, "done")
-    assert same_agents(here / CELL, there / CELL)
+    assert same_agents(local / CELL, remote / CELL)
     needs = ["--on", f"ray:{cluster.address},num_cpus=99"]
     with sweeping("--out", tmp_path / "more", *PENDULUM, *OPTIONS, *needs) as sweep:
         ended = end(sweep)
@@ -44,13 +44,13 @@ def test_cells_on_ray_are_what_they_are_on_this_machine_and_needs_are_known(tmp_
 
 def test_an_evaluation_that_is_spread_on_ray_is_what_it_is_on_this_machine(tmp_path, cluster):
     cluster.add_node(num_cpus=2)
-    here, there = tmp_path / "here", tmp_path / "there"
+    local, remote = tmp_path / "here", tmp_path / "there"
     script = [sys.executable, "-c", "from sami_cli.app import main; main()", "eval", "--model", "panda-satesac"]
     script += ["--tasks", "training", "--episodes", "2", "--json"]
-    subprocess.run([*script, "--out", here], check=True, capture_output=True)
-    subprocess.run([*script, "--out", there, "--on", f"ray:{cluster.address},jobs=2"], check=True, capture_output=True)
-    assert (here / "evaluation.json").read_text() == (there / "evaluation.json").read_text()
-    assert [path.name for path in there.iterdir()] == ["evaluation.json"]
+    subprocess.run([*script, "--out", local], check=True, capture_output=True)
+    subprocess.run([*script, "--out", remote, "--on", f"ray:{cluster.address},jobs=2"], check=True, capture_output=True)
+    assert (local / "evaluation.json").read_text() == (remote / "evaluation.json").read_text()
+    assert [path.name for path in remote.iterdir()] == ["evaluation.json"]
 
 
 def test_the_cell_of_a_node_that_is_lost_goes_on_elsewhere(tmp_path, cluster):

@@ -16,7 +16,7 @@ SETTINGS = {
     "exploration.warmup_steps": 300,
     "contrast.every": 2,
     "contrast.trajectories": 8,
-    "collection.collectors": 0,
+    "collection.workers": 0,
 }
 
 

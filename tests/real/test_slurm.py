@@ -17,7 +17,7 @@ from tests.real.test_sweep import OPTIONS, TINY, cells, end, same_agents, sweepi
 OWN_ENV = ("--env", "tests.making.logging_often:PENDULUM")
 PENDULUM = (*OWN_ENV, "--method", "tesac")
 """A cell that begins to learn within seconds: which robot it is trained for does not matter to a cluster."""
-ENDLESS = [*PENDULUM, "--steps", "900000", "--episodes", "1", "--set", "collection.collectors=1"]
+ENDLESS = [*PENDULUM, "--steps", "900000", "--episodes", "1", "--set", "collection.workers=1"]
 ENDLESS += [word for key, value in TINY.items() if key != "checkpoint_every" for word in ("--set", f"{key}={value}")]
 CELL = "tests.making.logging_often_PENDULUM-tesac-0"
 
@@ -56,31 +56,31 @@ def stop(sweep):
 
 
 def test_cells_on_slurm_are_what_they_are_on_this_machine(tmp_path, cluster):
-    here, there = tmp_path / "here", tmp_path / "there"
-    with sweeping("--out", here, *PENDULUM, *OPTIONS) as sweep:
+    local, remote = tmp_path / "here", tmp_path / "there"
+    with sweeping("--out", local, *PENDULUM, *OPTIONS) as sweep:
         assert end(sweep).code == 0
-    with sweeping("--out", there, *PENDULUM, *OPTIONS, "--on", "slurm", "--json") as sweep:
+    with sweeping("--out", remote, *PENDULUM, *OPTIONS, "--on", "slurm", "--json") as sweep:
         ended = end(sweep)
     assert (ended.code, cells(ended)[CELL]["state"]) == (0, "done")
-    assert same_agents(here / CELL, there / CELL)
-    assert (here / CELL / "evaluation.json").read_text() == (there / CELL / "evaluation.json").read_text()
-    assert (there / "runs.jsonl").is_file()
-    assert not list(there.rglob("*.pkl"))
+    assert same_agents(local / CELL, remote / CELL)
+    assert (local / CELL / "evaluation.json").read_text() == (remote / CELL / "evaluation.json").read_text()
+    assert (remote / "runs.jsonl").is_file()
+    assert not list(remote.rglob("*.pkl"))
     assert "steps" in Path(cells(ended)[CELL]["log"]).read_text()
 
 
 def test_a_measurement_that_is_spread_on_slurm_is_what_it_is_on_this_machine(tmp_path, cluster):
-    here, there = tmp_path / "here", tmp_path / "there"
+    local, remote = tmp_path / "here", tmp_path / "there"
     script = [sys.executable, "-c", "from sami_cli.app import main; main()", "robustness", "panda-satesac"]
     script += ["--gap", "latency", "--episodes", "1", "--json"]
-    subprocess.run([*script, "--out", here], check=True, capture_output=True)
-    subprocess.run([*script, "--out", there, "--on", "slurm:jobs=2"], check=True, capture_output=True)
-    assert (here / "robustness.json").read_text() == (there / "robustness.json").read_text()
-    assert sorted(path.name for path in there.iterdir()) == ["robustness.json", "robustness.png"]
+    subprocess.run([*script, "--out", local], check=True, capture_output=True)
+    subprocess.run([*script, "--out", remote, "--on", "slurm:jobs=2"], check=True, capture_output=True)
+    assert (local / "robustness.json").read_text() == (remote / "robustness.json").read_text()
+    assert sorted(path.name for path in remote.iterdir()) == ["robustness.json", "robustness.png"]
 
 
 @pytest.mark.parametrize("event", ["requeue", "preempt", "time limit"])
-def test_a_cell_with_a_collector_that_the_cluster_cuts_off_goes_on(tmp_path, cluster, event):
+def test_a_cell_with_a_rollout_worker_that_the_cluster_cuts_off_goes_on(tmp_path, cluster, event):
     out = tmp_path / "sweep"
     with sweeping("--out", out, *ENDLESS, "--on", "slurm:time=10") as sweep:
         wait_for(sweep, lambda: learns(out))
@@ -129,10 +129,10 @@ def test_what_waits_in_the_queue_says_why_and_ends_at_once(tmp_path, cluster):
     with sweeping("--out", out, *ENDLESS, "--on", "slurm", COLUMNS="200") as sweep:
         line = wait_for(sweep, sweep.stdout.readline)
         assert line.startswith(f"{CELL} pending: pending in Slurm's queue: ")
-        asked_at = time.monotonic()
+        start = time.monotonic()
         ended = stop(sweep)
     assert ended.code == 130
-    assert time.monotonic() - asked_at < 30.0
+    assert time.monotonic() - start < 30.0
     assert "have not stopped yet" not in ended.out
     assert len(jobs()) == 1
     assert not (out / CELL).exists()

@@ -28,7 +28,7 @@ TINY = {
     "contrast.every": 2,
     "contrast.trajectories": 8,
 }
-OPTIONS = ["--steps", "600", "--set", "collection.collectors=0", "--episodes", "1"]
+OPTIONS = ["--steps", "600", "--set", "collection.workers=0", "--episodes", "1"]
 OPTIONS += [word for key, value in TINY.items() for word in ("--set", f"{key}={value}")]
 PATIENCE = 300.0
 """Seconds after which a busy machine no longer explains why nothing happens."""
@@ -74,10 +74,10 @@ def same_agents(first, second):
     from sami_train.runs.folder import RunFolder
     from sami_train.runs.train import load_agent
 
-    here, there = (load_agent(RunFolder.open(path)) for path in (first, second))
-    expected = there.policy.state_dict()
-    assert here._n_updates == there._n_updates > 5
-    return all(torch.equal(tensor, expected[name]) for name, tensor in here.policy.state_dict().items())
+    agent, other = (load_agent(RunFolder.open(path)) for path in (first, second))
+    expected = other.policy.state_dict()
+    assert agent._n_updates == other._n_updates > 5
+    return all(torch.equal(tensor, expected[name]) for name, tensor in agent.policy.state_dict().items())
 
 
 def wait_for(process, condition):

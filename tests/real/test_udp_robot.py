@@ -79,7 +79,7 @@ def test_a_robot_that_goes_silent_is_held_and_then_stopped(udp_robot, tmp_path):
     assert "not acted: age " in done.stdout
 
 
-def said_by(robot):
+def events_of(robot):
     """What the robot of the example says until it ends: when it moves and when it rests."""
     return [json.loads(line) for line in robot.stdout.read().splitlines()]
 
@@ -88,7 +88,7 @@ def test_the_robot_of_the_example_stops_by_itself_when_the_host_is_silent(udp_ro
     robot = udp_robot(3)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as host:
         host.sendto(b'{"action": [1, 0, 0, 0]}', ("127.0.0.1", free_ports))
-    moves, rests = said_by(robot)
+    moves, rests = events_of(robot)
     assert (moves["moves"], rests["rests"]) == ("action", "deadman")
     assert 0.25 < rests["time"] - moves["time"] < 0.5
 
@@ -101,7 +101,7 @@ def test_the_robot_of_the_example_moves_no_more_after_an_emergency_stop_until_it
         time.sleep(0.3)
         for message in ('{"reset": 0}', '{"action": [1, 0, 0, 0]}', '{"stop": true}'):
             host.sendto(message.encode(), ("127.0.0.1", free_ports))
-    events = [(event, item[event], item["ignored"]) for item in said_by(robot) for event in item if event in MOVEMENT]
+    events = [(event, item[event], item["ignored"]) for item in events_of(robot) for event in item if event in MOVEMENT]
     assert events == [
         ("moves", "action", 0), ("rests", "emergency stop", 0), ("moves", "action", 1), ("rests", "stop", 1)
     ]  # fmt: skip

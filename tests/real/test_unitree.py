@@ -115,11 +115,11 @@ if __name__ == "__main__":
 
 def test_unitrees_own_classes_read_our_bytes_and_find_the_checksum_right_and_the_other_way_round():
     draw = np.random.default_rng(0)
-    sent = [Setpoint(*draw.normal(size=(3, 12))) for _ in range(100)]
-    lines = "".join(f"{setpoint.message().hex()}\n" for setpoint in sent)
+    setpoints = [Setpoint(*draw.normal(size=(3, 12))) for _ in range(100)]
+    lines = "".join(f"{setpoint.message().hex()}\n" for setpoint in setpoints)
     done = subprocess.run([PYTHON, "-c", BYTES], input=lines, capture_output=True, text=True, check=True, timeout=120)
     message, state = json.loads(done.stdout.splitlines()[-1])
-    for setpoint, (right, head, flag, motors) in zip(sent, message, strict=True):
+    for setpoint, (right, head, flag, motors) in zip(setpoints, message, strict=True):
         assert right
         assert (head, flag) == ([0xFE, 0xEF], 0xFF)
         values = np.array(motors[:12])

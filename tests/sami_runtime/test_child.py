@@ -70,7 +70,7 @@ def test_a_cell_of_a_sweep_runs_no_module_of_the_current_folder(hostile, tmp_pat
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 starts them with the current folder first")
-def test_a_collector_runs_no_module_of_the_current_folder(hostile):
+def test_a_rollout_worker_runs_no_module_of_the_current_folder(hostile):
     pytest.importorskip("torch")
     from sami_train.machine import one_thread
 

@@ -179,7 +179,7 @@ def test_a_gap_on_actions_is_for_simulators(session, arm):
         assert "actuated" in run.episode(seed=0).info
 
 
-def test_observations_age_on_a_robot_and_behind_a_gap_and_not_in_a_simulator_that_stands_still(session, arm):
+def test_observations_age_on_a_robot_and_with_a_profile_and_not_in_a_simulator_that_stands_still(session, arm):
     def reasons(simulator, **options):
         clock = ManualClock()
         with Run(session, arm(clock, **LATE), clock, simulator=simulator, **options) as run:
@@ -337,7 +337,7 @@ def test_a_run_of_nothing_leaves_no_file_and_one_that_cannot_record_drives_nothi
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-TOLD_TO_END = """
+RUN_UNTIL_STOPPED = """
 import os, signal, sys
 sys.path.insert(0, {root!r})
 signal.signal(signal.SIGTERM, signal.SIG_DFL)  # as in a terminal, wherever the tests run
@@ -353,15 +353,15 @@ with Run(session, Arm(clock), clock, record=sys.argv[2]) as run:
 
 @pytest.mark.skipif(os.name != "posix", reason="sends a signal")
 def test_a_process_that_is_told_to_end_between_two_episodes_closes_its_recording(path, recorded, request):
-    script = TOLD_TO_END.format(root=str(request.config.rootpath))
+    script = RUN_UNTIL_STOPPED.format(root=str(request.config.rootpath))
     command = [sys.executable, "-W", "ignore::UserWarning", "-c", script, str(path), str(recorded)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (128 + signal.SIGTERM, "", "")
     assert read_recording(recorded).closed
 
 
-@pytest.mark.parametrize(("clock", "aside"), [(MonotonicClock(), True), (ManualClock(), False)])
-def test_on_the_machines_clock_a_run_sets_older_objects_aside_from_the_search_for_garbage(session, arm, clock, aside):
+@pytest.mark.parametrize(("clock", "frozen"), [(MonotonicClock(), True), (ManualClock(), False)])
+def test_on_the_machines_clock_a_run_sets_older_objects_aside_from_the_search_for_garbage(session, arm, clock, frozen):
     def searched():
         return any(item is older for item in gc.get_objects())
 
@@ -370,7 +370,7 @@ def test_on_the_machines_clock_a_run_sets_older_objects_aside_from_the_search_fo
         older = [[]]
         assert searched()
         with Run(session, arm(clock), clock, limits=Limits(rest=0.0)):
-            assert searched() is not aside
+            assert searched() is not frozen
         assert searched()
     finally:
         gc.freeze()

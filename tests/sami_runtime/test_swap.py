@@ -115,9 +115,9 @@ def test_in_the_middle_it_goes_on_with_the_state_of_the_one_that_drove_to_the_la
     assert outcome.swapped.fed == before > 0
     assert outcome.swapped.path == str(twins[1])
     assert sum(record.outcome in ("held", "refused") for record in outcome.records) >= 9
-    fed = list(by_hand(twins[1], outcome.records))
-    assert [record.state for record in outcome.records] == [digest for digest, _ in fed]
-    acted = [(record, answer) for record, (_, answer) in zip(outcome.records, fed, strict=True) if record.stepped]
+    answers = list(by_hand(twins[1], outcome.records))
+    assert [record.state for record in outcome.records] == [digest for digest, _ in answers]
+    acted = [(record, answer) for record, (_, answer) in zip(outcome.records, answers, strict=True) if record.stepped]
     assert all(record.action.tobytes() == answer.action.tobytes() for record, answer in acted)
     assert report.contexts[before:].any()
     assert run.session.artifact.path == twins[1]

@@ -1,4 +1,4 @@
-"""The laws of adapters as a pytest class: our own adapters keep them, and a wrong one fails by the law's name."""
+"""The adapter checks as a pytest class: our own adapters pass, and a wrong one fails by the name of the check."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ import pytest
 from sami_runtime import FakeAdapter, Gapped, GapProfile, Limits, ManualClock, PandaAdapter
 from sami_runtime.distribution import shipped_models
 from sami_runtime.model.contract import Contract
-from sami_runtime.testing import AdapterLaws
+from sami_runtime.testing import AdapterChecks
 
 PANDA = shipped_models()["panda-satesac"]
 
@@ -27,8 +27,8 @@ def contract_of(robot):
     )
 
 
-class InStep(AdapterLaws):
-    """Laws in a world whose time stands still unless it is stepped."""
+class InStep(AdapterChecks):
+    """Checks in a world whose time stands still unless it is stepped."""
 
     limits, ticks = Limits(rest=0.0), 5
 
@@ -51,7 +51,7 @@ class TestGapped(InStep):
         return Gapped(FakeAdapter(clock=clock), profile, 25.0)
 
 
-class TestFakeInRealTime(AdapterLaws):
+class TestFakeInRealTime(AdapterChecks):
     model, limits, ticks = contract_of(FakeAdapter()), Limits(rest=0.0), 5
 
     def make(self, clock):
@@ -101,7 +101,7 @@ ARM = """
             seen = super().read()
             READ
 
-    class TestArm(AdapterLaws):
+    class TestArm(AdapterLaws):  # by the former name
         model, limits, ticks = contract_of(FakeAdapter()), Limits(rest=0.0), 5
         SET
 
@@ -113,7 +113,7 @@ ARM = """
 """
 
 
-def test_a_wrong_adapter_fails_by_the_laws_name_and_with_the_fault(tmp_path, monkeypatch):
+def test_a_wrong_adapter_fails_by_the_name_of_the_check_and_with_the_fault(tmp_path, monkeypatch):
     root = str(Path(__file__).parents[2])
     monkeypatch.setenv("PYTHONPATH", root)
     code, message = results(tmp_path, ARM.replace("READ", "return Observation(seen.values, 0.0)").replace("SET", ""))
@@ -122,19 +122,19 @@ def test_a_wrong_adapter_fails_by_the_laws_name_and_with_the_fault(tmp_path, mon
     assert "all 5 observations are stamped 0 s" in message
     assert "SKIPPED [1]" in message
     assert "nothing is moved: excite = False" in message
-    assert "the model file does not tell what training saw: sami describe adds it" in message
+    assert "the model file has no training ranges: sami describe adds them" in message
     code, message = results(tmp_path, ARM.replace("READ", "return seen").replace("SET", "write = False"))
     assert "nothing is written: write = False" in message
 
 
-def test_laws_behind_a_broken_one_are_not_passed_by_silence(tmp_path, monkeypatch):
+def test_checks_that_build_on_a_failed_one_are_not_passed_by_silence(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     code, message = results(tmp_path, ARM.replace("READ", "raise OSError('bus')").replace("SET", ""))
     assert code == 1
     assert "begins an episode, and is read and written tick by tick. OSError: bus" in message
-    assert message.count("it was not reached: a law that it builds on is broken") >= 8
+    assert message.count("it was not reached: a check that it builds on failed") >= 8
 
 
 def test_a_class_without_an_adapter_says_what_to_define():
-    with pytest.raises(NotImplementedError, match=r"define make\(self, clock\) in AdapterLaws"):
-        AdapterLaws().make(ManualClock())
+    with pytest.raises(NotImplementedError, match=r"define make\(self, clock\) in AdapterChecks"):
+        AdapterChecks().make(ManualClock())

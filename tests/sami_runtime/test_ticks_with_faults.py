@@ -25,7 +25,7 @@ def test_whatever_the_robot_does_what_is_written_is_allowed_and_what_is_reported
         (Rate, "limit", lambda _, step, move: step * 1.001, "rate: "),
         (SafetyGate, "require_armed", lambda _: None, "after a stop or a trip"),
         (Session, "executed", lambda _, action: None, "acted"),
-        (SafetyGate, "changed", lambda _, ruling, sent: (), "said is ()"),
+        (SafetyGate, "changed", lambda _, ruling, result: (), "said is ()"),
     ],
 )
 def test_the_observer_finds_a_gate_that_is_broken(paths, monkeypatch, owner, method, broken, finding):

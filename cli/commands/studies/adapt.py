@@ -25,7 +25,7 @@ def adapt(
         list[str],
         typer.Option(
             help="NAME=FROM:TO or NAME=VALUE, then @STEP: mass=1:10,friction=0.1@5. latency_s=0:0.08 and other delays "
-            "of a gap may change too. May be given often."
+            "of a profile may change too. May be given often."
         ),
     ],
     env: ModelEnvironment = None,

@@ -14,7 +14,7 @@ from ...output import print_text, text_console
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from sami_train.studies.contexts.ceiling import Ceiling
+    from sami_train.studies.contexts.largest_bound import LargestBound
 
 LEAST_LOSSES = 200
 """Smallest number of losses that a bound is a mean over."""
@@ -44,7 +44,7 @@ def contrast(
     from sami_train.config.resolve import parse_override
     from sami_train.config.schema import RANKINGS
     from sami_train.runs.folder import RunFolder
-    from sami_train.studies.contexts.ceiling import STAGES, find_ceilings
+    from sami_train.studies.contexts.largest_bound import STAGES, largest_bounds
 
     methods, rankings = method.split(","), ranking.split(",")
     changes = dict(parse_override(text) for text in override or [])
@@ -58,17 +58,17 @@ def contrast(
     columns = (TextColumn("contrasts: {task.fields[count]}, losses"), MofNCompleteColumn())
     with Progress(*columns, console=text_console(error=True), transient=True) as progress:
         task = progress.add_task("", total=None, count=0)
-        ceilings = find_ceilings(
+        bounds = largest_bounds(
             RunFolder.open(run), methods, rankings, changes, losses, lambda count: progress.advance(task, count)
         )
-        for ceiling in ceilings:
-            computed.append(ceiling)
+        for bound in bounds:
+            computed.append(bound)
             progress.update(task, count=len(computed))
     result = {
         "run": run.name,
         "set": changes,
         "stages": STAGES,
-        "ceilings": [ceiling.as_dict() for ceiling in computed],
+        "ceilings": [bound.as_dict() for bound in computed],
     }
     if JSON.get():
         print(json.dumps(result, indent=2))
@@ -78,18 +78,18 @@ def contrast(
     print_text("realised: what the run's own training logged at that stage.")
 
 
-def _table(ceilings: list[Ceiling]) -> Table:
+def _table(bounds: list[LargestBound]) -> Table:
     from rich import box
     from rich.table import Table
 
-    table = Table(title="ceiling of the contrast, nats", title_justify="left", box=box.SIMPLE_HEAD, padding=0)
+    table = Table(title="largest bound alone, nats", title_justify="left", box=box.SIMPLE_HEAD, padding=0)
     for name in ("stage", "method", "ranked by"):
         table.add_column(name)
     for name in ("episodes", "bound", "held out", "log K", "losses", "realised"):
         table.add_column(name, justify="right")
-    for ceiling in ceilings:
-        numbers = (ceiling.bound, ceiling.held_out, ceiling.log_k)
-        cells = [*("-" if number is None else f"{number:.2f}" for number in numbers), f"{ceiling.losses:,}"]
-        realised = "-" if ceiling.realised is None else f"{ceiling.realised:.2f}"
-        table.add_row(ceiling.stage, ceiling.method, ceiling.ranking, f"{ceiling.episodes:,}", *cells, realised)
+    for row in bounds:
+        numbers = (row.bound, row.held_out, row.log_k)
+        cells = [*("-" if number is None else f"{number:.2f}" for number in numbers), f"{row.losses:,}"]
+        realised = "-" if row.realised is None else f"{row.realised:.2f}"
+        table.add_row(row.stage, row.method, row.ranking, f"{row.episodes:,}", *cells, realised)
     return table

@@ -18,7 +18,7 @@ def fit_gap(
     out: Annotated[Path | None, typer.Option(help="The profile to write: NAME.toml.")] = None,
     reference: Annotated[
         list[Path] | None,
-        typer.Option(help="Recordings of the simulator without a gap; if left out, it is run with the same commands."),
+        typer.Option(help="Recordings of the simulator without a profile; if left out, it runs the same commands."),
     ] = None,
     env: Annotated[str | None, typer.Option(help="That simulator; the model's own environment if left out.")] = None,
 ) -> None:
@@ -31,7 +31,7 @@ def fit_gap(
     from sami_train.studies.fit_gap.trace import read_log, simulated
 
     if out is not None and out.suffix != ".toml":
-        raise SamiError(f"{out} is no name of a gap profile to write; give NAME.toml.")
+        raise SamiError(f"{out} is no name of a profile to write; give NAME.toml.")
     inputs = [*recordings, *(reference or ())]
     if out is not None:
         require_output(out, FORCE.get(), inputs)

@@ -74,7 +74,7 @@ def _show(fitted: FittedRobot, recordings: list[Path]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    fitted_to, held = fitted.windows
+    fitted_to, held_out = fitted.windows
     title = f"{fitted_to} windows of {', '.join(path.name for path in recordings)}"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in ("of", "parameter", "nominal", "fitted", "95 % interval"):
@@ -92,7 +92,7 @@ def _show(fitted: FittedRobot, recordings: list[Path]) -> None:
         print_text(f"Not recorded, and taken for fixed: {', '.join(fitted.fixed)}.")
     for unit, (nominal, fitted_error) in fitted.replay.items():
         texts = [f"{error.value:.3g} {unit} ({error.low:.3g} to {error.high:.3g})" for error in (nominal, fitted_error)]
-        print_text(f"Replay error of {held} windows that were held out: nominal {texts[0]}, fitted {texts[1]}.")
+        print_text(f"Replay error of {held_out} windows that were held out: nominal {texts[0]}, fitted {texts[1]}.")
 
 
 def _document(fitted: FittedRobot) -> dict[str, object]:

@@ -103,7 +103,7 @@ def report(
 def _subjects(paths: list[Path], env: str | None) -> list[Subject]:
     """Return the models and runs at these paths; raise SamiError if a report cannot combine them."""
     from sami_runtime.model.artifact import read_artifact
-    from sami_train.studies.report.subject import Subject, require_alike, together
+    from sami_train.studies.report.subject import Subject, merged, require_alike
     from sami_train.studies.sweep.study import find_runs
 
     subjects = []
@@ -113,7 +113,7 @@ def _subjects(paths: list[Path], env: str | None) -> list[Subject]:
             subjects.append(Subject.of_model(file, environment_of(read_artifact(file).contract, env)))
         else:
             subjects += [Subject.of_run(record) for record in find_runs([path])]
-    subjects = together(subjects)
+    subjects = merged(subjects)
     require_alike(subjects)
     return subjects
 

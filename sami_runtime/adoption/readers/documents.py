@@ -276,7 +276,7 @@ def _without_none(table: Mapping[str, Any]) -> dict[str, Any]:
 TABLE = FieldSource(kind="table", where="names of this package")
 
 
-def policy_beside(folder: Path, *candidates: str) -> Path:
+def policy_in(folder: Path, *candidates: str) -> Path:
     """Return the policy of a folder: the first candidate that exists, or else the only ONNX or TorchScript file.
 
     Raises:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sami_runtime.adoption.readers.documents import Document, Draft, has_marks, policy_beside, put_slices, read_network
+from sami_runtime.adoption.readers.documents import Document, Draft, has_marks, policy_in, put_slices, read_network
 from sami_runtime.adoption.readers.terms import JOINT_TARGETS, put_term
 from sami_runtime.adoption.sources import FieldSource, PolicyReading
 from sami_runtime.errors import ContractError
@@ -76,9 +76,7 @@ def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
     name = agent.get("experiment_name")
     named = isinstance(name, str) and name
     draft.put("name", name if named else folder.resolve().name, agent.source("experiment_name"))
-    data, total, actions = read_network(
-        draft, path if path.is_file() else policy_beside(folder, "exported/policy.onnx")
-    )
+    data, total, actions = read_network(draft, path if path.is_file() else policy_in(folder, "exported/policy.onnx"))
     put_task(draft, folder, (total, actions), joints)
     return draft.reading(data)
 

@@ -13,7 +13,7 @@ from sami_runtime.adoption.readers.documents import (
     Document,
     Draft,
     has_marks,
-    policy_beside,
+    policy_in,
     put_slices,
     read_network,
     require_known,
@@ -52,7 +52,7 @@ def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
     model = config.text("model_name")
     if Path(model).name != model:
         raise config.refuse("model_name", "a file in the same folder")
-    policy = path if path.suffix in (".onnx", ".pt") else policy_beside(folder, model)
+    policy = path if path.suffix in (".onnx", ".pt") else policy_in(folder, model)
     if config.get("wheel_indices"):
         raise config.refuse("wheel_indices", "no wheels: their actions are velocities, and a recipe has one meaning")
     draft = Draft()

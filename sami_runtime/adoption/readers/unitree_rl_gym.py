@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from sami_runtime.adoption.readers.documents import Document, Draft, has_marks, policy_beside, put_slices, read_network
+from sami_runtime.adoption.readers.documents import Document, Draft, has_marks, policy_in, put_slices, read_network
 from sami_runtime.adoption.readers.terms import JOINT_TARGETS, put_term
 from sami_runtime.adoption.sources import FieldSource, PolicyReading
 from sami_runtime.errors import ContractError
@@ -91,7 +91,7 @@ def _policy(config: Document) -> Path:
         for file in inside:
             if file.suffix in (".onnx", ".pt") and file.is_file():
                 return file
-    return policy_beside(config.path.parent)
+    return policy_in(config.path.parent)
 
 
 def _cell(config: Document, key: str) -> tuple[float, FieldSource]:

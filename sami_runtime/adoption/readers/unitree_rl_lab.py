@@ -15,7 +15,7 @@ from pathlib import Path
 from sami_runtime.adoption.readers.documents import (
     Document,
     Draft,
-    policy_beside,
+    policy_in,
     put_slices,
     read_network,
 )
@@ -56,7 +56,7 @@ def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
     draft = Draft()
     draft.put("name", folder.resolve().name, FieldSource(kind="file", where="the run's folder"))
     data, total, size = read_network(
-        draft, path if path.suffix == ".onnx" else policy_beside(folder, "exported/policy.onnx")
+        draft, path if path.suffix == ".onnx" else policy_in(folder, "exported/policy.onnx")
     )
     draft.put("rate_hz", round(1 / config.number("step_dt", 0), 6), config.source("step_dt"))
     motors = config.order("joint_ids_map")

@@ -45,7 +45,7 @@ class Run {
   }
   span(from, to) { return this.count ? [this.at(from), Math.min(this.count - 1, this.at(to) + 1)] : [0, -1]; }
   episodeOf(at) { return this.episodes.find(episode => at >= episode.from && at < episode.to); }
-  succeeded(episode) { const came = this.came[episode.number]; return came ? came[1] : null; }
+  succeeded(episode) { const outcome = this.came[episode.number]; return outcome ? outcome[1] : null; }
 }
 
 // Projects points of C numbers onto the two directions in which they differ most, by power iteration.

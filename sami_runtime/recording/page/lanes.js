@@ -22,8 +22,8 @@ function prepared(canvas, height) {
   pen.font = "11px system-ui, sans-serif"; pen.lineJoin = "round";
   return { pen, width, height, left: GUTTER, right: width - 2 };
 }
-function nice(low, high, wanted) {
-  const rough = (high - low) / wanted || 1, power = 10 ** Math.floor(Math.log10(rough));
+function nice(low, high, count) {
+  const rough = (high - low) / count || 1, power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map(x => x * power).find(x => x >= rough) || rough, marks = [];
   for (let x = Math.ceil(low / step - 1e-9) * step; x <= high + 1e-9 * step; x += step) marks.push(Math.abs(x) < 1e-9 * step ? 0 : x);
   return marks;
@@ -169,24 +169,24 @@ function drawMap(canvas, run, look, window_) {
   const size = Math.min(innerWidth > 760 ? 280 : 220, canvas.clientWidth), area = prepared(canvas, size);
   if (!area) return;
   const { pen, width } = area, columns = run.groups.find(group => group.kind === "context").columns.map(name => run.col(name));
-  const known = run.atlas ? run.atlas.mean : [];
+  const means = run.atlas ? run.atlas.mean : [];
   const now = run.at(look.at), episode = run.episodeOf(now) || { from: 0, to: 0 }, way = [];
   for (let i = episode.from; i <= now; i++) {
     const mean = columns.map(data => { let sum = 0, n = 0; for (let j = Math.max(episode.from, i - window_ + 1); j <= i; j++) { if (!Number.isNaN(data[j])) { sum += data[j]; n++; } } return n ? sum / n : NaN; });
     if (mean.every(Number.isFinite)) way.push(mean);
   }
-  const show = run.flat ||= plane(known.length > 2 ? known : sample(run, columns));
+  const show = run.flat ||= plane(means.length > 2 ? means : sample(run, columns));
   if (!show) return;
-  const places = known.map(show), path = way.slice(-400).map(show), all = [...places, ...path];
+  const places = means.map(show), path = way.slice(-400).map(show), all = [...places, ...path];
   if (!all.length) return;
   const xs = all.map(p => p[0]), ys = all.map(p => p[1]), wide = Math.max(...xs) - Math.min(...xs), tall = Math.max(...ys) - Math.min(...ys);
   const scale = Math.min((width - 44) / (wide || 1), (size - 44) / (tall || 1));
   const x = p => width / 2 + (p[0] - (Math.max(...xs) + Math.min(...xs)) / 2) * scale, y = p => size / 2 - (p[1] - (Math.max(...ys) + Math.min(...ys)) / 2) * scale;
   const nearest = run.word("nearest", now), task = run.tasks[episode.number];
-  const labels = known.map((_, i) => Object.entries(run.atlas.tasks[i]).map(([k, v]) => `${k} ${v}`).join(", "));
+  const labels = means.map((_, i) => Object.entries(run.atlas.tasks[i]).map(([k, v]) => `${k} ${v}`).join(", "));
   places.forEach((p, i) => {
-    const here = labels[i] === nearest;
-    pen.fillStyle = here ? colours.accent : colours.faint; pen.beginPath(); pen.arc(x(p), y(p), here ? 5.5 : 4, 0, 7); pen.fill();
+    const closest = labels[i] === nearest;
+    pen.fillStyle = closest ? colours.accent : colours.faint; pen.beginPath(); pen.arc(x(p), y(p), closest ? 5.5 : 4, 0, 7); pen.fill();
   });
   pen.lineWidth = 1.6;
   for (let i = 1; i < path.length; i++) {

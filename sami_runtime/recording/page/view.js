@@ -13,13 +13,13 @@ class View {
     this.now = make("div", { className: "card" });
     this.list = make("div", { className: "events" });
     this.map = make("canvas");
-    this.mapSaid = make("p", { className: "hint" });
+    this.mapCaption = make("p", { className: "hint" });
     const facts = [run.env, `${run.rate} Hz`, ...run.facts].filter(Boolean);
     this.sub = make("p", { className: "sub" });
     this.facts = facts;
     const context = run.groups.find(group => group.kind === "context");
     const side = make("div", { className: "side" }, this.now);
-    if (context && context.columns.length > 1) side.append(make("div", { className: "card" }, make("h2", { textContent: "Context" }, make("small", { textContent: "among the dynamics it knows" })), this.map, this.mapSaid));
+    if (context && context.columns.length > 1) side.append(make("div", { className: "card" }, make("h2", { textContent: "Context" }, make("small", { textContent: "among the dynamics it knows" })), this.map, this.mapCaption));
     side.append(make("div", { className: "card" }, make("h2", { textContent: "Events" }), this.list));
     this.stage = make("div", { className: "card stage", hidden: true });
     this.body = make("div", { className: "lanes" });
@@ -45,7 +45,7 @@ class View {
     const canvas = make("canvas"), top = make("div", { className: "top", title });
     if (name) top.append(make("b", { textContent: name }));
     if (unit) top.append(make("span", { className: "unit", textContent: unit }));
-    const shown = keys.map(key => {
+    const legend = keys.map(key => {
       const value = make("span"), label = make("span", { className: key.thin ? "key thin" : "key" });
       label.style.setProperty("--of", `var(--c${key.colour})`);
       label.append(key.name + " ", value);
@@ -53,20 +53,20 @@ class View {
       return { ...key, value };
     });
     card.append(make("div", { className: "lane" }, ...(name || keys.length ? [top] : []), canvas));
-    this.keys.push(...shown);
+    this.keys.push(...legend);
     this.lanes.push({ canvas, draw: span => draw(canvas, span) });
     canvas.addEventListener("pointerdown", event => scrubbing(event, canvas, this));
     canvas.addEventListener("wheel", event => { if (event.ctrlKey || event.metaKey) { event.preventDefault(); zoom(event.deltaY > 0 ? 1.2 : 1 / 1.2); } }, { passive: false });
   }
   build(context) {
     const run = this.run, group = kind => run.groups.filter(part => part.kind === kind), col = name => run.col(name);
-    const happened = this.card("What happened");
+    const timeline = this.card("What happened");
     const strips = [
       { label: "tick", word: i => run.word("outcome", i), colour: outcomeColour },
       { label: "limited", word: i => run.word("limited_by", i), colour: word => word.includes("stop") ? colours.bad : colours.of[1], text: true, pale: true },
       ...(run.atlas ? [{ label: "phase", word: i => run.word("phase", i), colour: phaseColour, text: true, pale: true }, { label: "like", word: i => run.word("nearest", i), colour: word => colours.of[[...word].reduce((s, c) => (31 * s + c.charCodeAt(0)) >>> 0, 7) % 8], text: true, pale: true }] : []),
     ];
-    this.lane(happened, "", "", [], (canvas, span) => drawStrips(canvas, run, span, strips, { axis: true }));
+    this.lane(timeline, "", "", [], (canvas, span) => drawStrips(canvas, run, span, strips, { axis: true }));
     const [proposed] = group("proposed"), [executed] = group("executed"), actions = this.card("Actions", "proposed by the policy, executed after every limit");
     executed.elements.forEach((name, i) => {
       const parts = () => [{ data: col(proposed.columns[i]), colour: colours.of[1], thin: true, step: true }, { data: col(executed.columns[i]), colour: colours.of[0], step: true }];
@@ -75,10 +75,10 @@ class View {
     });
     if (run.atlas) this.lane(this.card("Out of what it knows?", "score: above the line is an alarm"), "", "", [{ name: "score", data: col("score"), colour: 3 }], (canvas, span) => drawLines(canvas, run, span, [{ data: col("score"), colour: colours.of[3] }], { threshold: 1, floor: 0, zero: true, height: 100 }));
     if (context) this.lane(this.card("Context", "what the encoder inferred"), "", "", context.columns.map((name, i) => ({ name: context.elements[i], data: col(name), colour: i % 8 })), (canvas, span) => drawLines(canvas, run, span, context.columns.map((name, i) => ({ data: col(name), colour: colours.of[i % 8] })), { height: 120 }));
-    const seen = this.card("Observations");
+    const observations = this.card("Observations");
     for (const signal of [...group("observation"), ...group("answer")]) {
       const parts = () => signal.columns.map((name, i) => ({ data: col(name), colour: colours.of[i % 8] }));
-      this.lane(seen, signal.name.replaceAll("_", " "), signal.unit, signal.columns.map((name, i) => ({ name: signal.elements[i], data: col(name), colour: i % 8 })), (canvas, span) => drawLines(canvas, run, span, parts(), { height: 66, least: 1e-4 }), signal.meaning);
+      this.lane(observations, signal.name.replaceAll("_", " "), signal.unit, signal.columns.map((name, i) => ({ name: signal.elements[i], data: col(name), colour: i % 8 })), (canvas, span) => drawLines(canvas, run, span, parts(), { height: 66, least: 1e-4 }), signal.meaning);
     }
     const sections = ["observe", "infer", "gate", "write"];
     this.lane(this.card("Time of a tick", "ms, upon each other"), "", "", sections.map((name, i) => ({ name, data: col(name), colour: [5, 0, 4, 2][i], times: 1000 })), (canvas, span) => drawTimes(canvas, run, span, sections));
@@ -135,10 +135,10 @@ class View {
     } else if (run.atlas) lines.push(make("p", { className: "hint", textContent: `No score yet: the atlas counts from step ${run.atlas.step} of an episode on, when the encoder has seen enough.` }));
     else lines.push(make("p", { className: "hint", textContent: "The recording holds no atlas, so nothing tells which dynamics it knows." }));
     this.now.replaceChildren(...lines);
-    this.mapSaid.textContent = run.atlas ? "Grey: means of the dynamics that it was trained in, in the plane in which they differ most. Orange: the way in this episode up to now." : "The way in this episode up to now, in the plane in which contexts differ most.";
+    this.mapCaption.textContent = run.atlas ? "Grey: means of the dynamics that it was trained in, in the plane in which they differ most. Orange: the way in this episode up to now." : "The way in this episode up to now, in the plane in which contexts differ most.";
     let last = null;
     for (const entry of this.buttons || []) { entry.button.classList.remove("now"); if (entry.at <= at) last = entry.button; }
-    if (last) { last.classList.add("now"); if (last !== this.here) this.list.scrollTop = last.offsetTop - this.list.offsetTop - 90; this.here = last; }
+    if (last) { last.classList.add("now"); if (last !== this.highlighted) this.list.scrollTop = last.offsetTop - this.list.offsetTop - 90; this.highlighted = last; }
   }
 }
 
@@ -167,9 +167,9 @@ function scrubbing(event, canvas, view) {
 }
 function stepBy(ticks) { const run = views[0].run, origin = views[0].origin(); look.at = run.t(Math.max(0, Math.min(run.count - 1, run.at(look.at + origin) + ticks))) - origin; following = false; reveal(); }
 function neighbour(by) {
-  const run = views[0].run, here = run.episodeOf(run.at(look.at + views[0].origin()));
-  const next = run.episodes[run.episodes.indexOf(here) + by];
-  if (look.episode === null ? here : next) choose((look.episode === null ? here : next).number);
+  const run = views[0].run, current = run.episodeOf(run.at(look.at + views[0].origin()));
+  const next = run.episodes[run.episodes.indexOf(current) + by];
+  if (look.episode === null ? current : next) choose((look.episode === null ? current : next).number);
 }
 
 function drawOverview() {
@@ -182,16 +182,16 @@ function drawOverview() {
     if (!run.count) return;
     const [a, b] = run.span(origin, origin + whole), score = run.col("score"), cells = new Map();
     for (let i = a; i <= b; i++) {
-      const px = Math.floor((run.t(i) - origin) / whole * width), outcome = run.word("outcome", i), held = !["acted", "standing"].includes(outcome);
-      const cell = cells.get(px) || { score: NaN, held: "", limited: false };
+      const px = Math.floor((run.t(i) - origin) / whole * width), outcome = run.word("outcome", i), interrupted = !["acted", "standing"].includes(outcome);
+      const cell = cells.get(px) || { score: NaN, interruption: "", limited: false };
       if (!(score[i] <= cell.score)) cell.score = Number.isNaN(score[i]) ? cell.score : score[i];
-      if (held) cell.held = outcome;
+      if (interrupted) cell.interruption = outcome;
       cell.limited ||= run.series.limited_by[i] > 0;
       cells.set(px, cell);
     }
     const wide = Math.max(1, width / whole / run.rate);
     for (const [px, cell] of cells) {
-      pen.fillStyle = cell.held ? outcomeColour(cell.held) : colours.faint; pen.globalAlpha = cell.held ? 1 : .5; pen.fillRect(px, top + row - 8, wide, 6);
+      pen.fillStyle = cell.interruption ? outcomeColour(cell.interruption) : colours.faint; pen.globalAlpha = cell.interruption ? 1 : .5; pen.fillRect(px, top + row - 8, wide, 6);
       pen.globalAlpha = 1;
       if (cell.limited) { pen.fillStyle = colours.of[1]; pen.fillRect(px, top + row - 11, wide, 2); }
       if (cell.score > 0) { pen.fillStyle = cell.score > 1 ? colours.warn : colours.of[3]; pen.globalAlpha = cell.score > 1 ? 1 : .45; const tall = Math.min(1.6, cell.score) / 1.6 * (row - 13); pen.fillRect(px, top + row - 12 - tall, wide, tall); pen.globalAlpha = 1; }

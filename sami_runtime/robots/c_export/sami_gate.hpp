@@ -208,7 +208,7 @@ class Gate {
 
   // Stores the telemetry of a step of the policy: its out-of-distribution score, whether the context has settled, and
   // whether the dynamics changed.
-  void heed(double score, bool settled, bool changed) {
+  void record_telemetry(double score, bool settled, bool changed) {
     score_ = score;
     alarms_ = score > limits_.alarm_score ? alarms_ + 1 : 0;
     if (settled) {
@@ -227,7 +227,7 @@ class Gate {
     if (paused(now)) return ruling_;
     const Reason missed{Kind::missed, -1, static_cast<double>(ticks - 1), 0.0};
     if (ticks > 1 && limits_.max_pause_s < kInfinity && count(ticks - 1, missed)) return ruling_;
-    held_ = 0;
+    hold_count_ = 0;
     if (!begin_blend(taken_over_)) return stop({Kind::start, -1, 0.0, 0.0});
     taken_over_ = false;
     return aim(action);
@@ -237,14 +237,14 @@ class Gate {
   const Ruling<M>& command(const Action& action, double now) {
     if (const Reason reason = not_finite(action)) return hold(reason, now);
     if (paused(now)) return ruling_;
-    held_ = 0;
+    hold_count_ = 0;
     return drive(action);
   }
 
   // Rules on a tick at which a person pauses the robot: approaches the neutral action, and resets the stop_after count.
   const Ruling<M>& rest(double now) {
     if (paused(now)) return ruling_;
-    held_ = 0;
+    hold_count_ = 0;
     if (!has_written_) return ruling_;
     return rest_known() ? drive(rest_) : stop({Kind::start, -1, 0.0, 0.0});
   }
@@ -265,13 +265,13 @@ class Gate {
     if (waited || count(ticks, reason)) return ruling_;
     if (then_ == Then::stop) return stop(reason);
     has_target_ = false;
-    const bool waits = held_ <= limits_.hold_ticks && then_ != Then::rest;
+    const bool waits = hold_count_ <= limits_.hold_ticks && then_ != Then::rest;
     if (!has_written_ || waits) return standing();
     if (fallback_ != nullptr && then_ != Then::rest) {
-      Action wanted{};
-      if (!observed_ || !fallback_(fallback_context_, observation_, now, wanted) || not_finite(wanted))
+      Action proposal{};
+      if (!observed_ || !fallback_(fallback_context_, observation_, now, proposal) || not_finite(proposal))
         return stop({Kind::fallback, -1, 0.0, 0.0});
-      drive(wanted);
+      drive(proposal);
       ruling_.fallback = true;
       return ruling_;
     }
@@ -289,7 +289,7 @@ class Gate {
       trip({Kind::other, -1, 0.0, 0.0});
       return nullptr;
     }
-    const double elapsed = wrote(ruling.action, ruling.time);
+    const double elapsed = record_write(ruling.action, ruling.time);
     executed_ = send(ruling.action);
     if (const Reason reason = not_finite(executed_)) {
       trip({Kind::executed, reason.at, reason.value, 0.0});
@@ -304,8 +304,8 @@ class Gate {
   }
 
  private:
-  static bool differs(float a, float b) { return a < b || a > b; }
-  static bool differs(double a, double b) { return a < b || a > b; }
+  static bool unequal(float a, float b) { return a < b || a > b; }
+  static bool unequal(double a, double b) { return a < b || a > b; }
   template <class T>
   static T cut(T value, T low, T high) {  // like numpy's clip, also if low is above high
     return std::min(std::max(value, low), high);
@@ -321,7 +321,7 @@ class Gate {
     tick_period_ = period;
     has_written_ = has_target_ = taken_over_ = observed_ = blends_ = false;
     written_at_ = blended_ = score_ = 0.0;
-    held_ = alarms_ = 0;
+    hold_count_ = alarms_ = 0;
     adapting_ = -1;
     then_ = Then::hold;
     newest_ = -kInfinity;
@@ -436,9 +436,10 @@ class Gate {
       for (size_t i = begin_of(s); i < begin_of(s + 1); ++i) {
         if (limits_.jump_then[i] != then || !(limits_.jump[i] < kInfinity)) continue;
         const double periods = std::fmax(ticks, (observation.measured(s) - jump_stamps_[i]) / limits_.period);
-        const double moved = std::abs(static_cast<double>(observation.values[i]) - jumped_from_[i]);
+        const double change = std::abs(static_cast<double>(observation.values[i]) - jumped_from_[i]);
         const double most = limits_.jump[i] * periods;
-        if (std::isfinite(moved) && moved > most * (1 + kJumpRounding)) return {Kind::jump, static_cast<int>(i), moved, most};
+        if (std::isfinite(change) && change > most * (1 + kJumpRounding))
+          return {Kind::jump, static_cast<int>(i), change, most};
       }
     for (size_t s = 0; s < S; ++s)
       for (size_t i = begin_of(s); i < begin_of(s + 1); ++i)
@@ -492,8 +493,8 @@ class Gate {
   }
 
   bool count(int ticks, Reason reason) {
-    held_ += ticks;
-    if (held_ < limits_.stop_after) return false;
+    hold_count_ += ticks;
+    if (hold_count_ < limits_.stop_after) return false;
     stop(reason);
     return true;
   }
@@ -554,7 +555,7 @@ class Gate {
     }
     for (size_t i = 0; i < A; ++i) {
       const float bounded = cut(action[i], limits_.low[i], limits_.high[i]);
-      if (differs(bounded, action[i])) ruling_.limited_by.add(Limit::bounds, static_cast<int>(i));
+      if (unequal(bounded, action[i])) ruling_.limited_by.add(Limit::bounds, static_cast<int>(i));
       action[i] = bounded;
     }
     if (workspace_ && !keep(action, passed, 0)) return void(stop({Kind::start, -1, 0.0, 0.0}));
@@ -577,7 +578,7 @@ class Gate {
     }
     if (accelerates_) {
       for (size_t i = 0; i < A; ++i)
-        if (differs(steps[i] = eased(i, way[i], passed), way[i]))
+        if (unequal(steps[i] = eased(i, way[i], passed), way[i]))
           ruling_.limited_by.add(Limit::acceleration, static_cast<int>(i));
       if (ruling_.limited_by.count > before && workspace_) {
         Action inside{}, shortened{};
@@ -585,7 +586,7 @@ class Gate {
         inside = shortened;
         if (!keep(inside, passed, before)) return void(stop({Kind::start, -1, 0.0, 0.0}));
         for (size_t i = 0; i < A; ++i)
-          if (differs(inside[i], shortened[i])) steps[i] = static_cast<double>(inside[i]) - start[i];
+          if (unequal(inside[i], shortened[i])) steps[i] = static_cast<double>(inside[i]) - start[i];
       }
     }
     if (rates_ && limits_.adapt_steps > 0 && adapting_ >= 0 && limits_.adapt_gentle < 1.0)
@@ -593,19 +594,19 @@ class Gate {
         if (!std::isfinite(limits_.rate[i])) continue;
         const double longest = std::max(limits_.adapt_gentle * limits_.rate[i] * passed, braking(i, passed));
         const double limited = cut(steps[i], -longest, longest);
-        if (differs(limited, steps[i])) ruling_.limited_by.add(Limit::gentle, static_cast<int>(i));
+        if (unequal(limited, steps[i])) ruling_.limited_by.add(Limit::gentle, static_cast<int>(i));
         steps[i] = limited;
       }
     if (rates_)
       for (size_t i = 0; i < A; ++i) {
         if (!std::isfinite(limits_.rate[i])) continue;
         const double longest = limits_.rate[i] * passed, limited = cut(steps[i], -longest, longest);
-        if (differs(limited, steps[i])) ruling_.limited_by.add(Limit::rate, static_cast<int>(i));
+        if (unequal(limited, steps[i])) ruling_.limited_by.add(Limit::rate, static_cast<int>(i));
         steps[i] = limited;
       }
     if (ruling_.limited_by.count == before) return;
     for (size_t i = 0; i < A; ++i) {
-      if (differs(steps[i], way[i])) ruling_.action[i] = rounded_down(start[i], steps[i]);
+      if (unequal(steps[i], way[i])) ruling_.action[i] = rounded_down(start[i], steps[i]);
       if (accelerates_) ruling_.action[i] = cut_step(ruling_.action[i], start[i], i);
     }
   }
@@ -662,13 +663,13 @@ class Gate {
       const double scale = limits_.moves_scale[i];
       const double at = place_[i] + scale * (since_[i] + last_[i] * passed / limits_.period);
       const double down = std::max(at - limits_.workspace_low[i], 0.0), up = std::max(limits_.workspace_high[i] - at, 0.0);
-      const double ahead = (scale > 0 ? up : down) / std::abs(scale), behind = (scale > 0 ? down : up) / std::abs(scale);
-      const double wanted = static_cast<double>(action[i]), allowed = cut(wanted, -slow(i, behind), slow(i, ahead));
-      const auto kept = static_cast<float>(allowed);
+      const double ahead = (scale > 0 ? up : down) / std::abs(scale), back = (scale > 0 ? down : up) / std::abs(scale);
+      const double requested = static_cast<double>(action[i]), allowed = cut(requested, -slow(i, back), slow(i, ahead));
+      const auto limited = static_cast<float>(allowed);
       const int element = static_cast<int>(i);
-      if (differs(kept, action[i]) && !ruling_.limited_by.has(Limit::workspace, element, unnamed))
+      if (unequal(limited, action[i]) && !ruling_.limited_by.has(Limit::workspace, element, unnamed))
         ruling_.limited_by.add(Limit::workspace, element);
-      action[i] = kept;
+      action[i] = limited;
     }
     return true;
   }
@@ -682,7 +683,7 @@ class Gate {
   }
 
   // Stores the action being written, from which the next step starts; returns the time since the last write [s].
-  double wrote(const Action& action, double now) {
+  double record_write(const Action& action, double now) {
     const double passed = elapsed_at(now);
     if (accelerates_ && (has_written_ || rest_known())) {
       const Action& start = has_written_ ? written_ : rest_;
@@ -717,7 +718,7 @@ class Gate {
   bool has_written_ = false, has_target_ = false, taken_over_ = false, observed_ = false;
   Action written_{}, executed_{}, target_{}, rest_{}, origin_{};
   double written_at_ = 0.0, ruled_at_ = kInfinity;
-  int held_ = 0;  // periods of the policy in a row without a new action
+  int hold_count_ = 0;  // periods of the policy in a row without a new action
   Then then_ = Then::hold;
   Observation<M> observation_;
   double newest_ = -kInfinity;

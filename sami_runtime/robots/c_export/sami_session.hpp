@@ -172,8 +172,8 @@ class Telemetry {
     next.step = now.step + 1;
     double squared = 0.0;
     for (size_t i = 0; i < C; ++i) {
-      const double moved = static_cast<double>(context[i]) - previous_[i];
-      squared += moved * moved;
+      const double change = static_cast<double>(context[i]) - previous_[i];
+      squared += change * change;
       previous_[i] = static_cast<double>(context[i]);
     }
     next.speed = next.step > 0 ? std::sqrt(squared) : 0.0;
@@ -183,8 +183,8 @@ class Telemetry {
       for (size_t i = 0; i < C; ++i) {
         double sum = 0.0;
         for (size_t w = 0; w < W; ++w) sum += recent_[w][i];
-        const double moved = sum / static_cast<double>(W) - mean_[i];
-        drifted += moved * moved;
+        const double change = sum / static_cast<double>(W) - mean_[i];
+        drifted += change * change;
         mean_[i] = sum / static_cast<double>(W);
       }
       next.drift = std::sqrt(drifted);
@@ -251,17 +251,18 @@ class Runtime {
   //   ticks         periods of the policy since the last tick: 1, or more if some were missed
   template <class Clock, class Send>
   const Ruling<M>& tick(const Observation<M>& observation, Clock&& clock, Send&& send, int ticks = 1) {
-    const double began = clock();
+    const double start = clock();
     session.elapse(ticks - 1);
     reason = gate.fault(observation, clock());
-    const bool stepped = !reason && answer(observation, began, clock);
+    const bool stepped = !reason && answer(observation, start, clock);
     if (!stepped) session.elapse();
     const Ruling<M>& ruling =
         stepped ? gate.propose(session.action(), clock(), ticks) : gate.hold(reason, clock(), ticks);
-    if (const auto* sent = gate.write(ruling, send)) session.executed(*sent);  // the encoder reads executed actions
+    // The encoder reads executed actions.
+    if (const auto* executed = gate.write(ruling, send)) session.executed(*executed);
     if (stepped) {
       const Reading& now = telemetry.update(session.context());
-      gate.heed(now.score, now.phase == Phase::settled, now.alarm || now.phase == Phase::readapting);
+      gate.record_telemetry(now.score, now.phase == Phase::settled, now.alarm || now.phase == Phase::readapting);
     }
     return ruling;
   }
@@ -273,17 +274,17 @@ class Runtime {
 
  private:
   template <class Clock>
-  bool answer(const Observation<M>& observation, double began, Clock& clock) {
+  bool answer(const Observation<M>& observation, double start, Clock& clock) {
     typename Session<M>::Ages ages{};
     const double now = clock();
     for (size_t s = 0; s < ages.size(); ++s)
       ages[s] = static_cast<float>((std::max(now - observation.measured(s), 0.0) + command_delay_s_) / period_);
     reason = session.step(observation, ages);
     if (reason) return false;
-    const double took = clock() - began;
-    if (took <= deadline_s_ + kRounding * period_) return true;
+    const double duration = clock() - start;
+    if (duration <= deadline_s_ + kRounding * period_) return true;
     session.undo();
-    reason = {Kind::late, -1, took, deadline_s_};
+    reason = {Kind::late, -1, duration, deadline_s_};
     return false;
   }
 

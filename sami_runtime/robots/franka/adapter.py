@@ -17,7 +17,7 @@ from sami_runtime.adapters.panda import PANDA_ACTION, PANDA_OBSERVATION
 from sami_runtime.clock import Clock
 from sami_runtime.errors import AdapterError, SafetyStop
 from sami_runtime.model.contract import Contract
-from sami_runtime.robots.franka.beside import Beside
+from sami_runtime.robots.franka.control_process import ControlProcess
 from sami_runtime.robots.franka.link import FOLLOW as FOLLOW_JOINTS
 from sami_runtime.robots.franka.link import (
     GO,
@@ -41,7 +41,7 @@ from sami_runtime.safety.watchdog import instruct_watchdogs
 
 MODEL = Path(__file__).with_name("fr3.urdf")
 JOINTS = tuple(f"joint{number}" for number in range(1, 8))
-HEARD_S = 2.0
+FIRST_MESSAGE_S = 2.0
 """Longest wait [s] for the first messages of robot and camera."""
 PLACED_S = 0.1
 """Time [s] for a placed cube to come to rest."""
@@ -90,16 +90,16 @@ class FrankaAdapter:
         self._latest = Latest(self.observation, clock, note=lambda: self._link.fault)
         self._task = dict(camera.task)
         self._imaging, self._is_halted = threading.Lock(), False
-        self._arm: Beside[ArmState] | None = None
-        self._hand: Beside[HandState] | None = None
+        self._arm: ControlProcess[ArmState] | None = None
+        self._hand: ControlProcess[HandState] | None = None
         self._link = Datagrams(camera.here, camera.there, self._see, clock)
         try:
             document = settings.model_dump(mode="json")
             ring, bell = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with ring, bell:
-                self._arm = Beside("arm", document, unpack_arm, bell)
+                self._arm = ControlProcess("arm", document, unpack_arm, bell)
                 instruct_watchdogs(KIND, {}, [ring.fileno()])
-            self._hand = Beside("hand", document, unpack_hand)
+            self._hand = ControlProcess("hand", document, unpack_hand)
             refuse(faults_of_robot(settings, self._arm.facts, self._hand.facts, self._home))
             self._require_camera()
         except BaseException:
@@ -168,7 +168,7 @@ class FrankaAdapter:
             AdapterError: Arm or hand reported nothing since the reset, or a signal never arrived.
         """
         arm, hand = self._connected()
-        self._wait(lambda: self._update(arm, hand), HEARD_S, "the robot told nothing new")
+        self._wait(lambda: self._update(arm, hand), FIRST_MESSAGE_S, "the robot told nothing new")
         observation = self._latest.observation()
         self._values = dict(observation.values)
         return observation
@@ -190,11 +190,11 @@ class FrankaAdapter:
         ahead = TURN_S / self._period
         motion = self._ik.move(arm_state.positions, self._base.inverse.vectors(ahead * step), TURN_S)
         self._send(pack_joints(FOLLOW_JOINTS, motion.velocities), width + change)
-        sent = np.append(self._base.vectors(motion.displacement) / (ahead * self._reach), action[3])
-        sent = np.where(abs(sent - action) < 0.02, action, np.clip(sent, -1.0, 1.0)).astype(np.float32)
+        applied = np.append(self._base.vectors(motion.displacement) / (ahead * self._reach), action[3])
+        applied = np.where(abs(applied - action) < 0.02, action, np.clip(applied, -1.0, 1.0)).astype(np.float32)
         off = np.linalg.norm(self._values["achieved_goal"] - self._values["desired_goal"])
         done = bool(off < self.settings.goal.within_m)
-        return Executed(sent, done, {"is_success": done})
+        return Executed(applied, done, {"is_success": done})
 
     def stop(self) -> None:
         """Bring the arm to rest within its limits, and wait for it; the hand keeps its grasp.
@@ -236,7 +236,7 @@ class FrankaAdapter:
                 part.close()
         self._link.close()
 
-    def _send(self, command: bytes, width: float) -> tuple[Beside[ArmState], Beside[HandState]]:
+    def _send(self, command: bytes, width: float) -> tuple[ControlProcess[ArmState], ControlProcess[HandState]]:
         """Send a command to the arm and a width [m] to the hand, and return both."""
         if self._is_halted:
             raise SafetyStop("emergency_stop() was called; nothing is sent until the next reset.")
@@ -248,10 +248,10 @@ class FrankaAdapter:
     def _homeward(self) -> bool:
         """Command arm and hand to their home positions; return whether both have reached them."""
         arm, hand = self._send(pack_joints(GO, self._home), 0.0)
-        there = float(abs(arm.state.positions - self._home).max()) < 0.02
-        return arm.state.phase is ArmPhase.POSITIONING and arm.state.arrived and there and hand.state.speed == 0.0
+        at_home = float(abs(arm.state.positions - self._home).max()) < 0.02
+        return arm.state.phase is ArmPhase.POSITIONING and arm.state.arrived and at_home and hand.state.speed == 0.0
 
-    def _update(self, arm: Beside[ArmState], hand: Beside[HandState]) -> bool:
+    def _update(self, arm: ControlProcess[ArmState], hand: ControlProcess[HandState]) -> bool:
         """Store the newest states of arm and hand; return whether both are from after the reset."""
         arm_state, offset = arm.state, self.clock.now() - now()
         place = self._base @ self._ik.pose(arm_state.positions)
@@ -281,19 +281,19 @@ class FrankaAdapter:
         camera = self.settings.camera
         self._link.send(hello=True)
         try:
-            self._wait(lambda: "cube_position" not in self._latest.missing, HEARD_S, "")
+            self._wait(lambda: "cube_position" not in self._latest.missing, FIRST_MESSAGE_S, "")
         except AdapterError:
             fault = self._link.fault and f" ({self._link.fault})"
             refuse([f"no camera at {camera.there} tells {camera.here} where the cube is{fault}"])
 
-    def _wait(self, done: Callable[[], bool], longest_s: float, otherwise: str) -> None:
+    def _wait(self, done: Callable[[], bool], longest_s: float, failure: str) -> None:
         end = time.monotonic() + longest_s
         while not done():
             if time.monotonic() > end:
-                raise AdapterError(f"{otherwise} within {longest_s:g} s.")
+                raise AdapterError(f"{failure} within {longest_s:g} s.")
             time.sleep(POLL_S)
 
-    def _connected(self) -> tuple[Beside[ArmState], Beside[HandState]]:
+    def _connected(self) -> tuple[ControlProcess[ArmState], ControlProcess[HandState]]:
         if self._arm is None or self._hand is None:
             raise AdapterError("the robot was closed; make a new adapter.")
         return self._arm, self._hand

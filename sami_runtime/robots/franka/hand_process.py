@@ -51,7 +51,7 @@ class HandProcess:
         self._link.setblocking(False)
         self._hand = self._franka.Gripper(settings.robot)
         self._target: float | None = None
-        self._held: float | None = None
+        self._grasp: float | None = None
         self._commands, self._quit, self._broken = 0, False, False
 
     def facts(self) -> dict[str, Any]:
@@ -78,19 +78,19 @@ class HandProcess:
     def _go(self, width: float, target: float) -> None:
         """Move the fingers if the change of width is large enough."""
         settings = self._settings
-        if self._held is not None and abs(width - self._held) > settings.least_change:
-            self._held = None  # the object slipped, or somebody took it
+        if self._grasp is not None and abs(width - self._grasp) > settings.least_change:
+            self._grasp = None  # the object slipped, or somebody took it
         if target > width + settings.least_change:
             self._tell_command(width, target)
-            self._held = None
+            self._grasp = None
             self._hand.move(target, settings.speed)
-        elif target < width - settings.least_change and self._held is None:
+        elif target < width - settings.least_change and self._grasp is None:
             # A grasp closes until something is between the fingers, and then holds it; a move would not.
             if target <= 0.5 * width:
                 self._tell_command(width, 0.0)
                 self._hand.grasp(target, settings.speed, settings.force, ANY_WIDTH, ANY_WIDTH)
                 stopped = self._hand.read_once().width
-                self._held = stopped if stopped > EMPTY else None
+                self._grasp = stopped if stopped > EMPTY else None
             else:
                 self._tell_command(width, target)
                 self._hand.move(target, settings.speed)
@@ -101,7 +101,7 @@ class HandProcess:
         self._send_state(width, speed, target)
 
     def _send_state(self, width: float, speed: float = 0.0, target: float = 0.0) -> None:
-        state_now = HandState(now(), width, speed, target if speed else width, self._held is not None, self._commands)
+        state_now = HandState(now(), width, speed, target if speed else width, self._grasp is not None, self._commands)
         with suppress(OSError):
             self._link.send(pack_hand(state_now))
 

@@ -27,41 +27,41 @@ class Datagrams:
     Anybody on the network can forge the sender of a UDP message: use a separate network.
 
     Args:
-        here: Host and port at which messages arrive.
-        there: Host and port of the peer; messages are sent to it, and accepted from it only.
+        local: Host and port at which messages arrive.
+        peer: Host and port of the other side; messages are sent to it, and accepted from it only.
         hear: Called in the thread with each message, a JSON object, and its time of receipt [s]. If it raises, the
             message is dropped.
         clock: The loop's clock.
 
     Raises:
-        AdapterError: `here` is in use or is no address of this machine, or `there` is no valid address.
+        AdapterError: `local` is in use or is no address of this machine, or `peer` is no valid address.
     """
 
     def __init__(
         self,
-        here: Sequence[Any],
-        there: Sequence[Any],
+        local: Sequence[Any],
+        peer: Sequence[Any],
         hear: Callable[[dict[str, Any], float], None],
         clock: Clock,
     ) -> None:
-        self.there, self._hear, self._clock = tuple(there), hear, clock
+        self.peer, self._hear, self._clock = tuple(peer), hear, clock
         self._open = True
         self.reset()
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.settimeout(WAKE_S)
         try:
-            self._socket.bind(tuple(here))
+            self._socket.bind(tuple(local))
         except (OSError, TypeError, OverflowError) as error:
             self._socket.close()
             raise AdapterError(
-                f"messages to {tuple(here)} cannot be heard: {error}. Is another program there?"
+                f"messages to {tuple(local)} cannot be heard: {error}. Is another program there?"
             ) from error
         try:
-            self._peer = _address(self.there)
+            self._peer_address = _address(self.peer)
         except (OSError, TypeError, OverflowError, ValueError) as error:
             self._socket.close()
             raise AdapterError(
-                f"{self.there} is no peer to hear: {error}. Give its host, and its port from 1 to 65535."
+                f"{self.peer} is no peer to hear: {error}. Give its host, and its port from 1 to 65535."
             ) from error
         self._thread = threading.Thread(target=self._listen, name="sami-datagrams", daemon=True)
         self._thread.start()
@@ -89,9 +89,9 @@ class Datagrams:
         if not self._open:
             return
         try:
-            self._socket.sendto(json.dumps(message).encode(), self._peer)
+            self._socket.sendto(json.dumps(message).encode(), self._peer_address)
         except OSError as error:
-            raise AdapterError(f"{', '.join(message)} cannot be sent to {self.there}: {error}.") from error
+            raise AdapterError(f"{', '.join(message)} cannot be sent to {self.peer}: {error}.") from error
 
     def close(self) -> None:
         """End the thread, and close the socket. May be called twice."""
@@ -109,10 +109,10 @@ class Datagrams:
 
     def _take(self, message: bytes, sender: tuple[Any, ...], receipt_time: float) -> None:
         """Pass a message to `hear`, or count it as dropped."""
-        if sender != self._peer:
+        if sender != self._peer_address:
             self._strange += 1
             self._why_strange = (
-                f"{self._strange} messages dropped of another sender than {self.there}, lastly {sender[0]}:{sender[1]}"
+                f"{self._strange} messages dropped of another sender than {self.peer}, lastly {sender[0]}:{sender[1]}"
             )
             return
         try:
@@ -123,7 +123,7 @@ class Datagrams:
         except Exception as error:  # a bad message must not end the thread
             self._bad += 1
             self._why_bad = (
-                f"{self._bad} messages of {self.there} dropped, lastly because of {type(error).__name__}: "
+                f"{self._bad} messages of {self.peer} dropped, lastly because of {type(error).__name__}: "
                 f"{str(error)[:200]}"
             )
 

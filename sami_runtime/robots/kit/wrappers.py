@@ -49,14 +49,14 @@ class Rename(Around):
 
     def read(self) -> Observation:
         """Return the inner adapter's observation, by the policy's names."""
-        observation = self.observed()
+        observation = self.read_inner()
         times = None if observation.times is None else self._by_ours(observation.times)
         late = self._by_ours(observation.late) if isinstance(observation.late, Mapping) else observation.late
         return replace(observation, values=self._by_ours(observation.values), times=times, late=late)
 
     def write(self, action: Array) -> Executed:
         """Pass the action to the inner adapter."""
-        return self.sent(action)
+        return self.write_inner(action)
 
     def _by_ours(self, by_theirs: Mapping[str, T]) -> dict[str, T]:
         return {self._name(name): value for name, value in by_theirs.items()}
@@ -102,17 +102,17 @@ class Scale(Around):
 
     def read(self) -> Observation:
         """Return the inner adapter's observation, in the policy's units."""
-        observation = self.observed()
+        observation = self.read_inner()
         return replace(observation, values={name: self._out(name, value) for name, value in observation.values.items()})
 
     def write(self, action: Array) -> Executed:
         """Pass the action on in the adapter's unit; return the executed action in the policy's unit."""
         name = self.inner.action.name
         if name not in self._units:
-            return self.sent(action)
+            return self.write_inner(action)
         request = np.asarray(action, np.float64) / self._units[name].factor
-        sent = self.sent(request.astype(np.float32))
-        return Executed(self._out(name, sent.action), sent.done, sent.info)
+        result = self.write_inner(request.astype(np.float32))
+        return Executed(self._out(name, result.action), result.done, result.info)
 
     def _out(self, name: str, value: ArrayLike) -> Array:
         if name not in self._units:

@@ -105,9 +105,9 @@ class LeRobotAdapter:
         if table.mode == "relative":
             base = base + picked(self._observation, table.keys, "get_observation")
         goals = base + np.asarray(action, np.float64) * by.factor
-        sent = self._sent(self._send(goals), goals)
+        applied = self._applied_goals(self._send(goals), goals)
         # A number that the robot did not change must equal the action's exactly.
-        executed = np.where(sent == goals, action, (sent - base) / by.factor)
+        executed = np.where(applied == goals, action, (applied - base) / by.factor)
         return Executed(executed.astype(np.float32))
 
     def stop(self) -> None:
@@ -137,17 +137,17 @@ class LeRobotAdapter:
     def _send(self, goals: NDArray[np.float64]) -> object:
         """Send goals (A,) in the robot's units, with all other keys; return the result of `send_action`."""
         table = self.settings.action
-        sent = {
+        command = {
             key: float(picked(self._beginning, (key,), "get_observation")[0] if value == HOLD else value)
             for key, value in table.others.items()
         }
-        sent |= dict(zip(table.keys, goals.tolist(), strict=True))
-        if not np.isfinite([*sent.values()]).all():  # the gate judges only signals that the model reads
-            raise AdapterError(f"nothing was sent, because it was not finite: {sent}. Check the robot's readings.")
+        command |= dict(zip(table.keys, goals.tolist(), strict=True))
+        if not np.isfinite([*command.values()]).all():  # the gate judges only signals that the model reads
+            raise AdapterError(f"nothing was sent, because it was not finite: {command}. Check the robot's readings.")
         self._goals, self._moves = goals, True
-        return self.robot.send_action(sent)
+        return self.robot.send_action(command)
 
-    def _sent(self, returned: object, goals: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _applied_goals(self, returned: object, goals: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the goals (A,) that the robot reports as sent, in its units."""
         if returned is None:  # some plugins return nothing
             return goals
@@ -156,13 +156,13 @@ class LeRobotAdapter:
                 f"send_action of {self.settings.type} returned {type(returned).__name__}; LeRobot's interface is a "
                 "dictionary of what was sent. Check the robot's driver."
             )
-        sent = picked(returned, self.settings.action.keys, "send_action")
-        if not np.isfinite(sent).all():
+        applied = picked(returned, self.settings.action.keys, "send_action")
+        if not np.isfinite(applied).all():
             raise AdapterError(
-                f"send_action of {self.settings.type} returned {sent.tolist()}, and was to send {goals.tolist()}. "
+                f"send_action of {self.settings.type} returned {applied.tolist()}, and was to send {goals.tolist()}. "
                 "Check the robot's driver."
             )
-        return sent
+        return applied
 
     def _connect(self) -> None:
         """Connect the robot with its existing calibration."""

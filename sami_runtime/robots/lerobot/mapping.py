@@ -119,8 +119,8 @@ def _faults_of_action(
     if isinstance(action.standing, tuple):
         faults += _faults_of_size("action.standing", len(action.standing), signal)
     faults += _faults_of_keys_held("action.standing is 'hold'", action.keys, observed, action.standing == HOLD)
-    held = tuple(key for key, value in action.others.items() if value == HOLD)
-    faults += _faults_of_keys_held("action.others says 'hold'", held, observed, True)
+    hold_keys = tuple(key for key, value in action.others.items() if value == HOLD)
+    faults += _faults_of_keys_held("action.others says 'hold'", hold_keys, observed, True)
     for key in action.others:
         if key not in actions:
             faults.append(f"action.others has {key!r}, which the robot does not take")

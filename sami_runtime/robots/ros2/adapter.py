@@ -25,14 +25,14 @@ from sami_runtime.robots.ros2.command import (
     RobotCommand,
     arm_watchdog,
     faults_of_command,
+    missing_subscribers,
     standing,
-    unheard,
 )
 from sami_runtime.robots.ros2.diagnostics import diagnose, stopped
 from sami_runtime.robots.ros2.messages import Diagnostics, JointMessage, Message, Numbers, PoseMessage, Trajectory
 from sami_runtime.robots.ros2.node import Publisher, Publishers, doubled, why_silent
 from sami_runtime.robots.ros2.open_node import open_node
-from sami_runtime.robots.ros2.settings import Qos, RosSettings
+from sami_runtime.robots.ros2.settings import ObservedTopic, Qos, RosSettings
 from sami_runtime.robots.ros2.sources import Joints, Sources, faults_of_signals
 from sami_runtime.safety.watchdog import beat_watchdogs
 
@@ -87,28 +87,29 @@ class Ros2Adapter:
         self._commander: Commander = self._hand or Elements(settings, 1.0 / contract.rate_hz)
         self._last = standing(settings, contract)
         self._values: Mapping[str, NDArray[np.float32]] = {}
-        self._sent: dict[str, Message] = {}
+        self._messages: dict[str, Message] = {}
         self._task = settings.task
         self._open, self._in_episode, self._is_halted = True, False, False
         self._node = open_node(settings.backend, settings.domain, clock)
         self.sources.dropped = lambda: self._node.faults
         try:
             self._publishers: dict[str, Publisher] = {}
-            sent: dict[str, tuple[type[Any], Qos]] = {}
-            sent[settings.command.topic] = (KINDS[settings.command.type], settings.command)
-            for sent_topic in (settings.gripper, settings.episode):
-                sent |= {sent_topic.topic: (Numbers, sent_topic)} if sent_topic else {}
-            for topic, (kind, qos) in sent.items():
+            commands: dict[str, tuple[type[Any], Qos]] = {}
+            commands[settings.command.topic] = (KINDS[settings.command.type], settings.command)
+            for command in (settings.gripper, settings.episode):
+                commands |= {command.topic: (Numbers, command)} if command else {}
+            for topic, (kind, qos) in commands.items():
                 self._publishers[topic] = self._node.publisher(topic, kind, qos)
             if watched := settings.diagnostics:
                 self._publishers[watched.topic] = self._node.publisher(watched.topic, Diagnostics, watched)
-            for name, heard_topic in settings.topics.items():
+            for name, observed in settings.topics.items():
                 hear = partial(self.sources.hear, name)
-                publishers: Publishers = "in turn" if heard_topic.standing else "first"
-                self._node.subscribe(heard_topic.topic, KINDS[heard_topic.type], heard_topic, hear, publishers)
+                publishers: Publishers = "in turn" if observed.standing else "first"
+                self._node.subscribe(observed.topic, KINDS[observed.type], observed, hear, publishers)
             deadline = time.monotonic() + settings.heard_s
-            refuse([*self._silent_topics(deadline), *self._doubled(), *unheard(self._node, sent, deadline)], "sent")
-            refuse(self._away() if settings.kinematics and not settings.kinematics.move_home else [], "sent")
+            faults = [*self._silent_topics(deadline), *self._doubled()]
+            refuse([*faults, *missing_subscribers(self._node, commands, deadline)], "sent")
+            refuse(self._faults_of_home() if settings.kinematics and not settings.kinematics.move_home else [], "sent")
             arm_watchdog(settings, self._last)
         except BaseException:
             self.close()
@@ -137,7 +138,7 @@ class Ros2Adapter:
             if self.settings.kinematics.move_home:
                 self.home()
             else:
-                refuse(self._away(), "sent")
+                refuse(self._faults_of_home(), "sent")
         forget = self.settings.episode is not None
         self.sources.reset(forget)
         if self.settings.episode:
@@ -185,7 +186,7 @@ class Ros2Adapter:
             self._fresh(max(FRESH_S, BLIND_PERIODS / self.contract.rate_hz))
         command, self._in_episode = self._command_of(action), True
         self._send(command.messages)
-        self._sent = command.messages
+        self._messages = command.messages
         faults, done = self.sources.faults, False
         info: dict[str, Any] = {"refused": faults} if faults else {}
         if (success := self.settings.success) and self._values:
@@ -216,13 +217,13 @@ class Ros2Adapter:
         diagnostics = self.settings.diagnostics
         if diagnostics is None or not self._open:
             return
-        commands, sent = self._sent, bool(self._sent)
-        if not sent and record.executed is not None and self._values:  # a dry run
+        commands, live = self._messages, bool(self._messages)
+        if not live and record.executed is not None and self._values:  # a dry run
             commands = self._command_of(record.executed).messages
-        self._sent = {}
+        self._messages = {}
         with suppress(AdapterError):  # those who look on do not end a run
             self._publishers[diagnostics.topic].send(
-                diagnose(record, self.contract, self.sources.topics, commands, sent, time.time())
+                diagnose(record, self.contract, self.sources.topics, commands, live, time.time())
             )
 
     def close(self) -> None:
@@ -243,20 +244,13 @@ class Ros2Adapter:
 
     def _silent_topics(self, deadline: float) -> list[str]:
         """Return a sentence for each topic that had no valid message until the deadline [s]."""
-        while (silent := [heeded for heeded in self.sources.topics.values() if not heeded.accepted]) and (
-            time.monotonic() < deadline
-        ):
+        topics = self.sources.topics.values()
+        while (silent := [topic for topic in topics if not topic.accepted]) and time.monotonic() < deadline:
             time.sleep(POLL_S)
-        return [
-            heeded.fault
-            or why_silent(
-                heeded.settings.topic,
-                heeded.settings.type,
-                heeded.settings,
-                self._node.publishers(heeded.settings.topic),
-            )
-            for heeded in silent
-        ]
+        return [topic.fault or self._why_silent(topic.settings) for topic in silent]
+
+    def _why_silent(self, topic: ObservedTopic) -> str:
+        return why_silent(topic.topic, topic.type, topic, self._node.publishers(topic.topic))
 
     def _doubled(self) -> list[str]:
         """Return a sentence for each topic that has more than one publisher."""
@@ -264,7 +258,7 @@ class Ros2Adapter:
         faults = (doubled(topic.topic, topic.type, topic, self._node.publishers(topic.topic)) for topic in topics)
         return [fault for fault in faults if fault]
 
-    def _away(self) -> list[str]:
+    def _faults_of_home(self) -> list[str]:
         assert self.sources.joints is not None
         off = abs(self.sources.joints.positions - self._home)
         if off.max() <= NEAR_RAD:

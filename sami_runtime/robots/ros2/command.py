@@ -15,7 +15,7 @@ from sami_runtime.errors import AdapterError
 from sami_runtime.model.contract import Contract
 from sami_runtime.robots.kit import DifferentialIK, Frame
 from sami_runtime.robots.ros2.messages import Message, Numbers, Trajectory
-from sami_runtime.robots.ros2.node import Node, Publisher, why_unheard
+from sami_runtime.robots.ros2.node import Node, Publisher, why_unmatched
 from sami_runtime.robots.ros2.open_node import open_node
 from sami_runtime.robots.ros2.settings import Qos, RosCommand, RosSettings
 from sami_runtime.robots.ros2.sources import Joints
@@ -86,9 +86,9 @@ class Hand:
         shift[2] = max(shift[2], -height)  # not below the table
         motion = self._ik.move(joints.positions, self._base.inverse.vectors(shift), self._period)
         messages = self.motion_messages(joints, motion.velocities, width + WIDTH_M * float(action[3]))
-        sent = np.append(self._base.vectors(motion.displacement) / self._reach, action[3])
-        sent = np.where(abs(sent - action) < 0.01, action, np.clip(sent, -1.0, 1.0))
-        return RobotCommand(messages, sent.astype(np.float32))
+        applied = np.append(self._base.vectors(motion.displacement) / self._reach, action[3])
+        applied = np.where(abs(applied - action) < 0.01, action, np.clip(applied, -1.0, 1.0))
+        return RobotCommand(messages, applied.astype(np.float32))
 
     def motion_messages(self, joints: Joints, velocities: Array, width: float) -> dict[str, Message]:
         """Return the messages, by topic, for joint velocities (J,) [rad/s] and a width of the gripper [m]."""
@@ -155,10 +155,10 @@ def _message(command: RosCommand, numbers: ArrayLike, period: float, names: tupl
     return Numbers(values)
 
 
-def unheard(node: Node, sent: Mapping[str, tuple[type[Any], Qos]], deadline: float) -> list[str]:
+def missing_subscribers(node: Node, topics: Mapping[str, tuple[type[Any], Qos]], deadline: float) -> list[str]:
     """Wait for subscribers until the deadline [s]; return a sentence for each topic without a matching one."""
     while True:
-        reasons = [why_unheard(topic, kind.ros, qos, node.subscribers(topic)) for topic, (kind, qos) in sent.items()]
+        reasons = (why_unmatched(name, kind.ros, qos, node.subscribers(name)) for name, (kind, qos) in topics.items())
         faults = [reason for reason in reasons if reason]
         if not faults or time.monotonic() > deadline:
             return faults
@@ -213,8 +213,8 @@ class LastStand:
         self._node = open_node(document["backend"], document["domain"], MonotonicClock())
         qos = Qos(**document["qos"])
         publisher: Publisher = self._node.publisher(document["topic"], Numbers, qos)
-        sent = {document["topic"]: (Numbers, qos)}
-        if faults := unheard(self._node, sent, time.monotonic() + 0.5 * ANSWER_S):
+        topics = {document["topic"]: (Numbers, qos)}
+        if faults := missing_subscribers(self._node, topics, time.monotonic() + 0.5 * ANSWER_S):
             raise AdapterError("; ".join(faults))
         last = Numbers(np.array(document["data"]))
         self._send = lambda: publisher.send(last)

@@ -10,7 +10,7 @@ import numpy as np
 from sami_runtime.loop.tick import Outcome, StepRecord
 from sami_runtime.model.contract import Contract
 from sami_runtime.robots.ros2.messages import ERROR, OK, WARN, Diagnostics, Message, Numbers, Status
-from sami_runtime.robots.ros2.sources import Heeded
+from sami_runtime.robots.ros2.sources import TopicFilter
 
 FINE = (Outcome.ACTED, Outcome.STANDING, Outcome.PILOTED, Outcome.PAUSED)
 """Outcomes of a tick at which nothing went wrong."""
@@ -21,9 +21,9 @@ STOP = "stop"
 def diagnose(
     record: StepRecord,
     contract: Contract,
-    topics: Mapping[str, Heeded],
+    topics: Mapping[str, TopicFilter],
     commands: Mapping[str, Message],
-    sent: bool,
+    live: bool,
     stamp: float,
 ) -> Diagnostics:
     """Return the diagnostics of a tick.
@@ -33,10 +33,10 @@ def diagnose(
         contract: Of the policy.
         topics: The topics that are heard.
         commands: The messages sent, by topic; in a dry run, those that would be sent.
-        sent: Whether they were sent.
+        live: Whether they were sent.
         stamp: Time of the diagnostics [s], by the system's clock.
     """
-    statuses = (_gate(record, contract), _policy(record), _sent(commands, sent), _topics(topics))
+    statuses = (_gate(record, contract), _policy(record), _command(commands, live), _topics(topics))
     return Diagnostics(stamp, statuses, contract.name)
 
 
@@ -74,13 +74,13 @@ def _policy(record: StepRecord) -> Status:
     return Status(WARN if reading.alarm else OK, "sami: policy", message, values)
 
 
-def _sent(commands: Mapping[str, Message], sent: bool) -> Status:
+def _command(commands: Mapping[str, Message], live: bool) -> Status:
     values = {topic: _numbers(message) for topic, message in commands.items()}
-    message = "sent" if sent else "would be sent" if commands else "nothing sent"
+    message = "sent" if live else "would be sent" if commands else "nothing sent"
     return Status(OK, "sami: command", message, values)
 
 
-def _topics(topics: Mapping[str, Heeded]) -> Status:
+def _topics(topics: Mapping[str, TopicFilter]) -> Status:
     faults: Sequence[str] = [topic.fault for topic in topics.values() if topic.fault]
     values = {}
     for topic in topics.values():

@@ -100,7 +100,7 @@ def why_silent(topic: str, kind: str, qos: Qos, publishers: Iterable[Peer]) -> s
     return f"{topic} does not come: its publisher {'; another one '.join(reasons)}. Change the topic's settings"
 
 
-def why_unheard(topic: str, kind: str, qos: Qos, subscribers: Iterable[Peer]) -> str:
+def why_unmatched(topic: str, kind: str, qos: Qos, subscribers: Iterable[Peer]) -> str:
     """Return why a topic has no matching subscriber; empty if it has one."""
     peers = list(subscribers)
     if not peers:

@@ -25,9 +25,9 @@ def open_node(backend: str, domain: int | None, clock: Clock) -> Node:
     Raises:
         AdapterError: The backend is not installed, or the domain is invalid or cannot be entered.
     """
-    there = {name: importlib.util.find_spec(name) is not None for name in ("cyclonedds", "rclpy")}
-    chosen = ("rclpy" if there["rclpy"] else "cyclonedds") if backend == "auto" else backend
-    if not there[chosen]:
+    installed = {name: importlib.util.find_spec(name) is not None for name in ("cyclonedds", "rclpy")}
+    chosen = ("rclpy" if installed["rclpy"] else "cyclonedds") if backend == "auto" else backend
+    if not installed[chosen]:
         remedy = (
             "Source a ROS 2 workspace, or take backend = 'cyclonedds'"
             if chosen == "rclpy"

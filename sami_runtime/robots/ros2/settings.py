@@ -28,7 +28,7 @@ class Qos(RobotTable):
     """Longest time [s] between two messages: offered for sent topics, requested for heard topics."""
 
 
-class HeardTopic(Qos):
+class ObservedTopic(Qos):
     """A topic that is heard."""
 
     topic: Topic
@@ -155,7 +155,7 @@ class RosSettings(AdapterSettings):
     """Domain of ROS; ROS_DOMAIN_ID if left out."""
     heard_s: Positive = 5.0
     """Longest wait [s] for peers and their first messages."""
-    topics: Annotated[dict[str, HeardTopic], Field(min_length=1)]
+    topics: Annotated[dict[str, ObservedTopic], Field(min_length=1)]
     signals: dict[str, RosSource]
     kinematics: ArmKinematics | None = None
     command: RosCommand

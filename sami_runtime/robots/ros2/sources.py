@@ -16,7 +16,7 @@ from sami_runtime.errors import AdapterError, SamiError
 from sami_runtime.robots.kit import ClockSync, DifferentialIK, Differentiator, Frame, Latest
 from sami_runtime.robots.kit.joints import JOINT_POSITIONS, JOINT_VELOCITIES
 from sami_runtime.robots.ros2.messages import JointMessage, PoseMessage
-from sami_runtime.robots.ros2.settings import HeardTopic, RosSettings, RosSource
+from sami_runtime.robots.ros2.settings import ObservedTopic, RosSettings, RosSource
 from sami_runtime.signals import Signal
 
 Array = NDArray[np.float64]
@@ -35,10 +35,10 @@ class Joints(NamedTuple):
 
 
 @dataclass
-class Heeded:
+class TopicFilter:
     """A topic that is heard, its filters, and the count of its messages."""
 
-    settings: HeardTopic
+    settings: ObservedTopic
     sync: ClockSync
     frame: Frame
     moves: Differentiator
@@ -78,7 +78,7 @@ class Sources:
         self.dropped: Callable[[], Iterable[str]] = tuple
         """Returns a sentence for each problem of the node, such as messages that it dropped."""
         self.latest = Latest(signals, clock, settings.heard_s, lambda: "; ".join(self.faults))
-        self.topics = {name: _heeded(topic) for name, topic in settings.topics.items()}
+        self.topics = {name: _topic_filter(topic) for name, topic in settings.topics.items()}
         for signal in signals:
             source = settings.signals.get(signal.name)
             if source is not None and source.of in self.topics:
@@ -138,7 +138,7 @@ class Sources:
     def _arm(self) -> str | None:
         return self._settings.kinematics.of if self._settings.kinematics else None
 
-    def _measured(self, topic: Heeded, stamp: float, received: float) -> float:
+    def _measured(self, topic: TopicFilter, stamp: float, received: float) -> float:
         """Return the time of a measurement [s], by the loop's clock.
 
         Raises:
@@ -156,7 +156,7 @@ class Sources:
             )
         return min(measured, received) - topic.settings.delay_s
 
-    def _of_pose(self, topic: Heeded, message: PoseMessage, measured: float) -> dict[str, Array]:
+    def _of_pose(self, topic: TopicFilter, message: PoseMessage, measured: float) -> dict[str, Array]:
         expected = topic.settings.frame_id
         if expected is not None and message.frame_id != expected:
             raise AdapterError(f"its frame is {message.frame_id!r}, and {expected!r} was expected (frame_id)")
@@ -169,7 +169,7 @@ class Sources:
         }
         return {signal.name: np.asarray(source.factor) * read[source.field]() for signal, source in topic.signals}
 
-    def _of_joints(self, topic: Heeded, message: JointMessage) -> dict[str, Array]:
+    def _of_joints(self, topic: TopicFilter, message: JointMessage) -> dict[str, Array]:
         values = {}
         for signal, source in topic.signals:
             if source.field in OF_HAND and self._ik:
@@ -205,7 +205,7 @@ def faults_of_signals(settings: RosSettings, signals: tuple[Signal, ...]) -> lis
     return faults
 
 
-def _faults_of(source: RosSource, signal: Signal, topic: HeardTopic, settings: RosSettings) -> list[str]:
+def _faults_of(source: RosSource, signal: Signal, topic: ObservedTopic, settings: RosSettings) -> list[str]:
     pose = topic.type.endswith("PoseStamped")
     valid = tuple(OF_POSE) if pose else (*OF_JOINTS, *(OF_HAND if settings.kinematics else ()))
     if source.field not in valid:
@@ -220,8 +220,8 @@ def _faults_of(source: RosSource, signal: Signal, topic: HeardTopic, settings: R
     return faults
 
 
-def _heeded(settings: HeardTopic) -> Heeded:
-    return Heeded(
+def _topic_filter(settings: ObservedTopic) -> TopicFilter:
+    return TopicFilter(
         settings,
         ClockSync(delay_s=settings.delay_s),
         Frame.of(settings.translation, rpy=settings.rpy),

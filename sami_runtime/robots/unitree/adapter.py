@@ -73,7 +73,7 @@ class UnitreeAdapter:
         self._mapping = Go2Mapping(settings, contract)
         self._command = self._source()
         self._latest = Latest(self.observation, clock, note=lambda: self._link.fault)
-        self._last_action, self._heard_at = np.zeros(contract.action.size, np.float32), clock.now()
+        self._last_action, self._received_at = np.zeros(contract.action.size, np.float32), clock.now()
         self._start_time, self._is_driven, self._is_standing, self._open = clock.now(), False, False, True
         self._is_halted = False  # set by `emergency_stop` until the next reset
         self._link = MotorLink(settings.domain, settings.network, settings.hz, settings.damp_kd, self._hear)
@@ -221,8 +221,8 @@ class UnitreeAdapter:
         self._link.hold(Setpoint(angles, *gains), STANDING_S)
 
     def _hear(self, reading: Go2Reading) -> None:
-        self._heard_at = self.clock.now()
-        self._latest.put(self._heard_at, **self._mapping.observed(reading))
+        self._received_at = self.clock.now()
+        self._latest.put(self._received_at, **self._mapping.observed(reading))
 
     def _source(self) -> CommandSource | None:
         """Return the source of the command; None for the remote control, or if the policy reads no command.
@@ -271,7 +271,7 @@ class UnitreeAdapter:
 
     def _require_upright(self, longest_s: float = math.inf) -> None:
         """Damp the motors and raise SafetyStop if the robot must not move, or was silent for longer than a time [s]."""
-        tilt, silent, fault = self._tilt(), self.clock.now() - self._heard_at, ""
+        tilt, silent, fault = self._tilt(), self.clock.now() - self._received_at, ""
         if self.reading.stop_pressed:
             fault = "L2 and B of the remote control were pressed"
         elif not tilt < self.settings.fallen_deg:

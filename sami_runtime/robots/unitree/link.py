@@ -127,16 +127,16 @@ class MotorLink:
         writer: DataWriter[Any] = DataWriter(self._participant, topics[0])
         reader: DataReader[Any] = DataReader(self._participant, topics[1])
         deadline, number, due = time.monotonic() + within_s, time.monotonic_ns(), 0.0
-        sent: set[int] = set()
+        requests: set[int] = set()
         try:
             while (now := time.monotonic()) < deadline:
                 if now >= due and writer.get_matched_subscriptions() and reader.get_matched_publications():
                     number, due = number + 1, now + 1.0  # a request before the service listened is lost
-                    sent.add(number)
+                    requests.add(number)
                     header = RequestHeader(RequestIdentity(number, function), RequestLease(0), RequestPolicy(0, False))
                     writer.write(ServiceRequest(header, parameter, []))  # type: ignore[arg-type]  # as in ROS 2's messages
                 for response in reader.take(10):
-                    if isinstance(response, ServiceResponse) and response.header.identity.id in sent:
+                    if isinstance(response, ServiceResponse) and response.header.identity.id in requests:
                         return response.header.status.code, response.data
                 time.sleep(POLL_S)
         finally:

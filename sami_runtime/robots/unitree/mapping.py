@@ -111,10 +111,10 @@ class Go2Mapping:
             return list(range(len(elements)))
         return [MOTORS.index(name) for name in names]
 
-    def _numbers(self, key: str, otherwise: Any, faults: list[str]) -> Array:
-        """Return a setting for each element of the action, (A,); if it is left out, `otherwise` (the model file's)."""
+    def _numbers(self, key: str, default: Any, faults: list[str]) -> Array:
+        """Return a setting for each element of the action, (A,); if it is left out, `default` (the model file's)."""
         value, size = getattr(self.settings, key), self.contract.action.size
-        value = otherwise if value is None else value
+        value = default if value is None else value
         if value is None:
             faults.append(f"settings.{key} is missing, and the model file does not say it")
             value = 1.0

@@ -50,7 +50,7 @@ class Go2Batch(Rows):
         )
         bind = self._batch.bind
         self._ctrl, self._history = bind("ctrl"), bind("history")
-        self._physics = Physics(self._qpos, self._qvel, bind("geom_xpos"), bind("actuator_force"))
+        self._physics = Physics(self._qpos, self._qvel, *map(bind, ("geom_xpos", "actuator_force", "userdata")))
         self.walks = Walks(robot, rows)
         self._codes = np.zeros((rows, robot.code.size), np.float32)
 
@@ -69,7 +69,7 @@ class Go2Batch(Rows):
             return
         qpos, qvel = (np.stack(part) for part in zip(*(self.robot.start(rng) for rng in rngs), strict=True))
         self._place(ids, qpos, qvel)
-        history = self._history[ids]
+        history, self._physics.mark[ids] = self._history[ids], 1.0
         self.robot.forget_targets(history)
         self._history[ids] = history
         self.walks.begin(ids, rngs, qvel)

@@ -36,8 +36,8 @@ class Go2Env(TaskEnv):
         sizes, self._colours = (GO2.layout.size, len(MOTORS)), robot.model.geom_rgba.copy()
         super().__init__(robot.model, GO2.tasks, tasks, sizes, GO2.rate_hz, render_mode, render_size)
         self.walks = Walks(self.robot, 1)
-        data = self.data
-        self._physics = Physics(data.qpos[None], data.qvel[None], data.geom_xpos[None], data.actuator_force[None])
+        fields = (self.data.qpos, self.data.qvel, self.data.geom_xpos, self.data.actuator_force, self.data.userdata)
+        self._physics = Physics(*(field[None] for field in fields))
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -47,7 +47,7 @@ class Go2Env(TaskEnv):
         self.set_dynamics(self._task_of(options))
         qpos, qvel = self.robot.start(self.np_random)
         mujoco.mj_resetData(self.model, self.data)
-        self.data.qpos[:], self.data.qvel[:] = qpos, qvel
+        self.data.qpos[:], self.data.qvel[:], self.data.userdata[:] = qpos, qvel, 1.0
         self.robot.forget_targets(self.data.history[None])
         self.walks.begin([0], [self.np_random], qvel[None])
         if self._camera is not None:

@@ -63,6 +63,8 @@ class Physics(NamedTuple):
     """Positions of the geoms in the world [m], (n, geoms, 3)."""
     torque: Array
     """Torque of each motor [N m], (n, 12)."""
+    mark: Array
+    """1 from the start of an episode on, (n, 1); MuJoCo's own reset of a simulation that blew up erases it."""
 
 
 class Go2Robot:
@@ -188,7 +190,7 @@ class Walks:
             - np.where(moving, 0.05, 0.3) * _squares(offset)
         )
         self.fallen = ~((gravity[:, 2] < -TILT) & (physics.qpos[:, 2] > LOWEST))
-        self.fallen |= ~(np.abs(physics.qvel).max(axis=1) < UNSTABLE)  # so that NaN is a fall too
+        self.fallen |= ~(np.abs(physics.qvel).max(axis=1) < UNSTABLE * physics.mark[:, 0])  # so that NaN is a fall too
         reward = np.maximum(np.nan_to_num(reward), 0.0) - FALL * self.fallen
         self._air = np.where(self.contact, 0.0, self._air + _STEP_S)
         self._feet, self._joint_velocity, self.last_action = feet.copy(), joint_velocity.copy(), actions

@@ -194,7 +194,7 @@ def load_robot(path: Path) -> EnvironmentSpec:
         id=f"sami/{safe or 'robot'}-v0",
         entry_point="sami_train.envs.mjcf.env:MjcfEnv",
         batch_entry_point="sami_train.envs.mjcf.batch:MjcfBatch",
-        hyperparameters={"fast-cpu": {"collection.collectors": 1}},  # SAC steps single ones, and some take long
+        hyperparameters={"fast-cpu": {"collection.workers": 1}},  # SAC steps single ones, and some take long
         arguments={"path": str(path)},
         tasks=robot.tasks,
         layout=Layout.of([reading.signal for reading in robot.readings]),

@@ -113,6 +113,8 @@ def _noise(rng: np.random.Generator, kind: str, scale: float, size: int) -> Arra
 def _load(xml: str, forces: bool) -> mujoco.MjModel:
     """Compile a model; `forces` adds a force sensor, without which MuJoCo does not compute external forces."""
     spec = mujoco.MjSpec.from_file(str(MODELS / xml))
+    # MuJoCo's own reset would hide a simulation that blew up from `Robot.unstable`, and count as a jump of the robot.
+    spec.option.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
     if forces:
         torso = spec.body("torso")
         torso.add_site(name="torso")

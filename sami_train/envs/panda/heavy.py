@@ -40,12 +40,12 @@ def tip_action(observation: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     along = np.zeros(3)
     along[axis] = direction
     offset = hand - cube
-    ahead, aside = offset @ along, offset[1 - axis]
+    ahead, sideways = offset @ along, offset[1 - axis]
     action = np.zeros(4)
-    if -0.11 < ahead < -0.02 and abs(aside) < 0.02 and hand[2] < 0.075:  # at the cube: push, and lift a little
+    if -0.11 < ahead < -0.02 and abs(sideways) < 0.02 and hand[2] < 0.075:  # at the cube: push, and lift a little
         action[:3] = along
         action[2] = _LIFT[axis, direction] if ahead > -0.055 else np.clip((_LOW_M - hand[2]) / ACTION_SCALE, -1, 1)
-        action[1 - axis] = np.clip(-aside / ACTION_SCALE, -1, 1)
+        action[1 - axis] = np.clip(-sideways / ACTION_SCALE, -1, 1)
     else:
         start = cube - _BEHIND_M * along
         distance = np.linalg.norm((hand - start)[:2])

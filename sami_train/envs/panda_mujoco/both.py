@@ -23,7 +23,7 @@ except ModuleNotFoundError as error:
 
 ENGINES = ("pybullet", "mujoco")
 """Values of `info["engine"]` and `options["engine"]`."""
-_APART = 0x0B07
+_ENGINE_SEED = 0x0B07
 """Separates the random draw of the engine from the draws of the first state, which are the same in both engines."""
 
 
@@ -64,7 +64,7 @@ class PandaBothEnv(gym.Env[dict[str, np.ndarray], np.ndarray]):
     ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Start an episode in the engine `options["engine"]`, or in a drawn engine, as its environment does."""
         if seed is not None:
-            self._engine_rng = np.random.default_rng((_APART, seed))
+            self._engine_rng = np.random.default_rng((_ENGINE_SEED, seed))
         drawn = ENGINES[int(self._engine_rng.integers(len(ENGINES)))]
         inner_options = dict(options or {})
         self.engine = inner_options.pop("engine", drawn)

@@ -85,8 +85,7 @@ def _compiled() -> mujoco.MjModel:
         spec.joint(name).solref_limit, spec.joint(name).solimp_limit = _HARD
     _set_pairs(spec)
     _set_motors(spec)
-    model = spec.compile()
-    return model
+    return spec.compile()
 
 
 def _set_pairs(spec: mujoco.MjSpec) -> None:

@@ -108,8 +108,8 @@ class SO101Env(TaskEnv):
 
     def _draw_place(self) -> np.ndarray:
         """Draw a position on the table in front of the arm, (2,) [m]."""
-        away, angle = self.np_random.uniform(0.15, 0.23), self.np_random.uniform(-0.5, 0.5)
-        return np.array([0.0388353 + away * np.cos(angle), away * np.sin(angle)])
+        radius, angle = self.np_random.uniform(0.15, 0.23), self.np_random.uniform(-0.5, 0.5)
+        return np.array([0.0388353 + radius * np.cos(angle), radius * np.sin(angle)])
 
     def _observe(self) -> np.ndarray:
         """Return the observation, (10,) float32, in the order of `LAYOUT`."""

@@ -33,9 +33,9 @@ def joints_at(tip: Array, pitch: float = _PITCH) -> Array:
     x, y, z = tip[0] - _PAN_X, tip[1], tip[2]
     to_wrist = np.hypot(x, y) + 1j * z - _HAND * np.exp(-1j * pitch) - _LIFT_R - 1j * _LIFT_Z
     upper, fore = abs(_UPPER), abs(_FORE)
-    away = np.clip(abs(to_wrist), abs(upper - fore) + 1e-6, upper + fore - 1e-6)
-    at_lift = np.arccos((upper**2 + away**2 - fore**2) / (2.0 * upper * away))
-    at_elbow = np.arccos((upper**2 + fore**2 - away**2) / (2.0 * upper * fore))
+    reach = np.clip(abs(to_wrist), abs(upper - fore) + 1e-6, upper + fore - 1e-6)
+    at_lift = np.arccos((upper**2 + reach**2 - fore**2) / (2.0 * upper * reach))
+    at_elbow = np.arccos((upper**2 + fore**2 - reach**2) / (2.0 * upper * fore))
     raised = np.angle(to_wrist) + at_lift
     lift = np.angle(_UPPER) - raised
     elbow = np.angle(_FORE) - (raised - np.pi + at_elbow) - lift
@@ -58,8 +58,8 @@ def push(observation: NDArray[np.float32], rng: np.random.Generator, task: Task)
     distance = max(float(np.linalg.norm(way)), 1e-6)
     way /= distance
     ahead = tip[:2] - cube
-    along, aside = float(ahead @ way), abs(float(ahead[0] * way[1] - ahead[1] * way[0]))
-    if tip[2] < 0.035 and along < 0.0 and aside < 0.02:
+    along, across = float(ahead @ way), abs(float(ahead[0] * way[1] - ahead[1] * way[0]))
+    if tip[2] < 0.035 and along < 0.0 and across < 0.02:
         target = np.append(cube + way * (min(distance, 0.04) - 0.03), 0.018)
     else:
         start = cube - 0.05 * way

@@ -78,11 +78,11 @@ def heat_maps(
 
 def _map_rows(panel: str, cells: Sequence[Cell], across: str, down: str) -> list[Row]:
     """Return a row for each pair of values: the mean over its tasks, weighted by their episodes."""
-    alike: dict[tuple[float, float], list[Cell]] = {}
+    groups: dict[tuple[float, float], list[Cell]] = {}
     for cell in cells:
-        alike.setdefault((cell[1][across], cell[1][down]), []).append(cell)
+        groups.setdefault((cell[1][across], cell[1][down]), []).append(cell)
     rows: list[Row] = []
-    for (x, y), same in alike.items():
+    for (x, y), same in groups.items():
         episodes = sum(facts["episodes"] for _, _, facts in same)
         value, above = (
             sum(facts[column] * facts["episodes"] for _, _, facts in same) / episodes
@@ -175,7 +175,7 @@ def by_task(spec: EnvironmentSpec, evaluations: Mapping[str, Evaluation]) -> Cha
     for name, evaluation in evaluations.items():
         for result in evaluation.results:
             value = result.success if measure is SUCCESS else result.ret or 0.0
-            beyond = result.above_floor if evaluation.measure is SUCCESS else math.nan
+            beyond = result.nontrivial_success if evaluation.measure is SUCCESS else math.nan
             facts = {"value": value, "episodes": result.episodes, "above_floor": beyond}
             cells[name].append((result.task_set, result.task, facts))
             above.append((result.task_set, result.task, {**facts, "value": beyond}))
@@ -317,8 +317,8 @@ def robustness(points: Sequence[RobustnessPoint]) -> Chart:
             axes.set_ylim(measure.bounds[0] - 0.03, measure.bounds[1] + 0.03)
 
     caption = (
-        f"{measure.name.capitalize()} behind one kind of gap at a time, against its size; bands are 95 % intervals "
-        "over starts and what their gaps drew. Dotted: without a gap."
+        f"{measure.name.capitalize()} with one effect of a profile at a time, by its size; bands are 95 % intervals "
+        "over starts and what the profiles drew. Dotted: without a profile."
     )
     panels = tuple(Panel(kind, partial(draw, kind)) for kind in kinds)
     return Chart("robustness", caption, panels, tuple(rows), width=220, height=170, columns=5)

@@ -9,7 +9,7 @@ from itertools import combinations, combinations_with_replacement, product
 from typing import Any
 
 from sami_runtime.errors import UnknownName
-from sami_train.config.schema import keys
+from sami_train.config.schema import keys, present_key
 from sami_train.envs.measure import RETURN, Measure
 from sami_train.studies.compare.estimates import (
     Aggregate,
@@ -35,8 +35,9 @@ from sami_train.studies.compare.groups import (
 PAIRS = (("satesac", "tesac"), ("saccm", "ccm"))
 """The paper's claim: each method with SaNCE beats the same method without SaNCE."""
 RANKING = "contrast.ranking"
-PLACEBOS = ("shuffled", "recency")
-"""Rankings for ablation: `shuffled` ranks by chance, `recency` by the policy's age. A useful ranking beats both."""
+ABLATIONS = ("shuffled", "recency")
+"""Rankings of the shuffled-label ablation: `shuffled` ranks by chance, `recency` by the policy's age. A useful ranking
+beats both."""
 UNEQUAL = 0.02
 """Largest relative difference between equal budgets of steps (a run stops at the end of an episode)."""
 
@@ -49,7 +50,7 @@ class Standing:
     task_set: str
     score: Aggregate
     """Of the environment's measure: success or return."""
-    above_floor: float | None
+    nontrivial_success: float | None
     """Mean success excluding trivial starts, mean over seeds; NaN if every start is trivial, None if the measure is
     the return."""
 
@@ -82,9 +83,9 @@ class MethodComparison:
     """
 
     def __init__(self, runs: Sequence[EvaluatedRun], by: str | None = None) -> None:
-        self.runs, self.by, self.groups = runs, by, group_runs(runs)
-        if by is not None:
-            self._check_by(by)
+        self.runs, self.by, self.groups = runs, by and present_key(by), group_runs(runs)
+        if self.by is not None:
+            self._check_by(self.by)
             self.groups = sorted(self.groups, key=self._position)
 
     def _check_by(self, key: str) -> None:
@@ -139,7 +140,7 @@ class MethodComparison:
             for group in self.groups:
                 score, above = aggregate(group.scores(task_set), self.measure.bounds), None
                 if self.measure is not RETURN:
-                    above = sum(run.evaluation.above_floor(task_set) for run in group.runs) / len(group.runs)
+                    above = sum(run.evaluation.nontrivial_success(task_set) for run in group.runs) / len(group.runs)
                 standings.append(Standing(group, task_set, score, above))
         return standings
 
@@ -155,11 +156,11 @@ class MethodComparison:
 
     @cached_property
     def controls(self) -> list[Contest]:
-        """Each group against the groups of its method that differ only in ranking by one of `PLACEBOS`."""
+        """Each group against the groups of its method that differ only in ranking by one of `ABLATIONS`."""
         pairs = []
         for x, y in product(self.groups, repeat=2):
-            placebo = y.settings.get(RANKING) in PLACEBOS and x.settings.get(RANKING) not in PLACEBOS
-            if placebo and x.method == y.method and {**x.settings, RANKING: None} == {**y.settings, RANKING: None}:
+            ablated = y.settings.get(RANKING) in ABLATIONS and x.settings.get(RANKING) not in ABLATIONS
+            if ablated and x.method == y.method and {**x.settings, RANKING: None} == {**y.settings, RANKING: None}:
                 pairs.append((x, y))
         return self._contests(pairs)
 
@@ -173,7 +174,7 @@ class MethodComparison:
     def _contests(self, pairs: Sequence[tuple[Group, Group]]) -> list[Contest]:
         contests = []
         for x, y in pairs:
-            equal_budget = _alike([run.steps for run in (*x.runs, *y.runs)])
+            equal_budget = _nearly_equal([run.steps for run in (*x.runs, *y.runs)])
             for task_set in self.task_sets:
                 first, second = _by_seed(x, task_set), _by_seed(y, task_set)
                 improvement = probability_of_improvement(x.scores(task_set), y.scores(task_set))
@@ -188,7 +189,7 @@ class MethodComparison:
 
     def _even(self, count: Callable[[EvaluatedRun], int | None]) -> bool:
         return all(
-            _alike([number for run in (*x.runs, *y.runs) if (number := count(run)) is not None])
+            _nearly_equal([number for run in (*x.runs, *y.runs) if (number := count(run)) is not None])
             for x, y in combinations_with_replacement(self.groups, 2)
             if comparable(x, y)
         )
@@ -207,7 +208,7 @@ class MethodComparison:
         if unfinished:
             notes.append(f"Not trained to the end: {', '.join(unfinished)}.")
         for key, values in differences_between(self.groups).items():
-            listed = ", ".join(f"{title} {' and '.join(map(shown_value, held))}" for title, held in values.items())
+            listed = ", ".join(f"{title} {' and '.join(map(shown_value, pair))}" for title, pair in values.items())
             notes.append(f"Methods also differ in {key}: {listed}.")
         single = [group.label for group in self.groups if len(group.runs) == 1]
         if single:
@@ -228,7 +229,7 @@ def _by_seed(group: Group, task_set: str) -> Mapping[int, float]:
     return dict(zip(group.seeds, group.scores(task_set).mean(axis=1).tolist(), strict=True))
 
 
-def _alike(numbers: Sequence[int]) -> bool:
+def _nearly_equal(numbers: Sequence[int]) -> bool:
     return not numbers or max(numbers) <= min(numbers) * (1 + UNEQUAL)
 
 
@@ -262,7 +263,7 @@ class Worth:
     @property
     def equal_budget(self) -> bool:
         """Whether the runs of all three groups took about the same environment steps."""
-        return _alike([run.steps for group in (self.group, self.memoryless, self.oracle) for run in group.runs])
+        return _nearly_equal([run.steps for group in (self.group, self.memoryless, self.oracle) for run in group.runs])
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""

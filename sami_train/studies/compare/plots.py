@@ -77,8 +77,8 @@ def curves_by_key(comparison: MethodComparison) -> Figure | None:
         for number, (label, members) in enumerate(lines.items()):
             at = [places[comparison.value_of(group)] for group in members]
             title = members[0].method.title
-            aside = 3.5 * (number - (len(lines) - 1) / 2)
-            _line(axes, label, at, [standings[g.label] for g in members], STYLES[drawn[title] % len(STYLES)], aside)
+            shift = 3.5 * (number - (len(lines) - 1) / 2)
+            _line(axes, label, at, [standings[g.label] for g in members], STYLES[drawn[title] % len(STYLES)], shift)
             drawn[title] += 1
         if numeric and min(places.values()) > 0 and max(places.values()) >= LOG * min(places.values()):
             axes.set_xscale("log")
@@ -91,12 +91,12 @@ def curves_by_key(comparison: MethodComparison) -> Figure | None:
     return figure
 
 
-def _line(axes: Axes, label: str, at: Sequence[float], standings: Sequence[Standing], style: str, aside: float) -> None:
-    """Draw a line, shifted by `aside` [points] to the right, so that intervals at one value do not overlap."""
+def _line(axes: Axes, label: str, at: Sequence[float], standings: Sequence[Standing], style: str, shift: float) -> None:
+    """Draw a line, shifted by `shift` [points] to the right, so that intervals at one value do not overlap."""
     from matplotlib.transforms import ScaledTranslation
 
     colour = colour_of(standings[0].group.method)
-    transform = axes.transData + ScaledTranslation(aside / 72, 0, axes.figure.dpi_scale_trans)
+    transform = axes.transData + ScaledTranslation(shift / 72, 0, axes.figure.dpi_scale_trans)
     iqms = [standing.score.iqm for standing in standings]
     if len(iqms) == 1:
         axes.axhline(iqms[0].value, color=colour, lw=1.2, ls=":")
@@ -203,7 +203,7 @@ def maps_by_task(comparison: MethodComparison) -> Chart | None:
         of_group = cells.setdefault(group.label, [])
         for same in zip(*(run.evaluation.results for run in group.runs), strict=True):
             value = np.mean([result.success if success else result.ret for result in same])
-            above = np.mean([result.above_floor for result in same]) if success else np.nan
+            above = np.mean([result.nontrivial_success for result in same]) if success else np.nan
             facts = {"value": value, "episodes": same[0].episodes, "above_floor": above}
             of_group.append((same[0].task_set, same[0].task, facts))
     number = ".2f" if success else ",.0f"

@@ -65,7 +65,7 @@ def standings_table(comparison: MethodComparison, task_set: str) -> Table:
         row += [measure.show(score.mean.value) + (f" ± {measure.show(score.std)}" if score.std is not None else "")]
         row += [_shown_bounds(measure, score.mean)]
         row += [measure.show(score.iqm.value) + (f" {_shown_bounds(measure, score.iqm)}" if score.iqm.bounds else "")]
-        row += [number(standing.above_floor)] if measure is SUCCESS else []
+        row += [number(standing.nontrivial_success)] if measure is SUCCESS else []
         row += [BLANK if published is None else " ± ".join(measure.show(part, coarse=True) for part in published)]
         rows.append(tuple(row))
     tasks = len(comparison.runs[0].evaluation.of(task_set))
@@ -78,7 +78,7 @@ def standings_table(comparison: MethodComparison, task_set: str) -> Table:
 
 
 def contests_table(comparison: MethodComparison) -> Table | None:
-    """Return tests of each method with SaNCE against itself without it, or with a placebo ranking; None if no pair."""
+    """Return tests of each method with SaNCE against itself without it, or with shuffled labels; None if no pair."""
     contests, measure = [*comparison.contests, *comparison.controls], comparison.measure
     if not contests:
         return None
@@ -244,7 +244,7 @@ def as_data(comparison: MethodComparison) -> dict[str, Any]:
             _verdict(comparison.env, contest, about)
             for about, contests in {
                 "paper": comparison.contests,
-                "placebo": comparison.controls,
+                "ablation": comparison.controls,
                 "": comparison.other_contests,
             }.items()
             for contest in contests
@@ -262,7 +262,7 @@ def _result(env: str, standing: Standing) -> dict[str, Any]:
         "std": standing.score.std,
         "mean_stratified": standing.score.mean_stratified._asdict(),
         "iqm": standing.score.iqm._asdict(),
-        "above_floor": None if standing.above_floor is None else finite(standing.above_floor),
+        "above_floor": None if standing.nontrivial_success is None else finite(standing.nontrivial_success),
         "paper": published._asdict() if published else None,
     }
 
@@ -274,7 +274,7 @@ def _verdict(env: str, contest: Contest, about: str) -> dict[str, Any]:
         "y": contest.y.label,
         "task_set": contest.task_set,
         "claimed_by_the_paper": about == "paper",
-        "against_a_placebo": about == "placebo",
+        "against_a_placebo": about == "ablation",
         "equal_budget": contest.equal_budget,
         "improvement": contest.improvement._asdict(),
         "welch_p": contest.welch_p,

@@ -155,9 +155,9 @@ def write_film(scenes: Sequence[FilmScene], path: Path, slower: float = 1.0, for
     durations: list[int] = []
     for scene in scenes:
         steps = sorted({t for panel in scene.panels for t in panel.pictures})
-        apart = steps[1] - steps[0] if len(steps) > 1 else 1
+        stride = steps[1] - steps[0] if len(steps) > 1 else 1
         frames += [_frame(scene, t, steps) for t in steps]
-        durations += [round(1000 * slower * apart / scene.rate_hz)] * len(steps)
+        durations += [round(1000 * slower * stride / scene.rate_hz)] * len(steps)
         durations[-1] += round(1000 * HOLD_S)
     height = max(frame.height for frame in frames)
     frames = [_padded(frame, height) for frame in frames]

@@ -151,7 +151,7 @@ def longest_countdown(contract: Contract, episode: ChangedEpisode) -> tuple[floa
     telemetry, countdown = Telemetry(contract), Countdown()
     longest: float | None = None
     for context in episode.contexts:
-        countdown.heed(telemetry.update(context))
+        countdown.update(telemetry.update(context))
         if countdown.steps is not None:
             longest = max(longest or 0.0, float(countdown.steps))
     return longest, countdown.steps is None or episode.success

@@ -118,10 +118,10 @@ class _Sense(NamedTuple):
     """The fitted sensor errors of one signal."""
 
     numbers: list[FittedNumber]
-    noise_told: bool
+    noise_identified: bool
     bias: str
     """The biases of some of its elements, as text: a profile needs all elements; empty if none is known."""
-    bias_told: bool
+    bias_identified: bool
 
 
 class _Arrived(NamedTuple):
@@ -164,14 +164,14 @@ def _times(log: Log, arrived: Sequence[_Arrived], response: ActuatorResponse) ->
 def _arrived(log: Log) -> list[_Arrived]:
     """Return the arrival of messages, once for all signals with the same time stamps."""
     groups: dict[bytes, list[str]] = {}
-    for name in log.traces[0].sent:
-        groups.setdefault(b"".join(trace.sent[name].tobytes() for trace in log.traces), []).append(name)
+    for name in log.traces[0].measured_at:
+        groups.setdefault(b"".join(trace.measured_at[name].tobytes() for trace in log.traces), []).append(name)
     arrived = []
     for names in groups.values():
         messages = [arrivals(trace, names[0]) for trace in log.traces]
-        apart = spacing(log.traces, names[0])
-        regular = apart == 1.0 and any(item.read.sum() for item in messages)
-        arrived.append(_Arrived(names, apart, fit_arrival(messages) if regular else None))
+        interval = spacing(log.traces, names[0])
+        regular = interval == 1.0 and any(item.read.sum() for item in messages)
+        arrived.append(_Arrived(names, interval, fit_arrival(messages) if regular else None))
     return arrived
 
 
@@ -180,10 +180,10 @@ def _sensed(log: Log, reference: Sequence[Trace], name: str) -> _Sense:
     signal = next(declared for declared in log.contract.observation if declared.name == name)
     numbers = []
     steps = [fit_step(log.traces, name, column) for column in range(signal.size)]
-    there = [step for step in steps if step is not None]
-    step = max(there, default=0.0)
-    if there and not any(fit_step(reference, name, column) for column in range(signal.size)):
-        rounding = Estimate(min(there), step, step)
+    detected = [step for step in steps if step is not None]
+    step = max(detected, default=0.0)
+    if detected and not any(fit_step(reference, name, column) for column in range(signal.size)):
+        rounding = Estimate(min(detected), step, step)
         numbers.append(FittedNumber("quantisation", name, rounding, signal.unit, "all readings"))
     else:
         step = 0.0
@@ -218,11 +218,11 @@ def _unidentified(log: Log, arrived: Sequence[_Arrived], senses: Mapping[str, _S
     for item in arrived:
         if item.spacing != 1.0:
             yield f"the arrival of {_listed(item.names)}: one every {item.spacing:g} periods, or without a stamp"
-    if restless := [name for name, sense in senses.items() if not sense.noise_told]:
+    if restless := [name for name, sense in senses.items() if not sense.noise_identified]:
         yield f"noise of {_listed(restless)}: nothing rested for a few readings"
     if half := [sense.bias for sense in senses.values() if sense.bias]:
         yield f"the bias of single elements: {'; '.join(half)}; the others' true values at rest are unknown"
-    if unknown := [name for name, sense in senses.items() if not (sense.bias or sense.bias_told)]:
+    if unknown := [name for name, sense in senses.items() if not (sense.bias or sense.bias_identified)]:
         yield f"the bias of {_listed(unknown)}: their true values at rest are unknown (the limits' [known])"
 
 
@@ -253,16 +253,16 @@ def _span(number: FittedNumber) -> float | list[float]:
 def _checks(log: Log, motion_answers: Sequence[Answer], misfits: np.ndarray) -> dict[str, Any]:
     """Return how well a fit to the other episodes explains the held-out ones; empty if there are too few episodes."""
     out = np.arange(len(log.traces)) % HELD_OUT == HELD_OUT - 1
-    held = [trace for trace, held_out in zip(log.traces, out, strict=True) if held_out]
-    if not held:
+    test_traces = [trace for trace, held_out in zip(log.traces, out, strict=True) if held_out]
+    if not test_traces:
         return {}
     fitted = [trace for trace, held_out in zip(log.traces, out, strict=True) if not held_out]
     response = fit_response(fitted, motion_answers, misfits[~out])
     return {
-        "episodes": len(held),
+        "episodes": len(test_traces),
         "delay_periods": response.delay[1],
-        "motion_explained": explained(held, motion_answers, response.delay[1], response.lag[1]),
-        "motion_explained_without_gap": explained(held, motion_answers, 0, 0.0),
+        "motion_explained": explained(test_traces, motion_answers, response.delay[1], response.lag[1]),
+        "motion_explained_without_gap": explained(test_traces, motion_answers, 0, 0.0),
     }
 
 
@@ -306,8 +306,8 @@ def _require_answers(log: Log, motion_answers: Sequence[Answer]) -> None:
 def _advice(log: Log) -> str:
     action = log.contract.action
     return (
-        f"Record one in which {_listed(action.elements)} step to both sides of rest by a good share of their range, "
-        "each for 1 to 4 periods, after half a second of rest, for some 10 episodes: "
+        f"Record one in which {_listed(action.elements)} step to both sides of the neutral action by a good share of "
+        "their range, each for 1 to 4 periods, after half a second without motion, for some 10 episodes: "
         "sami run --set excite=true --record NAME.mcap does."
     )
 

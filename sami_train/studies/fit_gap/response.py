@@ -69,9 +69,9 @@ class ActuatorResponse(NamedTuple):
 
 def motions(trace: Trace, signal: str, column: int) -> Motions:
     """Return the motions of an element between messages that were measured a period apart."""
-    sent, values = trace.fresh(signal)
-    both = (np.diff(sent) == 1) & (sent[:-1] >= FIRST)
-    return Motions(sent[1:][both], np.diff(values[:, column])[both])
+    ticks, values = trace.fresh(signal)
+    both = (np.diff(ticks) == 1) & (ticks[:-1] >= FIRST)
+    return Motions(ticks[1:][both], np.diff(values[:, column])[both])
 
 
 def commanded(executed: np.ndarray, delay: int, lag: float) -> np.ndarray:
@@ -167,8 +167,8 @@ def _lag(
     """Return the lag with its ends, given the delay of each episode and its misfits, (episodes, delays, lags)."""
     curves = misfits[np.arange(len(traces)), delays]  # (episodes, lags)
     at = int(curves.sum(axis=0).argmin())
-    apart = curves[:, at] - curves.min(axis=1) > SURE
-    if apart.mean() > SEVERAL:
+    distinct = curves[:, at] - curves.min(axis=1) > SURE
+    if distinct.mean() > SEVERAL:
         lags = LAGS[curves.argmin(axis=1)]
         return float(lags.min()), float(np.median(lags)), float(lags.max())
     fine = np.linspace(LAGS[max(0, at - 2)], LAGS[min(len(LAGS) - 1, at + 2)], 33)

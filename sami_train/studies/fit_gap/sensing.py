@@ -45,8 +45,8 @@ def at_rest(trace: Trace, name: str, rest: np.ndarray, first: int = 0) -> np.nda
     """
     moving = np.flatnonzero(np.abs(trace.executed - rest).max(axis=1) > 1e-6)
     until = int(moving[0]) if len(moving) else len(trace.executed)
-    sent, values = trace.fresh(name)
-    resting = (sent <= until) & (sent >= first)
+    ticks, values = trace.fresh(name)
+    resting = (ticks <= until) & (ticks >= first)
     resting[0] |= first == 0
     return values[resting]
 
@@ -93,7 +93,7 @@ def fit_bias(
     If they differ between episodes by more than noise explains, the interval spans the episodes' biases.
 
     Args:
-        traces: Episodes; biases that `Zeroed` removed from them are added again.
+        traces: Episodes; biases that `BiasCalibration` removed from them are added again.
         signal: The signal.
         known_values: True value at rest, by `SIGNAL.ELEMENT`.
         rest: The neutral action, (A,).
@@ -106,7 +106,7 @@ def fit_bias(
             continue
         readings = [at_rest(trace, signal.name, rest)[:, column] for trace in traces]
         offsets = np.array([reading.mean() - known_values[name] for reading in readings])
-        offsets += [trace.zeroed.get(name, 0.0) for trace in traces]
+        offsets += [trace.removed_biases.get(name, 0.0) for trace in traces]
         unsure = SIGMAS * deviation / np.sqrt([len(reading) for reading in readings])
         if np.ptp(offsets) > 2.0 * float(unsure.max()) + 1e-6:
             errors[name] = Estimate(float(offsets.min()), float(offsets.mean()), float(offsets.max()))
@@ -166,23 +166,23 @@ class Arrival(NamedTuple):
 
 def spacing(traces: Sequence[Trace], name: str) -> float:
     """Return the interval [periods] between a sensor's messages, 1 for every tick; infinite if there is only one."""
-    apart = np.concatenate([np.diff(trace.fresh(name)[0]) for trace in traces])
-    if not len(apart):
+    intervals = np.concatenate([np.diff(trace.fresh(name)[0]) for trace in traces])
+    if not len(intervals):
         return np.inf
-    return float(max(every for every in range(1, SLOWEST + 1) if (apart % every == 0).mean() >= REGULAR))
+    return float(max(every for every in range(1, SLOWEST + 1) if (intervals % every == 0).mean() >= REGULAR))
 
 
 def arrivals(trace: Trace, name: str) -> Arrivals:
     """Count a signal's messages by delay."""
     read, missing = np.zeros(MOST), np.zeros(MOST)
     newest = FIRST - 1
-    for tick, sent in zip(trace.ticks, trace.sent[name], strict=True):
-        if sent <= newest:
+    for tick, stamp in zip(trace.ticks, trace.measured_at[name], strict=True):
+        if stamp <= newest:
             continue
-        for absent in range(newest + 1, sent):
+        for absent in range(newest + 1, stamp):
             missing[min(MOST - 1, tick - absent)] += 1
-        read[min(MOST - 1, tick - sent)] += 1
-        newest = sent
+        read[min(MOST - 1, tick - stamp)] += 1
+        newest = stamp
     return Arrivals(read, missing)
 
 

@@ -31,7 +31,7 @@ class Trace:
 
     ticks: np.ndarray
     """Tick at which each observation was read, (n,)."""
-    sent: Mapping[str, np.ndarray]
+    measured_at: Mapping[str, np.ndarray]
     """By signal, the tick at which its value in each observation was measured, (n,)."""
     values: Mapping[str, np.ndarray]
     """By signal, its values in each observation, (n, size)."""
@@ -39,13 +39,13 @@ class Trace:
     """Applied action at each tick, (T, A)."""
     times: np.ndarray
     """Time at which the tick of each observation began [s], (n,)."""
-    zeroed: Mapping[str, float]
-    """By element, the bias that `Zeroed` had subtracted from the values; empty without such a calibration."""
+    removed_biases: Mapping[str, float]
+    """By element, the bias that `BiasCalibration` had subtracted from the values; empty without such a calibration."""
 
     def fresh(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """Return the ticks at which a signal's m messages were measured, ascending (m,), and their values (m, size)."""
-        sent, first = np.unique(self.sent[name], return_index=True)
-        return sent, self.values[name][first]
+        ticks, first = np.unique(self.measured_at[name], return_index=True)
+        return ticks, self.values[name][first]
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def _trace(recording: Recording, records: Sequence[StepRecord], fresh_age: float
             standing = standing if record.executed is None else np.asarray(record.executed, np.float64)
             executed[at + 1 :] = standing
             at = tick
-    sent: dict[str, np.ndarray] = {}
+    measured_at: dict[str, np.ndarray] = {}
     values: dict[str, np.ndarray] = {}
     for signal in contract.observation:
         stamps = np.array([_frame(record).measured(signal.name) for record in reads])
@@ -140,10 +140,10 @@ def _trace(recording: Recording, records: Sequence[StepRecord], fresh_age: float
                 f"{recording.path}: {signal.name} is stamped {-ages[1:].min() * period:.3g} s in the future. Its clock "
                 "is ahead of the loop's, so that no latency can be told. Stamp observations by the loop's clock."
             )
-        sent[signal.name] = np.clip(ticks - late, 0, None)
+        measured_at[signal.name] = np.clip(ticks - late, 0, None)
         values[signal.name] = np.array([np.ravel(_frame(record).values[signal.name]) for record in reads], np.float64)
-    zeroed: Mapping[str, float] = next((record.info["zeroed"] for record in records if "zeroed" in record.info), {})
-    return Trace(ticks, sent, values, executed, np.array([record.time for record in reads]), zeroed)
+    biases: Mapping[str, float] = next((record.info["zeroed"] for record in records if "zeroed" in record.info), {})
+    return Trace(ticks, measured_at, values, executed, np.array([record.time for record in reads]), biases)
 
 
 def _frame(record: StepRecord) -> Any:
@@ -180,9 +180,9 @@ def _episode(adapter: GymnasiumAdapter, spec: EnvironmentSpec, trace: Trace, see
     ticks = np.arange(count)
     return Trace(
         ticks=ticks,
-        sent=dict.fromkeys(readings, ticks),
+        measured_at=dict.fromkeys(readings, ticks),
         values={name: np.array(values) for name, values in readings.items()},
         executed=trace.executed[:count],
         times=ticks / spec.rate_hz,
-        zeroed={},
+        removed_biases={},
     )

@@ -84,7 +84,7 @@ def fit_robot(body: RobotBody, log: Log) -> FittedRobot:
     """
     require_excitation(log)
     width = len(body.joints) * (1 + body.velocities)
-    windows, held = cut(log, body.columns, width, body.control)
+    windows, test = cut(log, body.columns, width, body.control)
     count = len(body.joints)
     positions = windows.readings[:, :, :count]
     speeds = np.ptp(positions, axis=1).max(axis=0) / (windows.period * (positions.shape[1] - 1))
@@ -103,7 +103,7 @@ def fit_robot(body: RobotBody, log: Log) -> FittedRobot:
     ]
     written = np.array([parameter.written for parameter in fitted])
     return FittedRobot(
-        tuple(fitted), _replay(body, held, problem, nominal, written), (len(windows), len(held)), tuple(body.fixed)
+        tuple(fitted), _replay(body, test, problem, nominal, written), (len(windows), len(test)), tuple(body.fixed)
     )
 
 
@@ -282,15 +282,15 @@ class _Problem:
 
 
 def _replay(
-    body: RobotBody, held: RecordedWindows, problem: _Problem, nominal: Array, written: Array
+    body: RobotBody, test: RecordedWindows, problem: _Problem, nominal: Array, written: Array
 ) -> dict[str, tuple[HeldOutError, HeldOutError]]:
     """Return the errors of the nominal and of the fitted model in held-out windows, by unit."""
     squared_errors = []
     for values in (nominal, written):
-        replay = _Problem(body, held, problem.parameters)
+        replay = _Problem(body, test, problem.parameters)
         replay.noise = problem.noise
         squared_errors.append(np.square(replay.errors(values)).mean(axis=1))
-    draws = np.random.default_rng(0).integers(len(held), size=(1000, len(held)))
+    draws = np.random.default_rng(0).integers(len(test), size=(1000, len(test)))
     units = np.array([parameter.unit for parameter in problem.parameters if parameter.field == "bias"])
     errors: dict[str, tuple[HeldOutError, HeldOutError]] = {}
     for unit in dict.fromkeys(units.tolist()):

@@ -106,7 +106,7 @@ def _readings(trace: Trace, columns: Mapping[str, tuple[Places, Places]], width:
     readings = np.full((len(trace.executed) + 1, width), np.nan)
     for name, (elements, at) in columns.items():
         # If two readings have the same stamp, the later one counts: a simulator gives its first two the same stamp.
-        for tick, values in zip(trace.sent[name], trace.values[name], strict=True):
+        for tick, values in zip(trace.measured_at[name], trace.values[name], strict=True):
             if tick < len(readings):
                 readings[tick, at] = values[elements]
     return readings

@@ -68,8 +68,8 @@ def fit(
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(stretches))
     count = max(1, round(HELD_OUT * len(order)))
-    held, stop, training = ([stretches[k] for k in part] for part in np.split(order, [count, 2 * count]))
-    transitions, judged = (sum(map(len, part)) for part in (training, held))
+    held_out, stop, training = ([stretches[k] for k in part] for part in np.split(order, [count, 2 * count]))
+    transitions, judged = (sum(map(len, part)) for part in (training, held_out))
     if transitions < LEAST or not judged or not stop:
         raise SamiError(
             f"there are {transitions} transitions in {len(training)} stretches to fit a forward model to, and {judged} "
@@ -93,7 +93,7 @@ def fit(
         descend(optimizer, network.loss(*data.batch(rng)))
         schedule.step()
     model = _modest(best, errors_of(best, stop, signals, steps), signals)
-    return Fit(model, transitions, judged, errors_of(model, held, signals, steps))
+    return Fit(model, transitions, judged, errors_of(model, held_out, signals, steps))
 
 
 def _modest(model: ForwardModel, errors: Mapping[str, SignalErrors], signals: Sequence[Signal]) -> ForwardModel:

@@ -170,14 +170,14 @@ def golden_steps(session: Session, contract: Contract, forward: ForwardModel) ->
     age = rng.uniform(0.0, steps, (count, len(contract.observation)))
     age[1::3] = age[1::3, :1]
     age[::3] = 0.0
-    held = np.where(np.arange(count) % 4 == 3, rng.integers(1, 3, count), 0)
+    holds = np.where(np.arange(count) % 4 == 3, rng.integers(1, 3, count), 0)
     own_action = (old.executed == old.answers[ACTION]).all(axis=1)  # (T,): steps whose own action was executed
     executed, reference = old.executed.copy(), Reference(session, contract, forward)
     answers: dict[str, list[np.ndarray]] = {name: [] for name in contract.answers}
     for step in range(count):
         if step in old.resets:
             reference.reset()
-        reference.elapse(int(held[step]))
+        reference.elapse(int(holds[step]))
         observation = {name: value[step] for name, value in old.observation.items()}
         for name, value in reference.step(observation, age[step]).items():
             answers[name].append(value)
@@ -190,7 +190,7 @@ def golden_steps(session: Session, contract: Contract, forward: ForwardModel) ->
         answers={name: np.stack(values) for name, values in answers.items()},
         resets=old.resets,
         age=age.astype(np.float32),
-        held=held[:, None].astype(np.float32),
+        holds=holds[:, None].astype(np.float32),
     )
 
 

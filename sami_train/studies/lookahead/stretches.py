@@ -79,7 +79,7 @@ def roll_out(
     return stretches
 
 
-APART = 1.0 + 1e-3
+LONGEST_GAP = 1.0 + 1e-3
 """Longest time between two measurements of a signal for interpolation [periods]."""
 LEAST = 2
 """Fewest consecutive observations of a stretch."""
@@ -185,7 +185,7 @@ class _Timeline:
         stamps = np.where(np.abs(stamps - np.round(stamps)) < 1e-3, np.round(stamps), stamps)
         right = np.clip(np.searchsorted(stamps, at), 0, len(stamps) - 1)
         left = np.clip(np.searchsorted(stamps, at, "right") - 1, 0, len(stamps) - 1)
-        valid = (stamps[left] <= at) & (at <= stamps[right]) & (stamps[right] - stamps[left] <= APART)
+        valid = (stamps[left] <= at) & (at <= stamps[right]) & (stamps[right] - stamps[left] <= LONGEST_GAP)
         return valid, np.stack([np.interp(at, stamps, column) for column in values.T], axis=1)
 
 

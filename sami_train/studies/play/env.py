@@ -147,9 +147,11 @@ class PlayEnv(Filmed, gym.Env[np.ndarray, np.ndarray]):
         return {"task": dict(command), "tracking_error": error, "is_success": self._upright()}
 
     def _upright(self) -> bool:
-        settings, finite = self.robot.settings, bool(np.isfinite(self.data.qpos).all())
-        if not finite or not self.robot.floats:
-            return finite
+        # MuJoCo itself resets a simulation that blows up, in the middle of a step: its time then lags behind.
+        settings, start_time = self.robot.settings, self._time - 0.5 * self.model.opt.timestep
+        whole = bool(np.isfinite(self.data.qpos).all()) and self.data.time > start_time
+        if not whole or not self.robot.floats:
+            return whole
         tilt = np.degrees(np.arccos(np.clip(self.state.rotation[2, 2], -1.0, 1.0)))
         height = float(self.data.xpos[self.robot.base][2])
         return bool(tilt < settings.fallen_tilt_deg and height > settings.fallen_height * self._height)

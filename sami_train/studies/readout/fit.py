@@ -213,11 +213,11 @@ def fit(
     probed = []
     for feature, columns in zip(described, columns_of(described), strict=True):
         margin = _quantile(calm[:, columns].max(axis=1), calibrating.weights, len(parts[1]))
-        held = (errors[:, columns] <= margin).all(axis=1)
+        covered = (errors[:, columns] <= margin).all(axis=1)
         numbers = {
             "r2": _explained(errors[:, columns], judging.places[:, columns], judging.weights),
             "margin": margin,
-            "coverage": float(np.average(held, weights=judging.weights)),
+            "coverage": float(np.average(covered, weights=judging.weights)),
         }
         probed.append(feature.model_copy(update={name: float(f"{value:.6g}") for name, value in numbers.items()}))
     fit_count, calibrated, held_out = map(len, parts)

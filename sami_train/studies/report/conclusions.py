@@ -111,8 +111,8 @@ def _robustness(part: Parts) -> str:
     severe = {point.kind: point for point in points}.values()  # the last of a kind is its most severe
     worst = min(severe, key=lambda point: point.score(task_set)[0])
     before, after = (measure.show(point.score(task_set)[0], True) for point in (clean, worst))
-    gap = f"{worst.kind} of {worst.severity:g} {worst.unit}"
-    return f"of the gaps measured, {gap} costs most: {measure.name} in {task_set} tasks falls from {before} to {after}"
+    effect = f"{worst.kind} of {worst.severity:g} {worst.unit}"
+    return f"of all measured, {effect} costs most: {measure.name} in {task_set} tasks falls from {before} to {after}"
 
 
 def _cost(part: Parts) -> str:

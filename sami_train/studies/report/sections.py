@@ -153,7 +153,7 @@ def _score_table(parts: Sequence[Parts]) -> Table:
             paper = reported(evaluation.env, subject.method, task_set)
             row = [task_set, subject.name, measure.show(evaluation.score(task_set))]
             row += [_shown_interval(evaluation, task_set)]
-            row += [measure.show(evaluation.above_floor(task_set))] if is_success else []
+            row += [measure.show(evaluation.nontrivial_success(task_set))] if is_success else []
             row += [measure.show(paper.mean) if paper else "-", subject.method]
             row += ["-" if subject.seed is None else str(subject.seed)]
             row += ["-" if subject.steps is None else f"{subject.steps:,}"]

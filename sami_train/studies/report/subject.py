@@ -54,14 +54,14 @@ class Subject:
         contract = read_artifact(path).contract
         training = contract.training
         measured = contract.evaluation
-        here = measured is not None and measured.get("env") == spec.name
+        in_this_env = measured is not None and measured.get("env") == spec.name
         return cls(
             name=path.stem,
             spec=spec,
             method=str(training.get("method", "unknown method")),
             seed=training.get("seed"),
             steps=training.get("steps"),
-            evaluation=Evaluation.from_dict(measured) if measured is not None and here else None,
+            evaluation=Evaluation.from_dict(measured) if measured is not None and in_this_env else None,
             model=path,
             contract=contract,
         )
@@ -167,7 +167,7 @@ class Subject:
         }
 
 
-def together(subjects: Sequence[Subject]) -> list[Subject]:
+def merged(subjects: Sequence[Subject]) -> list[Subject]:
     """Return the subjects, each model joined with its run if that is a subject, too, or is in the checkout."""
     models = [subject.with_shipped_run() for subject in subjects if subject.model is not None]
     runs = [subject for subject in subjects if subject.model is None]

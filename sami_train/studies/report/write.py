@@ -15,6 +15,7 @@ from typing import Any
 
 from sami_runtime.distribution import installed_version
 from sami_runtime.errors import SamiError
+from sami_runtime.files import require_output
 from sami_train.evaluation.intervals import interval_of
 from sami_train.evaluation.paper import reported
 from sami_train.files import read_json, unfinished, write_json
@@ -80,15 +81,14 @@ def check_out(out: Path, force: bool) -> None:
     An earlier report in the folder is continued: its stored parts are read if their inputs are the same.
 
     Raises:
-        SamiError: `out` is a file, or a folder with files but without a report, and `force` is False.
+        SamiError: `out` is a file or may not be written to; or it has files, no report, and `force` is False.
         ModuleNotFoundError: a package of the extra `report` is not installed.
     """
     for name in NEEDED:
         # Only look for the module: importing umap takes seconds, and the report may not need it.
         if importlib.util.find_spec(name) is None:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-    if out.exists() and not out.is_dir():
-        raise SamiError(f"{out} is a file; --out names a folder.")
+    require_output(out / SUMMARY, force=True, makes_folder=True)
     report = (out / SUMMARY).is_file() or any(out.glob("*/parts"))
     if out.is_dir() and any(out.iterdir()) and not report and not force:
         raise SamiError(f"{out} holds something that is no report; choose another --out, or take it with --force.")

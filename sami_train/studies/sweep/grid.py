@@ -18,7 +18,7 @@ from typing import Any
 
 from sami_runtime.errors import SamiError
 from sami_train.config.resolve import parse_override, resolve
-from sami_train.config.schema import FORMER_KEYS, PRESET, TrainConfig, keys
+from sami_train.config.schema import PRESET, TrainConfig, keys, present_key
 
 IN_EVERY_NAME = ("env", "method", "seed")
 
@@ -91,7 +91,7 @@ class Grid:
             except SamiError as error:
                 raise GridError(f"cell {self._name(overrides)}: {error}") from error
             # A name has the value as the configuration stores it: 200000 steps for 2e5.
-            settled = {key: config.by_key()[FORMER_KEYS.get(key, key)] for key in overrides}
+            settled = {key: config.by_key()[present_key(key)] for key in overrides}
             cells.append(Cell(self._name(overrides, settled), config, settled))
         for name, count in Counter(cell.name for cell in cells).items():
             if count > 1:
@@ -116,8 +116,8 @@ class Grid:
         """
         for key in sorted(self.axes.keys() | wider.axes.keys()):
             if (key in self.axes) != (key in wider.axes):
-                there, here = ("set", "is not") if key in self.axes else ("not set", "is")
-                raise GridError(f"{key} is {there} in the sweep that is there, and now {here}; {_SAME}")
+                earlier, current = ("set", "is not") if key in self.axes else ("not set", "is")
+                raise GridError(f"{key} is {earlier} in the sweep that is there, and now {current}; {_SAME}")
             missing = [value for value in self.axes[key] if value not in wider.axes[key]]
             if missing:
                 before, after = (",".join(map(_readable, grid.axes[key])) for grid in (self, wider))

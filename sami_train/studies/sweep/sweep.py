@@ -104,14 +104,14 @@ class Sweep:
         """
         if not (path / "sweep.json").is_file():
             return cls(path, grid, episodes)
-        there = cls.open(path)
-        if there.episodes != episodes:
+        sweep = cls.open(path)
+        if sweep.episodes != episodes:
             raise SweepError(
-                f"{path} evaluates with {there.episodes} episodes, and now {episodes} are asked for; "
+                f"{path} evaluates with {sweep.episodes} episodes, and now {episodes} are asked for; "
                 "a sweep evaluates all cells alike: keep the number, or choose another --out."
             )
-        wider = cls(path, there.grid.extended(grid), episodes)
-        wider.cluster = there.cluster
+        wider = cls(path, sweep.grid.extended(grid), episodes)
+        wider.cluster = sweep.cluster
         return wider
 
     def folder(self, cell: Cell) -> Path:
@@ -214,11 +214,11 @@ class Sweep:
     def _check(self, cell: Cell) -> None:
         if not (self.folder(cell) / "config.json").is_file():
             return
-        there, here = (config.by_key() for config in (RunFolder(self.folder(cell)).config(), cell.config))
-        for key, value in here.items():
-            if there[key] != value:
+        stored, planned = (config.by_key() for config in (RunFolder(self.folder(cell)).config(), cell.config))
+        for key, value in planned.items():
+            if stored[key] != value:
                 raise RunError(
-                    f"{self.folder(cell)} holds a run with {key} = {there[key]}, and the sweep's has {value}; "
+                    f"{self.folder(cell)} holds a run with {key} = {stored[key]}, and the sweep's has {value}; "
                     "move that folder away, or choose another --out."
                 )
 

@@ -119,8 +119,8 @@ def distil(
     if out.is_dir() and (out / "run.json").is_file():
         run = RunFolder.open(out)
         agent = load_agent(run, make_env(config))
-        if (there := agent.config.method) != method:
-            raise SamiError(f"{out} holds a student of method {there!r}; give --method {there}, or another --out.")
+        if (stored := agent.config.method) != method:
+            raise SamiError(f"{out} holds a student of method {stored!r}; give --method {stored}, or another --out.")
         agent.config = config
         run.update(command=[Path(sys.argv[0]).name, *sys.argv[1:]])
         write_json(run.path / "config.json", config.to_dict())

@@ -273,8 +273,8 @@ def _restore(folder: Path, config: TeacherConfig, model: AdaptivePPO) -> float:
     if not path.is_file():
         return 0.0
     facts = read_json(path)
-    if (there := read_config(folder)) != config:
-        different = [name for name, value in asdict(config).items() if asdict(there)[name] != value]
+    if (stored := read_config(folder)) != config:
+        different = [name for name, value in asdict(config).items() if asdict(stored)[name] != value]
         raise SamiError(
             f"{folder} has a teacher with another {', '.join(different)}: {facts['config']}. Give the same options to "
             "go on with it, or another --out."

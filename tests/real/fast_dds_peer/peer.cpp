@@ -34,12 +34,14 @@ struct JointState {
     std::string frame_id;
     std::vector<std::string> name;
     Doubles position, velocity, effort;
-    template <class F> void each(F f) { f(sec), f(nanosec), f(frame_id), f(name), f(position), f(velocity), f(effort); }
+    template <class F> void apply(F f) {
+        f(sec), f(nanosec), f(frame_id), f(name), f(position), f(velocity), f(effort);
+    }
 };
 struct Command {  // std_msgs/Float64MultiArray without layout dimensions
     uint32_t axes = 0, offset = 0;
     Doubles data;
-    template <class F> void each(F f) { f(axes), f(offset), f(data); }
+    template <class F> void apply(F f) { f(axes), f(offset), f(data); }
 };
 
 template <class T> class Type : public TopicDataType {
@@ -50,7 +52,7 @@ template <class T> class Type : public TopicDataType {
         Cdr cdr(buffer, Cdr::DEFAULT_ENDIAN, Cdr::DDS_CDR);
         payload->encapsulation = CDR_LE;
         cdr.serialize_encapsulation();
-        static_cast<T*>(data)->each([&](const auto& part) { cdr << part; });
+        static_cast<T*>(data)->apply([&](const auto& part) { cdr << part; });
         payload->length = static_cast<uint32_t>(cdr.getSerializedDataLength());
         return true;
     }
@@ -58,7 +60,7 @@ template <class T> class Type : public TopicDataType {
         eprosima::fastcdr::FastBuffer buffer(reinterpret_cast<char*>(payload->data), payload->length);
         Cdr cdr(buffer, Cdr::DEFAULT_ENDIAN, Cdr::DDS_CDR);
         cdr.read_encapsulation();
-        static_cast<T*>(data)->each([&](auto& part) { cdr >> part; });
+        static_cast<T*>(data)->apply([&](auto& part) { cdr >> part; });
         return true;
     }
     std::function<uint32_t()> getSerializedSizeProvider(void*) override { return [] { return 4096u; }; }
@@ -67,7 +69,7 @@ template <class T> class Type : public TopicDataType {
     bool getKey(void*, eprosima::fastrtps::rtps::InstanceHandle_t*, bool) override { return false; }
 };
 
-struct Hears : DataReaderListener {
+struct CommandListener : DataReaderListener {
     std::mutex lock;
     std::array<double, 3> speed{};
     void on_data_available(DataReader* reader) override {
@@ -75,7 +77,7 @@ struct Hears : DataReaderListener {
         SampleInfo info;
         while (reader->take_next_sample(&command, &info) == ReturnCode_t::RETCODE_OK) {
             if (!info.valid_data || command.data.size() != 3) continue;
-            std::lock_guard<std::mutex> held(lock);
+            std::lock_guard<std::mutex> guard(lock);
             std::copy(command.data.begin(), command.data.end(), speed.begin());
             std::printf("%g %g %g\n", speed[0], speed[1], speed[2]);
             std::fflush(stdout);
@@ -83,40 +85,41 @@ struct Hears : DataReaderListener {
     }
 };
 
-int main(int, char** given) {
+int main(int, char** arguments) {
     DomainParticipantQos qos;
     auto udp = std::make_shared<eprosima::fastdds::rtps::UDPv4TransportDescriptor>();
     udp->interfaceWhiteList = {"127.0.0.1"};
     udp->maxInitialPeersRange = 16;
     qos.transport().use_builtin_transports = false;
     qos.transport().user_transports = {udp};
-    eprosima::fastrtps::rtps::Locator_t here;
-    eprosima::fastrtps::rtps::IPLocator::setIPv4(here, 127, 0, 0, 1);
-    qos.wire_protocol().builtin.initialPeersList.push_back(here);
-    auto* participant = DomainParticipantFactory::get_instance()->create_participant(std::atoi(given[1]), qos);
+    eprosima::fastrtps::rtps::Locator_t local;
+    eprosima::fastrtps::rtps::IPLocator::setIPv4(local, 127, 0, 0, 1);
+    qos.wire_protocol().builtin.initialPeersList.push_back(local);
+    auto* participant = DomainParticipantFactory::get_instance()->create_participant(std::atoi(arguments[1]), qos);
     if (!participant) return 1;
     TypeSupport joints(new Type<JointState>("sensor_msgs::msg::dds_::JointState_"));
     TypeSupport commands(new Type<Command>("std_msgs::msg::dds_::Float64MultiArray_"));
     joints.register_type(participant), commands.register_type(participant);
-    auto* told = participant->create_topic("rt/joint_states", joints.get_type_name(), TOPIC_QOS_DEFAULT);
-    auto* heard = participant->create_topic("rt/commands", commands.get_type_name(), TOPIC_QOS_DEFAULT);
+    auto* state_topic = participant->create_topic("rt/joint_states", joints.get_type_name(), TOPIC_QOS_DEFAULT);
+    auto* command_topic = participant->create_topic("rt/commands", commands.get_type_name(), TOPIC_QOS_DEFAULT);
     DataWriterQos writes;
     writes.reliability().kind = RELIABLE_RELIABILITY_QOS;
     DataReaderQos reads;
     reads.reliability().kind = RELIABLE_RELIABILITY_QOS;
-    Hears hears;
-    auto* writer = participant->create_publisher(PUBLISHER_QOS_DEFAULT)->create_datawriter(told, writes);
-    participant->create_subscriber(SUBSCRIBER_QOS_DEFAULT)->create_datareader(heard, reads, &hears);
+    CommandListener listener;
+    auto* writer = participant->create_publisher(PUBLISHER_QOS_DEFAULT)->create_datawriter(state_topic, writes);
+    participant->create_subscriber(SUBSCRIBER_QOS_DEFAULT)->create_datareader(command_topic, reads, &listener);
     JointState state;
     state.name = {"wrist", "shoulder", "elbow"};
     state.position = {0.3, 0.1, 0.2};
     std::puts("listening"), std::fflush(stdout);
     const auto start = std::chrono::steady_clock::now();
-    for (int tick = 0; tick < 50 * std::atof(given[2]); ++tick) {
+    for (int tick = 0; tick < 50 * std::atof(arguments[2]); ++tick) {
         std::this_thread::sleep_until(start + std::chrono::milliseconds(20 * tick));
         {
-            std::lock_guard<std::mutex> held(hears.lock);
-            state.velocity = {hears.speed[2], hears.speed[0], hears.speed[1]};  // command order: shoulder, elbow, wrist
+            std::lock_guard<std::mutex> guard(listener.lock);
+            // Command order: shoulder, elbow, wrist.
+            state.velocity = {listener.speed[2], listener.speed[0], listener.speed[1]};
         }
         for (int at = 0; at < 3; ++at) state.position[at] += 0.02 * state.velocity[at];
         const auto now = std::chrono::system_clock::now().time_since_epoch();

@@ -32,7 +32,7 @@ class ArmEnv(gymnasium.Env):
     )
 
     def __init__(self):
-        self.sent, self.closed, self.steps = [], 0, 0
+        self.actions, self.closed, self.steps = [], 0, 0
 
     def _observe(self):
         return {
@@ -47,7 +47,7 @@ class ArmEnv(gymnasium.Env):
         return self._observe(), {}
 
     def step(self, action):
-        self.sent.append(action)
+        self.actions.append(action)
         self.steps += 1
         return self._observe(), -1.0, self.steps == 3, False, {"task": {"mass": 2.0}}
 
@@ -243,7 +243,7 @@ def test_a_gymnasium_episode_ends_with_its_info():
     assert [end.done for end in ends] == [False, False, True]
     expected = {"task": {"mass": 2.0}, "reward": -1.0, "terminated": True, "truncated": False}
     assert ends[-1].info == expected
-    np.testing.assert_array_equal(env.sent, np.ones((3, 4)))
+    np.testing.assert_array_equal(env.actions, np.ones((3, 4)))
     with pytest.raises(AdapterError, match="the episode is over"):
         adapter.write(np.zeros(4, np.float32))
     assert adapter.render() == "an image"
@@ -302,8 +302,8 @@ def test_the_fakes_mass_moves_as_newton_says():
     adapter.reset(seed=0)
     start = adapter.read().values["position"]
     for _ in range(10):
-        sent = adapter.write(np.array([0.5, 3.0], np.float32))
-    np.testing.assert_array_equal(sent.action, np.float32([0.5, 1.0]))
+        result = adapter.write(np.array([0.5, 3.0], np.float32))
+    np.testing.assert_array_equal(result.action, np.float32([0.5, 1.0]))
     values = adapter.read().values
     np.testing.assert_allclose(values["velocity"], [0.25, 0.5], atol=1e-6)  # F / m t
     distance = np.array([0.25, 0.5]) * 0.1 * 5.5  # mean of v over 10 steps is 5.5 / 10 of the last

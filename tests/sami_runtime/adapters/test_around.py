@@ -10,8 +10,8 @@ from sami_runtime.adapters.around import DryRun, Gapped, Slowed
 from sami_runtime.adapters.fake import FakeAdapter
 from sami_runtime.gap.profile import GapProfile
 from sami_runtime.robots.kit import Rename, Scale
+from sami_runtime.safety.bias_calibration import BiasCalibration
 from sami_runtime.safety.limits import KnownValue
-from sami_runtime.safety.zeroed import Zeroed
 
 LATE, DELAY_S = 2.0, 0.03
 
@@ -41,7 +41,7 @@ AROUND = {
     "renamed": lambda inner: Rename(inner, {NAME: "other"}),
     "scaled": lambda inner: Scale(inner, {NAME: (0.5, "mm")}),
     "slowed": lambda inner: Slowed(inner, 3),
-    "zeroed": lambda inner: Zeroed(inner, {f"{NAME}.{ELEMENT}": KnownValue(value=0.0, most=10.0)}),
+    "calibrated": lambda inner: BiasCalibration(inner, {f"{NAME}.{ELEMENT}": KnownValue(value=0.0, most=10.0)}),
 }
 
 
@@ -78,7 +78,7 @@ class Silent(Inner):
 def test_an_adapter_that_returns_nothing_is_named_whatever_lies_around_it(around):
     inner = Silent()
     outer = AROUND[around](inner)
-    (inner if around == "zeroed" else outer).reset(seed=0)  # zeroing reads in its own reset
+    (inner if around == "calibrated" else outer).reset(seed=0)  # a calibration reads in its own reset
     with pytest.raises(AdapterError, match=r"Silent\.read\(\) returned NoneType; return Observation"):
         outer.read()
     if around != "dry run":  # which writes nothing

@@ -1,4 +1,4 @@
-"""Laws of the hook: an adapter behind a gap is an adapter, and loop and gate see the gap as they would on a robot."""
+"""The hook that applies a sim-to-real profile: it is an adapter, and loop and gate see delays as on a robot."""
 
 import re
 from dataclasses import replace
@@ -40,7 +40,7 @@ def drive(session, arm, profile, limits=None, steps=10, **options):
     return records, robot_behind, ""
 
 
-def test_behind_an_empty_gap_a_loop_is_what_it_was_to_the_last_bit(session, arm):
+def test_with_an_empty_profile_a_loop_is_what_it_was_to_the_last_bit(session, arm):
     with_gap, robot_behind, _ = drive(session, arm, {})
     clock, without = ManualClock(), []
     bare = arm(clock=clock)
@@ -101,11 +101,11 @@ def test_a_clock_that_is_ahead_makes_observations_untrustworthy(session, arm):
 
 def test_the_policy_is_told_the_command_that_was_sent_and_the_world_gets_what_the_actuator_reached(session, arm):
     records, robot_behind, _ = drive(session, arm, {"action_latency_s": 1 / RATE, "actuator_lag_s": 0.1})
-    sent = np.array([record.executed for record in records])
-    np.testing.assert_array_equal(sent, [record.action for record in records])
+    applied = np.array([record.executed for record in records])
+    np.testing.assert_array_equal(applied, [record.action for record in records])
     decay = np.exp(-1 / RATE / 0.1)
     reached, expected = np.zeros(2), []
-    for command in [np.zeros(2), *sent[:-1]]:
+    for command in [np.zeros(2), *applied[:-1]]:
         reached = command + decay * (reached - command)
         expected.append(reached)
     np.testing.assert_allclose(robot_behind.written, expected, rtol=1e-5, atol=1e-7)
@@ -122,8 +122,8 @@ def test_a_command_beyond_the_bounds_is_sent_as_far_as_they_go():
 def test_in_a_faster_loop_actions_lag_by_its_period_and_observations_by_the_policys(session, arm):
     profile = {"action_latency_s": 0.02, "latency_s": 0.04}
     records, robot_behind, _ = drive(session, arm, profile, {"max_age_s": 1.0}, loop_hz=100.0)
-    sent = np.array([record.executed for record in records])
-    np.testing.assert_array_equal(np.array(robot_behind.written)[2:], sent[:-2])
+    applied = np.array([record.executed for record in records])
+    np.testing.assert_array_equal(np.array(robot_behind.written)[2:], applied[:-2])
     read = [record.observation for record in records if record.observation is not None]
     assert len(read) == 10
     assert read[0].time == read[1].time < read[2].time

@@ -7,7 +7,7 @@ from tests.making.foreign import Foreign, adopt_in_this_process
 
 
 @pytest.fixture(autouse=True)
-def here(monkeypatch, request):
+def in_this_process(monkeypatch, request):
     if "confinement" not in request.node.path.name:
         adopt_in_this_process(monkeypatch)
 

@@ -213,9 +213,9 @@ def test_an_adopted_file_stores_its_recipe_and_the_sources_of_its_fields(adopted
 def test_a_batch_of_episodes_answers_as_each_alone(adopted):
     artifact = adopted(foreign.recurrent(), foreign.document(state=foreign.STATES))
     values = observations(3)
-    together = Session(artifact, batch=3)
+    batch = Session(artifact, batch=3)
     alone = [Session(artifact) for _ in values]
     for _ in range(3):
-        actions = together.step({name: value.T for name, value in observation_of(values.T).items()}).action
+        actions = batch.step({name: value.T for name, value in observation_of(values.T).items()}).action
         for row, session in enumerate(alone):
             np.testing.assert_allclose(actions[row], session.step(observation_of(values[row])).action, atol=1e-6)

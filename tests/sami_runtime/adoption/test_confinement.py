@@ -12,9 +12,9 @@ from tests.making import bombs, foreign
 def test_a_policy_is_the_same_file_from_a_process_of_its_own(tmp_path):
     paths = foreign.Foreign(tmp_path).write(foreign.recurrent(), foreign.document(state=foreign.STATES))
     reading = read_policy(*paths)
-    apart = adopt_reading(reading, paths[0])
-    assert apart.model_bytes == adopt_here(reading, str(paths[0])).model_bytes
-    stored = apart.contract.training["adopted"]
+    confined = adopt_reading(reading, paths[0])
+    assert confined.model_bytes == adopt_here(reading, str(paths[0])).model_bytes
+    stored = confined.contract.training["adopted"]
     assert stored["sources"]["action.scale"] == {"kind": "file", "where": str(paths[1])}
 
 

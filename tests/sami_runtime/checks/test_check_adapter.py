@@ -275,7 +275,7 @@ def test_a_signal_to_terminate_ends_the_check_and_is_no_fault_of_the_adapter(che
 
 def test_nothing_is_written_where_nobody_said_what_moves_nothing(check, arm):
     robots = []
-    with pytest.raises(SamiError, match="the limits have no rest"):
+    with pytest.raises(SamiError, match="the limits set no rest"):
         check(lambda clock: robots.append(arm(clock=clock)) or robots[0], limits=Limits())
     assert (robots[0].resets, robots[0].writes) == (0, 0)
 

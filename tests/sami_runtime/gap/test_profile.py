@@ -42,7 +42,7 @@ NUMBER = "or a range [low, high] of such numbers."
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        ({"latensy_s": 0.1}, "unknown gap 'latensy_s'. Did you mean 'latency_s'?"),
+        ({"latensy_s": 0.1}, "unknown key of a profile 'latensy_s'. Did you mean 'latency_s'?"),
         ({"latency_s": -0.1}, f"latency_s is -0.1; it must be a number of at least 0, {NUMBER}"),
         ({"latency_s": math.inf}, f"latency_s is inf; it must be a number of at least 0, {NUMBER}"),
         ({"latency_s": math.nan}, f"latency_s is nan; it must be a number of at least 0, {NUMBER}"),
@@ -78,7 +78,7 @@ def test_a_file_that_is_none_is_refused(tmp_path):
         GapProfile.load(write(tmp_path, "", "gap.yaml"))
     with pytest.raises(SamiError, match="cannot be read"):
         GapProfile.load(tmp_path / "absent.toml")
-    with pytest.raises(UnknownName, match=r"unknown gap profile 'modesty'\. Did you mean 'modest'"):
+    with pytest.raises(UnknownName, match=r"unknown sim-to-real profile 'modesty'\. Did you mean 'modest'"):
         GapProfile.load("modesty")
 
 

@@ -37,7 +37,7 @@ def plain(tmp_path):
 
 
 def ticks(file, gap=None, **options):
-    """Records of an episode with the fake behind a gap, and what it was written."""
+    """Records of an episode of the fake with a sim-to-real profile, and what it was written."""
     records, clock = [], ManualClock()
     fake = FakeAdapter(clock=clock)
     robot = fake if gap is None else Gapped(fake, GapProfile.of(gap), 1 / PERIOD)
@@ -148,9 +148,9 @@ def test_ticks_that_were_missed_shift_the_actions(path, tmp_path):
 
     class Slow(looking.Stamped):
         def write(self, action):
-            sent = super().write(action)
+            result = super().write(action)
             clock.advance(2.5 * PERIOD if len(records) == 3 else 0.0)
-            return sent
+            return result
 
     session = Session.load(path)
     gate_limits = Limits(max_pause_s=10.0, max_age_s=10.0)

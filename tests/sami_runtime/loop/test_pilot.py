@@ -129,8 +129,8 @@ def test_an_episode_that_ended_before_its_first_tick_says_nothing_of_the_one_bef
 def test_what_the_world_says_of_success_is_recorded(session, arm, tmp_path):
     class Judge(arm):
         def write(self, action):
-            sent = super().write(action)
-            return type(sent)(sent.action, self.writes % 3 == 0, {"is_success": np.bool_(self.writes == 6)})
+            result = super().write(action)
+            return type(result)(result.action, self.writes % 3 == 0, {"is_success": np.bool_(self.writes == 6)})
 
     clock = ManualClock()
     with Run(session, Judge(clock), clock, record=tmp_path / "r.mcap") as driving:

@@ -20,7 +20,7 @@ OLD = Path(__file__).parents[1] / "recording/version-1.mcap"
 
 
 @pytest.fixture
-def held(make, arm, tmp_path):
+def recording(make, arm, tmp_path):
     """Two episodes of 10 ticks; at tick 4 nothing could be read."""
     session, path = Session.load(make.write(make.recurrent())), tmp_path / "held.mcap"
     with Recorder(path, session) as recorder:
@@ -46,20 +46,20 @@ def test_a_csv_holds_every_digit_of_every_number_under_its_name(tmp_path):
         assert float(row["times.infer"]) == record.times.infer
 
 
-def test_what_a_tick_does_not_have_is_empty(held, tmp_path):
-    result = rows(held)
+def test_what_a_tick_does_not_have_is_empty(recording, tmp_path):
+    result = rows(recording)
     assert "proposed.fx" not in result[4]
     assert np.isnan(result[4]["observation.position.x"])
-    write_csv(held, tmp_path / "run.csv")
+    write_csv(recording, tmp_path / "run.csv")
     with (tmp_path / "run.csv").open() as file:
         assert list(csv.DictReader(file))[4]["proposed.fx"] == ""
 
 
-def test_parquet_holds_the_same_as_numbers(held, tmp_path):
+def test_parquet_holds_the_same_as_numbers(recording, tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed: pip install 'sami-rl[convert]'")
-    assert write_parquet(held, tmp_path / "run.parquet") == 20
+    assert write_parquet(recording, tmp_path / "run.parquet") == 20
     table = parquet.read_table(tmp_path / "run.parquet")
-    result = rows(held)
+    result = rows(recording)
     for name in table.column_names:
         expected = [row.get(name) for row in result]
         assert table.column(name).to_pylist() == pytest.approx(expected, nan_ok=True), name
@@ -67,14 +67,14 @@ def test_parquet_holds_the_same_as_numbers(held, tmp_path):
     assert str(table.schema.field("step").type) == "int64"
 
 
-def test_a_dataset_is_cut_where_a_step_is_missing(held, tmp_path):
+def test_a_dataset_is_cut_where_a_step_is_missing(recording, tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed: pip install 'sami-rl[convert]'")
-    assert write_lerobot(held, tmp_path / "set") == 4
+    assert write_lerobot(recording, tmp_path / "set") == 4
     info = json.loads((tmp_path / "set/meta/info.json").read_text())
     assert (info["codebase_version"], info["fps"], info["total_episodes"], info["total_frames"]) == ("v3.0", 25, 4, 18)
     assert info["features"]["observation.state"]["names"] == ["position.x", "position.y", "goal.x"]
     frames = parquet.read_table(tmp_path / "set/data/chunk-000/file-000.parquet").to_pydict()
-    records = [step.record for step in held.steps if step.record.step != 4]
+    records = [step.record for step in recording.steps if step.record.step != 4]
     np.testing.assert_array_equal(np.float32(frames["action"]), [record.executed for record in records])
     assert frames["episode_index"] == [0] * 4 + [1] * 5 + [2] * 4 + [3] * 5
     assert frames["frame_index"] == [*range(4), *range(5)] * 2
@@ -88,11 +88,11 @@ def test_a_dataset_is_cut_where_a_step_is_missing(held, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["run.csv", "run.parquet", "set"])
-def test_nothing_is_replaced(held, tmp_path, name):
+def test_nothing_is_replaced(recording, tmp_path, name):
     if name != "run.csv":
         pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'sami-rl[convert]'")
     write = {"run.csv": write_csv, "run.parquet": write_parquet, "set": write_lerobot}[name]
     (tmp_path / name).write_text("precious")
     with pytest.raises(SamiError, match="exists; choose another name"):
-        write(held, tmp_path / name)
+        write(recording, tmp_path / name)
     assert (tmp_path / name).read_text() == "precious"

@@ -176,7 +176,7 @@ def silent(hand, change, count):
         hand.pulled_at -= 1.0
 
 
-def elsewhere(hand, change, count):
+def move_joints(hand, change, count):
     hand.joints = np.array([0.5, 0.0])
 
 
@@ -220,7 +220,7 @@ def test_joints_outside_the_start_envelope_refuse_the_policy_and_no_stage_before
         }
     )
     run, hand, _ = run_of(
-        session, {"stages": ["damp", "home"], "recover": "damp", "poses": {}}, body=body, listen=elsewhere
+        session, {"stages": ["damp", "home"], "recover": "damp", "poses": {}}, body=body, listen=move_joints
     )
     with run, pytest.raises(SafetyStop, match=r"home to policy is refused: start: one is at 0\.5"):
         run.episode(seed=0, max_steps=20)

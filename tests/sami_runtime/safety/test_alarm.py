@@ -35,7 +35,7 @@ def test_only_so_many_steps_in_a_row_are_too_many(session, arm):
     armed = gate_of(session, arm(), {"steps": 3})
     results = []
     for step, alarm in enumerate([1, 1, 0, 1, 1, 1, 0]):
-        armed.heed(Reading(step, 0.0, score=0.5 + alarm, alarm=bool(alarm)))
+        armed.record_telemetry(Reading(step, 0.0, score=0.5 + alarm, alarm=bool(alarm)))
         results.append(armed.fault(frame([0, 0], step), step))
     assert [fault is None for fault in results] == [True] * 5 + [False, True]
     assert results[5] == (

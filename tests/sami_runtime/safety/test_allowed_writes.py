@@ -60,9 +60,9 @@ def test_a_late_tick_and_a_robot_that_deviates_once_do_not_make_the_gate_run_awa
     """A speed from what the robot reported, over 1e-9 s, overrode the rate: 8 times as fast, to the bound."""
 
     class Deviates(FakeAdapter):
-        def write(self, sent):
-            super().write(sent)
-            return Executed(sent + np.float32(0.02 if len(self.written) == 3 else 0.0))
+        def write(self, action):
+            super().write(action)
+            return Executed(action + np.float32(0.02 if len(self.written) == 3 else 0.0))
 
     adapter = Deviates(axes=2)
     adapter.reset()
@@ -84,8 +84,8 @@ def test_an_arm_that_is_parked_beyond_the_bounds_walks_in_at_the_rate(arm):
 def test_an_arm_that_is_held_while_it_walks_in_stands_and_does_not_go_further_out(arm):
     armed = arm(2.0, 0.0, rate=0.1, high=1.0, hold_ticks=5)
     drive(armed, [(5.0, 0.0)], [0.0])
-    held = [armed.write(armed.hold("age: ...", PERIOD * tick)).action[0] for tick in (1, 2, 3)]
-    assert held == [np.float32(1.996)] * 3
+    repeated = [armed.write(armed.hold("age: ...", PERIOD * tick)).action[0] for tick in (1, 2, 3)]
+    assert repeated == [np.float32(1.996)] * 3
 
 
 def test_acceleration_alone_walks_in_as_well(arm):
@@ -132,8 +132,8 @@ def test_a_write_that_fails_counts_as_one(gate):
     """Whether the robot got it, nobody knows; the next step goes from there."""
 
     class Fails(FakeAdapter):
-        def write(self, sent):
-            super().write(sent)
+        def write(self, action):
+            super().write(action)
             raise OSError("the cable")
 
     adapter = Fails(axes=2)

@@ -42,20 +42,20 @@ def guarded(gate, make):
     return new_gate
 
 
-def held(armed, ticks, first=1):
+def executed_in_hold(armed, ticks, first=1):
     """What is executed at so many ticks without a new action, each with an old observation."""
     executed = []
     for tick in range(first, first + ticks):
         armed.fault(frame([0, 0], 0.0), tick * PERIOD)
-        sent = armed.write(armed.hold("age: too old", tick * PERIOD))
-        executed.append(None if sent is None else sent.action.tolist())
+        result = armed.write(armed.hold("age: too old", tick * PERIOD))
+        executed.append(None if result is None else result.action.tolist())
     return executed
 
 
 def test_a_fallback_takes_over_when_the_policy_was_held_too_long_and_is_stopped_in_its_turn(guarded):
     retreat = Retreat()
     armed = guarded(retreat, hold_ticks=2, stop_after=6, rest=0.0)
-    result = held(armed, 6)
+    result = executed_in_hold(armed, 6)
     assert result[:2] == [pytest.approx([0.2, 0.2])] * 2
     assert result[2:] == [[-0.5, 0.5]] * 3 + [None]
     assert retreat.questions == [(0.0, tick * PERIOD) for tick in (3, 4, 5)]
@@ -68,7 +68,7 @@ def test_a_fallback_acts_within_the_limits_and_the_policy_blends_in_from_what_it
     limits = {"rest": 0.0, "rate": 5.0, "acceleration": 100.0, "blend_in_s": 5 * PERIOD, "low": -0.4}
     armed = guarded(Retreat((-9.0, 9.0)), hold_ticks=0, stop_after=20, **limits)
     start = armed.adapter.written[-1]
-    path = np.array([start, *held(armed, 12)])
+    path = np.array([start, *executed_in_hold(armed, 12)])
     steps = np.diff(path, axis=0)
     assert np.abs(steps).max() <= 5.0 * PERIOD + 1e-6
     assert np.abs(np.diff(steps[:5, 1])).max() <= 100.0 * PERIOD**2 + 1e-6
@@ -84,7 +84,7 @@ def test_a_fallback_acts_within_the_limits_and_the_policy_blends_in_from_what_it
 
 def test_between_two_ticks_of_the_policy_the_fallbacks_action_stands(guarded):
     armed = guarded(Retreat(), hold_ticks=0, stop_after=9, rest=0.0, rate=5.0)
-    held(armed, 1)
+    executed_in_hold(armed, 1)
     assert armed.write(armed.stand(1.5 * PERIOD)).action[0] == pytest.approx(-0.1, abs=1e-6)
 
 
@@ -100,7 +100,7 @@ def test_between_two_ticks_of_the_policy_the_fallbacks_action_stands(guarded):
 def test_a_fallback_that_fails_stops_the_robot(guarded, target, message):
     armed = guarded(Retreat(target), hold_ticks=0, stop_after=9)
     writes = armed.adapter.writes
-    assert held(armed, 1) == [None]
+    assert executed_in_hold(armed, 1) == [None]
     assert armed.adapter.writes == writes
     with pytest.raises(SafetyStop, match=f"^fallback: {message}; it had taken over because of age: too old\\. The"):
         armed.require_armed()
@@ -110,7 +110,7 @@ def test_before_the_policy_ever_acted_there_is_nothing_to_fall_back_from(gate, m
     retreat = Retreat()
     armed = SafetyGate(gate().adapter, make.contract_of(make.recurrent()), Limits(hold_ticks=0), retreat)
     armed.begin(PERIOD)
-    assert held(armed, 3) == [None] * 3
+    assert executed_in_hold(armed, 3) == [None] * 3
     assert retreat.questions == []
 
 
@@ -139,8 +139,8 @@ def test_a_pause_rests_for_as_long_as_it_takes(gate):
     assert armed.rest(0.0).action is None, "nothing was executed yet"
     drive(armed, [(0.2, 0.2)], [0.0])
     for tick in range(1, 20):
-        sent = armed.write(armed.rest(tick * PERIOD))
-    np.testing.assert_array_equal(sent.action, [0.0, 0.0])
+        result = armed.write(armed.rest(tick * PERIOD))
+    np.testing.assert_array_equal(result.action, [0.0, 0.0])
     assert armed.tripped is None
     armed = gate()
     drive(armed, [(0.2, 0.2)], [0.0])
@@ -160,8 +160,8 @@ def test_what_a_fallback_did_is_told_to_the_policy_recorded_and_replayed(make, p
     assert outcomes == ["acted"] * 4 + ["held"] + ["fallback"] * 4 + ["acted"]
     assert {record.reason.partition(":")[0] for record in records[4:9]} == {"age"}
     assert "4 fallback" in str(report.loop)
-    fed, good = policy_fed_by_hand(policy, records)
-    for record, (proposed, context) in zip(good, fed, strict=True):
+    answers, good = policy_fed_by_hand(policy, records)
+    for record, (proposed, context) in zip(good, answers, strict=True):
         np.testing.assert_allclose(record.action, proposed, atol=1e-6)
         np.testing.assert_allclose(record.context, context, atol=1e-6)
     recording = read_recording(tmp_path / "r.mcap")

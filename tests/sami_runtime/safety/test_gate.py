@@ -108,9 +108,9 @@ def test_a_held_action_stays_what_was_written_whatever_the_adapter_says_it_execu
     """An adapter that tells what it measured, with an offset, must not be driven away by its own answer."""
 
     class Offset(FakeAdapter):
-        def write(self, sent):
-            super().write(sent)
-            return Executed(sent + np.float32(0.3))
+        def write(self, action):
+            super().write(action)
+            return Executed(action + np.float32(0.3))
 
     adapter = Offset(axes=2)
     adapter.reset()
@@ -125,15 +125,15 @@ def test_a_held_action_stays_what_was_written_whatever_the_adapter_says_it_execu
 def test_a_hold_brakes_within_the_acceleration_and_then_stands(gate):
     armed = gate(rest=0.0, rate=5.0, acceleration=10.0, hold_ticks=99, stop_after=99)
     moving, _ = drive(armed, [(1.0, 1.0)] * 6, PERIOD * np.arange(6))
-    held = []
+    holds = []
     for tick in range(6, 16):
         ruling = armed.hold("age: ...", tick * PERIOD)
-        held.append((armed.write(ruling).action[0], ruling.limited_by))
-    path = np.array([0.0, *moving[:, 0], *(value for value, _ in held)], np.float64)
+        holds.append((armed.write(ruling).action[0], ruling.limited_by))
+    path = np.array([0.0, *moving[:, 0], *(value for value, _ in holds)], np.float64)
     speed = np.diff(path) / PERIOD
     assert np.abs(np.diff(speed)).max() <= 10.0 * PERIOD * 1.001
-    assert held[0][1] == ("acceleration fx", "acceleration fy")
-    assert (held[-1][1], speed[-1]) == ((), 0.0)
+    assert holds[0][1] == ("acceleration fx", "acceleration fy")
+    assert (holds[-1][1], speed[-1]) == ((), 0.0)
 
 
 def test_after_a_pause_an_action_begins_from_standing_still(gate):

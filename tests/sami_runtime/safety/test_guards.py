@@ -135,8 +135,8 @@ def test_a_camera_that_repeats_its_last_frame_with_fresh_stamps_is_noticed_where
             Observation({"position": np.float32([0.1, 0.2]), "goal": np.float32([0.5])}, 0.04 * tick)
             for tick in range(12)
         ]
-        held = [watch.judge(frame, frame.time) is not None for frame in frames]
-        assert held == [most is not None and tick + 1 >= most for tick in range(12)]
+        objections = [watch.judge(frame, frame.time) is not None for frame in frames]
+        assert objections == [most is not None and tick + 1 >= most for tick in range(12)]
         assert not any(Watch(Limits(), contract).judge(frame, frame.time) for frame in frames), "off by default"
 
 
@@ -193,6 +193,6 @@ def test_a_swap_warns_of_each_guard_that_the_new_file_lacks_as_the_start_does(ma
             run = Run(Session.load(guarded), arm(clock), clock, dry_run=True, **options)
             before = len(caught)
             run.swap(bare)
-        lacking = [str(item.message).partition(" in ")[0] for item in caught[before:]]
-        assert lacking == ["no training ranges", "no in-distribution reference"][:count]
+        bare_model = [str(item.message).partition(" in ")[0] for item in caught[before:]]
+        assert bare_model == ["no training ranges", "no in-distribution reference"][:count]
         assert all(item.category is SafetyWarning and item.filename == __file__ for item in caught[before:])

@@ -131,8 +131,8 @@ def test_a_step_that_is_allowed_is_given_back_to_the_last_bit():
 
 
 @pytest.mark.parametrize("acceleration", [1e154, 1e308, np.inf])
-@pytest.mark.parametrize("held", [False, True])
-def test_an_acceleration_beyond_all_numbers_limits_nothing_and_makes_none_of_nothing(make, acceleration, held):
+@pytest.mark.parametrize("with_holds", [False, True])
+def test_an_acceleration_beyond_all_numbers_limits_nothing_and_makes_none_of_nothing(make, acceleration, with_holds):
     """Infinity times 0 is no number; `clip` kept it, and it was written on ticks that were held."""
     free = make.action_signal.model_copy(update={"low": (None, None), "high": (None, None)})
     contract = make.contract_of(make.recurrent(), action=free)
@@ -140,6 +140,6 @@ def test_an_acceleration_beyond_all_numbers_limits_nothing_and_makes_none_of_not
     armed.adapter.reset()
     armed.begin(PERIOD)
     for tick in range(6):
-        hold = held and tick % 2
+        hold = with_holds and tick % 2
         ruling = armed.hold("late", PERIOD * tick) if hold else armed.propose(action(0.5, -0.5), PERIOD * tick)
         np.testing.assert_array_equal(armed.write(ruling).action, action(0.5, -0.5))

@@ -58,8 +58,8 @@ def test_what_happens_beyond_is_the_limits_choice(gate, then, expected):
     for tick in range(1, 1 + len(expected)):
         reason = armed.fault(frame([0.6, 0], tick * PERIOD), tick * PERIOD)
         ruling = armed.hold(reason, tick * PERIOD)
-        sent = armed.write(ruling)
-        results.append((None if sent is None else round(float(sent.action[0]), 6), ruling.limited_by))
+        result = armed.write(ruling)
+        results.append((None if result is None else round(float(result.action[0]), 6), ruling.limited_by))
     assert results == expected
     assert armed.tripped == (reason if then == "stop" else None)
 

@@ -28,14 +28,14 @@ def session(make):
 def test_a_countdown_begins_when_a_settled_context_leaves_and_ends_when_it_settles_again():
     countdown, counted = Countdown(), []
     for reading in (Reading(0, 0.0, Phase.IDENTIFYING), SETTLED, LEFT, LEFT, LEFT, SETTLED, LEFT):
-        countdown.heed(reading)
+        countdown.update(reading)
         counted.append(countdown.steps)
     assert counted == [None, None, 0, 1, 2, None, 0]
 
 
 def test_an_unknown_world_starts_it_too_though_nothing_had_settled():
     countdown = Countdown()
-    countdown.heed(Reading(5, 0.0, Phase.IDENTIFYING, score=2.0, alarm=True))
+    countdown.update(Reading(5, 0.0, Phase.IDENTIFYING, score=2.0, alarm=True))
     assert countdown.steps == 0
 
 
@@ -43,7 +43,7 @@ def test_the_policy_acts_until_the_contracts_bound_and_not_one_step_longer(sessi
     gate = SafetyGate(arm(), session.contract, Limits(time_to_adapt={"then": "hold"}))
     faults = []
     for step in range(6):
-        gate.heed(LEFT)
+        gate.record_telemetry(LEFT)
         faults.append(gate.fault(frame([0, 0], step), step))
     assert [fault is None for fault in faults] == [True] * 4 + [False] * 2
     assert faults[4] == (
@@ -55,7 +55,7 @@ def test_the_policy_acts_until_the_contracts_bound_and_not_one_step_longer(sessi
 def test_a_policy_that_settles_in_time_is_never_disturbed(session, arm):
     gate = SafetyGate(arm(), session.contract, Limits(time_to_adapt=3))
     for step in range(60):
-        gate.heed(SETTLED if step % 4 == 0 else LEFT)
+        gate.record_telemetry(SETTLED if step % 4 == 0 else LEFT)
         assert gate.fault(frame([0, 0], step), step) is None
 
 
@@ -80,7 +80,7 @@ def test_until_the_context_has_settled_actions_change_at_a_share_of_the_rate(ses
     gate.begin(PERIOD)
     steps = []
     for number, reading in enumerate((SETTLED, LEFT, LEFT, SETTLED)):
-        gate.heed(reading)
+        gate.record_telemetry(reading)
         executed, limited = drive(gate, [[1.0, 1.0]], [number * PERIOD])
         steps.append(executed[0, 0])
         assert ("gentle" in str(limited)) is (reading is LEFT)
@@ -94,7 +94,7 @@ def test_slowing_down_to_the_gentle_rate_keeps_within_the_acceleration(session, 
     gate.begin(PERIOD)
     executed = []
     for number in range(40):
-        gate.heed(SETTLED if number < 20 else LEFT)
+        gate.record_telemetry(SETTLED if number < 20 else LEFT)
         executed.append(drive(gate, [[1.0, 1.0]], [number * PERIOD])[0][0, 0])
     speeds = np.diff([0.0, *executed]) / PERIOD
     assert speeds[19] == pytest.approx(0.5, rel=1e-4)
@@ -132,7 +132,7 @@ def test_it_takes_the_place_of_the_guard_that_stops_at_the_transient(session, ar
     guarded = SafetyGate(arm(), session.contract, guards=("ood",))
     given_time = SafetyGate(arm(), session.contract, Limits(time_to_adapt=50), guards=("ood",))
     for _ in range(40):
-        guarded.heed(alarming)
-        given_time.heed(alarming)
+        guarded.record_telemetry(alarming)
+        given_time.record_telemetry(alarming)
     assert guarded.fault(frame([0, 0], 40), 40).startswith("alarm")
     assert given_time.fault(frame([0, 0], 40), 40) is None

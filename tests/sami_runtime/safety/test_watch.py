@@ -52,11 +52,11 @@ def test_what_no_file_predicts_stays_at_three_periods_where_the_file_looks_farth
     contract = looking.contract_of(5)
     watch = Watch(Limits(), contract, needed=("joints",))
     values = {signal.name: np.zeros(1, np.float32) for signal in contract.observation}
-    for late, held in (({"position": 5}, ""), ({"position": 5.1}, "age: position"), ({"joints": 3.1}, "age: joints")):
+    for late, reason in (({"position": 5}, ""), ({"position": 5.1}, "age: position"), ({"joints": 3.1}, "age: joints")):
         times = {name: 1.0 - periods / contract.rate_hz for name, periods in late.items()}
         objection = watch.judge(Observation(values, 1.0, times), 1.0)
-        assert (objection.reason if objection else "").startswith(held)
-        assert bool(objection) == bool(held)
+        assert (objection.reason if objection else "").startswith(reason)
+        assert bool(objection) == bool(reason)
 
 
 def test_an_observation_that_was_measured_before_one_that_came_earlier_is_a_fault(gate):

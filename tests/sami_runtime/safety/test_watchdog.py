@@ -1,4 +1,4 @@
-"""A process beside the loop that stops the robot when the beat ceases: real processes, real signals."""
+"""A process beside the loop that stops the robot when the heartbeat ceases: real processes, real signals."""
 
 import os
 import re
@@ -51,7 +51,7 @@ def test_it_stops_the_robot_when_the_beat_ceases(stops):
         assert stops.times == []
         late = stops.wait() - last
         assert WITHIN - 0.005 < late < WITHIN + 0.5
-        with pytest.raises(SafetyStop, match=r"got no beat within 0\.1 s and stopped the robot by my_arm:emergency"):
+        with pytest.raises(SafetyStop, match=r"got no heartbeat within 0\.1 s and stopped the robot by my_arm"):
             dog.beat()
         dog.end()
 
@@ -61,7 +61,7 @@ def test_one_line_says_when_and_why_it_fired(stops, capfd):
     with Watchdog(NAME, WITHIN, stop_s=0.1) as dog:
         dog.beat()
         stops.wait()
-        with pytest.raises(SafetyStop, match=r"^at \d\d:\d\d:\d\d\.\d{3} the watchdog got no beat within 0\.1 s and"):
+        with pytest.raises(SafetyStop, match=r"^at \d\d:\d\d:\d\d\.\d{3} the watchdog got no heartbeat within 0\.1 s"):
             dog.beat()
         dog.rearm()
         dog.begin()
@@ -71,7 +71,7 @@ def test_one_line_says_when_and_why_it_fired(stops, capfd):
         assert "the watchdog saw stop() take longer than 0.1 s and stopped the robot" in dog.fault()
         dog.end()
     first, second = capfd.readouterr().err.splitlines()
-    assert re.fullmatch(rf"sami: \d\d:\d\d:\d\d\.\d{{3}} the watchdog got no beat within 0.1 s, and {BY}", first)
+    assert re.fullmatch(rf"sami: \d\d:\d\d:\d\d\.\d{{3}} the watchdog got no heartbeat within 0.1 s, and {BY}", first)
     assert "the watchdog saw stop() take longer than 0.1 s, and stops the robot" in second
 
 
@@ -148,7 +148,7 @@ def test_a_late_beat_is_one_even_where_the_watchdog_did_not_look_meanwhile(stops
         dog.beat()
         os.kill(dog.pid, signal.SIGSTOP)
         time.sleep(1.5 * WITHIN)
-        with pytest.raises(SafetyStop, match=r"a beat for the watchdog came 0\.0\d+ s after its limit of 0\.1 s"):
+        with pytest.raises(SafetyStop, match=r"a heartbeat came 0\.0\d+ s after the watchdog's limit of 0\.1 s"):
             dog.beat()
         os.kill(dog.pid, signal.SIGCONT)
         stops.wait()
@@ -265,9 +265,9 @@ def test_an_adapter_instructs_what_stops_its_robot_and_nothing_moves_before(stop
 
 def sockets_of(pid):
     """Lines of the kernel's table for the sockets that a process holds."""
-    held = {os.readlink(item) for item in Path("/proc", str(pid), "fd").iterdir()}
+    descriptors = {os.readlink(item) for item in Path("/proc", str(pid), "fd").iterdir()}
     table = Path("/proc/net/unix").read_text().splitlines()[1:]
-    results = [line for line in table if f"socket:[{line.split()[6]}]" in held]
+    results = [line for line in table if f"socket:[{line.split()[6]}]" in descriptors]
     assert results
     return results
 

@@ -91,7 +91,7 @@ def test_a_blocked_driver_stops_the_robot_and_latches_the_gate(session, blocking
     robot, steps = blocking(method, 4 * WITHIN), []
     gate = SafetyGate(robot, session.contract, Limits(max_pause_s=math.inf))  # else the gate finds the pause as well
     with Watchdog(NAME, WITHIN) as dog:
-        with pytest.raises(SafetyStop, match=r"got no beat within 0\.15 s and stopped the robot by .*is re-armed"):
+        with pytest.raises(SafetyStop, match=r"got no heartbeat within 0\.15 s and stopped the robot by .*is re-armed"):
             run_episode(session, robot, clock=robot.clock, gate=gate, watchdog=dog, on_step=steps.append)
         assert stops.times
         # The write that hung came to an end; after it, or after the read, nothing more was written.
@@ -116,7 +116,7 @@ def test_an_error_of_a_driver_that_blocked_names_the_watchdog_that_fired_before(
         return observation
 
     monkeypatch.setattr(robot, "read", fail)
-    message = r"at \d\d:\d\d:\d\d\.\d{3} the watchdog got no beat .* Then the loop ended: AdapterError: the bus is gone"
+    message = r"at \d\d:\d\d:\d\d\.\d{3} the watchdog got no heartbeat .* the loop ended: AdapterError: the bus is gone"
     with Watchdog(NAME, WITHIN) as dog, pytest.raises(SafetyStop, match=message):
         run_episode(session, robot, clock=robot.clock, watchdog=dog)
     assert stops.times
@@ -162,7 +162,7 @@ def test_an_error_of_the_loop_is_the_loops_to_handle(session, arm, stops):
 
 def test_a_watchdog_that_would_fire_between_two_ticks_is_refused(session, blocking):
     robot = blocking()
-    with pytest.raises(SamiError, match=r"a beat every 0\.03 s, but the loop beats every 0\.04 s.*0\.12 s"):
+    with pytest.raises(SamiError, match=r"a heartbeat every 0\.03 s, but the loop has one every 0\.04 s.*0\.12 s"):
         Run(session, robot, robot.clock, watchdog=Watchdog(NAME, 0.03))
     Run(session, robot, robot.clock, watchdog=Watchdog(NAME, 0.03), loop_hz=100.0)
 

@@ -29,8 +29,8 @@ def step(gate, position, proposed, now):
     """What is executed of a proposal at a position, and the limits that changed it."""
     assert gate.fault(frame(position, now), now) is None
     ruling = gate.propose(np.float32(proposed), now)
-    sent = gate.write(ruling)
-    return sent.action, gate.changed(ruling, sent)
+    result = gate.write(ruling)
+    return result.action, gate.changed(ruling, result)
 
 
 def test_an_action_that_leads_nowhere_out_is_not_touched(boxed):

@@ -41,9 +41,9 @@ def test_a_file_of_the_expected_hash_is_let_in_and_no_other(make, path, rehearsa
     assert rehearsals == [path, other]
 
 
-@pytest.mark.parametrize("digest", ["", "abc", "g" * 64, "0" * 63])
+@pytest.mark.parametrize("digest", ["", "abc", "g" * 64, "0" * 63, f"{'0' * 64}  a.onnx"])
 def test_what_is_no_hash_is_refused_and_not_taken_for_any_file(digest):
-    with pytest.raises(SamiError, match="give 64 hexadecimal digits, as sha256sum prints them"):
+    with pytest.raises(SamiError, match="give the 64 digits that sha256sum prints, no file name"):
         Admission(sha256=digest)
 
 

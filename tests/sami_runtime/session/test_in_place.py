@@ -68,11 +68,11 @@ def test_an_answer_that_was_kept_never_changes(path, values):
 
 def test_what_was_given_to_a_session_stays_the_callers(path, values):
     session, other = Session.load(path), Session.load(path)
-    value, sent = at(values, 0), np.array([0.1, 0.2], np.float32)
+    value, applied = at(values, 0), np.array([0.1, 0.2], np.float32)
     for item in (session, other):
         item.step(value)
-        item.executed(sent)
-    value["position"][:], sent[:] = 9.0, 9.0
+        item.executed(applied)
+    value["position"][:], applied[:] = 9.0, 9.0
     np.testing.assert_array_equal(session.step(at(values, 1)).action, other.step(at(values, 1)).action)
     np.testing.assert_array_equal(session.state.previous_action, other.state.previous_action)
 
@@ -136,7 +136,7 @@ def test_arrays_that_only_onnxruntime_works_on_stay_alive(path):
     assert all(array() is not None for array in arrays)
 
 
-class Elsewhere:
+class Copying:
     """An onnxruntime session that says it runs on a GPU: inputs and outputs are then copied at each run."""
 
     def __init__(self, session):
@@ -150,7 +150,7 @@ def test_a_device_with_memory_of_its_own_reads_each_observation_anew(path, value
     artifact = read_artifact(path)
     onnx = build(artifact)
     answers = []
-    for session in (onnx, Elsewhere(onnx)):
+    for session in (onnx, Copying(onnx)):
         memories = [EpisodeMemory(artifact.contract, 1) for _ in range(2)]
         shares = TensorBlock({f"observation.{name}": (1, value.shape[1]) for name, value in values.items()}).tensors
         run = runner(session, shares | memories[0].inputs, memories[1].outputs)

@@ -40,7 +40,7 @@ def act(position, velocity):
     return np.tanh(-3.0 * position - velocity)
 
 
-def fed(session, *forces):
+def run_steps(session, *forces):
     """A session that acted once for each force, which was executed in its place."""
     for force in forces:
         session.step(observed(0.1))
@@ -67,7 +67,7 @@ def test_at_age_0_it_answers_as_the_file_without_it_to_the_bit(session, plain):
 
 
 def test_it_acts_on_what_the_actions_since_then_made_of_what_it_saw(session):
-    fed(session, 0.1, 0.2, 0.3, 0.4)
+    run_steps(session, 0.1, 0.2, 0.3, 0.4)
     for age, forces in ((1, (0.4,)), (2, (0.3, 0.4)), (3, (0.2, 0.3, 0.4))):
         state = session.state
         assert session.step(observed(0.5, 0.2), age).action[0] == pytest.approx(act(*now(0.5, 0.2, *forces)), abs=1e-6)
@@ -75,27 +75,27 @@ def test_it_acts_on_what_the_actions_since_then_made_of_what_it_saw(session):
 
 
 def test_half_a_period_is_half_a_step_under_the_older_action(session):
-    fed(session, 0.1, 0.9, -0.4)
+    run_steps(session, 0.1, 0.9, -0.4)
     half = np.array([0.5, 0.2]) + 0.5 * (np.array(now(0.5, 0.2, 0.9)) - [0.5, 0.2])
     assert session.step(observed(0.5, 0.2), 1.5).action[0] == pytest.approx(act(*now(*half, -0.4)), abs=1e-6)
 
 
 def test_each_signal_has_an_age_of_its_own(session):
-    fed(session, 0.7)
+    run_steps(session, 0.7)
     position, _ = now(0.5, 0.2, 0.7)
     answer = session.step(observed(0.5, 0.2), {"position": 1.0, "velocity": 0.0})
     assert answer.action[0] == pytest.approx(act(position, 0.2), abs=1e-6)
 
 
 def test_a_held_tick_shifts_the_actions(session):
-    fed(session, 0.1, 0.2)
+    run_steps(session, 0.1, 0.2)
     assert session.hold().action == pytest.approx([0.2])
     session.executed([-0.5])  # what a gate made of holding
     assert session.step(observed(0.5), 3).action[0] == pytest.approx(act(*now(0.5, 0.0, 0.1, 0.2, -0.5)), abs=1e-6)
 
 
 def test_a_step_that_is_taken_back_leaves_the_actions_as_they_were(session):
-    fed(session, 0.1, 0.2)
+    run_steps(session, 0.1, 0.2)
     before = session.digest
     session.step(observed(3.0), 2)
     assert session.digest != before
@@ -104,7 +104,7 @@ def test_a_step_that_is_taken_back_leaves_the_actions_as_they_were(session):
 
 
 def test_a_reset_forgets_the_actions(path, session):
-    fed(session, 0.1, 0.9, -0.4)
+    run_steps(session, 0.1, 0.9, -0.4)
     session.reset()
     assert session.digest == Session.load(path).digest
     assert session.step(observed(0.5, 0.2), 3).action[0] == pytest.approx(act(*now(0.5, 0.2, 0, 0, 0)), abs=1e-6)
@@ -113,20 +113,20 @@ def test_a_reset_forgets_the_actions(path, session):
 def test_rows_of_a_batch_have_ages_and_held_periods_of_their_own(path):
     pair, single = Session.load(path, batch=2), [Session.load(path) for _ in range(2)]
     rng = np.random.default_rng(0)
-    for held in ([], [1], [0, 1], [0]):
+    for rows in ([], [1], [0, 1], [0]):
         observation, ages = {name: rng.normal(size=(2, 1)) for name in observed(0)}, rng.uniform(0, 3, 2)
-        pair.elapse(rows=held)
-        for row in held:
+        pair.elapse(rows=rows)
+        for row in rows:
             single[row].elapse()
-        together = pair.step(observation, ages)
+        answer = pair.step(observation, ages)
         for row, session in enumerate(single):
             alone = session.step({name: value[row] for name, value in observation.items()}, float(ages[row]))
-            assert together.action[row].tobytes() == alone.action.tobytes()
+            assert answer.action[row].tobytes() == alone.action.tobytes()
 
 
 @pytest.mark.parametrize("age", [3.1, -0.1, np.nan, {"position": 0.0, "velocity": 4.0}])
 def test_an_age_that_was_not_fitted_is_refused_and_nothing_moves(session, age):
-    fed(session, 0.1)
+    run_steps(session, 0.1)
     before = session.digest
     with pytest.raises(SignalError, match=r"periods old, and the file was fitted for 0 to 3\. Hold the last action"):
         session.step(observed(0.5), age)

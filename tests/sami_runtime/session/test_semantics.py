@@ -103,9 +103,9 @@ def test_at_a_held_tick_the_executed_action_stands_and_the_state_does_not_advanc
     run = Run(session, adapter, clock=clock, gate=gate)
     assert run.outcomes() == ["acted"] * 3 + ["held"] * 2 + ["acted"] * 5
     assert [record.action is None for record in run.records[3:5]] == [True, True]
-    for held in (3, 4):
-        assert run.records[held].executed.tobytes() == run.records[2].executed.tobytes()
-        assert same(run.states[held], run.states[2])
+    for tick in (3, 4):
+        assert run.records[tick].executed.tobytes() == run.records[2].executed.tobytes()
+        assert same(run.states[tick], run.states[2])
     assert run.records[3].reason == (
         "age: the observation was measured 0.08 s before now by the loop's clock, allowed are 0.05 s (max_age_s)"
     )

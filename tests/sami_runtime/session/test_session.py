@@ -118,9 +118,9 @@ def test_resetting_some_rows_leaves_the_others_bit_equal(path, observations, row
 
 def test_a_batch_equals_single_sessions(make, path):
     worlds = [make.observations(12, seed) for seed in range(3)]
-    together = Session.load(path, batch=3)
+    batched = Session.load(path, batch=3)
     batch = {name: np.stack([world[name] for world in worlds], axis=1) for name in worlds[0]}
-    actions = np.array([together.step(at(batch, t)).action for t in range(12)])
+    actions = np.array([batched.step(at(batch, t)).action for t in range(12)])
     for row, world in enumerate(worlds):
         np.testing.assert_allclose(actions[:, row], play(Session.load(path), world)[0], atol=1e-6)
 
@@ -249,14 +249,14 @@ def test_an_executed_action_that_cannot_be_is_refused(path, observations, action
 
 def test_executed_tells_nothing_about_rows_that_were_reset(path, observations):
     batch = {name: value[:2] for name, value in observations.items()}
-    sent = np.full((2, 2), 0.3, np.float32)
+    applied = np.full((2, 2), 0.3, np.float32)
     before, after = Session.load(path, batch=2), Session.load(path, batch=2)
     for session in (before, after):
         session.step(batch)
-    before.executed(sent)
+    before.executed(applied)
     before.reset([1])
     after.reset([1])
-    after.executed(sent)
+    after.executed(applied)
     np.testing.assert_array_equal(before.state.previous_action, np.float32([[0.3, 0.3], [0.0, 0.0]]))
     np.testing.assert_array_equal(after.state.previous_action, before.state.previous_action)
 
@@ -266,9 +266,9 @@ def test_a_held_tick_repeats_what_was_executed_and_advances_nothing(path, observ
     step = session.step(at(observations, 0))
     session.executed([0.25, -0.25])
     before = session.state
-    held = session.hold()
-    np.testing.assert_array_equal(held.action, [0.25, -0.25])
-    np.testing.assert_array_equal(held.context, step.context)
+    repeated = session.hold()
+    np.testing.assert_array_equal(repeated.action, [0.25, -0.25])
+    np.testing.assert_array_equal(repeated.context, step.context)
     np.testing.assert_array_equal(session.state.tensors["memory"], before.tensors["memory"])
     np.testing.assert_array_equal(session.state.previous_action, [[0.25, -0.25]])
 

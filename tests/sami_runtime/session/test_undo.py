@@ -26,11 +26,11 @@ def bits(session):
 @pytest.mark.parametrize("batch", [1, 3])
 def test_a_step_that_was_taken_back_was_never_made(path, observations, batch):
     session, other = Session.load(path, batch=batch), Session.load(path, batch=batch)
-    sent = np.full((batch, 2), 0.25, np.float32).reshape((2,) if batch == 1 else (batch, 2))
+    applied = np.full((batch, 2), 0.25, np.float32).reshape((2,) if batch == 1 else (batch, 2))
     for t in range(6):
         before = bits(session)
         session.step(at(observations, 9 - t, batch))
-        session.executed(-sent)
+        session.executed(-applied)
         session.prewarm()
         assert bits(session) != before
         session.undo()
@@ -39,8 +39,8 @@ def test_a_step_that_was_taken_back_was_never_made(path, observations, batch):
         assert steps[0].action.tobytes() == steps[1].action.tobytes()
         assert steps[0].context.tobytes() == steps[1].context.tobytes()
         if t % 2:
-            session.executed(sent)
-            other.executed(sent)
+            session.executed(applied)
+            other.executed(applied)
 
 
 def test_a_step_after_some_rows_were_reset_is_taken_back_to_there(path, observations):

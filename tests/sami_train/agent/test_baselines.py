@@ -16,9 +16,9 @@ from sami_train.config.schema import ConfigError
 from sami_train.envs.catalog import environment
 from sami_train.envs.task_numbers import TaskCode
 from sami_train.envs.tasks import Crippled, Feature, TaskError
-from sami_train.episodes.collectors import SharedWeights
 from sami_train.episodes.numpy_policy import NumpyPolicy
 from sami_train.episodes.rollout import Rollout
+from sami_train.episodes.rollout_workers import SharedWeights
 from sami_train.evaluation.play import _alone, _BatchStage, _play_by
 from sami_train.runs.train import make_env
 from tests.making import toy
@@ -43,7 +43,7 @@ SMALL = {
     "learning.bf16": False,
     "exploration.warmup_steps": 120,
     "exploration.reach_episodes": 0.0,
-    "collection.collectors": 0,
+    "collection.workers": 0,
     "collection.end_on_fall": False,
 }
 
@@ -146,12 +146,12 @@ def test_the_oracle_in_numpy_is_the_oracle_in_torch():
 
 @pytest.mark.parametrize("encoder", ["none", "history", "told"])
 def test_what_other_processes_are_sent_acts_alike(encoder):
-    """Evaluation pickles weights for its processes, collectors read them from shared memory."""
+    """Evaluation pickles weights for its processes, rollout workers read them from shared memory."""
     weights = make_policy(encoder, CODE if encoder == "told" else None).numpy_weights()
-    sent = [weights, pickle.loads(pickle.dumps(weights)), SharedWeights(weights, mp.get_context("spawn")).read()]
+    copies = [weights, pickle.loads(pickle.dumps(weights)), SharedWeights(weights, mp.get_context("spawn")).read()]
     observations = np.random.default_rng(0).normal(size=(6, 1, FEATURES)).astype(np.float32)
     done = []
-    for item in sent:
+    for item in copies:
         policy = NumpyPolicy(item, 1)
         policy.reset([{"mass": 2.0, "crippled": [2]}])
         done.append([policy.step(observation)[0].tolist() for observation in observations])
@@ -192,11 +192,11 @@ class Noted:
     """A policy that does nothing, and notes the tasks that it was told."""
 
     def __init__(self, rows):
-        self.tasks_told, self.state = [], ()
+        self.tasks_given, self.state = [], ()
         self.action = np.zeros((rows, 3), np.float32)
 
     def reset(self, tasks=()):
-        self.tasks_told.append([dict(task) for task in tasks])
+        self.tasks_given.append([dict(task) for task in tasks])
 
     def step(self, observation, noise=None):
         return self.action, None
@@ -225,7 +225,7 @@ def test_each_row_is_told_its_own_task_in_single_environments_and_in_a_batch():
     rollout.round([2, 3])
     many = Noted(2)
     returns, *_ = _play_by(_alone(_BatchStage(FewSteps(), many)), 2, None)(tasks, 0)
-    assert single.tasks_told == many.tasks_told == [[tasks[0], tasks[1]], [tasks[2], tasks[0]]]
+    assert single.tasks_given == many.tasks_given == [[tasks[0], tasks[1]], [tasks[2], tasks[0]]]
     assert returns.tolist() == [3.0] * 3
 
 
@@ -241,7 +241,7 @@ def test_what_the_environment_says_of_its_task_counts_where_it_draws_one_itself(
     policy.action = policy.action[:, :1]
     for k in range(4):
         Rollout([env], policy, 0).round([k])
-        assert policy.tasks_told[-1] == [{"sign": env.unwrapped.sign}]
+        assert policy.tasks_given[-1] == [{"sign": env.unwrapped.sign}]
 
 
 def test_the_code_of_an_environment_that_we_know_follows_from_its_training_set_alone():
@@ -263,7 +263,7 @@ def test_a_history_of_one_step_is_refused():
 def test_an_oracle_is_told_what_an_environment_of_ones_own_draws(draws, tmp_path):
     """With `draws` 0 each episode has a task that no other one has; only the environment knows it."""
     changes = {"env": "tests.making.own:PENDULUM", "method": "oracle", "collection.draws": draws}
-    config = resolve("fast-cpu", changes | {"collection.collectors": 0, "network.net_arch": [16]})
+    config = resolve("fast-cpu", changes | {"collection.workers": 0, "network.net_arch": [16]})
     trained = ContextSAC("ContextPolicy", make_env(config), config, device="cpu").learn(200)
     report = trained.buffer.states[0][: len(trained.buffer), 0]
     assert len(np.unique(report[:, 0])) == (draws or len(trained.buffer))

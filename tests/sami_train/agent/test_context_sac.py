@@ -15,7 +15,7 @@ from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.methods import METHODS
 from sami_train.config.resolve import resolve
 from sami_train.envs.measure import SUCCESS
-from sami_train.episodes.collectors import CollectorError
+from sami_train.episodes.rollout_workers import WorkerError
 from tests.making import toy
 
 toy.register()
@@ -36,7 +36,7 @@ TOY = {
     "exploration.warmup_steps": 120,
     "exploration.reach_episodes": 0.0,
     "contrast.trajectories": 16,
-    "collection.collectors": 0,
+    "collection.workers": 0,
     "collection.end_on_fall": False,
 }
 
@@ -274,8 +274,8 @@ def test_learning_rates_fall_linearly_to_their_share():
     assert np.array(rates) == pytest.approx(np.outer([1, 1, 0.55, 0.1], [1e-3, 3e-4]))
 
 
-def test_collectors_run_without_torch_and_bring_what_in_step_collection_brings():
-    parallel, in_step = agent(collection__collectors=1, collection__envs=1), agent()
+def test_rollout_workers_run_without_torch_and_bring_what_in_step_collection_brings():
+    parallel, in_step = agent(collection__workers=1, collection__envs=1), agent()
     parallel.learn(150)
     in_step.learn(150)
     assert (in_step.buffer.observations[0, :12, 2] == 1.0).all()
@@ -285,7 +285,7 @@ def test_collectors_run_without_torch_and_bring_what_in_step_collection_brings()
     assert np.array_equal(parallel.buffer.observations[0, :, 0], in_step.buffer.observations[0, :, 0])
 
 
-def test_a_run_that_goes_on_begins_no_episode_that_a_faster_collector_brought():
+def test_a_run_that_goes_on_begins_no_episode_that_a_faster_worker_brought():
     trained = agent().learn(12)
     (episode,) = trained._source().collect(False, 0)
     for index in (2, 4, 1):
@@ -293,12 +293,12 @@ def test_a_run_that_goes_on_begins_no_episode_that_a_faster_collector_brought():
     assert trained._source().next_index == 5
 
 
-def test_a_collector_that_fails_says_why():
-    config = resolve("fast-cpu", TOY | {"collection.collectors": 1, "collection.envs": 1})
+def test_a_rollout_worker_that_fails_says_why():
+    config = resolve("fast-cpu", TOY | {"collection.workers": 1, "collection.envs": 1})
     broken = ContextSAC("ContextPolicy", gym.make("sami-tests/HiddenSign-v0", fail_after=3), config)
-    with pytest.raises(CollectorError, match="a collector failed: RuntimeError: the toy broke") as caught:
+    with pytest.raises(WorkerError, match="a rollout worker failed: RuntimeError: the toy broke") as caught:
         broken.learn(500)
-    assert "toy.py" in str(caught.value.__cause__)  # the collector's own traceback
+    assert "toy.py" in str(caught.value.__cause__)  # the rollout worker's own traceback
 
 
 def test_what_it_cannot_learn_on_is_refused():

@@ -18,7 +18,7 @@ SMALL = {
     "learning.bf16": False,
     "exploration.warmup_steps": 40,
     "collection.episode_steps": 20,
-    "collection.collectors": 0,
+    "collection.workers": 0,
 }
 DEAD, LIVING = [0, 1, 2], [3, 4, 5]
 

@@ -85,7 +85,7 @@ def best_bound(emission, k, draws=4000):
 
 
 @pytest.mark.parametrize("keys", ["encoder", "momentum"])
-def test_infonce_reaches_its_ceiling_where_trajectories_show_their_task(keys):
+def test_infonce_reaches_its_largest_bound_where_trajectories_show_their_task(keys):
     bound, log_k = learned(showing(np.eye(TASKS)), 120, method="ccm", contrast__keys=keys)
     assert bound > 0.95 * log_k
 
@@ -99,7 +99,7 @@ def test_infonce_reaches_what_the_best_critic_does_where_trajectories_show_their
 
 
 @pytest.mark.parametrize(("window", "keys"), [(0, "encoder"), (6, "momentum")])
-def test_infonce_reaches_its_ceiling_in_a_training_whose_observations_show_the_task(window, keys):
+def test_infonce_reaches_its_largest_bound_in_a_training_whose_observations_show_the_task(window, keys):
     """Collection, buffer, windows, the step shared with the critics, and the momentum encoder's own."""
     changes = {"learning__window": window, "learning__burn_in": window // 3, "contrast__keys": keys}
     env = gym.make("sami-tests/ShownSign-v0")

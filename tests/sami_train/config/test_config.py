@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,9 @@ import pytest
 from sami_runtime.errors import SamiError, UnknownName
 from sami_train.config.preset import presets
 from sami_train.config.resolve import from_dict, parse_override, resolve
-from sami_train.config.schema import FORMER_KEYS, ConfigError, LearningConfig, TrainConfig, keys
+from sami_train.config.schema import ConfigError, LearningConfig, TrainConfig, keys, present_key
 from sami_train.envs.catalog import ENVIRONMENTS, environment
+from sami_train.episodes.exploration import WithProfile
 from sami_train.runs.train import make_env
 
 ROOT = Path(__file__).parents[3]
@@ -38,18 +40,44 @@ def leaves(table, prefix=""):
     return result
 
 
-def test_a_share_that_older_runs_call_spared_is_read_as_clean_share():
+def test_an_older_run_reads_as_the_present_names():
     lines = (ROOT / "results" / "models" / "runs.jsonl").read_text(encoding="utf-8").splitlines()
     recorded = next(c for c in (json.loads(line)["config"] for line in lines) if c.get("behind_gap", {}).get("spared"))
     config = from_dict(recorded)
-    assert config.behind_gap.clean_share == recorded["behind_gap"]["spared"] == 0.6
+    assert list(recorded["behind_gap"].values()) == list(config.with_profile.model_dump().values())
+    assert config.with_profile == WithProfile(
+        privileged_goals=True, privileged_critic=True, critic_actions=3, estimate=5.0, clean_share=0.6
+    )
     assert from_dict(config.to_dict()) == config
-    gap = {"gap": config.gap}
-    assert resolve("fast-cpu", gap | {"behind_gap.spared": 0.5}).behind_gap.clean_share == 0.5
-    with pytest.raises(ConfigError, match=r"behind_gap.spared is 2.0; it must lie between 0 and 1"):
+    former = {f"behind_gap.{name}": value for name, value in recorded["behind_gap"].items()}
+    assert resolve("fast-cpu", {"gap": config.gap} | former).with_profile == config.with_profile
+    assert recorded["collection"]["collectors"] == config.collection.workers
+    with pytest.raises(ConfigError, match=r"with_profile.clean_share is 2.0; it must lie between 0 and 1"):
         from_dict(recorded | {"behind_gap": {"spared": 2.0}})
-    with pytest.raises(UnknownName, match=r"behind_gap\.spared"):
-        from_dict(recorded | {"behind_gap": {"spared": 0.5, "clean_share": 0.5}})
+    with pytest.raises(UnknownName, match=r"'with_profile.true_gaols'. Did you mean 'with_profile.privileged_goals'"):
+        resolve("fast-cpu", {"behind_gap.true_gaols": True})
+
+
+@pytest.mark.parametrize(
+    ("former", "present"),
+    [
+        ("behind_gap.true_critic", "with_profile.privileged_critic"),
+        ("behind_gap.estimate", "with_profile.estimate"),
+        ("behind_gap.spared", "behind_gap.clean_share"),
+        ("collection.collectors", "collection.workers"),
+    ],
+)
+def test_a_setting_by_two_names_is_refused_by_both(former, present):
+    for keys_in_order in ((former, present), (present, former)):
+        with pytest.raises(ConfigError, match=" and ".join(keys_in_order)):
+            resolve("fast-cpu", dict.fromkeys(keys_in_order, 0))
+
+
+def test_a_file_with_both_names_of_a_table_or_key_is_refused():
+    with pytest.raises(ConfigError, match="with_profile and behind_gap are two names of with_profile"):
+        from_dict(WHOLE | {"behind_gap": {"estimate": 1.0}})
+    with pytest.raises(ConfigError, match="spared and clean_share are two names of clean_share"):
+        from_dict(WHOLE | {"with_profile": {"spared": 0.5, "clean_share": 0.5}})
 
 
 def test_the_paper_preset_is_the_papers_table():
@@ -248,12 +276,12 @@ def test_what_earlier_versions_wrote_is_read_as_it_was_meant(written, monkeypatc
     # A robot of one's own is named by its path from where the command ran.
     monkeypatch.chdir(ROOT / "examples/own_environment")
     config = from_dict(written)
-    there = {FORMER_KEYS.get(key, key): value for key, value in leaves(written).items() if key != "contrast.stretch"}
-    here = leaves(config.to_dict())
-    assert {key: here[key] for key in there} == there
-    assert list(here) == keys()
-    if leaves(written).keys() == here.keys():
-        today = json.dumps(written).replace('"spared"', '"clean_share"')
+    expected = {present_key(key): value for key, value in leaves(written).items() if key != "contrast.stretch"}
+    result = leaves(config.to_dict())
+    assert {key: result[key] for key in expected} == expected
+    assert list(result) == keys()
+    if expected.keys() == result.keys():
+        today = re.sub(r'"(\w+)":', lambda name: f'"{present_key(name[1])}":', json.dumps(written))
         assert json.dumps(config.to_dict()) == today
 
 
@@ -295,8 +323,8 @@ def test_the_gap_is_text_on_disk_and_a_profile_in_python():
     ("gap", "message"),
     [
         ("late", "gap is 'late', which is no JSON"),
-        ("[1]", "must be a table of gaps"),
-        ('{"latenzy_s": 0.04}', "unknown gap 'latenzy_s'. Did you mean 'latency_s'"),
+        ("[1]", "must be a sim-to-real profile, a table"),
+        ('{"latenzy_s": 0.04}', "unknown key of a profile 'latenzy_s'. Did you mean 'latency_s'"),
         ('{"latency_s": -1}', "latency_s is -1; it must be a number of at least 0"),
         ('{"noise": {"joints": 0.1}}', "unknown observation signal 'joints'.*The gap noise names it"),
     ],

@@ -45,14 +45,14 @@ def test_our_environments_are_trained_with_the_values_that_their_results_were_ma
     # The Panda's values are those of its task, whatever simulates it.
     panda = ENVIRONMENTS[env].tasks is ENVIRONMENTS["panda"].tasks
     expected = report["panda"] if panda else report["half-cheetah"] | report[env]
-    held = json.loads(json.dumps(resolve(preset, {"env": env, "method": "satesac"}).by_key()))
+    values = json.loads(json.dumps(resolve(preset, {"env": env, "method": "satesac"}).by_key()))
     # Since then: float32, which is faster without instructions for bfloat16, and a buffer that a contrast can compare.
-    compared = held["contrast.trajectories"] * len(ENVIRONMENTS[env].tasks.sets["training"])
+    compared = values["contrast.trajectories"] * len(ENVIRONMENTS[env].tasks.sets["training"])
     expected |= {
         "learning.bf16": False,
         "learning.buffer_episodes": max(expected["learning.buffer_episodes"], compared),
     }
-    assert {key: held[key] for key in expected} == expected
+    assert {key: values[key] for key in expected} == expected
 
 
 @pytest.mark.parametrize("preset", presets())
@@ -86,7 +86,7 @@ def test_a_dense_reward_in_short_episodes_is_learned_from_whole_episodes_and_wit
     assert (learning.window, learning.burn_in, learning.hindsight, learning.clip_targets) == (0, 0, 0.0, False)
     assert (learning.batch_episodes, learning.batch_transitions, learning.steps_per_draw) == (16, 256, 4)
     assert (learning.buffer_episodes, learning.target_entropy) == (5000, -1.0)
-    assert (config.steps, config.exploration.warmup_steps, config.collection.collectors) == (300_000, 6_000, 1)
+    assert (config.steps, config.exploration.warmup_steps, config.collection.workers) == (300_000, 6_000, 1)
 
 
 def test_a_goal_in_long_episodes_is_learned_from_in_windows_and_with_hindsight(like):
@@ -114,12 +114,15 @@ def test_episodes_that_may_end_early_get_more_places_in_the_buffer(like):
 
 def test_what_an_environment_asks_for_wins_over_what_follows_and_loses_against_what_is_given(monkeypatch):
     values = {"learning.buffer_episodes": 700, "learning.discount": 0.5, "learning.window": 16}
+    values |= {"behind_gap.estimate": 1.0, "behind_gap.critic_actions": 3}  # former names
     spec = dataclasses.replace(ENVIRONMENTS["hopper"], name="mine", hyperparameters={"fast-cpu": values})
     monkeypatch.setitem(ENVIRONMENTS, "mine", spec)
-    config, derivations = explain("fast-cpu", {"env": "mine", "learning.window": 64})
+    config, derivations = explain("fast-cpu", {"env": "mine", "learning.window": 64, "with_profile.estimate": 2.0})
+    assert (config.with_profile.estimate, config.with_profile.critic_actions) == (2.0, 3)
     assert (config.learning.buffer_episodes, config.learning.discount, config.learning.window) == (700, 0.5, 64)
     assert {(f.key, f.why) for f in derivations} >= {
         ("learning.buffer_episodes", "what mine asks for"),
+        ("with_profile.critic_actions", "what mine asks for"),
         ("learning.window", "given"),
     }
     assert resolve("paper", {"env": "mine"}).learning.discount == 0.99

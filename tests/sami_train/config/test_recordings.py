@@ -131,13 +131,13 @@ def test_longer_episodes_than_trainings_are_cut_into_as_long_ones(recorded):
 
 
 def test_tasks_are_told_apart_by_what_the_adapter_told_else_by_file(recorded):
-    told_tasks = recorded([tick(step, task=dict(TASKS[4])) for step in range(3)], name="known.mcap")
+    tasked = recorded([tick(step, task=dict(TASKS[4])) for step in range(3)], name="known.mcap")
     new, other = (
         recorded([tick(step, task={"mass": 30.0, "friction": 1.0}) for step in range(3)], name=f"{name}.mcap")
         for name in ("new", "other")
     )
     first, second = (recorded([tick(step) for step in range(3)], name=f"{name}.mcap") for name in "ab")
-    assert [episode.task_index for episode in episodes(told_tasks, new, first, second, other)] == [4, 6, 7, 8, 6]
+    assert [episode.task_index for episode in episodes(tasked, new, first, second, other)] == [4, 6, 7, 8, 6]
 
 
 def test_a_recording_counts_once(recorded):

@@ -32,7 +32,7 @@ SPEC = environment("panda")
 
 
 def agent_of(**overrides):
-    config = resolve("fast-cpu", {"collection.collectors": 0, **overrides})
+    config = resolve("fast-cpu", {"collection.workers": 0, **overrides})
     agent = ContextSAC("ContextPolicy", make(environment(config.env)), config, device="cpu")
     if config.init.source:
         start_from(agent, config)
@@ -143,7 +143,7 @@ def test_other_networks_and_another_kind_of_encoder_are_refused(file):
 
 
 def test_a_file_that_changed_after_the_configuration_was_made_is_refused(file):
-    config = resolve("fast-cpu", {"init.source": str(file), "collection.collectors": 0})
+    config = resolve("fast-cpu", {"init.source": str(file), "collection.workers": 0})
     other = agent_of(**{"network.net_arch": [16], "network.hidden_size": 8, "seed": 1})
     write_weights(file, other.weights())
     agent = ContextSAC("ContextPolicy", gym.make(SPEC.id), config, device="cpu")

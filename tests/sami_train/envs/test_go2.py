@@ -199,6 +199,16 @@ def test_a_fall_ends_the_episode_and_costs(env):
     assert info["metrics"]["falls"] == 1.0
 
 
+def test_a_simulation_that_blows_up_within_a_step_is_a_fall(env, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # where MuJoCo keeps a log of its warnings
+    batch = Go2Batch(2)
+    batch.reset(seeds=[0, 0], tasks=[{}, {}])
+    batch._qvel[1] = begin(env).data.qvel[:] = 1e5
+    assert env.step(STILL)[1:3] == (-10.0, True)
+    assert batch.step(np.stack([STILL, STILL]))[1][1] == -10.0
+    assert batch.terminated.tolist() == [False, True]
+
+
 def test_tracking_error_is_that_of_the_mean_velocity_after_the_first_second(env):
     robot = begin(env, seed=2)
     command, velocities = robot.walks.command[0].copy(), []

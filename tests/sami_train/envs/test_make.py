@@ -1,4 +1,4 @@
-"""Training behind a gap: the same disturbance as at run time, in every process, and runs that still resume exactly."""
+"""Training with a profile: the same disturbance as at run time, in every process, and runs that resume exactly."""
 
 import gymnasium as gym
 import numpy as np
@@ -65,7 +65,7 @@ def test_training_and_runtime_disturb_an_episode_alike(name):
     assert not np.array_equal(observations, episode(make(spec), 3)[0])
 
 
-def test_a_collector_makes_the_same_environment_from_its_spec():
+def test_a_rollout_worker_makes_the_same_environment_from_its_spec():
     env = make(environment("half-cheetah"), gap=PROFILE)
     assert episode(env, 5)[0].tobytes() == episode(gym.make(env.spec), 5)[0].tobytes()
 
@@ -109,12 +109,12 @@ TINY = {
     "learning.buffer_episodes": 50,
     "exploration.warmup_steps": 150,
     "contrast.trajectories": 4,
-    "collection.collectors": 0,
+    "collection.workers": 0,
     "gap": PROFILE.dumps(),
 }
 
 
-def test_a_run_behind_a_gap_resumes_to_the_bit_and_keeps_its_gap(tmp_path, monkeypatch):
+def test_a_run_with_a_profile_resumes_to_the_bit_and_keeps_its_gap(tmp_path, monkeypatch):
     whole = train.start(resolve("fast-cpu", TINY), tmp_path / "whole", show=False)
     honest = train.Progress.update
 
@@ -137,7 +137,7 @@ def test_a_run_behind_a_gap_resumes_to_the_bit_and_keeps_its_gap(tmp_path, monke
 
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)
-def test_behind_the_modest_gap_no_observation_is_older_than_a_gate_allows_by_itself(name):
+def test_with_the_modest_profile_no_observation_is_older_than_a_gate_allows_by_itself(name):
     modest, spec = GapProfile.load("modest"), environment(name)
     period = 1.0 / spec.rate_hz
     gap = Gap(modest.model_copy(update={"dropout": 0.0, "clock_skew": 0.0}), spec.signals, spec.action.size, period)

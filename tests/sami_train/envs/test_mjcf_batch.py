@@ -150,8 +150,8 @@ def test_what_only_training_knows_is_no_part_of_the_observation(file):
 
 def test_critics_of_sac_read_what_is_privileged_and_the_policy_and_its_file_do_not(file, tmp_path):
     path = file()
-    keys = {"env": path, "method": "sac", "steps": 400, "checkpoint_every": 400, "behind_gap.true_critic": True}
-    quick = {"collection.collectors": 0, "exploration.warmup_steps": 100, "learning.buffer_episodes": 20}
+    keys = {"env": path, "method": "sac", "steps": 400, "checkpoint_every": 400, "with_profile.privileged_critic": True}
+    quick = {"collection.workers": 0, "exploration.warmup_steps": 100, "learning.buffer_episodes": 20}
     agent = start(resolve("fast-cpu", {**keys, **quick, "network.net_arch": [8]}), tmp_path / "run", show=False)
     policy, size = agent.policy, environment(path).layout.size
     buffer = agent.make_buffer()

@@ -166,6 +166,21 @@ def test_a_row_that_blows_up_starts_over_as_the_plain_environment_does(tmp_path,
     assert unstable > 0
 
 
+def test_a_simulation_that_blows_up_within_a_step_is_reported_and_is_no_jump_of_the_robot(tmp_path, monkeypatch):
+    # MuJoCo's own reset in the middle of the step would move the robot from 100 m to 0, for a reward of -2,000.
+    monkeypatch.chdir(tmp_path)  # where MuJoCo keeps a log of its warnings
+    batch, env = MujocoBatch("half-cheetah", 2), make(ENVIRONMENTS["half-cheetah"], tasks={})
+    batch.reset(seeds=[0, 0], tasks=[{}, {}])
+    env.reset(seed=0)
+    for at, speeds in ((batch._qpos[1], batch._qvel[1]), (env.unwrapped.data.qpos, env.unwrapped.data.qvel)):
+        at[0], speeds[:] = 100.0, 1e5
+    observations, rewards = batch.step(np.zeros((2, 6), np.float32))
+    observation, reward, *_, info = env.step(np.zeros(6, np.float32))
+    assert batch.unstable.tolist() == [False, info.get("unstable", False)] == [False, True]
+    np.testing.assert_array_equal(observations[1], observation)
+    assert reward == rewards[1] == 0.0
+
+
 def test_what_is_not_valid_is_refused():
     with pytest.raises(UnknownName, match="MuJoCo environment 'panda'"):
         MujocoBatch("panda", 2)

@@ -208,8 +208,8 @@ def test_a_dense_reward_is_the_distance_and_a_fall_ends_where_asked():
     with gym.make(SPEC.id, reward="dense", end_on_fall=True) as env:
         env.reset(seed=0, options={"task": MIDDLE})
         observation, reward, *_ = env.step(np.zeros(4, np.float32))
-        apart = observation["achieved_goal"] - observation["desired_goal"]
-        assert reward == pytest.approx(-float(np.linalg.norm(apart)))
+        difference = observation["achieved_goal"] - observation["desired_goal"]
+        assert reward == pytest.approx(-float(np.linalg.norm(difference)))
         column = env.unwrapped.model.joint("cube").qposadr[0]
         env.unwrapped.data.qpos[column : column + 3] = (0.6, 0.0, -0.1)
         _, _, ended, _, info = env.step(np.zeros(4, np.float32))

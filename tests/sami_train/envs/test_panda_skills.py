@@ -105,8 +105,8 @@ def test_a_cube_held_and_dragged_along_the_table_is_a_push(env):
 
 def test_a_cube_that_slides_on_is_still_pushed_and_one_that_came_to_rest_is_not(env):
     arm, _ = push(env, 1.0, 0.1)
-    away = arm.observation["observation"][:3].copy() + [0, 0, 0.2]
-    arm.go("away", 40, SHUT, of=away)
+    goal = arm.observation["observation"][:3].copy() + [0, 0, 0.2]
+    arm.go("away", 40, SHUT, of=goal)
     labels = arm.labels["away"]
     assert labels[-1] == "other"
     assert "push" not in labels[labels.index("other") :]

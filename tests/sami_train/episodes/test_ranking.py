@@ -71,9 +71,12 @@ def test_an_advantage_is_what_distance_and_age_do_not_explain():
     assert abs(correlation(advantage, np.arange(n))) < 0.02
 
 
-def test_equal_returns_have_equal_advantages():
+def test_returns_that_are_all_equal_have_equal_advantages_and_two_equal_ones_among_others_need_not():
     buffer = buffer_of([-50.0] * 20, RNG(0).normal(size=(20, 3)), RNG(1).normal(size=(20, 3)), goal=GOAL)
     assert not rank_by("advantage", buffer, np.arange(20), RNG(0)).any()
+    easy, hard = unexplained(np.array([-50.0, -50.0, -10.0, -30.0]), np.array([[1.0], [3.0], [1.0], [2.0]]))[:2]
+    assert easy < hard
+    assert "equal values stay equal" not in unexplained.__doc__
 
 
 def test_residuals_are_those_of_least_squares():

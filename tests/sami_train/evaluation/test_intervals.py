@@ -37,9 +37,9 @@ def test_an_interval_covers_the_mean_of_starts_that_share_their_luck():
 
 def test_tasks_of_a_start_are_one_draw_of_the_bootstrap():
     luck = np.random.default_rng(1).random(50) < 0.5
-    together = Evaluation("panda", tuple(result(luck, mass) for mass in range(6)))
-    apart = Evaluation("panda", tuple(result(np.roll(luck, 7 * mass), mass) for mass in range(6)))
-    widths = [np.diff(interval_of(item, "training"))[0] for item in (together, apart)]
+    joint = Evaluation("panda", tuple(result(luck, mass) for mass in range(6)))
+    independent = Evaluation("panda", tuple(result(np.roll(luck, 7 * mass), mass) for mass in range(6)))
+    widths = [np.diff(interval_of(item, "training"))[0] for item in (joint, independent)]
     assert widths[0] > 1.6 * widths[1]
 
 

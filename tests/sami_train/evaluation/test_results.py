@@ -25,11 +25,11 @@ def evaluated(*floors):
     return Evaluation("panda", tuple(results))
 
 
-def test_above_the_floor_is_undefined_where_every_episode_starts_at_its_goal():
+def test_success_excluding_trivial_starts_is_undefined_where_every_episode_starts_at_its_goal():
     first = evaluated(1.0, 0.5)
-    assert math.isnan(first.results[0].above_floor)
-    assert first.above_floor("training") == 1.0
-    assert math.isnan(evaluated(1.0, 1.0).above_floor("training"))
+    assert math.isnan(first.results[0].nontrivial_success)
+    assert first.nontrivial_success("training") == 1.0
+    assert math.isnan(evaluated(1.0, 1.0).nontrivial_success("training"))
 
 
 def test_what_is_undefined_is_null_in_a_file_and_comes_back():

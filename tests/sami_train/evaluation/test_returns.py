@@ -52,7 +52,7 @@ def test_a_batch_plays_what_the_plain_environment_plays(weights):
     assert [result.steps for result in evaluation.results] == [STEPS] * episodes
 
 
-def test_behind_a_gap_the_same_episodes_are_played(weights):
+def test_with_a_profile_the_same_episodes_are_played(weights):
     def returns(**gap):
         profile = GapProfile.of(gap) if gap else None
         return evaluate(weights, ENV, ["extreme"], 3, gap=profile).results
@@ -63,7 +63,7 @@ def test_behind_a_gap_the_same_episodes_are_played(weights):
     assert all(a.ret != b.ret for a, b in zip(noisy, stamps_only, strict=True))
 
 
-def test_behind_a_gap_the_simulators_are_given_back(weights, monkeypatch):
+def test_with_a_profile_the_simulators_are_given_back(weights, monkeypatch):
     import sami_train.envs.mujoco.env as module
 
     closed = []

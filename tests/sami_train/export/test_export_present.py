@@ -19,7 +19,7 @@ from sami_train.studies.contexts.changed_episodes import PolicyHead
 from tests.making.graph_weights import graph_weights
 
 SPEC = environment("panda")
-KEYS = {"network.net_arch": [32, 32], "seed": 3, "behind_gap.estimate": 1.0}
+KEYS = {"network.net_arch": [32, 32], "seed": 3, "with_profile.estimate": 1.0}
 
 
 def make_agent(learned=True):
@@ -102,7 +102,7 @@ def test_the_weights_of_the_file_are_the_agents(agent, model):
 
 def test_a_policy_that_estimated_nothing_can_learn_to(tmp_path):
     plain = ContextSAC(
-        "ContextPolicy", make(SPEC), resolve("fast-cpu", KEYS | {"behind_gap.estimate": 0.0}), device="cpu"
+        "ContextPolicy", make(SPEC), resolve("fast-cpu", KEYS | {"with_profile.estimate": 0.0}), device="cpu"
     )
     write_weights(tmp_path / "plain.safetensors", plain.weights())
     keys = {**KEYS, "init.source": str(tmp_path / "plain.safetensors")}

@@ -28,7 +28,7 @@ TINY = {
     "exploration.warmup_steps": 100,
     "contrast.every": 2,
     "contrast.trajectories": 8,
-    "collection.collectors": 0,
+    "collection.workers": 0,
 }
 FINE = {name: value for name, value in TINY.items() if not name.startswith("network")}
 
@@ -89,10 +89,13 @@ def test_critics_that_begin_anew_learn_alone_at_first(source):
 
 @pytest.mark.parametrize("count", [0, 1])
 def test_critics_that_come_to_read_more_recent_actions_begin_with_what_they_knew(tmp_path, count):
-    path, switches = tmp_path / WEIGHTS_FILE, {"gap": '{"latency_s": [0.0, 0.08]}', "behind_gap.true_critic": True}
+    path, switches = (
+        tmp_path / WEIGHTS_FILE,
+        {"gap": '{"latency_s": [0.0, 0.08]}', "with_profile.privileged_critic": True},
+    )
 
     def agent(keys, count):
-        config = resolve("fast-cpu", keys | switches | {"behind_gap.critic_actions": count})
+        config = resolve("fast-cpu", keys | switches | {"with_profile.critic_actions": count})
         return train.ContextSAC("ContextPolicy", train.make_env(config), config, device="cpu"), config
 
     before, _ = agent(TINY, count)
@@ -125,11 +128,11 @@ def test_an_anchor_holds_the_actor_also_after_its_run_was_read_back(source, tmp_
         distance = (torch.tanh(agent.policy.actor(inputs)[0]) - torch.tanh(before.policy.actor(inputs)[0])).abs().mean()
         return agent, float(distance.detach())
 
-    (held, near), (free, far) = trained(1_000.0), trained(0.0)
+    (anchored, near), (free, far) = trained(1_000.0), trained(0.0)
     assert near < 0.7 * far
     assert free.learner.first_actor is None
-    assert same(*({n: t for n, t in weights(item).items() if n.startswith("encoder.")} for item in (before, held)))
-    held.save(tmp_path / "agent.zip")
+    assert same(*({n: t for n, t in weights(item).items() if n.startswith("encoder.")} for item in (before, anchored)))
+    anchored.save(tmp_path / "agent.zip")
     again = train.ContextSAC.load(tmp_path / "agent.zip", device="cpu")
     assert same(again.learner.first_actor.state_dict(), before.policy.actor.state_dict())
 

@@ -28,7 +28,7 @@ TINY = {
     "exploration.warmup_steps": 300,
     "contrast.every": 2,
     "contrast.trajectories": 8,
-    "collection.collectors": 0,
+    "collection.workers": 0,
 }
 
 

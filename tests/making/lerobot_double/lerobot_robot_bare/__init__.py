@@ -17,7 +17,7 @@ class BareBase:
     action_features = {"x.vel": float, "tilt.pos": float, "lamp": float}  # noqa: RUF012
 
     def __init__(self, config):
-        self.config, self.is_connected, self.sent, self.was_calibrated = config, False, [], False
+        self.config, self.is_connected, self.actions, self.was_calibrated = config, False, [], False
         self.observation = {"x.pos": 1.0, "x.vel": 0.0, "tilt.pos": 0.3}
 
     @property
@@ -35,7 +35,7 @@ class BareBase:
         return dict(self.observation)
 
     def send_action(self, action):
-        self.sent.append({key: action[key] for key in self.action_features})
+        self.actions.append({key: action[key] for key in self.action_features})
 
     def disconnect(self):
         self.is_connected = False

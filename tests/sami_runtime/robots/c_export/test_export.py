@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,9 @@ from sami_runtime.safety.limits import Limits
 from sami_runtime.session.session import Session
 
 ROOT = Path(__file__).parents[4]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+import budget  # noqa: E402
+
 AHEAD = shipped_models()["panda-satesac-ahead"]
 FLAGS = ("-std=c++17", "-O1", "-ffp-contract=off", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
 
@@ -51,13 +55,13 @@ def answers_of_onnxruntime(path):
     for step in range(len(golden)):
         if step in golden.resets:
             session.reset()
-        session.elapse(int(golden.held[step, 0]))
+        session.elapse(int(golden.holds[step, 0]))
         age = {signal.name: float(golden.age[step, at]) for at, signal in enumerate(contract.observation)}
         observation = {name: values[step] for name, values in golden.observation.items()}
         answer = session.step(observation, age)
         session.executed(golden.executed[step])
         parts = [*observation.values(), golden.executed[step], answer.action, answer.context, golden.age[step]]
-        row = [float(step in golden.resets), *(x for part in parts for x in part.tolist()), golden.held[step, 0]]
+        row = [float(step in golden.resets), *(x for part in parts for x in part.tolist()), golden.holds[step, 0]]
         lines.append(",".join(f"{number:.9g}" for number in row))
     path.write_text("\n".join(lines) + "\n")
 
@@ -85,6 +89,14 @@ def test_it_refers_to_no_heap(folder):
 
 def test_the_same_file_gives_the_same_text(sources):
     assert cpp_sources(read_artifact(AHEAD)) == sources
+
+
+def test_the_text_names_nothing_by_a_verb_or_pronoun(sources):
+    public = {key.split()[1] for key in budget.KEYS if "sami_gate.hpp" in key}  # C++ users call them
+    for name, text in sources.items():
+        names = {word.strip("_").lower() for _, word in budget.script_names(text, Path(name).suffix)}
+        assert names & budget.SENTENCES <= public
+        assert {"infer", "ktasks", "action"} & names
 
 
 @pytest.mark.parametrize("text", ["a\nint injected;", "a\rint injected;", "a\\\nint injected;", "a\u2028int injected;"])

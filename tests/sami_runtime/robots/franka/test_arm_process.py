@@ -67,21 +67,21 @@ def test_an_arm_on_its_way_home_is_not_sent_on_after_an_emergency_stop(monkeypat
 
     monkeypatch.setattr(adapters, "HOME_S", 0.5)
     arm_state = ArmState(ArmPhase.POSITIONING, 0.0, np.ones(7), np.zeros(7), False, 1.0, 0, 0, 0.0)
-    sent = []
+    messages = []
     robot = object.__new__(adapters.FrankaAdapter)
     robot.settings = FrankaSettings.of(read_document(ARM, "settings"))
     robot.clock, robot._home = ManualClock(), np.zeros(7)
     robot._hand = SimpleNamespace(state=HandState(0.0, 0.0, 0.0, 0.0, False, 0), send=lambda message: None)
-    robot._arm = SimpleNamespace(state=arm_state, send=lambda message: sent.append(message[:1]))
+    robot._arm = SimpleNamespace(state=arm_state, send=lambda message: messages.append(message[:1]))
     threading.Timer(0.05, robot.emergency_stop).start()
     with pytest.raises(SafetyStop, match=r"emergency_stop\(\) was called"):
         robot.reset()
-    assert len(sent) > 1
-    assert sent[-2:].count(STOP) == 1, "no more than one command that was on its way"
-    sent.clear()
+    assert len(messages) > 1
+    assert messages[-2:].count(STOP) == 1, "no more than one command that was on its way"
+    messages.clear()
     robot._base, robot._period, robot._reach = Frame.of((-0.6, 0.0, 0.0)), 0.04, np.ones(3)
     robot._ik = adapters.DifferentialIK(adapters.MODEL, "fingertips", adapters.JOINTS, 0.1 * np.ones(7))
     robot._values = {"gripper_width": [0.0], "achieved_goal": np.zeros(3), "desired_goal": np.ones(3)}
     with pytest.raises(SafetyStop, match=r"emergency_stop\(\) was called; nothing is sent until the next reset"):
         robot.write(np.float32([1.0, 0.0, 0.0, 0.0]))
-    assert sent == []
+    assert messages == []

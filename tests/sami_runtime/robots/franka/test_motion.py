@@ -40,10 +40,10 @@ def test_a_hand_that_was_pushed_beyond_the_reach_is_brought_back_and_may_go_alon
 
 
 def test_inside_nothing_is_changed_but_what_is_too_fast():
-    here = np.array([0.0, 0.0, 0.2])
+    place = np.array([0.0, 0.0, 0.2])
     slow, fast = np.array([0.005, -0.004, 0.003]), np.array([0.04, 0.0, 0.0])
-    np.testing.assert_allclose(adapter.allowed(slow, here, BASE, SETTINGS, PERIOD), slow)
-    assert np.linalg.norm(adapter.allowed(fast, here, BASE, SETTINGS, PERIOD)) == pytest.approx(
+    np.testing.assert_allclose(adapter.allowed(slow, place, BASE, SETTINGS, PERIOD), slow)
+    assert np.linalg.norm(adapter.allowed(fast, place, BASE, SETTINGS, PERIOD)) == pytest.approx(
         SETTINGS.motion.hand_speed * PERIOD
     )
 

@@ -17,7 +17,7 @@ POSITION = Signal(name="position", size=2, unit="m", elements=("x", "y"), low=FR
 
 
 @pytest.fixture
-def there():
+def robot():
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer:
         peer.bind(("127.0.0.1", 0))
         peer.settimeout(10.0)
@@ -25,24 +25,24 @@ def there():
 
 
 @pytest.fixture
-def here():
+def local():
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
         free.bind(("127.0.0.1", 0))
         return free.getsockname()
 
 
-def test_messages_go_both_ways_and_are_stamped_when_they_come(there, here):
+def test_messages_go_both_ways_and_are_stamped_when_they_come(robot, local):
     inbox, event = [], threading.Event()
     clock = MonotonicClock()
-    link = Datagrams(here, there.getsockname(), lambda *item: (inbox.append(item), event.set()), clock)
+    link = Datagrams(local, robot.getsockname(), lambda *item: (inbox.append(item), event.set()), clock)
     link.send(velocities=[0.5])
-    assert there.recv(100) == b'{"velocities": [0.5]}'
-    sent = clock.now()
-    there.sendto(b'{"time": 3.0}', here)
+    assert robot.recv(100) == b'{"velocities": [0.5]}'
+    start = clock.now()
+    robot.sendto(b'{"time": 3.0}', local)
     assert event.wait(10.0)
     (message, received), now = inbox[0], clock.now()
     assert message == {"time": 3.0}
-    assert sent <= received <= now
+    assert start <= received <= now
     assert (link.dropped, link.fault) == (0, "")
     link.close()
 
@@ -58,7 +58,7 @@ def after(link, messages):
     assert link.dropped == messages
 
 
-def test_a_message_that_cannot_be_taken_is_dropped_and_counted_and_the_next_one_is_heard(there, here):
+def test_a_message_that_cannot_be_taken_is_dropped_and_counted_and_the_next_one_is_heard(robot, local):
     inbox, event, clock = [], threading.Event(), ManualClock(5.0)
     latest = Latest([POSITION], clock, note=lambda: link.fault)
 
@@ -67,14 +67,14 @@ def test_a_message_that_cannot_be_taken_is_dropped_and_counted_and_the_next_one_
         inbox.append(text)
         event.set()
 
-    link = Datagrams(here, there.getsockname(), hear, clock)
+    link = Datagrams(local, robot.getsockname(), hear, clock)
     for message in BAD:
-        there.sendto(message, here)
-    there.sendto(b'{"position": 2}', here)
+        robot.sendto(message, local)
+    robot.sendto(b'{"position": 2}', local)
     assert event.wait(10.0)
     assert inbox == [{"position": 2}]
     assert link.dropped == len(BAD)
-    text = rf"8 messages of \('127.0.0.1', {there.getsockname()[1]}\) dropped, lastly because of ValueError: could not"
+    text = rf"8 messages of \('127.0.0.1', {robot.getsockname()[1]}\) dropped, lastly because of ValueError: could not"
     assert re.match(text, link.fault)
     assert latest.observation().note == link.fault
     link.reset()
@@ -82,27 +82,27 @@ def test_a_message_that_cannot_be_taken_is_dropped_and_counted_and_the_next_one_
     link.close()
 
 
-def test_only_the_peer_is_heard(there, here):
+def test_only_the_peer_is_heard(robot, local):
     inbox, event = [], threading.Event()
-    link = Datagrams(here, there.getsockname(), lambda message, _: (inbox.append(message), event.set()), ManualClock())
+    link = Datagrams(local, robot.getsockname(), lambda message, _: (inbox.append(message), event.set()), ManualClock())
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
         stranger.bind(("127.0.0.1", 0))
-        stranger.sendto(b'{"position": 1}', here)
-        stranger.sendto(b"\xff", here)
+        stranger.sendto(b'{"position": 1}', local)
+        stranger.sendto(b"\xff", local)
         after(link, 2)
         port = stranger.getsockname()[1]
-    there.sendto(b'{"position": 2}', here)
+    robot.sendto(b'{"position": 2}', local)
     assert event.wait(10.0)
     assert inbox == [{"position": 2}]
     assert re.match(rf"2 messages dropped of another sender than .*, lastly 127.0.0.1:{port}", link.fault)
     link.close()
 
 
-def test_why_nothing_new_came_is_part_of_the_reason_for_which_the_gate_holds(there, here, gate):
+def test_why_nothing_new_came_is_part_of_the_reason_for_which_the_gate_holds(robot, local, gate):
     clock = ManualClock(5.0)
     latest = Latest([POSITION], clock, 0.01, note=lambda: link.fault)
-    link = Datagrams(here, there.getsockname(), lambda message, stamp: latest.put(stamp, **message), clock)
-    there.sendto(b"\xff", here)
+    link = Datagrams(local, robot.getsockname(), lambda message, stamp: latest.put(stamp, **message), clock)
+    robot.sendto(b"\xff", local)
     after(link, 1)
     with pytest.raises(AdapterError, match=r"position never came.*1 messages of .* dropped"):
         latest.observation()
@@ -115,20 +115,20 @@ def test_why_nothing_new_came_is_part_of_the_reason_for_which_the_gate_holds(the
 @pytest.mark.parametrize(
     "peer", [("127.0.0.1", 0), ("0.0.0.0", 9), ("no.such.host.invalid", 9), ("127.0.0.1",), (1, 2)]
 )
-def test_a_peer_that_is_none_is_refused_and_the_port_given_back(here, peer):
+def test_a_peer_that_is_none_is_refused_and_the_port_given_back(local, peer):
     for _ in range(2):
         with pytest.raises(AdapterError, match=r"is no peer to hear: .*Give its host, and its port from 1 to 65535"):
-            Datagrams(here, peer, lambda *_: None, ManualClock())
+            Datagrams(local, peer, lambda *_: None, ManualClock())
 
 
-def test_a_closed_link_sends_nothing_gives_its_port_back_and_can_be_closed_again(there, here):
-    link = Datagrams(here, there.getsockname(), lambda *_: None, ManualClock())
+def test_a_closed_link_sends_nothing_gives_its_port_back_and_can_be_closed_again(robot, local):
+    link = Datagrams(local, robot.getsockname(), lambda *_: None, ManualClock())
     with pytest.raises(AdapterError, match=r"cannot be heard.*Is another program there"):
-        Datagrams(here, there.getsockname(), lambda *_: None, ManualClock())
+        Datagrams(local, robot.getsockname(), lambda *_: None, ManualClock())
     link.close()
     link.close()
     link.send(stop=True)
-    there.settimeout(0.05)
+    robot.settimeout(0.05)
     with pytest.raises(TimeoutError):
-        there.recv(100)
-    Datagrams(here, there.getsockname(), lambda *_: None, ManualClock()).close()
+        robot.recv(100)
+    Datagrams(local, robot.getsockname(), lambda *_: None, ManualClock()).close()

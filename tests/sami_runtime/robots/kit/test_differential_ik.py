@@ -124,8 +124,8 @@ def test_a_displacement_that_is_too_fast_is_shortened_and_not_bent(panda):
 
 def test_at_a_joints_end_the_hand_only_goes_back(arm):
     for positions in ([2.0, 1.0], [2.01, 1.0]):  # also as a sensor may read it
-        there = arm.move(positions, 0.02 * np.array([-np.sin(2.0), np.cos(2.0), 0.0]), 0.04)
-        assert there.velocities[0] <= 1e-9
+        motion = arm.move(positions, 0.02 * np.array([-np.sin(2.0), np.cos(2.0), 0.0]), 0.04)
+        assert motion.velocities[0] <= 1e-9
     assert arm.move([0.3, 0.0], [0.02, 0.0, 0.0], 0.04).velocities[1] >= -1e-9, "stretched: no further"
 
 

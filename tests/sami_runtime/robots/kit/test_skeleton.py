@@ -72,7 +72,7 @@ def test_it_is_driven_once_nothing_remains(module_of_arm):
 
 def test_it_tells_frame_home_and_units_to_whoever_reads_it():
     text = skeleton(read_artifact(MODELS["panda-satesac"]).contract, "my_arm", "panda-satesac")
-    together = " ".join(text.split())
+    flat = " ".join(text.split())
     for report in (
         "whose base stands on it at x = -0.6 m",
         '"home_joints": (0.0, 0.41, 0.0, -1.85, 0.0, 2.26, 0.79), # rad',
@@ -85,7 +85,7 @@ def test_it_tells_frame_home_and_units_to_whoever_reads_it():
         "sami drive robot.toml --dry-run",
         'model = "panda-satesac" adapter = "my_arm:make"',
     ):
-        assert report in together
+        assert report in flat
 
 
 @pytest.mark.parametrize("model", ["my model's.onnx", 'a "b"\\c.onnx', "modèle.onnx"])

@@ -70,10 +70,10 @@ def test_scaled_signals_are_in_our_unit_both_ways_with_bounds_and_a_flipped_axis
     assert (action.low, action.high) == ((-0.1, -0.1), (0.1, 0.05))
     assert action.moves["x"].scale == pytest.approx(1.0), "a metre moves it by a metre"
     np.testing.assert_allclose(robot.read().values["tcp"], [0.25, 0.02], rtol=1e-6)
-    sent = robot.write(np.array([0.3, -0.04], np.float32))
+    result = robot.write(np.array([0.3, -0.04], np.float32))
     np.testing.assert_allclose(inner.written, [100.0, 40.0], rtol=1e-6)
-    np.testing.assert_allclose(sent.action, [0.1, -0.04], rtol=1e-6)
-    assert (sent.done, sent.info) == (True, {"is_success": True})
+    np.testing.assert_allclose(result.action, [0.1, -0.04], rtol=1e-6)
+    assert (result.done, result.info) == (True, {"is_success": True})
 
 
 def test_all_else_passes_through_both():

@@ -90,8 +90,8 @@ def test_an_observation_is_stamped_when_it_was_asked_for(adapter, clock, monkeyp
         return near()
 
     monkeypatch.setattr(arm.robot, "get_observation", slow)
-    asked_at = clock.now()
-    assert arm.read().time == asked_at
+    start = clock.now()
+    assert arm.read().time == start
 
 
 def test_nothing_is_calibrated_and_an_uncalibrated_robot_is_refused_with_the_command(adapter):
@@ -131,7 +131,7 @@ def test_a_plugin_gets_all_its_keys_and_may_return_nothing(adapter):
     robot.reset()
     robot.read()
     assert robot.write(np.float32([0.5, -1.0])).action.tolist() == [0.5, -1.0]
-    assert robot.robot.sent == [{"x.vel": 0.25, "tilt.pos": pytest.approx(-0.1), "lamp": 1.0}]
+    assert robot.robot.actions == [{"x.vel": 0.25, "tilt.pos": pytest.approx(-0.1), "lamp": 1.0}]
 
 
 def test_a_key_that_is_held_stays_where_it_was_when_the_episode_began(adapter):
@@ -145,7 +145,7 @@ def test_a_key_that_is_held_stays_where_it_was_when_the_episode_began(adapter):
     robot.robot.observation["tilt.pos"] = 0.2
     robot.read()
     robot.write(np.float32([1.0]))
-    assert robot.robot.sent[-1]["tilt.pos"] == 0.3, "it does not creep after what it sags"
+    assert robot.robot.actions[-1]["tilt.pos"] == 0.3, "it does not creep after what it sags"
 
 
 @pytest.mark.parametrize(
@@ -167,12 +167,12 @@ def test_the_robot_rests_in_the_end_by_what_it_is_told_to(adapter):
     robot.read()
     robot.write(np.float32([1.0, 1.0]))
     robot.stop()
-    assert robot.robot.sent[-1] == {"x.vel": 0.0, "tilt.pos": 0.3, "lamp": 1.0}
-    count = len(robot.robot.sent)
+    assert robot.robot.actions[-1] == {"x.vel": 0.0, "tilt.pos": 0.3, "lamp": 1.0}
+    count = len(robot.robot.actions)
     robot.stop()
     robot.close()
     robot.close()
-    assert len(robot.robot.sent) == count, "what rests is not told again"
+    assert len(robot.robot.actions) == count, "what rests is not told again"
     assert not robot.robot.is_connected
 
 
@@ -223,13 +223,13 @@ def test_no_motor_is_told_to_go_to_nan(adapter):
     assert arm.robot.calls[-1]["wrist_roll.pos"] == pytest.approx(28.64789), "its last goal"
 
 
-@pytest.mark.parametrize("held", [False, True])
-def test_no_key_is_sent_to_nan_that_the_model_does_not_read(adapter, held):
-    size = 1 if held else 2
+@pytest.mark.parametrize("holds", [False, True])
+def test_no_key_is_sent_to_nan_that_the_model_does_not_read(adapter, holds):
+    size = 1 if holds else 2
     action = BASE["action"].model_copy(
         update={"size": size, "elements": ("v", "t")[:size], "low": (-1.0,) * size, "high": (1.0,) * size}
     )
-    if held:
+    if holds:
         table = {"keys": ["x.vel"], "unit": "m/s", "factor": 0.5, "standing": 0.0}
         settings = base(**table, others={"tilt.pos": "hold", "lamp": 0.0})
     else:
@@ -242,7 +242,7 @@ def test_no_key_is_sent_to_nan_that_the_model_does_not_read(adapter, held):
     with pytest.raises(AdapterError, match="nothing was sent, because it was not finite"):
         robot.write(np.float32([1.0] * size))
     robot.stop()
-    assert robot.robot.sent == []
+    assert robot.robot.actions == []
 
 
 def test_an_arm_whose_encoder_fails_in_a_relative_action_is_stopped_at_its_last_goal(adapter):

@@ -46,12 +46,12 @@ def at_home(ik):
     return Joints(0.0, ik.home, np.zeros(7))
 
 
-def sent(ik, base, contract, action, width=0.0, **changed):
+def command_of(ik, base, contract, action, width=0.0, **changed):
     return Hand(settings(**changed), contract, ik, base).of(np.float32(action), at_home(ik), width)
 
 
 def test_the_joints_move_the_hand_as_far_as_in_simulation(ik, base, contract):
-    command = sent(ik, base, contract, [0.5, -0.5, 0.5, 0.0])
+    command = command_of(ik, base, contract, [0.5, -0.5, 0.5, 0.0])
     velocities = command.messages[ARM].data
     change = base.vectors(ik.velocity(ik.home, velocities)) / contract.rate_hz
     reach = np.array(contract.sheet.numbers["reached_displacement"].values)
@@ -60,7 +60,7 @@ def test_the_joints_move_the_hand_as_far_as_in_simulation(ik, base, contract):
 
 
 def test_nothing_moves_at_rest(ik, base, contract):
-    command = sent(ik, base, contract, [0.0] * 4, width=0.04)
+    command = command_of(ik, base, contract, [0.0] * 4, width=0.04)
     assert abs(command.messages[ARM].data).max() < 1e-3
     assert command.messages[GRIPPER].data == pytest.approx([0.02]), "each finger goes half"
 
@@ -79,21 +79,21 @@ def test_an_arm_whose_joints_end_before_the_models_home_pose_is_not_moved_there(
 
 
 def test_the_order_and_the_units_are_the_controllers(ik, base, contract):
-    plain = sent(ik, base, contract, [1.0, 1.0, 0.0, 0.0]).messages[ARM].data
+    plain = command_of(ik, base, contract, [1.0, 1.0, 0.0, 0.0]).messages[ARM].data
     names, factors = list(ik.joints[::-1]), [10.0] * 6 + [-1.0]
-    other = sent(ik, base, contract, [1.0, 1.0, 0.0, 0.0], command__joints=names, command__factor=factors)
+    other = command_of(ik, base, contract, [1.0, 1.0, 0.0, 0.0], command__joints=names, command__factor=factors)
     assert other.messages[ARM].data == pytest.approx(plain[::-1] * factors)
 
 
 def test_the_gripper_opens_no_wider_than_it_does(ik, base, contract):
-    assert sent(ik, base, contract, [0.0, 0.0, 0.0, 1.0], 0.05).messages[GRIPPER].data == pytest.approx([0.04])
-    assert sent(ik, base, contract, [0.0, 0.0, 0.0, -1.0], 0.05).messages[GRIPPER].data == pytest.approx([0.0])
+    assert command_of(ik, base, contract, [0.0, 0.0, 0.0, 1.0], 0.05).messages[GRIPPER].data == pytest.approx([0.04])
+    assert command_of(ik, base, contract, [0.0, 0.0, 0.0, -1.0], 0.05).messages[GRIPPER].data == pytest.approx([0.0])
 
 
 def test_a_trajectory_goes_by_positions_to_where_the_velocities_lead_within_a_period(ik, base, contract):
-    velocities = sent(ik, base, contract, [1.0, 0.0, 0.0, 0.0]).messages[ARM].data
+    velocities = command_of(ik, base, contract, [1.0, 0.0, 0.0, 0.0]).messages[ARM].data
     kind = {"command__type": Trajectory.ros, "command__standing": "last"}
-    trajectory = sent(ik, base, contract, [1.0, 0.0, 0.0, 0.0], **kind).messages[ARM]
+    trajectory = command_of(ik, base, contract, [1.0, 0.0, 0.0, 0.0], **kind).messages[ARM]
     assert trajectory.names == ik.joints
     assert trajectory.position == pytest.approx(ik.home + velocities / contract.rate_hz)
     assert trajectory.within_s == pytest.approx(1.0 / contract.rate_hz)
@@ -125,10 +125,10 @@ class Loopback:
     separates, faults = True, ()
 
     def __init__(self, clock, arm):
-        self.clock, self.arm, self.hear, self.sent, self.closes = clock, arm, {}, None, 0
+        self.clock, self.arm, self.hear, self.on_send, self.closes = clock, arm, {}, None, 0
 
     def publisher(self, topic, kind, qos):
-        return SimpleNamespace(send=lambda message: self.sent(topic, message), flush=lambda longest_s: None)
+        return SimpleNamespace(send=lambda message: self.on_send(topic, message), flush=lambda longest_s: None)
 
     def reset(self):
         pass
@@ -167,24 +167,24 @@ def looped(contract, ik, monkeypatch):
     clock = ManualClock(1.0)
     node = Loopback(clock, ik.joints)
     monkeypatch.setattr(adapters, "open_node", lambda *_: node)
-    monkeypatch.setattr(adapters, "unheard", lambda *_: [])
+    monkeypatch.setattr(adapters, "missing_subscribers", lambda *_: [])
     return adapters.Ros2Adapter(clock, contract, settings(**changed)), node, clock
 
 
 def test_an_arm_on_its_way_home_is_not_sent_on_after_an_emergency_stop(looped):
     robot, node, _ = looped
-    sent = []
+    commands = []
 
     def hear(topic, message):
         node.say("/joint_states", node.arm)
-        sent.append((topic, abs(message.data).max()))
-        if len(sent) == 9:
+        commands.append((topic, abs(message.data).max()))
+        if len(commands) == 9:
             robot.emergency_stop()
 
-    node.sent = hear
+    node.on_send = hear
     with pytest.raises(SafetyStop, match=r"emergency_stop\(\) was called"):
         robot.reset()
-    assert [speed for topic, speed in sent[9:] if topic == ARM] == [0.0]
+    assert [speed for topic, speed in commands[9:] if topic == ARM] == [0.0]
     robot.emergency_stop()
     robot._home = np.zeros(7)
     robot.reset()  # the next episode may go home
@@ -196,23 +196,23 @@ def test_a_way_home_on_which_the_loop_hangs_is_ended_by_the_watchdog(looped, tmp
     """One that needs beats more often than the way home has them only watches that the process lives."""
     robot, node, _ = looped
     monkeypatch.syspath_prepend(tmp_path)
-    stops, sent = Stops(tmp_path), []
+    stops, messages = Stops(tmp_path), []
 
     def hear(topic, message):
         node.say("/joint_states", node.arm)
-        sent.append((time.monotonic(), abs(message.data).max()))
-        if len(sent) == 9:
+        messages.append((time.monotonic(), abs(message.data).max()))
+        if len(messages) == 9:
             time.sleep(0.5)
-        robot._home = np.zeros(7) if len(sent) > 12 else robot._home  # it has arrived
+        robot._home = np.zeros(7) if len(messages) > 12 else robot._home  # it has arrived
 
-    node.sent = hear
+    node.on_send = hear
     with Watchdog("my_arm:emergency_stop", within_s) as dog:
         dog.begin()
         robot.clock.sleep_until = lambda deadline: time.sleep(0.02)
         if fires:
             with pytest.raises(SafetyStop, match=r"got no beat within 0\.2 s and stopped the robot"):
                 robot.home()
-            assert within_s - 0.05 < stops.wait() - sent[8][0] < 0.45
+            assert within_s - 0.05 < stops.wait() - messages[8][0] < 0.45
         else:
             robot.home()
             time.sleep(0.1)
@@ -222,24 +222,24 @@ def test_a_way_home_on_which_the_loop_hangs_is_ended_by_the_watchdog(looped, tmp
 
 def test_no_command_and_no_plain_stop_undoes_an_emergency_stop_before_the_next_reset(contract, looped):
     robot, node, _ = looped
-    robot._home, action, sent = np.zeros(7), np.full(contract.action.size, 0.5, np.float32), []
+    robot._home, action, speeds = np.zeros(7), np.full(contract.action.size, 0.5, np.float32), []
 
     def hear(topic, message):
         for name in node.hear:
             node.say(name, node.arm)
-        sent.append(float(abs(message.data).max()) if topic == ARM else 0.0)
+        speeds.append(float(abs(message.data).max()) if topic == ARM else 0.0)
 
-    node.sent = hear
+    node.on_send = hear
     robot.read()
     robot.write(action)
-    assert max(sent) > 0.0
-    sent.clear()
+    assert max(speeds) > 0.0
+    speeds.clear()
     robot.emergency_stop()
     for command in (lambda: robot.write(action), robot.home, lambda: robot.write(action)):
         with pytest.raises(SafetyStop, match=r"emergency_stop\(\) was called; nothing is sent until the next reset"):
             command()
         robot.stop()
-    assert max(sent) == 0.0
+    assert max(speeds) == 0.0
     robot.reset()  # the next episode may move it
 
 
@@ -248,7 +248,7 @@ def test_a_robot_that_cannot_be_stopped_any_more_is_left_nevertheless(looped):
         raise AdapterError("it cannot be sent")
 
     robot, node, _ = looped
-    node.sent, robot._in_episode = fail, True
+    node.on_send, robot._in_episode = fail, True
     with pytest.raises(AdapterError, match="it cannot be sent"):
         robot.close()
     robot.close()
@@ -274,7 +274,7 @@ def test_a_hand_whose_joints_fell_silent_is_held_while_all_else_still_comes(cont
 def test_a_hand_that_a_person_pauses_is_not_turned_on_once_its_joints_fall_silent(contract, looped):
     (robot, node, clock), period = looped, 1.0 / contract.rate_hz
     robot._home, pause, speeds = np.zeros(7), np.zeros(contract.action.size, np.float32), []
-    node.sent = lambda topic, message: speeds.append(float(abs(message.data).max()))
+    node.on_send = lambda topic, message: speeds.append(float(abs(message.data).max()))
     node.say("/joint_states", node.arm)
     robot.read()
     started = clock.now()

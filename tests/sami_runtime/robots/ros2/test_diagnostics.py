@@ -31,8 +31,8 @@ def contract():
     return read_artifact(shipped_models()["panda-satesac"]).contract
 
 
-def report(contract, record, commands=None, sent=True):
-    diagnosis = diagnose(record, contract, {}, commands or {}, sent, 12.0)
+def report(contract, record, commands=None, live=True):
+    diagnosis = diagnose(record, contract, {}, commands or {}, live, 12.0)
     assert (diagnosis.stamp, diagnosis.hardware) == (12.0, contract.name)
     return {status.name.removeprefix("sami: "): status for status in diagnosis.statuses}
 
@@ -50,7 +50,7 @@ def test_a_tick_that_went_well_is_told_whole(contract):
 
 
 def test_a_dry_run_tells_what_would_be_sent(contract):
-    message = report(contract, ACTED, {"/arm": Numbers(np.array([0.5]))}, sent=False)
+    message = report(contract, ACTED, {"/arm": Numbers(np.array([0.5]))}, live=False)
     assert message["command"].message == "would be sent"
     assert message["command"].values == {"/arm": "0.50000"}
 

@@ -32,7 +32,7 @@ MESSAGES = [
 ]
 
 
-def alike(message, other):
+def equal(message, other):
     """Whether two messages say the same, to the nanosecond."""
     for name, value in vars(message).items():
         expected = getattr(other, name)
@@ -53,7 +53,7 @@ def test_what_is_said_comes_back(message):
     types = IdlTypes()
     carried = message.to(types)
     received = type(message).of(type(carried).deserialize(carried.serialize(use_version_2=False)))
-    assert alike(message, received)
+    assert equal(message, received)
 
 
 UNKNOWN_TO_0_10 = {12, 13}
@@ -123,7 +123,7 @@ class RosLike:
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda item: type(item).__name__)
 def test_classes_with_fields_by_keyword_carry_them_as_well(message):
     """ROS's Python classes are made so; a real rclpy was never tried."""
-    assert alike(message, type(message).of(message.to(RosLike())))
+    assert equal(message, type(message).of(message.to(RosLike())))
 
 
 def test_the_backend_of_rclpy_finds_classes_by_their_names(monkeypatch):

@@ -10,7 +10,7 @@ import pytest
 
 from sami_runtime import AdapterError, MonotonicClock
 from sami_runtime.robots.ros2.messages import JointMessage
-from sami_runtime.robots.ros2.node import Peer, doubled, why_silent, why_unheard
+from sami_runtime.robots.ros2.node import Peer, doubled, why_silent, why_unmatched
 from sami_runtime.robots.ros2.open_node import domain_of, open_node
 from sami_runtime.robots.ros2.settings import Qos
 from tests.making.ros2 import LOOPBACK
@@ -49,7 +49,7 @@ def test_why_nothing_comes(qos, publishers, why):
     ],
 )
 def test_why_nobody_hears(offered, subscribers, why):
-    report = why_unheard("/joints", KIND, Qos(**offered), subscribers)
+    report = why_unmatched("/joints", KIND, Qos(**offered), subscribers)
     assert why in report
     assert bool(report) is bool(why)
 

@@ -72,7 +72,7 @@ class RobotDouble:
         for motor, angle in enumerate(self.angles):
             memory[84 + 48 * motor : 88 + 48 * motor] = np.float32(angle).tobytes()
         body = memory[:77] + memory[80:81] + bytes(2) + memory[84:1176]
-        return Sent(b"\x00\x01\x00\x00" + bytes(body) + crc_of(bytes(memory[:1176])).to_bytes(4, "little"))
+        return RawState(b"\x00\x01\x00\x00" + bytes(body) + crc_of(bytes(memory[:1176])).to_bytes(4, "little"))
 
     def until(self, condition):
         end = time.monotonic() + PATIENCE_S
@@ -81,7 +81,7 @@ class RobotDouble:
         assert condition()
 
 
-class Sent(idl.LowState):
+class RawState(idl.LowState):
     """A state of these bytes."""
 
     def __init__(self, octets):
@@ -127,8 +127,8 @@ def test_it_stands_is_driven_and_is_damped_and_nothing_is_sent_before(robot):
         robot.until(lambda: robot.kp == 20.0 and abs(robot.angles[0] - 0.25) < 1e-6)
         assert executed.action.tolist()[:2] == [1.0, 0.0]
         assert adapter.read().values["last_action"].tolist() == executed.action.tolist()
-        sent = robot.count
-        robot.until(lambda: robot.count > sent + 3)  # again and again, without another action
+        count = robot.count
+        robot.until(lambda: robot.count > count + 3)  # again and again, without another action
         adapter.stop()
         robot.until(lambda: robot.kp == 0.0 and robot.kd == 3.0)
         adapter.stop()

@@ -9,7 +9,7 @@ from sami_runtime.robots.unitree.messages import CDR, MOTORS, Go2Reading, Setpoi
 
 UNKNOWN_TO_0_10 = {12, 13}
 """Kinds of types, int8 and uint8: Cyclone DDS 0.10, of the robot, dies of a description that has one."""
-SENT = ("LowCmd", "LowState", "ServiceRequest", "ServiceResponse")
+MESSAGES = ("LowCmd", "LowState", "ServiceRequest", "ServiceResponse")
 
 
 def checksum(words):
@@ -83,7 +83,7 @@ def test_a_state_that_is_cut_or_changed_is_refused(spoilt):
         Go2Reading.of(spoilt)
 
 
-@pytest.mark.parametrize("name", SENT)
+@pytest.mark.parametrize("name", MESSAGES)
 def test_no_type_is_described_in_a_way_that_kills_the_robots_services(name):
     pytest.importorskip("cyclonedds")
     described = getattr(importlib.import_module("sami_runtime.robots.unitree.idl"), name).__idl__
@@ -96,8 +96,8 @@ def test_no_type_is_described_in_a_way_that_kills_the_robots_services(name):
     ]
     kinds = set()
     for member in members:  # of an array, what it holds
-        held = getattr(member.value, "element_identifier", None)
-        kinds.add((held or member).discriminator)
+        element = getattr(member.value, "element_identifier", None)
+        kinds.add((element or member).discriminator)
     assert 2 in kinds or name == "MotorCmd", "octets are bytes"
     assert not kinds & UNKNOWN_TO_0_10
 

@@ -158,7 +158,7 @@ def test_the_order_of_arguments_and_naming_a_run_twice_change_no_number(tmp_path
 # --- numbers
 
 
-def test_tables_show_the_mean_over_seeds_the_floor_and_the_paper(tmp_path):
+def test_tables_show_the_mean_over_seeds_without_trivial_starts_and_the_paper(tmp_path):
     for seed, success in enumerate((0.70, 0.80, 0.90)):
         made_run(tmp_path / str(seed), "satesac", seed, success=success, floor=0.2)
     table = standings_table(compared(tmp_path), "extreme")
@@ -189,7 +189,7 @@ def test_pairs_are_those_of_the_paper_with_their_difference_and_p(tmp_path):
     assert all(contest.improvement.value == 1.0 for contest in comparison.other_contests)
 
 
-def test_a_ranking_is_held_against_its_placebos_and_all_tests_are_corrected_together(tmp_path):
+def test_a_ranking_is_compared_with_its_shuffled_labels_and_all_tests_are_corrected_together(tmp_path):
     for seed, (value, chance) in enumerate(((0.60, 0.55), (0.58, 0.56), (0.65, 0.57))):
         made_run(tmp_path / f"a{seed}", "satesac", seed, success=value)
         made_run(tmp_path / f"b{seed}", "satesac", seed, success=chance, contrast__ranking="shuffled")
@@ -205,7 +205,7 @@ def test_a_ranking_is_held_against_its_placebos_and_all_tests_are_corrected_toge
     pairs = [(pair["x"], pair["y"], pair["task_set"]) for pair in as_data(comparison)["contests"]]
     assert len(set(pairs)) == len(pairs) == 3 * 6, "each pair of four groups once on each set"
     assert sum(pair["against_a_placebo"] for pair in as_data(comparison)["contests"]) == 3 * 2
-    assert "corrected for the 9 tests here" in table.notes[0]  # placebos and TESAC are equal: nothing to test
+    assert "corrected for the 9 tests here" in table.notes[0]  # shuffled labels and TESAC are equal: nothing to test
     assert table.rows[-1][3].startswith("+0.050 ")
 
 
@@ -246,6 +246,14 @@ def test_by_a_key_orders_groups_by_it(tmp_path):
         "CCM trajectories=64",
         "SaTESAC trajectories=64",
     ]
+
+
+def test_by_a_former_key_means_the_present_one(tmp_path):
+    for value in (3, 0):
+        made_run(tmp_path / f"a{value}", "satesac", with_profile__critic_actions=value)
+    for key in ("behind_gap.critic_actions", "with_profile.critic_actions"):
+        assert labels(tmp_path, by=key) == ["SaTESAC critic_actions=0", "SaTESAC critic_actions=3"]
+        assert compared(tmp_path, by=key).by == "with_profile.critic_actions"
 
 
 @pytest.mark.parametrize(

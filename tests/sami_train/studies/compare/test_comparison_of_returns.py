@@ -41,7 +41,7 @@ def test_scores_are_returns_by_episode_and_their_mean_is_the_sets(comparison):
             assert run.scores(name).mean() == pytest.approx(run.evaluation.score(name))
 
 
-def test_a_table_tells_returns_in_whole_numbers_beside_the_papers_and_no_floor(comparison):
+def test_a_table_tells_returns_in_whole_numbers_beside_the_papers_and_no_trivial_starts(comparison):
     table = standings_table(comparison, "extreme")
     assert table.title == "extreme: return, 12 episodes in 12 tasks"
     assert standings_table(comparison, "training").title == "training: return, 12 episodes in 9 tasks"

@@ -201,24 +201,27 @@ def test_alarms_are_not_counted_without_an_atlas(copy):
         check(MODEL.with_name("panda-sac.onnx"), environment("panda"), 2)
 
 
-def test_what_a_policy_learned_behind_stands_in_its_contract():
+def test_the_contract_has_the_profile_that_a_policy_was_trained_with():
     learned = known_gap(read_artifact(FOR_A_CAMERA).contract.training)
     assert learned == MeasuredGap(GapProfile.load(ROOT / "examples" / "camera.toml"), 0.6)
     assert known_gap(read_artifact(MODEL).contract.training) == MeasuredGap()
     assert known_gap({}) == known_gap({"config": [1]}) == MeasuredGap()
     late = {"gap": '{"latency_s": 0.04}'}
     assert (
-        known_gap({"config": late}).clean_share == known_gap({"config": late | {"behind_gap": [1]}}).clean_share == 0.0
+        known_gap({"config": late}).clean_share
+        == known_gap({"config": late | {"with_profile": [1]}}).clean_share
+        == 0.0
     )
-    assert known_gap({"config": late | {"behind_gap": {"clean_share": 0.5}}}).clean_share == 0.5
-    for key, share in itertools.product(("spared", "clean_share"), ("x", 1.5, -0.1, float("nan"), None)):
-        with pytest.raises(SamiError, match=rf"behind_gap.{key} is {share!r}; it must be the share"):
-            known_gap({"config": late | {"behind_gap": {key: share}}})
-    with pytest.raises(SamiError, match="must be a table of gaps"):
+    assert known_gap({"config": late | {"with_profile": {"clean_share": 0.5}}}).clean_share == 0.5
+    assert known_gap({"config": late | {"behind_gap": {"spared": 0.5}}}).clean_share == 0.5
+    for key, share in itertools.product(("behind_gap", "with_profile"), ("x", 1.5, -0.1, float("nan"), None)):
+        with pytest.raises(SamiError, match=rf"with_profile.clean_share is {share!r}; it must be the share"):
+            known_gap({"config": late | {key: {"clean_share": share}}})
+    with pytest.raises(SamiError, match="must be a sim-to-real profile, a table"):
         known_gap({"config": {"gap": 5}})
 
 
-def test_a_share_of_the_episodes_behind_a_gap_is_clean():
+def test_a_share_of_the_episodes_with_a_profile_is_clean():
     spec, late = dataclasses.replace(environment("panda"), episode_steps=10), GapProfile(latency_s=0.08)
     clean, gapped, spared, half = (
         [
@@ -234,8 +237,8 @@ def test_a_share_of_the_episodes_behind_a_gap_is_clean():
     assert 0 < sum(half[k] == clean[k] for k in reports) < len(reports)
 
 
-def test_the_file_for_a_camera_knows_the_worlds_behind_one():
-    """An atlas of clean worlds alone gave an alarm in 0.84 of these episodes."""
+def test_the_file_for_a_camera_has_a_reference_measured_with_its_profile():
+    """A reference from clean episodes alone gave an alarm in 0.84 of these episodes."""
     spec, contract = environment("panda"), read_artifact(FOR_A_CAMERA).contract
     profile = MeasuredGap(known_gap(contract.training).gap)
     contexts = collect_contexts(FOR_A_CAMERA, spec, spec.tasks.sets["training"], 6, 7, None, profile)

@@ -50,11 +50,11 @@ def test_each_row_of_a_round_has_a_change_of_its_own():
     runner = ChangedEpisodes(MODEL, PANDA, 2)
     try:
         changes = [DynamicsChange(LIGHT, HEAVY, 3), DynamicsChange(HEAVY, LIGHT, 5)]
-        apart = [runner.round((3, 6), change, Variant.FROZEN)[row] for row, change in enumerate(changes)]
-        together = runner.round((3, 6), changes, Variant.FROZEN)
+        single = [runner.round((3, 6), change, Variant.FROZEN)[row] for row, change in enumerate(changes)]
+        batch = runner.round((3, 6), changes, Variant.FROZEN)
     finally:
         runner.close()
-    for run, other in zip(apart, together, strict=True):
+    for run, other in zip(single, batch, strict=True):
         assert run.actions.tobytes() == other.actions.tobytes()
         assert run.given_context.tobytes() == other.given_context.tobytes()
 

@@ -45,7 +45,7 @@ class Still:
 
 
 def recorder(model, folder):
-    """Return what records an excited robot behind a gap."""
+    """Return what records an excited robot with a sim-to-real profile."""
 
     def write(gap=None, episodes=10, steps=50, pilot=None, seed=0, **limits):
         session, clock = Session.load(model), ManualClock()
@@ -75,7 +75,7 @@ def reference(model, tmp_path_factory):
 
 @pytest.fixture
 def fitted(record, reference):
-    """What is fitted to a robot behind a gap."""
+    """What is fitted to a robot with a sim-to-real profile."""
 
     def fit(gap=None, **options):
         return fit_gap(read_log([record(gap, **options)]), reference)
@@ -169,11 +169,11 @@ def test_steps_of_rounding_are_exact(fitted):
     assert ("noise", "position") not in result
 
 
-def test_a_bias_is_told_where_the_value_at_rest_is_known_whether_it_was_zeroed_or_not(record, fitted):
+def test_a_bias_is_told_where_the_value_at_rest_is_known_whether_it_was_calibrated_or_not(record, fitted):
     gap = {"bias": {"position": 0.012}, "noise": {"position": 0.002}}
-    zeroed = spans(fitted(gap, known=VALUES))["bias", "position"]
-    assert zeroed.value == pytest.approx(0.012, abs=0.001)
-    assert zeroed.low <= 0.012 <= zeroed.high
+    calibrated = spans(fitted(gap, known=VALUES))["bias", "position"]
+    assert calibrated.value == pytest.approx(0.012, abs=0.001)
+    assert calibrated.low <= 0.012 <= calibrated.high
     log = read_log([record(gap)])
     raw = fit_gap(type(log)(log.contract, log.traces, VALUES, log.rest, log.names), read_log([record(seed=7)]).traces)
     assert spans(raw)["bias", "position"].value == pytest.approx(0.012, abs=0.001)

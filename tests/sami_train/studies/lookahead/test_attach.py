@@ -21,7 +21,7 @@ from sami_train.studies.lookahead.forward_model import ForwardModel, Reference, 
 from sami_train.studies.lookahead.stretches import roll_out
 from tests.making.attached import attach_lookahead
 from tests.making.graph_weights import graph_weights
-from tests.sami_train.export.test_export import HERE, make_agent
+from tests.sami_train.export.test_export import SHORT_ENV, make_agent
 
 SPEC = environment("panda")
 STEPS = 3
@@ -68,9 +68,9 @@ def test_at_any_age_it_is_the_forward_model_before_the_policy(plain, ahead):
     reference = Reference(Session.load(plain), session.contract, make_fit().model)
     for observation in observations(60, seed=2):
         ages = rng.uniform(0, STEPS, len(SPEC.signals))
-        held = int(rng.integers(3))
-        session.elapse(held)
-        reference.elapse(held)
+        holds = int(rng.integers(3))
+        session.elapse(holds)
+        reference.elapse(holds)
         answer = session.step(observation, dict(zip((s.name for s in SPEC.signals), ages, strict=True)))
         for name, expected in reference.step(observation, ages).items():
             assert answer.answers[name] == pytest.approx(expected, abs=1e-5)
@@ -85,7 +85,7 @@ def test_its_golden_steps_cover_ages_and_held_periods(ahead):
     assert (late == 0).mean() > 0.2
     assert (late > 1).mean() > 0.4
     assert steps.age.max() <= STEPS
-    assert steps.held.sum() > 10
+    assert steps.holds.sum() > 10
     assert verify(ahead).passed
 
 
@@ -202,5 +202,5 @@ def test_an_evaluation_tells_what_a_gap_made_late_and_holds_what_is_older(ahead)
 
 def test_a_gap_without_latency_changes_no_result(plain, ahead):
     gap = GapProfile(noise={"cube_position": 0.01})
-    evaluation, reference = (evaluate(path, HERE, ["training"], episodes=1, gap=gap) for path in (ahead, plain))
+    evaluation, reference = (evaluate(path, SHORT_ENV, ["training"], episodes=1, gap=gap) for path in (ahead, plain))
     assert evaluation.results == reference.results

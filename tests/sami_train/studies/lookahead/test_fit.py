@@ -116,7 +116,7 @@ def test_what_it_is_judged_by_was_held_out(monkeypatch):
     parts = []
     judge = fitting.errors_of
     monkeypatch.setattr(
-        fitting, "errors_of", lambda model, held, *rest: (parts.append(held), judge(model, held, *rest))[1]
+        fitting, "errors_of", lambda model, held_out, *rest: (parts.append(held_out), judge(model, held_out, *rest))[1]
     )
     value = world(20)
     fitted = fit(value, SIGNALS, 2, updates=10)
@@ -131,7 +131,7 @@ def test_too_little_is_refused():
 
 
 def record(path, model, gap, episodes=3, command_delay_s=None, **script):
-    """A recording of the fake behind a gap, driven by a plain policy whose commands wander."""
+    """A recording of the fake with a sim-to-real profile, driven by a plain policy whose commands wander."""
     clock = ManualClock()
     robot = FakeAdapter(clock=clock, **script)
     limits = Limits(max_age_s=10.0, stop_after=30)

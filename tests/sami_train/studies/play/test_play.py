@@ -216,6 +216,17 @@ def test_a_fall_ends_the_episode_without_success(played):
     assert hold(env, STANCE, 60)[4]["is_success"]
 
 
+def test_a_simulation_that_blows_up_ends_the_episode_without_success(played, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # where MuJoCo keeps a log of its warnings
+    env = played()
+    env.reset(seed=0)
+    hold(env, STANCE, 3)
+    env.data.qvel[:] = 1e6
+    observation, reward, over, _, info = env.step(np.asarray(STANCE, np.float32))
+    assert (over, info["is_success"]) == (True, False)
+    assert np.isfinite([*observation, reward]).all()
+
+
 def test_the_reward_is_the_distance_from_the_command(played):
     env = played()
     env.reset(seed=0, options={"task": {"forward": 0.3, "turn": 0.4}})

@@ -110,12 +110,12 @@ def test_intervals_hold_the_truth_of_fresh_tasks_as_often_as_they_say(spec):
         readout, probe = fit(*samples(spec, 300, seed), step=3, seed=seed)
         episodes, tasks, features = samples(spec, 200, 1000 + seed)
         feature, scale = probe.features[0], features[0]
-        held = []
+        shares_covered = []
         for contexts, task in zip(episodes, tasks, strict=True):
             if len(contexts) > 3:
                 errors = np.abs(readout.places(contexts[3:])[:, 0] - float(scale.place(task[feature.name])))
-                held.append(np.mean(errors <= feature.margin))
-        shares.append(np.mean(held))
+                shares_covered.append(np.mean(errors <= feature.margin))
+        shares.append(np.mean(shares_covered))
     # Two margins from 74 episodes each: a standard error of about 0.03.
     assert np.mean(shares) == pytest.approx(RATE, abs=0.05)
 

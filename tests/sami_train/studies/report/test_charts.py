@@ -52,12 +52,12 @@ def test_heat_maps_have_every_task_and_mark_those_that_are_like_doing_nothing():
     assert [panel.title for panel in figure.panels] == ["success", "excluding trivial starts"]
 
 
-def test_every_task_at_the_floor_is_marked():
+def test_every_task_without_success_is_marked():
     evaluation = subject().evaluation
-    at_floor = replace(
+    unsolved = replace(
         evaluation, results=tuple(replace(result, success=result.solved_at_start) for result in evaluation.results)
     )
-    figure = by_task(PANDA, {"a": evaluation, "b": at_floor})
+    figure = by_task(PANDA, {"a": evaluation, "b": unsolved})
     marks = {(row["panel"], row["mark"]) for row in figure.rows}
     assert marks == {("a", ""), ("a", "as doing nothing"), ("b", "as doing nothing")}
 

@@ -10,9 +10,9 @@ from sami_train.studies.report.mapped import FEWEST, accuracy, separability, usa
 RNG = np.random.default_rng(0)
 
 
-def contexts_of(labels, apart):
+def contexts_of(labels, spread):
     """Contexts (n, 6) about a centre for each label."""
-    centres = {value: RNG.normal(size=6) * apart for value in sorted(set(labels))}
+    centres = {value: RNG.normal(size=6) * spread for value in sorted(set(labels))}
     return np.stack([centres[value] + RNG.normal(size=6) for value in labels])
 
 

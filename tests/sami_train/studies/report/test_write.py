@@ -3,6 +3,7 @@
 import html
 import importlib.util
 import json
+import os
 import re
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from sami_train.envs.catalog import environment
 from sami_train.studies.charts.chart import Chart, Panel
 from sami_train.studies.compare import estimates
 from sami_train.studies.report.parts import PARTS, ReportPlan, find_robustness
-from sami_train.studies.report.subject import Subject, require_alike, together
+from sami_train.studies.report.subject import Subject, merged, require_alike
 from sami_train.studies.report.write import Head, check_out, render, write_report
 from sami_train.studies.sweep.study import find_runs
 
@@ -102,13 +103,13 @@ def test_a_section_says_in_one_sentence_what_it_comes_to(written_report):
 
 
 def test_a_shipped_model_brings_what_the_checkout_holds_of_it(tmp_path):
-    (subject,) = together([model()])
+    (subject,) = merged([model()])
     assert subject.run is not None
     assert subject.run.metrics
     assert len(find_robustness(subject.shipped_robustness, subject)) > 10
-    elsewhere = tmp_path / "panda-satesac.onnx"
-    elsewhere.write_bytes(subject.model.read_bytes())
-    (alone,) = together([Subject.of_model(elsewhere, environment("panda"))])
+    path = tmp_path / "panda-satesac.onnx"
+    path.write_bytes(subject.model.read_bytes())
+    (alone,) = merged([Subject.of_model(path, environment("panda"))])
     assert (alone.run, alone.shipped_robustness) == (None, [])
 
 
@@ -126,11 +127,11 @@ def test_a_legend_of_long_names_stays_within_its_chart():
 
 
 def test_a_model_and_its_run_are_one(tmp_path):
-    (subject,) = together([model(), *runs("results/models:panda-satesac")])
+    (subject,) = merged([model(), *runs("results/models:panda-satesac")])
     assert subject.model is not None
     assert subject.run is not None
     assert subject.training()["trained by"].startswith("sami train")
-    other = together([model(), *runs("results/models:hopper-satesac")])
+    other = merged([model(), *runs("results/models:hopper-satesac")])
     assert len(other) == 2
 
 
@@ -146,8 +147,14 @@ def test_a_folder_that_holds_something_else_is_refused(tmp_path):
     with pytest.raises(SamiError, match="no report"):
         check_out(tmp_path, force=False)
     check_out(tmp_path, force=True)
-    with pytest.raises(SamiError, match="is a file"):
+    with pytest.raises(SamiError, match="is no folder"):
         check_out(tmp_path / "mine.txt", force=True)
+
+
+def test_a_write_protected_folder_is_refused_before_anything_is_measured(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)
+    with pytest.raises(SamiError, match="write-protected"):
+        check_out(tmp_path / "new", force=False)
 
 
 def test_a_missing_package_is_told_before_anything_is_measured(tmp_path, monkeypatch):

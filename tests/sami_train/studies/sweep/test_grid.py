@@ -55,6 +55,15 @@ def test_only_what_varies_enters_a_name():
     assert names(Grid(AXES))[0] == "panda-tesac-0-preset=fast-cpu-trajectories=16"
 
 
+def test_a_sweep_over_a_former_key_keeps_the_names_of_its_cells():
+    cells = Grid({**AXES, "preset": ["paper"], "behind_gap.true_critic": [False, True]}).cells()
+    assert [cell.name for cell in cells][:2] == [
+        "panda-tesac-0-trajectories=16-true_critic=false",
+        "panda-tesac-0-trajectories=16-true_critic=true",
+    ]
+    assert cells[1].config.with_profile.privileged_critic
+
+
 @pytest.mark.parametrize(
     ("axis", "suffixes"),
     [
@@ -132,7 +141,7 @@ def test_a_grid_that_contradicts_is_refused_with_what_differs(change, message):
 
 
 def test_the_command_of_a_cell_is_one_that_sami_train_takes(tmp_path):
-    axes = {**AXES, "network.net_arch": [[32, 32]], "steps": [2e5], "collection.collectors": [0], "device": ["cpu"]}
+    axes = {**AXES, "network.net_arch": [[32, 32]], "steps": [2e5], "collection.workers": [0], "device": ["cpu"]}
     for cell in Grid(axes).cells()[:3]:
         words = shlex.split(shlex.join(cell.command(tmp_path)))
         assert words[:2] == ["sami", "train"]

@@ -208,5 +208,5 @@ def test_a_run_takes_no_more_threads_than_it_is_given(monkeypatch, limit, share)
     monkeypatch.setattr(machine, "usable_cores", lambda: 16)
     monkeypatch.setenv("OMP_NUM_THREADS", limit)
     assert share_of_cores() == share
-    prepare_torch(resolve("fast-cpu", {"collection.collectors": 1}))
+    prepare_torch(resolve("fast-cpu", {"collection.workers": 1}))
     assert torch.get_num_threads() == max(1, share - 1)

@@ -66,12 +66,12 @@ class SOFollower:
 
     def send_action(self, action):
         self.calls.append(dict(action))
-        sent = {}
+        goals = {}
         for name, place in self.positions.items():
             step, most = action[f"{name}.pos"] - place, self.config.max_relative_target
-            sent[name] = place + (step if most is None else max(-most, min(most, step)))
-        self.positions = sent
-        return {f"{name}.pos": goal for name, goal in sent.items()}
+            goals[name] = place + (step if most is None else max(-most, min(most, step)))
+        self.positions = goals
+        return {f"{name}.pos": goal for name, goal in goals.items()}
 
     def disconnect(self):
         self.calls.append("disconnect")

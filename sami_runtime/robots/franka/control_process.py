@@ -22,7 +22,7 @@ QUIT_S = 3.0
 """Longest time [s] for the process to bring its part to rest and end."""
 
 
-class Beside(Generic[State]):
+class ControlProcess(Generic[State]):
     """A separate process that controls a part of the robot, and that survives a crash of the loop's process.
 
     Args:

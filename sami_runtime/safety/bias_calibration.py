@@ -28,7 +28,7 @@ DOUBT = 6.0
 one of some thousand episodes."""
 
 
-class Zeroed(Around):
+class BiasCalibration(Around):
     """Measures the biases of sensors while the robot rests at known values, and subtracts them from every reading.
 
     `reset` measures them before an episode begins, as the mean over `readings` readings, a period apart. Elements that
@@ -89,7 +89,7 @@ class Zeroed(Around):
 
     def read(self) -> Observation:
         """Return the inner adapter's observation, with the biases subtracted."""
-        observation = self.observed()
+        observation = self.read_inner()
         values = dict(observation.values)
         for signal in self.observation:
             if signal.name in self._signals and signal.name in values:
@@ -98,8 +98,8 @@ class Zeroed(Around):
 
     def write(self, action: NDArray[np.float32]) -> Executed:
         """Send an action (A,), and return what was sent, with the biases in `info`."""
-        sent = self.sent(action)
-        return Executed(sent.action, sent.done, {**sent.info, "zeroed": dict(self.offsets)})
+        result = self.write_inner(action)
+        return Executed(result.action, result.done, {**result.info, "zeroed": dict(self.offsets)})
 
     def _corrected(self, signal: Signal, value: NDArray[np.float32]) -> NDArray[np.float32]:
         offsets = np.array([self.offsets.get(f"{signal.name}.{element}", 0.0) for element in signal.elements])
@@ -116,7 +116,7 @@ class Zeroed(Around):
         for number in range(self._readings):
             if self._clock is not None and number:
                 self._clock.sleep_until(start_time + number * self._period)
-            observation = self.observed()
+            observation = self.read_inner()
             for signal in self._watched:
                 value = finite_numbers(reading := observation.values.get(signal.name), signal.size)
                 if value is None:

@@ -1,4 +1,4 @@
-"""Training behind a gap with what only a simulator knows: a switch each, and none matters where nothing is between."""
+"""Training with a profile and privileged information: each key alone; without a profile none of them matters."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from sami_train.episodes.numpy_policy import NumpyPolicy
 from sami_train.runs.train import make_env
 
 GAP = '{"latency_s": [0.04, 0.12], "dropout": 0.2, "noise": 0.01, "action_latency_s": [0.0, 0.08]}'
-ALL = {"true_goals": True, "true_critic": True, "critic_actions": 2, "estimate": 1.0}
+ALL = {"privileged_goals": True, "privileged_critic": True, "critic_actions": 2, "estimate": 1.0}
 SMALL = {
     "steps": 300,
     "network.net_arch": [16],
@@ -26,7 +26,7 @@ SMALL = {
     "exploration.warmup_steps": 150,
     "contrast.trajectories": 4,
     "contrast.every": 2,
-    "collection.collectors": 0,
+    "collection.workers": 0,
 }
 
 
@@ -36,14 +36,16 @@ class Stop(BaseCallback):
 
 
 def agent(gap=GAP, env="panda", more=None, **switches):
-    """An agent that has learned nothing yet, behind a gap and with these switches."""
+    """An agent that has learned nothing yet, with a sim-to-real profile and these keys."""
     long = {
         "learning.window": 16,
         "learning.burn_in": 4,
         "learning.buffer_episodes": 120,
         "collection.episode_steps": 60,
     }
-    keys = SMALL | (long if env != "panda" else {}) | {f"behind_gap.{name}": value for name, value in switches.items()}
+    keys = (
+        SMALL | (long if env != "panda" else {}) | {f"with_profile.{name}": value for name, value in switches.items()}
+    )
     config = resolve("fast-cpu", keys | {"env": env, "gap": gap} | (more or {}))
     return ContextSAC("ContextPolicy", make_env(config), config, device="cpu")
 
@@ -76,7 +78,7 @@ def bare():
 
 @pytest.mark.parametrize("gap", ["", "{}"])
 def test_where_nothing_lies_between_truth_and_estimate_change_nothing_to_the_bit(bare, gap):
-    report = trained(gap, true_goals=True, true_critic=True, estimate=1.0)
+    report = trained(gap, privileged_goals=True, privileged_critic=True, estimate=1.0)
     assert report._n_updates == bare._n_updates > 0
     assert differing(report, bare) == set()
     np.testing.assert_array_equal(report.buffer.true_observations, bare.buffer.observations)
@@ -87,7 +89,7 @@ def test_where_nothing_lies_between_truth_and_estimate_change_nothing_to_the_bit
 
 
 @pytest.mark.parametrize("switch", ALL)
-def test_each_switch_alone_learns_otherwise_behind_a_gap_from_the_same_first_episodes(plain, switch):
+def test_each_switch_alone_learns_otherwise_with_a_profile_from_the_same_first_episodes(plain, switch):
     alone = trained(**{switch: ALL[switch]})
     assert any(name.startswith("actor.") for name in differing(alone, plain))
     np.testing.assert_array_equal(alone.buffer.observations[0], plain.buffer.observations[0])
@@ -102,7 +104,7 @@ def test_off_nothing_of_the_truth_is_kept_or_learned(plain):
 
 @pytest.mark.parametrize("env", ["panda", "hopper"])
 def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(tmp_path, env):
-    switches = {**ALL, "true_goals": env == "panda", "full_from": 260}
+    switches = {**ALL, "privileged_goals": env == "panda", "full_from": 260}
     whole = trained(GAP, env, **switches)
     original = agent(GAP, env, **switches)
     original.learn(original.config.steps, Stop())
@@ -117,16 +119,16 @@ def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(tmp_path, env):
     assert not np.array_equal(whole.buffer.true_observations, whole.buffer.observations)
 
 
-def test_what_collectors_step_acts_on_the_estimate_as_torch_does(full):
+def test_what_rollout_workers_step_acts_on_the_estimate_as_torch_does(full):
     policy = full.policy
     with torch.no_grad():
         policy.encoder.correction.weight.normal_(0.0, 0.5)
-    collector, rows = NumpyPolicy(policy.numpy_weights(), 1), np.random.default_rng(0).normal(0.1, 0.3, (20, 25))
+    worker, rows = NumpyPolicy(policy.numpy_weights(), 1), np.random.default_rng(0).normal(0.1, 0.3, (20, 25))
     state, acted = None, []
     for row in rows.astype(np.float32):
         action, state = policy.predict(row, state, deterministic=True)
         acted.append(action)
-        assert collector.step(row[None])[0][0] == pytest.approx(action, abs=1e-5)
+        assert worker.step(row[None])[0][0] == pytest.approx(action, abs=1e-5)
     with torch.no_grad():
         policy.encoder.correction.weight.zero_()
         policy.encoder.correction.bias.zero_()
@@ -163,18 +165,21 @@ def test_critics_read_the_truth_and_the_actor_never_does(full):
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"env": "hopper", "behind_gap.true_goals": True}, "behind_gap.true_goals is true, but hopper has no goal"),
         (
-            {"method": "pearl", "behind_gap.estimate": 1.0},
+            {"env": "hopper", "with_profile.privileged_goals": True},
+            "with_profile.privileged_goals: only for environments with a goal, and hopper has none",
+        ),
+        (
+            {"method": "pearl", "with_profile.estimate": 1.0},
             "only an LSTM encoder estimates the present, and PEARL has none",
         ),
-        ({"behind_gap.full_from": 10}, "behind_gap.full_from is 10, but there is no sim-to-real profile"),
-        ({"behind_gap.clean_share": 0.5}, "behind_gap.clean_share is 0.5, but there is no sim-to-real profile"),
+        ({"with_profile.full_from": 10}, "with_profile.full_from is 10, but there is no sim-to-real profile"),
+        ({"with_profile.clean_share": 0.5}, "with_profile.clean_share is 0.5, but there is no sim-to-real profile"),
         (
-            {"behind_gap.true_critic": True, "collection.recordings": ["run.mcap"]},
+            {"with_profile.privileged_critic": True, "collection.recordings": ["run.mcap"]},
             "collection.recordings lack the true state",
         ),
-        ({"behind_gap.estimate": -1.0}, "behind_gap.estimate is -1.0; it must be a number of at least 0"),
+        ({"with_profile.estimate": -1.0}, "with_profile.estimate is -1.0; it must be a number of at least 0"),
     ],
 )
 def test_a_switch_that_means_nothing_is_refused(keys, message):

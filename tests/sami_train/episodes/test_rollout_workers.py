@@ -1,4 +1,4 @@
-"""What passes between the learner and its collectors."""
+"""What passes between the learner and its rollout workers."""
 
 import math
 import multiprocessing as mp
@@ -11,9 +11,9 @@ import pytest
 
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.resolve import resolve
-from sami_train.episodes import collectors
-from sami_train.episodes.collectors import BURST, InStep, Processes, SharedWeights
+from sami_train.episodes import rollout_workers
 from sami_train.episodes.numpy_policy import NumpyWeights
+from sami_train.episodes.rollout_workers import BURST, InStep, Processes, SharedWeights
 
 
 def weights(value):
@@ -44,15 +44,30 @@ def test_in_step_each_round_is_collected_with_the_newest_weights_after_all_updat
     assert source.updates(10_000) == 10_000
 
 
-def test_beside_collectors_the_learner_looks_for_episodes_after_a_few_updates():
+def test_beside_rollout_workers_the_learner_looks_for_episodes_after_a_few_updates():
     processes = Processes.__new__(Processes)  # without its processes
     assert [processes.updates(due) for due in (0, 3, BURST, 10_000)] == [0, 3, BURST, BURST]
 
 
+def test_a_resumed_run_s_workers_know_its_steps_before_the_learner_first_looks_for_episodes(monkeypatch):
+    # Otherwise they collect a warm-up of random actions for as long as the learner makes its overdue updates.
+    started, real = [], mp.get_context("spawn")
+    context = SimpleNamespace(**{name: getattr(real, name) for name in ("Lock", "Pipe", "RawArray", "RawValue")})
+    context.Process = lambda args, **_: SimpleNamespace(
+        start=lambda: started.append(args[3].value), join=lambda **_: None, is_alive=lambda: False
+    )
+    monkeypatch.setattr(rollout_workers, "mp", SimpleNamespace(get_context=lambda _: context))
+    config = resolve("fast-cpu", {"method": "sac", "env": "hopper", "collection.workers": 2})
+    agent = ContextSAC("ContextPolicy", gym.make("MountainCarContinuous-v0"), config)
+    agent.num_timesteps = 20_000
+    agent._source().close()
+    assert started == [20_000, 20_000]
+
+
 @pytest.fixture
 def processes(monkeypatch):
-    """A source with two collectors whose rounds are too large for a pipe: each is sent in several parts."""
-    monkeypatch.setattr(collectors, "QUEUE_ROUNDS", 1)
+    """A source with two rollout workers whose rounds are too large for a pipe: each is sent in several parts."""
+    monkeypatch.setattr(rollout_workers, "QUEUE_ROUNDS", 1)
     env = gym.make("MountainCarContinuous-v0")
     agent = ContextSAC("ContextPolicy", env, resolve("fast-cpu", {"method": "tesac", "env": "hopper"}))
     source = Processes(env.spec, 6, 2, agent.policy.numpy_weights(), 0, agent.config.exploration, None)
@@ -72,7 +87,7 @@ def collected(source, least, seconds=60.0):
     return episodes
 
 
-def test_rounds_of_all_collectors_arrive_whole(processes):
+def test_rounds_of_all_workers_arrive_whole(processes):
     episodes = collected(processes, 20)
     assert all(episode.observations.shape == (len(episode) + 1, 2) for episode in episodes)
 

@@ -44,7 +44,7 @@ OnLook = Callable[[int], None]
 
 
 @dataclass(frozen=True)
-class Ceiling:
+class LargestBound:
     """The largest bound of one method's contrast at one stage of a run."""
 
     stage: str
@@ -69,14 +69,14 @@ class Ceiling:
         return asdict(self)
 
 
-def find_ceilings(
+def largest_bounds(
     run: RunFolder,
     methods: Sequence[str],
     rankings: Sequence[str],
     changes: Mapping[str, Any] | None = None,
     most_losses: int = 4000,
     on_look: OnLook | None = None,
-) -> Iterator[Ceiling]:
+) -> Iterator[LargestBound]:
     """Yield the largest bound of every method and ranking at every stage of a run.
 
     Args:
@@ -104,7 +104,7 @@ def find_ceilings(
             contrast = config.contrast.model_copy(update={"ranking": ranking})
             reached = _converge(agent, contender, contrast, *parts, most_losses, on_look)
             same_contrast = (contender.name, contrast) == (agent.config.method, agent.config.contrast)
-            yield Ceiling(
+            yield LargestBound(
                 stage, end, contender.name, ranking, *reached, realised=_realised(run, steps) if same_contrast else None
             )
 

@@ -1,4 +1,4 @@
-"""The laws that adapters must obey: on signals, stamps, buffers, stopping, time, and numbers like those of training."""
+"""The rules that adapters must obey: signals, stamps, buffers, stopping, time, and numbers like those of training."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Array = NDArray[np.float32]
 
 @dataclass
 class Trial:
-    """An adapter under test, and what the checks of the laws have recorded so far."""
+    """An adapter under test, and what the checks of the rules have recorded so far."""
 
     adapter: Adapter
     contract: Contract
@@ -45,12 +45,12 @@ class Trial:
     """When each observation was read [s], by the loop's clock."""
     tick_times: list[float] = field(default_factory=list)
     """How long reading and writing took at each tick [s]."""
-    sent: list[Executed] = field(default_factory=list)
+    writes: list[Executed] = field(default_factory=list)
     """The result of each write."""
     pairs: int = 0
     """Number of pairs of moves that were begun, which is also the seed of their episodes."""
     unproven: str = ""
-    """What the current law could not judge, and what to do about it; empty if it judged everything."""
+    """What the current rule could not judge, and what to do about it; empty if it judged everything."""
 
     @property
     def responses(self) -> Responses:
@@ -72,12 +72,12 @@ class Trial:
         return by_element(rest, self.contract.action, 0.0).astype(np.float32)
 
 
-class Law(NamedTuple):
+class Rule(NamedTuple):
     """A rule that an adapter must obey."""
 
     sentence: str
     check: Callable[[Trial], str | None]
-    """Raises an error if the adapter breaks the law; may return a note."""
+    """Raises an error if the adapter breaks the rule; may return a note."""
 
 
 FUTURE_S = 1e-3
@@ -117,12 +117,12 @@ def runs(trial: Trial) -> None:
         trial.reads.append(observation)
         trial.copies.append({name: numbers_of(value).tobytes() for name, value in observation.values.items()})
         if trial.write:
-            gate.fault(observation, now)  # shows the gate where the robot rests; other laws report faults
-            sent = gate.write(gate.propose(trial.still(), now))
-            if sent is not None:
-                trial.sent.append(sent)
+            gate.fault(observation, now)  # shows the gate where the robot rests; other rules report faults
+            result = gate.write(gate.propose(trial.still(), now))
+            if result is not None:
+                trial.writes.append(result)
         trial.tick_times.append(time.perf_counter() - start_time)
-        if trial.sent and trial.sent[-1].done:
+        if trial.writes and trial.writes[-1].done:
             break
 
 
@@ -150,7 +150,7 @@ def bounded(trial: Trial) -> None:
 
 def begins_anew(trial: Trial) -> None:
     """Raise an error if the first observation was measured before the episode began."""
-    stamp = trial.reads[0].time  # the law `clocked` finds single signals that are old
+    stamp = trial.reads[0].time  # the rule `clocked` finds single signals that are old
     if stamp < trial.start_s - FUTURE_S or stamp < trial.ready - RESET_S:
         raise AdapterError(
             f"the first observation of the episode was measured {trial.ready - stamp:.3g} s before reset() was done, "
@@ -198,8 +198,8 @@ def keeps_buffers(trial: Trial) -> None:
 
 def reports_executed(trial: Trial) -> None:
     """Raise an error if an executed action is beyond the action's bounds."""
-    for tick, sent in enumerate(trial.sent):
-        if beyond := _beyond(sent.action, trial.contract.action):
+    for tick, result in enumerate(trial.writes):
+        if beyond := _beyond(result.action, trial.contract.action):
             raise AdapterError(f"write {tick} says it executed {beyond} [{trial.contract.action.unit}]")
 
 
@@ -292,18 +292,18 @@ def _deviations(contract: Contract, signal: Signal, when: When, values: NDArray[
 def _away_from_home(contract: Contract, first: Mapping[str, NDArray[np.float64]]) -> str | None:
     """Return a note if the first observation, (size,) by signal, is outside those of training, else None."""
     assert contract.training_ranges is not None
-    away = []
+    outside = []
     for signal in contract.observation:
         begin, numbers = contract.training_ranges.begin[signal.name], first[signal.name]
         far = _deviations(contract, signal, "begin", numbers[None])[0]
         for at in np.flatnonzero(far > HOME):
             low, high = begin.lowest[at], begin.highest[at]
             name = f"{signal.name}.{signal.elements[at]}"
-            away.append(f"{name} = {numbers[at]:.3g} {signal.unit} (there {low:.3g} to {high:.3g})")
-    if not away:
+            outside.append(f"{name} = {numbers[at]:.3g} {signal.unit} (there {low:.3g} to {high:.3g})")
+    if not outside:
         return None
     home = f" Home is: {contract.sheet.home}." if contract.sheet is not None else ""
-    return f"the episode began elsewhere than those of training: {', '.join(away)}.{home}"
+    return f"the episode began elsewhere than those of training: {', '.join(outside)}.{home}"
 
 
 def _sentence(stray: _Stray, contract: Contract) -> str:

@@ -1,4 +1,4 @@
-"""Sources of episodes for the learner: the learner's own process, in alternation, or parallel collector processes."""
+"""Sources of episodes for the learner: the learner's own process, in alternation, or parallel rollout workers."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ import numpy as np
 from sami_runtime.errors import SamiError
 from sami_train.envs.spec import Reach
 from sami_train.episodes.episode import Episode
-from sami_train.episodes.exploration import BehindGap, Exploration
+from sami_train.episodes.exploration import Exploration, WithProfile
 from sami_train.episodes.numpy_policy import NumpyPolicy, NumpyWeights
 from sami_train.episodes.rollout import Rollout
 from sami_train.machine import one_thread
 
 QUEUE_ROUNDS = 8
-"""Rounds of each collector in the queue before the collectors wait for the learner."""
+"""Rounds of each rollout worker in the queue before the rollout workers wait for the learner."""
 PATIENCE_S = 600.0
-"""Seconds without any episode after which collectors count as stuck; an episode takes seconds."""
+"""Seconds without any episode after which rollout workers count as stuck; an episode takes seconds."""
 LOCK_S = 1.0
-"""Longest time [s] that the learner waits for a collector to finish reading weights, which takes microseconds."""
+"""Longest time [s] that the learner waits for a rollout worker to finish reading weights, which takes microseconds."""
 BURST = 10
 """Most updates before the learner takes new episodes from the queue again."""
 
 
-class CollectorError(SamiError):
-    """A collector process failed, died or hangs; after a failure, the error's cause has its traceback."""
+class WorkerError(SamiError):
+    """A rollout worker failed, died or hangs; after a failure, the error's cause has its traceback."""
 
 
 class _Failure(NamedTuple):
-    """What a collector sends in place of episodes after an exception."""
+    """What a rollout worker sends in place of episodes after an exception."""
 
     summary: str
     trace: str
@@ -57,7 +57,7 @@ class Source(Protocol):
         """Return the new episodes; with `wait`, wait up to a second if there are none."""
 
     def publish(self, weights: NumpyWeights) -> None:
-        """Send new weights to the collector processes."""
+        """Send new weights to the rollout workers."""
 
     def close(self) -> None:
         """Stop collecting."""
@@ -97,7 +97,7 @@ class InStep:
 
 
 class SharedWeights:
-    """The newest weights in shared memory: the learner writes them, collectors read them when `version` has changed.
+    """The newest weights in shared memory: the learner writes them, workers read them when `version` has changed.
 
     If a reader is killed or stopped while it holds the lock, later writes time out and change nothing.
     """
@@ -139,45 +139,47 @@ class Processes:
     Args:
         spec: Gymnasium's `env.spec` of the environment.
         envs: number of environments that each process steps together.
-        collectors: number of processes.
+        workers: number of processes.
         weights: the initial weights.
         seed, exploration, reach: see `Rollout`.
-        next_index: number of the next episode in the run; collector i of n takes every n-th round from there.
-        state_every, behind_gap: see `Rollout`.
+        next_index: number of the next episode in the run; worker i of n takes every n-th round from there.
+        state_every, with_profile: see `Rollout`.
+        steps_done: environment steps of the run so far, until the learner's first call of `collect` reports them.
     """
 
     def __init__(
         self,
         spec: Any,
         envs: int,
-        collectors: int,
+        workers: int,
         weights: NumpyWeights,
         seed: int,
         exploration: Exploration,
         reach: Reach | None,
         next_index: int = 0,
         state_every: int = 0,
-        behind_gap: BehindGap | None = None,
+        with_profile: WithProfile | None = None,
+        steps_done: int = 0,
     ) -> None:
         context = mp.get_context("spawn")
         self.patience_s, self._arrived_at = PATIENCE_S, time.monotonic()
         self._weights = SharedWeights(weights, context)
-        # Raw values: a killed collector could hold the lock of a synchronised one for ever.
-        self._steps, self._stop = context.RawValue("q", 0), context.RawValue("b", 0)
-        self._arrived: queue.Queue[Sequence[Episode] | _Failure] = queue.Queue(QUEUE_ROUNDS * max(1, collectors))
+        # Raw values: a killed worker could hold the lock of a synchronised one for ever.
+        self._steps, self._stop = context.RawValue("q", steps_done), context.RawValue("b", 0)
+        self._arrived: queue.Queue[Sequence[Episode] | _Failure] = queue.Queue(QUEUE_ROUNDS * max(1, workers))
         self._processes: list[Any] = []
         self._readers: list[threading.Thread] = []
         self._last_report: dict[str, float] = {}
         # A spec cannot rebuild stable-baselines3's Monitor.
         wrappers = tuple(wrapper for wrapper in spec.additional_wrappers if wrapper.name != "Monitor")
         spec = dataclasses.replace(spec, additional_wrappers=wrappers)
-        settings = (spec, envs, seed, exploration, reach, state_every, behind_gap)
+        settings = (spec, envs, seed, exploration, reach, state_every, with_profile)
         with one_thread():
-            for i in range(collectors):
+            for i in range(workers):
                 reader, writer = context.Pipe(duplex=False)
-                indices = range(next_index + i * envs, 2**62, envs * collectors)
+                indices = range(next_index + i * envs, 2**62, envs * workers)
                 arguments = (settings, indices, self._weights, self._steps, self._stop, writer)
-                name = f"collector-{i}"
+                name = f"rollout worker {i}"
                 self._last_report[name] = time.monotonic()
                 self._processes.append(context.Process(target=_collect, name=name, daemon=True, args=arguments))
                 self._processes[-1].start()
@@ -193,7 +195,7 @@ class Processes:
         """Return the episodes in the queue; see `Source.collect`.
 
         Raises:
-            CollectorError: a collector failed or died, or none sent an episode within `patience_s`.
+            WorkerError: a rollout worker failed or died, or none sent an episode within `patience_s`.
         """
         self._steps.value = steps_done
         episodes: list[Episode] = []
@@ -203,18 +205,18 @@ class Processes:
             except queue.Empty:
                 self._check_alive()
                 if wait and time.monotonic() - self._arrived_at > self.patience_s:
-                    raise CollectorError(
-                        f"no collector sent an episode within {self.patience_s:g} s: they are stopped, or hang. Find "
-                        "out what they wait for, then resume the run with --resume."
+                    raise WorkerError(
+                        f"no rollout worker sent an episode within {self.patience_s:g} s: they are stopped, or hang. "
+                        "Find out what they wait for, then resume the run with --resume."
                     ) from None
                 return episodes  # also an empty list, so that callbacks can stop the learner
             if isinstance(arrived, _Failure):
-                raise CollectorError(f"a collector failed: {arrived.summary}") from RuntimeError(arrived.trace)
+                raise WorkerError(f"a rollout worker failed: {arrived.summary}") from RuntimeError(arrived.trace)
             episodes += arrived
             self._arrived_at = time.monotonic()
 
     def publish(self, weights: NumpyWeights) -> None:
-        """Write new weights to shared memory; each collector loads them before its next round."""
+        """Write new weights to shared memory; each rollout worker loads them before its next round."""
         self._weights.write(weights)
 
     def close(self) -> None:
@@ -229,7 +231,7 @@ class Processes:
             reader.join()
 
     def _read(self, name: str, pipe: Any) -> None:
-        """Queue a collector's messages until its pipe closes; in a thread, since `recv` blocks on half a message."""
+        """Queue a worker's messages until its pipe closes; in a thread, since `recv` blocks on half a message."""
         with pipe, suppress(EOFError, OSError):
             while True:
                 arrived = pipe.recv()
@@ -243,9 +245,9 @@ class Processes:
 
     def _check_alive(self) -> None:
         for process, reader in zip(self._processes, self._readers, strict=True):
-            # A collector that failed has sent a _Failure: wait until its reader has queued it.
+            # A rollout worker that failed has sent a _Failure: wait until its reader has queued it.
             if not (process.is_alive() or reader.is_alive()) and self._arrived.empty():
-                raise CollectorError(
+                raise WorkerError(
                     f"{process.name} died with exit code {process.exitcode}; did the system run out of memory? Resume "
                     "the run with --resume."
                 )
@@ -263,17 +265,17 @@ def _collect(
     stop: Any,
     out: Any,
 ) -> None:
-    """Collect until `stop` is set or the learner has closed the pipe: the main function of a collector process."""
-    # Ctrl-C and Slurm's signals also reach collectors, but only the learner decides when to stop.
+    """Collect until `stop` is set or the learner has closed the pipe: the main function of a rollout worker."""
+    # Ctrl-C and Slurm's signals also reach workers, but only the learner decides when to stop.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
     with out, suppress(BrokenPipeError):
         try:
-            spec, count, seed, exploration, reach, state_every, behind_gap = settings
+            spec, count, seed, exploration, reach, every, with_profile = settings
             version = weights.version.value
             policy = NumpyPolicy(weights.read(), count)
             envs = [gym.make(spec) for _ in range(count)]
-            rollout = Rollout(envs, policy, seed, exploration, reach, state_every=state_every, behind_gap=behind_gap)
+            rollout = Rollout(envs, policy, seed, exploration, reach, state_every=every, with_profile=with_profile)
             for first in indices:
                 if version != weights.version.value:
                     version = weights.version.value
@@ -281,7 +283,5 @@ def _collect(
                 out.send(rollout.round(range(first, first + count), steps.value))
                 if stop.value:
                     break
-        except BrokenPipeError:
-            raise
         except Exception as error:
             out.send(_Failure(f"{type(error).__name__}: {error}", traceback.format_exc()))

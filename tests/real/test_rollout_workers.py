@@ -1,4 +1,4 @@
-"""Collectors that are killed or stopped while they send: the learner says so and does not hang."""
+"""Rollout workers that are killed or stopped while they send: the learner says so and does not hang."""
 
 import math
 import os
@@ -7,22 +7,22 @@ import time
 
 import pytest
 
-from sami_train.episodes.collectors import CollectorError
-from tests.sami_train.episodes.test_collectors import collected, processes
+from sami_train.episodes.rollout_workers import WorkerError
+from tests.sami_train.episodes.test_rollout_workers import collected, processes
 
 __all__ = ["processes"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_collector_that_ends_or_stops_within_a_message_does_not_hang_the_learner(processes, number, capsys):
+def test_a_rollout_worker_that_ends_or_stops_within_a_message_does_not_hang_the_learner(processes, number, capsys):
     """The pipe is full while nobody reads it, so that each of them is within a message."""
     collected(processes, 1)
     processes.patience_s = 3.0
     time.sleep(3.0)
     for process in processes._processes:
         os.kill(process.pid, number)
-    report = "died with exit code -9" if number == signal.SIGKILL else r"no collector sent an episode within 3 s"
-    with pytest.raises(CollectorError, match=rf"{report}.*--resume"):
+    report = "died with exit code -9" if number == signal.SIGKILL else r"no rollout worker sent an episode within 3 s"
+    with pytest.raises(WorkerError, match=rf"{report}.*--resume"):
         collected(processes, math.inf)
     processes.close()
     assert [process.exitcode for process in processes._processes] == [-signal.SIGKILL] * 2
@@ -35,4 +35,4 @@ def test_of_one_that_stops_it_is_told_once_and_the_others_go_on(processes, capsy
     for _ in range(8):
         collected(processes, 10)
         time.sleep(1.0)
-    assert capsys.readouterr().err == "collector-0 sent no episode for 6 s: it is stopped, or hangs.\n"
+    assert capsys.readouterr().err == "rollout worker 0 sent no episode for 6 s: it is stopped, or hangs.\n"

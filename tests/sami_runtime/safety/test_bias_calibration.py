@@ -1,4 +1,4 @@
-"""Laws of zeroing at rest: it takes out the bias of what is known and nothing else, and refuses what is no bias."""
+"""Sensor-bias calibration: it removes the bias of known values and nothing else, and rejects what is no bias."""
 
 import numpy as np
 import pytest
@@ -10,8 +10,8 @@ from sami_runtime.gap.profile import GapProfile
 from sami_runtime.recording.reader import read_recording
 from sami_runtime.recording.replay import replay
 from sami_runtime.run import Run
+from sami_runtime.safety.bias_calibration import BiasCalibration
 from sami_runtime.safety.limits import KnownValue, Limits
-from sami_runtime.safety.zeroed import Zeroed
 from sami_runtime.session.session import Session
 
 RATE = 25.0
@@ -32,8 +32,9 @@ def drive(robot, steps=8):
 @pytest.mark.parametrize("bias", [0.03, -0.017])
 def test_a_bias_of_what_is_known_is_taken_out_and_all_else_is_as_it_was_to_the_last_bit(arm, bias):
     profile = GapProfile(bias={"goal": bias, "position": 0.02})
-    biased_steps, zeroed = drive(Gapped(arm(), profile, RATE)), drive(Zeroed(Gapped(arm(), profile, RATE), GOAL))
-    for biased, frame in zip(biased_steps, zeroed, strict=True):
+    biased_steps = drive(Gapped(arm(), profile, RATE))
+    calibrated = drive(BiasCalibration(Gapped(arm(), profile, RATE), GOAL))
+    for biased, frame in zip(biased_steps, calibrated, strict=True):
         assert frame.values["goal"] == pytest.approx(0.5, abs=1e-6)
         for name in ("position", "velocity"):
             assert frame.values[name].tobytes() == biased.values[name].tobytes()
@@ -45,14 +46,14 @@ def test_a_bias_is_taken_out_of_integers_too_and_not_rounded_off(arm):
             frame = super().read()
             return Observation({**frame.values, "goal": np.array([3 + self.reads % 2])}, frame.time)
 
-    robot = Zeroed(Counting(), {"goal.x": KnownValue(value=0.0, most=5.0, still=1.0)})
+    robot = BiasCalibration(Counting(), {"goal.x": KnownValue(value=0.0, most=5.0, still=1.0)})
     robot.reset(seed=3)
     assert robot.offsets["goal.x"] == pytest.approx(3.5)
     assert sorted(float(robot.read().values["goal"][0]) for _ in range(2)) == pytest.approx([-0.5, 0.5])
 
 
 def test_without_a_bias_every_reading_is_the_same_to_the_last_bit(arm):
-    for plain, frame in zip(drive(arm()), drive(Zeroed(arm(), GOAL)), strict=True):
+    for plain, frame in zip(drive(arm()), drive(BiasCalibration(arm(), GOAL)), strict=True):
         for name, value in plain.values.items():
             assert frame.values[name].tobytes() == value.tobytes()
 
@@ -60,7 +61,7 @@ def test_without_a_bias_every_reading_is_the_same_to_the_last_bit(arm):
 def test_noise_is_averaged_over_the_readings_and_stays_in_the_episode(arm):
     profile, errors, deviations = GapProfile(bias={"goal": 0.03}, noise={"goal": 0.004}), [], []
     for seed in range(30):
-        robot = Zeroed(Gapped(arm(), profile, RATE), GOAL, readings=16)
+        robot = BiasCalibration(Gapped(arm(), profile, RATE), GOAL, readings=16)
         robot.reset(seed)
         errors.append(robot.offsets["goal.x"] - 0.03)
         deviations.append(np.std([robot.read().values["goal"] for _ in range(40)], ddof=1))
@@ -70,7 +71,7 @@ def test_noise_is_averaged_over_the_readings_and_stays_in_the_episode(arm):
 
 
 def test_each_episode_measures_its_own_offset(arm):
-    robot = Zeroed(Gapped(arm(), GapProfile(bias={"goal": (-0.04, 0.04)}), RATE), GOAL)
+    robot = BiasCalibration(Gapped(arm(), GapProfile(bias={"goal": (-0.04, 0.04)}), RATE), GOAL)
     offsets = []
     for seed in range(4):
         robot.reset(seed)
@@ -93,18 +94,18 @@ def moving(arm, name, speed):
 @pytest.mark.parametrize("name", ["goal", "position"])
 def test_a_robot_in_motion_is_refused_whatever_it_is_that_moves(arm, name):
     with pytest.raises(AdapterError, match=rf"not at rest: {name}\.x moved by 0.018 m in 10 readings"):
-        Zeroed(moving(arm, name, 0.002), GOAL).reset()
+        BiasCalibration(moving(arm, name, 0.002), GOAL).reset()
 
 
 def test_noise_alone_is_no_motion(arm):
     for seed in range(300):
-        Zeroed(Gapped(arm(), GapProfile(noise={"goal": 0.005, "position": 0.03}), RATE), GOAL).reset(seed)
+        BiasCalibration(Gapped(arm(), GapProfile(noise={"goal": 0.005, "position": 0.03}), RATE), GOAL).reset(seed)
 
 
 def test_a_motion_is_found_behind_noise(arm):
     result = 0
     for seed in range(20):
-        robot = Zeroed(Gapped(moving(arm, "goal", 0.01), GapProfile(noise={"goal": 0.003}), RATE), GOAL)
+        robot = BiasCalibration(Gapped(moving(arm, "goal", 0.01), GapProfile(noise={"goal": 0.003}), RATE), GOAL)
         try:
             robot.reset(seed)
         except AdapterError as error:
@@ -113,14 +114,15 @@ def test_a_motion_is_found_behind_noise(arm):
 
 
 def test_an_implausible_offset_is_refused_and_says_what_to_check(arm):
-    robot = Zeroed(Gapped(arm(), GapProfile(bias={"goal": 0.08}), RATE), GOAL)
+    robot = BiasCalibration(Gapped(arm(), GapProfile(bias={"goal": 0.08}), RATE), GOAL)
     with pytest.raises(AdapterError, match=r"goal.x reads 0.58 at rest, 0.08 off its known value 0.5; at most 0.05"):
         robot.reset(0)
-    Zeroed(Gapped(arm(), GapProfile(bias={"goal": 0.08}), RATE), {"goal.x": KnownValue(value=0.5, most=0.1)}).reset(0)
+    true_values = {"goal.x": KnownValue(value=0.5, most=0.1)}
+    BiasCalibration(Gapped(arm(), GapProfile(bias={"goal": 0.08}), RATE), true_values).reset(0)
 
 
 def test_noise_that_hides_the_offset_is_refused(arm):
-    robot = Zeroed(Gapped(arm(), GapProfile(noise={"goal": 0.03}), RATE), GOAL)
+    robot = BiasCalibration(Gapped(arm(), GapProfile(noise={"goal": 0.03}), RATE), GOAL)
     with pytest.raises(AdapterError, match=r"goal.x varies too much at rest: the mean of 10 readings is known within"):
         robot.reset(0)
 
@@ -132,16 +134,16 @@ def test_on_a_robot_readings_are_a_period_apart_and_old_ones_do_not_count(arm):
         def read(self):
             return Observation(super().read().values, clock.now())
 
-    robot = Zeroed(Stamping(clock), GOAL, 5, clock, 0.04)
+    robot = BiasCalibration(Stamping(clock), GOAL, 5, clock, 0.04)
     robot.reset()
     assert clock.now() == pytest.approx(4 * 0.04)
     with pytest.raises(AdapterError, match="goal gave 1 new readings in 5 periods at rest"):
-        Zeroed(arm(clock), GOAL, 5, clock, 0.04).reset()
+        BiasCalibration(arm(clock), GOAL, 5, clock, 0.04).reset()
 
 
 def test_a_sensor_that_says_nothing_finite_is_refused(arm):
     with pytest.raises(AdapterError, match=r"position was .*nan.* while its offset was measured"):
-        Zeroed(arm(nan_at_reads=(4,)), GOAL).reset()
+        BiasCalibration(arm(nan_at_reads=(4,)), GOAL).reset()
 
 
 @pytest.mark.parametrize("value", [[0.5, [1.0]], "0.5", {"x": 0.5}, None], ids=repr)
@@ -150,7 +152,7 @@ def test_a_sensor_that_says_no_numbers_is_refused_at_rest_and_passed_on_later(ar
         def read(self):
             return Observation({**(now := super().read()).values, "goal": self.goal or now.values["goal"]}, now.time)
 
-    robot = Zeroed(inner := Broken(), {"goal.x": KnownValue(value=0.48)})
+    robot = BiasCalibration(inner := Broken(), {"goal.x": KnownValue(value=0.48)})
     inner.goal = value or "nothing"
     with pytest.raises(AdapterError, match=r"goal was .* while its offset was measured at rest; expected 1 finite"):
         robot.reset()
@@ -162,7 +164,7 @@ def test_a_sensor_that_says_no_numbers_is_refused_at_rest_and_passed_on_later(ar
 
 def test_a_known_element_that_is_not_there_is_refused(arm, make, path):
     with pytest.raises(UnknownName, match=r"unknown element of an observation 'goal.z'"):
-        Zeroed(arm(), {"goal.z": KnownValue(value=0.0)})
+        BiasCalibration(arm(), {"goal.z": KnownValue(value=0.0)})
     inner = arm()
     with pytest.raises(UnknownName, match=r"'gaol.x'\. Did you mean 'goal.x'\?.* The limit known names it"):
         Run(Session.load(path), inner, simulator=True, limits=Limits(known={"gaol.x": 0.5}))
@@ -206,7 +208,7 @@ def test_a_run_that_finds_no_rest_stops_the_robot_and_writes_nothing(arm, path):
     assert (robot.writes, robot.stops) == (0, 1)
 
 
-def test_the_gate_judges_what_was_zeroed(arm, path):
+def test_the_gate_judges_what_was_calibrated(arm, path):
     gap, inside = GapProfile(bias={"goal": 0.04}), {"goal.x": {"range": (0.49, 0.51), "then": "stop"}}
     run = Run(Session.load(path), arm(), simulator=True, limits=Limits(inside=inside), gap=gap)
     with run, pytest.raises(SafetyStop):

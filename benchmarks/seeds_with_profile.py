@@ -1,6 +1,6 @@
 """Prints a table of trainings evaluated with a profile, over seeds, from `sami eval --run RUN --gap GAP --json`.
 
-    python benchmarks/seeds_behind_gap.py results/panda-behind [--against none]
+    python benchmarks/seeds_with_profile.py results/panda-behind [--against none]
 
 Reads FOLDER/ARM-SEED.json. For each arm and set: success by seed, their mean, and the mean's difference to one arm with
 Welch's 95 % interval; an interval that excludes 0 is marked.
@@ -43,9 +43,9 @@ def main() -> None:
         for name, score in document["sets"].items():
             result[path.stem.rsplit("-", 1)[0]][name].append(score["success"])
     if len(gaps) != 1 or len(episodes) != 1:
-        parser.error(f"these were measured behind {len(gaps)} gaps with {sorted(episodes)} episodes a task")
+        parser.error(f"these were measured with {len(gaps)} profiles with {sorted(episodes)} episodes a task")
     base = result[arguments.against]
-    print(f"behind {gaps.pop()}, {episodes.pop()} episodes a task\n")
+    print(f"with {gaps.pop()}, {episodes.pop()} episodes a task\n")
     print("| arm | set | by seed | mean | difference |\n|---|---|---|---|---|")
     for arm in sorted(result, key=lambda name: (name != arguments.against, name)):
         for name, scores in result[arm].items():
