@@ -54,9 +54,7 @@ class OwnArm:
         return observation
 
     def write(self, action):
-        if (
-            self.latest.clock.now() - self.measured > 0.3
-        ):  # in a person's pause nothing is read that the gate could judge
+        if self.latest.clock.now() - self.measured > 0.3:  # a person's pause reads nothing that the gate could judge
             raise AdapterError("the joints fell silent, so no velocities are computed from where they were.")
         shift = np.maximum(self.reach * action[:3], [-1.0, -1.0, -self.values["ee_position"][2]])  # above the table
         motion = self.ik.move(self.joints, self.base.inverse.vectors(shift), self.period)
