@@ -210,7 +210,7 @@ def test_a_way_home_on_which_the_loop_hangs_is_ended_by_the_watchdog(looped, tmp
         dog.begin()
         robot.clock.sleep_until = lambda deadline: time.sleep(0.02)
         if fires:
-            with pytest.raises(SafetyStop, match=r"got no beat within 0\.2 s and stopped the robot"):
+            with pytest.raises(SafetyStop, match=r"got no heartbeat within 0\.2 s and stopped the robot"):
                 robot.home()
             assert within_s - 0.05 < stops.wait() - messages[8][0] < 0.45
         else:
