@@ -62,6 +62,7 @@ IN_README = {
 ONE_SEED: dict[str, tuple[str, dict[str, str]]] = {
     "so101-satesac": ("so101/satesac", {"so101/sac": "SAC", "so101/sac-history": "SAC on ten steps"}),
     "panda-heavy-tesac": ("panda-heavy/final-1", {"panda-heavy/final-sac-0": "SAC"}),
+    "ant-satesac": ("need-a-context/ant-satesac", {"ants-sac:ant-sac-0": "SAC"}),
     "crippled-ant-satesac": (
         "need-a-context/crippled-ant-satesac",
         {"ants-sac:crippled-ant-sac-0": "SAC", "ants-sac:crippled-ant-sac-1": "another seed of SAC"},
