@@ -9,10 +9,9 @@ have 2,000 steps here, and perhaps 1,000 in the paper.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-import numpy as np
+from need_a_context import SETS, scores_by_start
 
 from sami_train.config.methods import METHODS
 from sami_train.evaluation.paper import reported
@@ -20,15 +19,8 @@ from sami_train.evaluation.results import Evaluation
 from sami_train.studies.sweep.study import find_runs
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
-SETS = ("training", "moderate", "extreme")
 LEFT_OUT = ("slim-humanoid",)
 HALVED = ("crippled-half-cheetah", "crippled-ant")
-
-
-def final_return(model: str, name: str) -> float:
-    """Return the mean return of a shipped file on a set of tasks with the final seed."""
-    document = json.loads((RESULTS / "need-a-context" / f"{model}.json").read_text(encoding="utf-8"))
-    return float(np.concatenate(document["arms"]["live"][name]).mean())
 
 
 def main() -> None:
@@ -47,7 +39,7 @@ def main() -> None:
             best, part = round(max(paper)), 0.5 if env in HALVED else 1.0
             returns = {
                 "development": round(evaluation.ret(name) * part),
-                "final": round(final_return(f"{env}-satesac", name) * part),
+                "final": round(scores_by_start(f"need-a-context/{env}-satesac")[name].mean() * part),
             }
             reaches = [seed for seed, value in returns.items() if env not in LEFT_OUT and value >= best]
             for seed in reaches:

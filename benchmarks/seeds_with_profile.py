@@ -43,7 +43,7 @@ def main() -> None:
         for name, score in document["sets"].items():
             result[path.stem.rsplit("-", 1)[0]][name].append(score["success"])
     if len(gaps) != 1 or len(episodes) != 1:
-        parser.error(f"these were measured with {len(gaps)} profiles with {sorted(episodes)} episodes a task")
+        parser.error(f"these were measured with {len(gaps)} profiles and {sorted(episodes)} episodes a task")
     base = result[arguments.against]
     print(f"with {gaps.pop()}, {episodes.pop()} episodes a task\n")
     print("| arm | set | by seed | mean | difference |\n|---|---|---|---|---|")

@@ -100,9 +100,10 @@ def export(
     pages = (out.with_suffix(".md"), out.with_suffix(".png")) if card and run else ()
     for path in (*written, *pages):
         require_output(path, FORCE.get(), [model] if model is not None else [], makes_folder=True)
-    from sami_train.files import locked
+    from sami_train.files import locked, writing
 
-    out.parent.mkdir(parents=True, exist_ok=True)
+    with writing(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
     # The model and its weights belong together: two concurrent exports could mix one's model with the other's weights.
     busy = "is being written by {}; wait for it to end, or stop it."
     context.with_resource(

@@ -336,7 +336,7 @@ class HandoverSequence:
             observation = require_observation(loop.adapter.read(), loop.adapter)
             now = clock.now()
             fault = gate.fault(observation, now if loop.enforced else None)
-            outside = str(getattr(gate, "outside", str)())  # only a `BodyGate` knows the start envelope
+            outside = _outside(gate)
             fault = (fault if fault != outside else "") or _not_finite(loop.session.contract, observation)
             if pose is not None:
                 if not moving and not fault:
@@ -401,6 +401,11 @@ def _not_finite(contract: Contract, observation: Observation) -> str:
         if finite_numbers(reading, signal.size) is None:
             return f"refused: {signal.name} is {reading}, expected {signal.size} finite numbers"
     return ""
+
+
+def _outside(gate: Any) -> str:
+    """Return why the policy may not start at the present joints, if the gate is a `BodyGate`; else empty."""
+    return str(gate.outside()) if hasattr(gate, "outside") else ""
 
 
 def _cold(loop: RunningEpisode) -> str:
