@@ -79,10 +79,10 @@ def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
     folder = run_folder(path)
     if folder is not None:
         put_task(draft, folder, (first.shape[1], network.size), joints)
-        return draft.reading(network.finish())
-    ask_for_signals(draft, network, "skrl saves no names and units")
-    for field in ("action.scale", "action.default"):
-        draft.unknown(field, "the environment has it, not the checkpoint")
+    else:
+        ask_for_signals(draft, "skrl saves no names and units")
+        for field in ("action.scale", "action.default"):
+            draft.unknown(field, "the environment has it, not the checkpoint")
     return draft.reading(network.finish())
 
 

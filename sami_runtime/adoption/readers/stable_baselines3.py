@@ -80,11 +80,8 @@ def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
     draft.put("name", path.stem, FieldSource(kind="file", where=path.name))
     put_network(draft, network, source)
     space = FieldSource(kind="file", where=f"{path.name}: action_space, which the network's answer has")
-    for field, value in (("low", low.tolist()), ("high", high.tolist())):
-        draft.put(f"action.{field}", value, space)
-    draft.put("action.scale", 1.0, space)
-    draft.put("action.default", 0.0, space)
-    ask_for_signals(draft, network, "stable-baselines3 saves no names, units and rate")
+    draft.put_all("action", {"low": low.tolist(), "high": high.tolist(), "scale": 1.0, "default": 0.0}, space)
+    ask_for_signals(draft, "stable-baselines3 saves no names, units and rate")
     return draft.reading(network.finish())
 
 
@@ -98,7 +95,7 @@ def put_network(draft: Draft, network: Network, source: FieldSource) -> None:
         draft.put(f"state.{name}.output", written_as, source)
 
 
-def ask_for_signals(draft: Draft, network: Network, why: str) -> None:
+def ask_for_signals(draft: Draft, why: str) -> None:
     """Mark signals, rate and the meaning of the action as unknown, so that a person has to give them."""
     for field in ("rate_hz", "signals", "action.name", "action.unit", "action.elements", "action.meaning"):
         draft.unknown(field, why)
