@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -40,10 +41,11 @@ def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
     """Return the policy as ONNX, with the fields of the recipe that describe the network.
 
     Statistics of observations are read from a file in the same folder: that with the policy's name and the suffix
-    `.pkl`, else `vecnormalize.pkl`, else `vec_normalize.pkl`.
+    `.pkl`, else the one that `CheckpointCallback` and Isaac Lab write, else `vecnormalize.pkl` or `vec_normalize.pkl`.
 
     Raises:
-        ArtifactError: The file is damaged, or the policy reads images or dictionaries, or has discrete actions.
+        ArtifactError: The file is damaged, its statistics are missing, or the policy reads images or dictionaries, or
+            has discrete actions.
     """
     archive = Archive(read_archive(path), str(path))
     settings = _settings(archive)
@@ -53,7 +55,7 @@ def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
     acting = {name: weight for name, weight in weights.items() if not name.startswith(IGNORED)}
     size = int(np.prod(_space(settings, "observation_space", path).state.get("_shape") or (0,)))
     network = Network(size, str(path))
-    statistics = _statistics(path)
+    statistics = _statistics(settings, path)
     if statistics:
         _normalize(network, statistics)
     squashed = "actor.mu.weight" in acting
@@ -169,11 +171,17 @@ def _require_consumed(acting: Mapping[str, Array], path: Path) -> None:
         )
 
 
-def _statistics(path: Path) -> tuple[Array, Array, float, float] | None:
-    """Return mean, variance, epsilon and clip of `VecNormalize`; None without such a file, or if it does not apply."""
-    names = (f"{path.stem}.pkl", "vecnormalize.pkl", "vec_normalize.pkl")
+def _statistics(settings: Mapping[str, Any], path: Path) -> tuple[Array, Array, float, float] | None:
+    """Return mean, variance, epsilon and clip of `VecNormalize`; None if the training did not have it, or not these."""
+    checkpoint = re.sub(r"(_\d+_steps)?$", r"_vecnormalize\1", path.stem, count=1)
+    names = (f"{path.stem}.pkl", f"{checkpoint}.pkl", "vecnormalize.pkl", "vec_normalize.pkl")
     file = next((path.with_name(name) for name in names if path.with_name(name).is_file()), None)
     if file is None:
+        if settings.get("_last_original_obs") is not None:
+            raise ArtifactError(
+                f"{path} was trained with VecNormalize, and its statistics are not beside it. Put the file of "
+                f"`VecNormalize.save` there, as one of {', '.join(names)}."
+            )
         return None
     tree = pickle_tree(read_archive(file), str(file))
     state = tree.state if isinstance(tree, Call) and tree.function.endswith(".VecNormalize") else {}
@@ -186,16 +194,19 @@ def _statistics(path: Path) -> tuple[Array, Array, float, float] | None:
     except (KeyError, ValueError, TypeError, AttributeError, IndexError):
         mean = var = None
         epsilon = clip = 0.0
-    if mean is None or var is None or mean.ndim != 1 or mean.shape != var.shape or clip <= 0:
-        raise ArtifactError(f"{file} has no statistics of VecNormalize for one vector. Save it by `VecNormalize.save`.")
-    return mean, var, epsilon, clip
+    if mean is None or var is None or mean.shape != var.shape or clip <= 0:
+        raise ArtifactError(f"{file} has no statistics of VecNormalize for one array. Save it by `VecNormalize.save`.")
+    return mean.reshape(-1), var.reshape(-1), epsilon, clip
 
 
 def _normalize(network: Network, statistics: tuple[Array, Array, float, float]) -> None:
     mean, var, epsilon, clip = statistics
     scale = np.sqrt(np.maximum(var, 0) + epsilon)
     if len(mean) != network.size or not scale.all():
-        raise ArtifactError(f"the statistics have {len(mean)} numbers; the policy reads {network.size}. Give its own.")
+        raise ArtifactError(
+            f"the VecNormalize statistics have {len(mean)} numbers, the policy reads {network.size}. Give its own; if "
+            "VecFrameStack is around it, save it with norm_obs = False, and give offset, scale and clip in --contract."
+        )
     network.apply("Sub", mean)
     network.apply("Div", scale)
     network.apply("Clip", np.array(-clip), np.array(clip))

@@ -6,6 +6,7 @@ import shutil
 import zipfile
 
 import numpy as np
+import onnxruntime
 import pytest
 
 pytest.importorskip("stable_baselines3")
@@ -13,7 +14,7 @@ gymnasium = pytest.importorskip("gymnasium")
 torch = pytest.importorskip("torch")
 
 from stable_baselines3 import A2C, DQN, PPO, SAC  # noqa: E402
-from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize  # noqa: E402
+from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack, VecNormalize  # noqa: E402
 
 from sami_runtime import adopt  # noqa: E402
 from sami_runtime.adoption.adopt import read_policy  # noqa: E402
@@ -94,6 +95,57 @@ def test_statistics_of_vec_normalize_are_in_the_graph(tmp_path):
         return model.predict(env.normalize_obs(state), deterministic=True)[0]
 
     assert difference(artifact, predict) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("name", "statistics"),
+    [
+        ("policy.zip", "policy_vecnormalize.pkl"),  # of Isaac Lab
+        ("rl_model_64_steps.zip", "rl_model_vecnormalize_64_steps.pkl"),  # of CheckpointCallback
+    ],
+)
+def test_a_policy_that_was_trained_with_vec_normalize_is_not_adopted_without_its_statistics(tmp_path, name, statistics):
+    env = VecNormalize(DummyVecEnv([Reach]))
+    model = PPO("MlpPolicy", env, n_steps=8, batch_size=8, n_epochs=1, device="cpu").learn(8)
+    model.save(tmp_path / name)
+    with pytest.raises(SamiError, match=f"was trained with VecNormalize, .* not beside it.*{statistics}"):
+        read_policy(tmp_path / name)
+    env.save(tmp_path / statistics)
+    normalised = env.normalize_obs(np.ones((1, 5), np.float32))
+    np.testing.assert_allclose(
+        raw_output(tmp_path / name, np.ones(5)), model.predict(normalised, deterministic=True)[0], atol=1e-6
+    )
+
+
+def test_statistics_of_frames_are_applied_to_the_flat_input(tmp_path):
+    class Frames(Reach):
+        observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (4, 5), np.float32)
+
+    env = VecNormalize(DummyVecEnv([Frames]))
+    env.obs_rms.mean, env.obs_rms.var = np.arange(20.0).reshape(4, 5), np.arange(1.0, 21.0).reshape(4, 5)
+    model = PPO("MlpPolicy", env, device="cpu")
+    model.save(tmp_path / "policy.zip")
+    env.save(tmp_path / "vecnormalize.pkl")
+    frames = np.linspace(-3, 3, 20, dtype=np.float32).reshape(1, 4, 5)
+    expected = model.predict(env.normalize_obs(frames), deterministic=True)[0]
+    np.testing.assert_allclose(raw_output(tmp_path / "policy.zip", frames), expected, atol=1e-6)
+
+
+def raw_output(path, observation):
+    """What the network of a checkpoint answers, (1, A), without the recipe."""
+    session = onnxruntime.InferenceSession(read_policy(path).policy)
+    return session.run(None, {"obs": np.float32(observation).reshape(1, -1)})[0]
+
+
+def test_statistics_of_another_size_are_refused_with_what_to_do(tmp_path):
+    env = VecNormalize(DummyVecEnv([Reach]))
+    env.save(tmp_path / "vecnormalize.pkl")
+    PPO("MlpPolicy", VecFrameStack(env, 3), device="cpu").save(tmp_path / "policy.zip")
+    with pytest.raises(SamiError, match=r"have 5 numbers, the policy reads 15\..*VecFrameStack.*norm_obs = False"):
+        read_policy(tmp_path / "policy.zip")
+    env.norm_obs = False
+    env.save(tmp_path / "vecnormalize.pkl")
+    assert raw_output(tmp_path / "policy.zip", np.zeros(15)).shape == (1, 2)
 
 
 def test_what_stable_baselines3_does_not_save_is_asked_for(tmp_path):
