@@ -1,4 +1,4 @@
-"""Reads files of `model.save` in stable-baselines3 and sb3-contrib: PPO, A2C, SAC, TQC and RecurrentPPO.
+"""Reads files of `model.save` in stable-baselines3 and sb3-contrib: PPO, A2C, SAC, TD3, DDPG, TQC, RecurrentPPO.
 
 The `.zip` contains weights and spaces; the statistics of `VecNormalize` are in a file beside it. Nothing is unpickled,
 see `pickled`. The ONNX file computes `model.predict(observation, deterministic=True)`, with normalisation and bounds.
@@ -16,15 +16,17 @@ from typing import Any
 
 import numpy as np
 
-from sami_runtime.adoption.readers.documents import Draft
+from sami_runtime.adoption.readers.documents import Document, Draft
 from sami_runtime.adoption.readers.networks import INPUT, OUTPUT, Array, Network
 from sami_runtime.adoption.readers.pickled import Archive, Call, array_of, pickle_tree, read_archive, torch_tree
 from sami_runtime.adoption.sources import FieldSource, PolicyReading
 from sami_runtime.errors import ArtifactError
 from sami_runtime.files import printable
 
-IGNORED = ("mlp_extractor.value_net.", "value_net.", "log_std", "critic", "lstm_critic.", "actor.log_std.")
+IGNORED = ("mlp_extractor.value_net", "value_net", "log_std", "critic", "lstm_critic", "actor.log_std", "actor_target")
 """Prefixes of the names of weights that do not influence the action."""
+LAYERS = re.compile(r"(mlp_extractor\.policy_net\.\d+|action_net|actor\.(latent_pi\.\d+|mu(\.\d+)?))\.(weight|bias)")
+"""Names of the weights of linear layers that are read; in a state dictionary, they are in the order of their calls."""
 
 
 def recognizes(path: Path) -> bool:
@@ -44,8 +46,8 @@ def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
     `.pkl`, else the one that `CheckpointCallback` and Isaac Lab write, else `vecnormalize.pkl` or `vec_normalize.pkl`.
 
     Raises:
-        ArtifactError: The file is damaged, its statistics are missing, or the policy reads images or dictionaries, or
-            has discrete actions.
+        ArtifactError: The file is damaged, its statistics are missing, or the policy has code of its own, reads images
+            or dictionaries, or has discrete actions.
     """
     archive = Archive(read_archive(path), str(path))
     settings = _settings(archive)
@@ -54,17 +56,25 @@ def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
     low, high = _bounds(settings, path)
     acting = {name: weight for name, weight in weights.items() if not name.startswith(IGNORED)}
     size = int(np.prod(_space(settings, "observation_space", path).state.get("_shape") or (0,)))
+    choices = _choices(settings, path)
+    linear = [name for name in acting if not name.startswith("lstm_actor.")]
+    _require_known(settings, choices, linear, path)
     network = Network(size, str(path))
     statistics = _statistics(settings, path)
     if statistics:
         _normalize(network, statistics)
-    squashed = "actor.mu.weight" in acting
-    activation, chosen_by = _activation(settings, "ReLU" if squashed else "Tanh", path)
+    *hidden, head = dict.fromkeys(name.rpartition(".")[0] for name in linear)
+    squashed = head != "action_net" or choices.get("squash_output") is True
+    activation, chosen_by = _activation(choices, "Tanh" if head == "action_net" else "ReLU", path)
     if "lstm_actor.weight_ih_l0" in acting:
         network.recurrent(acting, "lstm_actor", "LSTM")
-    network.sequential(acting, "actor.latent_pi" if squashed else "mlp_extractor.policy_net", activation)
-    network.linear(acting, "actor.mu" if squashed else "action_net")
-    _require_consumed(acting, path)
+    for layer in hidden:
+        network.linear(acting, layer)
+        network.activation(activation)
+    network.linear(acting, head)
+    if head == "actor.mu.0" and "actor.log_std" in weights:  # SAC with gSDE bounds the mean
+        most = Document(path, {"clip_mean": 2.0, **choices}, "policy_kwargs.").number("clip_mean", 0)
+        network.apply("Clip", np.array(-most), np.array(most))
     if network.size != len(low):
         raise ArtifactError(
             f"{path}: the network has {network.size} actions, its action space {len(low)}. Save it again."
@@ -128,11 +138,12 @@ def _serialized(settings: Mapping[str, Any], key: str, source: str) -> Any:
 def _space(settings: Mapping[str, Any], key: str, path: Path) -> Call:
     space = _serialized(settings, key, str(path))
     kind = space.function.rpartition(".")[2] if isinstance(space, Call) else "nothing"
-    shape = space.state.get("_shape") if isinstance(space, Call) else None
+    shape, dtype = (space.state.get(name) if isinstance(space, Call) else None for name in ("_shape", "dtype"))
+    if isinstance(shape, tuple) and len(shape) == 3 and isinstance(dtype, Call) and dtype.arguments[:1] == ("u1",):
+        kind = "an image"
     if kind != "Box" or not isinstance(shape, tuple) or not all(isinstance(n, int) and 0 < n < 10**6 for n in shape):
-        raise ArtifactError(
-            f"{path}: {key} is {printable(kind)}; only a Box of numbers is read. Export it to ONNX instead."
-        )
+        remedy = "Train with continuous actions" if key == "action_space" else "Export it to ONNX with vectors as input"
+        raise ArtifactError(f"{path}: {key} is {printable(kind)}; only a Box of numbers is read. {remedy}.")
     return space
 
 
@@ -148,10 +159,15 @@ def _bounds(settings: Mapping[str, Any], path: Path) -> tuple[Array, Array]:
     return low, high
 
 
-def _activation(settings: Mapping[str, Any], default: str, path: Path) -> tuple[str, FieldSource]:
+def _choices(settings: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
+    """Return `policy_kwargs`, which are pickled if they contain a class, else plain."""
+    choices = _serialized(settings, "policy_kwargs", str(path)) or settings.get("policy_kwargs")
+    return choices if isinstance(choices, dict) else {}
+
+
+def _activation(choices: Mapping[str, Any], default: str, path: Path) -> tuple[str, FieldSource]:
     """Return torch's class of the activation function, with its source; the file contains it only if it was chosen."""
-    choices = _serialized(settings, "policy_kwargs", str(path))
-    chosen = choices.get("activation_fn") if isinstance(choices, dict) else None
+    chosen = choices.get("activation_fn")
     if isinstance(chosen, Call):
         name = chosen.function.rpartition(".")[2]
         return name, FieldSource(kind="file", where=f"{path.name}: policy_kwargs.activation_fn is {printable(name)}")
@@ -160,14 +176,18 @@ def _activation(settings: Mapping[str, Any], default: str, path: Path) -> tuple[
     )
 
 
-def _require_consumed(acting: Mapping[str, Array], path: Path) -> None:
-    """Raise ArtifactError if the policy has weights that influence the action, but are not in the graph."""
-    prefixes = ("lstm_actor.", "actor.latent_pi.", "mlp_extractor.policy_net.", "actor.mu.", "action_net.")
-    if unread := [name for name in acting if not name.startswith(prefixes)]:
-        listed = ", ".join(map(printable, unread[:3]))
+def _require_known(settings: Mapping[str, Any], choices: Mapping[str, Any], names: Sequence[str], path: Path) -> None:
+    """Raise ArtifactError if the policy has code of its own, or weights that influence the action and are not read."""
+    extractor = choices.get("features_extractor_class")
+    classes = {"policy_class": _serialized(settings, "policy_class", str(path)), "features_extractor_class": extractor}
+    others = [f"weights of another kind, {printable(name)}" for name in names if not LAYERS.fullmatch(name)]
+    for key, value in classes.items():
+        if isinstance(value, Call) and not value.function.startswith(("stable_baselines3.", "sb3_contrib.")):
+            others.insert(0, f"a {key} of its own")
+    if others or not names:
         raise ArtifactError(
-            f"{path} has weights of another kind of policy ({listed}); policies of linear layers and an LSTM are read. "
-            "Export it to ONNX instead."
+            f"{path} has {others[0] if others else 'no weights'}; policies of linear layers and an LSTM, by classes of "
+            "stable-baselines3 and sb3-contrib, are read. Export it to ONNX instead."
         )
 
 

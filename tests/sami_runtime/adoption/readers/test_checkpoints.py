@@ -13,7 +13,9 @@ pytest.importorskip("stable_baselines3")
 gymnasium = pytest.importorskip("gymnasium")
 torch = pytest.importorskip("torch")
 
-from stable_baselines3 import A2C, DQN, PPO, SAC  # noqa: E402
+from stable_baselines3 import A2C, DDPG, DQN, PPO, SAC, TD3  # noqa: E402
+from stable_baselines3.common.policies import ActorCriticPolicy  # noqa: E402
+from stable_baselines3.common.torch_layers import FlattenExtractor  # noqa: E402
 from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack, VecNormalize  # noqa: E402
 
 from sami_runtime import adopt  # noqa: E402
@@ -69,7 +71,11 @@ def difference(artifact, predict, steps=500):
         (PPO, {}),
         (A2C, {"policy_kwargs": {"activation_fn": torch.nn.ELU, "net_arch": [8]}}),
         (PPO, {"policy_kwargs": {"net_arch": []}}),
+        (PPO, {"use_sde": True, "policy_kwargs": {"squash_output": True}}),
         (SAC, {"policy_kwargs": {"net_arch": [16, 8]}}),
+        (SAC, {"policy_kwargs": {"net_arch": [16, 8], "clip_mean": 0.5}, "use_sde": True}),
+        (TD3, {"policy_kwargs": {"net_arch": [16, 8], "activation_fn": torch.nn.ELU}}),
+        (DDPG, {"policy_kwargs": {"net_arch": []}}),
     ],
 )
 def test_a_policy_of_stable_baselines3_acts_as_predict_does(tmp_path, algorithm, settings):
@@ -182,6 +188,12 @@ def test_a_checkpoint_that_runs_code_when_unpickled_is_adopted_and_runs_nothing(
             lambda: PPO("MultiInputPolicy", DictReach(), device="cpu"),
             "observation_space is Dict",
         ),
+        (lambda: PPO("MlpPolicy", ImageReach(), device="cpu"), "observation_space is an image"),
+        (lambda: PPO(OwnPolicy, Reach(), device="cpu"), "a policy_class of its own"),
+        (
+            lambda: PPO("MlpPolicy", Reach(), policy_kwargs={"features_extractor_class": Halved}, device="cpu"),
+            "a features_extractor_class of its own",
+        ),
     ],
 )
 def test_a_policy_of_another_kind_is_refused_in_one_line(tmp_path, make, message):
@@ -189,6 +201,25 @@ def test_a_policy_of_another_kind_is_refused_in_one_line(tmp_path, make, message
     with pytest.raises(SamiError, match=message) as refused:
         adopt(tmp_path / "policy.zip", contract(tmp_path), tmp_path / "out.onnx")
     assert "\n" not in str(refused.value)
+
+
+class OwnPolicy(ActorCriticPolicy):
+    """A policy whose layers are named as those of stable-baselines3, but with another activation function."""
+
+    def _build_mlp_extractor(self):
+        super()._build_mlp_extractor()
+        self.mlp_extractor.policy_net[1] = torch.nn.ReLU()
+
+
+class Halved(FlattenExtractor):
+    def forward(self, observations):
+        return super().forward(observations) / 2
+
+
+class ImageReach(Reach):
+    """Whose numbers stable-baselines3 divides by 255."""
+
+    observation_space = gymnasium.spaces.Box(0, 255, (2, 4, 3), np.uint8)
 
 
 class DictReach(Reach):
