@@ -295,9 +295,9 @@ def skrl_checkpoint(folder, separate=False, config=SKRL, size=5, actions=2):
     return folder / "agent_9.pt", predict
 
 
-@pytest.mark.parametrize("separate", [False, True])
-def test_a_checkpoint_of_skrl_acts_as_its_mean_action(tmp_path, separate):
-    path, predict = skrl_checkpoint(tmp_path, separate)
+@pytest.mark.parametrize(("separate", "activations"), [(False, "elu"), (True, "elu"), (True, "[ELU]")])
+def test_a_checkpoint_of_skrl_acts_as_its_mean_action(tmp_path, separate, activations):
+    path, predict = skrl_checkpoint(tmp_path, separate, SKRL.replace("elu", activations))
     artifact = adopt(path, contract(tmp_path), tmp_path / "out.onnx")
     assert difference(artifact, predict) < 1e-5
 
@@ -306,6 +306,8 @@ def test_a_checkpoint_of_skrl_acts_as_its_mean_action(tmp_path, separate):
     ("old", "new", "message"),
     [
         ("activations: elu", "activations: mish", "activations"),
+        ("activations: elu", "activations: [{elu: 1}, elu]", "activations"),
+        ("class: GaussianMixin", "class: CategoricalMixin", "only continuous actions are adopted"),
         ("output: ACTIONS", "output: 3 * ACTIONS", "output"),
         ("clip_actions: false", "clip_actions: true", "clip_actions"),
         ("layers: [8, 6]", "layers: [8]", "shape"),
