@@ -328,6 +328,13 @@ def test_a_checkpoint_of_skrl_without_its_configuration_is_asked_for_it(tmp_path
         adopt(tmp_path / "agent.pt", contract(tmp_path), tmp_path / "out.onnx")
 
 
+@pytest.mark.parametrize("name", ["ppo.cleanrl_model", "last.ckpt", "model.safetensors"])
+def test_a_checkpoint_of_a_framework_without_a_reader_is_no_damaged_onnx_file(tmp_path, name):
+    torch.save({"actor_mean.0.weight": torch.zeros(2, 5)}, tmp_path / name)
+    with pytest.raises(SamiError, match=r"is no ONNX file, and no reader recognizes it .*Export the policy to ONNX"):
+        read_policy(tmp_path / name)
+
+
 def test_a_checkpoint_of_skrl_in_a_run_folder_of_isaac_lab_takes_its_task_from_there(tmp_path):
     folder = frameworks.isaaclab(tmp_path / "run", described=True)
     path, predict = skrl_checkpoint(folder / "checkpoints", size=frameworks.ISAAC_SIZE, actions=4)
