@@ -55,13 +55,11 @@ def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
     weights = {name: w for name, w in tree.items() if isinstance(w, np.ndarray)} if isinstance(tree, dict) else {}
     low, high = _bounds(settings, path)
     acting = {name: weight for name, weight in weights.items() if not name.startswith(IGNORED)}
-    size = int(np.prod(_space(settings, "observation_space", path).state.get("_shape") or (0,)))
     choices = _choices(settings, path)
     linear = [name for name in acting if not name.startswith("lstm_actor.")]
     _require_known(settings, choices, linear, path)
-    network = Network(size, str(path))
-    statistics = _statistics(settings, path)
-    if statistics:
+    network = Network(int(np.prod(_space(settings, "observation_space", path).state["_shape"])), str(path))
+    if statistics := _statistics(settings, path):
         _normalize(network, statistics)
     *hidden, head = dict.fromkeys(name.rpartition(".")[0] for name in linear)
     squashed = head != "action_net" or choices.get("squash_output") is True
@@ -191,6 +189,8 @@ def _require_known(settings: Mapping[str, Any], choices: Mapping[str, Any], name
 
 def _statistics(settings: Mapping[str, Any], path: Path) -> tuple[Array, Array, float, float] | None:
     """Return mean, variance, epsilon and clip of `VecNormalize`; None if the training did not have it, or not these."""
+    if settings.get("_last_obs") is not None and settings.get("_last_original_obs") is None:
+        return None  # trained without VecNormalize: a file in this folder is another policy's
     checkpoint = re.sub(r"(_\d+_steps)?$", r"_vecnormalize\1", path.stem, count=1)
     names = (f"{path.stem}.pkl", f"{checkpoint}.pkl", "vecnormalize.pkl", "vec_normalize.pkl")
     file = next((path.with_name(name) for name in names if path.with_name(name).is_file()), None)

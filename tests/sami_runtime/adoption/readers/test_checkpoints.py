@@ -123,6 +123,16 @@ def test_a_policy_that_was_trained_with_vec_normalize_is_not_adopted_without_its
     )
 
 
+def test_statistics_of_another_policy_in_the_folder_are_not_applied(tmp_path):
+    env = VecNormalize(DummyVecEnv([Reach]))
+    env.obs_rms.mean = np.full(5, 3.0)
+    env.save(tmp_path / "vecnormalize.pkl")
+    model = PPO("MlpPolicy", Reach(), n_steps=8, batch_size=8, n_epochs=1, device="cpu").learn(8)
+    model.save(tmp_path / "policy.zip")
+    expected = model.predict(np.ones((1, 5), np.float32), deterministic=True)[0]
+    np.testing.assert_allclose(raw_output(tmp_path / "policy.zip", np.ones(5)), expected, atol=1e-6)
+
+
 def test_statistics_of_frames_are_applied_to_the_flat_input(tmp_path):
     class Frames(Reach):
         observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (4, 5), np.float32)
