@@ -176,13 +176,13 @@ def _require_known(settings: Mapping[str, Any], choices: Mapping[str, Any], name
     """Raise ArtifactError if the policy has code of its own, or weights that influence the action and are not read."""
     extractor = choices.get("features_extractor_class")
     classes = {"policy_class": _serialized(settings, "policy_class", str(path)), "features_extractor_class": extractor}
-    others = [f"weights of another kind, {printable(name)}" for name in names if not LAYERS.fullmatch(name)]
+    faults = [f"weights of another kind, {printable(name)}" for name in names if not LAYERS.fullmatch(name)]
     for key, value in classes.items():
         if isinstance(value, Call) and not value.function.startswith(("stable_baselines3.", "sb3_contrib.")):
-            others.insert(0, f"a {key} of its own")
-    if others or not names:
+            faults.insert(0, f"a {key} of its own")
+    if faults or not names:
         raise ArtifactError(
-            f"{path} has {others[0] if others else 'no weights'}; policies of linear layers and an LSTM, by classes of "
+            f"{path} has {faults[0] if faults else 'no weights'}; policies of linear layers and an LSTM, by classes of "
             "stable-baselines3 and sb3-contrib, are read. Export it to ONNX instead."
         )
 

@@ -40,8 +40,8 @@ def torchscript_as_onnx(path: Path) -> bytes:
     data = read_archive(path)
     root = torch_tree(data, str(path))
     kind = _class(root)
-    called = EXPORTERS.get(kind, ())
-    modules = [root] if kind == "Sequential" else [root.state[name] for name in called if name in root.state]
+    names = EXPORTERS.get(kind, ())
+    modules = [root] if kind == "Sequential" else [root.state[name] for name in names if name in root.state]
     parts = [value for value in root.state.values() if _class(value)] if isinstance(root, Call) else []
     if not all(map(_class, modules)):
         modules = []
