@@ -11,7 +11,6 @@ import gymnasium
 import mujoco
 import numpy as np
 from gymnasium import spaces
-from numpy.typing import NDArray
 
 from sami_runtime.errors import SamiError
 from sami_train.envs.mujoco.bodies import Array, RobotStep
@@ -84,11 +83,6 @@ class Robot:
             raise SamiError(f"the actions {actions.tolist()} are not all finite; check the policy that produced them.")
         return np.clip(actions, -1.0, 1.0).astype(np.float64) * (self.body.limit * mask)
 
-    @staticmethod
-    def unstable(qvel: Array) -> NDArray[np.bool_]:
-        """Return whether each of n simulations has blown up, bool (n,), from the velocities (n, nv)."""
-        return ~(np.abs(qvel).max(axis=1) < UNSTABLE)  # so that NaN is unstable too
-
     def _shrunken(self, crippled: list[int]) -> tuple[Array, Array]:
         """Return sizes and positions of all geoms, (ngeom, 3) each, with shrunken crippled parts, see `Links`."""
         size, position = self._base["geom_size"].copy(), self._base["geom_pos"].copy()
@@ -113,8 +107,6 @@ def _noise(rng: np.random.Generator, kind: str, scale: float, size: int) -> Arra
 def _load(xml: str, forces: bool) -> mujoco.MjModel:
     """Compile a model; `forces` adds a force sensor, without which MuJoCo does not compute external forces."""
     spec = mujoco.MjSpec.from_file(str(MODELS / xml))
-    # MuJoCo's own reset would hide a simulation that blew up from `Robot.unstable`, and count as a jump of the robot.
-    spec.option.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
     if forces:
         torso = spec.body("torso")
         torso.add_site(name="torso")
@@ -178,9 +170,8 @@ class MujocoSkillEnv(TaskEnv):
         data.ctrl[:] = control[0]
         mujoco.mj_step(self.model, data, nstep=robot.body.frame_skip)
         info: dict[str, Any] = {"task": dict(self.current_task)}
-        if robot.unstable(data.qvel[None])[0]:
-            self._place(self.model.qpos0, np.zeros(self.model.nv))
-            x = data.qpos[:1].copy()
+        if self._recover(UNSTABLE):
+            x = data.qpos[:1].copy()  # the reset is no jump of the robot
             info["unstable"] = True
         qpos, qvel, mean_speed = data.qpos[None], data.qvel[None], (data.qpos[:1] - x) / robot.step_s
         contact = data.cfrc_ext[None] if robot.options.contact_cost else None

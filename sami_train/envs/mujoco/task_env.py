@@ -9,9 +9,20 @@ import gymnasium as gym
 import mujoco
 import numpy as np
 from gymnasium import spaces
+from numpy.typing import NDArray
 
 from sami_train.envs.mujoco.camera import RENDER_MODES, Filmed
 from sami_train.envs.tasks import Task, TaskSpace, draw
+
+NO_RESET = int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
+"""Flag of a model whose simulations stay as they are when they blow up: MuJoCo's own reset would hide it."""
+LARGEST = 1e6
+"""A position or velocity from this on [m, rad, m/s, rad/s] means that a simulation has blown up."""
+
+
+def blown_up(qpos: np.ndarray, qvel: np.ndarray, fastest: float = LARGEST) -> NDArray[np.bool_]:
+    """Return whether simulations at qpos (..., nq) and qvel (..., nv) have blown up, (...): a velocity is `fastest`."""
+    return ~((np.abs(qpos).max(axis=-1) < LARGEST) & (np.abs(qvel).max(axis=-1) < fastest))  # so that NaN is too
 
 
 class TaskEnv(Filmed, gym.Env[Any, np.ndarray]):
@@ -49,6 +60,7 @@ class TaskEnv(Filmed, gym.Env[Any, np.ndarray]):
         self.tasks: tuple[Task, ...] = () if self._draw else tuple(resolved)
         """The tasks to draw from; empty for a set of ranges or a function, which has no finite list."""
         self.metadata = {**self.metadata, "render_fps": round(rate_hz)}
+        model.opt.disableflags |= NO_RESET
         self.model, self.data = model, mujoco.MjData(model)
         self.observation_space: gym.Space[Any] = spaces.Box(-np.inf, np.inf, sizes[:1], np.float32)
         self.action_space = spaces.Box(-1.0, 1.0, sizes[1:], np.float32)
@@ -66,3 +78,9 @@ class TaskEnv(Filmed, gym.Env[Any, np.ndarray]):
         mujoco.mj_resetData(self.model, self.data)
         self.data.qpos[:], self.data.qvel[:] = qpos, qvel
         mujoco.mj_forward(self.model, self.data)
+
+    def _recover(self, fastest: float = LARGEST) -> bool:
+        """Return whether the simulation has blown up, see `blown_up`; if so, reset it to the model's initial pose."""
+        if unstable := bool(blown_up(self.data.qpos, self.data.qvel, fastest)):
+            self._place(self.model.qpos0, 0.0)
+        return unstable

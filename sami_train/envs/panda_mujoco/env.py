@@ -79,12 +79,14 @@ class PandaMujocoEnv(TaskEnv):
         for _ in range(SUBSTEPS):
             self.world.drive(qpos, qvel, targets)
             mujoco.mj_step(self.model, data)
+        unstable = self._recover()
         flat = self._observe()
         info = self._info(flat)
+        info["is_success"] &= not unstable
         self._show()
         far = np.linalg.norm(flat[GOAL.achieved] - self.goal)
         reward = -float(far) if self.reward == "dense" else -float(not info["is_success"])
-        ends = info["is_success"] or (self.end_on_fall and info["fallen"])
+        ends = unstable or info["is_success"] or (self.end_on_fall and info["fallen"])
         return PANDA.layout.unflatten(flat), reward, ends, False, info
 
     def set_dynamics(self, task: Task) -> None:

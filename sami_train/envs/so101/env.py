@@ -90,11 +90,12 @@ class SO101Env(TaskEnv):
         targets = self.data.qpos[self._angles] + STEP * np.clip(action, -1.0, 1.0)
         self.data.ctrl[: len(MOTORS)] = np.clip(targets, self._low, self._high)
         mujoco.mj_step(self.model, self.data, nstep=SUBSTEPS)
+        unstable = self._recover()
         observation = self._observe()
-        success = bool(_GOAL.reached(observation[_GOAL.achieved], observation[_GOAL.desired]))
+        success = not unstable and bool(_GOAL.reached(observation[_GOAL.achieved], observation[_GOAL.desired]))
         self._show()
         info = {"task": dict(self.current_task), "is_success": success}
-        return observation, -float(not success), success, False, info
+        return observation, -float(not success), success or unstable, False, info
 
     def set_dynamics(self, task: Task) -> None:
         """Set the cube's mass [kg] and friction and the joints' play [rad], also in the middle of an episode.
