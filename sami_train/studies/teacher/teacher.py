@@ -247,15 +247,14 @@ class _TeacherKeeper(BaseCallback):
         if self.num_timesteps < self._next:
             return
         self._next += self.every
-        model = self.model
-        teacher = Teacher(self.config, model.policy, self.num_timesteps)
-        recent = list(model.ep_info_buffer or ())
+        teacher = Teacher(self.config, self.model.policy, self.num_timesteps)
+        recent = list(self.model.ep_info_buffer or ())
         line = {
             "steps": self.num_timesteps,
             "seconds": round(self.seconds, 1),
             "return": float(np.mean([info["r"] for info in recent])) if recent else None,
-            "deviation": float(model.policy.log_std.detach().exp().mean()),
-            "rate": model.rate,
+            "deviation": float(teacher.policy.log_std.detach().exp().mean()),
+            "rate": self.model.rate,
             "sets": measure_teacher(self.config.env, teacher.act),
         }
         with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
