@@ -65,9 +65,7 @@ class Go2Batch(Rows):
         return self.walks.metrics
 
     def _start(self, ids: np.ndarray, rngs: list[np.random.Generator]) -> None:
-        if not len(ids):
-            return
-        qpos, qvel = (np.stack(part) for part in zip(*(self.robot.start(rng) for rng in rngs), strict=True))
+        qpos, qvel = (np.stack(part) for part in zip(*map(self.robot.start, rngs), strict=True))
         self._place(ids, qpos, qvel)
         history = self._history[ids]
         self.robot.forget_targets(history)

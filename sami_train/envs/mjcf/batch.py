@@ -80,10 +80,8 @@ class MjcfBatch(Rows):
         return self.observations(), rewards
 
     def _start(self, ids: np.ndarray, rngs: list[np.random.Generator]) -> None:
-        starts = self.episodes.begin(ids, rngs)
-        if len(ids):
-            self._place(ids, *starts)
-            self._batch.forward(ids)
+        self._place(ids, *self.episodes.begin(ids, rngs))
+        self._batch.forward(ids)
         self.episodes.remember()
 
     def _set_task(self, i: int, task: Task) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from sami_runtime.errors import SamiError
 from sami_train.envs.mujoco.bodies import RobotStep
-from sami_train.envs.mujoco.env import UNSTABLE, Robot
+from sami_train.envs.mujoco.env import STRONGEST, UNSTABLE, Robot
 from sami_train.envs.mujoco.table import find_row
 from sami_train.envs.mujoco.task_env import LARGEST, NO_RESET, blown_up
 from sami_train.envs.tasks import Task, TaskSpace, draw
@@ -124,7 +124,8 @@ class Rows:
             self._set_task(i, task)
         self._batch.set_const(ids)
         self.steps[ids], self.unstable[ids] = 0, False
-        self._start(ids, [self._rngs[i] for i in ids])
+        if len(ids):
+            self._start(ids, [self._rngs[i] for i in ids])
         return self.observations()[ids]
 
     def push(self, rows: np.ndarray, rng: np.random.Generator) -> None:
@@ -147,9 +148,9 @@ class Rows:
         self._batch.reset(ids, stage=_SKIP)
         self._qpos[ids], self._qvel[ids] = qpos, qvel
 
-    def _recover(self, fastest: float = LARGEST) -> None:
-        """Set `unstable` after a step, see `blown_up`, and reset these rows."""
-        self.unstable = blown_up(self._qpos, self._qvel, fastest)
+    def _recover(self, fastest: float = LARGEST, unstable: np.ndarray | bool = False) -> None:
+        """Set `unstable`, given here or `blown_up`, after a step, and reset these rows."""
+        self.unstable = unstable | blown_up(self._qpos, self._qvel, fastest)
         if self.unstable.any():
             self._batch.reset(np.flatnonzero(self.unstable))
 
@@ -192,11 +193,10 @@ class MujocoBatch(Rows):
         self._contact = self._batch.bind("cfrc_ext") if robot.options.contact_cost else None
         self._mask = np.ones((rows, robot.model.nu))
         self._speed = np.zeros(rows)
+        self._energies, self._energy = self._batch.bind("energy"), np.full(rows, np.inf)
 
     def _start(self, ids: np.ndarray, rngs: list[np.random.Generator]) -> None:
-        qpos, qvel = np.empty((len(ids), self.robot.model.nq)), np.empty((len(ids), self.robot.model.nv))
-        for k, rng in enumerate(rngs):
-            qpos[k], qvel[k] = self.robot.start(rng)
+        qpos, qvel = (np.stack(part) for part in zip(*map(self.robot.start, rngs), strict=True))
         self._place(ids, qpos, qvel)
         self._speed[ids] = 0.0
 
@@ -218,7 +218,8 @@ class MujocoBatch(Rows):
         self._ctrl[:] = control
         self._batch.step(nstep=self.robot.body.frame_skip)
         self.steps += 1
-        self._recover(UNSTABLE)
+        energy, self._energy = self._energy, self._energies.sum(axis=1)
+        self._recover(UNSTABLE, self._energy > energy + STRONGEST)
         x[self.unstable] = self._qpos[self.unstable, 0]  # the reset is no jump of the robot
         self._speed = (self._qpos[:, 0] - x) / self.robot.step_s
         motion = RobotStep(self._qpos, self._qvel, self._speed, speed, control, self._contact)
@@ -226,7 +227,7 @@ class MujocoBatch(Rows):
 
     def _set_task(self, i: int, task: Task) -> None:
         super()._set_task(i, task)
-        self._mask[i] = self.robot.mask(task)
+        self._mask[i], self._energy[i] = self.robot.mask(task), np.inf  # its change by a task is no gain
 
 
 class MujocoVectorEnv(VectorEnv[np.ndarray, np.ndarray, NDArray[Any]]):

@@ -25,6 +25,8 @@ _TORSO = 1
 """Id of the torso's body; 0 is the world."""
 UNSTABLE = 1000.0
 """A velocity from this on [m/s, rad/s] means that the simulation is blowing up; otherwise they stay below 150."""
+STRONGEST = 5000.0
+"""A gain of energy from this on within a step [J] means so too: the motors give less, at most 460 J so far."""
 
 
 class Robot:
@@ -107,6 +109,7 @@ def _noise(rng: np.random.Generator, kind: str, scale: float, size: int) -> Arra
 def _load(xml: str, forces: bool) -> mujoco.MjModel:
     """Compile a model; `forces` adds a force sensor, without which MuJoCo does not compute external forces."""
     spec = mujoco.MjSpec.from_file(str(MODELS / xml))
+    spec.option.enableflags |= int(mujoco.mjtEnableBit.mjENBL_ENERGY)
     if forces:
         torso = spec.body("torso")
         torso.add_site(name="torso")
@@ -170,9 +173,11 @@ class MujocoSkillEnv(TaskEnv):
         data.ctrl[:] = control[0]
         mujoco.mj_step(self.model, data, nstep=robot.body.frame_skip)
         info: dict[str, Any] = {"task": dict(self.current_task)}
-        if self._recover(UNSTABLE):
+        energy = data.energy.sum()
+        if self._recover(UNSTABLE, energy > self._energy + STRONGEST):
             x = data.qpos[:1].copy()  # the reset is no jump of the robot
             info["unstable"] = True
+        self._energy: float = energy
         qpos, qvel, mean_speed = data.qpos[None], data.qvel[None], (data.qpos[:1] - x) / robot.step_s
         contact = data.cfrc_ext[None] if robot.options.contact_cost else None
         reward = robot.reward(RobotStep(qpos, qvel, mean_speed, speed, control, contact))
@@ -189,7 +194,7 @@ class MujocoSkillEnv(TaskEnv):
         for name, values in self.robot.dynamics(self.current_task).items():
             getattr(self.model, name)[:] = values
         mujoco.mj_setConst(self.model, self._scratch)
-        self._mask = self.robot.mask(self.current_task)[None]
+        self._mask, self._energy = self.robot.mask(self.current_task)[None], np.inf  # its change by a task is no gain
         if self._camera is not None:  # links of crippled motors are red
             joints = self.model.actuator_trnid[self._mask[0] == 0.0, 0]
             silent = np.isin(self.model.geom_bodyid, self.model.jnt_bodyid[joints])

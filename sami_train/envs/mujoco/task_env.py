@@ -79,8 +79,8 @@ class TaskEnv(Filmed, gym.Env[Any, np.ndarray]):
         self.data.qpos[:], self.data.qvel[:] = qpos, qvel
         mujoco.mj_forward(self.model, self.data)
 
-    def _recover(self, fastest: float = LARGEST) -> bool:
-        """Return whether the simulation has blown up, see `blown_up`; if so, reset it to the model's initial pose."""
-        if unstable := bool(blown_up(self.data.qpos, self.data.qvel, fastest)):
+    def _recover(self, fastest: float = LARGEST, unstable: bool = False) -> bool:
+        """Return whether the simulation is `unstable` or `blown_up`; if so, reset it to the model's initial pose."""
+        if unstable := bool(unstable or blown_up(self.data.qpos, self.data.qvel, fastest)):
             self._place(self.model.qpos0, 0.0)
         return unstable
