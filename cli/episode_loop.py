@@ -270,6 +270,7 @@ def _drive(
     ended: Callable[[EpisodeReport], None],
 ) -> None:
     """Run the episodes one after the other; print a line for each, and the summary."""
+    from sami_runtime.errors import SafetyStop
     from sami_runtime.loop.pilot import Ending
     from sami_runtime.signals import number_in
 
@@ -290,15 +291,21 @@ def _drive(
             hopeless = episodes.unsolved_tasks(run.session.contract)
 
         def watch(step: StepRecord, skills: Counter[str] = skills, rewards: list[float] = rewards) -> None:
-            if (reward := number_in(step.info, "reward")) is not None:
+            reward = number_in(step.info, "reward")
+            if reward is not None and step.executed is not None:  # else it is that of the last action
                 rewards.append(reward)
             if "skill" in step.info:
                 skills[str(step.info["skill"])] += 1
             on_step(step, rewards)
 
-        report = run.episode(values.seed + number, values.steps, watch)
-        total_reward = sum(rewards) if rewards else None
-        row = episodes.row_of(number, report, target, skills, total_reward, run.shadow, run.telemetry)
+        try:
+            report = run.episode(values.seed + number, values.steps, watch)
+        except SafetyStop as stop:
+            if JSON.get() and stop.report and stop.report.loop.ticks:
+                row = episodes.row_of(number, stop.report, target, skills, rewards, run.shadow, run.telemetry)
+                print(json.dumps({**row, "ended": "safety_stop", "reason": str(stop)}, default=str), flush=True)
+            raise
+        row = episodes.row_of(number, report, target, skills, rewards, run.shadow, run.telemetry)
         clear()
         if not JSON.get():
             print_text(episodes.line(row, target, report, hopeless))

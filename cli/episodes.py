@@ -48,12 +48,12 @@ def row_of(
     report: EpisodeReport,
     world: Target,
     skills: Counter[str],
-    total: float | None,
+    rewards: Sequence[float],
     follower: Follower | None,
     telemetry: Telemetry,
 ) -> Row:
-    """Return an episode as plain values: task, outcome, loop. `total` is its return, `follower` the shadow model."""
-    loop, info = report.loop, report.info
+    """Return an episode as plain values: task, outcome, loop. `follower` is the shadow model."""
+    loop, info, total = report.loop, report.info, sum(rewards) if rewards else None
     row: Row = {"episode": number, **dict.fromkeys(world.features), **_task(info)}
     if world.skills:
         from sami_train.envs.measure import episode_skill
