@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import inspect
 import math
+import os
+import re
 import shlex
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import numpy as np
@@ -51,7 +54,9 @@ class LeRobotAdapter:
         self._beginning: Mapping[str, Any] = {}
         self._goals = np.zeros(contract.action.size)
         self._moves = False
+        self._ports = ExitStack()
         try:
+            self._lock_ports()
             self._connect()
         except BaseException:
             self.close()
@@ -128,11 +133,12 @@ class LeRobotAdapter:
 
     def close(self) -> None:
         """Stop the robot if it was driven, and disconnect. May be called twice."""
-        if self.robot.is_connected:
-            try:
-                self.stop()
-            finally:
-                self.robot.disconnect()
+        with self._ports:
+            if self.robot.is_connected:
+                try:
+                    self.stop()
+                finally:
+                    self.robot.disconnect()
 
     def _send(self, goals: NDArray[np.float64]) -> object:
         """Send goals (A,) in the robot's units, with all other keys; return the result of `send_action`."""
@@ -163,6 +169,24 @@ class LeRobotAdapter:
                 "Check the robot's driver."
             )
         return applied
+
+    def _lock_ports(self) -> None:
+        """Lock the robot's serial ports, because LeRobot's drivers do not; to connect would release a moving arm.
+
+        Raises:
+            AdapterError: Another program has locked a port.
+        """
+        for path in re.findall(r"port': '(/[^']+)'", repr(self.settings.config)):
+            with suppress(OSError):  # there is no such port, which LeRobot reports
+                port = os.open(path, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK)
+                self._ports.callback(os.close, port)
+                try:
+                    fcntl.flock(port, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise AdapterError(
+                        f"another program drives {self.settings.type}: it has locked {path}. Nothing was moved. End "
+                        "that program first."
+                    ) from None
 
     def _connect(self) -> None:
         """Connect the robot with its existing calibration."""

@@ -107,8 +107,8 @@ class Ros2Adapter:
                 publishers: Publishers = "in turn" if observed.standing else "first"
                 self._node.subscribe(observed.topic, KINDS[observed.type], observed, hear, publishers)
             deadline = time.monotonic() + settings.heard_s
-            faults = [*self._silent_topics(deadline), *self._doubled()]
-            refuse([*faults, *missing_subscribers(self._node, commands, deadline)], "sent")
+            faults = [*self._silent_topics(deadline), *missing_subscribers(self._node, commands, deadline)]
+            refuse([*faults, *self._doubled(), *self._other_commanders(commands, deadline)], "sent")
             refuse(self._faults_of_home() if settings.kinematics and not settings.kinematics.move_home else [], "sent")
             arm_watchdog(settings, self._last)
         except BaseException:
@@ -257,6 +257,19 @@ class Ros2Adapter:
         topics = self.settings.topics.values()
         faults = (doubled(topic.topic, topic.type, topic, self._node.publishers(topic.topic)) for topic in topics)
         return [fault for fault in faults if fault]
+
+    def _other_commanders(self, commands: Mapping[str, tuple[type[Any], Qos]], deadline: float) -> list[str]:
+        """Wait until nobody else commands the robot; return a sentence for each topic with two at the deadline [s].
+
+        The watchdog may be one, for an earlier adapter in this process; it leaves the topic.
+        """
+        while True:
+            peers = ((topic, kind.ros, qos, self._node.publishers(topic)) for topic, (kind, qos) in commands.items())
+            faults = [fault for peer in peers if (fault := doubled(*peer, "obey one"))]
+            if not faults or time.monotonic() > deadline:
+                return faults
+            arm_watchdog(self.settings, None)
+            time.sleep(POLL_S)
 
     def _faults_of_home(self) -> list[str]:
         assert self.sources.joints is not None
