@@ -105,8 +105,13 @@ def _reading(value: dict[str, Any] | None) -> Reading | None:
     return Reading(**{**value, **{name: float(number) for name, number in numbers.items()}, "phase": phase})
 
 
-def _plain_contract(contract: Contract) -> dict[str, Any]:
-    return contract.model_dump(mode="json", by_alias=True, exclude={"golden", "atlas", "recovery", "evaluation"})
+def _plain_contract(contract: Contract, *excluded: str) -> dict[str, Any]:
+    return contract.model_dump(mode="json", by_alias=True, exclude={"golden", "recovery", "evaluation", *excluded})
+
+
+def plain_atlas(contract: Contract) -> dict[str, Any] | None:
+    """Return a contract's in-distribution reference for viewers, without the covariances; None if it has none."""
+    return contract.atlas.model_dump(mode="json", exclude={"covariance"}) if contract.atlas else None
 
 
 def _plain_swap(swapped: Swapped) -> dict[str, Any]:
@@ -308,8 +313,8 @@ def describe(session: Session, limits: Limits | None = None) -> dict[str, Any]:
             "name": contract.name,
             "weights_sha256": session.artifact.graph_sha256,
         },
-        "contract": _plain_contract(contract),
-        **({"atlas": contract.atlas.model_dump(mode="json", exclude={"covariance"})} if contract.atlas else {}),
+        "contract": _plain_contract(contract, "atlas"),
+        **({"atlas": atlas} if (atlas := plain_atlas(contract)) else {}),
         "limits": plain((limits or Limits()).model_dump()),
         "providers": list(session.active_providers),
         "versions": {name: installed_version(name) or "unknown" for name in PACKAGES},
