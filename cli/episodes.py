@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from .output import in_shell, print_text, text_console
+from .output import print_text, text_console
 
 if TYPE_CHECKING:
     from sami_runtime.loop.episode import EpisodeReport
@@ -214,6 +214,8 @@ def _means(rows: list[Row], world: Target) -> list[str]:
 
 def ending(driving: Run, film: Film | None, record: Path | None) -> list[str]:
     """Return the closing lines of a run, which are printed even after an error; [] if it made no tick."""
+    from sami_runtime.errors import in_shell
+
     if not driving.total.ticks:
         return []
     parts = [str(driving.total)]

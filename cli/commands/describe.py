@@ -10,7 +10,7 @@ import typer
 from ..measuring import progress
 from ..model_file import environment_of
 from ..options import Key, Model, ModelEnvironment, require_unchanged, set_option, set_values
-from ..output import in_shell, print_text
+from ..output import print_text
 
 if TYPE_CHECKING:
     from sami_runtime.model.artifact import Artifact
@@ -37,7 +37,7 @@ def describe(
 
     Graph, weights and golden steps stay as they are.
     """
-    from sami_runtime.errors import SamiError
+    from sami_runtime.errors import SamiError, in_shell
     from sami_runtime.model.artifact import read_artifact
     from sami_train.export.training_ranges import describe as put
     from sami_train.export.training_ranges import measure_ranges
