@@ -340,10 +340,9 @@ def _read_line(text: bytes, number: int, previous: str) -> Mapping[str, Any]:
         line: dict[str, Any] = plain_strings(json.loads(text))
         counts = _facts(line).values() if line["kind"] == "counts" else ()
         printed = [isinstance(line.get(name), kind) for name, kind in PRINTED.get(line["kind"], {}).items()]
-        if not (all(printed) and all(isinstance(count, int) for count in counts)):
-            raise TypeError(f"it lacks facts of {line['kind']!r}")
-        if (number == 0) != (line["kind"] == "begin"):
-            raise LookupError("a log has one line 'begin', its first")
+        is_in_place = (number == 0) == (line["kind"] == "begin")
+        if not (is_in_place and all(printed) and all(isinstance(count, int) for count in counts)):
+            raise TypeError(f"{line['kind']!r} lacks facts, or is not in its place")
         if line["previous"] != previous or line["number"] != number:
             raise ValueError(f"does not follow the line before: it is number {line['number']}, expected {number}")
     except (LookupError, RecursionError, TypeError) as error:

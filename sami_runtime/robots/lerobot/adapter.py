@@ -171,11 +171,7 @@ class LeRobotAdapter:
         return applied
 
     def _lock_ports(self) -> None:
-        """Lock the robot's serial ports, because LeRobot's drivers do not; to connect would release a moving arm.
-
-        Raises:
-            AdapterError: Another program has locked a port.
-        """
+        """Lock the robot's serial ports, as LeRobot's drivers do not; AdapterError if another program has."""
         for path in re.findall(r"port': '(/[^']+)'", repr(self.settings.config)):
             with suppress(OSError):  # there is no such port, which LeRobot reports
                 port = os.open(path, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK)
@@ -183,10 +179,7 @@ class LeRobotAdapter:
                 try:
                     fcntl.flock(port, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
-                    raise AdapterError(
-                        f"another program drives {self.settings.type}: it has locked {path}. Nothing was moved. End "
-                        "that program first."
-                    ) from None
+                    refuse([f"another program drives {self.settings.type}: it has locked {path}. End it first"])
 
     def _connect(self) -> None:
         """Connect the robot with its existing calibration."""

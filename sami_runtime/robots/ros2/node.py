@@ -74,11 +74,8 @@ class Node(Protocol):
         """Leave the domain. May be called twice."""
 
 
-def doubled(topic: str, kind: str, qos: Qos, publishers: Iterable[Peer], can: str = "be in one place") -> str:
-    """Return a sentence that names the publishers of a topic, if more than one could be heard; else empty.
-
-    `can` says what the robot can do of only one of them.
-    """
+def doubled(topic: str, kind: str, qos: Qos, publishers: Iterable[Peer]) -> str:
+    """Return a sentence that names the publishers of a topic, if more than one could be heard; else empty."""
     names = [
         peer.name or "one without a name"
         for peer in publishers
@@ -87,8 +84,8 @@ def doubled(topic: str, kind: str, qos: Qos, publishers: Iterable[Peer], can: st
     if len(names) < 2:
         return ""
     return (
-        f"{topic} has {len(names)} publishers, {' and '.join(names)}, and the robot can {can} only. End all but one; "
-        "one that was killed counts for as long as its lease lasts, 10 s or so"
+        f"{topic} has {len(names)} publishers, {' and '.join(names)}, and the robot can have one only. End all but "
+        "one; one that was killed counts for as long as its lease lasts, 10 s or so"
     )
 
 

@@ -62,7 +62,7 @@ class MotorLink:
         self._hear, self._period, self._damping = hear, 1.0 / hz, Setpoint.damping(damp_kd).message()
         self.reading: Go2Reading | None = None
         """The newest reading; None before the first."""
-        self._heard: dict[int, float] = {}
+        self._receipts: dict[int, float] = {}
         """When the last reading of each publisher came [s], by its handle; a robot that starts again has another."""
         self.bad, self.why = 0, ""
         """Number of unreadable messages, and why the last of them was unreadable."""
@@ -102,7 +102,7 @@ class MotorLink:
     def is_doubled(self) -> bool:
         """Whether two robots publish readings, and so both obey the commands."""
         since = time.monotonic() - TOGETHER_S
-        return sum(heard > since for heard in list(self._heard.values())) > 1
+        return sum(receipt > since for receipt in list(self._receipts.values())) > 1
 
     @property
     def has_listener(self) -> bool:
@@ -193,7 +193,7 @@ class MotorLink:
                 if not samples:
                     self._waits.wait(WAKE_NS)
                 elif isinstance(samples[0], Go2Reading):
-                    self._heard[samples[0].sample_info.publication_handle] = time.monotonic()
+                    self._receipts[samples[0].sample_info.publication_handle] = time.monotonic()
                     self.reading = samples[0]
                     self._hear(samples[0])  # type: ignore[misc]  # runs only with `hear`
             except Exception as error:  # a bad message must not end the thread

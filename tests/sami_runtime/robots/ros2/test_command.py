@@ -180,7 +180,7 @@ def test_another_commander_is_refused_at_the_start_unless_it_is_the_watchdog_of_
     robot, node, clock = looped
     peers = [Peer(Numbers.ros, Qos(), name) for name in ("/sami", "/other")]
     node.publishers = lambda topic: peers if topic == ARM else []
-    with pytest.raises(AdapterError, match=f"{ARM} has 2 publishers, /sami and /other, and the robot can obey one"):
+    with pytest.raises(AdapterError, match=f"{ARM} has 2 publishers, /sami and /other, and the robot can have one"):
         adapters.Ros2Adapter(clock, contract, robot.settings.model_copy(update={"heard_s": 0.0}))
     monkeypatch.setattr(adapters, "arm_watchdog", lambda settings, last: last is None and peers.pop())
     adapters.Ros2Adapter(clock, contract, robot.settings).close()

@@ -280,7 +280,7 @@ def test_a_robot_that_was_started_again_is_driven_on(robot, monkeypatch):
         adapter.stop()
         robot.silent, again = True, RobotDouble()
         try:
-            robot.until(lambda: len(adapter._link._heard) > 1 and not adapter._link.is_doubled)
+            robot.until(lambda: len(adapter._link._receipts) > 1 and not adapter._link.is_doubled)
             adapter.reset()
             adapter.write(np.zeros(12, np.float32))
             again.until(lambda: again.kp > 0.0)
