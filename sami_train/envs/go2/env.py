@@ -39,12 +39,7 @@ class Go2Env(TaskEnv):
         fields = (self.data.qpos, self.data.qvel, self.data.geom_xpos, self.data.actuator_force, self.data.userdata)
         self._physics = Physics(*(field[None] for field in fields))
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Start an episode in `options["task"]` or in a drawn task; the same seed gives the same task and state."""
-        super().reset(seed=seed)
-        self.set_dynamics(self._task_of(options))
+    def _begin(self) -> tuple[np.ndarray, dict[str, Any]]:
         qpos, qvel = self.robot.start(self.np_random)
         mujoco.mj_resetData(self.model, self.data)
         self.data.qpos[:], self.data.qvel[:], self.data.userdata[:] = qpos, qvel, 1.0
@@ -52,7 +47,6 @@ class Go2Env(TaskEnv):
         self.walks.begin([0], [self.np_random], qvel[None])
         if self._camera is not None:
             mujoco.mj_forward(self.model, self.data)
-        self._show()
         return self.walks.observe(self._physics)[0], {"task": dict(self.current_task)}
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
