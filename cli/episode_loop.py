@@ -204,7 +204,8 @@ def run_episodes(plan: Plan) -> None:
         closing.enter_context(realtime.real_time(values.priority, values.lock_memory))
         adapter: Any = target.make(clock, contract)
         closing.callback(adapter.close)
-        feed.scene = scene_of(adapter)
+        if feed is not None:
+            feed.scene = scene_of(adapter)
         steering = plan.steering or getattr(adapter, "steering", None)
         person = keyboard.listen(closing, contract, limits, steering) if uses_keys else None
         pilot: Any = person
@@ -239,12 +240,13 @@ def run_episodes(plan: Plan) -> None:
             if sequence is not None:
                 sequence.listen = log.hand_over
         closing.enter_context(run)
-        line = closing.enter_context(episodes.LiveLine(run.telemetry, status=keyboard.status_of(person)))
+        line = closing.enter_context(episodes.LiveLine(run.telemetry, status=lambda: person.status if person else ""))
         if film is not None:
             closing.callback(film.save)
 
         def on_step(step: StepRecord, rewards: list[float]) -> None:
-            feed(step)
+            if feed is not None:
+                feed(step)
             if log is not None:
                 log(step)
             if not JSON.get():
@@ -253,7 +255,8 @@ def run_episodes(plan: Plan) -> None:
                 film.add(adapter.render(), step, sum(rewards))
 
         def ended(report: EpisodeReport) -> None:
-            feed.ended(report)
+            if feed is not None:
+                feed.ended(report)
             if log is not None:
                 log.conclude(report)
 
@@ -291,8 +294,7 @@ def _drive(
             hopeless = episodes.unsolved_tasks(run.session.contract)
 
         def watch(step: StepRecord, skills: Counter[str] = skills, rewards: list[float] = rewards) -> None:
-            reward = number_in(step.info, "reward")
-            if reward is not None and step.executed is not None:  # else it is that of the last action
+            if step.executed is not None and (reward := number_in(step.info, "reward")) is not None:  # else the last's
                 rewards.append(reward)
             if "skill" in step.info:
                 skills[str(step.info["skill"])] += 1

@@ -56,11 +56,8 @@ class SafetyStop(SamiError):  # noqa: N818 - it reports a stop that worked, not 
     """A limit was exceeded and the robot was stopped."""
 
     exit_code = 3
-
-    def __init__(self, message: str = "", report: Any = None) -> None:
-        super().__init__(message)
-        self.report = report
-        """`EpisodeReport` of the episode until the stop, whose `ended` does not count; None outside of an episode."""
+    report: Any = None
+    """`EpisodeReport` of the episode until the stop, whose `ended` does not count; None outside of an episode."""
 
 
 class RecordingError(SamiError):

@@ -389,8 +389,7 @@ def run_episode(
         SamiError: An argument or a setting is invalid.
         AdapterError: The policy and the adapter do not fit, or the adapter failed.
         SignalError: An observation lacks a signal, or has one of another shape.
-        SafetyStop: The gate or the watchdog stopped the robot, or the gate is latched. Its `report` is of the episode
-            until then.
+        SafetyStop: The gate or the watchdog stopped the robot, or the gate is latched; see its `report`.
     """
     limit = session.contract.episode_steps if max_steps is None else max_steps
     if session.batch != 1 or limit < 1:
@@ -427,7 +426,9 @@ def run_episode(
     except Exception as error:
         partial = episode and episode.report()
         if dog and dog.fired and "the watchdog" not in str(error):
-            raise SafetyStop(f"{dog.fault()}. Then the loop ended: {type(error).__name__}: {error}", partial) from error
+            stop = SafetyStop(f"{dog.fault()}. Then the loop ended: {type(error).__name__}: {error}")
+            stop.report = partial
+            raise stop from error
         if isinstance(error, SafetyStop):
             error.report = partial
         raise

@@ -109,15 +109,6 @@ def _plain_contract(contract: Contract, *excluded: str) -> dict[str, Any]:
     return contract.model_dump(mode="json", by_alias=True, exclude={"golden", "recovery", "evaluation", *excluded})
 
 
-def plain_atlas(contract: Contract) -> dict[str, Any] | None:
-    """Return a contract's in-distribution reference for viewers, without the covariances; None if it has none."""
-    return contract.atlas.model_dump(mode="json", exclude={"covariance"}) if contract.atlas else None
-
-
-def _plain_swap(swapped: Swapped) -> dict[str, Any]:
-    return {**swapped._asdict(), "contract": _plain_contract(swapped.contract)}
-
-
 def _swapped(value: dict[str, Any]) -> Swapped:
     if not (isinstance(value["path"], str) and isinstance(value["weights_sha256"], str)):
         raise ValueError("a model that took over has no path or weights")
@@ -153,7 +144,9 @@ KINDS: dict[Any, FieldKind] = {
         SectionTimes._asdict,
     ),
     Reading | None: FieldKind(OBJECT, _reading, lambda reading: reading and plain(reading.plain())),
-    Swapped | None: FieldKind(OBJECT, _swapped, _plain_swap),
+    Swapped | None: FieldKind(
+        OBJECT, _swapped, lambda swap: {**swap._asdict(), "contract": _plain_contract(swap.contract)}
+    ),
 }
 """By the type of a field. A number that is not finite is written as the string "nan", "inf" or "-inf"."""
 TYPES = get_type_hints(StepRecord)
@@ -314,7 +307,7 @@ def describe(session: Session, limits: Limits | None = None) -> dict[str, Any]:
             "weights_sha256": session.artifact.graph_sha256,
         },
         "contract": _plain_contract(contract, "atlas"),
-        **({"atlas": atlas} if (atlas := plain_atlas(contract)) else {}),
+        **({"atlas": contract.atlas.model_dump(mode="json", exclude={"covariance"})} if contract.atlas else {}),
         "limits": plain((limits or Limits()).model_dump()),
         "providers": list(session.active_providers),
         "versions": {name: installed_version(name) or "unknown" for name in PACKAGES},

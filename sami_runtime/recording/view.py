@@ -20,7 +20,7 @@ from sami_runtime.adapters.scene import Shape
 from sami_runtime.files import output
 from sami_runtime.loop.tick import StepRecord
 from sami_runtime.model.contract import Contract
-from sami_runtime.recording.format import TICK, in_words, plain_atlas, signal_values, signals_of, tick_values
+from sami_runtime.recording.format import TICK, in_words, signal_values, signals_of, tick_values
 from sami_runtime.recording.reader import Recording, values_of
 from sami_runtime.recording.scene_topics import scene_schemas
 from sami_runtime.recording.topics import SHORT, Events
@@ -125,6 +125,11 @@ def described(contract: Contract, about: Mapping[str, Any], name: str) -> dict[s
         "limits": {key: value for key, value in (about.get("limits") or {}).items() if value is not None},
         "atlas": plain_atlas(contract) or about.get("atlas"),
     }
+
+
+def plain_atlas(contract: Contract) -> dict[str, Any] | None:
+    """Return a contract's in-distribution reference, without the covariances; None if it has none."""
+    return contract.atlas.model_dump(mode="json", exclude={"covariance"}) if contract.atlas else None
 
 
 def run_of(recording: Recording) -> dict[str, Any]:

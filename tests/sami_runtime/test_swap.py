@@ -379,9 +379,9 @@ def test_later_episodes_of_a_recording_are_shown_by_the_reference_of_the_model_t
     recording = read_recording(tmp_path / "run.mcap")
     swaps = [step.record.swapped for step in recording.steps if step.record.swapped]
     assert [swap.contract.atlas for swap in swaps] == [second, None]
-    shown = run_of(recording)
-    assert shown["atlas"]["window"] == 4
-    assert [(at, atlas and atlas["window"]) for at, atlas in shown["atlases"]] == [(12, 2), (24, None)]
+    document = run_of(recording)
+    assert document["atlas"]["window"] == 4
+    assert [(at, atlas and atlas["window"]) for at, atlas in document["atlases"]] == [(12, 2), (24, None)]
 
 
 def test_a_recording_of_an_earlier_version_whose_swap_rebuilt_the_state_replays(paths, arm, tmp_path):
