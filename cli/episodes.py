@@ -59,13 +59,13 @@ def row_of(
         from sami_train.envs.measure import episode_skill
 
         row["skill"] = episode_skill(skills, world.skills) or "none"
-    row["steps"] = report.steps
+    row["steps"], tracked = report.steps, world.tracks is not None and report.steps > 0
     if world.success or report.success is not None:
         row["success"] = report.success
     row |= {
         "ended": report.ended.value,
         "return": total and round(total, 3),
-        **({} if world.tracks is None or total is None else {"tracking_error": round(-total / report.steps, 3)}),
+        **({"tracking_error": round(-total / report.steps, 3)} if total is not None and tracked else {}),
         "context": [round(float(c), 4) for c in (report.contexts[-1] if report.steps else ())],
         "telemetry": telemetry.summary(),
         "infer_us": round(1e6 * loop.times["infer"].mean, 1),
