@@ -6,9 +6,8 @@ import fcntl
 import inspect
 import math
 import os
-import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
 from typing import Any
 
@@ -172,7 +171,7 @@ class LeRobotAdapter:
 
     def _lock_ports(self) -> None:
         """Lock the robot's serial ports, as LeRobot's drivers do not; AdapterError if another program has."""
-        for path in re.findall(r"port': '(/[^']+)'", repr(self.settings.config)):
+        for path in _ports(self.settings.config):
             with suppress(OSError):  # there is no such port, which LeRobot reports
                 port = os.open(path, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK)
                 self._ports.callback(os.close, port)
@@ -215,3 +214,12 @@ class LeRobotAdapter:
                 f"{self.settings.type} is not connected: the adapter was closed, or the connection broke. Check the "
                 "cable, and make a new adapter."
             )
+
+
+def _ports(config: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the values of the keys of a robot's configuration that name a serial port, such as `left_arm_port`."""
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            yield from _ports(value)
+        elif key.endswith("port") and isinstance(value, str):
+            yield value
