@@ -39,16 +39,10 @@ class Go2Env(TaskEnv):
         data = self.data
         self._physics = Physics(data.qpos[None], data.qvel[None], data.geom_xpos[None], data.actuator_force[None])
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Start an episode in `options["task"]` or in a drawn task; the same seed gives the same task and state."""
-        super().reset(seed=seed)
-        self.set_dynamics(self._task_of(options))
+    def _begin(self) -> tuple[np.ndarray, dict[str, Any]]:
         self._place(*self.robot.start(self.np_random))
         self.robot.forget_targets(self.data.history[None])
         self.walks.begin([0], [self.np_random], self.data.qvel[None])
-        self._show()
         return self.walks.observe(self._physics)[0], {"task": dict(self.current_task)}
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:

@@ -52,16 +52,10 @@ class MjcfEnv(TaskEnv):
 
         return environment(str(self.robot.path))
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Start an episode in `options["task"]` or in a drawn task; the same seed gives the same task and state."""
-        super().reset(seed=seed)
-        self.set_dynamics(self._task_of(options))
+    def _begin(self) -> tuple[np.ndarray, dict[str, Any]]:
         qpos, qvel = self.episodes.begin([0], [self.np_random])
         self._place(qpos[0], qvel[0])
         self.episodes.remember()
-        self._show()
         return self.episodes.observe()[0], self._info()
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:

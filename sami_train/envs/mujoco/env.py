@@ -150,15 +150,9 @@ class MujocoSkillEnv(TaskEnv):
         sizes, rate_hz = (robot.observation_space.shape[0], robot.model.nu), robot.body.rate_hz
         super().__init__(robot.model, robot.row.tasks, tasks, sizes, rate_hz, render_mode, render_size)
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Start an episode in `options["task"]` or in a drawn task; the same seed gives the same task and state."""
-        super().reset(seed=seed)
-        self.set_dynamics(self._task_of(options))
+    def _begin(self) -> tuple[np.ndarray, dict[str, Any]]:
         self._place(*self.robot.start(self.np_random))
         observation = self.robot.body.observe(self.data.qpos[None], self.data.qvel[None], np.zeros(1))
-        self._show()
         return observation[0], {"task": dict(self.current_task)}
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:

@@ -66,12 +66,24 @@ class TaskEnv(Filmed, gym.Env[Any, np.ndarray]):
         self.action_space = spaces.Box(-1.0, 1.0, sizes[1:], np.float32)
         self._film(model, self.data, render_mode, render_size)
 
-    def _task_of(self, options: dict[str, Any] | None) -> Task:
-        """Return the task of a new episode: `options["task"]`, else a task drawn by the environment's generator."""
-        chosen = (options or {}).get("task")
-        if chosen is not None:
-            return self.space.check(chosen)
-        return self._draw(self.np_random) if self._draw else draw(self.tasks, self.np_random)
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Start an episode in `options["task"]` or in a drawn task; the same seed gives the same task and state."""
+        super().reset(seed=seed)
+        task = (options or {}).get("task")
+        if task is None:
+            task = self._draw(self.np_random) if self._draw else draw(self.tasks, self.np_random)
+        self.set_dynamics(task)
+        beginning = self._begin()
+        self._show()
+        return beginning
+
+    def set_dynamics(self, task: Task) -> None:
+        """Change the model to a task."""
+        raise NotImplementedError
+
+    def _begin(self) -> tuple[Any, dict[str, Any]]:
+        """Put the robot where an episode begins, and return the first observation and `info`."""
+        raise NotImplementedError
 
     def _place(self, qpos: np.ndarray, qvel: np.ndarray | float) -> None:
         """Reset the simulation to positions (nq,) and velocities (nv,)."""
