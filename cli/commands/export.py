@@ -11,7 +11,7 @@ import typer
 from ..measuring import bars
 from ..model_file import environment_of, model_file
 from ..options import FORCE, MODEL_HELP, Key, OwnEnvironment, set_option, set_values
-from ..output import in_shell, print_text
+from ..output import print_text
 from .inspect import lookahead_lines, probe_lines
 from .studies.probe import fitted
 
@@ -72,7 +72,7 @@ def export(
 
     With --force, also export a policy that has not learned.
     """
-    from sami_runtime.errors import SamiError
+    from sami_runtime.errors import SamiError, in_shell
     from sami_runtime.files import require_output
 
     settings = set_values(SETTINGS, set_)
@@ -165,7 +165,7 @@ def export(
 
 def _write_cpp(file: Path, folder: Path, limits: str | None) -> None:
     """Write a model file as a header and a source."""
-    from sami_runtime.errors import SamiError
+    from sami_runtime.errors import SamiError, in_shell
     from sami_runtime.files import output, writing
     from sami_runtime.model.artifact import read_artifact
     from sami_runtime.robots.c_export.export import cpp_sources
