@@ -158,9 +158,8 @@ def export(
         print_text(f"it has no training ranges: `sami describe {file}{named}` adds them")
     print_text(*(f"wrote {path}" for path in result.card))
     if (steps := contract.training.get("steps", 0)) < (total := folder.config().steps):
-        print_text(
-            f"the run is not finished: this is its checkpoint of step {steps:,} of {total:,}; export again at its end"
-        )
+        ending = "" if RunFolder(folder.run).agent.is_file() else "; the run is not finished: export again at its end"
+        print_text(f"this is the run's checkpoint of step {steps:,} of {total:,}{ending}")
     print_text(f"Next:\n  sami verify {file}\n  sami run --model {file}{named}")
 
 
