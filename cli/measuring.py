@@ -110,9 +110,12 @@ class JobPlace(NamedTuple):
 
     def engine(self, jobs: int, settings: Mapping[str, Any] | None = None) -> Engine:
         """Return the engine that runs `jobs` jobs in this place."""
-        from sami_train.studies.sweep.engines import engine_of
+        from sami_train.studies.sweep.engines import Local, Ray, Slurm
 
-        return engine_of(self.kind == "slurm", self.address, jobs, self.settings if settings is None else settings)
+        settings = self.settings if settings is None else settings
+        if self.kind == "slurm":
+            return Slurm(jobs, settings)
+        return Ray(jobs, self.address, settings) if self.kind == "ray" else Local(jobs)
 
 
 def place_of(text: str | None, gpus: bool = False) -> JobPlace:

@@ -116,18 +116,16 @@ def sweep(
 
 def _engine(sweep: Sweep, place: JobPlace) -> Engine:
     from sami_train.machine import usable_cores
-    from sami_train.studies.sweep.engines import SweepError, engine_of
+    from sami_train.studies.sweep.engines import Local, SweepError, usable_gpus
 
     cells = len(sweep.rows)
     if place.kind == "gpu":
-        from sami_train.studies.sweep.engines import usable_gpus
-
         gpus = usable_gpus()
         if not gpus:
             raise SweepError(f"--on gpu:{place.jobs} needs a GPU, and torch finds none here; --on N is for processors.")
         if on_cpu := [row.cell.name for row in sweep.rows if row.cell.config.device == "cpu"]:
             raise SweepError(f"{on_cpu[0]} is trained on the CPU; --on gpu:N goes with device=cuda or auto.")
-        return engine_of(False, "", min((place.jobs or 1) * len(gpus), cells), {}, gpus)
+        return Local(min((place.jobs or 1) * len(gpus), cells), gpus)
     jobs = place.jobs or (cells if place.is_cluster else usable_cores())
     return place.engine(min(jobs, cells), sweep.cluster)
 

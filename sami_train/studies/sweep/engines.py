@@ -94,25 +94,6 @@ class Engine(Protocol):
         """
 
 
-def engine_of(slurm: bool, ray: str, jobs: int, settings: Mapping[str, Any], gpus: Sequence[str] = ()) -> Engine:
-    """Return the engine that the arguments select: Slurm, a Ray cluster, or this machine.
-
-    Args:
-        slurm: whether to use Slurm.
-        ray: address of the Ray cluster; empty for no Ray.
-        jobs: most jobs at once.
-        settings: each job's options for sbatch or `ray.remote`, by name; unused on this machine.
-        gpus: GPUs of this machine that its jobs share; see `Local`.
-
-    Raises:
-        ModuleNotFoundError: Ray is not installed.
-        SweepError: the cluster does not exist, or it rejects such jobs.
-    """
-    if slurm:
-        return Slurm(jobs, settings)
-    return Ray(jobs, ray, settings) if ray else Local(jobs, gpus)
-
-
 class Local:
     """Runs jobs as processes of this machine, each with an equal share of the cores.
 
