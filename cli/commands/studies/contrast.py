@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -68,7 +69,7 @@ def contrast(
         "run": run.name,
         "set": changes,
         "stages": STAGES,
-        "ceilings": [bound.as_dict() for bound in computed],
+        "ceilings": [asdict(bound) for bound in computed],
     }
     if JSON.get():
         print(json.dumps(result, indent=2))

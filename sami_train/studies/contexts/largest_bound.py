@@ -9,7 +9,7 @@ come in turn, so that the held-out episodes are of some tasks only if the number
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -63,10 +63,6 @@ class LargestBound:
     """Number of losses until convergence, or the most allowed."""
     realised: float | None
     """The last bound that the run logged by that stage [nats]; None if it has another contrast or logged no bound."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain values."""
-        return asdict(self)
 
 
 def largest_bounds(
@@ -156,11 +152,11 @@ def _fresh_policy(agent: ContextSAC, contender: Method) -> ContextPolicy:
 
 
 @torch.no_grad()
-def _mean_bound(contrast: Contrast, buffer: EpisodeBuffer, losses: int = 50) -> float:
-    """Return the mean bound on held-out episodes; NaN if no draw has anything to compare."""
+def _mean_bound(contrast: Contrast, buffer: EpisodeBuffer) -> float:
+    """Return the mean bound over 50 losses on held-out episodes; NaN if no draw has anything to compare."""
     rng = np.random.default_rng(1)
-    losses_made = [loss for _ in range(losses) if (loss := contrast.loss(buffer, rng)) is not None]
-    return float(np.mean([float(loss.bound) for loss in losses_made])) if losses_made else float("nan")
+    bounds = [float(loss.bound) for _ in range(50) if (loss := contrast.loss(buffer, rng)) is not None]
+    return float(np.mean(bounds)) if bounds else float("nan")
 
 
 def _with_buffer(run: RunFolder) -> tuple[ContextSAC, EpisodeBuffer, int]:

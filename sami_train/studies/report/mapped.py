@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -44,12 +43,8 @@ class Separability:
     p: float
     """p of the permutation test: fraction of permutations at least as accurate, counting the true labels as one."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return asdict(self)
 
-
-def plane(contexts: np.ndarray, seed: int = SEED) -> dict[str, np.ndarray]:
+def plane(contexts: np.ndarray) -> dict[str, np.ndarray]:
     """Return maps of contexts (n, C) to the plane, (n, 2) each from -1 to 1, by the method: UMAP and t-SNE.
 
     Raises:
@@ -64,10 +59,10 @@ def plane(contexts: np.ndarray, seed: int = SEED) -> dict[str, np.ndarray]:
         import umap
 
         neighbours = max(2, min(15, len(contexts) - 1))
-        mapped = umap.UMAP(n_neighbors=neighbours, random_state=seed, n_jobs=1).fit_transform(contexts)
+        mapped = umap.UMAP(n_neighbors=neighbours, random_state=SEED, n_jobs=1).fit_transform(contexts)
     perplexity = min(30.0, (len(contexts) - 1) / 3)
     with threadpool_limits(1):  # on busy cores, several threads mostly wait for each other
-        scattered = manifold.TSNE(perplexity=perplexity, random_state=seed, init="pca").fit_transform(contexts)
+        scattered = manifold.TSNE(perplexity=perplexity, random_state=SEED, init="pca").fit_transform(contexts)
     return {UMAP: _stretched(mapped), TSNE: _stretched(scattered)}
 
 
@@ -84,14 +79,13 @@ def usable(labels: Sequence[str]) -> np.ndarray:
     return np.isin(list(labels), common) if len(common) > 1 else np.zeros(len(labels), bool)
 
 
-def separability(label: str, contexts: np.ndarray, labels: Sequence[str], seed: int = SEED) -> Separability | None:
+def separability(label: str, contexts: np.ndarray, labels: Sequence[str]) -> Separability | None:
     """Measure how well contexts separate the values of a label; None if fewer than two have `FEWEST` episodes.
 
     Args:
         label: the label's name.
         contexts: (n, C), one context of each of n independent episodes.
         labels: the label's value for each of the n episodes.
-        seed: seed of the permutations.
     """
     from sklearn.metrics import silhouette_score
 
@@ -102,7 +96,7 @@ def separability(label: str, contexts: np.ndarray, labels: Sequence[str], seed: 
     values, codes = np.unique(np.array(list(labels))[chosen], return_inverse=True)
     distances = _distances(contexts)
     nearest = _nearest(distances)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(SEED)
     permuted = [rng.permutation(codes) for _ in range(PERMUTATIONS)]
     reached = _accuracy(nearest, codes, len(values))
     chance = np.array([_accuracy(nearest, codes_permuted, len(values)) for codes_permuted in permuted])

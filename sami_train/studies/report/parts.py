@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -193,7 +193,7 @@ class _Measurement:
             labels = labels_of(self.spec, parts.mapped)
             measured = [row for name, values in labels.items() if (row := separability(name, final, values))]
             planes = {name: points.round(5).tolist() for name, points in plane(final).items()}
-            return {"planes": planes, "told": [row.to_dict() for row in measured]}
+            return {"planes": planes, "told": [asdict(row) for row in measured]}
 
         key = {**self.key, "episodes": len(final), "sum": round(float(final.sum()), 3)}
         maps = self.store.part("maps", key, make)

@@ -300,8 +300,3 @@ def _with_bars(frame: Frame, context: np.ndarray) -> Frame:
     if len(context):
         draw.line((8, middle, 10 + len(context) * (width + 3), middle), fill=(110, 110, 116))
     return frame
-
-
-def sizes(folder: Path, films: list[Mapping[str, Any]]) -> int:
-    """Return the total size of the films and their stills in a folder [bytes]."""
-    return sum((folder / film[name]).stat().st_size for film in films for name in ("film", "still"))

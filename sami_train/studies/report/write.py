@@ -7,7 +7,7 @@ import importlib.util
 import shlex
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from importlib.resources import files
 from pathlib import Path
@@ -201,7 +201,7 @@ def _summary(part: Parts) -> dict[str, Any]:
         "weights_sha256": subject.weights,
         "scores": scores,
         "episodes": len(part.played),
-        "told": [separability.to_dict() for separability in part.separabilities],
+        "told": [asdict(separability) for separability in part.separabilities],
         "change": part.change and part.change["change"],
         "films": [film["film"] for film in part.films],
         "cost": part.cost,
