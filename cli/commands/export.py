@@ -13,15 +13,13 @@ from ..model_file import environment_of, model_file
 from ..options import FORCE, MODEL_HELP, Key, OwnEnvironment, set_option, set_values
 from ..output import print_text
 from .inspect import lookahead_lines, probe_lines
-from .studies.probe import fitted
+from .studies.probe import EPISODES, fitted
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
     from sami_runtime.model.artifact import Artifact
 
-PROBE_EPISODES = 400
-"""Episodes to which a probe is fitted, each in its own task."""
 SETTINGS = {
     "card": Key(bool, "whether to write a model card, too: NAME.md and NAME.png (true)"),
     "probe": Key(bool, "whether to fit a readout of the physics, too, as `sami probe` does (false)"),
@@ -133,7 +131,7 @@ def export(
                 lambda file: _look_ahead(file, out, lookahead, episodes, refit or (), command_delay_s, bar)
             )
         if probe:
-            additions.append(lambda file: fitted(file, out, spec, PROBE_EPISODES, bar))
+            additions.append(lambda file: fitted(file, out, spec, EPISODES, bar))
         result = export_run(
             folder,
             out,

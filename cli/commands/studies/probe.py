@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from sami_runtime.model.artifact import Artifact
     from sami_train.envs.spec import EnvironmentSpec
 
+EPISODES = 400
+"""Default number of episodes, each in its own task."""
+
 
 def probe(
     model: Model,
@@ -28,7 +31,7 @@ def probe(
     env: ModelEnvironment = None,
     episodes: Annotated[
         int, typer.Option(min=1, help="Each in a task that training never saw: half for the fit, the rest judges it.")
-    ] = 400,
+    ] = EPISODES,
 ) -> None:
     """Fit a readout from context to mass, friction, ...; report which of them the context identifies.
 

@@ -109,18 +109,18 @@ def measure_recoveries(
     return Recoveries(detected, len(changed) - len(detected), tuple(unchanged))
 
 
-def certify(recoveries: Recoveries, measured: str, level: float = LEVEL, false_rate: float = FALSE_RATE) -> Recovery:
-    """Return the smallest bound with this level that few enough episodes without a change exceed.
+def certify(recoveries: Recoveries, measured: str) -> Recovery:
+    """Return the smallest bound of level `LEVEL` that few enough episodes without a change exceed.
 
     Raises:
         SamiError: no finite bound has that level, or there are too few episodes.
     """
-    n, k = len(recoveries.changed), tolerance_rank(len(recoveries.changed), 1.0 - level, CONFIDENCE)
+    n, k = len(recoveries.changed), tolerance_rank(len(recoveries.changed), 1.0 - LEVEL, CONFIDENCE)
     if k > (over := sum(map(math.isfinite, recoveries.changed))) or k == 0:
-        needed = k or fewest(1.0 - level, CONFIDENCE)
+        needed = k or fewest(1.0 - LEVEL, CONFIDENCE)
         raise SamiError(
             f"a change was detected in {n} episodes, and in {over} of them the context settled again; a bound that "
-            f"holds with a probability of {level:.0%} needs {needed}. Measure more changes, or limit this policy by "
+            f"holds with a probability of {LEVEL:.0%} needs {needed}. Measure more changes, or limit this policy by "
             "stop_on_alarm."
         )
     quantile, unchanged = sorted(recoveries.changed)[k - 1], len(recoveries.unchanged)
@@ -129,10 +129,10 @@ def certify(recoveries: Recoveries, measured: str, level: float = LEVEL, false_r
     )
     for steps in longer:
         false = recoveries.false_fallbacks(steps)
-        if (highest := highest_rate(false, unchanged)) <= false_rate:
+        if (highest := highest_rate(false, unchanged)) <= FALSE_RATE:
             return Recovery(
                 steps=max(1, math.ceil(steps)),
-                level=level,
+                level=LEVEL,
                 changes=n,
                 undetected=recoveries.undetected,
                 unchanged=unchanged,
@@ -141,8 +141,8 @@ def certify(recoveries: Recoveries, measured: str, level: float = LEVEL, false_r
                 measured=measured,
             )
     raise SamiError(
-        f"{unchanged} episodes without a change are too few to say that at most {false_rate:.0%} end by a false alarm; "
-        f"{fewest(false_rate, 0.95)} are needed."
+        f"{unchanged} episodes without a change are too few to say that at most {FALSE_RATE:.0%} end by a false alarm; "
+        f"{fewest(FALSE_RATE, 0.95)} are needed."
     )
 
 
@@ -157,9 +157,7 @@ def longest_countdown(contract: Contract, episode: ChangedEpisode) -> tuple[floa
     return longest, countdown.steps is None or episode.success
 
 
-def measure_recovery(
-    model: Path, spec: EnvironmentSpec, episodes: int, seed: int = seeds.RECOVERY, on_round: OnRound | None = None
-) -> Recovery:
+def measure_recovery(model: Path, spec: EnvironmentSpec, episodes: int, on_round: OnRound | None = None) -> Recovery:
     """Measure `episodes` changes between training tasks, and return the bound on a model file's recovery time.
 
     Raises:
@@ -167,8 +165,9 @@ def measure_recovery(
     """
     contract = read_artifact(model).contract
     tasks = known_tasks(contract.training, spec)
-    recoveries = measure_recoveries(model, spec, tasks, episodes, seed, on_round)
-    return certify(recoveries, f"{episodes} changes between two of {len(tasks)} training tasks, drawn by seed {seed}")
+    recoveries = measure_recoveries(model, spec, tasks, episodes, seeds.RECOVERY, on_round)
+    measured = f"{episodes} changes between two of {len(tasks)} training tasks, drawn by seed {seeds.RECOVERY}"
+    return certify(recoveries, measured)
 
 
 def _draw(tasks: Sequence[Task], changes: bool, first: int, last: int, rng: np.random.Generator) -> DynamicsChange:

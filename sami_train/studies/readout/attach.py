@@ -35,29 +35,10 @@ from sami_train.studies.readout.fit import (
 )
 
 SEED = seeds.READOUT
-EPISODES = 400
-"""Number of simulated episodes, each in a task of its own."""
-
-
-def require_context(artifact: Artifact) -> None:
-    """Check that a model file infers a context.
-
-    Raises:
-        SamiError: the file infers no context.
-    """
-    if not artifact.contract.context_size:
-        raise SamiError(
-            f"{artifact.path} infers no context, so there is nothing to read the physics from. Policies of the methods "
-            "sac and sac-history never have one."
-        )
 
 
 def measure_probe(
-    model: Path | Artifact,
-    spec: EnvironmentSpec,
-    episodes: int = EPISODES,
-    seed: int = SEED,
-    on_round: OnRound | None = None,
+    model: Path | Artifact, spec: EnvironmentSpec, episodes: int, on_round: OnRound | None = None
 ) -> FittedReadout:
     """Fit a probe to the contexts of a model file in newly drawn tasks.
 
@@ -65,17 +46,20 @@ def measure_probe(
         model: the path, or a model in memory that is not written yet; its policy acts in the episodes.
         spec: the environment in which the model was trained.
         episodes: number of episodes, each in a task of its own.
-        seed: seed of tasks and starts.
         on_round: called after each round with the number of episodes in it.
 
     Raises:
         SamiError: the file infers no context, tasks do not differ, or too few episodes count.
     """
     artifact = artifact_of(model)
-    require_context(artifact)
+    if not artifact.contract.context_size:
+        raise SamiError(
+            f"{artifact.path} infers no context, so there is nothing to read the physics from. Policies of the methods "
+            "sac and sac-history never have one."
+        )
     features = varying(spec.tasks)
-    tasks = unseen_tasks(spec.tasks, episodes, seed)
-    contexts = [contexts_of_task for (contexts_of_task,) in collect_contexts(artifact, spec, tasks, 1, seed, on_round)]
+    tasks = unseen_tasks(spec.tasks, episodes, SEED)
+    contexts = [contexts_of_task for (contexts_of_task,) in collect_contexts(artifact, spec, tasks, 1, SEED, on_round)]
     atlas = artifact.contract.atlas
     return fit(contexts, tasks, features, 2 * usual_window(contexts) - 1 if atlas is None else atlas.step)
 

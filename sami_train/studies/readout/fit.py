@@ -7,7 +7,7 @@ step of a new episode, whatever the distribution of the contexts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -181,7 +181,6 @@ def fit(
     features: Sequence[FeatureScale | Crippled],
     step: int,
     seed: int = 0,
-    on_update: Callable[[int], None] | None = None,
 ) -> FittedReadout:
     """Fit a probe.
 
@@ -191,7 +190,6 @@ def fit(
         features: features to estimate.
         step: first step that counts; shorter episodes are left out.
         seed: seed of the split, the initial weights and the batches.
-        on_update: called every `REPORT_EVERY` updates with that number.
 
     Raises:
         SamiError: fewer than `LEAST` episodes count.
@@ -207,7 +205,7 @@ def fit(
     fitted, calibrating, judging = (_rows([counted[k] for k in part], features) for part in parts)
     stop = parts[0][: max(2, round(STOP * len(parts[0])))]
     learnt = _rows([counted[k] for k in parts[0][len(stop) :]], features)
-    readout = _readout(learnt, _rows([counted[k] for k in stop], features), fitted, seed, on_update)
+    readout = _readout(learnt, _rows([counted[k] for k in stop], features), fitted, seed)
     described = tuple(_probed_feature(feature) for feature in features)
     errors, calm = (np.abs(readout.places(s.contexts) - s.places) for s in (judging, calibrating))
     probed = []
@@ -262,9 +260,7 @@ def _probed_feature(feature: FeatureScale | Crippled) -> ProbedFeature:
     )
 
 
-def _readout(
-    learnt: _Steps, stop: _Steps, fitted: _Steps, seed: int, on_update: Callable[[int], None] | None
-) -> Readout:
+def _readout(learnt: _Steps, stop: _Steps, fitted: _Steps, seed: int) -> Readout:
     """Fit the network by weighted least squares, on normalised contexts and features, with early stopping."""
     mean, spread = fitted.contexts.mean(0), fitted.contexts.std(0)
     # A nearly constant coordinate is float32 rounding: amplified, it would differ between versions of onnxruntime.
@@ -290,8 +286,6 @@ def _readout(
         if (update + 1) % REPORT_EVERY == 0:
             with torch.no_grad():
                 error = float((((network(judged) - truth) ** 2).mean(1) * counts).sum() / counts.sum())
-            if on_update is not None:
-                on_update(REPORT_EVERY)
             better = error < best
             worse = 0 if better else worse + 1
             if better:
