@@ -99,7 +99,8 @@ def check_adapter(
 
     def body() -> None:
         if all(judge(rule) for rule in FOUNDATIONS):
-            for rule in rules_of(contract, write, excite):
+            ranges = RANGE_RULES if contract.training_ranges is not None else ()
+            for rule in (*READING, *ranges, *(WRITING if write else ()), *(MOVING if excite else ()), STOPPING):
                 judge(rule)
 
     try:
@@ -109,12 +110,6 @@ def check_adapter(
     finally:
         judge(CLOSING)
     return verdicts
-
-
-def rules_of(contract: Contract, write: bool, excite: bool) -> tuple[Rule, ...]:
-    """Return the rules that are judged once the foundations hold, in their order."""
-    ranges = RANGE_RULES if contract.training_ranges is not None else ()
-    return (*READING, *ranges, *(WRITING if write else ()), *(MOVING if excite else ()), STOPPING)
 
 
 FOUNDATIONS = (
