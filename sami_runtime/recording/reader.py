@@ -69,6 +69,14 @@ class Recording:
         swaps = [step.record.swapped.path for step in self.steps if step.record.swapped]
         return (self.about["model"]["path"], *swaps)
 
+    @property
+    def by_episode(self) -> dict[int, list[StepRecord]]:
+        """The ticks of each episode, by its number."""
+        ticks: dict[int, list[StepRecord]] = {}
+        for number, record in self.steps:
+            ticks.setdefault(number, []).append(record)
+        return ticks
+
     def stretches(
         self, usable: Callable[[Observation, np.ndarray], bool]
     ) -> Iterator[tuple[int, list[StepRecord], bool]]:
@@ -80,10 +88,7 @@ class Recording:
         Args:
             usable: Whether an observation and its executed action (A,) may be part of a stretch.
         """
-        by_episode: dict[int, list[StepRecord]] = {}
-        for number, record in self.steps:
-            by_episode.setdefault(number, []).append(record)
-        for number, ticks in by_episode.items():
+        for number, ticks in self.by_episode.items():
             stretch: list[StepRecord] = []
             for record in ticks:
                 frame, done = record.observation, record.executed

@@ -49,8 +49,6 @@ class Answer(NamedTuple):
     column: int
     weights: np.ndarray
     """Weights of the last commands, the newest first, (TAPS, A)."""
-    explained: float
-    """Fraction of the variance of its motions that the weights explain in the reference."""
 
 
 class ActuatorResponse(NamedTuple):
@@ -106,7 +104,7 @@ def answers(reference: Sequence[Trace], names: Sequence[tuple[str, str, int]]) -
     """
     fitted = []
     for name, signal, column in names:
-        rows, changes = _stacked(reference, signal, column)
+        rows, changes = _stacked(reference, [trace.executed for trace in reference], signal, column)
         if len(changes) < 2 * TAPS or not np.ptp(changes) > 0.0:
             continue
         flat = rows.reshape(len(rows), -1)
@@ -115,9 +113,8 @@ def answers(reference: Sequence[Trace], names: Sequence[tuple[str, str, int]]) -
         centred, target = flat - flat.mean(axis=0), changes - changes.mean()
         weights = np.linalg.solve(centred.T @ centred + scale * np.eye(flat.shape[1]), centred.T @ target)
         residual = target - centred @ weights
-        explained = 1.0 - float(residual @ residual) / float(target @ target)
-        if explained >= LEAST_EXPLAINED:
-            fitted.append(Answer(name, signal, column, weights.reshape(rows.shape[1:]), explained))
+        if 1.0 - float(residual @ residual) / float(target @ target) >= LEAST_EXPLAINED:
+            fitted.append(Answer(name, signal, column, weights.reshape(rows.shape[1:])))
     return fitted
 
 
@@ -211,12 +208,8 @@ def explained(traces: Sequence[Trace], by_element: Sequence[Answer], delay: int,
 
 def _predicted(traces: Sequence[Trace], answer: Answer, written: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """Return predicted and observed motions of an element, (m,) each, minus their means."""
-    expected, observed = [], []
-    for trace, commands in zip(traces, written, strict=True):
-        to, changes = motions(trace, answer.signal, answer.column)
-        expected.append(np.einsum("mta,ta->m", history(commands, to), answer.weights))
-        observed.append(changes)
-    predicted, changes = np.concatenate(expected), np.concatenate(observed)
+    rows, changes = _stacked(traces, written, answer.signal, answer.column)
+    predicted = np.einsum("mta,ta->m", rows, answer.weights)
     return predicted - predicted.mean(), changes - changes.mean()
 
 
@@ -229,11 +222,13 @@ def _gain(traces: Sequence[Trace], by_element: Sequence[Answer], delay: int, lag
     return float(np.median(gains))
 
 
-def _stacked(traces: Sequence[Trace], signal: str, column: int) -> tuple[np.ndarray, np.ndarray]:
+def _stacked(
+    traces: Sequence[Trace], written: Sequence[np.ndarray], signal: str, column: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the commands before each motion of an element, (m, TAPS, A), and the motions (m,)."""
     rows, changes = [], []
-    for trace in traces:
+    for trace, commands in zip(traces, written, strict=True):
         read = motions(trace, signal, column)
-        rows.append(history(trace.executed, read.to))
+        rows.append(history(commands, read.to))
         changes.append(read.changes)
     return np.concatenate(rows), np.concatenate(changes)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -90,37 +90,26 @@ def read_log(paths: Sequence[str | Path]) -> Log:
             if neutral is not None and not isinstance(neutral, str):
                 table = neutral if isinstance(neutral, Mapping) else dict.fromkeys(contract.action.elements, neutral)
                 rest = np.array([float(table[element]) for element in contract.action.elements])
-            traces += _traces(recording)
+            episodes = (_trace(recording, records) for records in recording.by_episode.values())
+            traces += [trace for trace in episodes if trace is not None]
     if not traces:
         raise SamiError(f"{recordings[0].path} holds no episode with observations. Record one with sami run --record.")
     return Log(contract, tuple(traces), known_values, rest, tuple(recording.path.name for recording in recordings))
 
 
-def _traces(recording: Recording) -> Iterator[Trace]:
-    episodes: dict[int, list[StepRecord]] = {}
-    for number, record in recording.steps:
-        episodes.setdefault(number, []).append(record)
-    for records in episodes.values():
-        if (trace := _trace(recording, records, _fresh_age(recording, records))) is not None:
-            yield trace
-
-
-def _fresh_age(recording: Recording, records: Sequence[StepRecord]) -> float:
-    """Return the age of a reading without latency [periods]: 1 in a simulator, which stamps when it steps, else 0."""
-    ended = recording.about.get("simulator")
-    if ended is None:  # older recordings lack the entry
-        ended = any("terminated" in record.info for record in records)
-    return 1.0 if ended else 0.0
-
-
-def _trace(recording: Recording, records: Sequence[StepRecord], fresh_age: float) -> Trace | None:
+def _trace(recording: Recording, records: Sequence[StepRecord]) -> Trace | None:
     contract = recording.contract
     period = 1.0 / contract.rate_hz
     start_time = records[0].time
-    reads = [record for record in records if record.observation is not None]
+    reads = [(record.time, record.observation) for record in records if record.observation is not None]
     if len(reads) < FIRST:
         return None
-    ticks = np.array([round((record.time - start_time) / period) for record in reads])
+    in_simulator = recording.about.get("simulator")
+    if in_simulator is None:  # older recordings lack the entry
+        in_simulator = any("terminated" in record.info for record in records)
+    fresh_age = 1.0 if in_simulator else 0.0  # of a reading without latency: a simulator stamps when it steps
+    times = np.array([time for time, _ in reads])
+    ticks = np.round((times - start_time) / period).astype(int)
     executed = np.zeros((round((records[-1].time - start_time) / period) + 1, contract.action.size))
     at, standing = -1, np.zeros(contract.action.size)
     for record in records:
@@ -132,8 +121,8 @@ def _trace(recording: Recording, records: Sequence[StepRecord], fresh_age: float
     measured_at: dict[str, np.ndarray] = {}
     values: dict[str, np.ndarray] = {}
     for signal in contract.observation:
-        stamps = np.array([_frame(record).measured(signal.name) for record in reads])
-        ages = (np.array([record.time for record in reads]) - stamps) / period - fresh_age
+        stamps = np.array([frame.measured(signal.name) for _, frame in reads])
+        ages = (times - stamps) / period - fresh_age
         late = np.floor(ages + 0.5 + 1e-3).astype(int)
         if (late[1:] < 0).any():
             raise SamiError(
@@ -141,13 +130,9 @@ def _trace(recording: Recording, records: Sequence[StepRecord], fresh_age: float
                 "is ahead of the loop's, so that no latency can be told. Stamp observations by the loop's clock."
             )
         measured_at[signal.name] = np.clip(ticks - late, 0, None)
-        values[signal.name] = np.array([np.ravel(_frame(record).values[signal.name]) for record in reads], np.float64)
+        values[signal.name] = np.array([np.ravel(frame.values[signal.name]) for _, frame in reads], np.float64)
     biases: Mapping[str, float] = next((record.info["zeroed"] for record in records if "zeroed" in record.info), {})
-    return Trace(ticks, measured_at, values, executed, np.array([record.time for record in reads]), biases)
-
-
-def _frame(record: StepRecord) -> Any:
-    return record.observation
+    return Trace(ticks, measured_at, values, executed, times, biases)
 
 
 MOST = 12

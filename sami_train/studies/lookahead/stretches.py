@@ -26,15 +26,9 @@ from sami_train.evaluation.play import OnRound, playing
 from sami_train.export.training_ranges import exploring, known_tasks, tasks_in_turn
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from sami_runtime.loop.tick import StepRecord
 
 Array = NDArray[np.float32]
-
-SEED = seeds.LOOKAHEAD
-EPISODES = 600
-"""Number of simulated episodes, in all training tasks together."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +47,7 @@ class Stretch:
 
 
 def roll_out(
-    model: Path | Artifact,
-    spec: EnvironmentSpec,
-    episodes: int = EPISODES,
-    seed: int = SEED,
-    on_round: OnRound | None = None,
+    model: Path | Artifact, spec: EnvironmentSpec, episodes: int, on_round: OnRound | None = None
 ) -> list[Stretch]:
     """Simulate episodes of a model file in its training tasks, every second one with half of the actions random.
 
@@ -65,13 +55,12 @@ def roll_out(
         model: the path, or a model in memory that is not written yet.
         spec: the environment in which the model was trained.
         episodes: number of episodes in all training tasks together, which come in turn.
-        seed: seed of the starts.
         on_round: called after each round with the number of episodes in it.
     """
     artifact = artifact_of(model)
     task_of_episode = tasks_in_turn(known_tasks(artifact.contract.training, spec), episodes)
     with playing(spec, lambda rows: exploring(artifact, spec, rows), episodes, on_round=on_round) as (play, policy):
-        _, lengths, _ = play(task_of_episode, seed)
+        _, lengths, _ = play(task_of_episode, seeds.LOOKAHEAD)
     stretches: list[Stretch] = []
     for (observed, acted, inferred), length in zip(policy.episodes()[:episodes], lengths, strict=True):
         before = np.concatenate([np.zeros_like(acted[:1]), acted[: length - 1]])
@@ -104,12 +93,8 @@ def recorded_stretches(
         _require_fit(recording, contract)
         followed = float(recording.about.get("command_delay_s", 0.0))
         later = 0.0 if command_delay_s is None else (command_delay_s - followed) * contract.rate_hz
-        episodes: dict[int, list[StepRecord]] = {}
-        for number, record in recording.steps:
-            episodes.setdefault(number, []).append(record)
-        stretches = [
-            stretch for records in episodes.values() for stretch in _Timeline(records, contract, later).stretches()
-        ]
+        timelines = (_Timeline(records, contract, later) for records in recording.by_episode.values())
+        stretches = [stretch for timeline in timelines for stretch in timeline.stretches()]
         if not stretches:
             raise SamiError(f"{recording.path} has no {LEAST} observations in a row to learn from; leave it out.")
         collected += stretches
