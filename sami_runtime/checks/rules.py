@@ -15,7 +15,7 @@ from sami_runtime.adapters.base import Adapter, Executed, Observation, require_c
 from sami_runtime.clock import Clock, Pace
 from sami_runtime.errors import AdapterError, excerpt
 from sami_runtime.model.contract import Contract
-from sami_runtime.model.training_ranges import ALLOWED, FACTORS, LEAST, Responses
+from sami_runtime.model.training_ranges import ALLOWED, FACTORS, LEAST, Responses, TrainingRanges
 from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.limits import Limits, by_element
 from sami_runtime.signals import Signal, numbers_of
@@ -46,19 +46,22 @@ class Trial:
     tick_times: list[float] = field(default_factory=list)
     """How long reading and writing took at each tick [s]."""
     writes: list[Executed] = field(default_factory=list)
-    """The result of each write."""
     pairs: int = 0
     """Number of pairs of moves that were begun, which is also the seed of their episodes."""
     unproven: str = ""
     """What the current rule could not judge, and what to do about it; empty if it judged everything."""
 
     @property
+    def ranges(self) -> TrainingRanges:
+        """The ranges in training, which the contract must contain."""
+        assert self.contract.training_ranges is not None
+        return self.contract.training_ranges
+
+    @property
     def responses(self) -> Responses:
-        """The moves in simulation and the responses to them; the contract must contain them."""
-        ranges = self.contract.training_ranges
-        assert ranges is not None
-        assert ranges.responses is not None
-        return ranges.responses
+        """The moves in simulation and the responses to them, which the contract must contain."""
+        assert self.ranges.responses is not None
+        return self.ranges.responses
 
     def still(self, first_values: Mapping[str, NDArray[Any]] | None = None) -> Array:
         """Return the neutral action (A,); if it is a signal, its first value, so that it does not follow a sagging arm.
@@ -260,55 +263,52 @@ def accustomed(trial: Trial) -> str | None:
     }
     outliers = []
     for signal in trial.contract.observation:
-        far = _deviations(trial.contract, signal, "signals", values[signal.name])
+        far = _deviations(trial.ranges, signal, "signals", values[signal.name])
         for element, step in enumerate(far.argmax(axis=0)):  # the farthest of each element
             if far[step, element] > ALLOWED:
                 value = float(values[signal.name][step, element])
                 outliers.append(_Stray(signal, element, int(step), value, float(far[step, element])))
     if not outliers:
-        return _away_from_home(trial.contract, {name: value[0] for name, value in values.items()})
+        return _away_from_home(trial, {name: value[0] for name, value in values.items()})
     outliers.sort(key=lambda stray: -stray.deviations)
-    sentences = [_sentence(stray, trial.contract) for stray in outliers[:MOST_LISTED]]
+    sentences = [_sentence(stray, trial.ranges) for stray in outliers[:MOST_LISTED]]
     if len(outliers) > MOST_LISTED:
         sentences.append(f"and {len(outliers) - MOST_LISTED} other elements")
-    begin = trial.contract.training_ranges.begin if trial.contract.training_ranges else {}
     # The element that varies least at the start of episodes shows best what is wrong.
-    surest = min(outliers, key=lambda stray: begin[stray.signal.name].deviation[stray.element])
-    why = _probably(trial.contract, surest, values[surest.signal.name][surest.step])
+    surest = min(outliers, key=lambda stray: trial.ranges.begin[stray.signal.name].deviation[stray.element])
+    why = _probably(trial, surest, values[surest.signal.name][surest.step])
     raise AdapterError(f"{'; '.join(sentences)}. {why}")
 
 
-def _deviations(contract: Contract, signal: Signal, when: When, values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _deviations(ranges: TrainingRanges, signal: Signal, when: When, values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return how many standard deviations values (T, size) are outside training's range (see `When`); 0 inside."""
-    assert contract.training_ranges is not None
-    limits = getattr(contract.training_ranges, when)[signal.name]
+    limits = getattr(ranges, when)[signal.name]
     beyond = np.maximum(np.array(limits.lowest) - values, values - np.array(limits.highest)).clip(0.0)
-    deviation = np.array(contract.training_ranges.signals[signal.name].deviation)
+    deviation = np.array(ranges.signals[signal.name].deviation)
     deviation = np.maximum(deviation, LEAST * deviation.max())
     # A signal that was constant in training has no scale to measure a distance by.
     return np.divide(beyond, deviation, out=np.zeros_like(beyond), where=deviation > 0)
 
 
-def _away_from_home(contract: Contract, first: Mapping[str, NDArray[np.float64]]) -> str | None:
+def _away_from_home(trial: Trial, first: Mapping[str, NDArray[np.float64]]) -> str | None:
     """Return a note if the first observation, (size,) by signal, is outside those of training, else None."""
-    assert contract.training_ranges is not None
     outside = []
-    for signal in contract.observation:
-        begin, numbers = contract.training_ranges.begin[signal.name], first[signal.name]
-        far = _deviations(contract, signal, "begin", numbers[None])[0]
+    for signal in trial.contract.observation:
+        begin, numbers = trial.ranges.begin[signal.name], first[signal.name]
+        far = _deviations(trial.ranges, signal, "begin", numbers[None])[0]
         for at in np.flatnonzero(far > HOME):
             low, high = begin.lowest[at], begin.highest[at]
             name = f"{signal.name}.{signal.elements[at]}"
             outside.append(f"{name} = {numbers[at]:.3g} {signal.unit} (there {low:.3g} to {high:.3g})")
     if not outside:
         return None
-    home = f" Home is: {contract.sheet.home}." if contract.sheet is not None else ""
+    sheet = trial.contract.sheet
+    home = f" Home is: {sheet.home}." if sheet is not None else ""
     return f"the episode began elsewhere than those of training: {', '.join(outside)}.{home}"
 
 
-def _sentence(stray: _Stray, contract: Contract) -> str:
-    assert contract.training_ranges is not None
-    signal, spread, at = stray.signal, contract.training_ranges.signals[stray.signal.name], stray.element
+def _sentence(stray: _Stray, ranges: TrainingRanges) -> str:
+    signal, spread, at = stray.signal, ranges.signals[stray.signal.name], stray.element
     return (
         f"read {stray.step} gave {signal.name}.{signal.elements[at]} = {stray.value:.4g} {signal.unit}, and training "
         f"saw {spread.lowest[at]:.3g} to {spread.highest[at]:.3g} (mean {spread.mean[at]:.3g}, deviation "
@@ -316,14 +316,13 @@ def _sentence(stray: _Stray, contract: Contract) -> str:
     )
 
 
-def _probably(contract: Contract, stray: _Stray, value: NDArray[np.float64]) -> str:
+def _probably(trial: Trial, stray: _Stray, value: NDArray[np.float64]) -> str:
     """Return the probable cause of a number far outside its range; `value` (size,) is its signal's."""
-    assert contract.training_ranges is not None
     signal, at = stray.signal, stray.element
-    spread, begin = contract.training_ranges.signals[signal.name], contract.training_ranges.begin[signal.name]
+    spread, begin = trial.ranges.signals[signal.name], trial.ranges.begin[signal.name]
 
     def fits(candidate: NDArray[np.float64], when: When, allowed: float) -> bool:
-        return bool((_deviations(contract, signal, when, candidate[None]) <= allowed).all())
+        return bool((_deviations(trial.ranges, signal, when, candidate[None]) <= allowed).all())
 
     for unit, factor in FACTORS.get(signal.unit, {}).items():
         if abs(value[at]) > factor * max(spread.deviation) / 10 and fits(value / factor, "signals", ALLOWED):
@@ -339,6 +338,6 @@ def _probably(contract: Contract, stray: _Stray, value: NDArray[np.float64]) -> 
     )
     if signal.meaning:
         text += f". {signal.name}: {signal.meaning}"
-    if contract.sheet is not None:
-        text += f". The model's frame: {contract.sheet.frame}"
+    if trial.contract.sheet is not None:
+        text += f". The model's frame: {trial.contract.sheet.frame}"
     return f"{text}."
