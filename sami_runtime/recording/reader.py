@@ -261,10 +261,6 @@ def _ends_properly(file: IO[bytes]) -> bool:
     return file.read() == MAGIC
 
 
-class TooLargeError(ValueError):
-    """A part of the file unpacks to more bytes than are allowed."""
-
-
 def records(file: Any, size: int, mcap: Any) -> Iterator[Any]:
     """Yield the records of a file, including those in chunks.
 
@@ -274,8 +270,7 @@ def records(file: Any, size: int, mcap: Any) -> Iterator[Any]:
         mcap: See `mcap_parts`.
 
     Raises:
-        TooLargeError: A chunk, or all of them together, unpack to more bytes than are allowed.
-        McapError, struct.error, ValueError: The file is damaged.
+        McapError, struct.error, ValueError: The file is damaged, or chunks unpack to more bytes than are allowed.
     """
     room = MAX_RECORD_BYTES + MOST_PACKED * size
     reader = mcap.StreamReader(file, validate_crcs=True, emit_chunks=True, record_size_limit=MAX_RECORD_BYTES)
@@ -302,7 +297,7 @@ def _unpacked(chunk: Any, most: int, mcap: Any) -> bytes:
     else:
         raise ValueError(f"a chunk is packed by {chunk.compression!r}, which is not known")
     if len(data) > most or chunk.uncompressed_size > MAX_RECORD_BYTES:
-        raise TooLargeError(f"{len(chunk.data)} bytes of it unpack to more than {most}, the most that is read")
+        raise ValueError(f"{len(chunk.data)} bytes of it unpack to more than {most}, the most that is read")
     return data
 
 
