@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -62,6 +62,20 @@ class Tile:
     note: str = ""
 
 
+SKILLS = "One policy, several ways to solve a task: which one it takes, by what is hidden from it."
+FILMS = (
+    "An episode each, of median length among those that ended as most did in that task. The policy is not told "
+    "the task; blue bars are its context."
+)
+MAPS = (
+    "The context of an episode's last step, by what was hidden from the policy and by what came of it. Whether "
+    "it identifies a label is a number, not a picture: the table has both, and what chance gives."
+)
+OVER_TIME = "Within an episode: how the context forms, and what it does when the world changes under it."
+ROBUSTNESS = "Latency, noise, loss: what lies between a simulator and a robot, one kind at a time."
+"""The lead of each section that has a block for each subject."""
+
+
 def sections(parts: Sequence[Parts], comparison: MethodComparison | None) -> list[Section]:
     """Return all sections that have content, in the order of the page.
 
@@ -72,12 +86,12 @@ def sections(parts: Sequence[Parts], comparison: MethodComparison | None) -> lis
     page = [
         _scores(parts, comparison),
         _outcomes(parts),
-        _skills(parts),
-        _films(parts),
+        _by_subject(parts, _skills, "skills", "Skills", "Skills", SKILLS),
+        _by_subject(parts, _films, "films", "Films", "Films", FILMS),
         _learning(parts),
-        _maps(parts),
-        _over_time(parts),
-        _robustness(parts),
+        _by_subject(parts, _maps, "context", "Context", "What the context identifies", MAPS),
+        _by_subject(parts, _over_time, "time", "Over time", "Context over time", OVER_TIME),
+        _by_subject(parts, _robustness, "robustness", "Robustness", "Robustness", ROBUSTNESS),
         _cost(parts),
     ]
     for section in page:
@@ -111,9 +125,15 @@ def _evaluations(parts: Sequence[Parts]) -> dict[str, Evaluation]:
     return {part.subject.name: part.subject.evaluation for part in parts if part.subject.evaluation is not None}
 
 
-def _blocks(parts: Sequence[Parts]) -> list[tuple[Parts, SectionBlock]]:
-    """Return an empty block for each subject; blocks have a title if there are several subjects."""
-    return [(part, SectionBlock(part.subject.name if len(parts) > 1 else "", part.subject.name)) for part in parts]
+def _by_subject(
+    parts: Sequence[Parts], fill: Callable[[Parts, SectionBlock], None], key: str, short: str, title: str, lead: str
+) -> Section:
+    """Return a section with a block for each subject, to be filled; blocks have a title if there are several."""
+    blocks = []
+    for part in parts:
+        blocks.append(SectionBlock(part.subject.name if len(parts) > 1 else "", part.subject.name))
+        fill(part, blocks[-1])
+    return Section(key, short, title, lead, blocks)
 
 
 def _scores(parts: Sequence[Parts], comparison: MethodComparison | None) -> Section:
@@ -173,37 +193,24 @@ def _outcomes(parts: Sequence[Parts]) -> Section:
     return Section("tasks", "Tasks", "By task", "Where it works, and where it stops to.", [block])
 
 
-def _skills(parts: Sequence[Parts]) -> Section:
-    blocks = []
-    for part, block in _blocks(parts):
-        if not part.subject.spec.skills:
-            continue
-        if part.played:
-            block.figures.append(skills(part.subject.spec, part.played))
-            count = len(part.played) // max(1, len({str(dict(episode.task)) for episode in part.played}))
-            block.notes.append(f"{count} episodes in each task, played for this report.")
-        else:
-            block.notes.append(f"No skills: {part.missing.get('episodes', 'no episode was played')}.")
-        blocks.append(block)
-    lead = "One policy, several ways to solve a task: which one it takes, by what is hidden from it."
-    return Section("skills", "Skills", "Skills", lead, blocks)
+def _skills(part: Parts, block: SectionBlock) -> None:
+    if not part.subject.spec.skills:
+        return
+    if part.played:
+        block.figures.append(skills(part.subject.spec, part.played))
+        count = len(part.played) // max(1, len({str(dict(episode.task)) for episode in part.played}))
+        block.notes.append(f"{count} episodes in each task, played for this report.")
+    else:
+        block.notes.append(f"No skills: {part.missing.get('episodes', 'no episode was played')}.")
 
 
-def _films(parts: Sequence[Parts]) -> Section:
-    blocks = []
-    for part, block in _blocks(parts):
-        sets = {label(task): name for name, tasks in part.subject.spec.tasks.sets.items() for task in tasks}
-        for film in part.films:
-            task_set = sets.get(film["title"], "")
-            block.films.append({**film, "outcome": f"{task_set} task; {_outcome(film)}".removeprefix(" task; ")})
-        if "films" in part.missing:
-            block.notes.append(f"No films: {part.missing['films']}.")
-        blocks.append(block)
-    lead = (
-        "An episode each, of median length among those that ended as most did in that task. The policy is not told "
-        "the task; blue bars are its context."
-    )
-    return Section("films", "Films", "Films", lead, blocks)
+def _films(part: Parts, block: SectionBlock) -> None:
+    sets = {label(task): name for name, tasks in part.subject.spec.tasks.sets.items() for task in tasks}
+    for film in part.films:
+        task_set = sets.get(film["title"], "")
+        block.films.append({**film, "outcome": f"{task_set} task; {_outcome(film)}".removeprefix(" task; ")})
+    if "films" in part.missing:
+        block.notes.append(f"No films: {part.missing['films']}.")
 
 
 def _outcome(film: Mapping[str, Any]) -> str:
@@ -234,22 +241,14 @@ def _learning(parts: Sequence[Parts]) -> Section:
     return Section("learning", "Learning", "How it learnt", lead, [block])
 
 
-def _maps(parts: Sequence[Parts]) -> Section:
-    blocks = []
-    for part, block in _blocks(parts):
-        if part.planes:
-            labels = context_charts.labels_of(part.subject.spec, part.mapped)
-            block.figures.append(context_charts.maps(part.subject.spec, part.mapped, part.planes, labels))
-            block.tables.append(_separability_table(part.separabilities))
-            block.figures.append(context_charts.by_step(part.mapped, labels, part.separabilities))
-        elif "maps" in part.missing:
-            block.notes.append(f"No maps: {part.missing['maps']}.")
-        blocks.append(block)
-    lead = (
-        "The context of an episode's last step, by what was hidden from the policy and by what came of it. Whether "
-        "it identifies a label is a number, not a picture: the table has both, and what chance gives."
-    )
-    return Section("context", "Context", "What the context identifies", lead, blocks)
+def _maps(part: Parts, block: SectionBlock) -> None:
+    if part.planes:
+        labels = context_charts.labels_of(part.subject.spec, part.mapped)
+        block.figures.append(context_charts.maps(part.subject.spec, part.mapped, part.planes, labels))
+        block.tables.append(_separability_table(part.separabilities))
+        block.figures.append(context_charts.by_step(part.mapped, labels, part.separabilities))
+    elif "maps" in part.missing:
+        block.notes.append(f"No maps: {part.missing['maps']}.")
 
 
 def _separability_table(measured: Sequence[Separability]) -> Table:
@@ -280,34 +279,24 @@ def _separability_table(measured: Sequence[Separability]) -> Table:
     return Table("Does the context identify it?", columns, rows, notes)
 
 
-def _over_time(parts: Sequence[Parts]) -> Section:
-    blocks = []
-    for part, block in _blocks(parts):
-        if part.played and part.played[0].contexts.shape[1]:
-            figure = context_charts.over_time(part.subject.spec, part.played)
-            block.figures += [figure] if figure is not None and figure.rows else []
-        if part.change is not None and part.change["rows"]:
-            block.figures.append(context_charts.at_change(part.change))
-        elif "change" in part.missing:
-            block.notes.append(f"No change of the dynamics: {part.missing['change']}.")
-        blocks.append(block)
-    lead = "Within an episode: how the context forms, and what it does when the world changes under it."
-    return Section("time", "Over time", "Context over time", lead, blocks)
+def _over_time(part: Parts, block: SectionBlock) -> None:
+    if part.played and part.played[0].contexts.shape[1]:
+        figure = context_charts.over_time(part.subject.spec, part.played)
+        block.figures += [figure] if figure is not None and figure.rows else []
+    if part.change is not None and part.change["rows"]:
+        block.figures.append(context_charts.at_change(part.change))
+    elif "change" in part.missing:
+        block.notes.append(f"No change of the dynamics: {part.missing['change']}.")
 
 
-def _robustness(parts: Sequence[Parts]) -> Section:
-    blocks = []
-    for part, block in _blocks(parts):
-        if part.robustness:
-            block.figures.append(robustness(part.robustness))
-        elif part.subject.model is not None:
-            block.notes.append(
-                f"No measurement of these weights was given: sami robustness {part.subject.name} --out DIR, and "
-                "then sami report ... --results DIR."
-            )
-        blocks.append(block)
-    lead = "Latency, noise, loss: what lies between a simulator and a robot, one kind at a time."
-    return Section("robustness", "Robustness", "Robustness", lead, blocks)
+def _robustness(part: Parts, block: SectionBlock) -> None:
+    if part.robustness:
+        block.figures.append(robustness(part.robustness))
+    elif part.subject.model is not None:
+        block.notes.append(
+            f"No measurement of these weights was given: sami robustness {part.subject.name} --out DIR, and "
+            "then sami report ... --results DIR."
+        )
 
 
 def _cost(parts: Sequence[Parts]) -> Section:
