@@ -13,6 +13,10 @@
 #include <cstring>
 #include <limits>
 
+#if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__) || defined(_M_FP_FAST)
+#error "the gate rejects NaN and infinity; -ffast-math and -ffinite-math-only would let them through: leave them out"
+#endif
+
 namespace sami {
 
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
