@@ -157,8 +157,8 @@ class SafetyGate:
         Raises:
             SafetyStop: The gate tripped and was not re-armed.
         """
-        self._episode.trips = self._trips
-        self.require_armed()
+        if self.tripped is not None:  # the episode of the trip stays over, whatever is re-armed later
+            self.require_armed()
         self._episode = self._fresh(period)
         if self.fallback is not None:
             self.fallback.reset()
