@@ -188,8 +188,8 @@ class Gapped(Around):
         lates = {name: float(periods) for name, periods in self.gap.late.items()}
         late = lates[names[0]] if len(set(lates.values())) == 1 else lates  # one, if all arrive together
         if isinstance(stamp, np.ndarray):
-            first, *others = stamp.tolist()
-            return Observation(parts, first, dict(zip(names, others, strict=True)), late, frame.note)
+            first, *by_name = stamp.tolist()
+            return Observation(parts, first, dict(zip(names, by_name, strict=True)), late, frame.note)
         return Observation(parts, stamp, None, late, frame.note)
 
     def write(self, action: NDArray[np.float32]) -> Executed:

@@ -98,10 +98,10 @@ def test_a_held_action_does_not_lead_out_where_the_position_is_not_finite_either
 @pytest.mark.parametrize(("stamped", "results"), [(True, [0.8, 0.8, 0.4, 0.0]), (False, [0.8] * 4)])
 def test_an_observation_that_comes_again_does_not_undo_the_way_since(boxed, stamped, results):
     """A sensor slower than the policy repeats its measurement. Without stamps, each reading counts as a new one."""
-    armed, seen = boxed(), frame((0.4, 0.0), 0.0)
+    armed, repeated = boxed(), frame((0.4, 0.0), 0.0)
     actual = []
     for tick in range(4):
-        assert armed.fault(seen, tick * PERIOD if stamped else None) is None
+        assert armed.fault(repeated, tick * PERIOD if stamped else None) is None
         ruling = armed.propose(np.float32([0.8, 0.0]), tick * PERIOD)
         actual.append(round(float(armed.write(ruling).action[0]), 6))
     assert actual == results
