@@ -114,14 +114,14 @@ def update_seconds(agent: ContextSAC, episodes: list[Episode], updates: int, con
     return float(np.median(times[WARM_UP:]))
 
 
-def paper_estimate(agent: ContextSAC, seconds: float, collection: float, collectors: int) -> dict[str, float]:
+def paper_estimate(agent: ContextSAC, seconds: float, collection: float, workers: int) -> dict[str, float]:
     """Return the hours for all of the preset's steps, for updates and for collection by a number of rollout workers."""
     cfg = agent.config
     updates = (cfg.steps - cfg.exploration.warmup_steps) // cfg.learning.train_every * cfg.learning.gradient_steps
     learning = updates * seconds / 3600
-    collecting = cfg.steps / (collection * collectors) / 3600
+    collecting = cfg.steps / (collection * workers) / 3600
     return {
-        "collectors": collectors,
+        "workers": workers,
         "steps": cfg.steps,
         "updates": updates,
         "learning_hours": learning,
@@ -131,7 +131,7 @@ def paper_estimate(agent: ContextSAC, seconds: float, collection: float, collect
 
 
 def measure(
-    name: str, device: str, updates: int, paper_updates: int, env_steps: int, episodes: int, collectors: int
+    name: str, device: str, updates: int, paper_updates: int, env_steps: int, episodes: int, workers: int
 ) -> dict[str, Any]:
     """Measure all speeds, and return them by name."""
     import torch
@@ -157,7 +157,7 @@ def measure(
         seconds = update_seconds(paper, collected, paper_updates, contrast=True)
         result["updates_per_s"]["paper"] = 1.0 / seconds
         if paper.device.type == "cuda":
-            result["paper_estimate"] = paper_estimate(paper, seconds, collection, collectors)
+            result["paper_estimate"] = paper_estimate(paper, seconds, collection, workers)
             result["gpu"] = torch.cuda.get_device_name(paper.device)
     result["threads"] = torch.get_num_threads()
     result["torch"] = torch.__version__
@@ -219,7 +219,7 @@ def speeds_as_text(result: dict[str, Any]) -> str:
             "",
             f"paper, {e['steps']:,} steps with {e['updates']:,} updates: {e['hours']:.1f} hours "
             f"(learning {e['learning_hours']:.1f} beside collecting {e['collecting_hours']:.1f} "
-            f"with {e['collectors']} collectors)",
+            f"with {e['workers']} workers)",
         ]
     return "\n".join(lines)
 
@@ -231,7 +231,7 @@ def main() -> None:
     parser.add_argument("--target", type=float, default=0.9, help="training success for --run (0.9)")
     parser.add_argument("--env", default="panda", help="environment to measure (panda)")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--collectors", type=int, default=14, help="collectors that a GPU's estimate assumes (14)")
+    parser.add_argument("--workers", type=int, default=14, help="rollout workers that a GPU's estimate assumes (14)")
     parser.add_argument("--updates", type=int, default=60, help="updates of fast-cpu, of each kind (60)")
     parser.add_argument("--paper-updates", type=int, help="updates of paper (3, on a GPU 60)")
     parser.add_argument("--env-steps", type=int, default=3000, help="steps of the one environment (3000)")
@@ -257,7 +257,7 @@ def main() -> None:
         paper_updates,
         arguments.env_steps,
         arguments.episodes,
-        arguments.collectors,
+        arguments.workers,
     )
     processor = platform.processor() or platform.machine()
     measured["machine"] = f"{processor}, {os.cpu_count()} cores, Python {platform.python_version()}"

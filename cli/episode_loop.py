@@ -204,7 +204,8 @@ def run_episodes(plan: Plan) -> None:
         closing.enter_context(realtime.real_time(values.priority, values.lock_memory))
         adapter: Any = target.make(clock, contract)
         closing.callback(adapter.close)
-        feed.scene = scene_of(adapter)
+        if feed is not None:
+            feed.scene = scene_of(adapter)
         steering = plan.steering or getattr(adapter, "steering", None)
         person = keyboard.listen(closing, contract, limits, steering) if uses_keys else None
         pilot: Any = person
@@ -239,12 +240,13 @@ def run_episodes(plan: Plan) -> None:
             if sequence is not None:
                 sequence.listen = log.hand_over
         closing.enter_context(run)
-        line = closing.enter_context(episodes.LiveLine(run.telemetry, status=keyboard.status_of(person)))
+        line = closing.enter_context(episodes.LiveLine(run.telemetry, status=lambda: person.status if person else ""))
         if film is not None:
             closing.callback(film.save)
 
         def on_step(step: StepRecord, rewards: list[float]) -> None:
-            feed(step)
+            if feed is not None:
+                feed(step)
             if log is not None:
                 log(step)
             if not JSON.get():
@@ -253,7 +255,8 @@ def run_episodes(plan: Plan) -> None:
                 film.add(adapter.render(), step, sum(rewards))
 
         def ended(report: EpisodeReport) -> None:
-            feed.ended(report)
+            if feed is not None:
+                feed.ended(report)
             if log is not None:
                 log.conclude(report)
 
@@ -270,6 +273,7 @@ def _drive(
     ended: Callable[[EpisodeReport], None],
 ) -> None:
     """Run the episodes one after the other; print a line for each, and the summary."""
+    from sami_runtime.errors import SafetyStop
     from sami_runtime.loop.pilot import Ending
     from sami_runtime.signals import number_in
 
@@ -290,15 +294,20 @@ def _drive(
             hopeless = episodes.unsolved_tasks(run.session.contract)
 
         def watch(step: StepRecord, skills: Counter[str] = skills, rewards: list[float] = rewards) -> None:
-            if (reward := number_in(step.info, "reward")) is not None:
+            if step.executed is not None and (reward := number_in(step.info, "reward")) is not None:  # else the last's
                 rewards.append(reward)
             if "skill" in step.info:
                 skills[str(step.info["skill"])] += 1
             on_step(step, rewards)
 
-        report = run.episode(values.seed + number, values.steps, watch)
-        total_reward = sum(rewards) if rewards else None
-        row = episodes.row_of(number, report, target, skills, total_reward, run.shadow, run.telemetry)
+        try:
+            report = run.episode(values.seed + number, values.steps, watch)
+        except SafetyStop as stop:
+            if JSON.get() and stop.report and stop.report.loop.ticks:
+                row = episodes.row_of(number, stop.report, target, skills, rewards, run.shadow, run.telemetry)
+                print(json.dumps({**row, "ended": "safety_stop", "reason": str(stop)}, default=str), flush=True)
+            raise
+        row = episodes.row_of(number, report, target, skills, rewards, run.shadow, run.telemetry)
         clear()
         if not JSON.get():
             print_text(episodes.line(row, target, report, hopeless))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from .output import in_shell, print_text, text_console
+from .output import print_text, text_console
 
 if TYPE_CHECKING:
     from sami_runtime.loop.episode import EpisodeReport
@@ -48,24 +48,24 @@ def row_of(
     report: EpisodeReport,
     world: Target,
     skills: Counter[str],
-    total: float | None,
+    rewards: Sequence[float],
     follower: Follower | None,
     telemetry: Telemetry,
 ) -> Row:
-    """Return an episode as plain values: task, outcome, loop. `total` is its return, `follower` the shadow model."""
-    loop, info = report.loop, report.info
+    """Return an episode as plain values: task, outcome, loop. `follower` is the shadow model."""
+    loop, info, total = report.loop, report.info, sum(rewards) if rewards else None
     row: Row = {"episode": number, **dict.fromkeys(world.features), **_task(info)}
     if world.skills:
         from sami_train.envs.measure import episode_skill
 
         row["skill"] = episode_skill(skills, world.skills) or "none"
-    row["steps"] = report.steps
+    row["steps"], tracked = report.steps, world.tracks is not None and report.steps > 0
     if world.success or report.success is not None:
         row["success"] = report.success
     row |= {
         "ended": report.ended.value,
         "return": total and round(total, 3),
-        **({} if world.tracks is None or total is None else {"tracking_error": round(-total / report.steps, 3)}),
+        **({"tracking_error": round(-total / report.steps, 3)} if total is not None and tracked else {}),
         "context": [round(float(c), 4) for c in (report.contexts[-1] if report.steps else ())],
         "telemetry": telemetry.summary(),
         "infer_us": round(1e6 * loop.times["infer"].mean, 1),
@@ -214,6 +214,8 @@ def _means(rows: list[Row], world: Target) -> list[str]:
 
 def ending(driving: Run, film: Film | None, record: Path | None) -> list[str]:
     """Return the closing lines of a run, which are printed even after an error; [] if it made no tick."""
+    from sami_runtime.errors import in_shell
+
     if not driving.total.ticks:
         return []
     parts = [str(driving.total)]

@@ -9,7 +9,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -302,11 +302,6 @@ def excitation(
         limits = limits.model_copy(update={"rest": 0.0})
     every = max(1, round((loop_hz or contract.rate_hz) / contract.rate_hz))
     return Excitation(contract, limits, seed=seed, every=every, person=person)
-
-
-def status_of(pilot: Keyboard | None) -> Callable[[], str]:
-    """Return a function that returns the pilot's status, for the live line."""
-    return lambda: pilot.status if pilot else ""
 
 
 def between(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import shutil
 import sys
 import textwrap
@@ -33,11 +32,6 @@ NARROWEST = 30
 """Smallest width of the last column of a table in text."""
 COMMAND = re.compile(r"\s*(Next: )?(cd [^;]+; )?(\S*/)?(sami|c\+\+) ")
 """Start of a line that is a shell command to copy."""
-
-
-def in_shell(path: object) -> str:
-    """Return a path quoted for a shell."""
-    return shlex.quote(str(path))
 
 
 def text_console(error: bool = False) -> Console:

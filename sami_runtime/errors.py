@@ -9,6 +9,7 @@ import difflib
 import re
 import shlex
 from collections.abc import Iterable
+from typing import Any
 
 
 class SamiError(Exception):
@@ -55,6 +56,8 @@ class SafetyStop(SamiError):  # noqa: N818 - it reports a stop that worked, not 
     """A limit was exceeded and the robot was stopped."""
 
     exit_code = 3
+    report: Any = None
+    """`EpisodeReport` of the episode until the stop, whose `ended` does not count; None outside of an episode."""
 
 
 class RecordingError(SamiError):

@@ -6,7 +6,6 @@ import threading
 import warnings
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack, suppress
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Protocol
@@ -221,14 +220,7 @@ class Run:
         """Counts and times of every tick so far, including episodes that ended in an error."""
         self._handover, self._swapping = Handover(session), threading.Lock()
         self._judged_by = session  # the gate uses this session's contract
-        self._run_episode = partial(
-            run_episode,
-            adapter=self.adapter,
-            settings=settings,
-            gate=self.gate,
-            telemetry=self.telemetry,
-            handover=self._handover,
-        )
+        self._settings = settings
         self._timed = clock is not None and not isinstance(clock, ManualClock)
         self._watched_by = watch_of(adapter)
         self._watchdog, self._admission = watchdog, admission or Admission(rehearsed=False)
@@ -282,7 +274,8 @@ class Run:
                 self.gate.change_contract(self.session.contract)
                 self.telemetry.take(Telemetry(self.session.contract))
                 self._judged_by = self.session
-            report = self._run_episode(self.session, seed=seed, max_steps=max_steps, on_step=watch)
+            judging: dict[str, Any] = {"gate": self.gate, "telemetry": self.telemetry, "handover": self._handover}
+            report = run_episode(self.session, self.adapter, seed, max_steps, self._settings, on_step=watch, **judging)
         finally:
             self._handover.end()
             self._thread = None

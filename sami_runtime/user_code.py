@@ -81,5 +81,5 @@ def module_of(name: str, kind: str, example: str, attribute: str) -> tuple[Modul
             advice = "It must be installed, or a .py file in the current folder."
         else:
             advice = f"Install {error.name}, which it needs."
-        cause = f"{type(error).__name__}: {error}. {advice}"
+        cause = f"{type(error).__name__}: {str(error).rstrip('.')}. {advice}"
         raise SamiError(f"{module_name} of {name} cannot be imported: {cause}") from error

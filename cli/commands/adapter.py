@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..options import FORCE, JSON, ModelOfRobot
-from ..output import in_shell, print_text
+from ..output import print_text
 
 if TYPE_CHECKING:
     from sami_runtime.checks.check_adapter import Verdict
@@ -27,6 +27,7 @@ def new_adapter(
     It can be imported and checked at once. Until it is filled in it refuses to begin an episode, and says what remains.
     """
     from sami_runtime.distribution import shipped_models
+    from sami_runtime.errors import in_shell
     from sami_runtime.model.artifact import read_artifact
     from sami_runtime.robots.kit.skeleton import write_skeleton
 

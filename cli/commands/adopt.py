@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..options import FORCE
-from ..output import in_shell, print_text
+from ..output import print_text
 from .inspect import signal_table
 
 
@@ -23,6 +23,7 @@ def adopt(
     from sami_runtime.adoption.adopt import adopt_reading, read_policy
     from sami_runtime.adoption.recipe import Recipe, fields_of
     from sami_runtime.adoption.sources import draft as drafted
+    from sami_runtime.errors import in_shell
     from sami_runtime.files import output, printable
 
     inputs = [policy, *([contract] if contract else [])]

@@ -29,8 +29,8 @@ def atlas(
     model: Model,
     env: ModelEnvironment = None,
     check: Annotated[
-        int, typer.Option(min=0, help="Write nothing; count alarms in so many fresh episodes of every task.")
-    ] = 0,
+        int | None, typer.Option(min=1, help="Write nothing; count alarms in so many fresh episodes of every task.")
+    ] = None,
     set_: Annotated[list[str] | None, set_option(SETTINGS)] = None,
 ) -> None:
     """Measure the contexts of the training tasks: the in-distribution reference, for out-of-distribution alarms.

@@ -36,7 +36,7 @@ def demo() -> None:
     from ..measuring import task_progress
     from ..model_file import named_file
 
-    env = _environment()
+    env = "panda-mujoco" if importlib.util.find_spec("mujoco") else "panda"  # Python 3.10 has no wheels of MuJoCo 4
     model, spec = named_file(MODEL), environment(env)
     change = DynamicsChange.parse(CHANGE, spec.tasks, spec.episode_steps)
     print_text(f"A Panda arm in {ENGINES[env]} moves a cube to its goal. The policy does not observe")
@@ -71,11 +71,6 @@ def demo() -> None:
         print_text("A window shows three training episodes.")
         run(env=env, model=model, episodes=3, tasks="training", render="human")
     _print_next(env)
-
-
-def _environment() -> str:
-    """Return the name of the Panda in MuJoCo, or in PyBullet if there is no MuJoCo 4 (no wheels for Python 3.10)."""
-    return "panda-mujoco" if importlib.util.find_spec("mujoco") else "panda"
 
 
 def _print_next(env: str) -> None:

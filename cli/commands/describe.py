@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from ..measuring import progress
 from ..model_file import environment_of
 from ..options import Key, Model, ModelEnvironment, require_unchanged, set_option, set_values
-from ..output import in_shell, print_text
-
-if TYPE_CHECKING:
-    from sami_runtime.model.artifact import Artifact
+from ..output import print_text
 
 SETTINGS = {
     "episodes": Key(int, "in all training tasks together (120)", 2),
@@ -37,8 +34,10 @@ def describe(
 
     Graph, weights and golden steps stay as they are.
     """
-    from sami_runtime.errors import SamiError
+    from sami_runtime.adoption.ranges import ranges_in
+    from sami_runtime.errors import SamiError, in_shell
     from sami_runtime.model.artifact import read_artifact
+    from sami_train.export.model_file import recompose, write
     from sami_train.export.training_ranges import describe as put
     from sami_train.export.training_ranges import measure_ranges
 
@@ -48,28 +47,17 @@ def describe(
     refusal = f"has training ranges; `sami inspect {in_shell(model)}` prints them, --force measures them anew."
     require_unchanged(model, contract.training_ranges is not None, refusal)
     if rollout:
-        _describe_by_rollouts(artifact, rollout)
-        return
-    if "adopted" in contract.training:
+        ranges, more = ranges_in(contract, rollout), ""
+        write(recompose(artifact, {"training_ranges": ranges}))
+    elif "adopted" in contract.training:
         raise SamiError(
             f"{model} was adopted, and its training's environment is not here. Give what it saw: --rollout NAME.npz of "
             "its framework, or --rollout NAME.mcap, a recording of `sami play` or of the robot."
         )
-    spec = environment_of(contract, env)
-    with progress("measuring what training saw", settings["episodes"]) as advance:
-        ranges = measure_ranges(model, spec, settings["episodes"], settings["starts"], on_round=advance)
-    described = put(model, spec, ranges)
-    sheet = "its frame and home pose" if described.sheet else "no frame and home pose, as nobody wrote them down"
-    print_text(
-        f"{model} has training ranges now, from {ranges.steps:,} steps of {ranges.episodes} episodes, and {sheet}"
-    )
-
-
-def _describe_by_rollouts(artifact: Artifact, paths: list[Path]) -> None:
-    """Store in a model file the ranges that its signals had in recordings and rollouts."""
-    from sami_runtime.adoption.ranges import ranges_in
-    from sami_train.export.model_file import recompose, write
-
-    ranges = ranges_in(artifact.contract, paths)
-    write(recompose(artifact, {"training_ranges": ranges}))
-    print_text(f"{artifact.path} has training ranges now, from {ranges.steps:,} steps of {ranges.episodes} episodes")
+    else:
+        spec = environment_of(contract, env)
+        with progress("measuring what training saw", settings["episodes"]) as advance:
+            ranges = measure_ranges(model, spec, settings["episodes"], settings["starts"], on_round=advance)
+        sheet = put(model, spec, ranges).sheet
+        more = ", and its frame and home pose" if sheet else ", and no frame and home pose, as nobody wrote them down"
+    print_text(f"{model} has training ranges now, from {ranges.steps:,} steps of {ranges.episodes} episodes{more}")

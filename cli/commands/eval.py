@@ -11,7 +11,7 @@ import typer
 from ..measuring import On, cluster_of, count_results, findings, place_of, task_progress
 from ..model_file import engine_line, model_and_environment, model_file, task_set_names
 from ..options import JSON, MODEL_HELP
-from ..output import in_shell, print_text, text_console
+from ..output import print_text, text_console
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -59,7 +59,7 @@ def evaluate(
     if run is not None and out is not None:
         raise typer.BadParameter("--out goes with --model; a run keeps its evaluation in its own folder")
 
-    from sami_runtime.errors import SamiError
+    from sami_runtime.errors import SamiError, in_shell
     from sami_runtime.gap.profile import GapProfile
     from sami_train import seeds
     from sami_train.envs.catalog import by_name, environment

@@ -11,7 +11,7 @@ import typer
 from ..measuring import bars
 from ..model_file import environment_of, model_file
 from ..options import FORCE, MODEL_HELP, Key, OwnEnvironment, set_option, set_values
-from ..output import in_shell, print_text
+from ..output import print_text
 from .inspect import lookahead_lines, probe_lines
 from .studies.probe import fitted
 
@@ -72,7 +72,7 @@ def export(
 
     With --force, also export a policy that has not learned.
     """
-    from sami_runtime.errors import SamiError
+    from sami_runtime.errors import SamiError, in_shell
     from sami_runtime.files import require_output
 
     settings = set_values(SETTINGS, set_)
@@ -158,15 +158,14 @@ def export(
         print_text(f"it has no training ranges: `sami describe {file}{named}` adds them")
     print_text(*(f"wrote {path}" for path in result.card))
     if (steps := contract.training.get("steps", 0)) < (total := folder.config().steps):
-        print_text(
-            f"the run is not finished: this is its checkpoint of step {steps:,} of {total:,}; export again at its end"
-        )
+        ending = "" if RunFolder(folder.run).agent.is_file() else "; the run is not finished: export again at its end"
+        print_text(f"this is the run's checkpoint of step {steps:,} of {total:,}{ending}")
     print_text(f"Next:\n  sami verify {file}\n  sami run --model {file}{named}")
 
 
 def _write_cpp(file: Path, folder: Path, limits: str | None) -> None:
     """Write a model file as a header and a source."""
-    from sami_runtime.errors import SamiError
+    from sami_runtime.errors import SamiError, in_shell
     from sami_runtime.files import output, writing
     from sami_runtime.model.artifact import read_artifact
     from sami_runtime.robots.c_export.export import cpp_sources

@@ -42,18 +42,14 @@ def inspect(
             document["golden"].pop("data")  # thousands of base64 characters
         print(json.dumps(document, indent=2))
         return
-    print_text(signal_table(contract))
-    print_text()
-    print_text(*_signal_lines(contract))
-    print_text()
+    print_text(signal_table(contract), *_signal_lines(contract))
     print_text(f"weights sha256 {contract.weights_sha256}")
     for name, value in contract.training.items():
         print_text(f"training {name}: {_short(value)}")
     print_text(f"atlas: {_atlas(contract)}")
     if contract.atlas is not None:
         print_text(f"time to adapt: {contract.recovery or 'not measured; `sami atlas MODEL --set changes=400` does'}")
-    for line in (*lookahead_lines(contract), *probe_lines(contract)):
-        print_text(line)
+    print_text(*lookahead_lines(contract), *probe_lines(contract))
     for name, numbers in (contract.evaluation or {}).get("sets", {}).items():
         if "success" in numbers:
             above = "-" if numbers["above_floor"] is None else f"{numbers['above_floor']:.3f}"

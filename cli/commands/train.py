@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..options import JSON
-from ..output import in_shell, print_text, text_console
+from ..output import print_text, text_console
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -68,7 +68,7 @@ def train(
         raise typer.BadParameter("--json is valid only with --dry-run")
     if dry_run and resume is not None:
         raise typer.BadParameter(f"--dry-run is for a new run; the configuration of {resume} is in its config.json")
-    from sami_runtime.errors import SamiError
+    from sami_runtime.errors import SamiError, in_shell
     from sami_train.config.recordings import recordings_of
     from sami_train.config.resolve import explain, parse_override
     from sami_train.config.schema import ENV, METHOD

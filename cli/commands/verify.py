@@ -54,7 +54,8 @@ def sign(
         print_text(f"wrote {new_key}, which nobody else should have, and {public}, for the KEYS of those who trust it")
     if model is None:
         if new_key is None:
-            raise SamiError("nothing to do: name a model and --key, or make a key with --new-key.")
+            usage = "nothing to do: name a model and --key, or make a key with --new-key."
+            raise SamiError(f"nothing to sign: name the model, as in sami sign MODEL --key {key}." if key else usage)
         return
     if (chosen := key or new_key) is None:
         raise SamiError(f"with which key is {model} to be signed? Name it with --key, or make one with --new-key.")

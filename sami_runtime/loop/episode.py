@@ -389,7 +389,7 @@ def run_episode(
         SamiError: An argument or a setting is invalid.
         AdapterError: The policy and the adapter do not fit, or the adapter failed.
         SignalError: An observation lacks a signal, or has one of another shape.
-        SafetyStop: The gate or the watchdog stopped the robot, or the gate is latched.
+        SafetyStop: The gate or the watchdog stopped the robot, or the gate is latched; see its `report`.
     """
     limit = session.contract.episode_steps if max_steps is None else max_steps
     if session.batch != 1 or limit < 1:
@@ -399,9 +399,11 @@ def run_episode(
         )
     settings = replace(settings or LoopSettings(), **changes)
     settings.period(session.contract.rate_hz)  # raises before anything moves
-    guard = gate or SafetyGate(adapter, session.contract)
+    guard, dog = gate or SafetyGate(adapter, session.contract), settings.watchdog
+    episode: RunningEpisode | None = None
 
     def drive() -> EpisodeReport:
+        nonlocal episode
         require_compatible(session.contract, adapter.observation, adapter.action, type(adapter).__name__)
         if guard.adapter is not adapter:
             raise SamiError("the gate writes to another adapter than the loop reads. Make it with this adapter.")
@@ -416,15 +418,19 @@ def run_episode(
         return episode.report()
 
     try:
-        report = stopped_after(adapter, drive, settings.watchdog)
+        report = stopped_after(adapter, drive, dog)
+        latch(guard, dog)
+        if dog:
+            guard.require_armed()
+        return report
     except Exception as error:
-        latch(guard, settings.watchdog)
-        dog = settings.watchdog
+        partial = episode and episode.report()
         if dog and dog.fired and "the watchdog" not in str(error):
-            raise SafetyStop(f"{dog.fault()}. Then the loop ended: {type(error).__name__}: {error}") from error
+            stop = SafetyStop(f"{dog.fault()}. Then the loop ended: {type(error).__name__}: {error}")
+            stop.report = partial
+            raise stop from error
+        if isinstance(error, SafetyStop):
+            error.report = partial
         raise
     finally:
-        latch(guard, settings.watchdog)
-    if settings.watchdog:
-        guard.require_armed()
-    return report
+        latch(guard, dog)

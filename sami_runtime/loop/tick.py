@@ -258,7 +258,8 @@ class LoopReport:
 
     def __str__(self) -> str:
         """Return a table, as `sami run` prints it at the end."""
-        outcomes = ", ".join(f"{self.outcomes[kind]} {kind.value}" for kind in Outcome if self._is_reported(kind))
+        listed = [kind for kind in Outcome if kind in ALWAYS_LISTED or self.outcomes[kind] > 0]
+        outcomes = ", ".join(f"{self.outcomes[kind]} {kind.value}" for kind in listed)
         lines = [f"{self.ticks} ticks: {outcomes}; {self.overruns} overruns, {self.missed} missed"]
         if self.swaps:
             lines[0] += f", {self.swaps} swaps of the model"
@@ -271,6 +272,3 @@ class LoopReport:
         for name, row in self.percentiles().items():
             lines.append(f"{name:>10}" + "".join(f"{1e6 * value:>10.1f}" for value in row))
         return "\n".join(lines)
-
-    def _is_reported(self, outcome: Outcome) -> bool:
-        return outcome in ALWAYS_LISTED or self.outcomes[outcome] > 0

@@ -48,6 +48,8 @@ def private_key(key: Path) -> Any:
     try:
         private = crypto.serialization.load_pem_private_key(read_small(key, "a key of sami sign --new-key"), None)
     except (ValueError, TypeError, crypto.exceptions.UnsupportedAlgorithm) as error:
+        if key.suffix == ".pub":
+            raise SamiError(f"{key} is a public key. Give the private one: {key.with_suffix('.key')}.") from None
         raise SamiError(f"{key} is no private key: {error}. Make one with sami sign --new-key FILE.") from None
     if not isinstance(private, crypto.ed25519.Ed25519PrivateKey):
         raise SamiError(f"{key} is a key of another kind than Ed25519. Make one with sami sign --new-key FILE.")

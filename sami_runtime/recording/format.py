@@ -105,12 +105,8 @@ def _reading(value: dict[str, Any] | None) -> Reading | None:
     return Reading(**{**value, **{name: float(number) for name, number in numbers.items()}, "phase": phase})
 
 
-def _plain_contract(contract: Contract) -> dict[str, Any]:
-    return contract.model_dump(mode="json", by_alias=True, exclude={"golden", "atlas", "recovery", "evaluation"})
-
-
-def _plain_swap(swapped: Swapped) -> dict[str, Any]:
-    return {**swapped._asdict(), "contract": _plain_contract(swapped.contract)}
+def _plain_contract(contract: Contract, *excluded: str) -> dict[str, Any]:
+    return contract.model_dump(mode="json", by_alias=True, exclude={"golden", "recovery", "evaluation", *excluded})
 
 
 def _swapped(value: dict[str, Any]) -> Swapped:
@@ -148,7 +144,9 @@ KINDS: dict[Any, FieldKind] = {
         SectionTimes._asdict,
     ),
     Reading | None: FieldKind(OBJECT, _reading, lambda reading: reading and plain(reading.plain())),
-    Swapped | None: FieldKind(OBJECT, _swapped, _plain_swap),
+    Swapped | None: FieldKind(
+        OBJECT, _swapped, lambda swap: {**swap._asdict(), "contract": _plain_contract(swap.contract)}
+    ),
 }
 """By the type of a field. A number that is not finite is written as the string "nan", "inf" or "-inf"."""
 TYPES = get_type_hints(StepRecord)
@@ -308,7 +306,7 @@ def describe(session: Session, limits: Limits | None = None) -> dict[str, Any]:
             "name": contract.name,
             "weights_sha256": session.artifact.graph_sha256,
         },
-        "contract": _plain_contract(contract),
+        "contract": _plain_contract(contract, "atlas"),
         **({"atlas": contract.atlas.model_dump(mode="json", exclude={"covariance"})} if contract.atlas else {}),
         "limits": plain((limits or Limits()).model_dump()),
         "providers": list(session.active_providers),

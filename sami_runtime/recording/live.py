@@ -143,23 +143,11 @@ class Feed:
         self.close()
 
 
-class NoFeed:
-    """Replaces a `Feed` if the run is not shown."""
-
-    scene: Scene | None = None
-
-    def __call__(self, record: StepRecord) -> None:
-        """Do nothing."""
-
-    def ended(self, report: EpisodeReport) -> None:
-        """Do nothing."""
-
-
 @contextlib.contextmanager
-def watching(enabled: bool, session: Session, name: str, about: dict[str, Any]) -> Iterator[Feed | NoFeed]:
+def watching(enabled: bool, session: Session, name: str, about: dict[str, Any]) -> Iterator[Feed | None]:
     """Show a run if `enabled`, and print the page's address. Enter it before the process gets a real-time priority."""
     if not enabled:
-        yield NoFeed()
+        yield None
         return
     with Feed(session.contract, about, name) as feed:
         print(f"watch it at {feed.url}", file=sys.stderr, flush=True)

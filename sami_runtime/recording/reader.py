@@ -167,6 +167,8 @@ def read_recording(path: str | Path) -> Recording:
     except OSError as error:
         raise RecordingError(f"{path} cannot be read: {error.strerror}. Give the path of a recording.") from None
     except (mcap.McapError, struct.error, *DAMAGED) as error:
+        if Path(path).suffix != ".mcap":
+            raise RecordingError(f"{path} is no recording. Give NAME.mcap, which --record wrote.") from error
         raise RecordingError(
             f"{path} is damaged, or no recording of sami run: {_text(error)}. Copy it again."
         ) from error

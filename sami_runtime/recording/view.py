@@ -53,7 +53,7 @@ class RunRows:
         self.columns += [column for group in self.groups for column in group["columns"]]
 
     def row(self, episode: int, record: StepRecord) -> dict[str, Any]:
-        """Return a tick: its numbers (None if missing), new words, events, and the task if it changed."""
+        """Return a tick: its numbers (None if missing), new words, events, and task and atlas if they changed."""
         words = len(self.words)
         values, signals = tick_values(episode, record), signal_values(record)
         numbers: list[Any] = [self._time(record)]
@@ -65,6 +65,8 @@ class RunRows:
         row: dict[str, Any] = {"row": [_number(number) for number in numbers]}
         if events := [list(event) for event in self._events.of(episode, record)]:
             row["events"] = events
+        if record.swapped:
+            row["atlas"] = plain_atlas(record.swapped.contract)
         task = record.info.get("task")
         if isinstance(task, Mapping) and (record.step == 0 or task != self._task):
             self._task = task
@@ -106,7 +108,6 @@ def described(contract: Contract, about: Mapping[str, Any], name: str) -> dict[s
         about: The run's metadata, as in a recording.
         name: Name of the run.
     """
-    atlas = contract.atlas.model_dump(mode="json", exclude={"covariance"}) if contract.atlas else about.get("atlas")
     facts = [
         {True: "in a simulator", False: "on a robot"}.get(about.get("simulator", ""), ""),
         "dry run: nothing was written" if about.get("dry_run") else "",
@@ -122,18 +123,25 @@ def described(contract: Contract, about: Mapping[str, Any], name: str) -> dict[s
         "rate": contract.rate_hz,
         "facts": [fact for fact in facts if fact],
         "limits": {key: value for key, value in (about.get("limits") or {}).items() if value is not None},
-        "atlas": atlas,
+        "atlas": plain_atlas(contract) or about.get("atlas"),
     }
+
+
+def plain_atlas(contract: Contract) -> dict[str, Any] | None:
+    """Return a contract's in-distribution reference, without the covariances; None if it has none."""
+    return contract.atlas.model_dump(mode="json", exclude={"covariance"}) if contract.atlas else None
 
 
 def run_of(recording: Recording) -> dict[str, Any]:
     """Return a recording as the page reads it: its head, its numbers by column, and the outcomes of its episodes."""
     rows, tasks = RunRows(recording.contract), dict[str, str]()
-    numbers, events = list[list[Any]](), list[list[Any]]()
+    numbers, events, atlases = list[list[Any]](), list[list[Any]](), list[list[Any]]()
     for at, (episode, record) in enumerate(recording.steps):
         tick_row = rows.row(episode, record)
         numbers.append(tick_row["row"])
         events += [[at, *event] for event in tick_row.get("events", ())]
+        if "atlas" in tick_row:
+            atlases.append([at, tick_row["atlas"]])
         if "task" in tick_row:
             tasks[str(episode)] = tick_row["task"]
     table = np.array(numbers, np.float64).reshape(len(numbers), len(rows.columns))
@@ -149,6 +157,7 @@ def run_of(recording: Recording) -> dict[str, Any]:
         "data": base64.b64encode(np.ascontiguousarray(table.T, "<f4").tobytes()).decode(),
         "events": events,
         "tasks": tasks,
+        "atlases": atlases,
         **_scene_of(recording),
         "came": {str(number): [episode.ended.value, episode.success] for number, episode in recording.episodes.items()},
     }

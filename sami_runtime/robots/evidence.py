@@ -278,7 +278,7 @@ def _hand_over(line: Mapping[str, Any]) -> str:
     if "step" in line:
         return f"hand-over to the {line['to']} at step {line['step']}"
     reason = f", because {line['reason']}" if "reason" in line else ""
-    return f"stage {line['from'] or 'none'} - {line['to']}{reason}"
+    return f"stage {line.get('from') or 'none'} - {line['to']}{reason}"
 
 
 def _facts(line: Mapping[str, Any]) -> dict[str, Any]:
@@ -287,6 +287,13 @@ def _facts(line: Mapping[str, Any]) -> dict[str, Any]:
 
 FIELDS = ("number", "previous", "utc", "clock", "kind", "hash")
 """Fields of every line."""
+PRINTED: Mapping[str, Mapping[str, type]] = {
+    "begin": {"model": dict},
+    "ended": {"ended": str},
+    "hand-over": {"to": str},
+    "trip": {"step": int, "reason": str},
+}
+"""Facts by kind of line that the summary prints, and their types; a log of unknown origin may lack them."""
 
 
 def check_log(path: str | Path, trusted: str | Path | None = None) -> LogCheck:
@@ -333,9 +340,13 @@ def _read_line(text: bytes, number: int, previous: str) -> Mapping[str, Any]:
         raise ValueError("was changed: its hash is another one")
     try:
         line: dict[str, Any] = plain_strings(json.loads(text))
-        str(LogCheck((line,), "", False))  # a log of unknown origin may lack what the summary prints
+        counts = _facts(line).values() if line["kind"] == "counts" else ()
+        printed = [isinstance(line.get(name), kind) for name, kind in PRINTED.get(line["kind"], {}).items()]
+        is_in_place = (number == 0) == (line["kind"] == "begin")
+        if not (is_in_place and all(printed) and all(isinstance(count, int) for count in counts)):
+            raise TypeError(f"{line['kind']!r} lacks facts, or is not in its place")
         if line["previous"] != previous or line["number"] != number:
             raise ValueError(f"does not follow the line before: it is number {line['number']}, expected {number}")
-    except (AttributeError, LookupError, RecursionError, TypeError) as error:
+    except (LookupError, RecursionError, TypeError) as error:
         raise ValueError(f"is no line of an evidence log: {type(error).__name__}: {error}") from None
     return line

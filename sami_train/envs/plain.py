@@ -45,7 +45,7 @@ class PlainEnvironment:
             # Without a time limit, which `EnvironmentSpec.episode_steps` sets.
             return gym.make(self.plain, max_episode_steps=-1, disable_env_checker=True, **arguments)
         except gym.error.Error as error:
-            raise SamiError(f"environment {self.plain!r} cannot be made: {error}. Import or install it.") from error
+            raise SamiError(f"environment {self.plain!r} cannot be made; import or install it: {error}") from error
 
 
 def bare(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
@@ -66,13 +66,13 @@ def steps_of(steps: int | None, plain: str | Callable[..., Any], opened: gym.Env
 
 
 def rate_of(rate_hz: float | None, env: gym.Env[Any, Any], name: str) -> float:
-    """Return the rate of actions [Hz]: the user's number, 1 / `dt`, or `render_fps`; SamiError if there is none."""
+    """Return the rate of actions [Hz]: the user's number, 1 / `dt`, or `render_fps`; SamiError if it is not above 0."""
     step_s = getattr(env.unwrapped, "dt", None)
-    rate = rate_hz or (1.0 / step_s if isinstance(step_s, (int, float)) and step_s > 0 else None)
-    rate = rate or env.metadata.get("render_fps")
-    if not rate or not rate > 0:
-        raise SamiError(f"{name} has neither dt nor render_fps; give rate_hz, in actions a second.")
-    return float(rate)
+    if rate_hz is None:
+        rate_hz = 1.0 / step_s if isinstance(step_s, (int, float)) and step_s > 0 else env.metadata.get("render_fps")
+    if rate_hz is None or not rate_hz > 0:
+        raise SamiError(f"the rate of {name}, by rate_hz, dt or render_fps, is {rate_hz}; give a rate_hz above 0 [Hz].")
+    return float(rate_hz)
 
 
 def measure_of(name: str | None, goal: Goal | None) -> Measure:

@@ -56,7 +56,7 @@ class EnvironmentSpec:
     measure: Measure
     """How evaluations judge policies: by success or by return."""
     ends_early: bool
-    """Whether the environment may terminate an episode before its time limit."""
+    """Whether the environment may terminate an episode before its time limit, except where a simulation blows up."""
     goal: Goal | None
     """How goals are reached and relabelled; None without goals."""
     reach: Reach | None

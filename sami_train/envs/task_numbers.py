@@ -100,9 +100,9 @@ class TaskCode:
         return sum(len(feature.parts) if isinstance(feature, Crippled) else 1 for feature in self.features)
 
     def encode(self, tasks: Sequence[Task]) -> np.ndarray:
-        """Return the codes (n, C) of n tasks: -1 to 1 between the training tasks' extremes, linearly beyond them.
+        """Return the codes (n, C) of n tasks, linear in each value: -1 and 1 at the training tasks' extremes.
 
-        A feature that is constant in training is coded by its difference from that constant.
+        Ranges drawn by ratio are linear too: trained oracles read them so. Constants are coded by the difference.
 
         Raises:
             TaskError: a task lacks a feature, or its value is invalid.

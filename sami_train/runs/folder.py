@@ -184,8 +184,7 @@ class RunFolder:
 
     def checkpoints(self) -> list[Path]:
         """Return all checkpoints, the one with the most steps first."""
-        folder = self.path / "checkpoints"
-        complete = [p for p in folder.iterdir() if p.name.isdigit()] if folder.is_dir() else []
+        complete = [p for p in (self.path / "checkpoints").glob("*") if p.name.isdigit()]
         return sorted(complete, key=lambda p: int(p.name), reverse=True)
 
     def clear(self) -> None:

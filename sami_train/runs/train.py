@@ -203,6 +203,7 @@ def _agent_of(run: RunFolder, checkpoint: Path | None, config: TrainConfig, read
 def load_agent(run: RunFolder, env: Any = None) -> ContextSAC:
     """Return a run's newest agent, on the CPU; it can learn only with an `env`. RunError: none yet, or unreadable."""
     path = run.newest_agent()
+    environment(run.config().env)  # raises its own error, which is no fault of the file
     with _readable(path):
         return ContextSAC.load(path, env, device="cpu")
 

@@ -116,6 +116,18 @@ def test_export_writes_a_card_and_says_what_it_compared(sami, trained):
     assert "| training |" in card
 
 
+def test_an_early_checkpoint_of_a_finished_run_is_not_called_an_unfinished_run(sami, run_copy):
+    (checkpoint,) = (run_copy / "checkpoints").iterdir()
+    config = run_copy / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"steps": 7000}))
+    bare = [word for key in ("card=false", "atlas_episodes=0", "seen_episodes=0") for word in ("--set", key)]
+    place = f"this is the run's checkpoint of step {checkpoint.name} of 7,000"
+    assert f"{place} Next:" in sami("export", "--run", checkpoint, "--out", "early.onnx", *bare).prose
+    (run_copy / "agent.zip").unlink()
+    done = sami("export", "--run", checkpoint, "--out", "again.onnx", *bare)
+    assert f"{place}; the run is not finished: export again at its end" in done.prose
+
+
 def test_a_run_starts_from_what_export_wrote_and_learns_from_what_run_recorded(sami, trained, small, tmp_path):
     weights = trained.model.with_suffix(".safetensors")
     recorded = sami("run", "--model", trained.model, "--episodes", 2, "--record", "own.mcap", "--json")

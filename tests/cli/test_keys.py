@@ -10,14 +10,19 @@ import subprocess
 import sys
 import termios
 import time
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from sami_cli.episodes import row_of
 from sami_cli.keyboard import Keyboard, split
 
+from sami_runtime import Telemetry, read_artifact, shipped_models
+from sami_runtime.loop.episode import EpisodeReport
 from sami_runtime.loop.pilot import Ending
+from sami_runtime.loop.tick import LoopReport
 from sami_runtime.recording.reader import read_recording
 from sami_runtime.safety.limits import Limits
 from sami_runtime.signals import Signal
@@ -161,6 +166,15 @@ def test_pause_take_over_hand_back_and_success(terminal):
     pushed = executed(0, "piloted")
     assert max(push[0] for push in pushed) == pytest.approx(0.3)
     assert pushed[-1][1:] == [0.0] * 3
+
+
+def test_an_episode_that_a_person_ends_in_a_pause_before_its_first_step_has_no_tracking_error():
+    """A pause writes the neutral action, which a simulator rewards."""
+    world = SimpleNamespace(features=[], skills=(), success=True, tracks="m/s")
+    telemetry = Telemetry(read_artifact(shipped_models()["go2-student"]).contract)
+    report = EpisodeReport(0, False, {}, np.zeros((0, telemetry.size), np.float32), LoopReport(), Ending.STOP)
+    row = row_of(0, report, world, Counter(), [-1.0], None, telemetry)
+    assert (row["steps"], row["return"], "tracking_error" in row) == (0, -1.0, False)
 
 
 def test_a_terminal_that_takes_no_text_does_not_hold_up_the_loop(terminal):

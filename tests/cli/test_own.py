@@ -135,6 +135,13 @@ def test_success_is_counted_by_task_where_users_tell_it(sami, tmp_path, monkeypa
     assert "has no set_dynamics, so its dynamics cannot change within an episode" in refused.err
 
 
+def test_a_trained_run_whose_environment_is_not_named_is_not_called_damaged(sami, pendulum):
+    for command in (("eval", "--run"), ("contrast",), ("export", "--out", "o.onnx", "--run")):
+        refused = " ".join(sami(*command, pendulum.run).err.split())
+        assert f"Add --env {PENDULUM} if you trust it; a model also runs in another environment" in refused
+        assert "cannot be loaded" not in refused
+
+
 def test_a_model_whose_environment_is_not_here_says_to_name_one(sami, tmp_path, pendulum, rewritten_own):
     model = rewritten_own(pendulum.model, "elsewhere:PENDULUM")
     refused = sami("run", "--model", model)

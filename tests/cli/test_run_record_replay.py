@@ -223,6 +223,12 @@ def test_a_safety_stop_exits_with_3_and_tells_what_was_until_then(sami, trained)
     assert done.err.startswith("sami: no new action at 2 ticks in a row (stop_after), lastly: frozen: desired_goal had")
     assert "4 ticks: 2 acted, 2 held, 0 late, 0 refused" in done.out
     assert read_recording("run.mcap").steps[-1].record.limited_by == ("stop",)
+    done = sami("run", "--model", trained.model, "--set", "limits=limits.toml", "--json")
+    [row] = map(json.loads, done.out.splitlines())
+    assert (done.code, row["episode"], row["ended"], row["steps"]) == (3, 0, "safety_stop", 4)
+    assert row["reason"] == done.err.removeprefix("sami: ").rstrip("\n")
+    rewards = [step.record.info["reward"] for step in read_recording("run.mcap").steps[:-1]]
+    assert row["return"] == pytest.approx(sum(rewards), abs=1e-3), "the tick of the stop did nothing"
 
 
 def test_the_end_of_a_run_tells_times_by_section(sami, trained):

@@ -48,6 +48,7 @@ def test_only_the_file_that_is_expected_is_let_in(sami, model):
     ("arguments", "message"),
     [
         ((), "nothing to do: name a model and --key, or make a key with --new-key"),
+        (("--key", "ada.pub"), "nothing to sign: name the model, as in sami sign MODEL --key ada.pub."),
         ((SHIPPED,), "to be signed? Name it with --key"),
         ((SHIPPED, "--key", "nowhere.key"), "nowhere.key is no file; expected a key of sami sign --new-key."),
     ],

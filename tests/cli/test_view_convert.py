@@ -47,6 +47,9 @@ def test_view_refuses_what_is_no_recording(sami):
     assert (done.code, done.out) == (1, "")
     assert "other.mcap is damaged, or no recording" in done.err
     assert not Path("other.html").exists()
+    Path("run.csv").write_text("episode,step\n0,0\n")
+    done = sami("view", "run.csv", "--no-open")
+    assert (done.code, done.err) == (1, "sami: run.csv is no recording. Give NAME.mcap, which --record wrote.\n")
 
 
 def test_nothing_in_a_recording_can_end_the_script_that_it_stands_in():

@@ -27,6 +27,7 @@ from sami_runtime import (
 from sami_runtime.model.atlas import Atlas
 from sami_runtime.recording.recorder import Recorder
 from sami_runtime.recording.replay import follow, replay
+from sami_runtime.recording.view import run_of
 
 LONG = 300
 """Steps of an episode in which another thread has time to prepare a model."""
@@ -364,6 +365,23 @@ def test_a_recording_knows_who_drove_and_replays_with_all_of_them(paths, make, a
     assert not replay(recording, *map(Session.load, (paths[0], third, paths[1]))).same
     with pytest.raises(SamiError, match=r"2 models were given to replay .* in which 3 drove"):
         replay(recording, *map(Session.load, paths))
+
+
+def test_later_episodes_of_a_recording_are_shown_by_the_reference_of_the_model_that_drove_them(make, arm, tmp_path):
+    pytest.importorskip("mcap")
+    wide, second = (atlas_of(scale, window) for scale, window in ((1.0, 4), (0.1, 2)))
+    files = [make.write(make.recurrent(seed=seed), atlas=atlas) for seed, atlas in enumerate((wide, second, None))]
+    with Run(Session.load(files[0]), arm(), simulator=True, record=tmp_path / "run.mcap") as run:
+        for path in files:
+            if path is not files[0]:
+                run.swap(path)
+            run.episode(0, 12)
+    recording = read_recording(tmp_path / "run.mcap")
+    swaps = [step.record.swapped for step in recording.steps if step.record.swapped]
+    assert [swap.contract.atlas for swap in swaps] == [second, None]
+    document = run_of(recording)
+    assert document["atlas"]["window"] == 4
+    assert [(at, atlas and atlas["window"]) for at, atlas in document["atlases"]] == [(12, 2), (24, None)]
 
 
 def test_a_recording_of_an_earlier_version_whose_swap_rebuilt_the_state_replays(paths, arm, tmp_path):

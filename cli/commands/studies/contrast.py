@@ -75,7 +75,7 @@ def contrast(
         return
     text_console().print(_table(computed))
     print_text("bound: highest mean over 200 losses; held out: on episodes not learned from. A constant encoder has 0.")
-    print_text("realised: what the run's own training logged at that stage.")
+    print_text("realised: what the run's own training logged at that stage. -: nothing to compare, or nothing logged.")
 
 
 def _table(bounds: list[LargestBound]) -> Table:

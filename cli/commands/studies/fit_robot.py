@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...options import FORCE, JSON
-from ...output import in_shell, print_text, text_console
+from ...output import print_text, text_console
 
 if TYPE_CHECKING:
     from sami_train.studies.fit_robot.fit import FittedRobot
@@ -27,7 +27,7 @@ def fit_robot(
     ] = None,
 ) -> None:
     """Fit armature, friction, motor strength, delay and encoder bias of a robot's MJCF model to its recordings."""
-    from sami_runtime.errors import SamiError
+    from sami_runtime.errors import SamiError, in_shell
     from sami_runtime.files import output, require_output
     from sami_runtime.recording.reader import values_of
     from sami_train.studies.fit_gap.trace import read_log

@@ -10,7 +10,7 @@ import typer
 from ...measuring import bars
 from ...model_file import environment_of
 from ...options import FORCE, Model, ModelEnvironment, require_unchanged
-from ...output import in_shell, print_text
+from ...output import print_text
 from ..inspect import probe_lines
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def probe(
 
     The file then answers `probe_FEATURE`, an estimate with its interval, for those; its policy stays as it is.
     """
-    from sami_runtime.errors import SamiError
+    from sami_runtime.errors import SamiError, in_shell
     from sami_runtime.files import require_output
     from sami_runtime.model.artifact import read_artifact
     from sami_train.export.model_file import write

@@ -12,7 +12,7 @@ import typer
 
 from ...measuring import CLUSTERS, JobPlace, place_of
 from ...options import JSON
-from ...output import in_shell, print_text, text_console
+from ...output import print_text, text_console
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -67,6 +67,7 @@ def sweep(
     options_of_grid = {name for name in OF_THE_GRID if context.get_parameter_source(name).name == "COMMANDLINE"}  # type: ignore[union-attr]
     place = place_of(on, gpus=True)
 
+    from sami_runtime.errors import in_shell
     from sami_train.envs.catalog import by_name
     from sami_train.studies.sweep.sweep import Sweep
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ...output import in_shell, print_text
+from ...output import print_text
 
 
 def teach(
@@ -41,7 +41,7 @@ def distil(
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
 ) -> None:
     """Distil a teacher into a policy that a robot can run. Ctrl-C saves; the same command continues."""
-    from sami_runtime.errors import SamiError
+    from sami_runtime.errors import SamiError, in_shell
     from sami_train.envs.catalog import by_name
     from sami_train.studies.teacher.student import distil as train_student
     from sami_train.studies.teacher.teacher import read_config

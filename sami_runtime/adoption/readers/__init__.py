@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -75,7 +76,7 @@ def read_with(path: Path, reader: str | None, joints: Sequence[str] = ()) -> Pol
         raise SamiError(
             f"{path} is a folder that no reader recognizes ({', '.join(READERS)}). Give the ONNX file, with --contract."
         )
-    if path.suffix in (".pt", ".pth", ".zip", ".pkl"):
+    if path.suffix in (".pt", ".pth", ".zip", ".pkl", ".safetensors") or zipfile.is_zipfile(path):
         raise SamiError(
             f"{path} is no ONNX file, and no reader recognizes it ({', '.join(READERS)}). Export the policy to ONNX; a "
             "checkpoint of skrl needs the runner's agent.yaml beside it."

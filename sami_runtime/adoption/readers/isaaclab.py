@@ -48,10 +48,10 @@ def recognizes(path: Path) -> bool:
     return has_marks(env, b"isaaclab.") or has_marks(env, b"omni.isaac.lab.")
 
 
-def run_folder(path: Path) -> Path | None:
-    """Return the run folder that a path is or is in; None if there is none."""
+def run_folder(path: Path, file: str = "env.yaml") -> Path | None:
+    """Return the run folder that a path is or is in, by a file in its `params`; None if there is none."""
     folders = [path, *path.resolve().parents[:2]]
-    return next((folder for folder in folders if (folder / "params" / "env.yaml").is_file()), None)
+    return next((folder for folder in folders if (folder / "params" / file).is_file()), None)
 
 
 def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
@@ -92,17 +92,12 @@ def put_task(draft: Draft, folder: Path, sizes: tuple[int, int], joints: Sequenc
     """
     env, agent_file = Document(folder / "params" / "env.yaml"), folder / "params" / "agent.yaml"
     run = _Run(env, Document(agent_file, None if agent_file.is_file() else {}), _descriptors(folder), sizes[1], joints)
-    put_timing(draft, env)
-    run.put_action(draft)
-    run.put_observation(draft, sizes[0])
-
-
-def put_timing(draft: Draft, env: Document) -> None:
-    """Put the rate, the decimation and the length of an episode into a draft."""
     rate = draft.put_rate(env, "sim.dt", "decimation")
     if env.get("episode_length_s") is not None:
         seconds = env.number("episode_length_s", 0)
         draft.put("episode_steps", max(1, round(seconds * rate)), env.source("episode_length_s"))
+    run.put_action(draft)
+    run.put_observation(draft, sizes[0])
 
 
 def _descriptors(folder: Path) -> Document | None:

@@ -79,13 +79,6 @@ class Network:
         operator = ACTIVATIONS[name]
         self.apply(operator, **_DEFAULTS.get(operator, {}))
 
-    def sequential(self, weights: Mapping[str, Array], name: str, activation: str) -> None:
-        """Apply torch's `Sequential` of linear layers, each followed by an activation function."""
-        layers = sorted(int(key[len(name) + 1 : -7]) for key in weights if _is_layer(key, name))
-        for layer in layers:
-            self.linear(weights, f"{name}.{layer}")
-            self.activation(activation)
-
     def recurrent(self, weights: Mapping[str, Array], name: str, kind: str) -> None:
         """Apply torch's LSTM or GRU; layer N gets its own state `h_in_N` and, for an LSTM, `c_in_N`."""
         order = _GATES[kind]
@@ -147,7 +140,3 @@ class Network:
         graph = helper.make_graph(nodes, "policy", self._inputs, outputs, self._weights)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=8)
         return bytes(model.SerializeToString())
-
-
-def _is_layer(key: str, name: str) -> bool:
-    return key.startswith(f"{name}.") and key.endswith(".weight") and key[len(name) + 1 : -7].isdecimal()

@@ -147,7 +147,7 @@ def _put_mjlab_term(draft: Draft, config: Document, name: str, row: Mapping[str,
         draft.put(f"{field}.clip", clip, config.source("observation_terms_clip"))
     steps = int(_number(str(row["history_length"])) or 0)
     if steps > 1:
-        if row["flatten_history_dim"] != "True":
+        if row["flatten_history_dim"] not in (1.0, "True"):  # mjlab formats it as a number
             raise config.refuse("observation_terms_flatten_history_dim", "True, or no history")
         draft.put_history(field, steps, config.source("observation_terms_history_length"), MJLAB)
     return size * max(1, steps)

@@ -28,6 +28,7 @@ MAX_PICKLE_BYTES = 16 * 1024 * 1024
 MAX_OPCODES = 500_000
 """Most opcodes of a pickle and parts that they copy: an opcode of one byte may copy all that came before."""
 MAX_MEMBERS = 10_000
+_DAMAGES = (zipfile.BadZipFile, ValueError, NotImplementedError, EOFError, OSError)
 
 Array = NDArray[Any]
 
@@ -243,7 +244,7 @@ class Archive:
         try:
             self._zip = zipfile.ZipFile(io.BytesIO(data))
             members = self._zip.infolist()
-        except (zipfile.BadZipFile, ValueError, NotImplementedError, EOFError, OSError) as error:
+        except _DAMAGES as error:
             raise ArtifactError(f"{source} is no zip archive: {error}. Save the policy again.") from None
         size = sum(member.file_size for member in members)
         if len(members) > MAX_MEMBERS or size > MAX_ARCHIVE_BYTES:
@@ -257,7 +258,7 @@ class Archive:
         """Return the content of one file of the archive."""
         try:
             return self._zip.read(name)
-        except (KeyError, zipfile.BadZipFile, ValueError, EOFError, OSError, RuntimeError) as error:
+        except (KeyError, RuntimeError, *_DAMAGES) as error:
             raise ArtifactError(f"{self.source}: {printable(name)} cannot be read: {error}. Save it again.") from None
 
 

@@ -72,17 +72,16 @@ def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
         raise ArtifactError(f"{path} has no {name}.0.weight, which {file} describes. Give the files of one training.")
     network = Network(first.shape[1], str(path))
     draft = Draft()
-    draft.put("name", path.stem, FieldSource(kind="file", where=path.name))
     _put_statistics(network, checkpoint, agent, layers, path)
     _apply_layers(network, weights, name, layers, policy)
     put_network(draft, network, FieldSource(kind="file", where=f"{path.name}: policy"))
     folder = run_folder(path)
     if folder is not None:
         put_task(draft, folder, (first.shape[1], network.size), joints)
-        return draft.reading(network.finish())
-    ask_for_signals(draft, network, "skrl saves no names and units")
-    for field in ("action.scale", "action.default"):
-        draft.unknown(field, "the environment has it, not the checkpoint")
+    else:
+        ask_for_signals(draft, "skrl saves no names and units")
+        for field in ("action.scale", "action.default"):
+            draft.unknown(field, "the environment has it, not the checkpoint")
     return draft.reading(network.finish())
 
 
@@ -92,6 +91,8 @@ def _layers(policy: Document) -> Document:
     if not isinstance(parts, list) or len(parts) != 1 or not isinstance(parts[0], Mapping):
         raise policy.refuse("network", "one part")
     layers = Document(policy.path, parts[0], f"{policy.prefix}network[0].")
+    if "categorical" in str(policy.get("class")).lower():
+        raise policy.refuse("class", "GaussianMixin or DeterministicMixin: only continuous actions are adopted")
     if layers.get("input") not in ("OBSERVATIONS", "STATES"):
         raise layers.refuse("input", "OBSERVATIONS or STATES")
     if policy.get("output") not in ("ACTIONS", "tanh(ACTIONS)"):
@@ -133,11 +134,12 @@ def _apply_layers(
     network: Network, weights: Mapping[str, Array], name: str, layers: Document, policy: Document
 ) -> None:
     """Apply the container's layers and the head, which is the container's last layer if the models are separate."""
-    chosen = layers.get("activations")
     head = next((head for head in ("policy_layer", "output_layer") if f"{head}.weight" in weights), None)
     sizes = layers.numbers("layers")
-    names = [chosen] * len(sizes) if isinstance(chosen, str) else chosen
-    if not isinstance(names, list) or len(names) != len(sizes) or not all(n in ACTIVATIONS for n in names):
+    chosen = layers.get("activations")
+    names = [str(name).lower() for name in (chosen if isinstance(chosen, list) else [chosen])]
+    names = names * len(sizes) if len(names) == 1 else names  # one for all
+    if len(names) != len(sizes) or not all(name in ACTIVATIONS for name in names):
         raise layers.refuse("activations", f"one of {', '.join(ACTIVATIONS)} for each layer")
     for layer, activation in enumerate(names):
         network.linear(weights, f"{name}.{2 * layer}")

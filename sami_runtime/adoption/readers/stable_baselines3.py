@@ -1,4 +1,4 @@
-"""Reads files of `model.save` in stable-baselines3 and sb3-contrib: PPO, A2C, SAC, TQC and RecurrentPPO.
+"""Reads files of `model.save` in stable-baselines3 and sb3-contrib: PPO, A2C, SAC, TD3, DDPG, TQC, RecurrentPPO.
 
 The `.zip` contains weights and spaces; the statistics of `VecNormalize` are in a file beside it. Nothing is unpickled,
 see `pickled`. The ONNX file computes `model.predict(observation, deterministic=True)`, with normalisation and bounds.
@@ -9,21 +9,24 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sami_runtime.adoption.readers.documents import Draft
+from sami_runtime.adoption.readers.documents import Document, Draft
 from sami_runtime.adoption.readers.networks import INPUT, OUTPUT, Array, Network
 from sami_runtime.adoption.readers.pickled import Archive, Call, array_of, pickle_tree, read_archive, torch_tree
 from sami_runtime.adoption.sources import FieldSource, PolicyReading
 from sami_runtime.errors import ArtifactError
 from sami_runtime.files import printable
 
-IGNORED = ("mlp_extractor.value_net.", "value_net.", "log_std", "critic", "lstm_critic.", "actor.log_std.")
+IGNORED = ("mlp_extractor.value_net", "value_net", "log_std", "critic", "lstm_critic", "actor.log_std", "actor_target")
 """Prefixes of the names of weights that do not influence the action."""
+LAYERS = re.compile(r"(mlp_extractor\.policy_net\.\d+|action_net|actor\.(latent_pi\.\d+|mu(\.\d+)?))\.(weight|bias)")
+"""Names of the weights of linear layers that are read; in a state dictionary, they are in the order of their calls."""
 
 
 def recognizes(path: Path) -> bool:
@@ -40,10 +43,11 @@ def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
     """Return the policy as ONNX, with the fields of the recipe that describe the network.
 
     Statistics of observations are read from a file in the same folder: that with the policy's name and the suffix
-    `.pkl`, else `vecnormalize.pkl`, else `vec_normalize.pkl`.
+    `.pkl`, else the one that `CheckpointCallback` and Isaac Lab write, else `vecnormalize.pkl` or `vec_normalize.pkl`.
 
     Raises:
-        ArtifactError: The file is damaged, or the policy reads images or dictionaries, or has discrete actions.
+        ArtifactError: The file is damaged, its statistics are missing, or the policy has code of its own, reads images
+            or dictionaries, or has discrete actions.
     """
     archive = Archive(read_archive(path), str(path))
     settings = _settings(archive)
@@ -51,18 +55,24 @@ def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
     weights = {name: w for name, w in tree.items() if isinstance(w, np.ndarray)} if isinstance(tree, dict) else {}
     low, high = _bounds(settings, path)
     acting = {name: weight for name, weight in weights.items() if not name.startswith(IGNORED)}
-    size = int(np.prod(_space(settings, "observation_space", path).state.get("_shape") or (0,)))
-    network = Network(size, str(path))
-    statistics = _statistics(path)
-    if statistics:
+    choices = _choices(settings, path)
+    linear = [name for name in acting if not name.startswith("lstm_actor.")]
+    _require_known(settings, choices, linear, path)
+    network = Network(int(np.prod(_space(settings, "observation_space", path).state["_shape"])), str(path))
+    if statistics := _statistics(settings, path):
         _normalize(network, statistics)
-    squashed = "actor.mu.weight" in acting
-    activation, chosen_by = _activation(settings, "ReLU" if squashed else "Tanh", path)
+    *hidden, head = dict.fromkeys(name.rpartition(".")[0] for name in linear)
+    squashed = head != "action_net" or choices.get("squash_output") is True
+    activation, chosen_by = _activation(choices, "Tanh" if head == "action_net" else "ReLU", path)
     if "lstm_actor.weight_ih_l0" in acting:
         network.recurrent(acting, "lstm_actor", "LSTM")
-    network.sequential(acting, "actor.latent_pi" if squashed else "mlp_extractor.policy_net", activation)
-    network.linear(acting, "actor.mu" if squashed else "action_net")
-    _require_consumed(acting, path)
+    for layer in hidden:
+        network.linear(acting, layer)
+        network.activation(activation)
+    network.linear(acting, head)
+    if head == "actor.mu.0" and "actor.log_std" in weights:  # SAC with gSDE bounds the mean
+        most = Document(path, {"clip_mean": 2.0, **choices}, "policy_kwargs.").number("clip_mean", 0)
+        network.apply("Clip", np.array(-most), np.array(most))
     if network.size != len(low):
         raise ArtifactError(
             f"{path}: the network has {network.size} actions, its action space {len(low)}. Save it again."
@@ -76,15 +86,10 @@ def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
         network.apply("Min", high)
     draft = Draft()
     draft.put("activation", None, chosen_by)
-    source = FieldSource(kind="file", where=f"{path.name}: policy.pth")
-    draft.put("name", path.stem, FieldSource(kind="file", where=path.name))
-    put_network(draft, network, source)
+    put_network(draft, network, FieldSource(kind="file", where=f"{path.name}: policy.pth"))
     space = FieldSource(kind="file", where=f"{path.name}: action_space, which the network's answer has")
-    for field, value in (("low", low.tolist()), ("high", high.tolist())):
-        draft.put(f"action.{field}", value, space)
-    draft.put("action.scale", 1.0, space)
-    draft.put("action.default", 0.0, space)
-    ask_for_signals(draft, network, "stable-baselines3 saves no names, units and rate")
+    draft.put_all("action", {"low": low.tolist(), "high": high.tolist(), "scale": 1.0, "default": 0.0}, space)
+    ask_for_signals(draft, "stable-baselines3 saves no names, units and rate")
     return draft.reading(network.finish())
 
 
@@ -98,7 +103,7 @@ def put_network(draft: Draft, network: Network, source: FieldSource) -> None:
         draft.put(f"state.{name}.output", written_as, source)
 
 
-def ask_for_signals(draft: Draft, network: Network, why: str) -> None:
+def ask_for_signals(draft: Draft, why: str) -> None:
     """Mark signals, rate and the meaning of the action as unknown, so that a person has to give them."""
     for field in ("rate_hz", "signals", "action.name", "action.unit", "action.elements", "action.meaning"):
         draft.unknown(field, why)
@@ -129,11 +134,12 @@ def _serialized(settings: Mapping[str, Any], key: str, source: str) -> Any:
 def _space(settings: Mapping[str, Any], key: str, path: Path) -> Call:
     space = _serialized(settings, key, str(path))
     kind = space.function.rpartition(".")[2] if isinstance(space, Call) else "nothing"
-    shape = space.state.get("_shape") if isinstance(space, Call) else None
+    shape, dtype = (space.state.get(name) if isinstance(space, Call) else None for name in ("_shape", "dtype"))
+    if isinstance(shape, tuple) and len(shape) == 3 and isinstance(dtype, Call) and dtype.arguments[:1] == ("u1",):
+        kind = "an image"
     if kind != "Box" or not isinstance(shape, tuple) or not all(isinstance(n, int) and 0 < n < 10**6 for n in shape):
-        raise ArtifactError(
-            f"{path}: {key} is {printable(kind)}; only a Box of numbers is read. Export it to ONNX instead."
-        )
+        remedy = "Train with continuous actions" if key == "action_space" else "Export it to ONNX with vectors as input"
+        raise ArtifactError(f"{path}: {key} is {printable(kind)}; only a Box of numbers is read. {remedy}.")
     return space
 
 
@@ -149,10 +155,15 @@ def _bounds(settings: Mapping[str, Any], path: Path) -> tuple[Array, Array]:
     return low, high
 
 
-def _activation(settings: Mapping[str, Any], default: str, path: Path) -> tuple[str, FieldSource]:
+def _choices(settings: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
+    """Return `policy_kwargs`, which are pickled if they contain a class, else plain."""
+    choices = _serialized(settings, "policy_kwargs", str(path)) or settings.get("policy_kwargs")
+    return choices if isinstance(choices, dict) else {}
+
+
+def _activation(choices: Mapping[str, Any], default: str, path: Path) -> tuple[str, FieldSource]:
     """Return torch's class of the activation function, with its source; the file contains it only if it was chosen."""
-    choices = _serialized(settings, "policy_kwargs", str(path))
-    chosen = choices.get("activation_fn") if isinstance(choices, dict) else None
+    chosen = choices.get("activation_fn")
     if isinstance(chosen, Call):
         name = chosen.function.rpartition(".")[2]
         return name, FieldSource(kind="file", where=f"{path.name}: policy_kwargs.activation_fn is {printable(name)}")
@@ -161,22 +172,34 @@ def _activation(settings: Mapping[str, Any], default: str, path: Path) -> tuple[
     )
 
 
-def _require_consumed(acting: Mapping[str, Array], path: Path) -> None:
-    """Raise ArtifactError if the policy has weights that influence the action, but are not in the graph."""
-    prefixes = ("lstm_actor.", "actor.latent_pi.", "mlp_extractor.policy_net.", "actor.mu.", "action_net.")
-    if unread := [name for name in acting if not name.startswith(prefixes)]:
-        listed = ", ".join(map(printable, unread[:3]))
+def _require_known(settings: Mapping[str, Any], choices: Mapping[str, Any], names: Sequence[str], path: Path) -> None:
+    """Raise ArtifactError if the policy has code of its own, or weights that influence the action and are not read."""
+    extractor = choices.get("features_extractor_class")
+    classes = {"policy_class": _serialized(settings, "policy_class", str(path)), "features_extractor_class": extractor}
+    faults = [f"weights of another kind, {printable(name)}" for name in names if not LAYERS.fullmatch(name)]
+    for key, value in classes.items():
+        if isinstance(value, Call) and not value.function.startswith(("stable_baselines3.", "sb3_contrib.")):
+            faults.insert(0, f"a {key} of its own")
+    if faults or not names:
         raise ArtifactError(
-            f"{path} has weights of another kind of policy ({listed}); policies of linear layers and an LSTM are read. "
-            "Export it to ONNX instead."
+            f"{path} has {faults[0] if faults else 'no weights'}; policies of linear layers and an LSTM, by classes of "
+            "stable-baselines3 and sb3-contrib, are read. Export it to ONNX instead."
         )
 
 
-def _statistics(path: Path) -> tuple[Array, Array, float, float] | None:
-    """Return mean, variance, epsilon and clip of `VecNormalize`; None without such a file, or if it does not apply."""
-    names = (f"{path.stem}.pkl", "vecnormalize.pkl", "vec_normalize.pkl")
+def _statistics(settings: Mapping[str, Any], path: Path) -> tuple[Array, Array, float, float] | None:
+    """Return mean, variance, epsilon and clip of `VecNormalize`; None if the training did not have it, or not these."""
+    if settings.get("_last_obs") is not None and settings.get("_last_original_obs") is None:
+        return None  # trained without VecNormalize: a file in this folder is another policy's
+    checkpoint = re.sub(r"(_\d+_steps)?$", r"_vecnormalize\1", path.stem, count=1)
+    names = (f"{path.stem}.pkl", f"{checkpoint}.pkl", "vecnormalize.pkl", "vec_normalize.pkl")
     file = next((path.with_name(name) for name in names if path.with_name(name).is_file()), None)
     if file is None:
+        if settings.get("_last_original_obs") is not None:
+            raise ArtifactError(
+                f"{path} was trained with VecNormalize, and its statistics are not beside it. Put the file of "
+                f"`VecNormalize.save` there, as one of {', '.join(names)}."
+            )
         return None
     tree = pickle_tree(read_archive(file), str(file))
     state = tree.state if isinstance(tree, Call) and tree.function.endswith(".VecNormalize") else {}
@@ -189,16 +212,19 @@ def _statistics(path: Path) -> tuple[Array, Array, float, float] | None:
     except (KeyError, ValueError, TypeError, AttributeError, IndexError):
         mean = var = None
         epsilon = clip = 0.0
-    if mean is None or var is None or mean.ndim != 1 or mean.shape != var.shape or clip <= 0:
-        raise ArtifactError(f"{file} has no statistics of VecNormalize for one vector. Save it by `VecNormalize.save`.")
-    return mean, var, epsilon, clip
+    if mean is None or var is None or mean.shape != var.shape or clip <= 0:
+        raise ArtifactError(f"{file} has no statistics of VecNormalize for one array. Save it by `VecNormalize.save`.")
+    return mean.reshape(-1), var.reshape(-1), epsilon, clip
 
 
 def _normalize(network: Network, statistics: tuple[Array, Array, float, float]) -> None:
     mean, var, epsilon, clip = statistics
     scale = np.sqrt(np.maximum(var, 0) + epsilon)
     if len(mean) != network.size or not scale.all():
-        raise ArtifactError(f"the statistics have {len(mean)} numbers; the policy reads {network.size}. Give its own.")
+        raise ArtifactError(
+            f"the VecNormalize statistics have {len(mean)} numbers, the policy reads {network.size}. Give its own; if "
+            "VecFrameStack is around it, save it with norm_obs = False, and give offset, scale and clip in --contract."
+        )
     network.apply("Sub", mean)
     network.apply("Div", scale)
     network.apply("Clip", np.array(-clip), np.array(clip))

@@ -25,6 +25,8 @@ EXPORTERS = {
     "_TorchGRUModel": ("obs_normalizer", "rnn", "mlp", "deterministic_output"),
 }
 """Modules in the order of their calls, by class: of legged_gym, Isaac Lab, and rsl_rl 5."""
+RSL_RL = {"MLP": "Sequential", "_IdentityDeterministicOutput": "Identity"}
+"""Torch's class by rsl_rl's class that computes the same."""
 SETTINGS = {"alpha": ("1.", "1.0"), "negative_slope": ("0.01", "0.010000000000000000")}
 """Accepted settings of activation functions: torch's defaults, as they may be written."""
 
@@ -38,12 +40,8 @@ def torchscript_as_onnx(path: Path) -> bytes:
     data = read_archive(path)
     root = torch_tree(data, str(path))
     kind = _class(root)
-    if kind == "Sequential":
-        modules = [root]
-    elif kind in EXPORTERS:
-        modules = [root.state[name] for name in EXPORTERS[kind] if name in root.state]
-    else:
-        modules = []
+    names = EXPORTERS.get(kind, ())
+    modules = [root] if kind == "Sequential" else [root.state[name] for name in names if name in root.state]
     parts = [value for value in root.state.values() if _class(value)] if isinstance(root, Call) else []
     if not all(map(_class, modules)):
         modules = []
@@ -72,7 +70,8 @@ def torchscript_as_onnx(path: Path) -> bytes:
 def _class(module: Any) -> str:
     """Return the class of a TorchScript module; an empty text for any other value."""
     scripted = isinstance(module, Call) and module.function.startswith("__torch__.")
-    return module.function.rpartition(".")[2] if scripted else ""
+    name = module.function.rpartition(".")[2] if scripted else ""
+    return RSL_RL.get(name, name) if scripted and module.function.startswith("__torch__.rsl_rl.") else name
 
 
 def _layers(module: Call) -> list[Call]:

@@ -19,7 +19,7 @@ from sami_runtime.adoption.readers.documents import (
     put_slices,
     read_network,
 )
-from sami_runtime.adoption.readers.isaaclab import ACTIONS, OBSERVATIONS
+from sami_runtime.adoption.readers.isaaclab import ACTIONS, OBSERVATIONS, run_folder
 from sami_runtime.adoption.readers.terms import put_term
 from sami_runtime.adoption.sources import FieldSource, PolicyReading
 from sami_runtime.errors import ContractError
@@ -34,12 +34,7 @@ CODE = FieldSource(kind="table", where="unitree_rl_lab's deploy/include/isaaclab
 
 def recognizes(path: Path) -> bool:
     """Return whether a path is in a run folder with `params/deploy.yaml`."""
-    return _folder(path) is not None
-
-
-def _folder(path: Path) -> Path | None:
-    folders = [path, *path.resolve().parents[:2]]
-    return next((folder for folder in folders if (folder / "params" / "deploy.yaml").is_file()), None)
+    return run_folder(path, "deploy.yaml") is not None
 
 
 def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
@@ -49,7 +44,7 @@ def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
         ContractError: A key is missing or invalid.
         ArtifactError: The policy is missing or invalid.
     """
-    folder = _folder(path)
+    folder = run_folder(path, "deploy.yaml")
     if folder is None:
         raise ContractError(f"{path} is in no folder with params/deploy.yaml. Give unitree_rl_lab's run folder.")
     config = Document(folder / "params" / "deploy.yaml")

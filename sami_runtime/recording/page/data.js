@@ -4,6 +4,7 @@ class Run {
   constructor(doc) {
     Object.assign(this, doc);
     this.words ||= [""]; this.events ||= []; this.tasks ||= {}; this.came ||= {};
+    this.atlases = [[0, this.atlas], ...(this.atlases || [])];
     this.count ||= 0; this.series = {}; this.episodes = [];
     const bytes = text => Uint8Array.from(atob(text), c => c.charCodeAt(0)).buffer;
     const data = doc.data ? new Float32Array(bytes(doc.data)) : null;
@@ -35,6 +36,7 @@ class Run {
     const at = this.count++;
     this.place(at);
     for (const event of message.events || []) this.events.push([at, ...event]);
+    if ("atlas" in message) this.atlases.push([at, message.atlas]);
     if (message.task) this.tasks[this.series.episode[at]] = message.task;
   }
   // The index of the last tick that began at or before a time.
@@ -43,6 +45,8 @@ class Run {
     while (low < high) { const middle = (low + high + 1) >> 1; if (this.t(middle) <= time + 1e-9) low = middle; else high = middle - 1; }
     return Math.max(0, low);
   }
+  // What the model of a tick knows, which another model may have taken over from; null or undefined if nothing tells.
+  atlasAt(at) { return this.atlases.filter(([from]) => from <= at).pop()[1]; }
   span(from, to) { return this.count ? [this.at(from), Math.min(this.count - 1, this.at(to) + 1)] : [0, -1]; }
   episodeOf(at) { return this.episodes.find(episode => at >= episode.from && at < episode.to); }
   succeeded(episode) { const outcome = this.came[episode.number]; return outcome ? outcome[1] : null; }

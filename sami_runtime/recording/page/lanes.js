@@ -165,17 +165,19 @@ function drawTimes(canvas, run, look, names) {
 }
 
 // Draws a map of contexts: the means of the training tasks, and the path of the window's mean.
-function drawMap(canvas, run, look, window_) {
+function drawMap(canvas, run, look) {
   const size = Math.min(innerWidth > 760 ? 280 : 220, canvas.clientWidth), area = prepared(canvas, size);
   if (!area) return;
   const { pen, width } = area, columns = run.groups.find(group => group.kind === "context").columns.map(name => run.col(name));
-  const means = run.atlas ? run.atlas.mean : [];
-  const now = run.at(look.at), episode = run.episodeOf(now) || { from: 0, to: 0 }, way = [];
+  const now = run.at(look.at), atlas = run.atlasAt(now), means = atlas ? atlas.mean : [], window_ = atlas ? atlas.window : 1;
+  const episode = run.episodeOf(now) || { from: 0, to: 0 }, way = [];
   for (let i = episode.from; i <= now; i++) {
     const mean = columns.map(data => { let sum = 0, n = 0; for (let j = Math.max(episode.from, i - window_ + 1); j <= i; j++) { if (!Number.isNaN(data[j])) { sum += data[j]; n++; } } return n ? sum / n : NaN; });
     if (mean.every(Number.isFinite)) way.push(mean);
   }
-  const show = run.flat ||= plane(means.length > 2 ? means : sample(run, columns));
+  run.flat ||= new Map();
+  if (!run.flat.get(atlas)) run.flat.set(atlas, plane(means.length > 2 ? means : sample(run, columns)));
+  const show = run.flat.get(atlas);
   if (!show) return;
   const places = means.map(show), path = way.slice(-400).map(show), all = [...places, ...path];
   if (!all.length) return;
@@ -183,7 +185,7 @@ function drawMap(canvas, run, look, window_) {
   const scale = Math.min((width - 44) / (wide || 1), (size - 44) / (tall || 1));
   const x = p => width / 2 + (p[0] - (Math.max(...xs) + Math.min(...xs)) / 2) * scale, y = p => size / 2 - (p[1] - (Math.max(...ys) + Math.min(...ys)) / 2) * scale;
   const nearest = run.word("nearest", now), task = run.tasks[episode.number];
-  const labels = means.map((_, i) => Object.entries(run.atlas.tasks[i]).map(([k, v]) => `${k} ${v}`).join(", "));
+  const labels = means.map((_, i) => Object.entries(atlas.tasks[i]).map(([k, v]) => `${k} ${v}`).join(", "));
   places.forEach((p, i) => {
     const closest = labels[i] === nearest;
     pen.fillStyle = closest ? colours.accent : colours.faint; pen.beginPath(); pen.arc(x(p), y(p), closest ? 5.5 : 4, 0, 7); pen.fill();

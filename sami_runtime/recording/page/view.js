@@ -60,11 +60,11 @@ class View {
   }
   build(context) {
     const run = this.run, group = kind => run.groups.filter(part => part.kind === kind), col = name => run.col(name);
-    const timeline = this.card("What happened");
+    const timeline = this.card("What happened"), judged = run.atlases.some(([, atlas]) => atlas);
     const strips = [
       { label: "tick", word: i => run.word("outcome", i), colour: outcomeColour },
       { label: "limited", word: i => run.word("limited_by", i), colour: word => word.includes("stop") ? colours.bad : colours.of[1], text: true, pale: true },
-      ...(run.atlas ? [{ label: "phase", word: i => run.word("phase", i), colour: phaseColour, text: true, pale: true }, { label: "like", word: i => run.word("nearest", i), colour: word => colours.of[[...word].reduce((s, c) => (31 * s + c.charCodeAt(0)) >>> 0, 7) % 8], text: true, pale: true }] : []),
+      ...(judged ? [{ label: "phase", word: i => run.word("phase", i), colour: phaseColour, text: true, pale: true }, { label: "like", word: i => run.word("nearest", i), colour: word => colours.of[[...word].reduce((s, c) => (31 * s + c.charCodeAt(0)) >>> 0, 7) % 8], text: true, pale: true }] : []),
     ];
     this.lane(timeline, "", "", [], (canvas, span) => drawStrips(canvas, run, span, strips, { axis: true }));
     const [proposed] = group("proposed"), [executed] = group("executed"), actions = this.card("Actions", "proposed by the policy, executed after every limit");
@@ -73,7 +73,7 @@ class View {
       const keys = [{ name: "executed", data: col(executed.columns[i]), colour: 0 }, { name: "proposed", data: col(proposed.columns[i]), colour: 1, thin: true }];
       this.lane(actions, name, executed.unit, keys, (canvas, span) => drawLines(canvas, run, span, parts(), { height: executed.elements.length > 4 ? 46 : 62, least: .01 }), executed.meaning);
     });
-    if (run.atlas) this.lane(this.card("Out of what it knows?", "score: above the line is an alarm"), "", "", [{ name: "score", data: col("score"), colour: 3 }], (canvas, span) => drawLines(canvas, run, span, [{ data: col("score"), colour: colours.of[3] }], { threshold: 1, floor: 0, zero: true, height: 100 }));
+    if (judged) this.lane(this.card("Out of what it knows?", "score: above the line is an alarm"), "", "", [{ name: "score", data: col("score"), colour: 3 }], (canvas, span) => drawLines(canvas, run, span, [{ data: col("score"), colour: colours.of[3] }], { threshold: 1, floor: 0, zero: true, height: 100 }));
     if (context) this.lane(this.card("Context", "what the encoder inferred"), "", "", context.columns.map((name, i) => ({ name: context.elements[i], data: col(name), colour: i % 8 })), (canvas, span) => drawLines(canvas, run, span, context.columns.map((name, i) => ({ data: col(name), colour: colours.of[i % 8] })), { height: 120 }));
     const observations = this.card("Observations");
     for (const signal of [...group("observation"), ...group("answer")]) {
@@ -94,7 +94,7 @@ class View {
     this.sentences(at);
     if (run.scene && !this.robot) { this.robot = new Robot(run.scene, this.stage); this.robot.onmove = () => { dirty = true; }; }
     if (this.robot) this.robot.draw(run.poses, at);
-    if (this.map.isConnected) drawMap(this.map, run, span, run.atlas ? run.atlas.window : 1);
+    if (this.map.isConnected) drawMap(this.map, run, span);
   }
   heads() {
     const run = this.run, judged = run.episodes.map(episode => run.succeeded(episode)).filter(success => success !== null);
@@ -127,15 +127,15 @@ class View {
     if (run.tasks[episode.number]) lines.push(line("Hidden task: ", b(run.tasks[episode.number])));
     lines.push(line("The tick ", b(OUTCOMES[outcome] || outcome, outcome === "acted" || outcome === "standing" ? "" : "alarm"), reason ? `. ${reason}` : "."));
     lines.push(line(limited ? b(limited.includes("stop") ? "The gate stopped the robot." : `Limited by ${limited}.`, "alarm") : "Nothing was limited."));
-    const score = run.col("score")[at], phase = run.word("phase", at);
-    if (run.atlas && Number.isFinite(score)) {
+    const score = run.col("score")[at], phase = run.word("phase", at), atlas = run.atlasAt(at);
+    if (atlas && Number.isFinite(score)) {
       lines.push(line(b(`Score ${score.toFixed(2)}`, score > 1 ? "alarm" : "ok"), score > 1 ? ": out of distribution. " : ": in distribution. ",
-        `The mean of its last ${run.atlas.window} contexts is ${digits(run.col("distance")[at])} standard deviations from that of the nearest training task, `, b(run.word("nearest", at)), `; ${digits(run.atlas.threshold)} are allowed (score 1).`));
-      lines.push(make("p", { className: "hint", textContent: `Calibrated for false alarms in ${Math.round(1000 * run.atlas.false_alarm_rate) / 10} % of episodes; sami atlas --check measures the rate. A nearest task is no estimate of the dynamics. Phase: ${phase || "–"}.` }));
-    } else if (run.atlas) lines.push(make("p", { className: "hint", textContent: `No score yet: the atlas counts from step ${run.atlas.step} of an episode on, when the encoder has seen enough.` }));
+        `The mean of its last ${atlas.window} contexts is ${digits(run.col("distance")[at])} standard deviations from that of the nearest training task, `, b(run.word("nearest", at)), `; ${digits(atlas.threshold)} are allowed (score 1).`));
+      lines.push(make("p", { className: "hint", textContent: `Calibrated for false alarms in ${Math.round(1000 * atlas.false_alarm_rate) / 10} % of episodes; sami atlas --check measures the rate. A nearest task is no estimate of the dynamics. Phase: ${phase || "–"}.` }));
+    } else if (atlas) lines.push(make("p", { className: "hint", textContent: `No score yet: the atlas counts from step ${atlas.step} of an episode on, when the encoder has seen enough.` }));
     else lines.push(make("p", { className: "hint", textContent: "The recording holds no atlas, so nothing tells which dynamics it knows." }));
     this.now.replaceChildren(...lines);
-    this.mapCaption.textContent = run.atlas ? "Grey: means of the dynamics that it was trained in, in the plane in which they differ most. Orange: the way in this episode up to now." : "The way in this episode up to now, in the plane in which contexts differ most.";
+    this.mapCaption.textContent = atlas ? "Grey: means of the dynamics that it was trained in, in the plane in which they differ most. Orange: the way in this episode up to now." : "The way in this episode up to now, in the plane in which contexts differ most.";
     let last = null;
     for (const entry of this.buttons || []) { entry.button.classList.remove("now"); if (entry.at <= at) last = entry.button; }
     if (last) { last.classList.add("now"); if (last !== this.highlighted) this.list.scrollTop = last.offsetTop - this.list.offsetTop - 90; this.highlighted = last; }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import inspect
 import math
+import os
 import shlex
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import numpy as np
@@ -51,7 +53,9 @@ class LeRobotAdapter:
         self._beginning: Mapping[str, Any] = {}
         self._goals = np.zeros(contract.action.size)
         self._moves = False
+        self._ports = ExitStack()
         try:
+            self._lock_ports()
             self._connect()
         except BaseException:
             self.close()
@@ -128,11 +132,12 @@ class LeRobotAdapter:
 
     def close(self) -> None:
         """Stop the robot if it was driven, and disconnect. May be called twice."""
-        if self.robot.is_connected:
-            try:
-                self.stop()
-            finally:
-                self.robot.disconnect()
+        with self._ports:
+            if self.robot.is_connected:
+                try:
+                    self.stop()
+                finally:
+                    self.robot.disconnect()
 
     def _send(self, goals: NDArray[np.float64]) -> object:
         """Send goals (A,) in the robot's units, with all other keys; return the result of `send_action`."""
@@ -163,6 +168,17 @@ class LeRobotAdapter:
                 "Check the robot's driver."
             )
         return applied
+
+    def _lock_ports(self) -> None:
+        """Lock the robot's serial ports, as LeRobot's drivers do not; AdapterError if another program has."""
+        for path in _ports(self.settings.config):
+            with suppress(OSError):  # there is no such port, which LeRobot reports
+                port = os.open(path, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK)
+                self._ports.callback(os.close, port)
+                try:
+                    fcntl.flock(port, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    refuse([f"another program drives {self.settings.type}: it has locked {path}. End it first"])
 
     def _connect(self) -> None:
         """Connect the robot with its existing calibration."""
@@ -198,3 +214,12 @@ class LeRobotAdapter:
                 f"{self.settings.type} is not connected: the adapter was closed, or the connection broke. Check the "
                 "cable, and make a new adapter."
             )
+
+
+def _ports(config: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the values of the keys of a robot's configuration that name a serial port, such as `left_arm_port`."""
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            yield from _ports(value)
+        elif key.endswith("port") and isinstance(value, str):
+            yield value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -89,6 +89,7 @@ class Ros2Adapter:
         self._values: Mapping[str, NDArray[np.float32]] = {}
         self._messages: dict[str, Message] = {}
         self._task = settings.task
+        self._observed_topics = [(topic.topic, topic.type, topic) for topic in settings.topics.values()]
         self._open, self._in_episode, self._is_halted = True, False, False
         self._node = open_node(settings.backend, settings.domain, clock)
         self.sources.dropped = lambda: self._node.faults
@@ -107,8 +108,12 @@ class Ros2Adapter:
                 publishers: Publishers = "in turn" if observed.standing else "first"
                 self._node.subscribe(observed.topic, KINDS[observed.type], observed, hear, publishers)
             deadline = time.monotonic() + settings.heard_s
-            faults = [*self._silent_topics(deadline), *self._doubled()]
-            refuse([*faults, *missing_subscribers(self._node, commands, deadline)], "sent")
+            faults = [*self._silent_topics(deadline), *missing_subscribers(self._node, commands, deadline)]
+            sent_topics = [(topic, kind.ros, qos) for topic, (kind, qos) in commands.items()]
+            while (rivals := self._doubled(sent_topics)) and time.monotonic() < deadline:
+                arm_watchdog(settings, None)  # it may be the publisher, for an earlier adapter of this process
+                time.sleep(POLL_S)
+            refuse([*faults, *self._doubled(self._observed_topics), *rivals], "sent")
             refuse(self._faults_of_home() if settings.kinematics and not settings.kinematics.move_home else [], "sent")
             arm_watchdog(settings, self._last)
         except BaseException:
@@ -131,7 +136,7 @@ class Ros2Adapter:
             AdapterError, SafetyStop: A topic has two publishers; see `home`; or the arm is not home and may not move.
         """
         self._require_open()
-        refuse(self._doubled(), "sent")
+        refuse(self._doubled(self._observed_topics), "sent")
         self._node.reset()
         self._in_episode, self._is_halted = True, False
         if self._hand and self.settings.kinematics:
@@ -149,7 +154,7 @@ class Ros2Adapter:
             self.sources.reset(False)
 
     def home(self) -> None:
-        """Open the fingers, move the joints home, close the fingers.
+        """Open the fingers, whose object may be too heavy to carry; move the joints home; close the fingers.
 
         Raises:
             AdapterError, SafetyStop: The arm may not or cannot move, its joints' messages cease, or it was stopped.
@@ -159,7 +164,29 @@ class Ros2Adapter:
             raise AdapterError(
                 "the arm cannot move home: it has no kinematics whose hand it commands, or move_home = false."
             )
-        self._go_home(self._hand)
+        speed, deadline = self.settings.kinematics.home_speed, self.clock.now() + HOME_S
+        while True:
+            joints = self._fresh()
+            off = self._home - joints.positions
+            if abs(off).max() < HOME_RAD:
+                break
+            if self.clock.now() > deadline:
+                self.emergency_stop()
+                raise AdapterError(
+                    f"the arm did not come home within {HOME_S:g} s: joints are {np.round(off, 3).tolist()} rad off. "
+                    "Does its controller take these commands, and is the way free?"
+                )
+            velocities = np.clip(HOME_GAIN * off, -speed, speed)
+            beat_watchdogs(HOME_PERIOD_S)
+            self._send(self._hand.motion_messages(joints, velocities, np.inf))
+            self.clock.sleep_until(self.clock.now() + HOME_PERIOD_S)
+        home, closing = float(self._width[0]), self.clock.now() + CLOSE_S
+        self._send(self._hand.motion_messages(joints, np.zeros_like(off), home))
+        beat_watchdogs(np.inf)
+        while self.settings.gripper and self.clock.now() < closing:
+            if abs(self.sources.latest.observation().values["gripper_width"][0] - home) < CLOSED_M:
+                break
+            self.clock.sleep_until(self.clock.now() + HOME_PERIOD_S)
 
     def read(self) -> Observation:
         """Return the newest value of each signal, with the time of its measurement.
@@ -168,7 +195,7 @@ class Ros2Adapter:
             AdapterError: A signal never arrived; or a topic has two publishers, which rclpy cannot tell apart.
         """
         self._require_open()
-        if not self._node.separates and (faults := self._doubled()):
+        if not self._node.separates and (faults := self._doubled(self._observed_topics)):
             raise AdapterError("; ".join(faults) + ".")
         observation = self.sources.latest.observation()
         self._values = observation.values
@@ -252,10 +279,9 @@ class Ros2Adapter:
     def _why_silent(self, topic: ObservedTopic) -> str:
         return why_silent(topic.topic, topic.type, topic, self._node.publishers(topic.topic))
 
-    def _doubled(self) -> list[str]:
-        """Return a sentence for each topic that has more than one publisher."""
-        topics = self.settings.topics.values()
-        faults = (doubled(topic.topic, topic.type, topic, self._node.publishers(topic.topic)) for topic in topics)
+    def _doubled(self, topics: Iterable[tuple[str, str, Qos]]) -> list[str]:
+        """Return a sentence for each topic (name, type, quality of service) that has more than one publisher."""
+        faults = (doubled(*topic, self._node.publishers(topic[0])) for topic in topics)
         return [fault for fault in faults if fault]
 
     def _faults_of_home(self) -> list[str]:
@@ -269,37 +295,6 @@ class Ros2Adapter:
             f"{arm.joints[int(off.argmax())]} is {off.max():.3g} rad from home, and the arm may not move there "
             f"(move_home = false). Bring it to {np.round(self._home, 3).tolist()} rad, or set move_home"
         ]
-
-    def _go_home(self, hand: Hand) -> None:
-        """Open the fingers, whose object may be too heavy to carry; move the joints home; close the fingers.
-
-        Raises:
-            AdapterError, SafetyStop: The joints do not arrive, their messages cease, or the robot was stopped.
-        """
-        assert self.settings.kinematics is not None
-        speed, deadline = self.settings.kinematics.home_speed, self.clock.now() + HOME_S
-        while True:
-            joints = self._fresh()
-            off = self._home - joints.positions
-            if abs(off).max() < HOME_RAD:
-                break
-            if self.clock.now() > deadline:
-                self.emergency_stop()
-                raise AdapterError(
-                    f"the arm did not come home within {HOME_S:g} s: joints are {np.round(off, 3).tolist()} rad off. "
-                    "Does its controller take these commands, and is the way free?"
-                )
-            velocities = np.clip(HOME_GAIN * off, -speed, speed)
-            beat_watchdogs(HOME_PERIOD_S)
-            self._send(hand.motion_messages(joints, velocities, np.inf))
-            self.clock.sleep_until(self.clock.now() + HOME_PERIOD_S)
-        home, closing = float(self._width[0]), self.clock.now() + CLOSE_S
-        self._send(hand.motion_messages(joints, np.zeros_like(off), home))
-        beat_watchdogs(np.inf)
-        while self.settings.gripper and self.clock.now() < closing:
-            if abs(self.sources.latest.observation().values["gripper_width"][0] - home) < CLOSED_M:
-                break
-            self.clock.sleep_until(self.clock.now() + HOME_PERIOD_S)
 
     def _send(self, messages: Mapping[str, Message]) -> None:
         if self._is_halted:

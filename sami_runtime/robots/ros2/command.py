@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
@@ -186,6 +187,7 @@ class LastStand:
         self._node: Node | None = None
         self._send = self._unarmed
         take_instructions(KIND, self._take)
+        atexit.register(self._leave)  # otherwise it counts as another commander until its lease ends
 
     def __call__(self) -> None:
         """Send the message that stops the robot.
@@ -201,12 +203,15 @@ class LastStand:
     def _no_message(self) -> None:
         raise AdapterError("nothing was sent: command.standing is 'last', so the controller stays at the last command.")
 
-    def _take(self, document: dict[str, Any], _: list[int]) -> None:
-        """Join the command's topic; until this has succeeded, a call raises AdapterError."""
-        self._send = self._unarmed
+    def _leave(self) -> None:
         if self._node:
             self._node.close()
             self._node = None
+
+    def _take(self, document: dict[str, Any], _: list[int]) -> None:
+        """Join the command's topic; until this has succeeded, a call raises AdapterError."""
+        self._send = self._unarmed
+        self._leave()
         if document["data"] is None:
             self._send = self._no_message
             return

@@ -84,8 +84,8 @@ def doubled(topic: str, kind: str, qos: Qos, publishers: Iterable[Peer]) -> str:
     if len(names) < 2:
         return ""
     return (
-        f"{topic} has {len(names)} publishers, {' and '.join(names)}, and the robot can be in one place only. End all "
-        "but one; one that was killed counts for as long as its lease lasts, 10 s or so"
+        f"{topic} has {len(names)} publishers, {' and '.join(names)}, and the robot can have one only. End all but "
+        "one; one that was killed counts for as long as its lease lasts, 10 s or so"
     )
 
 

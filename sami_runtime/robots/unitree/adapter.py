@@ -33,7 +33,7 @@ FOLDED = np.array([0.0, 1.36, -2.65] * 4)
 """Hip, thigh and calf of each leg [rad], with trunk and feet on the ground, from which a Go2 stands up."""
 LYING_DEG = 33.0
 """Largest tilt of the trunk [degrees] from which a lying robot gets up; beyond it, simulated robots may tip over."""
-DOUBLED = "two robots publish rt/lowstate in this domain, and both obey what is sent: turn one off and start again"
+DOUBLED = "two robots publish rt/lowstate in this domain, and both obey what is sent: turn one off"
 RAMP_S = 0.02
 RELEASED_S = 15.0
 """Longest time [s] for the sport mode to release the motors."""
@@ -267,7 +267,7 @@ class UnitreeAdapter:
                 f"Unitree's sport mode is on ({mode!r}) and drives the motors, too. Lay the robot down and turn it off "
                 "in Unitree's app, or set release_sport_mode = true, which does both when an episode begins"
             ]
-        return [DOUBLED] if len(self._link.senders) > 1 else []
+        return [DOUBLED] if self._link.is_doubled else []
 
     def _require_upright(self, longest_s: float = math.inf) -> None:
         """Damp the motors and raise SafetyStop if the robot must not move, or was silent for longer than a time [s]."""
@@ -276,7 +276,7 @@ class UnitreeAdapter:
             fault = "L2 and B of the remote control were pressed"
         elif not tilt < self.settings.fallen_deg:
             fault = f"the robot has fallen: its trunk is tilted by {tilt:.0f} degrees"
-        elif len(self._link.senders) > 1:
+        elif self._link.is_doubled:
             fault = DOUBLED
         elif silent > longest_s:
             fault = f"the robot told nothing for {silent:.2g} s"

@@ -32,6 +32,8 @@ from sami_runtime.robots.unitree.messages import Go2Reading, Setpoint
 WAKE_NS = 100_000_000
 """Longest time that `close` waits for the receiving thread [ns]."""
 POLL_S = 0.02
+TOGETHER_S = 1.0
+"""Two publishers count as two robots if the readings of both came within this time [s]."""
 NEW = ViewState.Any | InstanceState.Any | SampleState.NotRead
 INTERFACE = """<CycloneDDS><Domain Id="any"><General><Interfaces>
 <NetworkInterface name="{}" priority="default" multicast="default"/>
@@ -61,8 +63,8 @@ class MotorLink:
         self._hear, self._period, self._damping = hear, 1.0 / hz, Setpoint.damping(damp_kd).message()
         self.reading: Go2Reading | None = None
         """The newest reading; None before the first."""
-        self.senders: set[int] = set()
-        """Handles of the publishers whose readings came: more than one if another robot obeys the same commands."""
+        self._receipts: dict[int, float] = {}
+        """When the last reading of each publisher came [s], by its handle; a robot that starts again has another."""
         self.bad, self.why = 0, ""
         """Number of unreadable messages, and why the last of them was unreadable."""
         self.expired = False
@@ -97,6 +99,12 @@ class MotorLink:
     def fault(self) -> str:
         """A sentence about unreadable messages; empty if there were none."""
         return f"{self.bad} messages that could not be read were dropped, lastly {self.why}" if self.bad else ""
+
+    @property
+    def is_doubled(self) -> bool:
+        """Whether two robots publish readings, and so both obey the commands."""
+        since = time.monotonic() - TOGETHER_S
+        return sum(receipt > since for receipt in list(self._receipts.values())) > 1
 
     @property
     def has_listener(self) -> bool:
@@ -186,7 +194,7 @@ class MotorLink:
                 if not samples:
                     self._waits.wait(WAKE_NS)
                 elif isinstance(samples[0], Go2Reading):
-                    self.senders.add(samples[0].sample_info.publication_handle)
+                    self._receipts[samples[0].sample_info.publication_handle] = time.monotonic()
                     self.reading = samples[0]
                     self._hear(samples[0])  # type: ignore[misc]  # runs only with `hear`
             except Exception as error:  # a bad message must not end the thread

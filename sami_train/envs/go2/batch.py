@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sami_train.envs.go2.entry import GO2
-from sami_train.envs.go2.robot import FRAME_SKIP, Go2Robot, Physics, Walks
+from sami_train.envs.go2.robot import FRAME_SKIP, UNSTABLE, Go2Robot, Physics, Walks
 from sami_train.envs.mujoco.batch import Rows
 from sami_train.envs.tasks import Task
 
@@ -50,7 +50,7 @@ class Go2Batch(Rows):
         )
         bind = self._batch.bind
         self._ctrl, self._history = bind("ctrl"), bind("history")
-        self._physics = Physics(self._qpos, self._qvel, *map(bind, ("geom_xpos", "actuator_force", "userdata")))
+        self._physics = Physics(self._qpos, self._qvel, *map(bind, ("geom_xpos", "actuator_force")))
         self.walks = Walks(robot, rows)
         self._codes = np.zeros((rows, robot.code.size), np.float32)
 
@@ -65,11 +65,9 @@ class Go2Batch(Rows):
         return self.walks.metrics
 
     def _start(self, ids: np.ndarray, rngs: list[np.random.Generator]) -> None:
-        if not len(ids):
-            return
-        qpos, qvel = (np.stack(part) for part in zip(*(self.robot.start(rng) for rng in rngs), strict=True))
+        qpos, qvel = (np.stack(part) for part in zip(*map(self.robot.start, rngs), strict=True))
         self._place(ids, qpos, qvel)
-        history, self._physics.mark[ids] = self._history[ids], 1.0
+        history = self._history[ids]
         self.robot.forget_targets(history)
         self._history[ids] = history
         self.walks.begin(ids, rngs, qvel)
@@ -98,7 +96,8 @@ class Go2Batch(Rows):
         self._ctrl[:] = self.robot.targets(actions)
         self._batch.step(nstep=FRAME_SKIP)
         self.steps += 1
-        rewards, _ = self.walks.step(self._physics, actions)
+        self._recover(UNSTABLE)
+        rewards, _ = self.walks.step(self._physics, actions, self.unstable)
         return self.observations(), rewards
 
     def _set_task(self, i: int, task: Task) -> None:

@@ -9,7 +9,7 @@ import mujoco
 import numpy as np
 
 from sami_train.envs.go2.entry import GO2, MOTORS
-from sami_train.envs.go2.robot import FRAME_SKIP, Go2Robot, Physics, Walks
+from sami_train.envs.go2.robot import FRAME_SKIP, UNSTABLE, Go2Robot, Physics, Walks
 from sami_train.envs.mujoco.task_env import TaskEnv
 from sami_train.envs.tasks import Task
 
@@ -36,23 +36,13 @@ class Go2Env(TaskEnv):
         sizes, self._colours = (GO2.layout.size, len(MOTORS)), robot.model.geom_rgba.copy()
         super().__init__(robot.model, GO2.tasks, tasks, sizes, GO2.rate_hz, render_mode, render_size)
         self.walks = Walks(self.robot, 1)
-        fields = (self.data.qpos, self.data.qvel, self.data.geom_xpos, self.data.actuator_force, self.data.userdata)
-        self._physics = Physics(*(field[None] for field in fields))
+        data = self.data
+        self._physics = Physics(data.qpos[None], data.qvel[None], data.geom_xpos[None], data.actuator_force[None])
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Start an episode in `options["task"]` or in a drawn task; the same seed gives the same task and state."""
-        super().reset(seed=seed)
-        self.set_dynamics(self._task_of(options))
-        qpos, qvel = self.robot.start(self.np_random)
-        mujoco.mj_resetData(self.model, self.data)
-        self.data.qpos[:], self.data.qvel[:], self.data.userdata[:] = qpos, qvel, 1.0
+    def _begin(self) -> tuple[np.ndarray, dict[str, Any]]:
+        self._place(*self.robot.start(self.np_random))
         self.robot.forget_targets(self.data.history[None])
-        self.walks.begin([0], [self.np_random], qvel[None])
-        if self._camera is not None:
-            mujoco.mj_forward(self.model, self.data)
-        self._show()
+        self.walks.begin([0], [self.np_random], self.data.qvel[None])
         return self.walks.observe(self._physics)[0], {"task": dict(self.current_task)}
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
@@ -60,7 +50,7 @@ class Go2Env(TaskEnv):
         actions = np.asarray(action)[None]
         self.data.ctrl[:] = self.robot.targets(actions)[0]
         mujoco.mj_step(self.model, self.data, nstep=FRAME_SKIP)
-        reward, fallen = self.walks.step(self._physics, actions)
+        reward, fallen = self.walks.step(self._physics, actions, np.array([self._recover(UNSTABLE)]))
         self._show()
         metrics = {name: float(values[0]) for name, values in self.walks.metrics.items()}
         info = {"task": dict(self.current_task), "metrics": metrics}

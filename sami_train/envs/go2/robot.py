@@ -63,8 +63,6 @@ class Physics(NamedTuple):
     """Positions of the geoms in the world [m], (n, geoms, 3)."""
     torque: Array
     """Torque of each motor [N m], (n, 12)."""
-    mark: Array
-    """1 from the start of an episode on, (n, 1); MuJoCo's own reset of a simulation that blew up erases it."""
 
 
 class Go2Robot:
@@ -159,8 +157,8 @@ class Walks:
         parts = [velocity, physics.qpos[:, 2:3], self.contact, np.minimum(self._air, 1.0), heights]
         return np.concatenate(parts, axis=1).astype(np.float32)
 
-    def step(self, physics: Physics, actions: np.ndarray) -> tuple[Array, NDArray[np.bool_]]:
-        """Update the episodes after actions (n, 12); return rewards (n,) and whether each robot has fallen (n,)."""
+    def step(self, physics: Physics, actions: np.ndarray, unstable: np.ndarray) -> tuple[Array, NDArray[np.bool_]]:
+        """Update the episodes after actions (n, 12); return rewards (n,) and falls (n,), which `unstable` ones are."""
         gravity, velocity = _frame(physics)
         turning, command, joint_velocity = physics.qvel[:, 3:6], self.command, physics.qvel[:, 6:]
         actions = np.clip(actions, -1.0, 1.0).astype(np.float64)
@@ -189,9 +187,8 @@ class Walks:
             - 0.2 * _squares(offset[:, 0::3])
             - np.where(moving, 0.05, 0.3) * _squares(offset)
         )
-        self.fallen = ~((gravity[:, 2] < -TILT) & (physics.qpos[:, 2] > LOWEST))
-        self.fallen |= ~(np.abs(physics.qvel).max(axis=1) < UNSTABLE * physics.mark[:, 0])  # so that NaN is a fall too
-        reward = np.maximum(np.nan_to_num(reward), 0.0) - FALL * self.fallen
+        self.fallen = unstable | ~((gravity[:, 2] < -TILT) & (physics.qpos[:, 2] > LOWEST))
+        reward = np.where(unstable, 0.0, np.maximum(np.nan_to_num(reward), 0.0)) - FALL * self.fallen
         self._air = np.where(self.contact, 0.0, self._air + _STEP_S)
         self._feet, self._joint_velocity, self.last_action = feet.copy(), joint_velocity.copy(), actions
         self._judge(np.column_stack([velocity[:, :2], turning[:, 2]]), np.abs(physics.torque * joint_velocity))

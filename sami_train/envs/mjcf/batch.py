@@ -44,12 +44,10 @@ class MjcfBatch(Rows):
         super().__init__(robot.model, rows, robot.tasks, tasks, steps, threads, robot.dynamics.fields, whole)
         self._ctrl = self._batch.bind("ctrl")
         self.episodes = Episodes(robot, self._batch, lambda row: (self.model(row), self.data(row)), rows)
-        self.unstable = np.zeros(rows, bool)
-        """Rows whose simulation blew up in the last step and was reset to a starting pose, (n,)."""
 
     @property
     def terminated(self) -> NDArray[np.bool_]:
-        """Rows whose episode ended in the last step by an `end` of the file, (n,)."""
+        """Rows whose episode ended in the last step by an `end` of the file or a blow-up, (n,)."""
         return self.episodes.over
 
     @property
@@ -77,21 +75,14 @@ class MjcfBatch(Rows):
         self._ctrl[:] = self.episodes.controls(np.asarray(actions, np.float64))
         self._batch.step(nstep=self.robot.frame_skip, stage=_FORWARD)
         self.steps += 1
-        self.unstable = self.episodes.unstable
-        if self.unstable.any():
-            ids = np.flatnonzero(self.unstable)
-            self._place_and_compute(ids, *self.robot.starts([self._rngs[i] for i in ids]))
-        rewards = self.episodes.step()
+        self._recover()
+        rewards = self.episodes.step(self.unstable)
         return self.observations(), rewards
 
     def _start(self, ids: np.ndarray, rngs: list[np.random.Generator]) -> None:
-        self._place_and_compute(ids, *self.episodes.begin(ids, rngs))
+        self._place(ids, *self.episodes.begin(ids, rngs))
+        self._batch.forward(ids)
         self.episodes.remember()
-
-    def _place_and_compute(self, ids: np.ndarray, qpos: np.ndarray, qvel: np.ndarray) -> None:
-        if len(ids):
-            self._place(ids, qpos, qvel)
-            self._batch.forward(ids)
 
     def _set_task(self, i: int, task: Task) -> None:
         super()._set_task(i, task)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class MjcfEnv(TaskEnv):
     """A user's robot. The observation is a float32 vector (D,), see `MjcfRobot.readings`; the action (A,) in [-1, 1].
 
-    If the simulation blows up, `step` resets it to a starting pose and sets `info["unstable"]`.
+    A simulation that blows up terminates the episode, in the model's initial pose and with `info["unstable"]`.
 
     Args:
         path: of the TOML file.
@@ -52,16 +52,10 @@ class MjcfEnv(TaskEnv):
 
         return environment(str(self.robot.path))
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Start an episode in `options["task"]` or in a drawn task; the same seed gives the same task and state."""
-        super().reset(seed=seed)
-        self.set_dynamics(self._task_of(options))
+    def _begin(self) -> tuple[np.ndarray, dict[str, Any]]:
         qpos, qvel = self.episodes.begin([0], [self.np_random])
         self._place(qpos[0], qvel[0])
         self.episodes.remember()
-        self._show()
         return self.episodes.observe()[0], self._info()
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
@@ -73,11 +67,8 @@ class MjcfEnv(TaskEnv):
         self.data.ctrl[:] = self.episodes.controls(np.asarray(action, np.float64)[None])[0]
         mujoco.mj_step(self.model, self.data, nstep=self.robot.frame_skip)
         mujoco.mj_forward(self.model, self.data)  # mj_step leaves sensors and frames one step behind the new state
-        unstable = self.episodes.unstable[0]
-        if unstable:
-            qpos, qvel = self.robot.starts([self.np_random])
-            self._place(qpos[0], qvel[0])
-        reward = float(self.episodes.step()[0])
+        unstable = self._recover()
+        reward = float(self.episodes.step(np.array([unstable]))[0])
         info = self._info() | ({"unstable": True} if unstable else {})
         if metrics := self.episodes.metrics:
             info["metrics"] = {name: float(values[0]) for name, values in metrics.items()}

@@ -46,10 +46,10 @@ class Episodes:
         rows: int,
     ) -> None:
         self._robot, self._now, self._simulation = robot, now, simulation
-        self._memory = np.ones((rows, robot.memory))
+        self._memory = np.zeros((rows, robot.memory))
         self._sums, self._steps = np.zeros((rows, len(robot.metrics))), np.zeros(rows, np.int64)
         self.over = np.zeros(rows, bool)
-        """Robots whose episode ended in the last step by an `end` of the file, (n,)."""
+        """Robots whose episode ended in the last step by an `end` of the file or a blow-up, (n,)."""
         self._code = TaskCode.of(robot.tasks.features, robot.tasks.sets["training"])
         self._codes = np.zeros((rows, self._code.size), np.float32)
         for measure in (robot.reward, robot.is_over, *robot.metrics.values()):
@@ -68,14 +68,13 @@ class Episodes:
     def begin(self, rows: Sequence[int] | np.ndarray, rngs: Sequence[np.random.Generator]) -> tuple[Numbers, Numbers]:
         """Begin episodes of k robots, one generator each; return their positions (k, nq) and velocities (k, nv)."""
         self._sums[rows], self._steps[rows], self.over[rows], self._memory[rows] = 0.0, 0, False, 0.0
-        self._memory[rows, 0] = 1.0
         for row, rng in zip(rows, rngs, strict=True):
             commands = self._robot.draw_commands(rng)
-            self._memory[row, 1 : 1 + len(commands)] = commands
+            self._memory[row, : len(commands)] = commands
         return self._robot.starts(rngs)
 
     def remember(self) -> None:
-        """Write a mark, the commands and the last actions into MuJoCo's `userdata`; see `MjcfRobot.memory`."""
+        """Write the commands and the last actions into MuJoCo's `userdata`; see `MjcfRobot.memory`."""
         self._now.userdata[:, -self._memory.shape[1] :] = self._memory
 
     def controls(self, actions: np.ndarray) -> Numbers:
@@ -93,21 +92,14 @@ class Episodes:
         self._actions[:] = np.clip(actions, -1.0, 1.0)
         return self._robot.control(self._actions)
 
-    @property
-    def unstable(self) -> NDArray[np.bool_]:
-        """Simulations that blew up, (n,): not finite, or without the mark, since MuJoCo's own reset erases it."""
-        now, finite = self._now, np.isfinite
-        marked = now.userdata[:, -self._memory.shape[1]] == 1.0
-        return ~(marked & finite(now.qpos).all(axis=1) & finite(now.qvel).all(axis=1))
-
-    def step(self) -> Numbers:
-        """Update metrics and ends from the states after the last actions; return the rewards (n,)."""
+    def step(self, unstable: NDArray[np.bool_]) -> Numbers:
+        """Update metrics and ends after the last actions, ends also by `unstable` (n,); return the rewards (n,)."""
         self.remember()
         robot, now, actions = self._robot, self._now, self._actions
         self._steps += 1
         for column, value in enumerate(robot.metrics.values()):
             self._sums[:, column] += value(now, actions)
-        self.over = robot.is_over(now, actions) > 0.0
+        self.over = unstable | (robot.is_over(now, actions) > 0.0)
         if robot.reward_function is None:
             return robot.reward(now, actions)
         return np.array([float(robot.reward_function(*self._simulation(row))) for row in range(len(actions))])

@@ -54,8 +54,8 @@ class MjcfRobot:
         self.name = described.name or path.stem
         self.commands = commands = tuple(described.commands)
         self.model = model = _compile(path.parent / described.model, path, len(commands))
-        self.memory = 1 + len(commands) + model.nu
-        """How many numbers at the end of MuJoCo's `userdata` store a mark, the commands and the last applied action."""
+        self.memory = len(commands) + model.nu
+        """How many numbers at the end of MuJoCo's `userdata` store the commands and the last applied action."""
         self.frame_skip = _frame_skip(described, model.opt.timestep, path)
         self.rate_hz = 1.0 / (self.frame_skip * model.opt.timestep)
         self.readings = readings(model, described.observation, described.commands)
@@ -100,7 +100,7 @@ def _compile(path: Path, described_in: Path, commands: int) -> mujoco.MjModel:
         )
     try:
         spec = mujoco.MjSpec.from_file(str(path))
-        spec.nuserdata = max(spec.nuserdata, 0) + 1 + commands + len(spec.actuators)
+        spec.nuserdata = max(spec.nuserdata, 0) + commands + len(spec.actuators)
         return spec.compile()
     except ValueError as error:
         raise SamiError(f"MuJoCo cannot read {path}: {' '.join(str(error).split())}. Correct the model.") from None

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from sami_runtime.errors import SamiError
 from sami_train.envs.mujoco.bodies import RobotStep
-from sami_train.envs.mujoco.env import Robot
+from sami_train.envs.mujoco.env import STRONGEST, UNSTABLE, Robot
 from sami_train.envs.mujoco.table import find_row
+from sami_train.envs.mujoco.task_env import LARGEST, NO_RESET, blown_up
 from sami_train.envs.tasks import Task, TaskSpace, draw
 from sami_train.machine import usable_cores
 
@@ -54,6 +55,7 @@ class Rows:
     ) -> None:
         self.rows, self.space, self.tasks, self.episode_steps = rows, space, space.resolve(tasks), episode_steps
         self._draw = space.drawn.get(tasks) if isinstance(tasks, str) else None
+        model.opt.disableflags |= NO_RESET
         self._batch = Batch(model, rows, threads or usable_cores(), persistent=whole)
         self._qpos, self._qvel = self._batch.bind("qpos"), self._batch.bind("qvel")
         self._dynamics = dynamics
@@ -63,6 +65,8 @@ class Rows:
         """The task of each row."""
         self.steps = np.zeros(rows, np.int64)
         """Steps of each row's episode so far, (n,)."""
+        self.unstable = np.zeros(rows, bool)
+        """Rows whose simulation blew up in the last step and was reset to the model's initial pose, (n,)."""
 
     @property
     def truncated(self) -> NDArray[np.bool_]:
@@ -119,8 +123,9 @@ class Rows:
                 task = self.space.check(self._draw(rng) if self._draw else draw(self.tasks, rng))
             self._set_task(i, task)
         self._batch.set_const(ids)
-        self.steps[ids] = 0
-        self._start(ids, [self._rngs[i] for i in ids])
+        self.steps[ids], self.unstable[ids] = 0, False
+        if len(ids):
+            self._start(ids, [self._rngs[i] for i in ids])
         return self.observations()[ids]
 
     def push(self, rows: np.ndarray, rng: np.random.Generator) -> None:
@@ -142,6 +147,12 @@ class Rows:
     def _place(self, ids: np.ndarray, qpos: np.ndarray, qvel: np.ndarray | float) -> None:
         self._batch.reset(ids, stage=_SKIP)
         self._qpos[ids], self._qvel[ids] = qpos, qvel
+
+    def _recover(self, fastest: float = LARGEST, unstable: np.ndarray | bool = False) -> None:
+        """Set `unstable`, given here or `blown_up`, after a step, and reset these rows."""
+        self.unstable = unstable | blown_up(self._qpos, self._qvel, fastest)
+        if self.unstable.any():
+            self._batch.reset(np.flatnonzero(self.unstable))
 
 
 class MujocoBatch(Rows):
@@ -182,13 +193,10 @@ class MujocoBatch(Rows):
         self._contact = self._batch.bind("cfrc_ext") if robot.options.contact_cost else None
         self._mask = np.ones((rows, robot.model.nu))
         self._speed = np.zeros(rows)
-        self.unstable = np.zeros(rows, bool)
-        """Rows whose simulation blew up in the last step and was reset to the model's initial pose, (n,)."""
+        self._energies, self._energy = self._batch.bind("energy"), np.full(rows, np.inf)
 
     def _start(self, ids: np.ndarray, rngs: list[np.random.Generator]) -> None:
-        qpos, qvel = np.empty((len(ids), self.robot.model.nq)), np.empty((len(ids), self.robot.model.nv))
-        for k, rng in enumerate(rngs):
-            qpos[k], qvel[k] = self.robot.start(rng)
+        qpos, qvel = (np.stack(part) for part in zip(*map(self.robot.start, rngs), strict=True))
         self._place(ids, qpos, qvel)
         self._speed[ids] = 0.0
 
@@ -210,18 +218,16 @@ class MujocoBatch(Rows):
         self._ctrl[:] = control
         self._batch.step(nstep=self.robot.body.frame_skip)
         self.steps += 1
-        self.unstable = self.robot.unstable(self._qvel)
-        if self.unstable.any():
-            ids = np.flatnonzero(self.unstable)
-            self._place(ids, self.robot.model.qpos0, 0.0)
-            x[ids] = self._qpos[ids, 0]
+        energy, self._energy = self._energy, self._energies.sum(axis=1)
+        self._recover(UNSTABLE, self._energy > energy + STRONGEST)
+        x[self.unstable] = self._qpos[self.unstable, 0]  # the reset is no jump of the robot
         self._speed = (self._qpos[:, 0] - x) / self.robot.step_s
         motion = RobotStep(self._qpos, self._qvel, self._speed, speed, control, self._contact)
         return self.observations(), self.robot.reward(motion)
 
     def _set_task(self, i: int, task: Task) -> None:
         super()._set_task(i, task)
-        self._mask[i] = self.robot.mask(task)
+        self._mask[i], self._energy[i] = self.robot.mask(task), np.inf  # its change by a task is no gain
 
 
 class MujocoVectorEnv(VectorEnv[np.ndarray, np.ndarray, NDArray[Any]]):

@@ -11,7 +11,6 @@ import gymnasium
 import mujoco
 import numpy as np
 from gymnasium import spaces
-from numpy.typing import NDArray
 
 from sami_runtime.errors import SamiError
 from sami_train.envs.mujoco.bodies import Array, RobotStep
@@ -26,6 +25,8 @@ _TORSO = 1
 """Id of the torso's body; 0 is the world."""
 UNSTABLE = 1000.0
 """A velocity from this on [m/s, rad/s] means that the simulation is blowing up; otherwise they stay below 150."""
+STRONGEST = 5000.0
+"""A gain of energy from this on within a step [J] means so too: the motors give less, at most 460 J so far."""
 
 
 class Robot:
@@ -84,11 +85,6 @@ class Robot:
             raise SamiError(f"the actions {actions.tolist()} are not all finite; check the policy that produced them.")
         return np.clip(actions, -1.0, 1.0).astype(np.float64) * (self.body.limit * mask)
 
-    @staticmethod
-    def unstable(qvel: Array) -> NDArray[np.bool_]:
-        """Return whether each of n simulations has blown up, bool (n,), from the velocities (n, nv)."""
-        return ~(np.abs(qvel).max(axis=1) < UNSTABLE)  # so that NaN is unstable too
-
     def _shrunken(self, crippled: list[int]) -> tuple[Array, Array]:
         """Return sizes and positions of all geoms, (ngeom, 3) each, with shrunken crippled parts, see `Links`."""
         size, position = self._base["geom_size"].copy(), self._base["geom_pos"].copy()
@@ -113,8 +109,7 @@ def _noise(rng: np.random.Generator, kind: str, scale: float, size: int) -> Arra
 def _load(xml: str, forces: bool) -> mujoco.MjModel:
     """Compile a model; `forces` adds a force sensor, without which MuJoCo does not compute external forces."""
     spec = mujoco.MjSpec.from_file(str(MODELS / xml))
-    # MuJoCo's own reset would hide a simulation that blew up from `Robot.unstable`, and count as a jump of the robot.
-    spec.option.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
+    spec.option.enableflags |= int(mujoco.mjtEnableBit.mjENBL_ENERGY)
     if forces:
         torso = spec.body("torso")
         torso.add_site(name="torso")
@@ -155,15 +150,9 @@ class MujocoSkillEnv(TaskEnv):
         sizes, rate_hz = (robot.observation_space.shape[0], robot.model.nu), robot.body.rate_hz
         super().__init__(robot.model, robot.row.tasks, tasks, sizes, rate_hz, render_mode, render_size)
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Start an episode in `options["task"]` or in a drawn task; the same seed gives the same task and state."""
-        super().reset(seed=seed)
-        self.set_dynamics(self._task_of(options))
+    def _begin(self) -> tuple[np.ndarray, dict[str, Any]]:
         self._place(*self.robot.start(self.np_random))
         observation = self.robot.body.observe(self.data.qpos[None], self.data.qvel[None], np.zeros(1))
-        self._show()
         return observation[0], {"task": dict(self.current_task)}
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
@@ -178,10 +167,11 @@ class MujocoSkillEnv(TaskEnv):
         data.ctrl[:] = control[0]
         mujoco.mj_step(self.model, data, nstep=robot.body.frame_skip)
         info: dict[str, Any] = {"task": dict(self.current_task)}
-        if robot.unstable(data.qvel[None])[0]:
-            self._place(self.model.qpos0, np.zeros(self.model.nv))
-            x = data.qpos[:1].copy()
+        energy = data.energy.sum()
+        if self._recover(UNSTABLE, energy > self._energy + STRONGEST):
+            x = data.qpos[:1].copy()  # the reset is no jump of the robot
             info["unstable"] = True
+        self._energy: float = energy
         qpos, qvel, mean_speed = data.qpos[None], data.qvel[None], (data.qpos[:1] - x) / robot.step_s
         contact = data.cfrc_ext[None] if robot.options.contact_cost else None
         reward = robot.reward(RobotStep(qpos, qvel, mean_speed, speed, control, contact))
@@ -198,7 +188,7 @@ class MujocoSkillEnv(TaskEnv):
         for name, values in self.robot.dynamics(self.current_task).items():
             getattr(self.model, name)[:] = values
         mujoco.mj_setConst(self.model, self._scratch)
-        self._mask = self.robot.mask(self.current_task)[None]
+        self._mask, self._energy = self.robot.mask(self.current_task)[None], np.inf  # its change by a task is no gain
         if self._camera is not None:  # links of crippled motors are red
             joints = self.model.actuator_trnid[self._mask[0] == 0.0, 0]
             silent = np.isin(self.model.geom_bodyid, self.model.jnt_bodyid[joints])

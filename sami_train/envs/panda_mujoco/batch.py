@@ -58,8 +58,8 @@ class PandaMujocoBatch(Rows):
 
     @property
     def terminated(self) -> NDArray[np.bool_]:
-        """Rows whose cube is at its goal, (n,)."""
-        return GOAL.reached(self.observations()[:, GOAL.achieved], self.goals)
+        """Rows whose cube is at its goal, or whose simulation blew up, (n,)."""
+        return self.unstable | GOAL.reached(self.observations()[:, GOAL.achieved], self.goals)
 
     def _start(self, ids: np.ndarray, rngs: list[np.random.Generator]) -> None:
         qpos = np.empty((len(ids), self.world.model.nq))
@@ -90,5 +90,6 @@ class PandaMujocoBatch(Rows):
             self.world.drive(self._qpos, self._qvel, targets)
             self._batch.step()
         self.steps += 1
+        self._recover()
         observations = self.observations()
-        return observations, -(~GOAL.reached(observations[:, GOAL.achieved], self.goals)).astype(np.float64)
+        return observations, -(self.unstable | ~GOAL.reached(observations[:, GOAL.achieved], self.goals)).astype(float)

@@ -52,19 +52,13 @@ class PandaMujocoEnv(TaskEnv):
         self.observation_space: gym.Space[Any] = world.observation_space
         self._scratch, self.goal = mujoco.MjData(self.model), np.zeros(3)
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Start an episode in `options["task"]` or in a drawn task; the same seed gives the same task and state."""
-        super().reset(seed=seed)
-        self.set_dynamics(self._task_of(options))
+    def _begin(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         qpos, self.goal = self.world.start(self.np_random)
         mujoco.mj_resetData(self.model, self.data)
         self.data.qpos[:] = qpos
         self.data.mocap_pos[0] = self.goal
         mujoco.mj_forward(self.model, self.data)
         flat = self._observe()
-        self._show()
         return PANDA.layout.unflatten(flat), self._info(flat)
 
     def step(self, action: np.ndarray) -> tuple[dict[str, np.ndarray], float, bool, bool, dict[str, Any]]:
@@ -79,12 +73,14 @@ class PandaMujocoEnv(TaskEnv):
         for _ in range(SUBSTEPS):
             self.world.drive(qpos, qvel, targets)
             mujoco.mj_step(self.model, data)
+        unstable = self._recover()
         flat = self._observe()
         info = self._info(flat)
+        info["is_success"] &= not unstable
         self._show()
         far = np.linalg.norm(flat[GOAL.achieved] - self.goal)
         reward = -float(far) if self.reward == "dense" else -float(not info["is_success"])
-        ends = info["is_success"] or (self.end_on_fall and info["fallen"])
+        ends = unstable or info["is_success"] or (self.end_on_fall and info["fallen"])
         return PANDA.layout.unflatten(flat), reward, ends, False, info
 
     def set_dynamics(self, task: Task) -> None:

@@ -57,12 +57,7 @@ class SO101Env(TaskEnv):
         self._cube, self._gripper = model.joint("cube").qposadr[0], model.joint("gripper").qposadr[0]
         self._goal = np.zeros(2)
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Start an episode in `options["task"]` or in a drawn task; the same seed gives the same task and state."""
-        super().reset(seed=seed)
-        self.set_dynamics(self._task_of(options))
+    def _begin(self) -> tuple[np.ndarray, dict[str, Any]]:
         data = self.data
         mujoco.mj_resetData(self.model, data)
         data.qpos[self._angles] = np.array(HOME) + self.np_random.uniform(-0.05, 0.05, len(MOTORS))
@@ -75,7 +70,6 @@ class SO101Env(TaskEnv):
         data.qpos[self._cube : self._cube + 7] = [*place, 0.02, np.cos(yaw / 2.0), 0.0, 0.0, np.sin(yaw / 2.0)]
         data.mocap_pos[0, :2] = self._goal
         mujoco.mj_forward(self.model, data)
-        self._show()
         return self._observe(), {"task": dict(self.current_task), "is_success": False}
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
@@ -90,11 +84,12 @@ class SO101Env(TaskEnv):
         targets = self.data.qpos[self._angles] + STEP * np.clip(action, -1.0, 1.0)
         self.data.ctrl[: len(MOTORS)] = np.clip(targets, self._low, self._high)
         mujoco.mj_step(self.model, self.data, nstep=SUBSTEPS)
+        unstable = self._recover()
         observation = self._observe()
-        success = bool(_GOAL.reached(observation[_GOAL.achieved], observation[_GOAL.desired]))
+        success = not unstable and bool(_GOAL.reached(observation[_GOAL.achieved], observation[_GOAL.desired]))
         self._show()
         info = {"task": dict(self.current_task), "is_success": success}
-        return observation, -float(not success), success, False, info
+        return observation, -float(not success), success or unstable, False, info
 
     def set_dynamics(self, task: Task) -> None:
         """Set the cube's mass [kg] and friction and the joints' play [rad], also in the middle of an episode.

@@ -167,13 +167,13 @@ class _Windows:
         return self._at(at, rng.random((len(at), 1)) >= WITHOUT_CONTEXT)
 
     def _at(self, at: np.ndarray, with_context: np.ndarray) -> Examples:
-        """Return observations (B, D), actions (B, K, 2 A), contexts (B, C), changes (B, K, D), known (B, K, 1)."""
+        """Return observations (B, D), actions (B, K, 2 A), contexts (B, K, C), changes (B, K, D), known (B, K, 1)."""
         rows, valid = self.first[at], np.arange(1, self.steps + 1) <= self.remaining[at, None]
         ahead = np.minimum(rows[:, None] + np.arange(1, self.steps + 1), len(self.observations) - 1)
         now = self.observations[rows]
         changes = _wrapped(self.observations[ahead] - now[:, None], self.signals)
         actions = np.concatenate([self.actions[ahead], self.before[ahead]], axis=2)
-        contexts = self.contexts[rows] * with_context
+        contexts = self.contexts[ahead - 1] * with_context[:, None]  # of the step before, as a model file has them
         parts = (now, actions, contexts, changes, valid[..., None])
         return tuple(torch.as_tensor(part, dtype=torch.float32) for part in parts)  # type: ignore[return-value]
 
@@ -207,12 +207,12 @@ class _Network(nn.Module):
         for layer, matrix, bias in zip(self.layers, matrices, offsets, strict=True):
             layer.load_state_dict({"weight": torch.as_tensor(matrix.T), "bias": torch.as_tensor(bias)})
 
-    def loss(self, now: Tensor, actions: Tensor, context: Tensor, changes: Tensor, valid: Tensor) -> Tensor:
+    def loss(self, now: Tensor, actions: Tensor, contexts: Tensor, changes: Tensor, valid: Tensor) -> Tensor:
         """Roll forward over K periods, and return the sum of their losses, that of period k divided by k."""
         moving = self.scale > SMALLEST
         scale, changed, loss = self.scale.clamp(min=SMALLEST), torch.zeros_like(now), torch.zeros(())
         for k in range(actions.shape[1]):
-            x = (torch.cat([now + changed, actions[:, k], context], 1) - self.mean) * self.spread
+            x = (torch.cat([now + changed, actions[:, k], contexts[:, k]], 1) - self.mean) * self.spread
             for layer in self.layers[:-1]:
                 x = torch.tanh(layer(x))
             changed = changed + torch.where(moving, self.layers[-1](x) * self.scale, 0.0)

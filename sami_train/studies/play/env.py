@@ -21,6 +21,7 @@ from sami_runtime.signals import Signal
 from sami_train.envs.layout import Layout
 from sami_train.envs.measure import SUCCESS
 from sami_train.envs.mujoco.camera import RENDER_MODES, Filmed
+from sami_train.envs.mujoco.task_env import NO_RESET, blown_up
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Feature, Task, TaskSpace, draw
 from sami_train.studies.play.quantities import RobotState, readings_of
@@ -73,6 +74,7 @@ class PlayEnv(Filmed, gym.Env[np.ndarray, np.ndarray]):
         self.robot = PlayedRobot(played.settings, played.recipe, played.rate_hz)
         self.state = RobotState(self.robot)
         self.model, self.data = self.state.model, self.state.data
+        self.model.opt.disableflags |= NO_RESET
         self._readings, self.commands = readings_of(self.robot, played.recipe, played.observation)
         elements = [element for elements in self.commands.values() for element in elements]
         self.elements = sorted(elements, key=lambda element: [*COMMAND, element].index(element))
@@ -100,7 +102,7 @@ class PlayEnv(Filmed, gym.Env[np.ndarray, np.ndarray]):
         chosen = (options or {}).get("task") or draw(self.tasks, self.np_random)
         self._task = dict(self.space.check(chosen))
         self.robot.begin(self.data, self.np_random)
-        self._time, self.state.clock_s = 0.0, 0.0
+        self._time, self.state.clock_s, self._unstable = 0.0, 0.0, False
         self._smoothed = self._velocity()
         self._height = float(self.data.xpos[self.robot.base][2])
         self._command()
@@ -111,6 +113,9 @@ class PlayEnv(Filmed, gym.Env[np.ndarray, np.ndarray]):
         """Apply position targets (A,) [rad or m] for one period of the policy."""
         self.robot.hold(self.data, np.asarray(action, float))
         mujoco.mj_step(self.model, self.data, nstep=self.robot.substeps)
+        self._unstable = bool(blown_up(self.data.qpos, self.data.qvel))
+        if self._unstable:
+            mujoco.mj_resetData(self.model, self.data)
         mujoco.mj_forward(self.model, self.data)  # update sensors and frames to the new state
         self._time += self._period
         self.state.clock_s += self._period
@@ -147,11 +152,9 @@ class PlayEnv(Filmed, gym.Env[np.ndarray, np.ndarray]):
         return {"task": dict(command), "tracking_error": error, "is_success": self._upright()}
 
     def _upright(self) -> bool:
-        # MuJoCo itself resets a simulation that blows up, in the middle of a step: its time then lags behind.
-        settings, start_time = self.robot.settings, self._time - 0.5 * self.model.opt.timestep
-        whole = bool(np.isfinite(self.data.qpos).all()) and self.data.time > start_time
-        if not whole or not self.robot.floats:
-            return whole
+        settings = self.robot.settings
+        if self._unstable or not self.robot.floats:
+            return not self._unstable
         tilt = np.degrees(np.arccos(np.clip(self.state.rotation[2, 2], -1.0, 1.0)))
         height = float(self.data.xpos[self.robot.base][2])
         return bool(tilt < settings.fallen_tilt_deg and height > settings.fallen_height * self._height)

@@ -206,6 +206,8 @@ class Ray:
     def submit(self, logs: Path) -> RayJob:
         """Submit the job that a log folder describes to the cluster."""
         log = logs.absolute() / LOG
+        with contextlib.suppress(FileNotFoundError):
+            log.rename(log.with_suffix(".before"))  # first: a free worker may open its log at once
         return RayJob(self._task.options(name=logs.name).remote(job_command(logs, LIFELINE), str(log)), log)
 
 
@@ -219,8 +221,6 @@ class RayJob:
 
     def __init__(self, task: Any, log: Path) -> None:
         self.log, self._task, self._stopped = log, task, False
-        with contextlib.suppress(FileNotFoundError):
-            log.rename(log.with_suffix(".before"))
 
     def look(self) -> Look:
         """Return the job's state."""

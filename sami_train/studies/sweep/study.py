@@ -135,7 +135,7 @@ def _runs_of(path: Path) -> list[RunRecord]:
     else:
         folders, studies = sorted(file.parent for file in path.rglob("run.json")), sorted(path.rglob(STUDY))
     lines = [record for study in studies for record in read_study(study)]
-    names = [folder.resolve().name for folder in folders] + [record.name for record in lines]
+    names = sorted({folder.resolve().name for folder in folders} | {record.name for record in lines})
     if not names:
         raise RunError(f"{path} is no run folder and holds none; `sami train` and `sami sweep` make them.")
     if not any(fnmatchcase(name, pattern) for name in names):

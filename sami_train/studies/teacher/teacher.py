@@ -30,7 +30,7 @@ from sami_train.envs.tasks import Crippled, Task
 from sami_train.files import locked, read_json, unfinished, write_json, writing
 from sami_train.machine import on_signals
 from sami_train.studies.teacher.policy import Inputs, PrivilegedPolicy
-from sami_train.studies.teacher.vector import ACTION_SCALE, BatchVecEnv, nominal_task, training_batch, vector_env
+from sami_train.studies.teacher.vector import ACTION_SCALE, nominal_task, training_batch, vector_env
 
 KL = 0.015
 """Target KL divergence of an update, to which the learning rate adapts."""
@@ -137,11 +137,18 @@ def train_teacher(
         folder.mkdir(parents=True, exist_ok=True)
     with locked(folder / "lock", lambda by: SamiError(f"{folder} is in use by {by}; wait for it to end, or stop it.")):
         seconds = _restore(folder, config, model)
+        vector.changed = changed_share(config, model.num_timesteps)  # the first episodes begin before the first rollout
         keeper = _TeacherKeeper(folder, config, every, seconds, on_measured)
         with on_signals(keeper.ask_to_stop, signal.SIGINT, signal.SIGTERM):
             model.learn(max(0, steps - model.num_timesteps), keeper, reset_num_timesteps=False)
         keeper.keep()
     return Teacher(config, model.policy, model.num_timesteps)
+
+
+def changed_share(config: TeacherConfig, steps: int) -> float:
+    """Return the fraction of new episodes in a training task after some steps; see `TeacherConfig.easy_steps`."""
+    cripples = any(isinstance(feature, Crippled) for feature in environment(config.env).tasks.features)
+    return min(1.0, max(0.0, steps / config.easy_steps - 1.0)) if cripples and config.easy_steps else 1.0
 
 
 def read_config(folder: Path) -> TeacherConfig:
@@ -195,6 +202,8 @@ def measure_teacher(
 class _TeacherKeeper(BaseCallback):
     """Callback that measures and saves the teacher every `every` steps, and stops the training on request."""
 
+    model: AdaptivePPO
+
     def __init__(
         self,
         folder: Path,
@@ -219,7 +228,6 @@ class _TeacherKeeper(BaseCallback):
     def keep(self) -> None:
         """Write the teacher to its folder."""
         model = self.model
-        assert isinstance(model, AdaptivePPO)
         tensors = {f"policy.{name}": tensor.clone() for name, tensor in model.policy.state_dict().items()}
         for i, moments in model.policy.optimizer.state_dict()["state"].items():
             tensors |= {f"moments.{i}.{name}": value.clone() for name, value in moments.items()}
@@ -230,32 +238,23 @@ class _TeacherKeeper(BaseCallback):
 
     def _on_training_start(self) -> None:
         self._next = self.num_timesteps + self.every
-        cripples = any(isinstance(feature, Crippled) for feature in environment(self.config.env).tasks.features)
-        self._easy_steps = self.config.easy_steps if cripples else 0
 
     def _on_rollout_start(self) -> None:
-        vector = self.training_env
-        assert isinstance(vector, BatchVecEnv)
-        done, easy = self.num_timesteps, self._easy_steps
-        vector.changed = min(1.0, max(0.0, done / easy - 1.0)) if easy else 1.0
-        model = self.model
-        assert isinstance(model, AdaptivePPO)
-        model.ent_coef = ENTROPY if done < 2 * self.config.easy_steps else 0.0
+        self.training_env.set_attr("changed", changed_share(self.config, self.num_timesteps))
+        self.model.ent_coef = ENTROPY if self.num_timesteps < 2 * self.config.easy_steps else 0.0
 
     def _on_rollout_end(self) -> None:
         if self.num_timesteps < self._next:
             return
         self._next += self.every
-        model = self.model
-        assert isinstance(model, AdaptivePPO)
-        teacher = Teacher(self.config, model.policy, self.num_timesteps)
-        recent = list(model.ep_info_buffer or ())
+        teacher = Teacher(self.config, self.model.policy, self.num_timesteps)
+        recent = list(self.model.ep_info_buffer or ())
         line = {
             "steps": self.num_timesteps,
             "seconds": round(self.seconds, 1),
             "return": float(np.mean([info["r"] for info in recent])) if recent else None,
-            "deviation": float(model.policy.log_std.detach().exp().mean()),
-            "rate": model.rate,
+            "deviation": float(teacher.policy.log_std.detach().exp().mean()),
+            "rate": self.model.rate,
             "sets": measure_teacher(self.config.env, teacher.act),
         }
         with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:

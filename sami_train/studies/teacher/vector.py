@@ -57,7 +57,7 @@ class TrainingBatch(Batch, Protocol):
 
 def vector_env(spec: EnvironmentSpec, rows: int, seed: int) -> BatchVecEnv:
     """Return a vector environment to train a teacher in; raise SamiError if the environment has no batch."""
-    return BatchVecEnv(training_batch(spec, rows), spec.layout.size, spec.action.size, seed, nominal_task(spec))
+    return BatchVecEnv(training_batch(spec, rows), spec, seed)
 
 
 def nominal_task(spec: EnvironmentSpec) -> Task:
@@ -88,32 +88,31 @@ class BatchVecEnv(VecEnv):
 
     Args:
         batch: the environment's batch.
-        observation_size: D.
-        action_size: A.
+        spec: its specification.
         seed: seed of the first row's first episode; each next row has the next integer.
-        nominal: the nominal task, see `nominal_task`.
     """
 
-    def __init__(self, batch: TrainingBatch, observation_size: int, action_size: int, seed: int, nominal: Task) -> None:
+    def __init__(self, batch: TrainingBatch, spec: EnvironmentSpec, seed: int) -> None:
         self.changed = 1.0
         """Fraction of new episodes in a training task; the others are in the nominal task."""
-        self._nominal, self._rng = nominal, np.random.default_rng(seed)
+        self._nominal, self._rng = nominal_task(spec), np.random.default_rng(seed)
         self.batch, self._first_seed = batch, seed
         batch.reset(seeds=range(seed, seed + batch.rows))
-        sizes = {"observation": observation_size, "privileged": batch.privileged().shape[1]}
+        sizes = {"observation": spec.layout.size, "privileged": batch.privileged().shape[1]}
         boxes: dict[str, spaces.Space[Any]] = {
             name: spaces.Box(-np.inf, np.inf, (size,), np.float32) for name, size in sizes.items()
         }
-        most = LARGEST_ACTION
+        actions = spaces.Box(-LARGEST_ACTION, LARGEST_ACTION, (spec.action.size,), np.float32)
         self.render_mode = None
-        super().__init__(batch.rows, spaces.Dict(boxes), spaces.Box(-most, most, (action_size,), np.float32))
+        super().__init__(batch.rows, spaces.Dict(boxes), actions)
         self._returns = np.zeros(batch.rows)
 
     def reset(self) -> VecEnvObs:
         """Begin an episode in every row, at a random step count, so that the rows' time limits are not synchronous."""
-        batch = self.batch
-        batch.reset(seeds=range(self._first_seed, self._first_seed + batch.rows))
-        batch.steps[:] = np.random.default_rng(self._first_seed).integers(0, batch.episode_steps, batch.rows)
+        batch, rng = self.batch, np.random.default_rng(self._first_seed)
+        steps = rng.integers(0, batch.episode_steps, batch.rows)
+        batch.reset(range(self._first_seed, self._first_seed + batch.rows), self._draw_tasks(rng, batch.rows))
+        batch.steps[:] = steps
         self._returns[:] = 0.0
         return self._observations()
 
@@ -140,9 +139,12 @@ class BatchVecEnv(VecEnv):
                     "metrics": {name: float(values[row]) for name, values in metrics.items()},
                 }
             self._returns[rows] = 0.0
-            changed = self._rng.random(len(rows)) < self.changed
-            self.batch.reset(tasks=[None if of_row else self._nominal for of_row in changed], rows=rows)
+            self.batch.reset(tasks=self._draw_tasks(self._rng, len(rows)), rows=rows)
         return self._observations(), (REWARD_SCALE * rewards).astype(np.float32), over, infos
+
+    def _draw_tasks(self, rng: np.random.Generator, count: int) -> list[Task | None]:
+        """Return the tasks of new episodes: the nominal one, or None for a training task that the batch draws."""
+        return [None if draw < self.changed else self._nominal for draw in rng.random(count)]
 
     def _observations(self) -> dict[str, np.ndarray]:
         return {"observation": self.batch.observations(), "privileged": self.batch.privileged()}
@@ -155,8 +157,8 @@ class BatchVecEnv(VecEnv):
         return [getattr(self, attr_name)] * self.num_envs
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
-        """Raise NotImplementedError: rows have no attributes of their own."""
-        raise NotImplementedError
+        """Set an attribute of this object, which is that of every row."""
+        setattr(self, attr_name, value)
 
     def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
         """Raise NotImplementedError: rows have no methods of their own."""

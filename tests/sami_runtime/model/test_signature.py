@@ -107,6 +107,9 @@ def test_what_is_no_private_key_is_refused(path, tmp_path, content):
     (tmp_path / "no.key").write_bytes(content)
     with pytest.raises(SamiError, match=r"no\.key is no private key"):
         sign(path, path.read_bytes(), private_key(tmp_path / "no.key"))
+    (tmp_path / "no.pub").write_bytes(content)
+    with pytest.raises(SamiError, match=r"no\.pub is a public key. Give the private one: .*no\.key\.$"):
+        private_key(tmp_path / "no.pub")
 
 
 def test_without_the_package_the_message_names_the_extra(path, key, keys, monkeypatch):

@@ -241,6 +241,13 @@ def test_a_log_that_cannot_be_completed_does_not_hide_what_ended_the_run(tmp_pat
         raise SafetyStop("the robot has fallen")
 
 
+def test_a_model_that_takes_over_is_in_the_log_and_breaks_it_not(tmp_path):
+    swapped = SimpleNamespace(path="new.onnx", weights_sha256="cd" * 32)
+    check = check_log(write(tmp_path / "log.jsonl", [tick(0), tick(1, swapped=swapped)]))
+    assert (check.fault, check.complete) == ("", True)
+    assert [(line["step"], line["model"]) for line in check.of_kind("model")] == [(1, "new.onnx")]
+
+
 def test_what_is_no_log_is_refused(tmp_path, log):
     with pytest.raises(RecordingError, match=r"log\.jsonl exists; an evidence log never replaces one"):
         EvidenceLog(log, FACTS)

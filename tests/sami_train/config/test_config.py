@@ -10,7 +10,7 @@ import pytest
 from sami_runtime.errors import SamiError, UnknownName
 from sami_train.config.preset import presets
 from sami_train.config.resolve import from_dict, parse_override, resolve
-from sami_train.config.schema import ConfigError, LearningConfig, TrainConfig, keys, present_key
+from sami_train.config.schema import FORMER_NAMES, ConfigError, LearningConfig, TrainConfig, keys, present_key
 from sami_train.envs.catalog import ENVIRONMENTS, environment
 from sami_train.episodes.exploration import WithProfile
 from sami_train.runs.train import make_env
@@ -78,6 +78,12 @@ def test_a_file_with_both_names_of_a_table_or_key_is_refused():
         from_dict(WHOLE | {"behind_gap": {"estimate": 1.0}})
     with pytest.raises(ConfigError, match="spared and clean_share are two names of clean_share"):
         from_dict(WHOLE | {"with_profile": {"spared": 0.5, "clean_share": 0.5}})
+
+
+def test_no_option_has_a_former_name_of_a_setting():
+    former = re.compile("|".join(f'"--{name.replace("_", "-")}"' for name in FORMER_NAMES))
+    scripts = [path for folder in ("benchmarks", "cli") for path in (ROOT / folder).rglob("*.py")]
+    assert [path.name for path in scripts if former.search(path.read_text(encoding="utf-8"))] == []
 
 
 def test_the_paper_preset_is_the_papers_table():

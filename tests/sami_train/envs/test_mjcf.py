@@ -254,15 +254,17 @@ def test_sets_are_grids_ranges_or_lists(file):
         tasks.check({"mass": 0})
 
 
-def test_a_simulation_that_blows_up_begins_anew_and_says_so(file, tmp_path, monkeypatch):
+@pytest.mark.parametrize("speed", [2e6, 1e12, np.nan])
+def test_a_simulation_that_blows_up_ends_the_episode_and_says_so(file, tmp_path, monkeypatch, speed):
     monkeypatch.chdir(tmp_path)  # where MuJoCo writes its log
     env = MjcfEnv(str(file()))
     env.reset(seed=0)
-    env.data.qvel[0] = 1e12
-    observation, reward, _, _, info = env.step(np.zeros(2))
-    assert info["unstable"] is True
+    env.data.qvel[0] = speed
+    observation, reward, terminated, truncated, info = env.step(np.zeros(2))
+    assert (terminated, truncated, info["unstable"]) == (True, False, True)
     assert np.isfinite([*observation, reward]).all()
-    assert "unstable" not in env.step(np.zeros(2))[-1]
+    env.reset(seed=0)
+    assert env.step(np.zeros(2))[2:4] == (False, False)
 
 
 @pytest.mark.parametrize(

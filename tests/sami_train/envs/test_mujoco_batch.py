@@ -181,6 +181,27 @@ def test_a_simulation_that_blows_up_within_a_step_is_reported_and_is_no_jump_of_
     assert reward == rewards[1] == 0.0
 
 
+@pytest.mark.parametrize("heavier", [False, True])
+def test_energy_that_no_motor_gives_is_a_blow_up_and_that_of_a_heavier_robot_is_not(heavier):
+    batch, env = MujocoBatch("humanoid-standup", 2), make(ENVIRONMENTS["humanoid-standup"], tasks={})
+    batch.reset(seeds=[0, 0], tasks=[{}, {}])
+    env.reset(seed=0)
+    still = np.zeros((2, 17), np.float32)
+    batch.step(still)
+    env.step(still[1])
+    for qvel in (batch._qvel[1], env.unwrapped.data.qvel):
+        qvel[2] = 100.0  # thrown up, to be paid for a height of 500 m
+    if heavier:
+        for change in (env.unwrapped.set_dynamics, lambda task: batch.set_dynamics(1, task)):
+            change({"mass": 4.0, "damping": 1.0})
+    observations, rewards = batch.step(still)
+    observation, reward, *_, info = env.step(still[1])
+    assert batch.unstable.tolist() == [False, info.get("unstable", False)] == [False, not heavier]
+    np.testing.assert_array_equal(observations[1], observation)
+    assert rewards[1] == reward
+    assert (reward > 500.0) == heavier
+
+
 def test_what_is_not_valid_is_refused():
     with pytest.raises(UnknownName, match="MuJoCo environment 'panda'"):
         MujocoBatch("panda", 2)

@@ -163,6 +163,15 @@ def test_success_that_nobody_tells_is_refused_at_the_first_step():
         env.step(np.zeros(1, np.float32))
 
 
+def test_an_error_in_a_module_of_an_environment_ends_with_one_full_stop(tmp_path, monkeypatch):
+    (tmp_path / "slack.py").write_text(
+        "from sami_runtime.errors import SamiError\nraise SamiError('signals lacks x.')\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SamiError, match=r"cannot be imported: SamiError: signals lacks x\. Correct the module\.$"):
+        environment("slack:SPEC")
+
+
 def limited():
     return gym.make("Pendulum-v1", max_episode_steps=7)
 
@@ -187,6 +196,9 @@ def observing(space):
     [
         ("CartPole-v1", {}, "Discrete actions are not supported: give the environment a continuous action"),
         ("Pendulum-v9", {}, "'Pendulum-v9' cannot be made"),
+        ("Nothing-v1", {}, r"'Nothing-v1' cannot be made; import or install it: .*[^.]\.$"),
+        ("Pendulum-v1", {"rate_hz": 0}, r"the rate of Pendulum-v1, .*, is 0; give a rate_hz above 0"),
+        ("Pendulum-v1", {"rate_hz": -5.0}, r"the rate of Pendulum-v1, .*, is -5\.0; give a rate_hz above 0"),
         (observing(gym.spaces.Discrete(3)), {}, "its observation is a Discrete"),
         (observing(gym.spaces.Box(0, 255, (8, 8, 3), np.uint8)), {}, "policies read vectors, not images"),
         (observing(gym.spaces.Dict({"a": gym.spaces.Dict({})})), {}, "its entry 'a' is a Dict"),

@@ -217,6 +217,23 @@ def test_a_dense_reward_is_the_distance_and_a_fall_ends_where_asked():
         assert info["fallen"]
 
 
+def test_a_simulation_that_blows_up_ends_the_episode_without_success(env, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # where MuJoCo keeps a log of its warnings
+    batch, world = PandaMujocoBatch(2), env.unwrapped
+    batch.reset(seeds=[0, 0], tasks=[MIDDLE, MIDDLE])
+    world.reset(seed=0, options={"task": MIDDLE})
+    for qvel in (batch._qvel[1], world.data.qvel):
+        qvel[:] = 1e12
+    world.goal[:] = batch.goals[1] = world.model.body("cube").pos  # where the cube is put
+    observation, reward, terminated, truncated, info = world.step(np.zeros(4))
+    assert (reward, terminated, truncated, info["is_success"]) == (-1.0, True, False, False)
+    observations, rewards = batch.step(np.zeros((2, 4), np.float32))
+    assert (rewards.tolist(), batch.terminated.tolist()) == ([-1.0, -1.0], [False, True])
+    np.testing.assert_array_equal(observations[1], flatten(observation))
+    batch.reset(seeds=[0, 0], tasks=[MIDDLE, MIDDLE])
+    assert not batch.terminated.any()
+
+
 def test_a_mujoco_without_the_integrator_is_refused_with_what_to_install(monkeypatch):
     monkeypatch.setattr(panda_model, "mujoco", SimpleNamespace(mjtIntegrator=object(), __version__="3.17.0"))
     with pytest.raises(AdapterError, match=r"mujoco is 3.17.0, .* of 4.0; install it with: .*panda-mujoco"):

@@ -209,6 +209,16 @@ def test_the_script_brings_most_cubes_to_their_goals_and_that_ends_the_episode(e
     assert reached >= 14
 
 
+def test_a_simulation_that_blows_up_ends_the_episode_without_success(env, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # where MuJoCo keeps a log of its warnings
+    env.reset(seed=0)
+    env.unwrapped.data.qvel[:] = 1e12
+    env.unwrapped._goal = env.unwrapped.model.body("cube").pos[:2]  # where the cube is put
+    observation, reward, terminated, truncated, info = env.step(np.zeros(4))
+    assert (reward, terminated, truncated, info["is_success"]) == (-1.0, True, False, False)
+    assert np.isfinite(observation).all()
+
+
 def test_its_page_says_that_no_memory_has_seen_where_the_cube_was():
     layout = feature_layout(SO101.layout.size, SO101.goal, resolve("fast-cpu", {"env": "so101"}).network)
     read = np.abs(layout.projection[:, : layout.encoder_columns]).sum(axis=1) > 0.0

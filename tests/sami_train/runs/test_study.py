@@ -70,6 +70,13 @@ def test_a_pattern_picks_runs_by_name(tmp_path):
         find_runs([tmp_path / "mine:*-k9"])
 
 
+def test_a_run_with_a_folder_and_a_line_is_named_once_where_no_name_fits(tmp_path):
+    made_run(tmp_path / "sweep" / "a")
+    write_study(tmp_path / "sweep" / "runs.jsonl", find_runs([tmp_path / "sweep"]))
+    with pytest.raises(RunError, match=r"no run whose name is b; it holds a\.$"):
+        find_runs([tmp_path / "sweep:b"])
+
+
 def test_a_runs_address_finds_it_again(tmp_path):
     made_run(tmp_path / "sweep" / "a")
     relocated(tmp_path / "mine", "a", "b")

@@ -6,14 +6,17 @@ import shutil
 import zipfile
 
 import numpy as np
+import onnxruntime
 import pytest
 
 pytest.importorskip("stable_baselines3")
 gymnasium = pytest.importorskip("gymnasium")
 torch = pytest.importorskip("torch")
 
-from stable_baselines3 import A2C, DQN, PPO, SAC  # noqa: E402
-from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize  # noqa: E402
+from stable_baselines3 import A2C, DDPG, DQN, PPO, SAC, TD3  # noqa: E402
+from stable_baselines3.common.policies import ActorCriticPolicy  # noqa: E402
+from stable_baselines3.common.torch_layers import FlattenExtractor  # noqa: E402
+from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack, VecNormalize  # noqa: E402
 
 from sami_runtime import adopt  # noqa: E402
 from sami_runtime.adoption.adopt import read_policy  # noqa: E402
@@ -68,7 +71,11 @@ def difference(artifact, predict, steps=500):
         (PPO, {}),
         (A2C, {"policy_kwargs": {"activation_fn": torch.nn.ELU, "net_arch": [8]}}),
         (PPO, {"policy_kwargs": {"net_arch": []}}),
+        (PPO, {"use_sde": True, "policy_kwargs": {"squash_output": True}}),
         (SAC, {"policy_kwargs": {"net_arch": [16, 8]}}),
+        (SAC, {"policy_kwargs": {"net_arch": [16, 8], "clip_mean": 0.5}, "use_sde": True}),
+        (TD3, {"policy_kwargs": {"net_arch": [16, 8], "activation_fn": torch.nn.ELU}}),
+        (DDPG, {"policy_kwargs": {"net_arch": []}}),
     ],
 )
 def test_a_policy_of_stable_baselines3_acts_as_predict_does(tmp_path, algorithm, settings):
@@ -94,6 +101,67 @@ def test_statistics_of_vec_normalize_are_in_the_graph(tmp_path):
         return model.predict(env.normalize_obs(state), deterministic=True)[0]
 
     assert difference(artifact, predict) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("name", "statistics"),
+    [
+        ("policy.zip", "policy_vecnormalize.pkl"),  # of Isaac Lab
+        ("rl_model_64_steps.zip", "rl_model_vecnormalize_64_steps.pkl"),  # of CheckpointCallback
+    ],
+)
+def test_a_policy_that_was_trained_with_vec_normalize_is_not_adopted_without_its_statistics(tmp_path, name, statistics):
+    env = VecNormalize(DummyVecEnv([Reach]))
+    model = PPO("MlpPolicy", env, n_steps=8, batch_size=8, n_epochs=1, device="cpu").learn(8)
+    model.save(tmp_path / name)
+    with pytest.raises(SamiError, match=f"was trained with VecNormalize, .* not beside it.*{statistics}"):
+        read_policy(tmp_path / name)
+    env.save(tmp_path / statistics)
+    normalised = env.normalize_obs(np.ones((1, 5), np.float32))
+    np.testing.assert_allclose(
+        raw_output(tmp_path / name, np.ones(5)), model.predict(normalised, deterministic=True)[0], atol=1e-6
+    )
+
+
+def test_statistics_of_another_policy_in_the_folder_are_not_applied(tmp_path):
+    env = VecNormalize(DummyVecEnv([Reach]))
+    env.obs_rms.mean = np.full(5, 3.0)
+    env.save(tmp_path / "vecnormalize.pkl")
+    model = PPO("MlpPolicy", Reach(), n_steps=8, batch_size=8, n_epochs=1, device="cpu").learn(8)
+    model.save(tmp_path / "policy.zip")
+    expected = model.predict(np.ones((1, 5), np.float32), deterministic=True)[0]
+    np.testing.assert_allclose(raw_output(tmp_path / "policy.zip", np.ones(5)), expected, atol=1e-6)
+
+
+def test_statistics_of_frames_are_applied_to_the_flat_input(tmp_path):
+    class Frames(Reach):
+        observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (4, 5), np.float32)
+
+    env = VecNormalize(DummyVecEnv([Frames]))
+    env.obs_rms.mean, env.obs_rms.var = np.arange(20.0).reshape(4, 5), np.arange(1.0, 21.0).reshape(4, 5)
+    model = PPO("MlpPolicy", env, device="cpu")
+    model.save(tmp_path / "policy.zip")
+    env.save(tmp_path / "vecnormalize.pkl")
+    frames = np.linspace(-3, 3, 20, dtype=np.float32).reshape(1, 4, 5)
+    expected = model.predict(env.normalize_obs(frames), deterministic=True)[0]
+    np.testing.assert_allclose(raw_output(tmp_path / "policy.zip", frames), expected, atol=1e-6)
+
+
+def raw_output(path, observation):
+    """What the network of a checkpoint answers, (1, A), without the recipe."""
+    session = onnxruntime.InferenceSession(read_policy(path).policy)
+    return session.run(None, {"obs": np.float32(observation).reshape(1, -1)})[0]
+
+
+def test_statistics_of_another_size_are_refused_with_what_to_do(tmp_path):
+    env = VecNormalize(DummyVecEnv([Reach]))
+    env.save(tmp_path / "vecnormalize.pkl")
+    PPO("MlpPolicy", VecFrameStack(env, 3), device="cpu").save(tmp_path / "policy.zip")
+    with pytest.raises(SamiError, match=r"have 5 numbers, the policy reads 15\..*VecFrameStack.*norm_obs = False"):
+        read_policy(tmp_path / "policy.zip")
+    env.norm_obs = False
+    env.save(tmp_path / "vecnormalize.pkl")
+    assert raw_output(tmp_path / "policy.zip", np.zeros(15)).shape == (1, 2)
 
 
 def test_what_stable_baselines3_does_not_save_is_asked_for(tmp_path):
@@ -130,6 +198,12 @@ def test_a_checkpoint_that_runs_code_when_unpickled_is_adopted_and_runs_nothing(
             lambda: PPO("MultiInputPolicy", DictReach(), device="cpu"),
             "observation_space is Dict",
         ),
+        (lambda: PPO("MlpPolicy", ImageReach(), device="cpu"), "observation_space is an image"),
+        (lambda: PPO(OwnPolicy, Reach(), device="cpu"), "a policy_class of its own"),
+        (
+            lambda: PPO("MlpPolicy", Reach(), policy_kwargs={"features_extractor_class": Halved}, device="cpu"),
+            "a features_extractor_class of its own",
+        ),
     ],
 )
 def test_a_policy_of_another_kind_is_refused_in_one_line(tmp_path, make, message):
@@ -137,6 +211,25 @@ def test_a_policy_of_another_kind_is_refused_in_one_line(tmp_path, make, message
     with pytest.raises(SamiError, match=message) as refused:
         adopt(tmp_path / "policy.zip", contract(tmp_path), tmp_path / "out.onnx")
     assert "\n" not in str(refused.value)
+
+
+class OwnPolicy(ActorCriticPolicy):
+    """A policy whose layers are named as those of stable-baselines3, but with another activation function."""
+
+    def _build_mlp_extractor(self):
+        super()._build_mlp_extractor()
+        self.mlp_extractor.policy_net[1] = torch.nn.ReLU()
+
+
+class Halved(FlattenExtractor):
+    def forward(self, observations):
+        return super().forward(observations) / 2
+
+
+class ImageReach(Reach):
+    """Whose numbers stable-baselines3 divides by 255."""
+
+    observation_space = gymnasium.spaces.Box(0, 255, (2, 4, 3), np.uint8)
 
 
 class DictReach(Reach):
@@ -212,9 +305,9 @@ def skrl_checkpoint(folder, separate=False, config=SKRL, size=5, actions=2):
     return folder / "agent_9.pt", predict
 
 
-@pytest.mark.parametrize("separate", [False, True])
-def test_a_checkpoint_of_skrl_acts_as_its_mean_action(tmp_path, separate):
-    path, predict = skrl_checkpoint(tmp_path, separate)
+@pytest.mark.parametrize(("separate", "activations"), [(False, "elu"), (True, "elu"), (True, "[ELU]")])
+def test_a_checkpoint_of_skrl_acts_as_its_mean_action(tmp_path, separate, activations):
+    path, predict = skrl_checkpoint(tmp_path, separate, SKRL.replace("elu", activations))
     artifact = adopt(path, contract(tmp_path), tmp_path / "out.onnx")
     assert difference(artifact, predict) < 1e-5
 
@@ -223,6 +316,8 @@ def test_a_checkpoint_of_skrl_acts_as_its_mean_action(tmp_path, separate):
     ("old", "new", "message"),
     [
         ("activations: elu", "activations: mish", "activations"),
+        ("activations: elu", "activations: [{elu: 1}, elu]", "activations"),
+        ("class: GaussianMixin", "class: CategoricalMixin", "only continuous actions are adopted"),
         ("output: ACTIONS", "output: 3 * ACTIONS", "output"),
         ("clip_actions: false", "clip_actions: true", "clip_actions"),
         ("layers: [8, 6]", "layers: [8]", "shape"),
@@ -241,6 +336,13 @@ def test_a_checkpoint_of_skrl_without_its_configuration_is_asked_for_it(tmp_path
     shutil.move(path, tmp_path / "agent.pt")
     with pytest.raises(SamiError, match=r"agent\.yaml"):
         adopt(tmp_path / "agent.pt", contract(tmp_path), tmp_path / "out.onnx")
+
+
+@pytest.mark.parametrize("name", ["ppo.cleanrl_model", "last.ckpt", "model.safetensors"])
+def test_a_checkpoint_of_a_framework_without_a_reader_is_no_damaged_onnx_file(tmp_path, name):
+    torch.save({"actor_mean.0.weight": torch.zeros(2, 5)}, tmp_path / name)
+    with pytest.raises(SamiError, match=r"is no ONNX file, and no reader recognizes it .*Export the policy to ONNX"):
+        read_policy(tmp_path / name)
 
 
 def test_a_checkpoint_of_skrl_in_a_run_folder_of_isaac_lab_takes_its_task_from_there(tmp_path):

@@ -19,8 +19,8 @@ MJLAB = {
     "default_joint_pos": "0.100,0.900,-1.800",
     "observation_names": "base_ang_vel,projected_gravity,joint_pos,joint_vel,actions,command",
     "observation_terms_scale": "1.000,1.000,1.000,0.050,1.000,2.000;2.000;0.250",
-    "observation_terms_flatten_history_dim": "True,True,True,True,True,True",
-    "observation_terms_history_length": "0,0,0,2,0,0",
+    "observation_terms_flatten_history_dim": "1.000,1.000,1.000,1.000,1.000,1.000",
+    "observation_terms_history_length": "0.000,0.000,0.000,2.000,0.000,0.000",
     "observation_terms_clip": "-1.000;1.000,-inf;inf,-inf;inf,-inf;inf,-inf;inf,-inf;inf",
     "action_scale": "0.373,0.373,0.249",
 }
@@ -96,6 +96,7 @@ def test_mjlabs_metadata_is_the_whole_recipe_but_the_rate(policy, tmp_path):
         ({"observation_terms_scale": "1.000,1.000"}, "observation_terms_scale is .*; expected an entry for each of 6"),
         ({"observation_terms_history_length": "0,0,0,9,0,0"}, "gives 42 numbers .*; the network reads 21"),
         ({"observation_terms_flatten_history_dim": "True,True,True,False,True,True"}, "expected True, or no history"),
+        ({"observation_terms_flatten_history_dim": "1.000,1.000,1.000,0.000,1.000,1.000"}, "expected True, or no hist"),
     ],
 )
 def test_what_mjlabs_metadata_does_not_say_is_refused_in_one_line(policy, tmp_path, change, message):

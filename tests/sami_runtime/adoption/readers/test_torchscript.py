@@ -56,6 +56,39 @@ class _TorchPolicyExporter(torch.nn.Module):
         return self.actor(self.normalizer(x))
 
 
+class MLP(torch.nn.Sequential):
+    """As rsl_rl stores linear layers."""
+
+    __module__ = "rsl_rl.modules.mlp"
+
+    def forward(self, x):
+        for layer in self:
+            x = layer(x)
+        return x
+
+
+class _IdentityDeterministicOutput(torch.nn.Module):
+    __module__ = "rsl_rl.modules.distribution"
+
+    def forward(self, x):
+        return x
+
+
+class _TorchGRUModel(torch.nn.Module):
+    """As rsl_rl exports a recurrent policy."""
+
+    def __init__(self, size):
+        super().__init__()
+        self.obs_normalizer, self.rnn = torch.nn.Identity(), torch.nn.GRU(size, 5)
+        self.mlp, self.deterministic_output = MLP(*sequential(5)), _IdentityDeterministicOutput()
+        self.register_buffer("hidden_state", torch.zeros(1, 1, 5))
+
+    def forward(self, x):
+        x, h = self.rnn(self.obs_normalizer(x).unsqueeze(0), self.hidden_state)
+        self.hidden_state[:] = h
+        return self.deterministic_output(self.mlp(x.squeeze(0)))
+
+
 class PolicyExporterHIM(torch.nn.Module):
     """As HIMLoco exports a policy, with an estimator."""
 
@@ -76,7 +109,7 @@ def saved(path, module):
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
-@pytest.mark.parametrize("exporter", [PolicyExporterLSTM, _TorchPolicyExporter])
+@pytest.mark.parametrize("exporter", [PolicyExporterLSTM, _TorchPolicyExporter, _TorchGRUModel])
 def test_a_robots_folder_with_a_torchscript_policy_acts_as_torch_does(tmp_path, exporter):
     folder = frameworks.unitree_gym(tmp_path, frameworks.UNITREE_GYM_REAL)
     (folder / "policy.onnx").unlink()

@@ -1,5 +1,6 @@
 """A robot of LeRobot is driven by its own names and units; it is never calibrated, and rests in the end."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -100,6 +101,24 @@ def test_nothing_is_calibrated_and_an_uncalibrated_robot_is_refused_with_the_com
         adapter(so101(config__calibrated=False))
     command = "lerobot-calibrate --robot.type=so101_follower --robot.port=/dev/ttyACM0 --robot.id=white"
     assert command in str(refused.value)
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
+def test_a_second_program_on_the_port_is_refused_before_it_connects(adapter, monkeypatch):
+    from lerobot.robots import so_follower
+
+    ends = os.openpty()
+    path = os.ttyname(ends[1])
+    settings = so101(config__port=path)
+    first = adapter(settings)
+    with monkeypatch.context() as patch:
+        patch.setattr(so_follower.SOFollower, "connect", None)  # to connect releases the motors
+        with pytest.raises(AdapterError, match=f"another program drives so101_follower: it has locked {path}"):
+            adapter(settings)
+    first.close()
+    adapter(settings).close()
+    for end in ends:
+        os.close(end)
 
 
 def test_an_uncalibrated_robot_is_disconnected(adapter, monkeypatch):

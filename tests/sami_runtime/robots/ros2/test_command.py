@@ -11,8 +11,11 @@ from sami_runtime import AdapterError, Limits, ManualClock, SafetyStop, Watchdog
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.robots.kit import Frame
 from sami_runtime.robots.ros2 import adapter as adapters
+from sami_runtime.robots.ros2 import command as commands
 from sami_runtime.robots.ros2.command import KIND, Elements, Hand, LastStand, standing
 from sami_runtime.robots.ros2.messages import JointMessage, Numbers, PoseMessage, Trajectory
+from sami_runtime.robots.ros2.node import Peer
+from sami_runtime.robots.ros2.settings import Qos
 from sami_runtime.robots.ros2.sources import Joints
 from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.watchdog import instruct_watchdogs
@@ -171,6 +174,19 @@ def looped(contract, ik, monkeypatch):
     return adapters.Ros2Adapter(clock, contract, settings(**changed)), node, clock
 
 
+def test_another_commander_is_refused_at_the_start_unless_it_is_the_watchdog_of_an_earlier_adapter(
+    contract, looped, monkeypatch
+):
+    robot, node, clock = looped
+    peers = [Peer(Numbers.ros, Qos(), name) for name in ("/sami", "/other")]
+    node.publishers = lambda topic: peers if topic == ARM else []
+    with pytest.raises(AdapterError, match=f"{ARM} has 2 publishers, /sami and /other, and the robot can have one"):
+        adapters.Ros2Adapter(clock, contract, robot.settings.model_copy(update={"heard_s": 0.0}))
+    monkeypatch.setattr(adapters, "arm_watchdog", lambda settings, last: last is None and peers.pop())
+    adapters.Ros2Adapter(clock, contract, robot.settings).close()
+    assert len(peers) == 1
+
+
 def test_an_arm_on_its_way_home_is_not_sent_on_after_an_emergency_stop(looped):
     robot, node, _ = looped
     commands = []
@@ -289,6 +305,18 @@ def test_a_hand_that_a_person_pauses_is_not_turned_on_once_its_joints_fall_silen
     assert clock.now() - started < 0.65
     assert max(speeds) > 0.1, "which was computed from where the joints were"
     assert speeds[-1] == 0.0
+
+
+def test_the_watchdogs_process_leaves_the_domain_when_it_ends(monkeypatch):
+    ends, closed = [], []
+    monkeypatch.setattr(commands.atexit, "register", ends.append)
+    node = SimpleNamespace(publisher=lambda *_: None, close=lambda: closed.append(True))
+    monkeypatch.setattr(commands, "open_node", lambda *_: node)
+    monkeypatch.setattr(commands, "missing_subscribers", lambda *_: [])
+    LastStand()._take({"backend": "", "domain": 0, "topic": ARM, "qos": {}, "data": [0.0]}, [])
+    for end in ends:
+        end()
+    assert closed == [True]
 
 
 def test_an_emergency_stop_that_sends_nothing_does_not_count_as_one_that_worked(monkeypatch):

@@ -24,6 +24,7 @@ from cyclonedds.topic import Topic
 
 from sami_runtime.robots.unitree import adapter as adapters
 from sami_runtime.robots.unitree import idl
+from sami_runtime.robots.unitree import link as links
 from sami_runtime.robots.unitree.messages import crc_of
 
 DOMAIN = 160 + os.getpid() % 60
@@ -270,7 +271,7 @@ def test_a_second_robot_in_the_domain_ends_the_episode_and_is_refused_at_the_sta
         adapter.write(np.zeros(12, np.float32))
         second = RobotDouble()
         try:
-            robot.until(lambda: len(adapter._link.senders) > 1)
+            robot.until(lambda: adapter._link.is_doubled)
             with pytest.raises(SafetyStop, match="two robots publish rt/lowstate in this domain"):
                 adapter.read()
             robot.until(lambda: robot.kp == 0.0)
@@ -282,6 +283,23 @@ def test_a_second_robot_in_the_domain_ends_the_episode_and_is_refused_at_the_sta
         finally:
             second.open = False
             second.thread.join()
+
+
+def test_a_robot_that_was_started_again_is_driven_on(robot, monkeypatch):
+    """Its publisher is another one then."""
+    monkeypatch.setattr(links, "TOGETHER_S", 0.1)
+    with closing(connect()) as adapter:
+        adapter.reset()
+        adapter.stop()
+        robot.silent, again = True, RobotDouble()
+        try:
+            robot.until(lambda: len(adapter._link._receipts) > 1 and not adapter._link.is_doubled)
+            adapter.reset()
+            adapter.write(np.zeros(12, np.float32))
+            again.until(lambda: again.kp > 0.0)
+        finally:
+            robot.silent, again.open = False, False
+            again.thread.join()
 
 
 def test_a_robot_that_tells_nothing_any_more_while_it_stands_up_is_damped_at_once(robot):

@@ -125,6 +125,15 @@ def test_what_it_is_judged_by_was_held_out(monkeypatch):
     assert (fitted.transitions, fitted.held_out) == (16 * 30, 2 * 30)
 
 
+def test_each_period_is_predicted_with_the_context_of_the_step_before_it_as_in_a_model_file():
+    [stretch] = world(1, steps=8)
+    stretch.contexts[:, 0] = np.arange(9)
+    contexts, valid = (fitting._Windows([stretch], SIGNALS, 3).all()[part][:, :, 0] for part in (2, 4))
+    expected = torch.arange(8)[:, None] + torch.arange(3)
+    assert (contexts == expected)[valid > 0].all()
+    assert valid.sum() == 8 + 7 + 6
+
+
 def test_too_little_is_refused():
     with pytest.raises(SamiError, match=r"there are 10 transitions in 1 stretches .* it takes at least 40"):
         fit(world(3, steps=10), SIGNALS, 3)

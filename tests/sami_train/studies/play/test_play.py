@@ -216,11 +216,13 @@ def test_a_fall_ends_the_episode_without_success(played):
     assert hold(env, STANCE, 60)[4]["is_success"]
 
 
-def test_a_simulation_that_blows_up_ends_the_episode_without_success(played, tmp_path, monkeypatch):
+@pytest.mark.parametrize("steps", [0, 3])
+def test_a_simulation_that_blows_up_ends_the_episode_without_success(played, tmp_path, monkeypatch, steps):
     monkeypatch.chdir(tmp_path)  # where MuJoCo keeps a log of its warnings
     env = played()
     env.reset(seed=0)
-    hold(env, STANCE, 3)
+    for _ in range(steps):
+        env.step(np.asarray(STANCE, np.float32))
     env.data.qvel[:] = 1e6
     observation, reward, over, _, info = env.step(np.asarray(STANCE, np.float32))
     assert (over, info["is_success"]) == (True, False)

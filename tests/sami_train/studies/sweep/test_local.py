@@ -1,7 +1,8 @@
-"""Cells as processes of this machine: which GPU each of them sees."""
+"""Cells as processes of this machine, which GPU each of them sees; the log of a cell on Ray."""
 
 import os
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -54,6 +55,23 @@ def test_each_job_sees_the_gpu_that_has_the_fewest(submit):
 def test_without_gpus_a_job_sees_what_its_sweep_does(submit, monkeypatch):
     monkeypatch.setenv(engines.VISIBLE_GPUS, "7")
     assert submit(engines.Local(1))() == "7"
+
+
+def test_the_log_of_a_task_on_ray_that_starts_at_once_stays_in_place(tmp_path):
+    class RemoteTask:
+        """What a free worker does: it opens the log before `remote` returns."""
+
+        def options(self, name):
+            return self
+
+        def remote(self, command, log):
+            Path(log).write_text("second try")
+
+    (tmp_path / engines.LOG).write_text("first try")
+    engine = object.__new__(engines.Ray)
+    engine._task = RemoteTask()
+    assert engine.submit(tmp_path).log.read_text() == "second try"
+    assert (tmp_path / "log.before").read_text() == "first try"
 
 
 @pytest.mark.parametrize(

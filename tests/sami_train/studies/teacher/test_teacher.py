@@ -65,13 +65,21 @@ def test_an_action_of_a_teacher_is_a_share_of_the_environments():
 
 def test_easy_episodes_are_nominal():
     vector = vector_env(GO2, 4, seed=0)
-    vector.reset()
     for changed in (0.0, 1.0):
         vector.changed = changed
-        vector.batch.steps[:] = GO2.episode_steps - 1
-        vector.step(np.zeros((4, 12), np.float32))
-        changes = [GO2.tasks.changes(task) for task in vector.batch.current_tasks]
-        assert any(changes) == bool(changed)
+        for begin_episodes in (vector.reset, lambda: vector.step(np.zeros((4, 12), np.float32))):
+            begin_episodes()
+            changes = [GO2.tasks.changes(task) for task in vector.batch.current_tasks]
+            assert any(changes) == bool(changed)
+            vector.batch.steps[:] = GO2.episode_steps - 1
+
+
+def test_a_new_teachers_first_episodes_are_nominal(tmp_path, monkeypatch):
+    vector = vector_env(GO2, CONFIG.rows, CONFIG.seed)
+    monkeypatch.setattr(teacher_module, "vector_env", lambda *_: vector)
+    train_teacher(tmp_path, CONFIG, ROUND, every=10**9, on_measured=silent)
+    assert not any(GO2.tasks.changes(task) for task in vector.batch.current_tasks)
+    assert [teacher_module.changed_share(CONFIG, k * CONFIG.easy_steps // 2) for k in range(5)] == [0, 0, 0, 0.5, 1]
 
 
 def test_a_push_changes_how_a_trunk_moves_and_no_other_robot():
