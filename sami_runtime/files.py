@@ -266,10 +266,10 @@ def _put_new(source: Path, path: Path) -> None:
 
 def _is_alive(process: str) -> bool:
     """Whether a process of this machine is there, by its number; not this one, which is only beginning."""
-    if not process.isdigit() or int(process) == os.getpid():
+    if not process.isdecimal() or int(process) == os.getpid():
         return False
     try:
         os.kill(int(process), 0)
-    except OSError as error:
-        return not isinstance(error, ProcessLookupError)  # any other: somebody else's process
+    except (OSError, OverflowError) as error:  # no process has a number that the system cannot take
+        return not isinstance(error, ProcessLookupError | OverflowError)  # any other: somebody else's process
     return True

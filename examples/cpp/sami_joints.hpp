@@ -7,6 +7,10 @@
 #include <cmath>
 #include <limits>
 
+#if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__) || defined(_M_FP_FAST)
+#error "these limits reject NaN, which -ffast-math and -ffinite-math-only would let through: leave them out"
+#endif
+
 namespace sami {
 
 enum class JointCommand { kVelocity, kTarget };  // [rad/s], or [rad]; a target is soft if kp is set
@@ -27,16 +31,22 @@ struct JointMoment {
   double period;              // how long the command is in force [s]
 };
 
-enum JointRule : unsigned { kPositionLimit = 1, kVelocityLimit = 2, kTorqueLimit = 4 };  // bits of `limited`
+// Bits of `limited`.
+enum JointRule : unsigned { kPositionLimit = 1, kVelocityLimit = 2, kTorqueLimit = 4, kNotFinite = 8 };
 
 class Joint {
  public:
   Joint(JointCommand kind, const JointLimit& limit) : kind_(kind), limit_(limit) {}
 
-  // Returns the limited command, and sets in `limited` the bit of each rule that changed it.
+  // Returns the limited command, and sets in `limited` the bit of each rule that changed it. If a number is NaN or
+  // infinite, nothing can be judged: returns the command in force, or speed 0, with kNotFinite. Then stop the robot.
   double limited_to(double command, const JointMoment& now, unsigned* limited) const {
     *limited = 0;
     const bool target = kind_ == JointCommand::kTarget;
+    if (!std::isfinite(command + now.position + now.velocity + now.reference + now.period)) {
+      *limited = kNotFinite;
+      return target ? now.reference : 0.0;
+    }
     if (limit_.low > -1e9 || limit_.high < 1e9) {
       const double start = target && !soft() ? now.reference : now.position;
       double low = at_speed(-braking_speed(std::max(start - limit_.low, 0.0), now.period), now, true);

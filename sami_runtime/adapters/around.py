@@ -187,11 +187,10 @@ class Gapped(Around):
         parts = dict(zip(names, np.split(values.copy(), self._ends), strict=True))
         lates = {name: float(periods) for name, periods in self.gap.late.items()}
         late = lates[names[0]] if len(set(lates.values())) == 1 else lates  # one, if all arrive together
-        times = None
         if isinstance(stamp, np.ndarray):
-            times = dict(zip(names, stamp[1:].tolist(), strict=True))
-            stamp = float(stamp[0])
-        return Observation(parts, stamp, times, late, frame.note)
+            first, *by_name = stamp.tolist()
+            return Observation(parts, first, dict(zip(names, by_name, strict=True)), late, frame.note)
+        return Observation(parts, stamp, None, late, frame.note)
 
     def write(self, action: NDArray[np.float32]) -> Executed:
         """Send an action (A,) through the simulated actuators, and return the command within the action's bounds."""

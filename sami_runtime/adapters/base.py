@@ -14,7 +14,7 @@ from sami_runtime.errors import AdapterError
 from sami_runtime.model.contract import Contract
 from sami_runtime.signals import Signal, numbers_of
 
-NUMBERS = (float, int, np.number)
+NUMBERS = (float, int, np.floating, np.integer)
 _OBSERVATION = "Observation(values, time): the values by signal, and the time of their measurement [s]"
 _EXECUTED = "Executed(action) with the action really sent, or Executed(action, done, info) if there is more to report"
 
@@ -158,13 +158,14 @@ def require_observation(returned: object, adapter: Adapter) -> Observation:
     observation: Observation = require(returned, Observation)
     require(observation.values, Mapping, "an Observation whose values are of type ")
     require(observation.time, NUMBERS, "an Observation whose time is of type ")
-    times = require(observation.times or {}, Mapping, "times of type ")
-    for time in times.values():
-        require(time, NUMBERS, "a time of type ")
+    require(observation.note, str, "an Observation whose note is of type ")
+    times, late = require(observation.times or {}, Mapping, "times of type "), observation.late
+    for time in (*times.values(), *(late.values() if isinstance(late, Mapping) else (late,))):
+        require(time, NUMBERS, "a time or late of type ")
     if strange := times.keys() - observation.values.keys():
         raise AdapterError(
-            f"{type(adapter).__name__}.read() returned times of {', '.join(sorted(strange))}, which it did not "
-            f"observe; it observed {', '.join(observation.values)}. Use the names of observed signals in times."
+            f"{type(adapter).__name__}.read() returned times of {', '.join(sorted(map(str, strange)))}, which it did "
+            f"not observe; it observed {', '.join(observation.values)}. Use the names of observed signals in times."
         )
     return observation
 

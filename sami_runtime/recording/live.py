@@ -87,16 +87,16 @@ class Feed:
             )
         assert self._server.stdin
         assert self._server.stdout
-        self._server.stdin.write(token + "\n")  # not as an argument, which every user of the machine could read
-        self._server.stdin.close()
+        run = {**described(contract, about, name), "groups": self._rows.groups, "columns": self._rows.columns}
+        with contextlib.suppress(OSError), self._server.stdin as head:  # the server's output says why it ended
+            # The token is no argument, which every user could read; no socket takes a head of thousands of elements.
+            head.write(f"{token}\n{json.dumps({'run': run})}\n")
         first_line = self._server.stdout.readline().strip()
         if not first_line.isdigit():
             self._server.wait(START_S)
             raise SamiError(f"nobody can watch the run: {first_line or 'the server did not begin'}. Leave out --live.")
         self.url = f"http://127.0.0.1:{first_line}/{token}/"
         """Address of the page: every user of this machine who knows it may watch."""
-        run = {**described(contract, about, name), "groups": self._rows.groups, "columns": self._rows.columns}
-        self._socket.send(json.dumps({"run": run}).encode())
         self._socket.setblocking(False)
 
     def __call__(self, record: StepRecord) -> None:
@@ -157,10 +157,10 @@ def watching(enabled: bool, session: Session, name: str, about: dict[str, Any]) 
 
 
 class LiveHistory:
-    """Stores the messages of a run in order; other threads wait for the next message."""
+    """Stores a run's head and its messages in order; other threads wait for the next message."""
 
-    def __init__(self) -> None:
-        self.first = b""
+    def __init__(self, head: bytes = b"") -> None:
+        self.head = head
         self._ticks: list[bytes] = []
         self._dropped_count = self._bytes = 0
         self.over = False
@@ -168,15 +168,13 @@ class LiveHistory:
 
     def follow(self, source: socket.socket) -> None:
         """Store every message, until the loop closes its end of the socket."""
-        buffer = memoryview(bytearray(1 << 20))  # `recv` would keep much of a megabyte with each message
+        # `recv` would keep a whole buffer with each message; the system doubles the size, and no message is longer.
+        buffer = memoryview(bytearray(2 * SOCKET_BYTES))
         while size := source.recv_into(buffer):
             data = bytes(buffer[:size])
             with self._changed:
-                if self.first:
-                    self._ticks.append(data)
-                    self._bytes += _size(data)
-                else:
-                    self.first = data
+                self._ticks.append(data)
+                self._bytes += _size(data)
                 if self._bytes > MOST_BYTES:
                     count = max(1, len(self._ticks) // 10)
                     self._bytes -= sum(map(_size, self._ticks[:count]))
@@ -230,7 +228,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _events(self) -> None:
         """Send the stored messages, then new ones, until the run is over."""
-        self.wfile.write(b"retry: 1000\n\ndata: " + self.history.first + b"\n\n")
+        self.wfile.write(b"retry: 1000\n\ndata: " + self.history.head + b"\n\n")
         ticks_sent = 0
         while True:
             ticks, ticks_sent = self.history.after(ticks_sent, timeout_s=5.0)
@@ -244,14 +242,14 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def main(descriptor: int) -> None:
-    """Serve the run whose messages arrive at the socket `descriptor`; the first line of stdin is the token."""
+    """Serve the run whose messages arrive at the socket `descriptor`; lines of stdin: the token, and the run's head."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(os, "nice"):
         os.nice(10)  # the loop has priority
     source = socket.socket(fileno=descriptor)
     Handler.token, Handler.history, Handler.page = (
         sys.stdin.readline().strip(),
-        LiveHistory(),
+        LiveHistory(sys.stdin.readline().strip().encode()),
         page([], live=True).encode(),
     )
     try:

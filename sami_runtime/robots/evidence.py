@@ -155,7 +155,9 @@ class EvidenceLog:
         finally:
             self._file.close()
         if self._key is not None:
-            sign(self.path, self.path.read_bytes(), self._key)
+            if not (data := self.path.read_bytes()).endswith(f'{self._previous}"}}\n'.encode()):
+                raise RecordingError(f"{self.path} is not the log that this run wrote; it is not signed. Who moved it?")
+            sign(self.path, data, self._key)
 
     def _begin(self) -> None:
         self._episode, self._is_running, self._is_armed = self._episode + 1, True, True

@@ -157,8 +157,8 @@ class SafetyGate:
         Raises:
             SafetyStop: The gate tripped and was not re-armed.
         """
-        self._episode.trips = self._trips
-        self.require_armed()
+        if self.tripped is not None:  # the episode of the trip stays over, whatever is re-armed later
+            self.require_armed()
         self._episode = self._fresh(period)
         if self.fallback is not None:
             self.fallback.reset()
@@ -202,15 +202,14 @@ class SafetyGate:
         """
         episode = self._episode
         episode.observation = observation
-        objection = episode.watch.judge(observation, now)
-        if objection is None:
-            episode.then = "hold"
-            episode.rest.learn(observation)
-            if episode.workspace:
-                episode.workspace.learn(observation)
-            return None
-        episode.then = objection.then
-        return objection.reason
+        if objection := episode.watch.judge(observation, now):
+            episode.then = objection.then
+            return objection.reason
+        episode.then = "hold"
+        episode.rest.learn(observation)
+        if episode.workspace:
+            episode.workspace.learn(observation, stamped=now is not None)
+        return None
 
     def record_telemetry(self, reading: Reading) -> None:
         """Store the telemetry of a step; the next `fault` applies `stop_on_alarm` and `time_to_adapt` to it."""
@@ -349,8 +348,6 @@ class SafetyGate:
         if result is None:
             return (*ruling.limited_by, "stop")
         executed = np.asarray(result.action, np.float32)
-        if executed.tobytes() == ruling.action.tobytes():
-            return ruling.limited_by
         return (*ruling.limited_by, *named("adapter", executed != ruling.action, self._action.elements))
 
     def _pause(self, now: float) -> Ruling | None:

@@ -27,9 +27,10 @@ Float64 = NDArray[np.float64]
 class Workspace:
     """Limits actions so that they do not move elements of observations out of their ranges.
 
-    An element's position is its last valid value plus the displacement of the actions executed since. An action may
-    move the element at most to the end of its range within one period of the policy; if the action's rate is limited,
-    it must also be able to stop there. Outside its range, an element may move back or stand still.
+    An element's position is its last new value plus the displacement of the actions executed since; a value that comes
+    again with an equal stamp, as of a slow sensor, is not new. An action may move the element at most to the end of its
+    range within one period of the policy; if the action's rate is limited, it must also be able to stop there. Outside
+    its range, an element may move back or stand still.
 
     Args:
         limits: What is allowed.
@@ -46,19 +47,20 @@ class Workspace:
         self._places = [_place(contract, element) for element in self._elements]
         self._period = 1.0 / contract.rate_hz
         self._change = by_element(limits.rate, contract.action, math.inf)[self._movers] * self._period
-        self._positions: Float64 | None = None
-        self._since, self._last = (np.zeros(len(movers), np.float64) for _ in range(2))
+        self._positions, self._stamps = np.full((2, len(movers)), np.nan)
+        self._since, self._last = np.zeros((2, len(movers)))
 
     def __bool__(self) -> bool:
         """Whether any element is limited."""
         return len(self._movers) > 0
 
-    def learn(self, observation: Observation) -> None:
-        """Store the elements' observed positions; those missing or not finite are computed from the actions alone."""
-        positions = np.array([number_at(observation.values, *place) for place in self._places])
-        good = np.isfinite(positions)
-        self._positions = np.where(good, positions, np.nan if self._positions is None else self._positions)
-        self._since, self._last = np.where(good, 0.0, self._since), np.where(good, 0.0, self._last)
+    def learn(self, observation: Observation, stamped: bool) -> None:
+        """Store observed positions that are finite and, if `stamped`, new; others are computed from actions alone."""
+        places = [(number_at(observation.values, *place), observation.measured(place[0])) for place in self._places]
+        positions, stamps = np.array(places).T
+        new = np.isfinite(positions) & ~((positions == self._positions) & (stamps == self._stamps) & stamped)
+        self._positions, self._stamps = np.where(new, (positions, stamps), (self._positions, self._stamps))
+        self._since, self._last = np.where(new, 0.0, (self._since, self._last))
 
     def cut(self, action: Array, elapsed: float) -> Array:
         """Limit an action (A,), `elapsed` seconds after the last write; return the same array if nothing is limited.
@@ -66,7 +68,7 @@ class Workspace:
         Raises:
             SamiError: No valid value of a limited element was seen yet.
         """
-        if self._positions is None or not np.isfinite(self._positions).all():
+        if not np.isfinite(self._positions).all():
             raise SamiError(
                 f"no valid value of {', '.join(self._elements)} was seen, whose workspace is limited. Pass each "
                 "observation to fault() before its action to propose()."

@@ -63,7 +63,11 @@ def test_an_error_in_making_an_adapter_is_told_with_its_line(sami, trained):
     [
         ("read", "Observation(made.values, 'now')", "Wrong.read() returned an Observation whose time is of type str;"),
         ("read", "Observation(None, made.time)", "Wrong.read() returned an Observation whose values are of type NoneT"),
-        ("read", "Observation(made.values, made.time, {'ee_position': None})", "returned a time of type NoneType;"),
+        ("read", "Observation(made.values, made.time, {'ee_position': None})", "a time or late of type NoneType;"),
+        ("read", "Observation(made.values, made.time, {7: made.time})", "read() returned times of 7, which it did"),
+        ("read", "Observation(made.values, 1j * made.values['ee_position'][0])", "time is of type complex64;"),
+        ("read", "Observation(made.values, made.time, None, {'x': 'y'})", "returned a time or late of type str;"),
+        ("read", "Observation(made.values, -9.0, note=None)", "an Observation whose note is of type NoneType;"),
         ("write", "Executed('there')", "Wrong.write() returned an Executed whose action is 'there';"),
         ("write", "Executed(['a', ['b', 'c']])", "an Executed whose action is ['a', ['b', 'c']];"),
         ("write", "Executed(made.action, False, 5)", "Wrong.write() returned an Executed whose info is of type int;"),

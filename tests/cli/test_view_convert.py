@@ -21,7 +21,7 @@ from sami_runtime.errors import SamiError
 from sami_runtime.loop.episode import EpisodeReport
 from sami_runtime.loop.tick import LoopReport
 from sami_runtime.model.artifact import read_artifact
-from sami_runtime.recording.live import Feed, LiveHistory
+from sami_runtime.recording.live import SOCKET_BYTES, Feed, LiveHistory
 from sami_runtime.recording.reader import read_recording
 from sami_runtime.recording.view import RunRows, page, run_of
 
@@ -144,7 +144,7 @@ def test_the_history_of_a_live_run_is_bounded_and_who_comes_late_gets_the_newest
         thread.join()
     assert sum(map(sys.getsizeof, history._ticks)) <= 100_000
     result, newest = history.after(0, 0.0)
-    assert (newest, int(result[-1])) == (4999, 4999)
+    assert (newest, int(result[-1])) == (5000, 4999)
     assert len(result) > 100
 
 
@@ -175,6 +175,26 @@ def test_a_tick_that_cannot_be_shown_is_counted_and_ends_no_run(monkeypatch):
     with Feed(recording.contract, {}, "odd") as feed:
         feed(recording.steps[0].record)
     assert feed.dropped == 1
+
+
+def test_the_longest_message_that_the_system_takes_arrives_whole():
+    history, (feed, peer) = LiveHistory(), socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    feed.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BYTES)
+    size = min(feed.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) - 64, 4_000_000)
+    with feed, peer:
+        feed.send(bytes(size))
+        feed.shutdown(socket.SHUT_WR)
+        history.follow(peer)
+    assert [len(message) for message in history.after(0, 0.0)[0]] == [size]
+
+
+def test_the_head_of_a_live_run_may_be_longer_than_any_message():
+    with Feed(read_artifact(MODEL).contract, {"limits": {"inside": "long" * 1_250_000}}, "large") as feed:
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(feed.url + "events", timeout=30) as answer:
+            lines = (answer.readline() for _ in range(3))
+            head = next(line for line in lines if line.startswith(b"data: "))
+    assert len(json.loads(head[6:])["run"]["limits"]["inside"]) == 5_000_000
 
 
 def test_a_live_view_is_refused_where_the_system_is_not_linux(monkeypatch):

@@ -101,6 +101,16 @@ def test_cpp_finds_a_difference_at_its_line(gate_table, tmp_path, row, column, v
     assert (done.returncode, f"{row} differs at line {at + 1}:" in done.stdout) == (4, True)
 
 
+@pytest.mark.parametrize("flag", ["-ffast-math", "-Ofast", "-ffinite-math-only"])
+def test_cpp_does_not_compile_where_nan_would_pass_as_a_number(flag):
+    if shutil.which("c++") is None:
+        pytest.skip("c++ is not installed (Debian: g++)")
+    preprocess = ("c++", "-std=c++17", "-E", "-x", "c++", HEADERS / "sami_gate.hpp", "-o", "/dev/null")
+    assert call(*preprocess).returncode == 0
+    done = call(*preprocess, flag)
+    assert (done.returncode, "the gate rejects NaN" in done.stderr) == (1, True)
+
+
 def test_cpp_refuses_a_table_that_it_cannot_read(gate_table, tmp_path):
     done = call(gate_table, tmp_path / "none.csv")
     assert (done.returncode, "cannot be read" in done.stderr) == (1, True)

@@ -73,6 +73,15 @@ def test_what_a_killed_process_left_beside_does_not_get_in(tmp_path):
     assert names(tmp_path / "600") == []
 
 
+@pytest.mark.parametrize("number", ["9" * 20, "\u00b2"])
+def test_a_leftover_of_no_process_that_can_be_does_not_keep_from_writing(tmp_path, number):
+    leftover = tmp_path / f"agent.zip.{platform.node()}-{number}.unfinished"
+    leftover.touch()
+    with unfinished(tmp_path / "agent.zip") as temporary:
+        temporary.write_text("whole")
+    assert ((tmp_path / "agent.zip").read_text(), leftover.exists()) == ("whole", False)
+
+
 def test_a_value_that_is_no_json_leaves_the_old_file(tmp_path):
     path = tmp_path / "run.json"
     write_json(path, {"steps": 1})

@@ -26,6 +26,7 @@ MAX_ARCHIVE_BYTES = 512 * 1024 * 1024
 """Largest archive, and the largest sum of its files' sizes [bytes]; a policy has less than 100 MB."""
 MAX_PICKLE_BYTES = 16 * 1024 * 1024
 MAX_OPCODES = 500_000
+"""Most opcodes of a pickle and parts that they copy: an opcode of one byte may copy all that came before."""
 MAX_MEMBERS = 10_000
 _DAMAGES = (zipfile.BadZipFile, ValueError, NotImplementedError, EOFError, OSError)
 
@@ -70,10 +71,12 @@ def _walk(data: bytes) -> Any:
     stack: list[Any] = []
     memo: dict[int, Any] = {}
     operations: Iterable[tuple[Any, Any, int | None]] = pickletools.genops(data)
-    for count, (opcode, argument, _) in enumerate(operations):
-        if count > MAX_OPCODES:
-            raise ValueError(f"it has more than {MAX_OPCODES} opcodes")
+    work = 0
+    for opcode, argument, _ in operations:
         name = opcode.name
+        work += 1 + sum(map(_size, stack[max(0, len(stack) - _COPIED.get(name, 0)) :]))
+        if work > MAX_OPCODES:
+            raise ValueError(f"it has more than {MAX_OPCODES} opcodes and parts that they copy")
         if name == "STOP":
             return stack[-1]
         if name in ("MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT"):
@@ -99,6 +102,12 @@ def _walk(data: bytes) -> Any:
     raise ValueError("it has no end")
 
 
+def _size(value: Any) -> int:
+    """Return the number of parts that an opcode copies of a value, such as the two tables of an object's state."""
+    tables = [part for part in value if isinstance(part, dict)] if isinstance(value, tuple) and len(value) == 2 else []
+    return sum(len(part) for part in (value, *tables) if isinstance(part, str | tuple | list | dict))
+
+
 def _to_mark(stack: list[Any]) -> list[Any]:
     """Remove the items above the last mark, and the mark, from the stack; return the items."""
     items: list[Any] = []
@@ -121,10 +130,7 @@ def _named(pairs: Iterable[Any]) -> dict[str, Any]:
 
 
 def _fill(target: Any, items: dict[str, Any]) -> None:
-    if isinstance(target, Call):
-        target.state.update(items)
-    else:
-        target.update(items)
+    (target.state if isinstance(target, Call) else target).update(items)
 
 
 def _build(stack: list[Any]) -> None:
@@ -158,6 +164,8 @@ _WITH_ARGUMENT = frozenset(
         *("BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8"),
     ]
 )
+_COPIED = {"BUILD": 1, "REDUCE": 1, "NEWOBJ": 1, "NEWOBJ_EX": 2, "STACK_GLOBAL": 2}
+"""Opcodes that copy what is on top of the stack, and how many values."""
 _ON_STACK: dict[str, Any] = {
     "POP": lambda stack: stack.pop(),
     "POP_MARK": _to_mark,

@@ -13,6 +13,10 @@
 #include <cstring>
 #include <limits>
 
+#if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__) || defined(_M_FP_FAST)
+#error "the gate rejects NaN and infinity; -ffast-math and -ffinite-math-only would let them through: leave them out"
+#endif
+
 namespace sami {
 
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -331,7 +335,8 @@ class Gate {
     jump_ticks_.fill(0);
     jumped_from_.fill(std::numeric_limits<double>::quiet_NaN());
     jump_stamps_.fill(std::numeric_limits<double>::quiet_NaN());
-    passed_ = places_known_ = false;
+    passed_ = false;
+    place_.fill(std::numeric_limits<double>::quiet_NaN());
     measured_rest_ = false;
     rest_ = limits_.rest;
     speed_.fill(0.0);
@@ -467,15 +472,18 @@ class Gate {
   void learn_places() {
     for (size_t i = 0; i < A; ++i) {
       if (limits_.moves[i] < 0) continue;
-      const float position = observation_.values[static_cast<size_t>(limits_.moves[i])];
-      if (!std::isfinite(position)) {
-        if (!places_known_) place_[i] = std::numeric_limits<double>::quiet_NaN();
-        continue;
-      }
-      place_[i] = static_cast<double>(position);
+      const auto element = static_cast<size_t>(limits_.moves[i]);
+      const double position = static_cast<double>(observation_.values[element]);
+      if (!std::isfinite(position)) continue;
+      size_t signal = 0;
+      while (begin_of(signal + 1) <= element) ++signal;
+      const double stamp = observation_.measured(signal);
+      // The same measurement as before, as of a slow sensor: the actions since then count on.
+      if (std::isfinite(place_[i]) && !unequal(position, place_[i]) && !unequal(stamp, place_stamps_[i])) continue;
+      place_[i] = position;
+      place_stamps_[i] = stamp;
       since_[i] = last_[i] = 0.0;
     }
-    places_known_ = true;
   }
 
   // Ticks.
@@ -657,7 +665,7 @@ class Gate {
   // element that it limits, unless one of the first `unnamed` changes already does.
   bool keep(Action& action, double passed, int unnamed) {
     for (size_t i = 0; i < A; ++i)
-      if (limits_.moves[i] >= 0 && !(places_known_ && std::isfinite(place_[i]))) return false;
+      if (limits_.moves[i] >= 0 && !std::isfinite(place_[i])) return false;
     for (size_t i = 0; i < A; ++i) {
       if (limits_.moves[i] < 0) continue;
       const double scale = limits_.moves_scale[i];
@@ -731,9 +739,9 @@ class Gate {
   bool passed_ = false;  // whether an observation passed the training ranges
   std::array<int, 3> jump_ticks_{};
   std::array<double, D> jumped_from_{}, jump_stamps_{};
-  bool measured_rest_ = false, places_known_ = false, blends_ = false;
+  bool measured_rest_ = false, blends_ = false;
   double blended_ = 0.0;
-  std::array<double, A> speed_{}, place_{}, since_{}, last_{};  // place: the last valid observed position
+  std::array<double, A> speed_{}, place_{}, place_stamps_{}, since_{}, last_{};  // place: the last observed position
   Ruling<M> ruling_;
 };
 

@@ -15,6 +15,7 @@ from cyclonedds.pub import DataWriter
 from cyclonedds.sub import DataReader
 from cyclonedds.topic import Topic
 
+from sami_runtime.clock import MonotonicClock
 from sami_runtime.errors import AdapterError
 from sami_runtime.robots.unitree.idl import (
     LowCmd,
@@ -87,6 +88,7 @@ class MotorLink:
         self._waits.attach(self._condition)
         self._entities += [self._participant, commands, states, self._writer, self._reader, self._condition]
         self._command_until: tuple[bytes, float] | None = None
+        self._clock = MonotonicClock()  # `time.monotonic` stands still while the machine is suspended
         self._lock, self._news, self._open = threading.Lock(), threading.Event(), True
         targets = (self._send, self._listen) if hear else (self._send,)
         self._threads = [threading.Thread(target=target, name="sami-unitree", daemon=True) for target in targets]
@@ -164,7 +166,7 @@ class MotorLink:
         self._delete()
 
     def _request(self, message: bytes, within_s: float) -> None:
-        self._command_until = message, time.monotonic() + within_s
+        self._command_until = message, self._clock.now() + within_s
         self._write(message)
         self._news.set()
 
@@ -176,12 +178,11 @@ class MotorLink:
     def _send(self) -> None:
         """Repeat the newest set-point, or damp the motors if its time is over."""
         while self._open:
-            self._news.wait(self._period if self._command_until else None)
-            if self._news.is_set():  # `_request` has sent it already
+            if self._news.wait(self._period if self._command_until else None):  # `_request` has sent it already
                 self._news.clear()
                 continue
             message, until = self._command_until or (self._damping, 0.0)
-            if time.monotonic() > until:
+            if self._clock.now() > until:
                 self.expired, message = True, self._damping
             with suppress(Exception):  # the next write may succeed, and nothing else damps the motors in time
                 self._write(message)

@@ -137,6 +137,23 @@ def test_a_removed_end_is_seen_by_the_last_line_and_by_the_signature(tmp_path):
         check_log(log, public)
 
 
+def test_a_log_that_was_put_in_place_of_the_runs_own_is_not_signed(tmp_path):
+    pytest.importorskip("cryptography")
+    from sami_runtime.model.signing import new_key
+
+    harmless, path, key = write(tmp_path / "harmless.jsonl", [tick(0)]), tmp_path / "log.jsonl", tmp_path / "arm.key"
+    public = new_key(key, "Arm 3")
+    log = EvidenceLog(path, FACTS, key)
+    path.rename(tmp_path / "hidden.jsonl")
+    path.write_bytes(harmless.read_bytes())
+    log(tick(0, executed=None, limited_by=("stop",), reason="age: the last action is too old"))
+    with pytest.raises(RecordingError, match=r"log\.jsonl is not the log that this run wrote; it is not signed"):
+        log.close()
+    assert check_log(path).complete
+    with pytest.raises(ArtifactError):
+        check_log(path, public)
+
+
 def test_a_process_that_is_killed_leaves_a_log_that_holds_up_to_its_last_second(tmp_path):
     path = tmp_path / "log.jsonl"
     child = os.fork()

@@ -249,10 +249,14 @@ def test_the_first_reason_of_a_trip_is_kept(gate):
     assert armed.tripped == "somebody pressed the button"
 
 
-def test_a_gate_that_was_rearmed_waits_for_the_next_episode(gate):
+@pytest.mark.parametrize("refused_begin", [False, True])
+def test_a_gate_that_was_rearmed_waits_for_the_next_episode(gate, refused_begin):
     armed = gate()
     ruling = armed.propose(action(0, 0), 0.0)
     armed.trip("somebody pressed the button")
+    if refused_begin:  # in vain: the gate is latched
+        with pytest.raises(SafetyStop):
+            armed.begin(PERIOD)
     armed.rearm()
     with pytest.raises(SafetyStop, match="somebody pressed the button"):
         armed.write(ruling)

@@ -95,6 +95,21 @@ def test_a_held_action_does_not_lead_out_where_the_position_is_not_finite_either
     assert results == [0.8, 0.4, 0.0, 0.0, 0.0]
 
 
+@pytest.mark.parametrize(("stamped", "results"), [(True, [0.8, 0.8, 0.4, 0.0]), (False, [0.8] * 4)])
+def test_an_observation_that_comes_again_does_not_undo_the_way_since(boxed, stamped, results):
+    """A sensor slower than the policy repeats its measurement. Without stamps, each reading counts as a new one."""
+    armed, repeated = boxed(), frame((0.4, 0.0), 0.0)
+    actual = []
+    for tick in range(4):
+        assert armed.fault(repeated, tick * PERIOD if stamped else None) is None
+        ruling = armed.propose(np.float32([0.8, 0.0]), tick * PERIOD)
+        actual.append(round(float(armed.write(ruling).action[0]), 6))
+    assert actual == results
+    new = frame((0.4, 0.0), 3 * PERIOD)  # the robot did not move: an equal value counts if it was measured anew
+    assert armed.fault(new, 4 * PERIOD) is None
+    assert armed.propose(np.float32([0.8, 0.0]), 4 * PERIOD).limited_by == ()
+
+
 def test_between_two_ticks_of_the_policy_an_action_moves_by_its_share_of_the_period(gate):
     armed = gate(period=PERIOD / 4, **LIMITS)
     step(armed, (0.46, 0.0), (1.0, 0.0), 0.0)  # 0.8 of it would lead to the border

@@ -157,6 +157,29 @@ def test_no_damage_to_an_archive_escapes_as_another_error():
             torch_tree(stream.getvalue()[:end], "cut off")
 
 
+MANY = b"(" + b"N" * 50_000
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        MANY + b"tq\x000cf\ng\n)R" + b"h\x00b" * 50_000,
+        MANY + b"lq\x000(" + b"cf\ng\nh\x00R" * 50_000 + b"l",
+        b"X\x00\x00\x01\x00" + b"a" * 65536 + b"q\x000(" + b"h\x00h\x00\x93" * 50_000 + b"l",
+        b"}q\x00(" + b"".join(b"U\x05%05dN" % key for key in range(50_000)) + b"u0cf\ng\n)R" + b"h\x00b" * 50_000,
+        b"}(" + b"".join(b"U\x05%05dN" % key for key in range(50_000)) + b"uN\x86q\x000cf\ng\n)R" + b"h\x00b" * 50_000,
+    ],
+    ids=["state", "arguments", "names", "table", "one of two tables"],
+)
+def test_a_pickle_whose_opcodes_copy_what_came_before_is_refused_before_it_fills_the_memory(data):
+    with pytest.raises(ArtifactError, match="more than 500000 opcodes and parts that they copy"):
+        pickle_tree(b"\x80\x02" + data + b".", "test")
+
+
+def test_long_bytes_which_old_protocols_write_as_text_are_no_copies():
+    assert len(pickle_tree(pickle.dumps([bytes(1_000_000)] * 2, 2), "test")[1].arguments[0]) == 1_000_000
+
+
 def test_a_tree_that_shares_its_branches_is_refused_before_it_fills_the_memory(monkeypatch):
     monkeypatch.setattr(pickled, "MAX_ARCHIVE_BYTES", 1 << 20)
     tree = {}

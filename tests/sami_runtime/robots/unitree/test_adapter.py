@@ -12,7 +12,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from sami_runtime import AdapterError, MonotonicClock, SafetyStop
+from sami_runtime import AdapterError, MonotonicClock, SafetyStop, clock
 from sami_runtime.robots.unitree import emergency_stop, make
 from tests.making.unitree import JOINTS, LOOPBACK, NUMBERS, STATE, contract_of
 
@@ -147,6 +147,19 @@ def test_without_another_action_the_motors_are_damped_and_the_next_one_is_refuse
         robot.until(lambda: robot.kp == 0.0 and robot.kd == 3.0)
         with pytest.raises(SafetyStop, match=r"no action came within 0\.2 s"):
             adapter.write(np.zeros(12, np.float32))
+
+
+@pytest.mark.skipif(clock.BOOTTIME is None, reason="this system does not say how long it was suspended")
+def test_the_last_action_is_over_when_the_machine_wakes_up(robot, monkeypatch):
+    with closing(connect()) as adapter:
+        adapter.reset()
+        adapter.write(np.zeros(12, np.float32))
+        robot.until(lambda: robot.kp == 20.0)
+        monkeypatch.setattr(clock, "_SLEPT_BEFORE", clock._SLEPT_BEFORE - 2 * PATIENCE_S)  # as long as it slept
+        end = time.monotonic() + 5.0
+        while robot.kp and time.monotonic() < end:
+            time.sleep(0.01)
+        assert (robot.kp, robot.kd) == (0.0, 3.0)
 
 
 def test_the_motors_are_damped_in_time_also_where_a_write_between_failed_in_any_way(robot, monkeypatch):
