@@ -22,7 +22,7 @@ from sami_runtime.robots.unitree.settings import UnitreeSettings
 from sami_train.envs.go2 import entry
 
 MODEL = Path(__file__).resolve().parents[1] / "sami_train" / "envs" / "go2" / "go2.xml"
-HZ, SUNK_S, STOOD_S = 200, 4.0, 0.5
+HZ, SUNK_S, UPRIGHT_S = 200, 4.0, 0.5
 STANCE = np.array(entry.STANCE)
 BENT, TURNED = np.array([0.3, 0.6, 0.6] * 4), 0.3
 """Largest distance of a joint from the stance, and of the trunk from level about two axes [rad]."""
@@ -65,7 +65,7 @@ def gets_up(data: mujoco.MjData, way: Sequence[np.ndarray]) -> bool:
     """Return whether a robot stands after its joints went through the poses, and did not tip over on the way."""
     gains = SETTINGS.stand_kp, SETTINGS.stand_kd, SETTINGS.stand_s
     *poses, stance = way
-    tilts = [*(drive(data, pose, *gains) for pose in poses), drive(data, stance, *gains, STOOD_S)]
+    tilts = [*(drive(data, pose, *gains) for pose in poses), drive(data, stance, *gains, UPRIGHT_S)]
     return max(tilts) < SETTINGS.fallen_deg and data.qpos[2] > STANDING_M
 
 

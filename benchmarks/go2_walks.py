@@ -157,16 +157,16 @@ def measured(
     tasks = SETS[task_set]
     rows = len(tasks) * math.ceil(episodes / len(tasks))
     of_rows = [tasks[row % len(tasks)] for row in range(rows)]
-    motor_dies = task_set == "dies"
+    with_dead_motor = task_set == "dies"
     batch, act = Robots(rows, gains), make(rows)
-    observation = batch.reset(range(seed, seed + rows), [NOMINAL] * rows if motor_dies else of_rows)
+    observation = batch.reset(range(seed, seed + rows), [NOMINAL] * rows if with_dead_motor else of_rows)
     running, steps = np.ones(rows, bool), np.zeros(rows)
     values: dict[str, np.ndarray] = {}
     for step in range(GO2.episode_steps):
-        if motor_dies and step == DEATH_STEP:
+        if with_dead_motor and step == DEATH_STEP:
             for row, task in enumerate(of_rows):
                 batch.set_dynamics(row, task)
-        observation, _ = batch.step(act(observation, batch, step, DEATH_STEP if motor_dies else FROZEN))
+        observation, _ = batch.step(act(observation, batch, step, DEATH_STEP if with_dead_motor else FROZEN))
         steps += running
         for name, of_name in batch.metrics.items():
             values.setdefault(name, np.zeros(rows))[running] = of_name[running]

@@ -103,10 +103,10 @@ def card(model: Path, out: Path | None = None) -> list[Path]:
 
     contract = read_artifact(model).contract
     training = contract.training
-    made_so = ("env", "preset", "seed"), ("steps",)
+    compared_keys = ("env", "preset", "seed"), ("steps",)
     for run in find_runs([Path(STUDY)]):
-        same = all(run.config.get(key) == training.get(key) for key in made_so[0])
-        if same and all(run.facts.get(key) == training.get(key) for key in made_so[1]):
+        same = all(run.config.get(key) == training.get(key) for key in compared_keys[0])
+        if same and all(run.facts.get(key) == training.get(key) for key in compared_keys[1]):
             return write_card(run, contract, out or model)
     raise SystemExit(f"{STUDY} holds no run of {model}: sami gather RUN... --out {STUDY}/runs.jsonl")
 

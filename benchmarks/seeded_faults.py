@@ -22,7 +22,7 @@ import numpy as np
 import onnx
 from seeded_bugs import interval
 
-from sami_runtime.adoption.adopt import adopt_here, read_policy
+from sami_runtime.adoption.adopt import adopt_in_process, read_policy
 from sami_runtime.adoption.audit import quantity_of
 from sami_runtime.adoption.diagnosis import diagnose
 from sami_runtime.adoption.hypotheses import other_side
@@ -161,7 +161,7 @@ class Tally:
     def add(self, reading: PolicyReading, name: str, rng: np.random.Generator) -> None:
         """Diagnose a policy as it is and with each fault."""
         recipe = reading.recipe(name)
-        findings = diagnose(adopt_here(reading, name)).findings
+        findings = diagnose(adopt_in_process(reading, name)).findings
         wrong = [finding.check for finding in findings if finding.status == "fault"]
         self.clean += 1
         self.alarmed += bool(wrong)
@@ -171,7 +171,7 @@ class Tally:
             print(f"  {name}: called faults though nothing is wrong: {', '.join(wrong)}", flush=True)
         for fault in faults(reading.policy, recipe, rng):
             other = PolicyReading(fault.policy, fault.values, reading.sources)
-            after = {finding.check: finding.status for finding in diagnose(adopt_here(other, name)).findings}
+            after = {finding.check: finding.status for finding in diagnose(adopt_in_process(other, name)).findings}
             states = [after.get(check, "unclear") for check in fault.checks]
             outcome = next((state for state in ("fault", "unclear") if state in states), "missed")
             self.outcomes.setdefault(fault.kind, Counter())[outcome] += 1

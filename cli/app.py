@@ -192,9 +192,9 @@ def main() -> None:
             raise
         code = getattr(error, "exit_code", None)
         if code is None:
-            from sami_runtime.factories import own_line
+            from sami_runtime.factories import user_line
 
-            line = own_line(error)
+            line = user_line(error)
             hint = f"in {line}; --debug shows the way there" if line else "--debug shows where"
             if isinstance(error, ModuleNotFoundError):
                 from sami_runtime.distribution import install_hint

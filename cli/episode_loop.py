@@ -74,7 +74,7 @@ def watchdog_for(robot: RobotFile) -> Watchdog | None:
 def evidence_log(robot: RobotFile, session: Session) -> EvidenceLog:
     """Start the evidence log of a robot's run."""
     from sami_runtime.robots.evidence import EvidenceLog
-    from sami_runtime.robots.robot_file import begun_now
+    from sami_runtime.robots.robot_file import dated_path
 
     artifact = session.artifact
     model = {
@@ -84,7 +84,7 @@ def evidence_log(robot: RobotFile, session: Session) -> EvidenceLog:
         "weights_sha256": artifact.graph_sha256,
     }
     keys = robot.model_dump(mode="json", exclude_none=True)
-    return EvidenceLog(begun_now(robot.evidence) or Path(), {"model": model, "robot": keys}, robot.evidence_key)
+    return EvidenceLog(dated_path(robot.evidence) or Path(), {"model": model, "robot": keys}, robot.evidence_key)
 
 
 def robot_options(robot: RobotFile, clock: Any, contract: Any, adapter: Any) -> dict[str, Any]:

@@ -144,19 +144,21 @@ def _keywords(
     except (TypeError, ValueError):  # it has no parameters, or no signature
         declared = []
     parameters = {arg.name: arg for arg in declared if arg.kind in (arg.POSITIONAL_OR_KEYWORD, arg.KEYWORD_ONLY)}
-    takes_any = any(arg.kind is arg.VAR_KEYWORD for arg in declared)
+    accepts_keywords = any(arg.kind is arg.VAR_KEYWORD for arg in declared)
     if config is None and "config" in parameters and parameters["config"].default is inspect.Parameter.empty:
         raise SamiError(
             f"{name} needs settings (config), but none were given. Set settings in the robot's file, or give "
             "--adapter-config."
         )
-    if config is not None and not ("config" in parameters or takes_any or shared):
+    if config is not None and not ("config" in parameters or accepts_keywords or shared):
         raise SamiError(
             f"{name} takes no settings, but some were given. Declare them, as in make(clock, config), or leave out "
             "settings in the robot's file, or --adapter-config."
         )
     keywords = {"contract": contract, "config": config}
-    return {key: value for key, value in keywords.items() if value is not None and (key in parameters or takes_any)}
+    return {
+        key: value for key, value in keywords.items() if value is not None and (key in parameters or accepts_keywords)
+    }
 
 
 def _make(

@@ -23,7 +23,7 @@ class Clock(Protocol):
 
 BOOTTIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)
 """The system clock that keeps counting while the machine is suspended; None where the system has none."""
-_SLEPT_BEFORE = 0.0 if BOOTTIME is None else time.clock_gettime(BOOTTIME) - time.perf_counter()
+_SUSPENDED_S = 0.0 if BOOTTIME is None else time.clock_gettime(BOOTTIME) - time.perf_counter()
 """How far `BOOTTIME` is ahead of `time.perf_counter` [s]: how long the machine was suspended before this import."""
 
 
@@ -45,7 +45,7 @@ class MonotonicClock:
 
     def now(self) -> float:
         """See `Clock`."""
-        return time.perf_counter() if BOOTTIME is None else time.clock_gettime(BOOTTIME) - _SLEPT_BEFORE
+        return time.perf_counter() if BOOTTIME is None else time.clock_gettime(BOOTTIME) - _SUSPENDED_S
 
     def sleep_until(self, deadline: float) -> None:
         """See `Clock`."""

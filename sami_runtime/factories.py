@@ -55,13 +55,13 @@ def call_factory(name: str, factory: Callable[..., Any], *arguments: Any, signat
     except SamiError:
         raise
     except (Exception, SystemExit) as error:
-        where = f" ({line})" if (line := own_line(error)) else ""
+        where = f" ({line})" if (line := user_line(error)) else ""
         raise SamiError(
             f"{name}({signature}) failed: {type(error).__name__}: {error}{where}. Correct the factory or its settings."
         ) from error
 
 
-def own_line(error: BaseException) -> str:
+def user_line(error: BaseException) -> str:
     """Return the last line of the user's own code that an error passed: `my_arm.py, line 12, in read`; else empty."""
     place = ""
     for frame, line in traceback.walk_tb(error.__traceback__):

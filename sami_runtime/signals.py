@@ -35,7 +35,7 @@ def _not_too_many(shape: tuple[int, ...]) -> tuple[int, ...]:
     return shape
 
 
-def _none_for(infinity: float) -> BeforeValidator:
+def _null_for(infinity: float) -> BeforeValidator:
     """Convert `infinity` to None, "no bound": Gymnasium's spaces have inf, but JSON has no infinity and uses null."""
 
     def convert(value: Any) -> Any:
@@ -56,8 +56,8 @@ NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Float32 = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
 Size = Annotated[int, Field(ge=1, le=MOST_NUMBERS)]
 Shape = Annotated[tuple[Size, ...], AfterValidator(_not_too_many)]
-Low = Annotated[tuple[Number | None, ...], _none_for(-math.inf)]
-High = Annotated[tuple[Number | None, ...], _none_for(math.inf)]
+Low = Annotated[tuple[Number | None, ...], _null_for(-math.inf)]
+High = Annotated[tuple[Number | None, ...], _null_for(math.inf)]
 
 
 class Entry(BaseModel):

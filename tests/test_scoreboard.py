@@ -95,7 +95,7 @@ def test_gravity_is_not_observed_and_changes_what_happens(name):
 
 
 def test_one_that_is_told_observes_gravity_in_its_last_number():
-    hidden, informed = (HiddenPhysics(TASKS["gravity-hopper"], is_told=is_told) for is_told in (False, True))
+    hidden, informed = (HiddenPhysics(TASKS["gravity-hopper"], reads_task=reads_task) for reads_task in (False, True))
     for gravity, number in ((GRAVITY.low, -1.0), (1.0, 0.0), (GRAVITY.high, 1.0)):
         options = {"physics": {"gravity": gravity}}
         plain, (observation, _) = hidden.reset(seed=1, options=options)[0], informed.reset(seed=1, options=options)

@@ -39,9 +39,9 @@ class TimeIsUpError(Exception):
     """Raised when a run has used its time."""
 
 
-def play(task: Task, actor: Actor, contexts: Sequence[Physics], is_told: bool) -> list[float]:
+def play(task: Task, actor: Actor, contexts: Sequence[Physics], reads_task: bool) -> list[float]:
     """Play one episode in each of the contexts, side by side from fixed starts; return their returns."""
-    envs = [HiddenPhysics(task, is_told) for _ in contexts]
+    envs = [HiddenPhysics(task, reads_task) for _ in contexts]
     resets = [env.reset(seed=STARTS + k, options={"physics": contexts[k]})[0] for k, env in enumerate(envs)]
     observations, returns = np.stack(resets), np.zeros(len(envs))
     actor.reset(len(envs))
@@ -64,14 +64,14 @@ class Clock:
     Args:
         task: the task to learn.
         minutes: budget of processor time [min].
-        is_told: whether the method observes the physics.
+        reads_task: whether the method observes the physics.
         seconds: returns the present time [s]; tests replace it.
     """
 
     def __init__(
-        self, task: Task, minutes: float, is_told: bool, seconds: Callable[[], float] = time.process_time
+        self, task: Task, minutes: float, reads_task: bool, seconds: Callable[[], float] = time.process_time
     ) -> None:
-        self.task, self.is_told, self._seconds = task, is_told, seconds
+        self.task, self.reads_task, self._seconds = task, reads_task, seconds
         self.budget = 60.0 * minutes
         self.actor: Actor | None = None
         self.steps = 0
@@ -111,7 +111,7 @@ class Clock:
         assert self.actor is not None
         used, start = self.used, self._seconds()
         wall = time.perf_counter() - self._wall
-        returns = {name: play(self.task, self.actor, self.task.sets[name], self.is_told) for name in names}
+        returns = {name: play(self.task, self.actor, self.task.sets[name], self.reads_task) for name in names}
         point = {"seconds": round(used, 2), "wall": round(wall, 1), "steps": self.steps, "returns": returns}
         self.curve.append(point)
         self._paused += self._seconds() - start
@@ -121,7 +121,7 @@ class Metered(HiddenPhysics):
     """The training environment of a method; each step ticks the clock, if there is one."""
 
     def __init__(self, task: Task, clock: Clock | None) -> None:
-        super().__init__(task, clock is not None and clock.is_told)
+        super().__init__(task, clock is not None and clock.reads_task)
         self.clock = clock
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:

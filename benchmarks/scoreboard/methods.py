@@ -17,7 +17,7 @@ class Method:
     learn: Callable[[Clock, int], dict[str, Any]]
     """Trains with a clock and a seed, and returns the hyperparameters."""
     in_house: bool = False
-    is_told: bool = False
+    reads_task: bool = False
     """Whether the method observes the physics; its score is an upper bound rather than a competitor's."""
 
 
@@ -71,7 +71,7 @@ METHODS = {
     "sb3-sac-stacked": Method("SAC on ten frames, stable-baselines3", _stacked),
     "sb3-recurrent-ppo": Method("RecurrentPPO, sb3-contrib", _recurrent_ppo),
     "skrl-recurrent-sac": Method("recurrent SAC, skrl", _skrl),
-    "sb3-sac-told": Method("SAC told the physics, stable-baselines3", _sac, is_told=True),
+    "sb3-sac-told": Method("SAC told the physics, stable-baselines3", _sac, reads_task=True),
     "sami-sac": Method("SAC without memory, this project", _agent("sac"), in_house=True),
     "sb3-sac-seldom": Method("SAC on ten frames with this project's updates by step, stable-baselines3", _seldom),
     "skrl-small": Method("recurrent SAC with smaller networks, skrl", _small_skrl),

@@ -79,17 +79,17 @@ class HiddenPhysics(gym.Wrapper):
 
     Args:
         task: the task.
-        is_told: whether to append the physics to the observation, each from -1 to 1 over its training range.
+        reads_task: whether to append the physics to the observation, each from -1 to 1 over its training range.
 
     `reset(options={"physics": ...})` sets the physics instead of drawing them.
     """
 
-    def __init__(self, task: Task, is_told: bool = False) -> None:
+    def __init__(self, task: Task, reads_task: bool = False) -> None:
         super().__init__(task.make())
-        self.task, self.is_told = task, is_told
+        self.task, self.reads_task = task, reads_task
         self.physics: dict[str, float] = {}
         self._steps = 0
-        size = int(np.prod(self.env.observation_space.shape)) + (len(task.hidden) if is_told else 0)
+        size = int(np.prod(self.env.observation_space.shape)) + (len(task.hidden) if reads_task else 0)
         self.observation_space = gym.spaces.Box(-np.inf, np.inf, (size,), np.float32)
         low, high = self.env.action_space.low, self.env.action_space.high
         if not (np.all(low == -1.0) and np.all(high == 1.0)):
@@ -116,7 +116,9 @@ class HiddenPhysics(gym.Wrapper):
         return self._observed(observation), float(reward), bool(terminated), bool(truncated and not terminated), {}
 
     def _observed(self, observation: np.ndarray) -> np.ndarray:
-        numbers = [self.task.hidden[name].coded(value) for name, value in self.physics.items()] if self.is_told else []
+        numbers = (
+            [self.task.hidden[name].coded(value) for name, value in self.physics.items()] if self.reads_task else []
+        )
         return np.concatenate([np.ravel(observation), numbers]).astype(np.float32)
 
 

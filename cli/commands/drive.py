@@ -206,9 +206,9 @@ def _recording(file: RobotFile) -> tuple[None, str]:
 def _evidence(file: RobotFile) -> tuple[None, str]:
     """Check that an evidence log could start and be signed, without starting one."""
     from sami_runtime.model.signing import private_key
-    from sami_runtime.robots.robot_file import begun_now
+    from sami_runtime.robots.robot_file import dated_path
 
-    path = begun_now(file.evidence)
+    path = dated_path(file.evidence)
     if path is None:
         return None, "none (evidence)"
     _require_room(path)

@@ -116,7 +116,7 @@ def evaluate(
     text_console().print(*(evaluation_table(result, name) for name in result.sets))
     if run is not None and not whole:
         print_text(f"{folder.evaluation} is not written: it is of all task sets, without a profile")
-    if run is not None and not agent.method.is_told:
+    if run is not None and not agent.method.reads_task:
         file = in_shell(f"{run.resolve().name}.onnx")
         print_text(f"Next: sami export --run {in_shell(run)} --out {file}{by_name(spec.name)}")
 

@@ -126,7 +126,7 @@ def train(
         reached = "- (no episode ended)" if mean is None or math.isnan(mean) else measure.show(mean, coarse=True)
         print_text(f"trained {agent.num_timesteps:,} steps, {measure.name} while exploring {reached}. Next:")
         print_text(f"  sami eval --run {path}{named}")
-        if not agent.method.is_told:  # an oracle cannot be exported
+        if not agent.method.reads_task:  # an oracle cannot be exported
             print_text(f"  sami export --run {path} --out {in_shell(f'{folder.name}.onnx')}{named}")
     else:
         print_text(f"stopped after {agent.num_timesteps:,} of {agent.config.steps:,} steps. Go on with:")

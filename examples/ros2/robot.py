@@ -151,11 +151,11 @@ def serve(seconds: float, speed: float, late: float, domain: int | None) -> None
     trajectories = "/arm_trajectory_controller/joint_trajectory"
     node.subscribe(trajectories, Trajectory, Qos(), lambda message, _: commands.put((trajectories, message)))
 
-    def tell_goal() -> None:
+    def publish_goal() -> None:
         goal.send(PoseMessage(1.0 + arm.now, "table", np.array(arm.goal), np.array([0.0, 0.0, 0.0, 1.0])))
 
     images, next_image = deque[tuple[float, PoseMessage]](), 0.0
-    tell_goal()
+    publish_goal()
     print("listening", flush=True)
     start = time.monotonic()
     while arm.now < seconds:
@@ -166,7 +166,7 @@ def serve(seconds: float, speed: float, late: float, domain: int | None) -> None
                 arm.follow(data)
             elif topic == "/episode":
                 arm.place(data.tolist())
-                tell_goal()
+                publish_goal()
                 print(json.dumps({"episode": data.tolist(), "goal": np.round(arm.goal, 4).tolist()}), flush=True)
             elif topic.startswith("/gripper"):
                 arm.grip(float(data[0]))

@@ -128,12 +128,12 @@ def main(where: str, cpu_s: int, memory: int) -> None:
     def adoption() -> bytes:
         import_onnx()
         limit_process(cpu_s, memory)
-        return adopt_here(PolicyReading(policy, document["values"], sources), where).model_bytes
+        return adopt_in_process(PolicyReading(policy, document["values"], sources), where).model_bytes
 
     reply(where, adoption, memory)
 
 
-def adopt_here(reading: PolicyReading, where: str) -> Artifact:
+def adopt_in_process(reading: PolicyReading, where: str) -> Artifact:
     """Return the adopted policy; this process runs it, without limits of its own."""
     data, layout, recipe = _fitted(reading, where)
     original = OriginalPolicy(data, recipe, layout, where)

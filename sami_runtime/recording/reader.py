@@ -122,7 +122,7 @@ def are_finite(observation: Observation, executed: np.ndarray) -> bool:
     return all(np.isfinite(value).all() for value in (executed, *observation.values.values()))
 
 
-def read_each(paths: Sequence[str | Path]) -> Iterator[Recording]:
+def read_recordings(paths: Sequence[str | Path]) -> Iterator[Recording]:
     """Read recordings one by one by `read_recording`; raise RecordingError if two paths name the same file."""
     places = [Path(path).resolve() for path in paths]
     for path, place in zip(paths, places, strict=True):

@@ -142,7 +142,7 @@ class Shadow:
     """
 
     def __init__(self, session: Session, contract: Contract, tolerance: float = 0.0) -> None:
-        require_alike(session, contract)
+        require_same_interface(session, contract)
         self.comparison = ReplayComparison()
         """Comparison over all episodes."""
         self.episode = ReplayComparison()
@@ -156,7 +156,7 @@ class Shadow:
         Raises:
             SamiError: It cannot; the message names every difference.
         """
-        require_alike(self._session, contract)
+        require_same_interface(self._session, contract)
 
     def __call__(self, record: StepRecord) -> None:
         """Step the shadow at one tick, and compare its action with that of the driving model."""
@@ -202,7 +202,7 @@ def replay(recording: Recording, session: Session, *swapped: Session) -> ReplayC
         at += bool(swapped and record.swapped)
         session, contract, weights = drivers[at].session, drivers[at].contract, drivers[at].weights_sha256
         same_weights = weights == session.artifact.graph_sha256
-        both, skipped = contract.answers | session.contract.answers, _only_one(contract, session)
+        both, skipped = contract.answers | session.contract.answers, _unshared_outputs(contract, session)
         answers = {name: signal for name, signal in both.items() if name not in skipped}
         for later in drivers[at + 1 :]:
             if (episode, steps) == (later.episode, later.fed_from):
@@ -255,7 +255,7 @@ def _drivers(recording: Recording, sessions: tuple[Session, ...]) -> list[_Drive
     for session, (episode, swapped) in zip(sessions[1:], swaps, strict=False):
         drivers.append(_Driver(session, swapped.contract, swapped.weights_sha256, episode, swapped.fed_from))
     for session, contract, *_ in drivers:
-        require_alike(session, contract)
+        require_same_interface(session, contract)
     return drivers
 
 
@@ -281,7 +281,7 @@ def follow(session: Session, record: StepRecord) -> Step | None:
     return answer
 
 
-def require_alike(session: Session, contract: Contract) -> None:
+def require_same_interface(session: Session, contract: Contract) -> None:
     """Check that a session can follow a driving model of this contract.
 
     Raises:
@@ -307,7 +307,7 @@ def require_alike(session: Session, contract: Contract) -> None:
         )
 
 
-def _only_one(contract: Contract, session: Session) -> list[str]:
+def _unshared_outputs(contract: Contract, session: Session) -> list[str]:
     """Return the names of extra outputs, such as a probe's, that only one of the two has: they are not compared."""
     names = [{signal.name for signal in side.extra_outputs} for side in (contract, session.contract)]
     return sorted(names[0] ^ names[1])
@@ -321,7 +321,7 @@ def conditions(recording: Recording, session: Session, *swapped: Session) -> lis
         old, new = driver.weights_sha256[:12], replaying.artifact.graph_sha256[:12]
         if old != new:
             notes.append(f"the recording was made with weights {old}, this model has {new}")
-        if names := _only_one(driver.contract, replaying):
+        if names := _unshared_outputs(driver.contract, replaying):
             notes.append(f"not compared, because the recording or the model lacks it: {', '.join(names)}")
     if not swapped and len(recording.models) > 1:
         notes.append(f"{len(recording.models)} models drove in the recording; this one is compared throughout")

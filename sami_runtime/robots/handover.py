@@ -25,7 +25,7 @@ from sami_runtime.safety.watch import Neutral
 from sami_runtime.signals import Number, Positive, finite_numbers, number_at
 
 DAMP, POLICY = "damp", "policy"
-OWN_WAYS = ("home", "stand")
+ADAPTER_STAGES = ("home", "stand")
 """Stages in which the adapter moves the robot: by its `reset` before the policy, by its method of the stage's name
 after the policy."""
 PAGE = "docs/reference/handover.md lists the keys"
@@ -80,8 +80,8 @@ class HandoverSettings(RobotTable):
         """
         settings = checked_table(cls, document, "key of [handover]", where, PAGE)
         for stage in (*settings.stages, settings.recover):
-            if stage not in (DAMP, *OWN_WAYS, *settings.poses):
-                raise UnknownName("stage", stage, (DAMP, *OWN_WAYS, *settings.poses), f"It is in {where}.")
+            if stage not in (DAMP, *ADAPTER_STAGES, *settings.poses):
+                raise UnknownName("stage", stage, (DAMP, *ADAPTER_STAGES, *settings.poses), f"It is in {where}.")
         if fault := settings._fault():
             raise SamiError(f"{where}: {fault} The page {PAGE}.")
         return settings
@@ -97,13 +97,13 @@ class HandoverSettings(RobotTable):
         named = ", ".join(self.stages)
         if len(set(self.stages)) != len(self.stages):
             return f"stages names one twice: {named}. Name each once."
-        ways = [at for at, stage in enumerate(self.stages) if stage in OWN_WAYS]
+        ways = [at for at, stage in enumerate(self.stages) if stage in ADAPTER_STAGES]
         if len(ways) != 1:
             return f"stages are {named}; exactly one of them is home or stand, the adapter's own way to its beginning."
         if DAMP in self.stages[ways[0] :] or set(self.stages[: ways[0]]) - {DAMP}:
             return f"stages are {named}; before {self.stages[ways[0]]} comes damp or nothing, and after it, poses."
         for name in self.poses:
-            if name in (DAMP, POLICY, *OWN_WAYS):
+            if name in (DAMP, POLICY, *ADAPTER_STAGES):
                 return f"a pose is called {name}, which is a stage already. Choose another name."
             if name not in (*self.stages, self.recover):
                 return f"no stage uses the pose {name}. Name it in stages or in recover, or leave it out."
@@ -258,7 +258,7 @@ class HandoverSequence:
                 "what was before. Set both in the limits, such as rest = 0.0 and blend_in_s = 0.2."
             )
         self._limits = limits
-        if settings.recover in OWN_WAYS and not callable(getattr(adapter, settings.recover, None)):
+        if settings.recover in ADAPTER_STAGES and not callable(getattr(adapter, settings.recover, None)):
             raise SamiError(
                 f'recover of [handover] is "{settings.recover}", and {type(adapter).__name__} has no '
                 f"{settings.recover}() that moves it there. Name a pose, or damp."
@@ -297,7 +297,7 @@ class HandoverSequence:
                 getattr(self._adapter, DAMP, self._adapter.stop)()
                 self._pass_time(loop, self.settings.damp_s)
                 continue
-            if stage in OWN_WAYS:
+            if stage in ADAPTER_STAGES:
                 loop.adapter.reset(seed)
             if why := self._settle(loop, poses.get(stage), after):
                 loop.gate.trip(f"handover: {stage} to {after} is refused: {why}")
@@ -313,7 +313,7 @@ class HandoverSequence:
             return f"handover: policy to {recover} is refused: a person ended the run"
         loop.gate.require_armed()  # somebody may have stopped the robot since its last tick
         self._change(loop, recover)
-        if recover in OWN_WAYS:
+        if recover in ADAPTER_STAGES:
             if loop.watchdog:
                 loop.watchdog.begin()  # no heartbeats until it returns; the robot still stops if this process ends
             getattr(self._adapter, recover)()

@@ -28,7 +28,7 @@ TIME = "{time}"
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-fA-F]{64}$")]
 
 
-def begun_now(name: str | None, now: datetime | None = None) -> Path | None:
+def dated_path(name: str | None, now: datetime | None = None) -> Path | None:
     """Return a path in which `now` (UTC; the present if None) replaces `{time}`; None if there is no name."""
     moment = now or datetime.now(timezone.utc)
     return Path(name.replace(TIME, moment.strftime("%Y%m%dT%H%M%SZ"))) if name else None
@@ -93,7 +93,7 @@ class RunKeys(BaseModel):
 
     def recording(self, now: datetime | None = None) -> Path | None:
         """Return the path of a recording that begins now; None if nothing is recorded."""
-        return begun_now(self.record, now)
+        return dated_path(self.record, now)
 
 
 class SimulatorKeys(RunKeys):

@@ -98,7 +98,7 @@ class GateEpisode:
     """Time of the last ruling [s]; infinite before the first one, so that no pause can be too long."""
     observation: Observation | None = None
     """The observation read last, even if it was refused."""
-    taken_over: bool = False
+    overridden: bool = False
     """Whether a person or the fallback, not the policy, chose the last action."""
 
 
@@ -241,8 +241,8 @@ class SafetyGate:
             return stop
         episode = self._episode
         episode.hold_count = 0
-        episode.limiter.blend_in.begin(episode.written if episode.taken_over else None)
-        episode.taken_over = False
+        episode.limiter.blend_in.begin(episode.written if episode.overridden else None)
+        episode.overridden = False
         episode.target = np.array(action, np.float32)
         return Ruling(*episode.limiter.shape(episode.target, now), now)
 
@@ -383,7 +383,7 @@ class SafetyGate:
     def _drive(self, action: Array, now: float) -> Ruling:
         """Rule on an action (A,) that a person, a pause or the fallback chose."""
         episode = self._episode
-        episode.target, episode.taken_over = action, True
+        episode.target, episode.overridden = action, True
         episode.limiter.blend_in.reset()
         return Ruling(*episode.limiter.shape(action, now), now)
 

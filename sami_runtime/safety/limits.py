@@ -161,7 +161,7 @@ AGE_PERIODS = 3
 
 FACTOR = 10.0
 """A limit on actions more than this many times beyond the model's own bounds counts as a mistake."""
-FACTOR_SEEN = {"rad": 10.0, "rad/s": 10.0}
+OBSERVATION_FACTOR = {"rad": 10.0, "rad/s": 10.0}
 """By unit, such a factor for limits on observations, against the contract's bounds or the training ranges; 100 for
 other units. Ranges around a workspace may be wide, but a factor of 57 means degrees in place of radians."""
 TURNS = 100.0
@@ -521,7 +521,7 @@ def _require_observations(limits: Limits, contract: Contract) -> None:
         signal = signals[name]
         at = signal.elements.index(element)
         low, high = signal.low[at], signal.high[at]
-        factor = FACTOR_SEEN.get(signal.unit, 100.0)
+        factor = OBSERVATION_FACTOR.get(signal.unit, 100.0)
         if low is not None and high is not None:
             most, words = max(abs(low), abs(high)), f"the model's bounds are {low:g} to {high:g}"
         elif contract.training_ranges is not None and name in contract.training_ranges.signals:

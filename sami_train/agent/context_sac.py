@@ -30,7 +30,7 @@ from sami_train.config.methods import method
 from sami_train.config.resolve import from_dict, resolve
 from sami_train.config.schema import PRESET, TrainConfig
 from sami_train.config.weights import Weights, WeightsHeader, flat_signals
-from sami_train.envs.catalog import environment, is_found, spec_of
+from sami_train.envs.catalog import environment, is_registered, spec_of
 from sami_train.envs.layout import flat_size
 from sami_train.envs.measure import SUCCESS
 from sami_train.envs.task_numbers import TaskCode, standardised
@@ -180,7 +180,7 @@ class ContextSAC(BaseAlgorithm):
             network=self.config.network,
             goal=self.environment.goal if self.environment else None,
             encoder=self.method.encoder,
-            task_input=self._task_code() if self.method.is_told else None,
+            task_input=self._task_code() if self.method.reads_task else None,
             initial_temperature=self.config.learning.initial_temperature,
             estimated=self._estimated(),
             with_profile=self.config.with_profile,
@@ -445,7 +445,7 @@ class ContextSAC(BaseAlgorithm):
         facts = {
             "version": SAVED_VERSION,
             "config": self.config.to_dict(),
-            "environment": self.environment.name if self.environment and is_found(self.environment) else None,
+            "environment": self.environment.name if self.environment and is_registered(self.environment) else None,
             "seed": self.seed,
             "rng": self.rng.bit_generator.state,
             "counted": {name: getattr(self, name) for name in COUNTED},

@@ -51,7 +51,7 @@ class Method:
         return self.encoder == "none"
 
     @property
-    def is_told(self) -> bool:
+    def reads_task(self) -> bool:
         """Whether its policy reads the task, which no robot can: the upper reference for the value of adaptation."""
         return self.encoder == "told"
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sami_runtime.errors import SamiError
-from sami_runtime.recording.reader import Recording, are_finite, read_each
+from sami_runtime.recording.reader import Recording, are_finite, read_recordings
 from sami_runtime.signals import Signal
 from sami_train.config.schema import ConfigError, TrainConfig
 from sami_train.config.weights import unlike
@@ -70,7 +70,7 @@ def recorded_episodes(
     """
     listed: list[Any] = [dict(task) for task in tasks]
     episodes: list[Episode] = []
-    for path, recording in zip(paths, read_each(paths), strict=True):
+    for path, recording in zip(paths, read_recordings(paths), strict=True):
         _require_fit(recording, spec)
         episodes_read = 0
         for number, stretch, ended in recording.stretches(are_finite):

@@ -169,11 +169,11 @@ def flat_signals(spec: EnvironmentSpec) -> dict[str, int]:
 
 def unlike(observation: Mapping[str, int], actions: int, spec: EnvironmentSpec) -> str:
     """Return in words how signals (sizes by name) and actions differ from an environment's; empty if they are equal."""
-    signals_here = flat_signals(spec)
+    environment_signals = flat_signals(spec)
     differences = [
-        f"{name} {observation.get(name, 'missing')} instead of {signals_here.get(name, 'none')}"
-        for name in {**observation, **signals_here}
-        if observation.get(name) != signals_here.get(name)
+        f"{name} {observation.get(name, 'missing')} instead of {environment_signals.get(name, 'none')}"
+        for name in {**observation, **environment_signals}
+        if observation.get(name) != environment_signals.get(name)
     ]
     if actions != spec.action.size:
         differences.append(f"{actions} actions instead of {spec.action.size}")

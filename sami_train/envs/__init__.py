@@ -1,6 +1,6 @@
 """Environments: the built-in ones, which an import registers with Gymnasium, and the parts to define your own."""
 
-from sami_train.envs.catalog import ENVIRONMENTS, environment, make_known
+from sami_train.envs.catalog import ENVIRONMENTS, add_environment, environment
 from sami_train.envs.go2.entry import GO2
 from sami_train.envs.layout import Layout, signal
 from sami_train.envs.measure import Goal
@@ -14,7 +14,7 @@ from sami_train.envs.tasks import Feature, Range, TaskSpace, task_space
 
 for _spec in (PANDA, PANDA_HEAVY, PANDA_MUJOCO, PANDA_BOTH, *MUJOCO, GO2, SO101):
     ENVIRONMENTS[_spec.name] = _spec
-    make_known(_spec)
+    add_environment(_spec)
 
 __all__ = [
     "ENVIRONMENTS",

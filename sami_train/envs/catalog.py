@@ -55,7 +55,7 @@ def environment(name: str) -> EnvironmentSpec:
         spec = dataclasses.replace(_find(name), name=name)
         if spec.plain is not None:  # the id of a user's environment does not contain its name yet
             spec = dataclasses.replace(spec, id=f"sami/{spec.short_name}-v0")
-        make_known(spec)
+        add_environment(spec)
         _of_users[key] = spec
     return _of_users[key]
 
@@ -74,7 +74,7 @@ def by_name(*names: str) -> str:
     return f" --env {in_shell(','.join(code_names))}" if code_names else ""
 
 
-def is_found(spec: EnvironmentSpec) -> bool:
+def is_registered(spec: EnvironmentSpec) -> bool:
     """Return whether `environment` finds this very specification by its name."""
     return any(spec is other for other in (*ENVIRONMENTS.values(), *_of_users.values()))
 
@@ -116,12 +116,12 @@ def _spec(thing: Any, name: str) -> EnvironmentSpec:
 
 def _reduce(spec: EnvironmentSpec) -> Any:
     """Pickle a specification by its name if `environment` finds it: a user's functions may not be picklable."""
-    return (environment, (spec.name,)) if is_found(spec) else object.__reduce_ex__(spec, 2)
+    return (environment, (spec.name,)) if is_registered(spec) else object.__reduce_ex__(spec, 2)
 
 
 copyreg.pickle(EnvironmentSpec, _reduce)
 
 
-def make_known(spec: EnvironmentSpec) -> None:
+def add_environment(spec: EnvironmentSpec) -> None:
     """Register an environment with Gymnasium, under its id."""
     registry[spec.id] = spec.for_gymnasium

@@ -33,7 +33,7 @@ from sami_train.episodes.episode import Episode
 from sami_train.episodes.exploration import WithProfile
 from sami_train.episodes.rollout import Rollout
 from sami_train.evaluation.kept import KeptResults, Piece
-from sami_train.evaluation.model_policy import Source, policy_of, tell_ages
+from sami_train.evaluation.model_policy import Source, connect_ages, policy_of
 from sami_train.evaluation.play import (
     ROWS,
     Gaps,
@@ -161,7 +161,7 @@ class _Worker:
         envs = self.envs
         if piece.gap is not None:
             envs = [GappedEnv(env, self.spec, piece.gap, _among(piece.task)) for env in envs]
-        tell_ages(self.policy, envs, piece.gap)
+        connect_ages(self.policy, envs, piece.gap)
         true_state = WithProfile(privileged_goals=True)
         rollout = Rollout(envs, self.policy, piece.seed, tasks=(piece.task,), with_profile=true_state)
         played: list[Episode] = []

@@ -27,7 +27,7 @@ def policy_of(source: Source, spec: EnvironmentSpec, rows: int) -> Policy:
     return SessionPolicy(source, spec, rows) if isinstance(source, Path) else NumpyPolicy(source, rows)
 
 
-def tell_ages(policy: Policy, envs: Sequence[gym.Env], gap: GapProfile | None) -> None:
+def connect_ages(policy: Policy, envs: Sequence[gym.Env], gap: GapProfile | None) -> None:
     """Give a model file the observation ages under a sim-to-real profile: observation latency plus command delay.
 
     Time stamps give the first, as on a robot. The second, which a robot's user measures, is the profile's action

@@ -16,7 +16,7 @@ from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.episodes.exploration import WithProfile
 from sami_train.episodes.rollout import Policy, Rollout, beginning
-from sami_train.evaluation.model_policy import Source, policy_of, tell_ages
+from sami_train.evaluation.model_policy import Source, connect_ages, policy_of
 from sami_train.machine import one_thread
 
 Gaps = Sequence[GapProfile | None]
@@ -181,7 +181,7 @@ class _EnvStage:
     ) -> None:
         self.envs = [make(spec, gap, max_episode_steps=spec.episode_steps) for _ in range(rows)]
         self.policy, self.with_profile = policy, WithProfile(clean_share=clean_share)
-        tell_ages(policy, self.envs, gap)
+        connect_ages(policy, self.envs, gap)
 
     def close(self) -> None:
         for env in self.envs:

@@ -67,7 +67,7 @@ class RunFolder:
     def create(cls, path: Path, config: TrainConfig, command: list[str]) -> RunFolder:
         """Create a run folder; raise RunError if the path exists and is not empty, or another process trains in it."""
         run = cls(path)
-        run._refuse_taken()
+        run._refuse_existing()
         facts = {
             "version": RUN_VERSION,
             "state": "running",
@@ -81,7 +81,7 @@ class RunFolder:
         with writing(path):
             path.mkdir(parents=True, exist_ok=True)
         with run.locked():
-            run._refuse_taken()  # another process may have created it since
+            run._refuse_existing()  # another process may have created it since
             write_json(path / "run.json", facts)
             try:
                 write_json(path / "config.json", config.to_dict())
@@ -90,7 +90,7 @@ class RunFolder:
                 raise
         return run
 
-    def _refuse_taken(self) -> None:
+    def _refuse_existing(self) -> None:
         path = self.path
         if path.exists() and (not path.is_dir() or any(entry.name != LOCK for entry in path.iterdir())):
             if by := holder(path / LOCK):

@@ -22,7 +22,7 @@ from sami_runtime.model.artifact import graph_sha256
 from sami_runtime.model.contract import METADATA_KEY
 from sami_runtime.session import admission
 from tests.making.coarse import coarse_physics, coarsen
-from tests.making.shared import made_once
+from tests.making.shared import shared_folder
 from tests.making.still_robot import ROBOT
 
 __all__ = ["coarse_physics"]
@@ -100,7 +100,7 @@ def _train(folder):
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory):
-    folder = made_once(tmp_path_factory, "trained", _train)
+    folder = shared_folder(tmp_path_factory, "trained", _train)
     return Trained(folder / "run", folder / "tiny.onnx")
 
 
@@ -185,7 +185,7 @@ def contents():
 
 
 @pytest.fixture
-def nothing_leaks():
+def garbage_collected():
     """Files that a failed training leaves open are found in its own test, not in a later one."""
     yield
     gc.collect()

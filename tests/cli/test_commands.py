@@ -267,7 +267,7 @@ main()
     assert [json.loads(line)["episode"] for line in done.stdout.splitlines()] == [0, 1]
 
 
-def test_learning_rates_that_never_fall_train_to_the_end(nothing_leaks, sami, small):
+def test_learning_rates_that_never_fall_train_to_the_end(garbage_collected, sami, small):
     done = sami("train", "--steps", 360, *small(learning__decay_from=1.0), "--out", "never", "-q")
     assert (done.code, done.err) == (0, "")
 

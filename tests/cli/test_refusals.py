@@ -245,7 +245,7 @@ def test_debug_raises_the_error(sami):
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_is_done(
-    nothing_leaks, sami, trained, contents, tmp_path, small, arguments, message
+    garbage_collected, sami, trained, contents, tmp_path, small, arguments, message
 ):
     before = contents(tmp_path)
     words = [str(trained.model) if word == "MODEL" else word for word in arguments.split()]
@@ -259,7 +259,7 @@ def test_what_cannot_work_is_refused_before_anything_is_done(
 
 
 @pytest.mark.parametrize("name", ["agent.zip", "buffer.npz"])
-def test_resuming_from_a_damaged_checkpoint_says_which_file(nothing_leaks, sami, run_copy, contents, name):
+def test_resuming_from_a_damaged_checkpoint_says_which_file(garbage_collected, sami, run_copy, contents, name):
     shutil.rmtree(run_copy / "checkpoints")
     checkpoint = run_copy / "checkpoints" / "300"
     checkpoint.mkdir(parents=True)

@@ -17,7 +17,9 @@ def adopt_in_this_process(monkeypatch):
 
     monkeypatch.setattr(adopt, "PARITY_STEPS", 40)  # nine more than up to the second reset
     for module in (adopt, network):
-        monkeypatch.setattr(module, "adopt_reading", lambda reading, policy: adopt.adopt_here(reading, str(policy)))
+        monkeypatch.setattr(
+            module, "adopt_reading", lambda reading, policy: adopt.adopt_in_process(reading, str(policy))
+        )
 
 
 def info(name, shape, kind=TensorProto.FLOAT):

@@ -5,7 +5,7 @@ from collections import Counter
 
 import numpy as np
 
-from sami_runtime.adoption.adopt import adopt_here, read_policy
+from sami_runtime.adoption.adopt import adopt_in_process, read_policy
 from sami_runtime.errors import SamiError
 from tests.making import foreign, mutants
 
@@ -41,7 +41,7 @@ def attempt(number, folder):
     policy.write_bytes(data)
     contract.write_text(json.dumps(document))
     try:
-        adopt_here(read_policy(policy, contract), str(policy))
+        adopt_in_process(read_policy(policy, contract), str(policy))
     except SamiError as error:
         return KINDS[kind], "refused" if "\n" not in str(error) else f"FOUND: several lines: {error}"
     except Exception as error:

@@ -6,7 +6,7 @@ import shutil
 from sami_train.files import locked
 
 
-def made_once(tmp_path_factory, name, make):
+def shared_folder(tmp_path_factory, name, make):
     """Return the folder `name`, which the first worker fills by `make(folder)`. Copy files before you change them."""
     root = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:

@@ -4,7 +4,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from sami_runtime.adoption.adopt import adopt_here, read_policy
+from sami_runtime.adoption.adopt import adopt_in_process, read_policy
 
 LEGS = ("FL", "FR", "RL", "RR")
 LEG = """
@@ -112,6 +112,6 @@ def stander(folder, recipe=RECIPE, size=21):
     policy.write_bytes(model.SerializeToString())
     (folder / "recipe.toml").write_text(recipe)
     (folder / "stander.xml").write_text(mjcf())
-    adopted = adopt_here(read_policy(policy, folder / "recipe.toml"), str(policy))
+    adopted = adopt_in_process(read_policy(policy, folder / "recipe.toml"), str(policy))
     (folder / "stander.onnx").write_bytes(adopted.model_bytes)
     return folder / "stander.xml", folder / "stander.onnx"

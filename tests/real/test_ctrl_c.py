@@ -9,9 +9,9 @@ import time
 
 import pytest
 
-from tests.cli.conftest import nothing_leaks, sami, settings
+from tests.cli.conftest import garbage_collected, sami, settings
 
-__all__ = ["nothing_leaks", "sami"]
+__all__ = ["garbage_collected", "sami"]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
@@ -19,7 +19,7 @@ __all__ = ["nothing_leaks", "sami"]
     "workers",
     [0, 1],
 )
-def test_ctrl_c_stops_training_where_resume_goes_on(nothing_leaks, sami, tmp_path, workers):
+def test_ctrl_c_stops_training_where_resume_goes_on(garbage_collected, sami, tmp_path, workers):
     run = tmp_path / "run"
     script = "from sami_cli.app import main; main()"
     options = ["--steps", "2000", *settings(checkpoint_every=300, collection__workers=workers)]

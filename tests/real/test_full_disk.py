@@ -13,7 +13,7 @@ from sami_train.runs.folder import RunFolder
 from tests.making.killed import EXAMPLES, TINY, forked, require_whole, same, sweep_seeds
 
 OPTIONS = [word for key, value in TINY.items() if "." in key for word in ("--set", f"{key}={value}")]
-OWN_ENV = ["--env", TINY["env"]]
+USER_ENV = ["--env", TINY["env"]]
 """A run's environment that is code is imported only where somebody names it."""
 FEW = ["--set", "atlas_episodes=0", "--set", "seen_episodes=0"]
 TRAIN = ["train", "--env", TINY["env"], "--steps", "1200", "--set", "checkpoint_every=200", *OPTIONS, "-q"]
@@ -73,18 +73,18 @@ def test_a_training(disk, tmp_path):
     assert message.startswith(f"sami: {run}/checkpoints/")
     assert f"Then resume the run: sami train --resume {run}" in message
     require_whole(run)
-    status, message = sami(tmp_path, "train", "--resume", run, *OWN_ENV, "-q")
+    status, message = sami(tmp_path, "train", "--resume", run, *USER_ENV, "-q")
     assert (status, f"Then resume the run: sami train --resume {run}" in message) == (1, True)
     require_whole(run)
     assert RunFolder(run).newest_checkpoint()
     assert not list(path.rglob("*.unfinished"))
     sized("100m")
-    assert sami(tmp_path, "train", "--resume", run, *OWN_ENV, "-q") == (0, "")
+    assert sami(tmp_path, "train", "--resume", run, *USER_ENV, "-q") == (0, "")
     assert same(run, whole)
     sized("12m")
     fill(path)
     model = path / "model.onnx"
-    status, message = sami(tmp_path, "export", "--run", run, *OWN_ENV, "--out", model, *FEW)
+    status, message = sami(tmp_path, "export", "--run", run, *USER_ENV, "--out", model, *FEW)
     assert (status, message.count("\n")) == (1, 1)
     full = r"cannot be written: No space left on device\. Make room"
     assert re.match(rf"sami: {path}/model\.(onnx|safetensors) {full}", message), message

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from sami_train.files import holder
-from tests.real.test_slurm import CELL, ENDLESS, OWN_ENV, PENDULUM, checkpoints, learns, stop
+from tests.real.test_slurm import CELL, ENDLESS, PENDULUM, USER_ENV, checkpoints, learns, stop
 from tests.real.test_sweep import OPTIONS, cells, end, same_agents, sweeping, wait_for
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'sami-rl[ray]'")
@@ -66,7 +66,7 @@ def test_the_cell_of_a_node_that_is_lost_goes_on_elsewhere(tmp_path, cluster):
         wait_for(sweep, lambda: learns(out) > reached)
         ended = stop(sweep)
     assert ended.code == 130
-    assert f"sami sweep --out {out} --on ray:{cluster.address} {' '.join(OWN_ENV)}\n" in ended.out.replace(
+    assert f"sami sweep --out {out} --on ray:{cluster.address} {' '.join(USER_ENV)}\n" in ended.out.replace(
         " \\\n      ", " "
     )
     assert f"{CELL} failed" not in ended.out

@@ -14,8 +14,8 @@ import pytest
 from tests.real.slurm_cluster import jobs, output_of, slurm_cluster
 from tests.real.test_sweep import OPTIONS, TINY, cells, end, same_agents, sweeping, wait_for
 
-OWN_ENV = ("--env", "tests.making.logging_often:PENDULUM")
-PENDULUM = (*OWN_ENV, "--method", "tesac")
+USER_ENV = ("--env", "tests.making.logging_often:PENDULUM")
+PENDULUM = (*USER_ENV, "--method", "tesac")
 """A cell that begins to learn within seconds: which robot it is trained for does not matter to a cluster."""
 ENDLESS = [*PENDULUM, "--steps", "900000", "--episodes", "1", "--set", "collection.workers=1"]
 ENDLESS += [word for key, value in TINY.items() if key != "checkpoint_every" for word in ("--set", f"{key}={value}")]
@@ -104,7 +104,7 @@ def test_a_cell_with_a_rollout_worker_that_the_cluster_cuts_off_goes_on(tmp_path
         ended = stop(sweep)
     assert ended.code == 130
     assert "stopped with 0 of 1 cells done. Go on with:" in ended.out
-    assert f"sami sweep --out {out} --on slurm {' '.join(OWN_ENV)}\n" in ended.out.replace(" \\\n      ", " ")
+    assert f"sami sweep --out {out} --on slurm {' '.join(USER_ENV)}\n" in ended.out.replace(" \\\n      ", " ")
     assert "failed" not in ended.out
     assert jobs() == []
     assert checkpoints(out)[-1] > cut_at
@@ -144,7 +144,7 @@ def test_the_job_of_a_sweep_that_was_killed_is_taken_by_the_next(tmp_path, clust
         wait_for(sweep, lambda: learns(out))
         first = jobs("RUNNING")
         sweep.kill()
-    with sweeping("--out", out, *OWN_ENV, "--on", "slurm") as sweep:
+    with sweeping("--out", out, *USER_ENV, "--on", "slurm") as sweep:
         wait_for(sweep, sweep.stdout.readline)
         assert jobs() == first
         assert stop(sweep).code == 130

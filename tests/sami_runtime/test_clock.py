@@ -39,7 +39,7 @@ class DrowsyMachine:
 def test_a_clock_that_stays_awake_is_on_time_on_a_machine_that_wakes_up_late(monkeypatch, awake_s, late):
     machine = DrowsyMachine()
     monkeypatch.setattr("sami_runtime.clock.time", machine)
-    monkeypatch.setattr("sami_runtime.clock._SLEPT_BEFORE", 0.0)
+    monkeypatch.setattr("sami_runtime.clock._SUSPENDED_S", 0.0)
     MonotonicClock(awake_s).sleep_until(deadline := machine.time + 0.004)
     assert 0.0 <= machine.time - deadline <= late + 1e-6
 

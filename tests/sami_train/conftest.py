@@ -3,7 +3,7 @@
 import pytest
 
 from tests.making.coarse import coarse_physics
-from tests.making.shared import made_once
+from tests.making.shared import shared_folder
 
 __all__ = ["coarse_physics"]
 
@@ -21,4 +21,4 @@ def _export(folder):
 @pytest.fixture(scope="session")
 def plain(tmp_path_factory):
     """An untrained Panda policy as a file."""
-    return made_once(tmp_path_factory, "plain", _export) / "tiny.onnx"
+    return shared_folder(tmp_path_factory, "plain", _export) / "tiny.onnx"

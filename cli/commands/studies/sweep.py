@@ -191,7 +191,7 @@ def _table(sweep: Sweep, jobs: int = 0, height: int | None = None) -> Group:
     counts = [f"{sweep.count(state)} {state}" for state in STATES if sweep.count(state)]
     about = [f"about {_duration(seconds / jobs)} left"] if seconds else []
     totals = {row.cell.config.steps for row in sweep.rows}
-    all_alike = [f"{min(totals):,} steps each"] if len(totals) == 1 else []
+    equal_totals = [f"{min(totals):,} steps each"] if len(totals) == 1 else []
     table = Table(box=SIMPLE_HEAD, padding=0)
     table.add_column("cell", overflow="fold", min_width=20)
     for name in ("state", "steps", "exploring", "left", *_sets(sweep)):
@@ -206,14 +206,14 @@ def _table(sweep: Sweep, jobs: int = 0, height: int | None = None) -> Group:
         table.add_row(
             row.cell.name,
             row.state,
-            f"{min(1.0, status.steps / total):.0%}" + ("" if all_alike else f" of {total:,}"),
+            f"{min(1.0, status.steps / total):.0%}" + ("" if equal_totals else f" of {total:,}"),
             "" if status.exploring is None else text_of(status.exploring),
             _duration((total - status.steps) / speed) if speed and row.state == "running" else "",
             *(text_of(status.sets[name]) if name in status.sets else "" for name in _sets(sweep)),
             style=COLORS.get(row.state),
         )
     notes = [Text(f"{row.cell.name} {row.reason.splitlines()[0]}") for row in sweep.rows if row.reason]
-    return Group(Text(f"{sweep.path}: {', '.join(counts + all_alike + about)}"), *notes, table)
+    return Group(Text(f"{sweep.path}: {', '.join(counts + equal_totals + about)}"), *notes, table)
 
 
 def _measure(row: CellRow) -> Measure:

@@ -87,7 +87,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return document
 
 
-def has_marks(path: Path, *marks: bytes) -> bool:
+def contains_bytes(path: Path, *marks: bytes) -> bool:
     """Return whether the first megabyte of a file contains all marks; False if the file cannot be read."""
     try:
         if not path.is_file():
@@ -257,7 +257,7 @@ class Draft:
 
     def reading(self, policy: bytes) -> PolicyReading:
         """Return what was read, with the policy's bytes."""
-        values = _without_none(self._values)
+        values = _without_nulls(self._values)
         for key in ("signals", "state"):
             if key in values:
                 tables = values[key]
@@ -267,9 +267,9 @@ class Draft:
         return PolicyReading(policy, values, self._sources)
 
 
-def _without_none(table: Mapping[str, Any]) -> dict[str, Any]:
+def _without_nulls(table: Mapping[str, Any]) -> dict[str, Any]:
     """Return a table of tables without values of None, and without tables that are then empty."""
-    inner = {key: _without_none(value) if isinstance(value, Mapping) else value for key, value in table.items()}
+    inner = {key: _without_nulls(value) if isinstance(value, Mapping) else value for key, value in table.items()}
     return {key: value for key, value in inner.items() if value is not None and value != {}}
 
 

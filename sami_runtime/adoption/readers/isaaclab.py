@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sami_runtime.adoption.readers.documents import Document, Draft, has_marks, policy_in, put_slices, read_network
+from sami_runtime.adoption.readers.documents import Document, Draft, contains_bytes, policy_in, put_slices, read_network
 from sami_runtime.adoption.readers.terms import JOINT_TARGETS, put_term
 from sami_runtime.adoption.sources import FieldSource, PolicyReading
 from sami_runtime.errors import ContractError
@@ -45,7 +45,7 @@ def recognizes(path: Path) -> bool:
     if folder is None or not (path.is_dir() or path.suffix == ".onnx" or path.parent.name == "exported"):
         return False  # a checkpoint of another framework
     env = folder / "params" / "env.yaml"
-    return has_marks(env, b"isaaclab.") or has_marks(env, b"omni.isaac.lab.")
+    return contains_bytes(env, b"isaaclab.") or contains_bytes(env, b"omni.isaac.lab.")
 
 
 def run_folder(path: Path, file: str = "env.yaml") -> Path | None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from sami_runtime.adoption.readers.documents import Document, Draft, has_marks
+from sami_runtime.adoption.readers.documents import Document, Draft, contains_bytes
 from sami_runtime.adoption.readers.inlined import read_inlined
 from sami_runtime.adoption.readers.terms import JOINT_TARGETS
 from sami_runtime.adoption.sources import FieldSource, PolicyReading
@@ -53,7 +53,7 @@ def recognizes(path: Path) -> bool:
 def _descriptions(path: Path) -> list[Path]:
     folder = path if path.is_dir() else path.parent
     files = [path] if path.suffix in (".yaml", ".yml") else sorted(folder.glob("*.yaml"))[:50]
-    return [file for file in files if has_marks(file, b"feedback_flow", b"pipeline:", b"models:")]
+    return [file for file in files if contains_bytes(file, b"feedback_flow", b"pipeline:", b"models:")]
 
 
 def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:

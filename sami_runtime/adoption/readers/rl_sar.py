@@ -12,7 +12,7 @@ from pathlib import Path
 from sami_runtime.adoption.readers.documents import (
     Document,
     Draft,
-    has_marks,
+    contains_bytes,
     policy_in,
     put_slices,
     read_network,
@@ -37,7 +37,7 @@ CODE = FieldSource(kind="table", where="rl_sar's ComputeObservation")
 
 def recognizes(path: Path) -> bool:
     """Return whether a folder, or the folder of a file, has a `config.yaml` with rl_sar's keys."""
-    return has_marks(_folder(path) / "config.yaml", b"observations_history", b"rl_kp")
+    return contains_bytes(_folder(path) / "config.yaml", b"observations_history", b"rl_kp")
 
 
 def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:

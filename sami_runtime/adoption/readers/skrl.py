@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from sami_runtime.adoption.readers.documents import Document, Draft, has_marks
+from sami_runtime.adoption.readers.documents import Document, Draft, contains_bytes
 from sami_runtime.adoption.readers.isaaclab import put_task, run_folder
 from sami_runtime.adoption.readers.networks import Array, Network
 from sami_runtime.adoption.readers.pickled import read_archive, torch_tree
@@ -42,7 +42,7 @@ def recognizes(path: Path) -> bool:
 def _configuration(path: Path) -> Path | None:
     folders = [path.parent, *path.resolve().parents[1:3]]
     files = [file for folder in folders for file in (folder / "agent.yaml", folder / "params" / "agent.yaml")]
-    return next((file for file in files if has_marks(file, b"models:", b"network:")), None)
+    return next((file for file in files if contains_bytes(file, b"models:", b"network:")), None)
 
 
 def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from sami_runtime.adoption.readers.documents import Document, Draft, has_marks, policy_in, put_slices, read_network
+from sami_runtime.adoption.readers.documents import Document, Draft, contains_bytes, policy_in, put_slices, read_network
 from sami_runtime.adoption.readers.terms import JOINT_TARGETS, put_term
 from sami_runtime.adoption.sources import FieldSource, PolicyReading
 from sami_runtime.errors import ContractError
@@ -28,7 +28,7 @@ def _configurations(path: Path) -> list[Path]:
     folder = path if path.is_dir() else path.parent
     files = [path] if path.suffix in (".yaml", ".yml") else sorted(folder.glob("*.y*ml"))[:50]
     keys = (b"policy_path", b"action_scale", b"dof_vel_scale", b"num_obs")
-    return [file for file in files if has_marks(file, *keys)]
+    return [file for file in files if contains_bytes(file, *keys)]
 
 
 def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:

@@ -96,7 +96,7 @@ class BodyGate(SafetyGate):
 
     def propose(self, action: NDArray[np.float32], now: float, ticks: int = 1) -> Ruling:
         """Rule on a new action; see `SafetyGate`. Hold the policy if it may not take over at the current joints."""
-        if self._episode.taken_over and (reason := self.outside()):
+        if self._episode.overridden and (reason := self.outside()):
             ruling = self._by_body(super().hold(reason, now, ticks))
             return ruling._replace(reason=ruling.reason or reason)
         return self._by_body(super().propose(action, now, ticks))

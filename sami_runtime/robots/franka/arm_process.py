@@ -37,7 +37,7 @@ from sami_runtime.robots.franka.link import (
 from sami_runtime.robots.franka.settings import FrankaSettings
 from sami_runtime.safety.watchdog_process import come_first
 
-TELL_EVERY = 4
+STATE_EVERY = 4
 """Cycles of the robot between two states that are sent to the loop."""
 IDLE_S = 0.01
 """Time between two reads of a resting arm [s]."""
@@ -143,7 +143,7 @@ class ArmProcess:
             self._arrived = generator.arrived
             if done:
                 break
-            if self._cycles % TELL_EVERY < cycles:
+            if self._cycles % STATE_EVERY < cycles:
                 self._send_state(state)
         self._command, self._phase = None, ArmPhase.IDLE
         del control

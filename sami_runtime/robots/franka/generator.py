@@ -24,7 +24,7 @@ BRAKING = (6.0, 2.585, 3.5, 4.0, 17.0, 5.5, 17.0)
 SLOPE = 8.0
 """Speed per remaining distance, close to a target [1/s]."""
 
-LEASH_RAD, FOLLOWS_S = 0.015, 0.02
+LEASH_RAD, TRACKING_DELAY_S = 0.015, 0.02
 """Lead of a joint's reference at which it slows down [rad], in addition to the normal tracking delay [s]."""
 MOST_MISSED = 20
 """Missing commands in a row after which a robot stops by itself."""
@@ -142,7 +142,7 @@ class JointGenerator:
         Args:
             measured: (7,) positions of the joints [rad].
         """
-        ahead = self.positions - np.asarray(measured) - FOLLOWS_S * self.velocities
+        ahead = self.positions - np.asarray(measured) - TRACKING_DELAY_S * self.velocities
         self._slack = np.clip(2.0 - abs(ahead) / LEASH_RAD, 0.0, 1.0)
         self._taut = np.sign(ahead)
 

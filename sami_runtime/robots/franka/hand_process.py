@@ -81,21 +81,21 @@ class HandProcess:
         if self._grasp is not None and abs(width - self._grasp) > settings.least_change:
             self._grasp = None  # the object slipped, or somebody took it
         if target > width + settings.least_change:
-            self._tell_command(width, target)
+            self._report_command(width, target)
             self._grasp = None
             self._hand.move(target, settings.speed)
         elif target < width - settings.least_change and self._grasp is None:
             # A grasp closes until something is between the fingers, and then holds it; a move would not.
             if target <= 0.5 * width:
-                self._tell_command(width, 0.0)
+                self._report_command(width, 0.0)
                 self._hand.grasp(target, settings.speed, settings.force, ANY_WIDTH, ANY_WIDTH)
                 stopped = self._hand.read_once().width
                 self._grasp = stopped if stopped > EMPTY else None
             else:
-                self._tell_command(width, target)
+                self._report_command(width, target)
                 self._hand.move(target, settings.speed)
 
-    def _tell_command(self, width: float, target: float) -> None:
+    def _report_command(self, width: float, target: float) -> None:
         self._commands += 1
         speed = self._settings.speed if target > width else -self._settings.speed
         self._send_state(width, speed, target)

@@ -50,16 +50,16 @@ class Rename(Around):
     def read(self) -> Observation:
         """Return the inner adapter's observation, by the policy's names."""
         observation = self.read_inner()
-        times = None if observation.times is None else self._by_ours(observation.times)
-        late = self._by_ours(observation.late) if isinstance(observation.late, Mapping) else observation.late
-        return replace(observation, values=self._by_ours(observation.values), times=times, late=late)
+        times = None if observation.times is None else self._with_local_names(observation.times)
+        late = self._with_local_names(observation.late) if isinstance(observation.late, Mapping) else observation.late
+        return replace(observation, values=self._with_local_names(observation.values), times=times, late=late)
 
     def write(self, action: Array) -> Executed:
         """Pass the action to the inner adapter."""
         return self.write_inner(action)
 
-    def _by_ours(self, by_theirs: Mapping[str, T]) -> dict[str, T]:
-        return {self._name(name): value for name, value in by_theirs.items()}
+    def _with_local_names(self, by_driver_name: Mapping[str, T]) -> dict[str, T]:
+        return {self._name(name): value for name, value in by_driver_name.items()}
 
     def _name(self, name: str) -> str:
         return self.names.get(name, name)

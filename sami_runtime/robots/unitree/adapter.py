@@ -25,7 +25,7 @@ from sami_runtime.robots.unitree.stop import arm_watchdog
 
 STANDING_S = 1.0
 """Time [s] for which a robot that stood up keeps standing if no loop reads."""
-STOOD_RAD = 0.35
+STAND_TOLERANCE_RAD = 0.35
 """Largest distance of a joint from the stance after standing up [rad]."""
 TUCKED = np.array([0.0, 2.6, -2.65] * 4)
 """Hip, thigh and calf of each leg [rad], tucked so that the hip turns freely; `way_up` keeps the hip's own angle."""
@@ -47,7 +47,7 @@ def way_up(angles: NDArray[np.float64], stance: NDArray[np.float64]) -> list[NDA
     A robot that neither stands nor has folded legs first tucks and then folds them: damped legs may come to rest
     anywhere, even beneath the trunk, and a robot that stood up from there might tip over.
     """
-    if any(np.allclose(angles, pose, rtol=0.0, atol=STOOD_RAD) for pose in (stance, FOLDED)):
+    if any(np.allclose(angles, pose, rtol=0.0, atol=STAND_TOLERANCE_RAD) for pose in (stance, FOLDED)):
         return [stance]
     return [np.where(np.arange(len(angles)) % 3 == 0, angles, TUCKED), FOLDED, stance]
 
@@ -139,7 +139,7 @@ class UnitreeAdapter:
             )
         for angles in way:
             self._lead_to(angles)
-        if (distance := float(abs(self.reading.angles - way[-1]).max())) > STOOD_RAD:
+        if (distance := float(abs(self.reading.angles - way[-1]).max())) > STAND_TOLERANCE_RAD:
             self.damp()
             raise AdapterError(
                 f"the robot did not stand up: a joint is {distance:.2g} rad from the stance after "
@@ -206,7 +206,7 @@ class UnitreeAdapter:
         """Move the joints to angles (12,) [rad] in `stand_s`, and wait as long again for joints that lag."""
         self._is_driven = True
         start, start_time, share = self.reading.angles.copy(), self.clock.now(), 0.0
-        while share < 1.0 or (share < 2.0 and abs(self.reading.angles - angles).max() > STOOD_RAD):
+        while share < 1.0 or (share < 2.0 and abs(self.reading.angles - angles).max() > STAND_TOLERANCE_RAD):
             self._require_upright(self.settings.hold_s)
             share = (self.clock.now() - start_time) / self.settings.stand_s
             self._stand_at(start + eased(share) * (angles - start))

@@ -282,7 +282,7 @@ class MujocoVectorEnv(VectorEnv[np.ndarray, np.ndarray, NDArray[Any]]):
             tasks=[chosen["task"]] * len(rows) if "task" in chosen else None,
             rows=rows,
         )
-        self._tell_tasks()
+        self._store_tasks()
         return observations, {"task": self._tasks, "_task": mask}
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, NDArray[Any], NDArray[Any], NDArray[Any], dict[str, Any]]:
@@ -296,11 +296,11 @@ class MujocoVectorEnv(VectorEnv[np.ndarray, np.ndarray, NDArray[Any]]):
                 final = {"final_obs": observations[row].copy(), "final_info": {"task": self.batch.current_tasks[row]}}
                 info = self._add_info(info, final, int(row))
             observations[rows] = self.batch.reset(rows=rows)
-            self._tell_tasks()
+            self._store_tasks()
         info |= {"task": self._tasks, "_task": np.ones(self.num_envs, bool)}
         return observations, rewards, np.zeros(self.num_envs, bool), truncated, info
 
-    def _tell_tasks(self) -> None:
+    def _store_tasks(self) -> None:
         self._tasks = {}
         for row, task in enumerate(self.batch.current_tasks):
             self._tasks = self._add_info(self._tasks, dict(task), row)

@@ -284,9 +284,9 @@ def worths(comparison: MethodComparison) -> list[Worth]:
     """Return a `Worth` for every group with a memory on every set; empty if memoryless or oracle runs are missing."""
     of_groups = []
     for low, high in product(comparison.groups, repeat=2):
-        if not (low.method.memoryless and high.method.is_told and comparable(low, high)):
+        if not (low.method.memoryless and high.method.reads_task and comparable(low, high)):
             continue
-        groups = [g for g in comparison.groups if g is high or not (g.method.memoryless or g.method.is_told)]
+        groups = [g for g in comparison.groups if g is high or not (g.method.memoryless or g.method.reads_task)]
         groups = [group for group in groups if comparable(group, low) and comparable(group, high)]
         of_groups += [_worth(group, low, high, name) for name in comparison.task_sets for group in groups]
     return of_groups

@@ -205,25 +205,25 @@ def judge(
     goal = measure is SUCCESS
     rows = []
     for variant, every in runs.items():
-        episodes_here = [every[k] for k in reached]
+        reached_episodes = [every[k] for k in reached]
         start = [starts[k] for k in reached]
         better = [float(live[k].success) - every[k].success if goal else live[k].ret - every[k].ret for k in reached]
         detected = adapted = identified = None
         score: tuple[float | None, ...] = ()
         if atlas is not None and variant in (Variant.LIVE, Variant.UNCHANGED):
-            readings_of_runs = [_readings(contract, run) for run in episodes_here]
+            readings_of_runs = [_readings(contract, run) for run in reached_episodes]
             detected = Delay.of([_detected(readings, change.step) for readings in readings_of_runs])
             score = _scores(readings_of_runs, change.step)
             if in_atlas and variant is Variant.LIVE:
                 identified = Delay.of([_identified(readings, change) for readings in readings_of_runs])
         if variant in (Variant.LIVE, Variant.RESET):
             frozen = [live[k].contexts[change.step] for k in reached]
-            pairs = zip(episodes_here, start, frozen, strict=True)
+            pairs = zip(reached_episodes, start, frozen, strict=True)
             adapted = Delay.of([_adapted(run, other, old, change.step) for run, other, old in pairs])
-        success = Mean.of([float(run.success) for run in episodes_here]) if goal else None
-        ret = Mean.of([run.ret for run in episodes_here])
-        gap = _gap(episodes_here, start, change.step)
-        outcomes = tuple(float(run.success) if goal else run.ret for run in episodes_here)
+        success = Mean.of([float(run.success) for run in reached_episodes]) if goal else None
+        ret = Mean.of([run.ret for run in reached_episodes])
+        gap = _gap(reached_episodes, start, change.step)
+        outcomes = tuple(float(run.success) if goal else run.ret for run in reached_episodes)
         less = Mean.of(better)
         rows.append(VariantRow(variant, success, ret, less, detected, adapted, identified, gap, score, outcomes))
     return Adaptation(change, len(live), len(reached), tuple(rows))

@@ -13,7 +13,7 @@ from sami_runtime.adapters.gymnasium_adapter import GymnasiumAdapter
 from sami_runtime.clock import ManualClock
 from sami_runtime.errors import SamiError
 from sami_runtime.model.contract import Contract
-from sami_runtime.recording.reader import Recording, read_each, values_of
+from sami_runtime.recording.reader import Recording, read_recordings, values_of
 from sami_train.envs.adapter import make_adapter
 from sami_train.envs.make import make
 from sami_train.envs.spec import EnvironmentSpec
@@ -74,7 +74,7 @@ def read_log(paths: Sequence[str | Path]) -> Log:
         RecordingError: A recording cannot be read.
         SamiError: The recordings are of different robots, have no episode, or have stamps in the future.
     """
-    recordings = list(read_each(paths))
+    recordings = list(read_recordings(paths))
     contract, known_values = recordings[0].contract, {}
     rest, traces = np.zeros(contract.action.size), list[Trace]()
     robots = [(c.observation, c.action, c.rate_hz) for c in (recording.contract for recording in recordings)]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sami_runtime.errors import SamiError
 from sami_runtime.model.artifact import Artifact, artifact_of
 from sami_runtime.model.contract import Contract
-from sami_runtime.recording.reader import Recording, read_each
+from sami_runtime.recording.reader import Recording, read_recordings
 from sami_runtime.signals import Signal
 from sami_train import seeds
 from sami_train.envs.spec import EnvironmentSpec
@@ -89,7 +89,7 @@ def recorded_stretches(
         SamiError: a recording has other signals, another rate, or no stretch.
     """
     collected: list[Stretch] = []
-    for recording in read_each(paths):
+    for recording in read_recordings(paths):
         _require_fit(recording, contract)
         followed = float(recording.about.get("command_delay_s", 0.0))
         later = 0.0 if command_delay_s is None else (command_delay_s - followed) * contract.rate_hz

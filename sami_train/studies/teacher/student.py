@@ -34,7 +34,7 @@ from sami_train.runs.folder import RunFolder
 from sami_train.runs.train import load_agent, make_env
 from sami_train.studies.teacher.policy import Inputs
 from sami_train.studies.teacher.teacher import Teacher, load_teacher
-from sami_train.studies.teacher.vector import TrainingBatch, push_some, training_batch
+from sami_train.studies.teacher.vector import TrainingBatch, push_at_random, training_batch
 
 CHUNK = 25
 """Steps of backpropagation through time; after each chunk, rows whose episode is over start a new one."""
@@ -126,7 +126,7 @@ def distil(
         write_json(run.path / "config.json", config.to_dict())
     else:
         agent = ContextSAC("ContextPolicy", make_env(config), config, device="cpu")
-        if agent.method.is_told or agent.policy.encoder.kind not in ("lstm", "none"):
+        if agent.method.reads_task or agent.policy.encoder.kind not in ("lstm", "none"):
             raise SamiError(f"method is {method!r}, and a student has a context (tesac) or no memory (sac).")
         run = RunFolder.create(out, config, [Path(sys.argv[0]).name, *sys.argv[1:]])
     facts = run.facts()
@@ -202,7 +202,7 @@ class _Lesson:
             acted = np.where(self.teacher_acts[:, None], label, action.numpy())
             noise = self.deviations[:, None] * self.rng.standard_normal(acted.shape, np.float32)
             self.previous = np.clip(acted + noise, -1.0, 1.0)
-            push_some(self.batch, self.rng)
+            push_at_random(self.batch, self.rng)
             self.observation, _ = self.batch.step(self.previous)
             self.over = self.over | self.batch.terminated | self.batch.truncated
         *parts, privileged = (torch.stack(part, 1) for part in zip(*steps, strict=True))

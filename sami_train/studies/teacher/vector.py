@@ -67,7 +67,7 @@ def nominal_task(spec: EnvironmentSpec) -> Task:
     return spec.tasks.check({name: first[name] for name in bare})
 
 
-def push_some(batch: TrainingBatch, rng: np.random.Generator) -> None:
+def push_at_random(batch: TrainingBatch, rng: np.random.Generator) -> None:
     """Push each robot of a batch with probability 1 / `PUSH_EVERY`: recovery makes policies robust to new dynamics."""
     batch.push(np.flatnonzero(rng.random(batch.rows) < 1.0 / PUSH_EVERY), rng)
 
@@ -122,7 +122,7 @@ class BatchVecEnv(VecEnv):
 
     def step_wait(self) -> VecEnvStepReturn:
         """Step all rows and reset those that are over; their `info` has the last observation before the reset."""
-        push_some(self.batch, self._rng)
+        push_at_random(self.batch, self._rng)
         _, rewards = self.batch.step(self._actions * np.float32(ACTION_SCALE))
         self._returns += rewards
         fallen, late = self.batch.terminated.copy(), self.batch.truncated

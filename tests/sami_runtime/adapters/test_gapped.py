@@ -30,18 +30,18 @@ def session(make):
 def drive(session, arm, profile, limits=None, steps=10, **options):
     """Every tick of an episode through the gap, and the adapter behind."""
     clock, records = ManualClock(), []
-    robot_behind = arm(clock=clock)
-    robot = Gapped(robot_behind, GapProfile.of(profile), RATE, options.get("loop_hz"))
+    inner_robot = arm(clock=clock)
+    robot = Gapped(inner_robot, GapProfile.of(profile), RATE, options.get("loop_hz"))
     gate = SafetyGate(robot, session.contract, Limits(**(limits or {})))
     try:
         run_episode(session, robot, 0, steps, clock=clock, on_step=records.append, gate=gate, **options)
     except SafetyStop as stop:
-        return records, robot_behind, str(stop)
-    return records, robot_behind, ""
+        return records, inner_robot, str(stop)
+    return records, inner_robot, ""
 
 
 def test_with_an_empty_profile_a_loop_is_what_it_was_to_the_last_bit(session, arm):
-    with_gap, robot_behind, _ = drive(session, arm, {})
+    with_gap, inner_robot, _ = drive(session, arm, {})
     clock, without = ManualClock(), []
     bare = arm(clock=clock)
     run_episode(session, bare, 0, 10, clock=clock, on_step=without.append)
@@ -51,7 +51,7 @@ def test_with_an_empty_profile_a_loop_is_what_it_was_to_the_last_bit(session, ar
         assert step.observation.time == other.observation.time
         for name, value in other.observation.values.items():
             assert step.observation.values[name].tobytes() == value.tobytes()
-    assert np.array(robot_behind.written).tobytes() == np.array(bare.written).tobytes()
+    assert np.array(inner_robot.written).tobytes() == np.array(bare.written).tobytes()
 
 
 def test_the_gate_sees_how_old_an_observation_is_that_dropout_left_standing(session, arm):
@@ -100,7 +100,7 @@ def test_a_clock_that_is_ahead_makes_observations_untrustworthy(session, arm):
 
 
 def test_the_policy_is_told_the_command_that_was_sent_and_the_world_gets_what_the_actuator_reached(session, arm):
-    records, robot_behind, _ = drive(session, arm, {"action_latency_s": 1 / RATE, "actuator_lag_s": 0.1})
+    records, inner_robot, _ = drive(session, arm, {"action_latency_s": 1 / RATE, "actuator_lag_s": 0.1})
     applied = np.array([record.executed for record in records])
     np.testing.assert_array_equal(applied, [record.action for record in records])
     decay = np.exp(-1 / RATE / 0.1)
@@ -108,8 +108,8 @@ def test_the_policy_is_told_the_command_that_was_sent_and_the_world_gets_what_th
     for command in [np.zeros(2), *applied[:-1]]:
         reached = command + decay * (reached - command)
         expected.append(reached)
-    np.testing.assert_allclose(robot_behind.written, expected, rtol=1e-5, atol=1e-7)
-    np.testing.assert_allclose([record.info["actuated"] for record in records], robot_behind.written)
+    np.testing.assert_allclose(inner_robot.written, expected, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose([record.info["actuated"] for record in records], inner_robot.written)
 
 
 def test_a_command_beyond_the_bounds_is_sent_as_far_as_they_go():
@@ -121,9 +121,9 @@ def test_a_command_beyond_the_bounds_is_sent_as_far_as_they_go():
 
 def test_in_a_faster_loop_actions_lag_by_its_period_and_observations_by_the_policys(session, arm):
     profile = {"action_latency_s": 0.02, "latency_s": 0.04}
-    records, robot_behind, _ = drive(session, arm, profile, {"max_age_s": 1.0}, loop_hz=100.0)
+    records, inner_robot, _ = drive(session, arm, profile, {"max_age_s": 1.0}, loop_hz=100.0)
     applied = np.array([record.executed for record in records])
-    np.testing.assert_array_equal(np.array(robot_behind.written)[2:], applied[:-2])
+    np.testing.assert_array_equal(np.array(inner_robot.written)[2:], applied[:-2])
     read = [record.observation for record in records if record.observation is not None]
     assert len(read) == 10
     assert read[0].time == read[1].time < read[2].time
@@ -140,10 +140,10 @@ def test_stopping_is_immediate_and_does_not_wait_for_what_is_under_way():
 
 
 def test_a_profile_that_names_another_signal_is_refused_before_anything_moves():
-    robot_behind = FakeAdapter(axes=1)
+    inner_robot = FakeAdapter(axes=1)
     with pytest.raises(UnknownName, match=r"unknown observation signal 'velocty'\. Did you mean 'velocity'"):
-        Gapped(robot_behind, GapProfile(noise={"velocty": 1.0}), RATE)
-    assert (robot_behind.resets, robot_behind.reads, robot_behind.writes) == (0, 0, 0)
+        Gapped(inner_robot, GapProfile(noise={"velocty": 1.0}), RATE)
+    assert (inner_robot.resets, inner_robot.reads, inner_robot.writes) == (0, 0, 0)
 
 
 def test_an_adapter_that_does_not_give_what_it_declares_is_named():

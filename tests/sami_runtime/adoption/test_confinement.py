@@ -5,7 +5,7 @@ import json
 import pytest
 
 from sami_runtime import ArtifactError, ContractError, adopt
-from sami_runtime.adoption.adopt import adopt_here, adopt_reading, read_policy
+from sami_runtime.adoption.adopt import adopt_in_process, adopt_reading, read_policy
 from tests.making import bombs, foreign
 
 
@@ -13,7 +13,7 @@ def test_a_policy_is_the_same_file_from_a_process_of_its_own(tmp_path):
     paths = foreign.Foreign(tmp_path).write(foreign.recurrent(), foreign.document(state=foreign.STATES))
     reading = read_policy(*paths)
     confined = adopt_reading(reading, paths[0])
-    assert confined.model_bytes == adopt_here(reading, str(paths[0])).model_bytes
+    assert confined.model_bytes == adopt_in_process(reading, str(paths[0])).model_bytes
     stored = confined.contract.training["adopted"]
     assert stored["sources"]["action.scale"] == {"kind": "file", "where": str(paths[1])}
 

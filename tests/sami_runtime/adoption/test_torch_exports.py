@@ -90,7 +90,7 @@ def test_the_policy_is_parsed_once_to_fit_its_recipe_and_its_states_defaults(tmp
     reading, parsed = read_policy(*policy), []
     whole = module.read_model
     monkeypatch.setattr(module, "read_model", lambda *arguments: parsed.append(1) or whole(*arguments))
-    module.adopt_here(reading, "policy.onnx")
+    module.adopt_in_process(reading, "policy.onnx")
     assert parsed == [1]
 
 

@@ -163,8 +163,8 @@ def test_critics_of_sac_read_what_is_privileged_and_the_policy_and_its_file_do_n
     true, empty = torch.from_numpy(buffer.true_observations[0, :2]), torch.zeros(2, 0)
     other = true.clone()
     other[:, size:] += 0.1
-    read, read_otherwise = (policy.critic_state(features, state, empty, empty) for state in (true, other))
-    assert not torch.equal(read, read_otherwise)
+    read, other_read = (policy.critic_state(features, state, empty, empty) for state in (true, other))
+    assert not torch.equal(read, other_read)
     assert agent._n_updates > 0
     contract = export_run(RunFolder.open(tmp_path / "run"), tmp_path / "it.onnx", atlas_episodes=0, card=False).contract
     assert [signal.name for signal in contract.observation] == [signal.name for signal in environment(path).signals]

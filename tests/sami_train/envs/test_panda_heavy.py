@@ -17,15 +17,15 @@ def test_cubes_of_20_kg_on_a_rough_table_are_tipped_to_their_goals():
     turned, reached, tipped = [], [], []
     for seed in range(12):
         observation, _ = env.reset(seed=seed)
-        begun_at_goal = env.unwrapped.task.is_success(observation["achieved_goal"], observation["desired_goal"])
-        angles, labels, over = [observation["observation"][10:13]], set(), bool(begun_at_goal)
+        starts_at_goal = env.unwrapped.task.is_success(observation["achieved_goal"], observation["desired_goal"])
+        angles, labels, over = [observation["observation"][10:13]], set(), bool(starts_at_goal)
         while not over:
             action = tip_action(flatten(observation), rng)
             observation, _, terminated, truncated, info = env.step(action)
             angles.append(observation["observation"][10:13])
             labels.add(info["skill"])
             over = terminated or truncated
-        if not begun_at_goal:
+        if not starts_at_goal:
             turned.append(np.degrees(np.ptp(angles, axis=0).max()))
             reached.append(info["is_success"])
             tipped.append("tip" in labels and "pick_and_place" not in labels)

@@ -163,7 +163,7 @@ def test_the_methods_are_those_of_the_paper_and_three_baselines_that_infer_nothi
     assert [m.title for m in METHODS.values()][:5] == ["PEARL", "TESAC", "CCM", "SaTESAC", "SaCCM"]
     assert [m.title for m in METHODS.values()][5:] == ["SAC", "SAC with history", "Oracle"]
     assert [name for name, m in METHODS.items() if m.memoryless] == ["sac"]
-    assert [name for name, m in METHODS.items() if m.is_told] == ["oracle"]
+    assert [name for name, m in METHODS.items() if m.reads_task] == ["oracle"]
     assert [name for name, m in METHODS.items() if m.encoder == "gaussians"] == ["pearl"]
     estimators = {name: m.estimator for name, m in METHODS.items() if m.estimator}
     assert {name: (e.name, e.strategy, e.soft) for name, e in estimators.items()} == {

@@ -155,7 +155,7 @@ def test_the_last_action_is_over_when_the_machine_wakes_up(robot, monkeypatch):
         adapter.reset()
         adapter.write(np.zeros(12, np.float32))
         robot.until(lambda: robot.kp == 20.0)
-        monkeypatch.setattr(clock, "_SLEPT_BEFORE", clock._SLEPT_BEFORE - 2 * PATIENCE_S)  # as long as it slept
+        monkeypatch.setattr(clock, "_SUSPENDED_S", clock._SUSPENDED_S - 2 * PATIENCE_S)  # as long as it slept
         end = time.monotonic() + 5.0
         while robot.kp and time.monotonic() < end:
             time.sleep(0.01)

@@ -12,7 +12,7 @@ from sami_train.envs.catalog import environment
 from sami_train.envs.layout import flatten
 from sami_train.envs.make import make
 from sami_train.evaluation.evaluate import evaluate
-from sami_train.evaluation.model_policy import SessionPolicy, tell_ages
+from sami_train.evaluation.model_policy import SessionPolicy, connect_ages
 from sami_train.export.export import compose_model
 from sami_train.export.model_file import compose, write
 from sami_train.studies.contexts.changed_episodes import PolicyHead
@@ -180,7 +180,7 @@ def test_an_evaluation_tells_what_a_gap_made_late_and_holds_what_is_older(ahead)
     profile = GapProfile(latency_s=0.2, action_latency_s=0.04)
     envs = [make(SPEC, profile) for _ in range(2)]
     policy = SessionPolicy(ahead, SPEC, 2)
-    tell_ages(policy, envs, profile)
+    connect_ages(policy, envs, profile)
     observations = [env.reset(seed=k)[0] for k, env in enumerate(envs)]
     policy.reset()
     actions, reports = [], []
@@ -196,7 +196,7 @@ def test_an_evaluation_tells_what_a_gap_made_late_and_holds_what_is_older(ahead)
     assert (actions[1] != actions[2]).any()
     for env in envs:
         env.close()
-    tell_ages(policy, envs, None)
+    connect_ages(policy, envs, None)
     assert policy.ages is None
 
 
