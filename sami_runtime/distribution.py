@@ -65,7 +65,7 @@ def pip() -> str:
 
 
 def shipped_models() -> dict[str, Path]:
-    """Return the shipped model files by name: `"panda-satesac"`. `Session.load` takes what stands there."""
+    """Return the shipped model files by name: `"panda-satesac"`. `Session.load` accepts each value."""
     folder = ROOT / ("models" if in_checkout() else "sami_models")
     return {path.stem: path for path in sorted(folder.glob("*.onnx"))}
 

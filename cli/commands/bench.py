@@ -93,7 +93,7 @@ def _soak(session: Any, steps: int) -> None:
     if JSON.get():
         print(json.dumps({"steps": steps, "grown_bytes": grown, "flat": flat}))
     elif grown is None:
-        print_text(f"{steps} steps; this system does not tell how much memory a process holds")
+        print_text(f"{steps} steps; this system does not report how much memory a process uses")
     else:
         print_text(
             f"{steps} steps, each with executed() and prewarm(): resident memory grew by {grown / 1024:.0f} KiB after "

@@ -44,7 +44,7 @@ def describe(
     settings = {"episodes": 120, "starts": 24} | set_values(SETTINGS, set_)
     artifact = read_artifact(model)
     contract = artifact.contract
-    refusal = f"has training ranges; `sami inspect {in_shell(model)}` prints them, --force measures them anew."
+    refusal = f"has training ranges; `sami inspect {in_shell(model)}` prints them, --force measures them again."
     require_unchanged(model, contract.training_ranges is not None, refusal)
     if rollout:
         ranges, more = ranges_in(contract, rollout), ""

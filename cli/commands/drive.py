@@ -238,7 +238,7 @@ def _limits(file: RobotFile, session: Session) -> tuple[bool, str]:
         warnings.warn(
             "no limits: only the contract's bounds limit what is written. Set limits."
             if file.limits is None
-            else "no neutral action: while no new action comes, the last one stands. Set rest in the limits.",
+            else "no neutral action: while no new action comes, the last one stays in force. Set rest in the limits.",
             SafetyWarning,
             stacklevel=2,
         )

@@ -139,7 +139,7 @@ def _signal_lines(contract: Contract) -> Iterator[str]:
     yield ""
     ranges = contract.training_ranges
     if ranges is None:
-        yield "seen: not told; `sami describe` measures what training saw"
+        yield "seen: not recorded; `sami describe` measures what training saw"
     else:
         yield f"seen: {ranges.steps:,} steps of {ranges.episodes} episodes: {ranges.measured}"
         yield from _table(RANGES, _ranges(contract, ranges))
@@ -149,7 +149,7 @@ def _signal_lines(contract: Contract) -> Iterator[str]:
         if signal.meaning:
             yield f"meaning {signal.name}: {signal.meaning}"
     if contract.sheet is None:
-        yield "frame: not told"
+        yield "frame: not described"
         return
     yield f"frame: {contract.sheet.frame}"
     yield f"home: {contract.sheet.home}"

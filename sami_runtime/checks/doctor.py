@@ -132,7 +132,7 @@ def load(root: Path) -> Finding:
     try:
         minute = float((root / "proc/loadavg").read_text(encoding="ascii").split()[0])
     except OSError:
-        return Finding("load", "ok", "this system does not tell")
+        return Finding("load", "ok", "this system does not report it")
     reading = f"{minute:g} on {os.cpu_count()} cores over the last minute"
     if minute / (os.cpu_count() or 1) <= 0.5:
         return Finding("load", "ok", reading)

@@ -157,7 +157,7 @@ def begins_anew(trial: Trial) -> None:
     if stamp < trial.start_s - FUTURE_S or stamp < trial.ready - RESET_S:
         raise AdapterError(
             f"the first observation of the episode was measured {trial.ready - stamp:.3g} s before reset() was done, "
-            f"which took {trial.ready - trial.start_s:.3g} s: it tells of what was before. Throw away in reset() what "
+            f"which took {trial.ready - trial.start_s:.3g} s: it is older than the reset. Throw away in reset() what "
             "was measured until its end, and wait in the first read() for what comes after it"
         )
 

@@ -172,7 +172,7 @@ class _ModelFile:
         return self._close(self._play(self.session), self.golden.answers)
 
     def closed_loop(self) -> tuple[bool, str]:
-        """Compare likewise, but feed the session's own actions back at steps whose action was executed unchanged."""
+        """Do the same, but feed the session's own actions back at steps whose action was executed unchanged."""
         undisturbed = (self.golden.executed == self.golden.answers[ACTION]).all(axis=1)  # (T,)
         passed, detail = self._close(self._play(self.session, undisturbed), self.golden.answers)
         return passed, f"{detail}; own action fed back at {int(undisturbed.sum())} of {len(undisturbed)} steps"

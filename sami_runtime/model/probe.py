@@ -105,7 +105,7 @@ class Probe(Entry):
         names = [signal.name for signal in outputs if is_probe(signal)]
         expected = [signal.name for signal in self.signals]
         if names != expected:
-            raise ValueError(f"the probe tells of the outputs {expected}; the contract has {names}")
+            raise ValueError(f"the probe describes the outputs {expected}; the contract has {names}")
 
     def lines(self) -> list[str]:
         """Return the metadata for people: a head line, then a line for each feature."""

@@ -141,7 +141,7 @@ class TrainingRanges(Entry):
         observed = {name: size for name, size in sizes.items() if name != action}
         for field, spreads, valid in (("signals", self.signals, sizes), ("begin", self.begin, observed)):
             if (spread_sizes := {name: spread.size for name, spread in spreads.items()}) != valid:
-                raise ValueError(f"seen.{field} tells of {spread_sizes}; the contract has {valid}")
+                raise ValueError(f"seen.{field} describes {spread_sizes}; the contract has {valid}")
         if unknown := sorted(set(self.repeats) - set(observed)):
             raise ValueError(f"seen.repeats names {', '.join(unknown)}; the observation has {', '.join(observed)}")
         if self.responses is None:
@@ -152,7 +152,7 @@ class TrainingRanges(Entry):
             response = self.responses.signals.get(name)
             shape = (sizes[action], size)
             if response is None or {np.shape(response.mean), np.shape(response.deviation)} != {shape}:
-                raise ValueError(f"seen.responses tells nothing of the shape {shape} for {name!r}")
+                raise ValueError(f"seen.responses has no entry of the shape {shape} for {name!r}")
 
 
 def other_unit(unit: str, value: Array, low: Array, high: Array) -> tuple[str, float] | None:

@@ -126,7 +126,7 @@ class Feed:
                 self._rows.forget(len(words))
 
     def close(self) -> None:
-        """Close the socket, which tells the browsers that the run is over, and end the server."""
+        """Close the socket, which shows the browsers that the run is over, and end the server."""
         self._socket.close()
         if self._server.stdout:
             self._server.stdout.close()

@@ -227,7 +227,7 @@ def _about(value: Any) -> dict[str, Any]:
         ValueError, LookupError: A value has another type, or is missing.
     """
     if not isinstance(value, dict):
-        raise ValueError("what it says of itself is no table")
+        raise ValueError("its description of itself is no table")
     if value.get("version") in READABLE:
         if not all(isinstance(value["model"][name], str) for name in ("path", "name", "weights_sha256")):
             raise ValueError("its model has no path, name or weights")

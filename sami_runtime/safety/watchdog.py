@@ -70,7 +70,7 @@ def why_fired(instructed: bool, loop_ended: bool, stopping: bool, within_s: floa
     if loop_ended:
         return "lost the loop's process"
     if instructed:
-        return "was told to"
+        return "was asked to"
     return f"saw stop() take longer than {stop_s:g} s" if stopping else f"got no heartbeat within {within_s:g} s"
 
 
@@ -302,7 +302,7 @@ class Watchdog:
             result = "which worked" if numbers[STOPPED] else "which has not returned yet"
             return f"at {clock_of(fired)} the watchdog {why} and stopped the robot by {self.name}, {result}"
         if due == STOP_NOW:
-            return f"the watchdog was told to stop the robot by {self.name}, and has not begun"
+            return f"the watchdog was asked to stop the robot by {self.name}, and has not begun"
         if 0 < due < moment:
             return f"a heartbeat came {1e-9 * (moment - due):.3g} s after the watchdog's limit of {self.within_s:g} s"
         if moment - alive > self._within:

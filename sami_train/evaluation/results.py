@@ -90,7 +90,7 @@ class TaskResult:
                 f"a task: it has {result.episodes!r:.40} episodes in {result.task!r:.40} of {result.task_set!r:.40}"
             )
         if not all(type(number) is float or (type(number) is int and abs(number) < 2**63) for number in numbers):
-            raise TypeError("numbers: something else stands where they should")
+            raise TypeError("numbers: there is something else")
         return result
 
 

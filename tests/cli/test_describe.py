@@ -13,7 +13,7 @@ SHIPPED = Path(__file__).parents[2] / "models" / "panda-satesac.onnx"
 def test_a_file_is_described_once_and_then_has_training_ranges(sami, trained, tmp_path, short_panda):
     path = Path(shutil.copy(trained.model, tmp_path / "copy.onnx"))
     message = sami("inspect", path).out
-    assert "seen: not told; `sami describe` measures what training saw" in message
+    assert "seen: not recorded; `sami describe` measures what training saw" in message
     assert "frame: table's frame" in message, "export tells what the environment knows"
     done = sami("describe", path, "--set", "episodes=6", "--set", "starts=2")
     assert (done.code, done.err) == (0, "")
@@ -73,5 +73,5 @@ def test_inspect_prints_bounds_what_training_saw_meanings_frame_and_home(sami):
 
 def test_a_robot_whose_frame_nobody_wrote_down_says_so(sami):
     message = sami("inspect", SHIPPED.with_name("hopper-satesac.onnx")).out
-    assert "frame: not told" in message
+    assert "frame: not described" in message
     assert "response to 1 of leg_joint, moved by 0.1 for 5 ticks: nothing answered clearly" in message

@@ -28,4 +28,4 @@ def test_a_measured_model_tells_every_skill(sami):
 def test_an_environment_without_skills_is_refused(sami):
     done = sami("skills", str(RESULTS / "hopper-6k-baselines"))
     assert done.code == 1
-    assert "'hopper', which tells no skills apart" in done.err
+    assert "'hopper', which defines no skills" in done.err

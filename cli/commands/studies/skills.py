@@ -44,7 +44,7 @@ def skills(
     for source in sources:
         for title, evaluation in _read(source):
             if not environment(evaluation.env).skills:
-                raise SamiError(f"{source} is of the environment {evaluation.env!r}, which tells no skills apart.")
+                raise SamiError(f"{source} is of the environment {evaluation.env!r}, which defines no skills.")
             groups.setdefault(title, []).append(evaluation)
     if len(envs := {evaluation.env for group in groups.values() for evaluation in group}) > 1:
         raise SamiError(f"these are of the environments {', '.join(sorted(envs))}; show one at a time.")

@@ -168,7 +168,7 @@ class FrankaAdapter:
             AdapterError: Arm or hand reported nothing since the reset, or a signal never arrived.
         """
         arm, hand = self._connected()
-        self._wait(lambda: self._update(arm, hand), FIRST_MESSAGE_S, "the robot told nothing new")
+        self._wait(lambda: self._update(arm, hand), FIRST_MESSAGE_S, "the robot reported nothing new")
         observation = self._latest.observation()
         self._values = dict(observation.values)
         return observation

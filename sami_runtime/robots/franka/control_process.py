@@ -87,7 +87,7 @@ class ControlProcess(Generic[State]):
         if self._fault:
             raise SafetyStop(self._fault)
         if self._state is None:
-            raise AdapterError(f"the {self.part} told nothing yet; it was connected to just now.")
+            raise AdapterError(f"the {self.part} has reported nothing since it was connected.")
         return self._state
 
     @property

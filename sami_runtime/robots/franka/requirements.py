@@ -44,7 +44,7 @@ def faults_of_contract(contract: Contract, settings: FrankaSettings) -> list[str
     sheet = contract.sheet.numbers if contract.sheet else {}
     missing = [name for name in NEEDED if name not in sheet]
     if missing:
-        return [*faults, f"the model's data sheet does not tell {', '.join(missing)}; see sami inspect"]
+        return [*faults, f"the model's data sheet lacks {', '.join(missing)}; see sami inspect"]
     home = np.array(sheet["home_joints"].values)
     outside = (
         [f"joint{at + 1}" for at in np.flatnonzero((home < LOW) | (home > HIGH))] if home.shape == (7,) else ["all"]

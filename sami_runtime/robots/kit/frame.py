@@ -119,7 +119,7 @@ class Frame:
             if spread[1] <= max(COLLINEAR * spread[0], 1e-12):
                 raise AdapterError(
                     f"{cloud} {len(points)} points lie on a line: they spread over {spread[0]:.3g} m along it, and "
-                    f"{spread[1]:.2g} m across, so nothing tells the turn about it. Add a point beside the line."
+                    f"{spread[1]:.2g} m across, so they determine no rotation about it. Add a point beside the line."
                 )
         proper, mirrored = _align(a, b, mirror=False), _align(a, b, mirror=True)
         if proper.worst > tolerance_m:

@@ -75,7 +75,7 @@ def _sheet(contract: Contract) -> list[str]:
     sheet = contract.sheet
     if sheet is None:
         return [
-            "The model does not tell frame and home pose; `sami describe` adds them where its environment knows them."
+            "The model lacks frame and home pose; `sami describe` adds them where its environment knows them."
         ]
     lines = [f"Frame: {sheet.frame}.", f"Home: {sheet.home}.", *([f"Gains: {sheet.gains}."] if sheet.gains else [])]
     return [part for line in lines for part in textwrap.wrap(line, WIDTH, subsequent_indent="    ")]
@@ -210,7 +210,7 @@ where robot.toml says, beside what docs/reference/robot-file.md lists:
     adapter = "{module}:make"
     limits = "limits.toml"
 
-The policy acts {rate} times a second, {steps} steps an episode. What its numbers mean, as `sami inspect` tells it:
+The policy acts {rate} times a second, {steps} steps an episode. What its numbers mean, as `sami inspect` prints it:
 
 {sheet}
 """

@@ -192,7 +192,7 @@ class Ros2Adapter:
         """Return the newest value of each signal, with the time of its measurement.
 
         Raises:
-            AdapterError: A signal never arrived; or a topic has two publishers, which rclpy cannot tell apart.
+            AdapterError: A signal never arrived; or a topic has two publishers, which rclpy cannot distinguish.
         """
         self._require_open()
         if not self._node.separates and (faults := self._doubled(self._observed_topics)):
@@ -307,7 +307,7 @@ class Ros2Adapter:
         if joints is None or self.clock.now() - joints.measured > longest_s:
             self.emergency_stop()
             faults = "; ".join(self.sources.faults) or "no message came"
-            raise AdapterError(f"the joints are not told any more, so the arm was not moved on: {faults}.")
+            raise AdapterError(f"the joints are no longer reported, so the arm was not moved on: {faults}.")
         return joints
 
     def _require_open(self) -> None:

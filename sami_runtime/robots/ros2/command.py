@@ -119,7 +119,7 @@ def faults_of_command(settings: RosSettings, contract: Contract) -> list[str]:
     count = action.size
     sheet_numbers = contract.sheet.numbers if contract.sheet else {}
     if settings.kinematics and (missing := [name for name in NEEDED if name not in sheet_numbers]):
-        faults.append(f"the model's data sheet does not tell {', '.join(missing)}; see sami inspect")
+        faults.append(f"the model's data sheet lacks {', '.join(missing)}; see sami inspect")
     elif settings.kinematics and (size := len(sheet_numbers["home_joints"].values)) != len(settings.kinematics.joints):
         faults.append(f"the model's arm has {size} joints, kinematics.joints {len(settings.kinematics.joints)}")
     if command.action == "hand":
@@ -198,7 +198,7 @@ class LastStand:
         self._send()
 
     def _unarmed(self) -> None:
-        raise AdapterError("nothing was sent: no adapter has said what brings the robot to rest.")
+        raise AdapterError("nothing was sent: no adapter has declared what brings the robot to rest.")
 
     def _no_message(self) -> None:
         raise AdapterError("nothing was sent: command.standing is 'last', so the controller stays at the last command.")

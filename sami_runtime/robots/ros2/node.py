@@ -40,7 +40,7 @@ class Node(Protocol):
     """A participant of ROS 2."""
 
     separates: bool
-    """Whether it can tell publishers of a topic apart; if not, a second publisher must end the episode."""
+    """Whether it can distinguish the publishers of a topic; if not, a second publisher must end the episode."""
 
     def publisher(self, topic: str, kind: type[Any], qos: Qos) -> Publisher:
         """Return a new publisher of a topic."""

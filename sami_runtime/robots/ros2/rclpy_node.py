@@ -49,7 +49,7 @@ class RclpyNode:
         clock: The loop's clock.
     """
 
-    separates = False  # rclpy does not tell a message's publisher
+    separates = False  # rclpy does not report a message's publisher
 
     def __init__(self, domain: int, clock: Clock) -> None:
         rclpy, executors = importlib.import_module("rclpy"), importlib.import_module("rclpy.executors")

@@ -279,7 +279,7 @@ class UnitreeAdapter:
         elif self._link.is_doubled:
             fault = DOUBLED
         elif silent > longest_s:
-            fault = f"the robot told nothing for {silent:.2g} s"
+            fault = f"the robot reported nothing for {silent:.2g} s"
         elif self._is_halted:
             fault = "emergency_stop() was called"
         elif self._link.expired and self._is_driven:

@@ -117,7 +117,7 @@ def _evaluated(record: RunRecord) -> EvaluatedRun:
     steps = trained if measured is None else measured
     if steps is None:
         raise RunError(
-            f"{record.address} does not tell how many steps its agent took; evaluate it: {record.how_to_evaluate()}"
+            f"{record.address} does not store how many steps its agent took; evaluate it: {record.how_to_evaluate()}"
         )
     return EvaluatedRun(record, config, evaluation, int(steps))
 

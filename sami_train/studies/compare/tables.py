@@ -164,7 +164,7 @@ def worth_table(comparison: MethodComparison) -> Table | None:
     notes = [
         f"less SAC's: mean {measure.name} less that of SAC, which has no memory; Welch's t over seeds, not paired. The "
         "oracle observes the task: its row is the headroom.",
-        "fraction: of the headroom, what the group gains; interval by drawing seeds anew, too narrow with few.",
+        "fraction: of the headroom, what the group gains; interval by drawing seeds again, too narrow with few.",
     ]
     for task_set in dict.fromkeys(worth.task_set for worth in of_groups if not worth.gap_counts):
         notes.append(

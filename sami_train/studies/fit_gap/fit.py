@@ -101,7 +101,7 @@ def fit_gap(log: Log, reference: Sequence[Trace]) -> FittedGap:
     misfits = misfits_of(log.traces, motion_answers)
     response = fit_response(log.traces, motion_answers, misfits)
     if response.margin < MARGIN:
-        raise SamiError(f"{_named(log)} does not tell one delay of its commands from another. {_advice(log)}")
+        raise SamiError(f"{_named(log)} does not separate one delay of its commands from another. {_advice(log)}")
     senses = {signal.name: _sensed(log, reference, signal.name) for signal in sensed}
     arrived = _arrived(log)
     numbers = [*_times(log, arrived, response), *(item for sense in senses.values() for item in sense.numbers)]
@@ -292,7 +292,7 @@ def _require_answers(log: Log, motion_answers: Sequence[Answer]) -> None:
     moving = [answer for answer in motion_answers if (np.abs(answer.weights).sum(axis=0) > 0)[excited].any()]
     if not moving:
         raise SamiError(
-            "in the reference no element of the observation is moved by the commands, so that nothing tells how late "
+            "in the reference no element of the observation is moved by the commands, so that nothing shows how late "
             "they are followed. Give a recording of the simulator with --reference, made by sami run --set excite=true."
         )
     count = sum(len(motions(trace, moving[0].signal, moving[0].column).changes) for trace in log.traces)

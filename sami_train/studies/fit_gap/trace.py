@@ -127,7 +127,7 @@ def _trace(recording: Recording, records: Sequence[StepRecord]) -> Trace | None:
         if (late[1:] < 0).any():
             raise SamiError(
                 f"{recording.path}: {signal.name} is stamped {-ages[1:].min() * period:.3g} s in the future. Its clock "
-                "is ahead of the loop's, so that no latency can be told. Stamp observations by the loop's clock."
+                "is ahead of the loop's, so that no latency can be measured. Stamp observations by the loop's clock."
             )
         measured_at[signal.name] = np.clip(ticks - late, 0, None)
         values[signal.name] = np.array([np.ravel(frame.values[signal.name]) for _, frame in reads], np.float64)

@@ -103,7 +103,7 @@ def varying(space: TaskSpace) -> list[FeatureScale | Crippled]:
             features.append(scale)
     if not features:
         raise SamiError(
-            "the environment's tasks do not differ by any feature: there is nothing that a probe could tell."
+            "the environment's tasks do not differ by any feature: there is nothing that a probe could read."
         )
     return features
 

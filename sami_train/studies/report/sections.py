@@ -64,7 +64,7 @@ class Tile:
 
 SKILLS = "One policy, several ways to solve a task: which one it takes, by what is hidden from it."
 FILMS = (
-    "An episode each, of median length among those that ended as most did in that task. The policy is not told "
+    "An episode each, of median length among those that ended as most did in that task. The policy does not observe "
     "the task; blue bars are its context."
 )
 MAPS = (
@@ -72,7 +72,7 @@ MAPS = (
     "it identifies a label is a number, not a picture: the table has both, and what chance gives."
 )
 OVER_TIME = "Within an episode: how the context forms, and what it does when the world changes under it."
-ROBUSTNESS = "Latency, noise, loss: what lies between a simulator and a robot, one kind at a time."
+ROBUSTNESS = "Latency, noise, loss: differences between a simulator and a robot, one kind at a time."
 """The lead of each section that has a block for each subject."""
 
 

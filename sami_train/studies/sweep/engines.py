@@ -333,7 +333,7 @@ class SlurmJob:
                 return Look("running")
         if state == "CANCELLED" and not self._stopped:
             return Look("cancelled", "its job was cancelled")
-        report = f"Slurm says {state}" if state else "Slurm knows its job no more"
+        report = f"Slurm says {state}" if state else "Slurm no longer lists its job"
         return Look("lost" if state in SLURM_LOST else "ended", report)
 
     def stop(self) -> None:
@@ -366,7 +366,7 @@ def _slurm(command: list[str], script: str = "", may_fail: bool = False) -> str:
             f"{command[0]} has not answered within {SLURM_COMMAND_S:g} s; is Slurm's controller up?"
         ) from None
     if process.returncode and not may_fail:
-        lines = [line.strip() for line in process.stderr.splitlines() if line.strip()] or ["it says nothing"]
+        lines = [line.strip() for line in process.stderr.splitlines() if line.strip()] or ["it printed nothing"]
         reasons = [line.removeprefix(f"{command[0]}: ").removeprefix("error: ") for line in lines]
         raise SweepError(f"Slurm does not take this: {'; '.join(dict.fromkeys(reasons))}")
     return process.stdout

@@ -71,7 +71,7 @@ def read_study(path: Path) -> list[RunRecord]:
     Raises:
         RunError: the file cannot be read, or a line is damaged, of another version, or repeats a run's name.
     """
-    again = f"take the file from git again, or make it anew: sami gather RUN... --out {in_shell(path)} --force"
+    again = f"take the file from git again, or make it again: sami gather RUN... --out {in_shell(path)} --force"
     try:
         lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except (OSError, ValueError) as error:

@@ -213,7 +213,7 @@ def test_a_first_observation_from_before_the_reset_is_found(contract, env, waits
     result = broken(check_adapter(robot, contract, robot.clock, limits, write=True))
     assert set(result) == (set() if waits else {ANEW})
     if not waits:
-        assert "was measured 2 s before reset() was done, which took 2 s: it tells of what was before" in result[ANEW]
+        assert "was measured 2 s before reset() was done, which took 2 s: it is older than the reset" in result[ANEW]
 
 
 def test_a_model_that_does_not_tell_cannot_judge(contract, env):

@@ -73,8 +73,8 @@ def test_a_contract_that_does_not_tell_is_written_as_ever(make):
         (lambda s: s["signals"]["goal"].update(mean=[0.0, 1.0]), "the numbers of a spread are not all of one size"),
         (lambda s: s["signals"]["goal"].update(deviation=[-1.0]), "greater than or equal to 0"),
         (lambda s: s["responses"].update(size=[0.1]), "seen.responses has 1 moves for 2 elements"),
-        (lambda s: s["responses"]["signals"].pop("goal"), "seen.responses tells nothing of the shape"),
-        (lambda s: s["responses"]["signals"]["goal"].update(mean=[[0.1]]), "seen.responses tells nothing of the shape"),
+        (lambda s: s["responses"]["signals"].pop("goal"), "seen.responses has no entry of the shape"),
+        (lambda s: s["responses"]["signals"]["goal"].update(mean=[[0.1]]), "seen.responses has no entry of the shape"),
         (lambda s: s.update(steps=0), "contract: seen.steps: "),
     ],
 )

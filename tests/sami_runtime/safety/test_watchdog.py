@@ -170,7 +170,7 @@ def test_it_can_be_told_to_stop_the_robot(stops):
     with Watchdog(NAME, 60.0) as dog:
         assert dog.fire(wait_s=10.0)
         assert stops.times
-        with pytest.raises(SafetyStop, match="was told to and stopped the robot"):
+        with pytest.raises(SafetyStop, match="was asked to and stopped the robot"):
             dog.beat()
 
 
@@ -179,7 +179,7 @@ def test_a_beat_before_a_watchdog_that_was_told_to_fire_has_begun_says_so_and_ta
         dog.beat()
         os.kill(dog.pid, signal.SIGSTOP)
         dog.fire()
-        with pytest.raises(SafetyStop, match="was told to stop the robot by my_arm:emergency_stop, and has not begun"):
+        with pytest.raises(SafetyStop, match="was asked to stop the robot by my_arm:emergency_stop, and has not begun"):
             dog.beat()
         os.kill(dog.pid, signal.SIGCONT)
         stops.wait()

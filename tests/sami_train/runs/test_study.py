@@ -116,7 +116,7 @@ def test_a_damaged_line_is_refused_with_its_number_and_what_to_do(tmp_path, chan
     with pytest.raises(RunError, match=message) as caught:
         find_runs([tmp_path])
     assert str(caught.value).startswith(f"{study}, line 2 is damaged: ")
-    assert f"take the file from git again, or make it anew: sami gather RUN... --out {study}" in str(caught.value)
+    assert f"take the file from git again, or make it again: sami gather RUN... --out {study}" in str(caught.value)
 
 
 def test_a_name_stands_once_in_a_study(tmp_path):

@@ -37,7 +37,7 @@ def test_every_thing_that_does_not_match_is_told_at_once(contract):
     assert len(faults) == 3
     assert "the model reads cube_colour" in faults[0]
     assert "acts every 0.2 s, and stale_s is 0.12 s" in faults[1]
-    assert "data sheet does not tell arm_base, home_joints" in faults[2]
+    assert "data sheet lacks arm_base, home_joints" in faults[2]
 
 
 def test_a_robot_in_a_fault_far_from_home_or_with_a_hand_that_was_not_homed_is_refused():

@@ -300,7 +300,7 @@ def test_a_hand_that_a_person_pauses_is_not_turned_on_once_its_joints_fall_silen
             robot.write(pause)
             clock.sleep_until(clock.now() + period)
 
-    with pytest.raises(AdapterError, match="the joints are not told any more"):
+    with pytest.raises(AdapterError, match="the joints are no longer reported"):
         write_without_reading()
     assert clock.now() - started < 0.65
     assert max(speeds) > 0.1, "which was computed from where the joints were"

@@ -259,7 +259,7 @@ def test_no_motor_is_sent_to_nan_where_an_encoder_fails_before_the_robot_stands_
         monkeypatch.setattr(robot.commands, "take", watched_take)
         monkeypatch.setattr(robot, "state", broken)
         time.sleep(0.05)
-        with pytest.raises(SafetyStop, match="the robot told nothing"):
+        with pytest.raises(SafetyStop, match="the robot reported nothing"):
             adapter.reset()
     assert np.isfinite(targets).all()
 
@@ -307,7 +307,7 @@ def test_a_robot_that_tells_nothing_any_more_while_it_stands_up_is_damped_at_onc
         threading.Timer(0.5, setattr, (robot, "silent", True)).start()
         start = time.monotonic()
         try:
-            with pytest.raises(SafetyStop, match=r"the robot told nothing for [\d.]+ s\. The motors are damped"):
+            with pytest.raises(SafetyStop, match=r"the robot reported nothing for [\d.]+ s\. The motors are damped"):
                 adapter.reset()
         finally:
             robot.silent = False

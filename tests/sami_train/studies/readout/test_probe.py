@@ -188,7 +188,7 @@ def test_files_without_one_are_written_as_before(plain):
 def test_a_contract_whose_outputs_are_not_its_probes_is_refused(with_probe):
     contract = read_artifact(with_probe).contract
     text = contract.model_copy(update={"extra_outputs": contract.extra_outputs[:1]}).dumps()
-    with pytest.raises(ContractError, match="the probe tells of the outputs"):
+    with pytest.raises(ContractError, match="the probe describes the outputs"):
         Contract.parse(text, "it")
 
 
