@@ -74,9 +74,7 @@ def _sheet(contract: Contract) -> list[str]:
     """Return the model's data sheet as lines of text."""
     sheet = contract.sheet
     if sheet is None:
-        return [
-            "The model lacks frame and home pose; `sami describe` adds them where its environment knows them."
-        ]
+        return ["The model lacks frame and home pose; `sami describe` adds them where its environment knows them."]
     lines = [f"Frame: {sheet.frame}.", f"Home: {sheet.home}.", *([f"Gains: {sheet.gains}."] if sheet.gains else [])]
     return [part for line in lines for part in textwrap.wrap(line, WIDTH, subsequent_indent="    ")]
 
