@@ -288,12 +288,11 @@ def _facts(line: Mapping[str, Any]) -> dict[str, Any]:
 FIELDS = ("number", "previous", "utc", "clock", "kind", "hash")
 """Fields of every line."""
 PRINTED: Mapping[str, Mapping[str, type]] = {
-    "begin": {"model": dict},
     "ended": {"ended": str},
     "hand-over": {"to": str},
     "trip": {"step": int, "reason": str},
 }
-"""Facts by kind of line that the summary prints, and their types; a log of unknown origin may lack them."""
+"""Facts by kind of line that the summary needs, and their types; a log of unknown origin may lack them."""
 
 
 def check_log(path: str | Path, trusted: str | Path | None = None) -> LogCheck:
@@ -343,6 +342,7 @@ def _read_line(text: bytes, number: int, previous: str) -> Mapping[str, Any]:
         counts = _facts(line).values() if line["kind"] == "counts" else ()
         printed = [isinstance(line.get(name), kind) for name, kind in PRINTED.get(line["kind"], {}).items()]
         is_in_place = (number == 0) == (line["kind"] == "begin")
+        printed.append(number > 0 or isinstance(line.get("model", {}), dict))
         if not (is_in_place and all(printed) and all(isinstance(count, int) for count in counts)):
             raise TypeError(f"{line['kind']!r} lacks facts, or is not in its place")
         if line["previous"] != previous or line["number"] != number:

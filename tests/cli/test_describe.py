@@ -25,7 +25,7 @@ def test_a_file_is_described_once_and_then_has_training_ranges(sami, trained, tm
     content = path.read_bytes()
     refused = sami("describe", path)
     assert (refused.code, refused.out) == (1, "")
-    assert "--force measures them anew" in refused.err
+    assert "--force measures them again" in refused.err
     assert path.read_bytes() == content
     # The same episodes give the same numbers.
     assert sami("describe", path, "--set", "episodes=6", "--set", "starts=2", "--force").code == 0

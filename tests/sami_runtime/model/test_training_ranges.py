@@ -68,8 +68,8 @@ def test_a_contract_that_does_not_tell_is_written_as_ever(make):
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (lambda s: s["signals"].pop("goal"), "seen.signals tells of"),
-        (lambda s: s["begin"].update(goal=s["begin"]["position"]), "seen.begin tells of"),
+        (lambda s: s["signals"].pop("goal"), "seen.signals describes"),
+        (lambda s: s["begin"].update(goal=s["begin"]["position"]), "seen.begin describes"),
         (lambda s: s["signals"]["goal"].update(mean=[0.0, 1.0]), "the numbers of a spread are not all of one size"),
         (lambda s: s["signals"]["goal"].update(deviation=[-1.0]), "greater than or equal to 0"),
         (lambda s: s["responses"].update(size=[0.1]), "seen.responses has 1 moves for 2 elements"),

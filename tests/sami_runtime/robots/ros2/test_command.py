@@ -321,7 +321,7 @@ def test_the_watchdogs_process_leaves_the_domain_when_it_ends(monkeypatch):
 
 def test_an_emergency_stop_that_sends_nothing_does_not_count_as_one_that_worked(monkeypatch):
     stop = LastStand()
-    with pytest.raises(AdapterError, match=r"nothing was sent: no adapter has said"):
+    with pytest.raises(AdapterError, match=r"nothing was sent: no adapter has declared"):
         stop()
     stop._take({"data": None}, [])
     with pytest.raises(AdapterError, match=r"nothing was sent: command\.standing is 'last'"):
