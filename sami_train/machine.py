@@ -41,15 +41,13 @@ def one_thread() -> Any:
 
 
 @contextmanager
-def on_signals(handler: Callable[[int, FrameType | None], Any] | signal.Handlers, *numbers: int) -> Iterator[None]:
-    """Handle signals during a `with` block; the previous handlers return afterwards.
+def on_stop_signals(handler: Callable[[int, FrameType | None], Any]) -> Iterator[None]:
+    """Within the block, Ctrl-C, SIGTERM and a closed terminal (SIGHUP) call `handler` with number and frame.
 
-    Args:
-        handler: called with the signal's number and the interrupted frame; or SIG_IGN, which processes started inside
-            the block inherit: they ignore the signals, too, until they set a handler of their own.
-        numbers: the signals' numbers.
+    SIGHUP stays ignored where it is, as under `nohup`. The previous handlers return afterwards.
     """
-    before = {number: signal.signal(number, handler) for number in numbers}
+    hung_up = [signal.SIGHUP] if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN else []
+    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM, *hung_up)}
     try:
         yield
     finally:

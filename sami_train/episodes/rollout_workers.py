@@ -267,7 +267,7 @@ def _collect(
 ) -> None:
     """Collect until `stop` is set or the learner has closed the pipe: the main function of a rollout worker."""
     # Ctrl-C and Slurm's signals also reach workers, but only the learner decides when to stop.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
     with out, suppress(BrokenPipeError):
         try:

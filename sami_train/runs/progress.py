@@ -61,7 +61,8 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._live.stop()
+        with suppress(OSError):  # the terminal may have been closed
+            self._live.stop()
 
     def update(self, steps: int, updates: int, record: TaskRecord, contrast: str = "") -> None:
         """Display the run's steps and updates so far, its recent episodes, and a summary of the contrastive loss."""

@@ -24,7 +24,7 @@ from sami_train.config.weights import read_weights, sha256_of, weights_file
 from sami_train.envs.catalog import by_name, environment
 from sami_train.envs.make import make
 from sami_train.episodes.episode import Episode
-from sami_train.machine import on_signals, share_of_cores
+from sami_train.machine import on_stop_signals, share_of_cores
 from sami_train.runs.folder import RunError, RunFolder
 from sami_train.runs.progress import Dashboard, MetricsFile, Progress
 
@@ -40,7 +40,7 @@ CRITICS_INPUTS = frozenset(f"{critic}.{q}.0.weight" for critic in ("critic", "cr
 
 
 class _Keeper(BaseCallback):
-    """Callback that shows progress, writes checkpoints, and stops the run after Ctrl-C or SIGTERM."""
+    """Callback that shows progress, writes checkpoints, and stops the run on a signal, see `on_stop_signals`."""
 
     def __init__(self, run: RunFolder, config: TrainConfig, progress: Progress, before: float) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class _Keeper(BaseCallback):
         self._next = 0
 
     def ask_to_stop(self, number: int, frame: Any) -> None:
-        """Stop after the current step, with a checkpoint, on Ctrl-C or SIGTERM; a second Ctrl-C stops at once."""
+        """Stop after the current step, with a checkpoint; a second Ctrl-C stops at once."""
         if self.stop_requested and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.stop_requested = True
@@ -245,7 +245,7 @@ def _run(run: RunFolder, config: TrainConfig, agent: ContextSAC, show: bool) -> 
     try:
         with Progress(config, agent.num_timesteps, show) as progress:
             keeper = _Keeper(run, config, progress, float(run.facts().get("seconds", 0.0)))
-            with on_signals(keeper.ask_to_stop, signal.SIGINT, signal.SIGTERM):
+            with on_stop_signals(keeper.ask_to_stop):
                 remaining = config.steps - agent.num_timesteps
                 agent.learn(remaining, keeper, LOG_EVERY, reset_num_timesteps=agent.num_timesteps == 0)
         if agent.logged_at != agent.num_timesteps:

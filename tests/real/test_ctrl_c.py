@@ -1,4 +1,4 @@
-"""Ctrl-C at a training, in this process or with rollout workers beside it."""
+"""Ctrl-C at a training with rollout workers beside it, and a terminal that is closed."""
 
 import json
 import os
@@ -15,16 +15,13 @@ __all__ = ["garbage_collected", "sami"]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
-@pytest.mark.parametrize(
-    "workers",
-    [0, 1],
-)
-def test_ctrl_c_stops_training_where_resume_goes_on(garbage_collected, sami, tmp_path, workers):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_ctrl_c_or_a_closed_terminal_stops_training_where_resume_goes_on(garbage_collected, sami, tmp_path, number):
     run = tmp_path / "run"
     script = "from sami_cli.app import main; main()"
-    options = ["--steps", "2000", *settings(checkpoint_every=300, collection__workers=workers)]
+    options = ["--steps", "2000", *settings(checkpoint_every=300, collection__workers=1)]
     command = [sys.executable, "-c", script, "train", *options, "--out", str(run), "-q"]
-    # A session of its own, and the signal to all of it: a terminal's Ctrl-C reaches the rollout workers too.
+    # A session of its own, and the signal to all of it: it reaches the rollout workers, too.
     training = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
@@ -33,7 +30,7 @@ def test_ctrl_c_stops_training_where_resume_goes_on(garbage_collected, sami, tmp
         while not list(run.glob("checkpoints/*/buffer.npz")) and training.poll() is None:
             assert time.monotonic() < deadline, "no checkpoint appeared"
             time.sleep(0.02)
-        os.killpg(training.pid, signal.SIGINT)
+        os.killpg(training.pid, number)
         out, err = training.communicate(timeout=60)
     finally:
         training.kill()

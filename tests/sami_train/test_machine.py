@@ -1,56 +1,46 @@
-"""Signals: heard within, and by whom they were heard before once it is over."""
+"""Signals that ask long work to stop: their handlers within the block, and the earlier ones after it."""
 
 import signal
-import subprocess
-import sys
 
 import pytest
 
-from sami_train.machine import on_signals
+from sami_train.machine import on_stop_signals
 
-BOTH = signal.SIGUSR1, signal.SIGUSR2
+STOPS = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 
 
 @pytest.fixture
 def earlier():
-    """What hears both signals before and after."""
+    """The signals that reach the handlers of before the block."""
     numbers = []
-    before = {number: signal.signal(number, lambda number, frame: numbers.append(number)) for number in BOTH}
+    handlers = {number: signal.signal(number, lambda number, frame: numbers.append(number)) for number in STOPS}
     yield numbers
-    for number, handler in before.items():
+    for number, handler in handlers.items():
         signal.signal(number, handler)
 
 
-def test_signals_are_heard_within_and_by_the_earlier_handler_afterwards(earlier):
+def test_ctrl_c_sigterm_and_a_closed_terminal_reach_the_handler_and_the_earlier_ones_afterwards(earlier):
     numbers = []
-    with on_signals(lambda number, frame: numbers.append(number), *BOTH):
-        for number in BOTH:
+    with on_stop_signals(lambda number, frame: numbers.append(number)):
+        for number in STOPS:
             signal.raise_signal(number)
-    signal.raise_signal(signal.SIGUSR1)
-    assert numbers == list(BOTH)
-    assert earlier == [signal.SIGUSR1]
+    signal.raise_signal(signal.SIGHUP)
+    assert numbers == list(STOPS)
+    assert earlier == [signal.SIGHUP]
 
 
-def test_the_earlier_handler_comes_back_after_an_error_too(earlier):
+def test_the_earlier_handlers_come_back_after_an_error_too(earlier):
     def interrupt(number, frame):
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt), on_signals(interrupt, *BOTH):
-        signal.raise_signal(signal.SIGUSR2)
-    signal.raise_signal(signal.SIGUSR2)
-    assert earlier == [signal.SIGUSR2]
+    with pytest.raises(KeyboardInterrupt), on_stop_signals(interrupt):
+        signal.raise_signal(signal.SIGHUP)
+    signal.raise_signal(signal.SIGHUP)
+    assert earlier == [signal.SIGHUP]
 
 
-def test_other_signals_are_left_alone(earlier):
-    with on_signals(signal.SIG_IGN, signal.SIGUSR1):
-        for number in BOTH:
-            signal.raise_signal(number)
-    assert earlier == [signal.SIGUSR2]
-
-
-def test_processes_started_within_ignore_what_is_ignored(earlier):
-    script = "import signal; print(signal.getsignal(signal.SIGUSR1) == signal.SIG_IGN)"
-    with on_signals(signal.SIG_IGN, signal.SIGUSR1):
-        within = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    after = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert (within.stdout, after.stdout) == ("True\n", "False\n")
+def test_under_nohup_a_closed_terminal_does_not_stop_the_work(earlier):
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with on_stop_signals(lambda number, frame: pytest.fail("stopped")):
+        signal.raise_signal(signal.SIGHUP)
+    assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN

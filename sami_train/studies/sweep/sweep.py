@@ -9,7 +9,6 @@ runs.jsonl    the results of all cells, a line each, once every cell is done; se
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -19,7 +18,7 @@ from typing import Any
 
 from sami_runtime.errors import SamiError
 from sami_train.files import holder, locked, read_json, write_json, writing
-from sami_train.machine import on_signals
+from sami_train.machine import on_stop_signals
 from sami_train.runs.folder import RunError, RunFolder
 from sami_train.runs.record import RunRecord
 from sami_train.studies.sweep.engines import Engine, Job, Look, SweepError
@@ -167,8 +166,7 @@ class Sweep:
             SweepError: another sweep runs here.
         """
         stop_signals: list[int] = []
-        stops = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
-        with self.locked(), on_signals(lambda number, frame: stop_signals.append(number), *stops):
+        with self.locked(), on_stop_signals(lambda number, frame: stop_signals.append(number)):
             description = {"version": SWEEP_VERSION, "episodes": self.episodes, **self.grid.to_dict()}
             write_json(self.path / "sweep.json", description | ({"cluster": self.cluster} if self.cluster else {}))
             waiting = [row for row in self.rows if row.state != "done"]

@@ -9,7 +9,6 @@ stored. The result is a run folder like that of `sami train`.
 from __future__ import annotations
 
 import json
-import signal
 import sys
 import time
 from collections import deque
@@ -29,7 +28,7 @@ from sami_train.config.resolve import resolve
 from sami_train.config.schema import TrainConfig
 from sami_train.envs.catalog import environment
 from sami_train.files import write_json
-from sami_train.machine import on_signals
+from sami_train.machine import on_stop_signals
 from sami_train.runs.folder import RunFolder
 from sami_train.runs.train import load_agent, make_env
 from sami_train.studies.teacher.policy import Inputs
@@ -136,7 +135,7 @@ def distil(
         run.clear()
         lesson = _Lesson(agent, teacher, training_batch(environment(config.env), ROWS), seed + agent.num_timesteps)
         start_time, stop = time.perf_counter() - float(facts["seconds"]), []
-        with on_signals(lambda *_: stop.append(True), signal.SIGINT, signal.SIGTERM):
+        with on_stop_signals(lambda *_: stop.append(True)):
             while agent.num_timesteps < steps and not stop:
                 losses = lesson.step(agent.num_timesteps / steps)
                 agent.num_timesteps += ROWS * CHUNK

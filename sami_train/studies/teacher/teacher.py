@@ -9,7 +9,6 @@ metrics.jsonl          a line for each measurement: by set of tasks, the mean of
 from __future__ import annotations
 
 import json
-import signal
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -28,7 +27,7 @@ from sami_train import seeds
 from sami_train.envs.catalog import environment
 from sami_train.envs.tasks import Crippled, Task
 from sami_train.files import locked, read_json, unfinished, write_json, writing
-from sami_train.machine import on_signals
+from sami_train.machine import on_stop_signals
 from sami_train.studies.teacher.policy import Inputs, PrivilegedPolicy
 from sami_train.studies.teacher.vector import ACTION_SCALE, nominal_task, training_batch, vector_env
 
@@ -139,7 +138,7 @@ def train_teacher(
         seconds = _restore(folder, config, model)
         vector.changed = changed_share(config, model.num_timesteps)  # the first episodes begin before the first rollout
         keeper = _TeacherKeeper(folder, config, every, seconds, on_measured)
-        with on_signals(keeper.ask_to_stop, signal.SIGINT, signal.SIGTERM):
+        with on_stop_signals(keeper.ask_to_stop):
             model.learn(max(0, steps - model.num_timesteps), keeper, reset_num_timesteps=False)
         keeper.keep()
     return Teacher(config, model.policy, model.num_timesteps)
