@@ -189,13 +189,14 @@ def _require_known(settings: Mapping[str, Any], choices: Mapping[str, Any], name
 
 def _statistics(settings: Mapping[str, Any], path: Path) -> tuple[Array, Array, float, float] | None:
     """Return mean, variance, epsilon and clip of `VecNormalize`; None if the training did not have it, or not these."""
-    if settings.get("_last_obs") is not None and settings.get("_last_original_obs") is None:
+    original = settings.get("_last_original_obs") is not None  # algorithms with a replay buffer always store it
+    if settings.get("_last_obs") is not None and not original:
         return None  # trained without VecNormalize: a file in this folder is another policy's
     checkpoint = re.sub(r"(_\d+_steps)?$", r"_vecnormalize\1", path.stem, count=1)
     names = (f"{path.stem}.pkl", f"{checkpoint}.pkl", "vecnormalize.pkl", "vec_normalize.pkl")
     file = next((path.with_name(name) for name in names if path.with_name(name).is_file()), None)
     if file is None:
-        if settings.get("_last_original_obs") is not None:
+        if original and "replay_buffer_class" not in settings:
             raise ArtifactError(
                 f"{path} was trained with VecNormalize, and its statistics are not beside it. Put the file of "
                 f"`VecNormalize.save` there, as one of {', '.join(names)}."

@@ -123,6 +123,13 @@ def test_a_policy_that_was_trained_with_vec_normalize_is_not_adopted_without_its
     )
 
 
+def test_a_policy_with_a_replay_buffer_is_adopted_without_statistics_which_its_zip_cannot_ask_for(tmp_path):
+    model = SAC("MlpPolicy", Reach(), learning_starts=4, batch_size=4, buffer_size=50, device="cpu").learn(8)
+    model.save(tmp_path / "policy.zip")
+    expected = model.predict(np.ones((1, 5), np.float32), deterministic=True)[0]
+    np.testing.assert_allclose(raw_output(tmp_path / "policy.zip", np.ones(5)), expected, atol=1e-6)
+
+
 def test_statistics_of_another_policy_in_the_folder_are_not_applied(tmp_path):
     env = VecNormalize(DummyVecEnv([Reach]))
     env.obs_rms.mean = np.full(5, 3.0)
