@@ -307,6 +307,8 @@ def test_a_peer_of_cyclone_0_10_is_heard_and_obeys_and_neither_side_dies(first):
     peer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment(domain))
     try:
         assert peer.stdout.readline() == "listening\n"
+        if early:
+            early.close()  # a second publisher of the commands would be refused
         drives_the_peer(domain, peer)
         assert peer.stdout.readline() == "stopped\n", "a diagnosis has a field of a byte"
         assert peer.poll() is None

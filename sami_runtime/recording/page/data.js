@@ -45,7 +45,7 @@ class Run {
     while (low < high) { const middle = (low + high + 1) >> 1; if (this.t(middle) <= time + 1e-9) low = middle; else high = middle - 1; }
     return Math.max(0, low);
   }
-  // What the model of a tick knows, which another model may have taken over from; null or undefined if nothing tells.
+  // In-distribution reference of the model that drove at a tick; null or undefined if it has none.
   atlasAt(at) { return this.atlases.filter(([from]) => from <= at).pop()[1]; }
   span(from, to) { return this.count ? [this.at(from), Math.min(this.count - 1, this.at(to) + 1)] : [0, -1]; }
   episodeOf(at) { return this.episodes.find(episode => at >= episode.from && at < episode.to); }

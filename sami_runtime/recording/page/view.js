@@ -132,8 +132,8 @@ class View {
       lines.push(line(b(`Score ${score.toFixed(2)}`, score > 1 ? "alarm" : "ok"), score > 1 ? ": out of distribution. " : ": in distribution. ",
         `The mean of its last ${atlas.window} contexts is ${digits(run.col("distance")[at])} standard deviations from that of the nearest training task, `, b(run.word("nearest", at)), `; ${digits(atlas.threshold)} are allowed (score 1).`));
       lines.push(make("p", { className: "hint", textContent: `Calibrated for false alarms in ${Math.round(1000 * atlas.false_alarm_rate) / 10} % of episodes; sami atlas --check measures the rate. A nearest task is no estimate of the dynamics. Phase: ${phase || "–"}.` }));
-    } else if (atlas) lines.push(make("p", { className: "hint", textContent: `No score yet: the atlas counts from step ${atlas.step} of an episode on, when the encoder has seen enough.` }));
-    else lines.push(make("p", { className: "hint", textContent: "The recording holds no atlas, so nothing shows which dynamics it knows." }));
+    } else if (atlas) lines.push(make("p", { className: "hint", textContent: `No score yet: the in-distribution reference counts from step ${atlas.step} of an episode on, when the encoder has seen enough.` }));
+    else lines.push(make("p", { className: "hint", textContent: "The recording has no in-distribution reference, so the dynamics that the model knows are not shown." }));
     this.now.replaceChildren(...lines);
     this.mapCaption.textContent = atlas ? "Grey: means of the dynamics that it was trained in, in the plane in which they differ most. Orange: the way in this episode up to now." : "The way in this episode up to now, in the plane in which contexts differ most.";
     let last = null;
