@@ -18,7 +18,8 @@ __all__ = ["garbage_collected", "sami"]
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_ctrl_c_or_a_closed_terminal_stops_training_where_resume_goes_on(garbage_collected, sami, tmp_path, number):
     run = tmp_path / "run"
-    script = "from sami_cli.app import main; main()"
+    # The tests may run under nohup, whose ignored SIGHUP a training respects.
+    script = "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL); from sami_cli.app import main; main()"
     options = ["--steps", "2000", *settings(checkpoint_every=300, collection__workers=1)]
     command = [sys.executable, "-c", script, "train", *options, "--out", str(run), "-q"]
     # A session of its own, and the signal to all of it: it reaches the rollout workers, too.
