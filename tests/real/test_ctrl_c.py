@@ -35,7 +35,8 @@ def test_ctrl_c_or_a_closed_terminal_stops_training_where_resume_goes_on(garbage
         out, err = training.communicate(timeout=60)
     finally:
         training.kill()
-    assert (training.returncode, err) == (130, "")
+    assert training.returncode == 130
+    assert not err or number == signal.SIGHUP, "which also ends multiprocessing's resource tracker; it complains"
     assert f"Go on with:\n  sami train --resume {run}\n" in out.replace(" \\\n      ", " "), "as a shell reads it"
     stopped = json.loads((run / "run.json").read_text())
     assert stopped["state"] == "stopped"
