@@ -229,7 +229,7 @@ def _newlines(match: re.Match[str]) -> str:
 
 def _names_of(path: Path) -> Iterable[tuple[int, str]]:
     if path.suffix == ".py":
-        return _defined_names(tree_of(path))
+        return [(1, path.stem), *_defined_names(tree_of(path))]  # a module is named by its file
     if path.suffix in SCRIPTS and ".min." not in path.name:
         return script_names(path.read_text(encoding="utf-8"), path.suffix)
     return []

@@ -46,8 +46,8 @@ def on_stop_signals(handler: Callable[[int, FrameType | None], Any]) -> Iterator
 
     SIGHUP stays ignored where it is, as under `nohup`. The previous handlers return afterwards.
     """
-    hung_up = [signal.SIGHUP] if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN else []
-    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM, *hung_up)}
+    hangup = [signal.SIGHUP] if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN else []
+    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM, *hangup)}
     try:
         yield
     finally:

@@ -113,7 +113,7 @@ def test_an_episode_ends_after_a_thousand_steps():
 
 
 def test_our_own_methods_see_the_same_environment():
-    from benchmarks.scoreboard.ours import HOPPER
+    from benchmarks.scoreboard.in_house import HOPPER
     from sami_train.envs.make import make
 
     env = make(HOPPER, tasks="training")

@@ -59,9 +59,9 @@ def _small_skrl(clock: Clock, seed: int) -> dict[str, Any]:
 
 def _agent(method: str) -> Callable[[Clock, int], dict[str, Any]]:
     def learn(clock: Clock, seed: int) -> dict[str, Any]:
-        from benchmarks.scoreboard.ours import train_ours
+        from benchmarks.scoreboard.in_house import train_in_house
 
-        return train_ours(clock, seed, method)
+        return train_in_house(clock, seed, method)
 
     return learn
 

@@ -64,8 +64,8 @@ def evaluate(
     from sami_train import seeds
     from sami_train.envs.catalog import by_name, environment
     from sami_train.evaluation.evaluate import evaluate as measure
-    from sami_train.evaluation.kept import keeping
     from sami_train.evaluation.model_policy import Source
+    from sami_train.evaluation.result_store import keeping
     from sami_train.files import write_json
     from sami_train.machine import usable_cores
 

@@ -57,7 +57,7 @@ def robustness(
     from sami_runtime.model.artifact import read_artifact
     from sami_train.envs.catalog import added
     from sami_train.evaluation import robustness as measuring
-    from sami_train.evaluation.kept import keeping
+    from sami_train.evaluation.result_store import keeping
     from sami_train.files import unfinished
     from sami_train.machine import usable_cores
 

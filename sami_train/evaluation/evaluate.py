@@ -32,7 +32,6 @@ from sami_train.envs.tasks import Task
 from sami_train.episodes.episode import Episode
 from sami_train.episodes.exploration import WithProfile
 from sami_train.episodes.rollout import Rollout
-from sami_train.evaluation.kept import KeptResults, Piece
 from sami_train.evaluation.model_policy import Source, connect_ages, policy_of
 from sami_train.evaluation.play import (
     ROWS,
@@ -44,6 +43,7 @@ from sami_train.evaluation.play import (
     sharing,
     side_by_side,
 )
+from sami_train.evaluation.result_store import KeptResults, Piece
 from sami_train.evaluation.results import Evaluation, OnTask, TaskResult
 
 

@@ -151,7 +151,7 @@ class RunFolder:
 
     def reopen(self, config: TrainConfig) -> None:
         """Make a finished run unfinished, with another configuration; delete its agent and its evaluations."""
-        from sami_train.evaluation.kept import discard_all  # needs simulators; reading a run does not
+        from sami_train.evaluation.result_store import discard_all  # needs simulators; reading a run does not
 
         for path in (self.evaluation, self.weights, self.agent):
             path.unlink(missing_ok=True)

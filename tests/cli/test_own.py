@@ -10,7 +10,7 @@ import pytest
 from sami_runtime.model.artifact import read_artifact
 from tests.cli.conftest import Trained, call, settings
 
-PENDULUM, TIPPING, STILL = (f"tests.making.own:{name}" for name in ("PENDULUM", "TIPPING", "STILL"))
+PENDULUM, TIPPING, STILL = (f"tests.making.user_environments:{name}" for name in ("PENDULUM", "TIPPING", "STILL"))
 ENV = ("--env", PENDULUM)
 SMALL = {"collection__draws": 5, "network__hidden_size": 8, "exploration__warmup_steps": 120}
 
@@ -110,7 +110,7 @@ def test_evaluation_does_not_depend_on_how_many_processes_share_it(sami, pendulu
 def test_rollout_workers_in_processes_make_it_again(sami):
     options = settings(**{**SMALL, "collection__workers": 1, "collection__envs": 2})
     assert sami("train", "--env", PENDULUM, "--steps", 200, *options, "-q").code == 0
-    assert Path("runs/tests.making.own-PENDULUM-tesac-0/agent.zip").is_file()
+    assert Path("runs/tests.making.user_environments-PENDULUM-tesac-0/agent.zip").is_file()
 
 
 def test_no_tasks_no_changes_and_early_ends_are_fine(sami, tipping):
@@ -157,7 +157,7 @@ def test_a_model_whose_environment_is_not_here_says_to_name_one(sami, tmp_path, 
 
 
 def test_a_module_in_the_folder_that_one_is_in_is_enough(sami):
-    Path("my_robots.py").write_text("from tests.making.own import PENDULUM as ARM\n")
+    Path("my_robots.py").write_text("from tests.making.user_environments import PENDULUM as ARM\n")
     done = sami("train", "--env", "my_robots:ARM", "--steps", 200, *settings(**SMALL), "-q")
     assert (done.code, Path("runs/my_robots-ARM-tesac-0").is_dir()) == (0, True), done.err
     sys.modules.pop("my_robots")

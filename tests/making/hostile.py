@@ -27,7 +27,7 @@ from sami_train.config.recordings import recordings_of
 from sami_train.config.resolve import resolve
 from sami_train.config.weights import read_weights
 from sami_train.envs.catalog import environment
-from sami_train.evaluation.kept import ENDING, KeptResults, Piece
+from sami_train.evaluation.result_store import ENDING, KeptResults, Piece
 from sami_train.evaluation.results import Evaluation
 from sami_train.runs import train
 from sami_train.runs.folder import RunFolder

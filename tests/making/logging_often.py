@@ -1,7 +1,7 @@
 """A pendulum whose runs write metrics every 400 steps, for tests that wait until a sweep's cell trains."""
 
 from sami_train.runs import train
-from tests.making.own import PENDULUM
+from tests.making.user_environments import PENDULUM
 
 __all__ = ["PENDULUM"]
 

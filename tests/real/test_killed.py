@@ -141,7 +141,7 @@ def test_a_sweep_ends_with_the_same_cells_and_the_same_study(tmp_path, capsys):
 def test_an_evaluation_goes_on_with_what_is_finished_and_ends_with_the_same_file(tmp_path, capsys):
     from sami_cli.app import main
 
-    from sami_train.evaluation.kept import ENDING
+    from sami_train.evaluation.result_store import ENDING
 
     def evaluate(out):
         sys.argv = ["sami", "eval", "--model", "panda-satesac", "--tasks", "training,moderate", "--episodes", "1"]

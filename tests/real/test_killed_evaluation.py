@@ -10,7 +10,7 @@ import time
 import numpy as np
 
 from sami_train.evaluation.evaluate import evaluate
-from tests.sami_train.evaluation.test_kept import PANDA, left_by
+from tests.sami_train.evaluation.test_result_store import PANDA, left_by
 
 
 def test_an_evaluation_that_is_killed_goes_on_at_its_next_call(tmp_path):

@@ -91,8 +91,8 @@ def test_every_word_of_a_chart_is_within_it(written_report, tab):
     outside = """[...document.querySelectorAll('.panel svg')].flatMap((chart) => {
         const box = chart.getBoundingClientRect();
         return [...chart.querySelectorAll('text')].filter((text) => {
-            const own = text.getBoundingClientRect();
-            return own.left < box.left - 1 || own.right > box.right + 1 || own.bottom > box.bottom + 1;
+            const bounds = text.getBoundingClientRect();
+            return bounds.left < box.left - 1 || bounds.right > box.right + 1 || bounds.bottom > box.bottom + 1;
         }).map((text) => text.textContent);
     })"""
     assert tab.value(outside) == []

@@ -23,7 +23,7 @@ from sami_train.config.resolve import from_dict
 from sami_train.envs.catalog import environment
 from sami_train.envs.measure import Measure
 from sami_train.evaluation.evaluate import evaluate, measure_pieces
-from sami_train.evaluation.kept import KeptResults, Piece, keeping
+from sami_train.evaluation.result_store import KeptResults, Piece, keeping
 from sami_train.files import locked, read_json, write_json
 from sami_train.runs.folder import RunError, RunFolder, read_metrics
 from sami_train.studies.sweep.grid import Cell

@@ -15,9 +15,9 @@ from pathlib import Path
 from sami_train import seeds
 from sami_train.envs.catalog import environment
 from sami_train.evaluation.evaluate import pieces
-from sami_train.evaluation.kept import KeptResults, Piece
 from sami_train.evaluation.model_policy import Source
 from sami_train.evaluation.play import Gaps
+from sami_train.evaluation.result_store import KeptResults, Piece
 from sami_train.evaluation.results import OnTask
 from sami_train.files import writing
 from sami_train.studies.sweep.engines import Engine, Job, Look, SweepError

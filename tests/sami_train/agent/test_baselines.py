@@ -262,7 +262,7 @@ def test_a_history_of_one_step_is_refused():
 @pytest.mark.parametrize("draws", [3, 0])
 def test_an_oracle_is_told_what_an_environment_of_ones_own_draws(draws, tmp_path):
     """With `draws` 0 each episode has a task that no other one has; only the environment knows it."""
-    changes = {"env": "tests.making.own:PENDULUM", "method": "oracle", "collection.draws": draws}
+    changes = {"env": "tests.making.user_environments:PENDULUM", "method": "oracle", "collection.draws": draws}
     config = resolve("fast-cpu", changes | {"collection.workers": 0, "network.net_arch": [16]})
     trained = ContextSAC("ContextPolicy", make_env(config), config, device="cpu").learn(200)
     report = trained.buffer.states[0][: len(trained.buffer), 0]
@@ -274,6 +274,6 @@ def test_an_oracle_is_told_what_an_environment_of_ones_own_draws(draws, tmp_path
 
 
 def test_an_oracle_of_an_environment_without_tasks_is_refused():
-    config = resolve("fast-cpu", {"env": "tests.making.own:TIPPING", "method": "oracle"})
+    config = resolve("fast-cpu", {"env": "tests.making.user_environments:TIPPING", "method": "oracle"})
     with pytest.raises(SamiError, match="tasks have no features"):
         ContextSAC("ContextPolicy", make_env(config), config, device="cpu")

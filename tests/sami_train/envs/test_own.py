@@ -18,14 +18,14 @@ from sami_train.envs.catalog import spec_of
 from sami_train.envs.layout import flat_size, flatten
 from sami_train.envs.make import make
 from sami_train.envs.tasks import TaskError
-from tests.making import own
+from tests.making import user_environments
 
-PENDULUM = "tests.making.own:PENDULUM"
+PENDULUM = "tests.making.user_environments:PENDULUM"
 
 
 def test_a_module_of_the_users_is_found_by_its_name_and_crosses_processes_by_it():
     spec = environment(PENDULUM)
-    assert (spec.name, spec.short_name) == (PENDULUM, "tests.making.own-PENDULUM")
+    assert (spec.name, spec.short_name) == (PENDULUM, "tests.making.user_environments-PENDULUM")
     assert environment(PENDULUM) is spec is pickle.loads(pickle.dumps(spec)) is copy.deepcopy(spec)
     env = gym.make(spec.id, tasks="extreme")
     assert spec_of(env) is spec
@@ -33,15 +33,15 @@ def test_a_module_of_the_users_is_found_by_its_name_and_crosses_processes_by_it(
 
 
 def test_one_that_no_name_finds_crosses_by_what_it_holds():
-    spec = pickle.loads(pickle.dumps(own.PENDULUM))
-    assert spec is not own.PENDULUM
-    assert spec == own.PENDULUM
+    spec = pickle.loads(pickle.dumps(user_environments.PENDULUM))
+    assert spec is not user_environments.PENDULUM
+    assert spec == user_environments.PENDULUM
 
 
 def test_installed_packages_bring_theirs_by_an_entry_point(monkeypatch):
     entry = EntryPoint("swing", PENDULUM, catalog_module.GROUP)
     monkeypatch.setattr(catalog_module, "entry_points", lambda group: [entry] if group == entry.group else [])
-    assert environment("swing").plain is own.PENDULUM.plain
+    assert environment("swing").plain is user_environments.PENDULUM.plain
     with pytest.raises(UnknownName, match=r"unknown environment 'swin'\. Did you mean 'swing'\?"):
         environment("swin")
 
@@ -50,8 +50,8 @@ def test_installed_packages_bring_theirs_by_an_entry_point(monkeypatch):
     ("name", "message"),
     [
         ("nowhere:SPEC", "nowhere of nowhere:SPEC cannot be imported: .* or a .py file in the current folder"),
-        ("tests.making.own:PENDULOM", "Did you mean 'PENDULUM'"),
-        ("tests.making.own:Tipping", "is a ABCMeta|is a type"),
+        ("tests.making.user_environments:PENDULOM", "Did you mean 'PENDULUM'"),
+        ("tests.making.user_environments:Tipping", "is a ABCMeta|is a type"),
         (":SPEC", "write MODULE:OBJECT, e.g. my_robots:ARM"),
         ("nothing", "Your own: MODULE:SPEC"),
     ],
@@ -79,7 +79,7 @@ def test_rate_length_bounds_and_names_come_from_the_environment():
 
 
 def test_a_task_is_set_before_each_reset_and_told_in_the_info():
-    env = make(own.PENDULUM)
+    env = make(user_environments.PENDULUM)
     task = {"mass": 1.25, "length": 0.5}
     _, info = env.reset(seed=1, options={"task": task})
     assert info["task"] == task
@@ -93,7 +93,7 @@ def test_a_task_is_set_before_each_reset_and_told_in_the_info():
 
 
 def test_the_same_seed_draws_the_same_task_and_start_anew_from_a_range():
-    env, other = make(own.PENDULUM), make(own.PENDULUM)
+    env, other = make(user_environments.PENDULUM), make(user_environments.PENDULUM)
     starts = [env.reset(seed=seed) for seed in (3, 4, 3)]
     again, info = other.reset(seed=3)
     assert np.array_equal(starts[0][0], again)
@@ -102,7 +102,7 @@ def test_the_same_seed_draws_the_same_task_and_start_anew_from_a_range():
 
 
 def test_the_start_of_an_episode_does_not_tell_the_task_that_was_drawn_for_it():
-    env = make(own.PENDULUM)
+    env = make(user_environments.PENDULUM)
     starts, infos = zip(*(env.reset(seed=seed) for seed in range(400)), strict=True)
     cos, sin, speed = np.array(starts).T
     masses = [info["task"]["mass"] for info in infos]
@@ -110,16 +110,16 @@ def test_the_start_of_an_episode_does_not_tell_the_task_that_was_drawn_for_it():
 
 
 def test_actions_from_minus_one_to_one_are_the_environments_own():
-    env = make(own.TIPPING)
+    env = make(user_environments.TIPPING)
     env.reset(seed=0)
     for action, speed in (([-1.0, 0.0], 0.0), ([1.0, 0.0], 4.0), ([0.0, 1.0], np.hypot(2.0, 3.0)), ([-1.0, 9.0], 3.0)):
         observation, *_ = env.step(np.array(action, np.float32))
         assert observation["speed"] == pytest.approx([speed])
-    assert own.TIPPING.action.meaning == "0: -1 to 1 stands for 0 to 4, 1: -1 to 1 stands for -3 to 3"
+    assert user_environments.TIPPING.action.meaning == "0: -1 to 1 stands for 0 to 4, 1: -1 to 1 stands for -3 to 3"
 
 
 def test_any_dictionary_of_numbers_is_an_observation():
-    spec, env = own.TIPPING, make(own.TIPPING)
+    spec, env = user_environments.TIPPING, make(user_environments.TIPPING)
     assert [(s.name, s.size) for s in spec.signals] == [("place", 2), ("speed", 1)]
     observation, _ = env.reset(seed=2)
     flat = flatten(observation)
@@ -131,8 +131,8 @@ def test_any_dictionary_of_numbers_is_an_observation():
 
 
 def test_a_gap_lies_between_in_an_environment_of_ones_own():
-    env = make(own.TIPPING, GapProfile.of({"noise": {"place": 0.5}}))
-    clear = make(own.TIPPING).reset(seed=5)[0]
+    env = make(user_environments.TIPPING, GapProfile.of({"noise": {"place": 0.5}}))
+    clear = make(user_environments.TIPPING).reset(seed=5)[0]
     observation = env.reset(seed=5)[0]
     assert observation["speed"].tolist() == clear["speed"].tolist()
     assert np.abs(observation["place"] - clear["place"]).max() > 0.01
@@ -140,7 +140,7 @@ def test_a_gap_lies_between_in_an_environment_of_ones_own():
 
 def goals():
     box = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
-    env = own.Still()
+    env = user_environments.Still()
     env.observation_space = gym.spaces.Dict(dict.fromkeys(("observation", "achieved_goal", "desired_goal"), box))
     return env
 
@@ -185,7 +185,7 @@ def test_a_time_limit_that_the_environment_brings_is_its_own_and_can_be_another(
 
 
 def observing(space):
-    class Odd(own.Tipping):
+    class Odd(user_environments.Tipping):
         observation_space = space
 
     return Odd
@@ -202,16 +202,20 @@ def observing(space):
         (observing(gym.spaces.Discrete(3)), {}, "its observation is a Discrete"),
         (observing(gym.spaces.Box(0, 255, (8, 8, 3), np.uint8)), {}, "policies read vectors, not images"),
         (observing(gym.spaces.Dict({"a": gym.spaces.Dict({})})), {}, "its entry 'a' is a Dict"),
-        (own.Tipping, {"episode_steps": None}, "has no time limit of at least 1 step"),
-        (own.Tipping, {"signals": [signal("x")]}, "give a dict with the signals of each by its key"),
-        (own.Tipping, {"signals": {"plaice": signal("x")}}, "signals declares plaice"),
-        (own.Tipping, {"signals": {"place": signal("x")}}, "have 1 numbers together; it has 2"),
-        (own.Tipping, {"signals": {"place": signal("x", elements=3)}}, "more elements than are left"),
-        (own.Tipping, {"signals": {"place": signal("speed", elements=2)}}, "two signals named speed"),
-        (own.Tipping, {"action": signal("push")}, "declared for Tipping has 1 numbers; its action space has 2"),
-        (own.Tipping, {"tasks": {"training": [{"mass": 1.0}]}}, "has tasks but no set_task"),
-        (own.Tipping, {"set_task": print}, "has set_task but no tasks"),
-        (own.Tipping, {"measure": "speed"}, "unknown measure 'speed'"),
+        (user_environments.Tipping, {"episode_steps": None}, "has no time limit of at least 1 step"),
+        (user_environments.Tipping, {"signals": [signal("x")]}, "give a dict with the signals of each by its key"),
+        (user_environments.Tipping, {"signals": {"plaice": signal("x")}}, "signals declares plaice"),
+        (user_environments.Tipping, {"signals": {"place": signal("x")}}, "have 1 numbers together; it has 2"),
+        (user_environments.Tipping, {"signals": {"place": signal("x", elements=3)}}, "more elements than are left"),
+        (user_environments.Tipping, {"signals": {"place": signal("speed", elements=2)}}, "two signals named speed"),
+        (
+            user_environments.Tipping,
+            {"action": signal("push")},
+            "declared for Tipping has 1 numbers; its action space has 2",
+        ),
+        (user_environments.Tipping, {"tasks": {"training": [{"mass": 1.0}]}}, "has tasks but no set_task"),
+        (user_environments.Tipping, {"set_task": print}, "has set_task but no tasks"),
+        (user_environments.Tipping, {"measure": "speed"}, "unknown measure 'speed'"),
     ],
 )
 def test_what_a_policy_cannot_have_is_refused_in_a_sentence(plain, options, message):
@@ -221,10 +225,10 @@ def test_what_a_policy_cannot_have_is_refused_in_a_sentence(plain, options, mess
 
 def test_dynamics_that_cannot_change_are_told_by_name():
     with pytest.raises(SamiError, match="has no tasks, so there are no dynamics that could change"):
-        own.TIPPING.require_changes()
+        user_environments.TIPPING.require_changes()
     with pytest.raises(SamiError, match=r"has no set_dynamics, so its .*from_gymnasium\(set_dynamics=\.\.\.\)"):
-        make(own.STILL).unwrapped.set_dynamics({"wind": 0.0})
-    own.PENDULUM.require_changes()
+        make(user_environments.STILL).unwrapped.set_dynamics({"wind": 0.0})
+    user_environments.PENDULUM.require_changes()
     environment("panda").require_changes()
 
 

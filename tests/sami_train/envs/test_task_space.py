@@ -10,7 +10,7 @@ from sami_train.envs import Range, environment, task_space
 from sami_train.envs.tasks import DRAWS, TaskError
 from sami_train.runs.train import make_env
 
-PENDULUM = "tests.making.own:PENDULUM"
+PENDULUM = "tests.making.user_environments:PENDULUM"
 
 
 def test_lists_are_a_grid_and_their_ends_the_bounds():

@@ -11,7 +11,7 @@ from sami_runtime.gap.profile import GapProfile
 from sami_train.config.resolve import resolve
 from sami_train.envs import catalog
 from sami_train.evaluation.evaluate import evaluate_gaps
-from sami_train.evaluation.kept import keeping
+from sami_train.evaluation.result_store import keeping
 from sami_train.runs import train
 from sami_train.studies.sweep import spread as spreading
 from sami_train.studies.sweep.engines import Look, SweepError

@@ -9,7 +9,7 @@ import pytest
 from sami_runtime.errors import SamiError
 from sami_runtime.gap.profile import GapProfile
 from sami_train.evaluation.evaluate import evaluate, evaluate_gaps
-from sami_train.evaluation.kept import ENDING, discard_all, keeping
+from sami_train.evaluation.result_store import ENDING, discard_all, keeping
 
 MODELS = Path(__file__).parents[3] / "models"
 PANDA, HOPPER = MODELS / "panda-satesac.onnx", MODELS / "hopper-satesac.onnx"

@@ -1,7 +1,7 @@
 """Trains this project's methods on the tasks, with the preset for such environments; nothing is tuned on the tasks.
 
 Each task is declared as a user declares an environment (docs/reference/environments.md), so `sami train --env
-benchmarks.scoreboard.ours:HALF_CHEETAH` trains on it too. Here `ContextSAC` trains in one process until the
+benchmarks.scoreboard.in_house:HALF_CHEETAH` trains on it too. Here `ContextSAC` trains in one process until the
 scoreboard's clock ends the run.
 """
 
@@ -26,7 +26,7 @@ OVERRIDES = {
 
 
 class Declared(Metered):
-    """A task whose physics this project draws; `train_ours` sets its clock later."""
+    """A task whose physics this project draws; `train_in_house` sets its clock later."""
 
     def __init__(self, task: Task) -> None:
         super().__init__(task, None)
@@ -68,7 +68,7 @@ def __getattr__(name: str) -> EnvironmentSpec:
     raise AttributeError(name)
 
 
-def train_ours(clock: Clock, seed: int, method: str) -> dict[str, Any]:
+def train_in_house(clock: Clock, seed: int, method: str) -> dict[str, Any]:
     """Train a method of this project; return its hyperparameters.
 
     Learning rates decay with the used time instead of the steps, since the budget is a time.
@@ -83,7 +83,7 @@ def train_ours(clock: Clock, seed: int, method: str) -> dict[str, Any]:
         def _update_current_progress_remaining(self, num_timesteps: int, total_timesteps: int) -> None:
             self._current_progress_remaining = 1.0 - clock.share
 
-    name = f"benchmarks.scoreboard.ours:{NAMES[clock.task.name]}"
+    name = f"benchmarks.scoreboard.in_house:{NAMES[clock.task.name]}"
     config = resolve("fast-cpu", {"env": name, "method": method, "seed": seed, **OVERRIDES})
     prepare_torch(config)
     torch.set_num_threads(1)
