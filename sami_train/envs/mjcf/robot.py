@@ -32,7 +32,7 @@ from sami_train.envs.mjcf.model import (
     velocities,
 )
 from sami_train.envs.spec import EnvironmentSpec
-from sami_train.envs.tasks import Feature, Range, TaskSet, TaskSpace, task_space
+from sami_train.envs.tasks import Feature, Range, TaskError, TaskSet, TaskSpace, task_space
 
 _WHOLE = 1e-6
 """Relative tolerance for a whole number of simulation steps per action, since users round rates to decimals."""
@@ -149,7 +149,10 @@ def _values(where: str, values: Any) -> Any:
             raise UnknownName("key", key, keys, f"{where} has it; a range is {{ low = 0.5, high = 2.0 }}.")
     if not {"low", "high"} <= values.keys():
         raise SamiError(f"{where} is {dict(values)}; a range is {{ low = 0.5, high = 2.0 }}. Give both ends.")
-    return Range(**values)
+    try:
+        return Range(**values)
+    except TaskError as error:
+        raise TaskError(f"{where}: {error}") from None
 
 
 def _reward(described: Description, path: Path) -> tuple[tuple[Term, ...], Callable[..., float] | None]:

@@ -325,6 +325,7 @@ def test_a_simulation_that_blows_up_ends_the_episode_and_says_so(file, tmp_path,
         ("training", "trainning", "one of them must be named training"),
         ("mass = [1.0, 2.0]", "weight = [1.0]", "unknown environmental feature 'weight'. Valid: mass."),
         ("mass = [1.0, 2.0]", "mass = [0.0]", "mass is 0.0; it must be a number greater than 0 kg."),
+        ("mass = [1.0, 2.0]", "mass = { low = 3.5, high = 3.0 }", "tasks: mass: Range(3.5, 3.0) holds no value"),
         ("mass = [1.0, 2.0]", "mass = { low = 1 }", "a range is { low = 0.5, high = 2.0 }. Give both ends"),
     ],
 )
