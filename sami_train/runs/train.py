@@ -256,7 +256,7 @@ def _run(run: RunFolder, config: TrainConfig, agent: ContextSAC, show: bool) -> 
             run.finish(agent)
     except BaseException as error:
         with suppress(SamiError, OSError):  # a full disk may be why training failed
-            run.update(state="failed")
+            run.update(state="stopped" if isinstance(error, KeyboardInterrupt) else "failed")
         if isinstance(error.__cause__, OSError) and run.newest_checkpoint():
             command = f"sami train --resume {in_shell(run.path)}{by_name(config.env)}"
             raise RunError(f"{error} Then resume the run: {command}") from error

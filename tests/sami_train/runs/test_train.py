@@ -121,6 +121,16 @@ def test_an_interrupted_and_resumed_run_equals_an_uninterrupted_one_to_the_bit(f
     assert last["rollout/success"] == last_whole["rollout/success"]
 
 
+def test_an_interrupt_before_the_first_step_leaves_the_run_stopped_and_not_failed(tmp_path, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(train, "on_stop_signals", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        train.start(resolve("fast-cpu", TINY), tmp_path / "run", show=False)
+    assert RunFolder.open(tmp_path / "run").facts()["state"] == "stopped"
+
+
 def test_two_processes_do_not_train_in_one_folder(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         interrupt_at(patch, 400)
