@@ -23,11 +23,15 @@ def teach(
     ] = False,
 ) -> None:
     """Train a teacher by PPO on privileged information. Ctrl-C saves; the same command continues."""
+    from sami_runtime.errors import in_shell
+    from sami_train.envs.catalog import by_name
     from sami_train.studies.teacher.teacher import TeacherConfig, train_teacher
 
     config = TeacherConfig(env=env, seed=seed, blind=blind)
     teacher = train_teacher(out, config, steps, every=max(1, min(500_000, steps // 10)), on_measured=_show)
     print_text(f"The teacher in {out} has learned from {teacher.steps:,} steps.")
+    if not blind:
+        print_text("Next:", f"  sami distil --teacher {in_shell(out)} --out {in_shell(f'{out}-student')}{by_name(env)}")
 
 
 def distil(

@@ -109,9 +109,12 @@ def train_teacher(
         on_measured: called with each measurement.
 
     Raises:
-        SamiError: the folder has a teacher with other settings or is in use, or the environment has no batch.
+        SamiError: the folder has other files or settings, or is in use, or the environment has no batch.
     """
     spec = environment(config.env)
+    files = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    if "teacher.json" not in files and files - {"lock", "metrics.jsonl"}:
+        raise SamiError(f"{folder} exists and holds no teacher; choose another --out.")
     torch.set_num_threads(1)
     vector = vector_env(spec, config.rows, config.seed)
     model = AdaptivePPO(

@@ -128,6 +128,13 @@ def test_a_teacher_goes_on_where_it_stopped(folder, tmp_path):
         load_teacher(tmp_path)
 
 
+def test_a_teacher_is_not_trained_in_a_folder_of_something_else(tmp_path):
+    (tmp_path / "run.json").write_text("{}")
+    with pytest.raises(SamiError, match="exists and holds no teacher; choose another --out"):
+        train_teacher(tmp_path, CONFIG, ROUND, every=10**9, on_measured=silent)
+    assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
+
+
 def test_two_processes_do_not_train_one_teacher(folder):
     with locked(folder / "lock"), pytest.raises(SamiError, match="is in use by process"):
         train_teacher(folder, CONFIG, 9 * ROUND, every=10**9, on_measured=silent)
