@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from .output import print_text, text_console
+from .output import print_table, print_text, text_console
 
 if TYPE_CHECKING:
     from sami_runtime.loop.episode import EpisodeReport
@@ -155,11 +155,10 @@ def summary(rows: list[Row], world: Target, hopeless: Sequence[Mapping[str, Any]
     """Print the episodes' means by task; `hopeless` tasks are marked, and the mark is explained."""
     from rich.table import Table
 
-    console = text_console()
     table = Table(title=f"{len(rows)} episode{'s' * (len(rows) > 1)}", title_justify="left")
     features = world.features
     shares = [skill.column for skill in world.skills if skill.column is not None]
-    has_room = sum(_width(name) + 3 for name in features) <= console.width - RESULTS
+    has_room = sum(_width(name) + 3 for name in features) <= text_console().width - RESULTS
     named = features if has_room else ["task"]
     for name in (*named, "episodes", "success" if world.success else "return", *shares, "steps"):
         table.add_column(name, justify="left" if name == "task" else "right")
@@ -175,7 +174,7 @@ def summary(rows: list[Row], world: Target, hopeless: Sequence[Mapping[str, Any]
     table.add_section()
     counted, outcome, *means = _means(rows, world)
     table.add_row("all", *[""] * (len(named) - 1), counted, outcome + " " * marked, *means, style="bold")
-    console.print(table)
+    print_table(table)
     if marked:
         print_text("*: in this task the model's own evaluation is hardly better than doing nothing.")
 

@@ -16,6 +16,7 @@ from .options import JSON
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 
 class Judgement(Protocol):
@@ -30,6 +31,8 @@ COLUMNS = 80
 """Width of piped output, unless the environment variable COLUMNS sets another."""
 NARROWEST = 30
 """Smallest width of the last column of a table in text."""
+NARROWEST_NAME = 12
+"""Smallest width of a column of names in a table, which folds or cuts longer words."""
 COMMAND = re.compile(r"\s*(Next: )?(cd [^;]+; )?(\S*/)?(sami|c\+\+) ")
 """Start of a line that is a shell command to copy."""
 
@@ -42,6 +45,16 @@ def text_console(error: bool = False) -> Console:
     if not console.is_terminal:
         console.width = _columns()
     return console
+
+
+def print_table(table: Table) -> None:
+    """Print a table, wider than the terminal where its numbers need it: a number that is cut reads as another one."""
+    console = text_console()
+    for column in table.columns:
+        cells = [console.measure(cell) for cell in column.cells]
+        needed = max((cell.maximum if column.no_wrap else cell.minimum for cell in cells), default=0)
+        column.min_width = needed if column.no_wrap or column.justify == "right" else min(needed, NARROWEST_NAME)
+    console.print(table, crop=False)
 
 
 def print_text(*lines: object, error: bool = False) -> None:

@@ -10,7 +10,7 @@ import typer
 from ..measuring import progress
 from ..model_file import environment_of
 from ..options import FORCE, JSON, Key, Model, ModelEnvironment, require_unchanged, set_option, set_values
-from ..output import print_text, text_console
+from ..output import print_table, print_text
 
 if TYPE_CHECKING:
     from sami_runtime.model.recovery import Recovery
@@ -118,7 +118,7 @@ def _print(alarms: list[Alarms], recovery: Recovery | None, judged: Recoveries |
             table.add_row(task_set, label(row.task), f"{row.alarms / row.episodes:.2f}", first, nearest)
         share = sum(row.alarms for row in same) / sum(row.episodes for row in same)
         table.add_row(task_set, "all", f"{share:.3f}", "", "", style="bold", end_section=True)
-    text_console().print(table)
+    print_table(table)
     if recovery is not None and judged is not None:
         verdict = judged.judge(recovery.steps)
         print_text(

@@ -11,7 +11,7 @@ import typer
 from ..measuring import On, cluster_of, count_results, findings, place_of, task_progress
 from ..model_file import engine_line, model_and_environment, model_file, task_set_names
 from ..options import JSON, MODEL_HELP
-from ..output import print_text, text_console
+from ..output import print_table, print_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -113,7 +113,8 @@ def evaluate(
         return
     if line := engine_line(spec.name, spec.engine):
         print_text(line)
-    text_console().print(*(evaluation_table(result, name) for name in result.sets))
+    for name in result.sets:
+        print_table(evaluation_table(result, name))
     if run is not None and not whole:
         print_text(f"{folder.evaluation} is not written: it is of all task sets, without a profile")
     if run is not None and not agent.method.reads_task:
@@ -142,18 +143,10 @@ def evaluation_table(result: Evaluation, task_set: str) -> Table:
     columns: tuple[str, ...]
     cells: list[tuple[str, ...]]
     if measure is SUCCESS:
-        title, columns = (
-            f"{rows[0].episodes} episodes per task, {result.seed_name}",
-            ("success", "above baseline", *rows[0].shares, "steps"),
-        )
-        cells = [
-            (
-                f"{row.success:.2f}",
-                measure.show(row.nontrivial_success, coarse=True),
-                *(f"{share:.2f}" for share in row.shares.values()),
-            )
-            for row in rows
-        ]
+        title = f"{rows[0].episodes} episodes per task, {result.seed_name}"
+        columns = ("success", "above baseline", *rows[0].shares, "steps")
+        scores = [(row.success, row.nontrivial_success, *row.shares.values()) for row in rows]
+        cells = [tuple(measure.show(score, coarse=True) for score in of_task) for of_task in scores]
         means = [measure.show(result.success(task_set)), measure.show(result.nontrivial_success(task_set))]
     else:
         total = sum(row.episodes for row in rows)
@@ -166,7 +159,7 @@ def evaluation_table(result: Evaluation, task_set: str) -> Table:
     metrics = spec.metrics if rows[0].metrics else ()
     table = Table(title=f"{task_set} ({title})", title_justify="left")
     for name in (*(features or ["task"]), *columns):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="left" if name in ("task", "change") else "right")
     for metric in metrics:
         unit = "" if metric.unit == UNIT else f" [{metric.unit}]"
         table.add_column(f"{metric.name.replace('_', ' ')}{escape(unit)}", justify="right")

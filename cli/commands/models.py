@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..options import JSON
-from ..output import print_text, text_console
+from ..output import print_table, print_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -24,7 +24,7 @@ def models() -> None:
     if JSON.get():
         print(json.dumps(rows, indent=2))
         return
-    text_console().print(_table(rows))
+    print_table(_table(rows))
     print_text("Each from one seed of training; starts of the development seed (sami eval).")
     for folder in dict.fromkeys(str(Path(row["path"]).parent) for row in rows):
         print_text(f"in {folder}\nsami run --model MODEL shows one at work, sami inspect MODEL its contract.")

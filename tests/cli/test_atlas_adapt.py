@@ -13,6 +13,7 @@ import pytest
 
 pytest.importorskip("mujoco")
 
+from sami_cli.commands.studies import adapt
 from sami_cli.episodes import LiveLine, corrected
 
 from sami_runtime import Observation, Telemetry, read_artifact
@@ -25,6 +26,7 @@ from sami_train.export.atlas import attach
 from sami_train.export.export import compose_model
 from sami_train.export.export_run import with_measured
 from sami_train.export.model_file import write
+from sami_train.studies.contexts.adaptation import Mean
 
 SHIPPED = Path(__file__).parents[2] / "models" / "panda-satesac.onnx"
 SMALL = {
@@ -180,6 +182,11 @@ def test_a_change_that_cannot_be_made_is_refused_before_anything_runs(sami, cont
     assert (done.code, done.out) == (1, "")
     assert message in done.err
     assert contents(tmp_path) == before
+
+
+def test_a_mean_that_rounds_to_zero_has_no_minus_sign():
+    assert adapt._mean(Mean(-0.04, 0.12), 1) == "0.0 ±0.1"
+    assert adapt._mean(Mean(-0.06, None), 1) == "-0.1"
 
 
 def test_the_live_line_tells_how_far_the_estimated_present_is_from_what_arrived():

@@ -5,9 +5,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from rich.table import Table
 from sami_cli.commands import demo
 from sami_cli.episodes import summary
-from sami_cli.output import print_text, wrapped
+from sami_cli.output import print_table, print_text, wrapped
 
 COMMANDS = Path(__file__).parents[2] / "cli"
 
@@ -58,6 +59,22 @@ def test_a_summary_of_many_features_cuts_no_number_off(capsys, monkeypatch):
     printed = capsys.readouterr().out
     assert "…" not in printed
     assert all(f"{0.123456 + at:.5f}"[:6] in printed for at in range(9))
+
+
+def test_a_narrow_terminal_cuts_or_breaks_no_number_of_a_table(capsys, monkeypatch):
+    """Names may be folded; a number that is cut, such as 13.0 as `13…`, reads as another one."""
+    monkeypatch.setenv("COLUMNS", "40")
+    table = Table()
+    table.add_column("parameter", overflow="fold")
+    table.add_column("95 % interval", overflow="fold")
+    for name in ("success", "above baseline", "lifted", "steps", "return"):
+        table.add_column(name, justify="right", no_wrap=name == "return")
+    table.add_row("joint_positions_of_the_arm", "-0.0027 to 0.00338", "1.000", "0.875", "0.50", "13.0", "-14.2 ±5.4")
+    print_table(table)
+    printed = capsys.readouterr().out
+    for number in ("-0.0027", "0.00338", "1.000", "0.875", "0.50", "13.0", "-14.2 ±5.4"):
+        assert f" {number} " in printed
+    assert "joint_positi" in printed
 
 
 def test_commands_print_in_no_other_way():

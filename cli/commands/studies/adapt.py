@@ -11,7 +11,7 @@ import typer
 from ...measuring import findings, progress
 from ...model_file import model_and_environment
 from ...options import JSON, ModelEnvironment, OptionalModel
-from ...output import print_text, text_console
+from ...output import print_table, print_text
 
 if TYPE_CHECKING:
     from sami_train.studies.contexts.adaptation import Adaptation, Delay, Mean
@@ -94,7 +94,7 @@ def _print(judged: Adaptation) -> None:
             _delay(row.adapted),
             _delay(row.identified),
         )
-    text_console().print(table)
+    print_table(table)
 
 
 def _digits(ret: Mean) -> int:
@@ -104,7 +104,7 @@ def _digits(ret: Mean) -> int:
 
 def _mean(mean: Mean, digits: int) -> str:
     error = "" if mean.error is None else f" ±{mean.error:.{digits}f}"
-    return f"{mean.value:.{digits}f}{error}"
+    return f"{round(mean.value, digits) + 0.0:.{digits}f}{error}"  # no minus sign before a zero
 
 
 def _delay(delay: Delay | None) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...options import JSON, OwnEnvironment
-from ...output import print_text, text_console
+from ...output import print_table, print_text, text_console
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -74,12 +74,12 @@ def contrast(
     if JSON.get():
         print(json.dumps(result, indent=2))
         return
-    text_console().print(_table(computed))
+    print_table(_table(computed))
     print_text("bound: highest mean over 200 losses; held out: on episodes not learned from. A constant encoder has 0.")
     print_text("realised: what the run's own training logged at that stage. -: nothing to compare, or nothing logged.")
 
 
-def _table(bounds: list[LargestBound]) -> Table:
+def _table(computed: list[LargestBound]) -> Table:
     from rich import box
     from rich.table import Table
 
@@ -88,9 +88,8 @@ def _table(bounds: list[LargestBound]) -> Table:
         table.add_column(name)
     for name in ("episodes", "bound", "held out", "log K", "losses", "realised"):
         table.add_column(name, justify="right")
-    for row in bounds:
-        numbers = (row.bound, row.held_out, row.log_k)
-        cells = [*("-" if number is None else f"{number:.2f}" for number in numbers), f"{row.losses:,}"]
-        realised = "-" if row.realised is None else f"{row.realised:.2f}"
-        table.add_row(row.stage, row.method, row.ranking, f"{row.episodes:,}", *cells, realised)
+    for row in computed:
+        numbers = (row.bound, row.held_out, row.log_k, row.realised)
+        *bounds, realised = ("-" if number is None else f"{number:.2f}" for number in numbers)
+        table.add_row(row.stage, row.method, row.ranking, f"{row.episodes:,}", *bounds, f"{row.losses:,}", realised)
     return table

@@ -10,7 +10,7 @@ import typer
 
 from ...model_file import environment_of
 from ...options import FORCE, JSON
-from ...output import print_text, text_console
+from ...output import print_table, print_text
 
 
 def fit_gap(
@@ -72,8 +72,10 @@ def fit_gap(
     for item in fitted.estimates:
         low, value, high = (f"{end:.3g}" for end in item.estimate)
         table.add_row(item.key, item.signal, f"{value} {item.unit}", f"{low} to {high}", item.by)
-    as_simulated = "no difference: by this log, the robot responds as the simulator does"
-    text_console().print(table if fitted.estimates else as_simulated)
+    if fitted.estimates:
+        print_table(table)
+    else:
+        print_text("no difference: by this log, the robot responds as the simulator does")
     print_text(*summary_lines(fitted), *fitted.notes)
     print_text("not identified:", *(f"- {sentence}" for sentence in fitted.unidentified))
     if out is not None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...options import FORCE, JSON
-from ...output import print_text, text_console
+from ...output import print_table, print_text
 
 if TYPE_CHECKING:
     from sami_train.studies.fit_robot.fit import FittedRobot
@@ -87,7 +87,7 @@ def _show(fitted: FittedRobot, recordings: list[Path]) -> None:
         elif fit.verdict == "rough":
             value += " rough"
         table.add_row(fit.parameter.of or "all", escape(named), f"{fit.parameter.nominal:.4g}", value, interval)
-    text_console().print(table)
+    print_table(table)
     if fitted.fixed:
         print_text(f"Not recorded, and taken for fixed: {', '.join(fitted.fixed)}.")
     for unit, (nominal, fitted_error) in fitted.replay.items():
