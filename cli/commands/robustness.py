@@ -11,7 +11,7 @@ import typer
 from ..measuring import On, cluster_of, count_results, findings, place_of, task_progress
 from ..model_file import environment_of, model_file, task_set_names
 from ..options import JSON, MODEL_HELP, ModelEnvironment
-from ..output import print_text, text_console
+from ..output import print_table, print_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -105,13 +105,14 @@ def robustness(
     if JSON.get():
         print(json.dumps(document))
         return
-    text_console().print(_table(points, names))
+    print_table(_table(points, names))
     for path in files or ():
         print_text(f"wrote {path}")
 
 
 def _read(path: Path) -> str:
     """Return an earlier measurement as a Markdown table with a row for each kind of disturbance, or as JSON."""
+    from sami_runtime.errors import SamiError
     from sami_runtime.files import read_document
     from sami_runtime.model.artifact import read_artifact
     from sami_train.evaluation.robustness import RobustnessPoint
@@ -119,12 +120,19 @@ def _read(path: Path) -> str:
     document: dict[str, Any] = read_document(path / "robustness.json" if path.is_dir() else path, "measurements")
     if JSON.get():
         return json.dumps(document)
+    if not document.get("points"):
+        raise SamiError(f"{path} has no points; give what sami robustness wrote: its folder, or robustness.json in it.")
     if "scene_of" in document:  # an environment made for this policy
         environment_of(read_artifact(document["scene_of"]).contract, document["env"])
     points = [RobustnessPoint.from_dict(line, document["env"]) for line in document["points"]]
     sets = points[0].evaluation.sets
     tracked = [name for name in sets if points[0].tracking_error(name) is not None]
-    heads = ["gap", "sizes", *(_title(points[0], name) for name in sets), *map(_error_title, tracked)]
+    heads = [
+        "gap",
+        "sizes",
+        *(_title(points[0], name) for name in sets),
+        *(f"{name}: tracking error" for name in tracked),
+    ]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for kind in dict.fromkeys(point.kind for point in points):
         of_kind = [point for point in points if point.kind == kind]
@@ -154,10 +162,6 @@ def _score(point: RobustnessPoint, task_set: str, digits: int | None = None) -> 
     return show(value) + (f" [{show(interval[0])}, {show(interval[1])}]" if interval else "")
 
 
-def _error_title(task_set: str) -> str:
-    return f"{task_set}: tracking error"
-
-
 def _error(point: RobustnessPoint, task_set: str) -> str:
     error = point.tracking_error(task_set)
     return "-" if error is None else f"{error:.3f}"
@@ -173,7 +177,7 @@ def _table(points: list[RobustnessPoint], task_sets: list[str]) -> Table:
         table.add_column(_title(points[0], name), justify="right")
     tracked = [name for name in task_sets if points[0].tracking_error(name) is not None]
     for name in tracked:
-        table.add_column(_error_title(name), justify="right")
+        table.add_column(f"{name}: tracking error", justify="right")
     kind = points[0].kind
     for point in points:
         if point.kind != kind:

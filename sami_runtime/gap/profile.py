@@ -172,7 +172,7 @@ class GapProfile(BaseModel):
             if path.name not in names or len(path.parts) > 1:
                 raise UnknownName("sim-to-real profile", str(path), names, "A file is named NAME.toml or NAME.json.")
             path = folder / f"{path.name}.toml"
-        return cls.of(read_document(path, "gaps"), str(path))
+        return cls.of(read_document(path, "sim-to-real profiles"), str(path))
 
     @classmethod
     def loads(cls, text: str) -> GapProfile:

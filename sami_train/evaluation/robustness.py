@@ -136,7 +136,7 @@ def kinds(names: Sequence[str] | None = None) -> list[Kind]:
     by_name = {kind.name: kind for kind in KINDS}
     for name in names or ():
         if name not in by_name:
-            raise UnknownName("kind of gap", name, by_name)
+            raise UnknownName("kind of disturbance", name, by_name, "A profile is named NAME.toml or NAME.json.")
     return [by_name[name] for name in dict.fromkeys(by_name if names is None else names)]
 
 

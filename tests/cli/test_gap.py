@@ -102,7 +102,15 @@ def test_robustness_measures_each_severity_from_the_same_starts(sami, trained, t
 def test_an_unknown_kind_of_gap_is_refused(sami, trained):
     done = sami("robustness", trained.model, "--gap", "latensy")
     assert (done.code, done.out) == (1, "")
-    assert "unknown kind of gap 'latensy'. Did you mean 'latency'?" in done.err
+    assert "unknown kind of disturbance 'latensy'. Did you mean 'latency'?" in done.err
+
+
+@pytest.mark.parametrize("content", ["{}", '{"env": "panda", "points": []}'])
+def test_another_file_than_a_measurement_is_refused_by_its_name(sami, content):
+    Path("evaluation.json").write_text(content)
+    done = sami("robustness", "evaluation.json")
+    assert (done.code, done.out) == (1, "")
+    assert "evaluation.json has no points; give what sami robustness wrote" in done.err
 
 
 @pytest.mark.parametrize("folder", ["panda-robustness", "panda-robustness-others"])

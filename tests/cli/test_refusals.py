@@ -82,7 +82,7 @@ def test_wrong_usage_exits_with_2(sami, arguments):
         ("atlas MODEL --set gap=none", "gap goes with --check; a reference is measured with the profile of the policy"),
         ("atlas MODEL --check 2 --set window=3", "--check measures what is there and writes nothing; leave out"),
         ("atlas MODEL --env hopper", "was trained in panda, but --env hopper does not have the signals that it reads"),
-        ("robustness MODEL --gap latncy", "unknown kind of gap 'latncy'. Did you mean 'latency'?"),
+        ("robustness MODEL --gap latncy", "unknown kind of disturbance 'latncy'. Did you mean 'latency'?"),
         ("robustness MODEL --out /proc/x", "/proc/x cannot be made: No such file or directory. Choose another --out."),
         ("verify nothing.onnx", "nothing.onnx does not exist. Give the path of a .onnx file;"),
         ("verify .", ". is a directory, expected a model file. Give the path of its .onnx file."),

@@ -74,7 +74,7 @@ def test_a_bad_value_is_refused_by_key_value_and_what_would_be_valid(tmp_path, d
 
 
 def test_a_file_that_is_none_is_refused(tmp_path):
-    with pytest.raises(SamiError, match="is no file of gaps"):
+    with pytest.raises(SamiError, match="is no file of sim-to-real profiles"):
         GapProfile.load(write(tmp_path, "", "gap.yaml"))
     with pytest.raises(SamiError, match="cannot be read"):
         GapProfile.load(tmp_path / "absent.toml")
