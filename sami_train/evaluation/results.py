@@ -203,8 +203,8 @@ class Evaluation:
         }
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Evaluation:
-        """Return the evaluation that `to_dict` wrote.
+    def from_dict(cls, values: dict[str, Any], name: str = "the evaluation") -> Evaluation:
+        """Return the evaluation that `to_dict` wrote; errors call it `name`.
 
         Raises:
             SamiError: a value is missing or invalid.
@@ -215,4 +215,4 @@ class Evaluation:
             gap = GapProfile.loads(values["gap"]) if "gap" in values else None
             return cls(env, tuple(TaskResult.from_row(row, spec) for row in rows), gap, values.get("engine"), seed)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise SamiError(f"the evaluation lacks {error}; measure again with: sami eval --run RUN.") from error
+            raise SamiError(f"{name} lacks {error}; measure again with: sami eval --run RUN.") from error

@@ -29,3 +29,21 @@ def test_an_environment_without_skills_is_refused(sami):
     done = sami("skills", str(RESULTS / "hopper-6k-baselines"))
     assert done.code == 1
     assert "'hopper', which defines no skills" in done.err
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "other.json cannot be read: No such file or directory. Give the path of a file of evaluations."),
+        ("", "other.json cannot be read: Expecting value"),
+        ("{}", "other.json lacks 'tasks'"),
+        ('{"env": "panda", "tasks": []}', "other.json has no task; measure again with: sami eval --model MODEL --json"),
+    ],
+)
+def test_a_file_that_is_no_evaluation_is_refused_by_its_name(sami, content, message):
+    if content is not None:
+        Path("other.json").write_text(content)
+    done = sami("skills", "other.json")
+    assert (done.code, done.out) == (1, "")
+    assert message in done.err
+    assert "Train again" not in done.err

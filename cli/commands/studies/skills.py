@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...options import JSON, OwnEnvironment
-from ...output import print_text, text_console
+from ...output import print_table, print_text
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from sami_train.evaluation.results import Evaluation
     from sami_train.studies.contexts.skills import TaskSkills
-
-UNKNOWN = "-"
 
 
 def skills(
@@ -55,17 +53,21 @@ def skills(
         return
 
     for title, tasks in by_title.items():
-        text_console().print(_table(title, tasks, paper.get(title)))
+        print_table(_table(title, tasks, paper.get(title)))
 
 
 def _read(source: Path) -> list[tuple[str, Evaluation]]:
     """Return evaluations, each with its method's title or with its file's name."""
+    from sami_runtime.errors import SamiError
+    from sami_runtime.files import read_document
     from sami_train.evaluation.results import Evaluation
-    from sami_train.files import read_json
     from sami_train.studies.compare.groups import read_runs
 
     if source.suffix == ".json":
-        return [(source.stem, Evaluation.from_dict(read_json(source)))]
+        evaluation = Evaluation.from_dict(read_document(source, "evaluations"), str(source))
+        if not evaluation.results:
+            raise SamiError(f"{source} has no task; measure again with: sami eval --model MODEL --json > NAME.json")
+        return [(source.stem, evaluation)]
     return [(run.method.title, run.evaluation) for run in read_runs([source])]
 
 
@@ -92,8 +94,7 @@ def _table(title: str, tasks: list[TaskSkills], paper: str | None) -> Table:
         table.add_column(", ".join(f"{n} {text_of(v)}" for n, v in zip(further, values, strict=True)), justify="right")
     by_place = {(task.task[first], tuple(task.task[name] for name in further)): task for task in tasks}
     for value in dict.fromkeys(sorted(task.task[first] for task in tasks)):
-        cells = [_cell(by_place.get((value, column))) for column in columns]
-        table.add_row(text_of(value), *cells)
+        table.add_row(text_of(value), *(_cell(by_place.get((value, column))) for column in columns))
     if paper is not None:
         table.caption = f"the paper's figure: {paper}"
     return table
@@ -102,5 +103,5 @@ def _table(title: str, tasks: list[TaskSkills], paper: str | None) -> Table:
 def _cell(task: TaskSkills | None) -> str:
     if task is None:
         return ""
-    shares = "/".join(UNKNOWN if share is None else f"{100 * share:.0f}" for share in task.shares.values())
+    shares = "/".join("-" if share is None else f"{100 * share:.0f}" for share in task.shares.values())
     return f"{shares} ({100 * task.success:.0f})"
