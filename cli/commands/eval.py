@@ -136,22 +136,18 @@ def evaluation_table(result: Evaluation, task_set: str) -> Table:
 
     rows, measure = result.of(task_set), result.measure
     spec = environment(result.env)
-    features = list(rows[0].task)
-    many = len(features) > MOST_COLUMNS
-    if many:
-        features = ["change"]
-    columns: tuple[str, ...]
-    cells: list[tuple[str, ...]]
+    many = len(rows[0].task) > MOST_COLUMNS
+    features = ["change"] if many else list(rows[0].task)
     if measure is SUCCESS:
         title = f"{rows[0].episodes} episodes per task, {result.seed_name}"
-        columns = ("success", "above baseline", *rows[0].shares, "steps")
+        columns = ["success", "above baseline", *rows[0].shares, "steps"]
         scores = [(row.success, row.nontrivial_success, *row.shares.values()) for row in rows]
-        cells = [tuple(measure.show(score, coarse=True) for score in of_task) for of_task in scores]
+        cells = [[measure.show(score, coarse=True) for score in of_task] for of_task in scores]
         means = [measure.show(result.success(task_set)), measure.show(result.nontrivial_success(task_set))]
     else:
         total = sum(row.episodes for row in rows)
-        title, columns = f"{total} episodes, tasks in turn, {result.seed_name}", ("episodes", "return", "steps")
-        cells = [(str(row.episodes), measure.show(row.ret)) for row in rows]
+        title, columns = f"{total} episodes, tasks in turn, {result.seed_name}", ["episodes", "return", "steps"]
+        cells = [[str(row.episodes), measure.show(row.ret)] for row in rows]
         error = measure.show(result.ret_error(task_set))
         means = [str(total), f"{measure.show(result.ret(task_set))} ± {error}"]
     if task_set in spec.tasks.drawn:
