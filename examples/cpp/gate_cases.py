@@ -224,6 +224,13 @@ def _adapting() -> Iterator[Case]:
     adapt = {"steps": 4, "gentle": 0.25}
     yield "time to adapt", {"time_to_adapt": adapt, "rate": 12.0, "rest": 0.0}, steps
     yield "time to adapt with an acceleration", {"time_to_adapt": adapt, "rate": 12.0, **quick}, steps
+    box = {"workspace": {"effort.x": [-0.3, 0.3]}, "moves": {"fx": {"element": "effort.x", "scale": 0.1}}}
+    slowing = {"time_to_adapt": adapt, "rate": 5.0, "rest": 0.0, **box}
+    ahead: list[Step] = []
+    for tick in along(0.0, 0.02, 0.06, 0.12, 0.2, 0.27, 0.29, 0.3, action=(0.9, 0.1)):
+        ahead += [tick, Score(*(alarm if len(ahead) > 5 else settled))]
+    yield "time to adapt in a workspace", slowing, ahead
+    yield "time to adapt in a workspace with an acceleration", {**slowing, "acceleration": 150.0}, ahead
     yield "time to adapt then stop", {"time_to_adapt": {"steps": 6, "then": "stop"}}, steps
     yield "time to adapt then rest", {"time_to_adapt": {"steps": 2, "then": "rest"}, "rest": 0.0}, steps
     both = {"time_to_adapt": adapt, "stop_on_alarm": {"steps": 1, "then": "hold"}}

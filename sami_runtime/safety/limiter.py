@@ -1,7 +1,7 @@
 """Shapes actions: each limit is a class, and `Limiter` applies them in a fixed order.
 
 The target of a write is limited by 1. blend-in, 2. bounds, 3. workspace. The step towards the target is limited by
-4. acceleration, 5. bounds and workspace again, because braking may overshoot the target, 6. rate. Rate is last, so that
+4. acceleration and gentle, 5. bounds and workspace again, because braking may overshoot, 6. rate. Rate is last, so that
 no write exceeds it. A step starts at the action written last, not at the action that the adapter reports as executed.
 """
 
@@ -384,15 +384,15 @@ class Limiter:
         if self._accelerates:
             step = self._acceleration.limit(way, move)
             names = named("acceleration", step != way, self._elements)
-            if names and self._workspace is not None:
-                eased = self._bounds.cut_step((start + step).astype(np.float32), start)
-                inside, more = self._cut_to_workspace(eased, move.elapsed)
-                step = np.where(inside != eased, inside - start, step)
-                names += tuple(name for name in more if name not in limited_by)
+        if self._rate is not None and self.gentle < 1.0:
+            eased_step, step = step, self._rate.ease(step, move, self.gentle, self._acceleration.braking(move))
+            names += named("gentle", step != eased_step, self._elements)
+        if names and self._workspace is not None:  # it brakes by the full rate, harder than a gentle one
+            eased = self._bounds.cut_step((start + step).astype(np.float32), start)
+            inside, more = self._cut_to_workspace(eased, move.elapsed)
+            step = np.where(inside != eased, inside - start, step)
+            names += tuple(name for name in more if name not in limited_by)
         if self._rate is not None:
-            if self.gentle < 1.0:
-                eased_step, step = step, self._rate.ease(step, move, self.gentle, self._acceleration.braking(move))
-                names += named("gentle", step != eased_step, self._elements)
             eased_step, step = step, self._rate.limit(step, move)
             names += named("rate", step != eased_step, self._elements)
         if not names:

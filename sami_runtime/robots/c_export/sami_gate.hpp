@@ -584,19 +584,10 @@ class Gate {
       start[i] = static_cast<double>(begin[i]);
       steps[i] = way[i] = static_cast<double>(target[i]) - start[i];
     }
-    if (accelerates_) {
+    if (accelerates_)
       for (size_t i = 0; i < A; ++i)
         if (unequal(steps[i] = eased(i, way[i], passed), way[i]))
           ruling_.limited_by.add(Limit::acceleration, static_cast<int>(i));
-      if (ruling_.limited_by.count > before && workspace_) {
-        Action inside{}, shortened{};
-        for (size_t i = 0; i < A; ++i) shortened[i] = cut_step(static_cast<float>(start[i] + steps[i]), start[i], i);
-        inside = shortened;
-        if (!keep(inside, passed, before)) return void(stop({Kind::start, -1, 0.0, 0.0}));
-        for (size_t i = 0; i < A; ++i)
-          if (unequal(inside[i], shortened[i])) steps[i] = static_cast<double>(inside[i]) - start[i];
-      }
-    }
     if (rates_ && limits_.adapt_steps > 0 && adapting_ >= 0 && limits_.adapt_gentle < 1.0)
       for (size_t i = 0; i < A; ++i) {
         if (!std::isfinite(limits_.rate[i])) continue;
@@ -605,6 +596,14 @@ class Gate {
         if (unequal(limited, steps[i])) ruling_.limited_by.add(Limit::gentle, static_cast<int>(i));
         steps[i] = limited;
       }
+    if (ruling_.limited_by.count > before && workspace_) {  // it brakes by the full rate, harder than a gentle one
+      Action inside{}, shortened{};
+      for (size_t i = 0; i < A; ++i) shortened[i] = cut_step(static_cast<float>(start[i] + steps[i]), start[i], i);
+      inside = shortened;
+      if (!keep(inside, passed, before)) return void(stop({Kind::start, -1, 0.0, 0.0}));
+      for (size_t i = 0; i < A; ++i)
+        if (unequal(inside[i], shortened[i])) steps[i] = static_cast<double>(inside[i]) - start[i];
+    }
     if (rates_)
       for (size_t i = 0; i < A; ++i) {
         if (!std::isfinite(limits_.rate[i])) continue;
