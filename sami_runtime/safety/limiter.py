@@ -341,7 +341,7 @@ class Limiter:
         action, names = self._bounds.limit(action)
         limited_by += names
         if self._workspace is not None:
-            action, names = self._cut_to_workspace(action, elapsed)
+            action, names = self._cut_to_workspace(action, now)
             limited_by += names
         return self._step(action, limited_by, now)
 
@@ -349,11 +349,11 @@ class Limiter:
         """Return the action (A,) to write next in order to hold `written` (A,), braking within the acceleration."""
         if self._workspace is None:
             return self._step(written, (), now)
-        return self._step(*self._cut_to_workspace(written, self._elapsed(now)), now)
+        return self._step(*self._cut_to_workspace(written, now), now)
 
     def record_write(self, action: Array, now: float) -> float:
         """Store the action (A,) being written, from which the next step starts; return the time [s] since the last."""
-        elapsed = self._elapsed(now)
+        elapsed, in_force = self._elapsed(now), self._in_force(now)
         if self._accelerates:
             start = self._rest.value if self._written is None else self._written
             if start is not None:
@@ -363,7 +363,7 @@ class Limiter:
                     step += self._speed_at(now) * (least - elapsed)
                 self._speed = step / max(elapsed, least)
         self._written, self._written_at = action, now
-        return elapsed
+        return in_force
 
     def executed(self, action: Array, elapsed: float) -> None:
         """Take the action (A,) that the adapter reports as executed, `elapsed` seconds after the write before it.
@@ -389,7 +389,7 @@ class Limiter:
             names += named("gentle", step != eased_step, self._elements)
         if names and self._workspace is not None:  # it brakes by the full rate, harder than a gentle one
             eased = self._bounds.cut_step((start + step).astype(np.float32), start)
-            inside, more = self._cut_to_workspace(eased, move.elapsed)
+            inside, more = self._cut_to_workspace(eased, now)
             step = np.where(inside != eased, inside - start, step)
             names += tuple(name for name in more if name not in limited_by)
         if self._rate is not None:
@@ -419,19 +419,18 @@ class Limiter:
                 "robot to within the bounds, or correct low and high."
             )
 
-    def _cut_to_workspace(self, action: Array, elapsed: float) -> Shaped:
+    def _cut_to_workspace(self, action: Array, now: float) -> Shaped:
         assert self._workspace is not None
-        inside = self._workspace.cut(action, elapsed)
+        inside = self._workspace.cut(action, self._in_force(now))
         return Shaped(inside, named("workspace", inside != action, self._elements))
 
     def _elapsed(self, now: float) -> float:
-        """Return the time [s] since the last write; one period before the first write, 0 if the clock went back.
+        """Return the time [s] that a step may use: at most `PAUSE_PERIODS`, so that a pause does not allow a jump."""
+        return min(self._in_force(now), PAUSE_PERIODS * self._period)
 
-        It is at most `PAUSE_PERIODS`, so that a pause does not allow a jump.
-        """
-        if self._written is None:
-            return self._period
-        return min(max(now - self._written_at, 0.0), PAUSE_PERIODS * self._period)
+    def _in_force(self, now: float) -> float:
+        """Return the time [s] since the last write; one period before the first write, 0 if the clock went back."""
+        return self._period if self._written is None else max(now - self._written_at, 0.0)
 
     def _speed_at(self, now: float) -> Float64:
         """Return the speed (A,) of the steps written last [unit/s]; 0 after a pause, because the action stood still."""

@@ -107,6 +107,17 @@ def test_a_held_action_does_not_lead_out_either(boxed):
     assert results == [(0.8, ()), (0.4, ("workspace fx",)), (0.0, ("workspace fx",)), (0.0, ()), (0.0, ())]
 
 
+def test_a_held_action_leads_on_for_as_long_as_the_loop_paused(boxed):
+    """A process that is suspended for a while finds an old observation when it goes on: two periods were counted."""
+    armed = boxed(hold_ticks=9, stop_after=10)
+    step(armed, (0.3, 0.0), (0.8, 0.1), 0.0)
+    assert armed.fault(frame((0.3, 0.0), 0.0), 8 * PERIOD).startswith("age: ")
+    ruling = armed.hold("age: ...", 8 * PERIOD, 8)
+    np.testing.assert_array_equal(armed.write(ruling).action, np.float32([0.0, 0.1]))
+    assert ruling.limited_by == ("workspace fx",)  # it is at 0.62 m
+    assert armed.command(np.float32([0.1, 0.1]), 9 * PERIOD).limited_by == ("workspace fx",)
+
+
 def test_a_held_action_does_not_lead_out_where_the_position_is_not_finite_either(boxed):
     armed = boxed(hold_ticks=9, stop_after=10)
     step(armed, (0.4, 0.0), (0.8, 0.0), 0.0)
