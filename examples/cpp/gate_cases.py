@@ -204,8 +204,7 @@ def of_the_world() -> Iterator[Case]:
     )
     slow = [step._replace(stamp=-0.01) for step in along(*[0.1] * 3, action=(0.9, 0.1)) if isinstance(step, Tick)]
     yield "workspace and a slow sensor", box, [*slow, *along(0.1, start=3 * PERIOD, action=(0.9, 0.1))]
-    held = [step._replace(time=0.32 + step.time) for step in old(2, 0.0) if isinstance(step, Tick)]
-    yield "workspace after a pause", {**box, "hold_ticks": 9}, [*along(0.05, action=(0.5, 0.1)), *held]
+    yield "workspace after a pause", {**box, "hold_ticks": 9}, [*along(0.05, action=(0.5, 0.1)), *old(2, 8 * PERIOD)]
     yield "workspace backwards", {**box, "moves": {"fx": {"element": "effort.x", "scale": -0.1}}}, out
     yield "no rest was measured", {"blend_in_s": 0.2, "rest": "effort"}, along(NAN, 0.1)
     yield "measured rest", {"rate": 5.0, "rest": "effort", "hold_ticks": 0}, [
