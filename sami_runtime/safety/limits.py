@@ -154,8 +154,6 @@ def elements_of(signals: tuple[Signal, ...]) -> list[str]:
     return [f"{signal.name}.{element}" for signal in signals for element in signal.elements]
 
 
-Seconds = Annotated[float, Field(gt=0)]
-
 AGE_PERIODS = 3
 """Largest age of an observation [periods of the policy], if neither the limits nor a lookahead set one."""
 
@@ -195,13 +193,13 @@ class Limits(BaseModel):
     `hold_ticks` the gate approaches it."""
     blend_in_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     """Time [s] at the beginning of an episode to blend from the neutral action to the policy's actions."""
-    deadline_s: Seconds | None = None
+    deadline_s: Positive | None = None
     """Longest time [s] from the beginning of a tick to the policy's output; a later output is dropped. One period of
     the loop if left out."""
-    max_pause_s: Seconds | None = None
+    max_pause_s: Positive | None = None
     """Longest time [s] between two ticks; a longer one stops the robot. As long as `stop_after` periods of the policy
     if left out. With `inf`, missed ticks never stop a policy that acts again afterwards."""
-    max_age_s: Seconds | dict[str, Seconds] | None = None
+    max_age_s: Positive | dict[str, Positive] | None = None
     """Largest age [s] of an observation that the policy acts on, or a table by signal; `inf` allows any. If left out,
     three periods of the policy, or the largest age that a model with lookahead was fitted for if that is more."""
     frozen: dict[str, Annotated[int, Field(ge=2)]] = {}
@@ -429,6 +427,8 @@ class Limits(BaseModel):
                     f"rest is the signal {self.rest!r} with {', '.join(signal.elements)}; the action has "
                     f"{', '.join(action.elements)}. Name a signal with the same order of elements, or give the values."
                 )
+            if biased := [name for name in self.known if name.partition(".")[0] == self.rest]:
+                raise SamiError(f"known.{biased[0]} shifts rest, and the first action would jump by it. Leave it out.")
             return
         if isinstance(self.rest, Mapping) and (missing := [e for e in action.elements if e not in self.rest]):
             raise SamiError(f"rest lacks {', '.join(missing)}; it must give every element of the action.")

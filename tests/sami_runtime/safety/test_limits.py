@@ -292,6 +292,16 @@ def test_a_file_that_looks_farther_ahead_may_observe_as_late_as_it_was_fitted_fo
     assert Limits(max_age_s=0.1).max_age(contract) == {"position": 0.1, "velocity": 0.1}
 
 
+def test_a_bias_is_not_taken_out_of_the_signal_that_measures_the_neutral_action(make):
+    """The robot holds by what its sensor reads: the first action would move it by the bias, whatever the rate."""
+    joints = make.action_signal.model_copy(update={"name": "joints"})
+    contract = make.contract_of(make.recurrent(), observation=(joints, *make.observation_signals), action=joints)
+    limits = {"rest": "joints", "rate": 0.1}
+    Limits(**limits, known={"position.x": 0.0}).require_fit(contract)
+    with pytest.raises(SamiError, match=r"known\.joints\.fy shifts rest, and the first action would jump by it"):
+        Limits(**limits, known={"joints.fy": 1.0}).require_fit(contract)
+
+
 @pytest.mark.parametrize("rest", [math.inf, -math.inf, 1e39, {"fx": 0.0, "fy": 1e39}])
 def test_a_rest_that_is_no_finite_action_is_refused_also_where_nothing_bounds_it(make, rest):
     unbounded = make.action_signal.model_copy(update={"low": (None, None), "high": (None, None)})
