@@ -334,21 +334,15 @@ class Limiter:
         """
         if self._written is None:
             self._require_start()
-        elapsed = self._elapsed(now)
         action, limited_by = target, ()  # type: Array, tuple[str, ...]
         if self._blends:
-            action, limited_by = self.blend_in.limit(action, 0.0 if self._written is None else elapsed)
+            action, limited_by = self.blend_in.limit(action, 0.0 if self._written is None else self._elapsed(now))
         action, names = self._bounds.limit(action)
-        limited_by += names
-        if self._workspace is not None:
-            action, names = self._cut_to_workspace(action, now)
-            limited_by += names
-        return self._step(action, limited_by, now)
+        action, more = self._cut_to_workspace(action, now)
+        return self._step(action, limited_by + names + more, now)
 
     def brake(self, written: Array, now: float) -> Shaped:
         """Return the action (A,) to write next in order to hold `written` (A,), braking within the acceleration."""
-        if self._workspace is None:
-            return self._step(written, (), now)
         return self._step(*self._cut_to_workspace(written, now), now)
 
     def record_write(self, action: Array, now: float) -> float:
@@ -420,7 +414,8 @@ class Limiter:
             )
 
     def _cut_to_workspace(self, action: Array, now: float) -> Shaped:
-        assert self._workspace is not None
+        if self._workspace is None:
+            return Shaped(action, ())
         inside = self._workspace.cut(action, self._in_force(now))
         return Shaped(inside, named("workspace", inside != action, self._elements))
 
