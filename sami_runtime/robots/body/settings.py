@@ -157,15 +157,9 @@ class BodySettings(RobotTable):
         fault = self._fault()
         if fault:
             raise SamiError(f"{where}: {fault} The page {PAGE}.")
-        tables = {
-            "kp": self.kp,
-            "kd": self.kd,
-            "inertia": self.inertia,
-            "acceleration": self.acceleration,
-            "velocity.most": self.velocity.most,
-        }
-        tables |= {"torque.most": self.torque.most, "position.low": self.position.low}
-        tables |= {"position.high": self.position.high}
+        tables = {key: getattr(self, key) for key in ("kp", "kd", "inertia", "acceleration")}
+        tables |= {"velocity.most": self.velocity.most, "torque.most": self.torque.most}
+        tables |= {"position.low": self.position.low, "position.high": self.position.high}
         if self.start:
             tables |= {"start.within": self.start.within, "start.velocity": self.start.velocity}
         for key, table in tables.items():
