@@ -12,9 +12,9 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any, TypeVar, get_args, get_origin
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from sami_runtime.errors import SamiError, UnknownName, excerpt
 
@@ -30,6 +30,7 @@ _UNWRITABLE = {
     *(errno.EACCES, errno.EPERM, errno.EIO, errno.ENAMETOOLONG),
 }
 """Error numbers of a disk that is full, read-only or broken, and of a limit of this process (`ulimit -f`)."""
+M = TypeVar("M", bound=BaseModel)
 ENDING = ".unfinished"
 """Suffix of files and folders that are being written, see `unfinished`."""
 
@@ -78,8 +79,26 @@ def keys_at(kind: Any, path: Sequence[str]) -> set[str]:
     return keys_at(fields[path[0]].annotation, path[1:]) if path[0] in fields else set()
 
 
-def faults_of(error: ValidationError, document: Mapping[str, Any], kind: Any = None) -> str:
-    """Return the first ten faults of a document as text, each with its key, and valid keys if its type `kind` is given.
+def checked_table(kind: type[M], document: Mapping[str, Any], where: str, page: str) -> M:
+    """Return a table that people write as a checked object.
+
+    Args:
+        kind: Class of the object.
+        document: Values by key.
+        where: Where the table is written, for messages.
+        page: Page that explains each key, for messages: "docs/X.md lists the keys".
+
+    Raises:
+        SamiError: A key does not exist, is missing, or has an invalid value; the message lists the faults.
+    """
+    try:
+        return kind.model_validate(dict(document))
+    except ValidationError as error:
+        raise SamiError(f"{where}: {faults_of(error, document, kind)}. Correct what is named; {page}.") from None
+
+
+def faults_of(error: ValidationError, document: Mapping[str, Any], kind: type[BaseModel]) -> str:
+    """Return the first ten faults of a document of a type `kind` as text, each with its key, and valid keys.
 
     A table in a list goes by its name. Where a value may be of several kinds, Pydantic names each kind among the keys;
     they are left out, and of a number or a table only what is wrong within the table is reported.
@@ -91,7 +110,9 @@ def faults_of(error: ValidationError, document: Mapping[str, Any], kind: Any = N
         inner: Any = document
         for part in fault["loc"]:
             try:
-                inner = inner[part]
+                # A key "a.b" may be written as a table in a table.
+                for name in [part] if isinstance(part, int) or part in inner else part.split("."):
+                    inner = inner[name]
             except (TypeError, LookupError):
                 if (fault["type"], part) != ("missing", fault["loc"][-1]):
                     continue
@@ -100,7 +121,8 @@ def faults_of(error: ValidationError, document: Mapping[str, Any], kind: Any = N
         tables.update(".".join(keys[:end]) for end in range(1, len(keys)))
         has_value = keys and fault["type"] not in ("missing", "extra_forbidden")  # else: the whole document
         value = f", and it is {excerpt(fault['input'])}" if has_value else ""
-        message = fault["msg"].partition(" or instance of ")[0].replace("valid dictionary", "table")
+        message = fault["msg"].removeprefix("Value error, ")
+        message = message.partition(" or instance of ")[0].replace("valid dictionary", "table")
         if valid := fault["type"] == "extra_forbidden" and keys_at(kind, keys[:-1]):
             message = str(UnknownName("key", keys[-1], valid)).removesuffix(".")
         faults.setdefault(".".join(keys) or "the file", f"{message[:1].lower()}{message[1:]}{value}")

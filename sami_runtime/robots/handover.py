@@ -13,12 +13,13 @@ from pydantic import Field
 
 from sami_runtime.adapters.base import Adapter, Observation, require_observation
 from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.files import checked_table
 from sami_runtime.loop.episode import RunningEpisode, latch
 from sami_runtime.loop.pilot import Ending
 from sami_runtime.model.contract import Contract
 from sami_runtime.robots.body.settings import BodySettings, by_name
 from sami_runtime.robots.kit.motion import eased
-from sami_runtime.robots.kit.settings import RobotTable, checked_table
+from sami_runtime.robots.kit.settings import RobotTable
 from sami_runtime.safety.gate import Ruling
 from sami_runtime.safety.limits import Limits
 from sami_runtime.safety.watch import Neutral
@@ -75,10 +76,10 @@ class HandoverSettings(RobotTable):
             where: Where they are written, for messages.
 
         Raises:
-            UnknownName: A key or a stage does not exist.
-            SamiError: A value is invalid, or contradicts another.
+            UnknownName: A stage does not exist.
+            SamiError: A key does not exist, a value is invalid, or contradicts another.
         """
-        settings = checked_table(cls, document, "key of [handover]", where, PAGE)
+        settings = checked_table(cls, document, where, PAGE)
         for stage in (*settings.stages, settings.recover):
             if stage not in (DAMP, *ADAPTER_STAGES, *settings.poses):
                 raise UnknownName("stage", stage, (DAMP, *ADAPTER_STAGES, *settings.poses), f"It is in {where}.")

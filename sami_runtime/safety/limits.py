@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from sami_runtime.errors import SamiError, UnknownName, excerpt
-from sami_runtime.files import keys_at, read_document
+from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.files import checked_table, read_document
 from sami_runtime.model.contract import Contract
 from sami_runtime.model.recovery import Recovery
 from sami_runtime.signals import Moves, Signal
@@ -240,8 +240,7 @@ class Limits(BaseModel):
         """Read a file, NAME.toml or NAME.json.
 
         Raises:
-            SamiError: The file cannot be read, or a value is invalid.
-            UnknownName: A key is not the name of a limit.
+            SamiError: The file cannot be read, or as in `of`.
         """
         return cls.of(read_document(Path(path), "limits"), str(path))
 
@@ -254,13 +253,9 @@ class Limits(BaseModel):
             where: The table's source, for messages: a path.
 
         Raises:
-            SamiError: A value is invalid.
-            UnknownName: A key is not the name of a limit.
+            SamiError: A value is invalid, or a key is not the name of a limit.
         """
-        try:
-            return cls.model_validate(dict(document))
-        except ValidationError as error:
-            raise _explain(error, where) from None
+        return checked_table(cls, document, where, "docs/reference/safety-gate.md lists the keys")
 
     def require_fit(self, contract: Contract) -> None:
         """Check that the limits make sense for a model's signals, before anything moves.
@@ -443,33 +438,11 @@ class Limits(BaseModel):
             )
 
 
-_UNIONS = ("low", "high", "rate", "acceleration", "rest", "max_age_s", "out_of_bounds")
-"""Limits that are one value for all elements or signals, or a table."""
-
-
 def by_element(value: float | Mapping[str, float] | None, action: Signal, default: float) -> NDArray[np.float64]:
     """Return a limit's value for each element, (A,); `default` for elements without one."""
     if isinstance(value, Mapping):
         return np.array([value.get(element, default) for element in action.elements], np.float64)
     return np.full(action.size, default if value is None else value, np.float64)
-
-
-def _explain(error: ValidationError, where: str) -> SamiError:
-    """Return an error about the first unknown key, else about the first invalid value: what would be valid."""
-    # A value may be a number or a table, and both fail; the deepest problem is that of the kind which was given.
-    problem = max(error.errors(), key=lambda fault: (fault["type"] == "extra_forbidden", len(fault["loc"])))
-    key, *inner = problem["loc"]
-    if key in _UNIONS:
-        inner = inner[1:]  # the first part names the kind, number or table
-    *path, name = [str(key), *(part for part in inner if isinstance(part, str))]
-    key, value = ".".join([*path, name]), excerpt(problem["input"])
-    if problem["type"] == "extra_forbidden":
-        place = f"{'.'.join(path)} of {where}" if path else where
-        return UnknownName("key" if path else "limit", name, keys_at(Limits, path), f"It is in {place}.")
-    if problem["type"] == "missing":
-        return SamiError(f"{where}: {key} is missing from {value}. Give it, or leave the limit out.")
-    message = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
-    return SamiError(f"{where}: {key} is {value}; it {message}. Correct it, or leave it out.")
 
 
 def _require_times(limits: Limits, period: float) -> None:

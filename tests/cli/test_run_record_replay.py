@@ -244,7 +244,7 @@ def test_the_end_of_a_run_tells_times_by_section(sami, trained):
     ("arguments", "message"),
     [
         ("run --model MODEL --set limits=no.toml", "no.toml cannot be read: "),
-        ("run --model MODEL --set limits=bad.toml", "unknown limit 'rat'. Did you mean 'rate'?"),
+        ("run --model MODEL --set limits=bad.toml", "rat: unknown key 'rat'. Did you mean 'rate'?"),
         ("run --model MODEL --set limits=unfit.toml", "unknown element of the action 'dw'."),
         ("run --model MODEL --record run.txt", "cannot record to run.txt; a recording is NAME.mcap."),
         ("run --model MODEL --record taken.mcap", "taken.mcap exists; a recording never replaces one."),
