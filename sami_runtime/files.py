@@ -130,6 +130,30 @@ def faults_of(error: ValidationError, document: Mapping[str, Any], kind: type[Ba
     return "; ".join(texts[:10] + [f"and {len(texts) - 10} more"] * (len(texts) > 10))
 
 
+def read_bounded(path: Path, most: int, advice: str, error_type: type[SamiError] = SamiError) -> bytes:
+    """Return the bytes of a regular file: reading a pipe may block for ever, and a device has no end.
+
+    Args:
+        path: The file.
+        most: Most bytes to read.
+        advice: What to do about an error, as a sentence.
+        error_type: Class of the error.
+
+    Raises:
+        SamiError: The file cannot be read, or is larger.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            raise ValueError("it is a directory" if path.is_dir() else "it is no regular file")
+        with path.open("rb") as file:
+            data = file.read(most + 1)
+        if len(data) > most:
+            raise ValueError(f"it is larger than {most} bytes")
+    except (OSError, ValueError) as error:
+        raise error_type(f"{path} cannot be read: {getattr(error, 'strerror', '') or error}. {advice}") from None
+    return data
+
+
 def read_document(path: Path, content: str) -> dict[str, Any]:
     """Return the table that a file holds, NAME.toml or NAME.json.
 
@@ -142,18 +166,9 @@ def read_document(path: Path, content: str) -> dict[str, Any]:
     """
     if path.suffix not in (".toml", ".json"):
         raise SamiError(f"{path} is no file of {content}; give the path of a file NAME.toml or NAME.json.")
+    data = read_bounded(path, MAX_DOCUMENT_BYTES, f"Give the path of a file of {content}.")
     try:
-        if not path.is_file() and path.exists():
-            raise ValueError("it is no regular file")
-        with path.open("rb") as file:
-            data = file.read(MAX_DOCUMENT_BYTES + 1)
-        if len(data) > MAX_DOCUMENT_BYTES:
-            raise ValueError(f"it is larger than {MAX_DOCUMENT_BYTES} bytes")
         text = data.decode("utf-8")
-    except (OSError, ValueError) as error:
-        cause = error.strerror if isinstance(error, OSError) else error
-        raise SamiError(f"{path} cannot be read: {cause}. Give the path of a file of {content}.") from None
-    try:
         document = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text, object_pairs_hook=unique)
     except (ValueError, RecursionError) as error:
         raise SamiError(f"{path} cannot be read: {error}. Write it as the documentation of {content} shows.") from None

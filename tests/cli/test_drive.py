@@ -173,7 +173,7 @@ def test_a_check_does_everything_but_move(sami):
             "evidence = 'e.jsonl'\nevidence_key = 'no.key'",
             "make",
             "evidence",
-            "no.key is no file; expected a key of sami sign --new-key.",
+            "no.key cannot be read: No such file or directory. Give a key of",
         ),
         ("record = 'r.csv'", "make", "recording", "cannot record to r.csv; a recording is NAME.mcap."),
         ("watchdog_s = 0.02", "make", "watchdog", "Set a longer time, such as three periods, 0.12 s."),

@@ -249,7 +249,7 @@ def test_the_end_of_a_run_tells_times_by_section(sami, trained):
         ("run --model MODEL --record run.txt", "cannot record to run.txt; a recording is NAME.mcap."),
         ("run --model MODEL --record taken.mcap", "taken.mcap exists; a recording never replaces one."),
         ("run --model MODEL --set dry_run=true --render film.gif", "dry_run=true moves nothing that could be filmed"),
-        ("run --model MODEL --set shadow=nothing.onnx", "nothing.onnx does not exist."),
+        ("run --model MODEL --set shadow=nothing.onnx", "nothing.onnx cannot be read: No such file"),
         ("replay nothing.mcap", "nothing.mcap cannot be read: No such file"),
         ("replay taken.mcap", "taken.mcap is damaged, or no recording of sami run: "),
     ],
