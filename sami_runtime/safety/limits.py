@@ -15,6 +15,7 @@ from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.files import checked_table, read_document
 from sami_runtime.model.contract import Contract
 from sami_runtime.model.recovery import Recovery
+from sami_runtime.model.training_ranges import mistaken_units
 from sami_runtime.signals import Moves, Signal
 
 V = TypeVar("V")
@@ -168,8 +169,6 @@ TURNS = 100.0
 """A limit on an angle beyond this [rad] counts as a mistake, if neither bounds nor training ranges are known."""
 PERIODS = {"deadline_s": 100, "max_age_s": 1000, "max_pause_s": 1000, "blend_in_s": 1000}
 """A time of more than this many periods of the policy counts as a mistake; `inf` does not."""
-UNITS = {"rad": ("degrees", 180.0 / math.pi), "m": ("millimetres", 1000.0), "s": ("milliseconds", 1000.0)}
-"""By unit, the unit that people write in its place by mistake, and how many of these make one."""
 
 
 class Limits(BaseModel):
@@ -511,12 +510,10 @@ def _require_observations(limits: Limits, contract: Contract) -> None:
 
 
 def _sentence(label: str, number: float, unit: str, words: str, out: str = "set inf, which limits nothing") -> str:
-    base, _, by = unit.partition("/")
     guess = ""
-    if base in UNITS:
-        other, per = UNITS[base]
-        by = f"/{by}" if by else ""
-        guess = f" In {other}{by}? Then it is {number / per:.4g} {unit}."
+    if units := mistaken_units(unit):
+        other, per = units.popitem()
+        guess = f" In {other}? Then it is {number / per:.4g} {unit}."
     return (
         f"{label} is {number:g} [{unit}], which must be a mistake: {words}, so it would never limit anything.{guess} "
         f"Correct it, or {out}."

@@ -214,9 +214,9 @@ def test_limits_that_do_not_fit_the_model_are_refused(contract, limits, message)
             "inside.elbow.x is -120 [rad], which must be a mistake: that is 19",
         ),
         (Limits(inside={"shoulder.x": [-1.0, 86]}), "inside.shoulder.x is 86 [rad]"),
-        (Limits(jump={"goal.x": 500}), "the model's bounds are -1 to 1, so it would never limit anything. In millim"),
+        (Limits(jump={"goal.x": 500}), "the model's bounds are -1 to 1, so it would never limit anything. In mm? "),
         (Limits(inside={"goal.x": [-300, 300]}), "Then it is -0.3 m."),
-        (Limits(deadline_s=40.0), "In milliseconds? Then it is 0.04 s. Correct it, or set inf, which limits nothing."),
+        (Limits(deadline_s=40.0), "In ms? Then it is 0.04 s. Correct it, or set inf, which limits nothing."),
         (
             Limits(max_age_s={"goal": 120.0}),
             "max_age_s.goal is 120 [s], which must be a mistake: more than 1000 periods",
