@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.errors import SamiError, UnknownName, require_known
 from sami_runtime.files import checked_table, read_document
 from sami_runtime.model.contract import Contract
 from sami_runtime.model.recovery import Recovery
@@ -272,9 +272,8 @@ class Limits(BaseModel):
             (("inside", "jump", "workspace", "known"), "element of an observation", elements_of(contract.observation)),
         ):
             for limit in limits:
-                for name in value if isinstance(value := getattr(self, limit), Mapping) else ():
-                    if name not in names:
-                        raise UnknownName(kind, name, names, f"The limit {limit} names it.")
+                if isinstance(value := getattr(self, limit), Mapping):
+                    require_known(kind, value, names, f"The limit {limit} names it.")
         if isinstance(self.rest, str) and self.rest not in signals:
             raise UnknownName("observation signal", self.rest, signals, "The limit rest names it.")
         self._require_elements(contract)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.errors import SamiError, require_known
 from sami_runtime.files import checked_table, read_document
 from sami_runtime.robots.body.joints import Array, Then
 from sami_runtime.robots.kit.settings import RobotTable, Three
@@ -169,9 +169,8 @@ class BodySettings(RobotTable):
         if self.start:
             tables |= {"start.within": self.start.within, "start.velocity": self.start.velocity}
         for key, table in tables.items():
-            for joint in table if isinstance(table, Mapping) else ():
-                if joint not in self.joints:
-                    raise UnknownName("joint", joint, self.joints, f"{key} in {where} names it.")
+            if isinstance(table, Mapping):
+                require_known("joint", table, self.joints, f"{key} in {where} names it.")
 
     def _fault(self) -> str:
         """Return a sentence about settings that do not fit together; empty if all do."""
