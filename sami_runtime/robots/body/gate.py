@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sami_runtime.adapters.base import Adapter, Observation
-from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.errors import SamiError, UnknownName, require_known
 from sami_runtime.model.contract import Contract
 from sami_runtime.robots.body.body import BodyLimits
 from sami_runtime.robots.body.joints import Array
@@ -227,9 +227,7 @@ class BodyGate(SafetyGate):
         settings, action = self.body.settings, contract.action
         default = action.elements[:3] if settings.command == "hand" else settings.joints
         elements = default if settings.elements is None else settings.elements
-        for element in elements:
-            if element not in action.elements:
-                raise UnknownName("element of the action", element, action.elements, "[body] reads it: set elements.")
+        require_known("element of the action", elements, action.elements, "[body] reads it: set elements.")
         if len(elements) != self.body.size:
             raise SamiError(
                 f"a command {settings.command} has {self.body.size} numbers, and elements names {len(elements)} of the "
@@ -239,9 +237,8 @@ class BodyGate(SafetyGate):
         self._scale = by_name(settings.scale, elements, 1.0)
         self._offset = by_name(settings.offset, elements, 0.0)
         for key in ("scale", "offset"):
-            for element in table if isinstance(table := getattr(settings, key), dict) else ():
-                if element not in elements:
-                    raise UnknownName("element of the action", element, elements, f"The key {key} of [body] names it.")
+            if isinstance(table := getattr(settings, key), dict):
+                require_known("element of the action", table, elements, f"The key {key} of [body] names it.")
         if not self._scale.all():
             raise SamiError(
                 "scale of [body] has a 0, so that an action of any size would command the same. Correct it."
