@@ -51,7 +51,6 @@ SENTENCES = {
 tests and scripts."""
 KEYS = {
     *("sami_runtime/robots/franka/settings.py ours", "sami_runtime/robots/franka/settings.py theirs"),
-    *("sami_runtime/robots/kit/frame.py ours", "sami_runtime/robots/kit/frame.py theirs"),
     *("sami_runtime/robots/lerobot/settings.py others", "sami_runtime/safety/limits.py known"),
     *("sami_runtime/robots/c_export/sami_gate.hpp none", "sami_runtime/robots/c_export/sami_gate.hpp has"),
     *("sami_runtime/robots/c_export/sami_gate.hpp held", "sami_runtime/loop/tick.py HELD"),
@@ -197,7 +196,7 @@ def budget() -> list[Row]:
 MEASURES: dict[str, tuple[Callable[[], int], int, int]] = {
     "files of the trunk": (lambda: len(trunk()), 140, 140),
     "lines of the trunk": (lambda: lines_of(trunk()), 19_000, 19_000),
-    "lines of the product": (lambda: lines_of(modules()), 64_115, 41_000),
+    "lines of the product": (lambda: lines_of(modules()), 63_971, 41_000),
     "rooms on the first level": (lambda: len(rooms()), 19, 19),
     "class names defined twice": (lambda: len(classes_defined_twice()), 0, 0),
     "circles of imports": (circles, 0, 0),

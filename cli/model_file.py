@@ -132,14 +132,12 @@ def engine_line(env: str, engine: str | None) -> str:
 
 def task_set_names(tasks: str | None, spec: EnvironmentSpec) -> list[str]:
     """Parse comma-separated names of task sets, all if None; raise SamiError or UnknownName for an invalid one."""
-    from sami_runtime.errors import SamiError, UnknownName
+    from sami_runtime.errors import SamiError, require_known
 
     if tasks is None:
         return list(spec.tasks.sets)
     names = list(dict.fromkeys(name.strip() for name in tasks.split(",") if name.strip()))
     if not names:
         raise SamiError("no task set was given; name at least one, e.g. --tasks training,moderate,extreme.")
-    for name in names:
-        if name not in spec.tasks.sets:
-            raise UnknownName("task set", name, spec.tasks.sets)
+    require_known("task set", names, spec.tasks.sets)
     return names

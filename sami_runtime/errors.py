@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 
@@ -98,6 +98,13 @@ class UnknownName(SamiError):  # noqa: N818 - named after what the user typed
         listed = ", ".join(valid) or "none"
         hint = f" {self.hint}" if self.hint else ""
         return f"unknown {self.kind} {self.name!r}.{guess} Valid: {listed}.{hint}"
+
+
+def require_known(kind: str, names: Iterable[str], valid: Collection[str], hint: str = "") -> None:
+    """Raise UnknownName for the first of some names that does not exist; see its arguments."""
+    for name in names:
+        if name not in valid:
+            raise UnknownName(kind, str(name), valid, hint)
 
 
 def text_of(error: BaseException) -> str:

@@ -12,9 +12,9 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any, TypeVar, get_args, get_origin
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from sami_runtime.errors import SamiError, UnknownName, excerpt
 
@@ -30,6 +30,7 @@ _UNWRITABLE = {
     *(errno.EACCES, errno.EPERM, errno.EIO, errno.ENAMETOOLONG),
 }
 """Error numbers of a disk that is full, read-only or broken, and of a limit of this process (`ulimit -f`)."""
+M = TypeVar("M", bound=BaseModel)
 ENDING = ".unfinished"
 """Suffix of files and folders that are being written, see `unfinished`."""
 
@@ -78,8 +79,26 @@ def keys_at(kind: Any, path: Sequence[str]) -> set[str]:
     return keys_at(fields[path[0]].annotation, path[1:]) if path[0] in fields else set()
 
 
-def faults_of(error: ValidationError, document: Mapping[str, Any], kind: Any = None) -> str:
-    """Return the first ten faults of a document as text, each with its key, and valid keys if its type `kind` is given.
+def checked_table(kind: type[M], document: Mapping[str, Any], where: str, page: str) -> M:
+    """Return a table that people write as a checked object.
+
+    Args:
+        kind: Class of the object.
+        document: Values by key.
+        where: Where the table is written, for messages.
+        page: Page that explains each key, for messages: "docs/X.md lists the keys".
+
+    Raises:
+        SamiError: A key does not exist, is missing, or has an invalid value; the message lists the faults.
+    """
+    try:
+        return kind.model_validate(dict(document))
+    except ValidationError as error:
+        raise SamiError(f"{where}: {faults_of(error, document, kind)}. Correct what is named; {page}.") from None
+
+
+def faults_of(error: ValidationError, document: Mapping[str, Any], kind: type[BaseModel]) -> str:
+    """Return the first ten faults of a document of a type `kind` as text, each with its key, and valid keys.
 
     A table in a list goes by its name. Where a value may be of several kinds, Pydantic names each kind among the keys;
     they are left out, and of a number or a table only what is wrong within the table is reported.
@@ -91,7 +110,9 @@ def faults_of(error: ValidationError, document: Mapping[str, Any], kind: Any = N
         inner: Any = document
         for part in fault["loc"]:
             try:
-                inner = inner[part]
+                # A key "a.b" may be written as a table in a table.
+                for name in [part] if isinstance(part, int) or part in inner else part.split("."):
+                    inner = inner[name]
             except (TypeError, LookupError):
                 if (fault["type"], part) != ("missing", fault["loc"][-1]):
                     continue
@@ -100,12 +121,37 @@ def faults_of(error: ValidationError, document: Mapping[str, Any], kind: Any = N
         tables.update(".".join(keys[:end]) for end in range(1, len(keys)))
         has_value = keys and fault["type"] not in ("missing", "extra_forbidden")  # else: the whole document
         value = f", and it is {excerpt(fault['input'])}" if has_value else ""
-        message = fault["msg"].partition(" or instance of ")[0].replace("valid dictionary", "table")
+        message = fault["msg"].removeprefix("Value error, ")
+        message = message.partition(" or instance of ")[0].replace("valid dictionary", "table")
         if valid := fault["type"] == "extra_forbidden" and keys_at(kind, keys[:-1]):
             message = str(UnknownName("key", keys[-1], valid)).removesuffix(".")
         faults.setdefault(".".join(keys) or "the file", f"{message[:1].lower()}{message[1:]}{value}")
     texts = [f"{key}: {text}" for key, text in faults.items() if key not in tables]
     return "; ".join(texts[:10] + [f"and {len(texts) - 10} more"] * (len(texts) > 10))
+
+
+def read_bounded(path: Path, most: int, advice: str, error_type: type[SamiError] = SamiError) -> bytes:
+    """Return the bytes of a regular file: reading a pipe may block for ever, and a device has no end.
+
+    Args:
+        path: The file.
+        most: Most bytes to read.
+        advice: What to do about an error, as a sentence.
+        error_type: Class of the error.
+
+    Raises:
+        SamiError: The file cannot be read, or is larger.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            raise ValueError("it is a directory" if path.is_dir() else "it is no regular file")
+        with path.open("rb") as file:
+            data = file.read(most + 1)
+        if len(data) > most:
+            raise ValueError(f"it is larger than {most} bytes")
+    except (OSError, ValueError) as error:
+        raise error_type(f"{path} cannot be read: {getattr(error, 'strerror', '') or error}. {advice}") from None
+    return data
 
 
 def read_document(path: Path, content: str) -> dict[str, Any]:
@@ -120,18 +166,9 @@ def read_document(path: Path, content: str) -> dict[str, Any]:
     """
     if path.suffix not in (".toml", ".json"):
         raise SamiError(f"{path} is no file of {content}; give the path of a file NAME.toml or NAME.json.")
+    data = read_bounded(path, MAX_DOCUMENT_BYTES, f"Give the path of a file of {content}.")
     try:
-        if not path.is_file() and path.exists():
-            raise ValueError("it is no regular file")
-        with path.open("rb") as file:
-            data = file.read(MAX_DOCUMENT_BYTES + 1)
-        if len(data) > MAX_DOCUMENT_BYTES:
-            raise ValueError(f"it is larger than {MAX_DOCUMENT_BYTES} bytes")
         text = data.decode("utf-8")
-    except (OSError, ValueError) as error:
-        cause = error.strerror if isinstance(error, OSError) else error
-        raise SamiError(f"{path} cannot be read: {cause}. Give the path of a file of {content}.") from None
-    try:
         document = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text, object_pairs_hook=unique)
     except (ValueError, RecursionError) as error:
         raise SamiError(f"{path} cannot be read: {error}. Write it as the documentation of {content} shows.") from None

@@ -97,11 +97,11 @@ def _minutes_table(task: str, minutes: float, runs: Sequence[Run], intervals: In
     middles = {name: _with_intervals(scores, intervals) for name, scores in means.items()}
     for method, group in by_method.items():
         if not group:
-            yield f"| {METHODS[method].title} | 0 | missing | {' | '.join(['missing'] * len(sets))} |"
+            yield f"| {method} | 0 | missing | {' | '.join(['missing'] * len(sets))} |"
             continue
         steps = np.mean([run.curve[-1]["steps"] for run in group])
         cells = [_text(middles[name][method]) for name in sets]
-        yield f"| {METHODS[method].title} | {len(group)} | {steps:,.0f} | {' | '.join(cells)} |"
+        yield f"| {method} | {len(group)} | {steps:,.0f} | {' | '.join(cells)} |"
     yield ""
     yield "| of this project | judged in | loses to | is above |"
     yield "|---|---|---|---|"
@@ -153,9 +153,8 @@ def _steps_table(runs: Sequence[Run]) -> Iterator[str]:
         return
     yield f"| at equal steps, from the same curves | {' | '.join(f'{steps:,}' for steps in columns)} |"
     yield f"|---|{'---|' * len(columns)}"
-    for name, method in METHODS.items():
-        values = [read[steps].get(name) for steps in columns]
-        cells = ["-" if value is None else f"{np.mean(value):,.0f} ({len(value)})" for value in values]
-        yield f"| {method.title} | {' | '.join(cells)} |"
-    yield ""
-    yield "In parentheses the number of seeds; `-` where no curve reaches so far, or begins later."
+    for method in METHODS:
+        values = [read[steps].get(method) for steps in columns]
+        if any(values):
+            cells = ["-" if value is None else f"{np.mean(value):,.0f} ({len(value)})" for value in values]
+            yield f"| {method} | {' | '.join(cells)} |"

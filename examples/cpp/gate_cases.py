@@ -25,7 +25,7 @@ import argparse
 import math
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -204,6 +204,7 @@ def of_the_world() -> Iterator[Case]:
     )
     slow = [step._replace(stamp=-0.01) for step in along(*[0.1] * 3, action=(0.9, 0.1)) if isinstance(step, Tick)]
     yield "workspace and a slow sensor", box, [*slow, *along(0.1, start=3 * PERIOD, action=(0.9, 0.1))]
+    yield "workspace after a pause", {**box, "hold_ticks": 9}, [*along(0.05, action=(0.5, 0.1)), *old(2, 8 * PERIOD)]
     yield "workspace backwards", {**box, "moves": {"fx": {"element": "effort.x", "scale": -0.1}}}, out
     yield "no rest was measured", {"blend_in_s": 0.2, "rest": "effort"}, along(NAN, 0.1)
     yield "measured rest", {"rate": 5.0, "rest": "effort", "hold_ticks": 0}, [
@@ -224,6 +225,13 @@ def _adapting() -> Iterator[Case]:
     adapt = {"steps": 4, "gentle": 0.25}
     yield "time to adapt", {"time_to_adapt": adapt, "rate": 12.0, "rest": 0.0}, steps
     yield "time to adapt with an acceleration", {"time_to_adapt": adapt, "rate": 12.0, **quick}, steps
+    box = {"workspace": {"effort.x": [-0.3, 0.3]}, "moves": {"fx": {"element": "effort.x", "scale": 0.1}}}
+    slowing = {"time_to_adapt": adapt, "rate": 5.0, "rest": 0.0, **box}
+    ahead: list[Step] = []
+    for tick in along(0.0, 0.02, 0.06, 0.12, 0.2, 0.27, 0.29, 0.3, action=(0.9, 0.1)):
+        ahead += [tick, Score(*(alarm if len(ahead) > 5 else settled))]
+    yield "time to adapt in a workspace", slowing, ahead
+    yield "time to adapt in a workspace with an acceleration", {**slowing, "acceleration": 150.0}, ahead
     yield "time to adapt then stop", {"time_to_adapt": {"steps": 6, "then": "stop"}}, steps
     yield "time to adapt then rest", {"time_to_adapt": {"steps": 2, "then": "rest"}, "rest": 0.0}, steps
     both = {"time_to_adapt": adapt, "stop_on_alarm": {"steps": 1, "then": "hold"}}
@@ -231,55 +239,83 @@ def _adapting() -> Iterator[Case]:
 
 
 def at_random(generator: random.Random, name: str) -> Case:
-    """Draw limits, and ticks with faults of every kind."""
+    """Draw limits of every kind, and ticks with faults of every kind."""
 
     def number(low: float, high: float, digits: int = 3) -> float:
         return round(generator.uniform(low, high), digits)
 
-    limits: dict[str, Any] = {"hold_ticks": generator.randrange(4), "stop_after": generator.randrange(2, 9)}
-    if generator.random() < 0.7:
-        limits |= {"rate": {"fx": number(0.5, 20), "fy": number(0.5, 20)}, "rest": number(-0.2, 0.2)}
-    if generator.random() < 0.5:
-        limits |= {"low": {"fx": number(-1.2, -0.3)}, "high": {"fy": number(0.3, 1.2)}}
-    if generator.random() < 0.3:
-        limits |= {"max_age_s": number(0.02, 0.1)}
-    if generator.random() < 0.3:
-        limits |= {"max_pause_s": number(0.08, 0.3)}
-    more = generator.random
-    if more() < 0.4:
-        limits |= {"acceleration": {"fx": number(5, 200), "fy": number(5, 200)}, "rest": limits.get("rest", 0.0)}
-    if more() < 0.3:
-        limits |= {"blend_in_s": number(0.05, 0.3), "rest": limits.get("rest", 0.0)}
-    if more() < 0.4:
-        then = generator.choice(("hold", "stop"))
-        limits |= {"inside": {"velocity.x": {"range": [number(-2, -1), number(1, 2)], "then": then}}}
-    if more() < 0.4:
-        limits |= {"jump": {"effort.y": number(0.1, 0.6)}}
-    if more() < 0.4:
-        scale = generator.choice((0.1, -0.05))
-        limits |= {"workspace": {"effort.x": [-0.3, 0.3]}, "moves": {"fx": {"element": "effort.x", "scale": scale}}}
-    if more() < 0.3:
-        limits |= {"guards": ["ranges"]}
-    if more() < 0.3:
-        gentle = 0.5 if "rate" in limits else 1.0
-        limits |= {"time_to_adapt": {"steps": generator.randrange(1, 5), "gentle": gentle}}
-    time, steps = number(0, 1), []  # type: float, list[Step]
-    for _ in range(generator.randrange(6, 16)):
-        kind = generator.random()
-        missed = generator.randrange(1, 4) if kind < 0.06 else 0
-        time = round(time + (1 + missed) * PERIOD + number(-0.004, 0.004, 6), 6)
-        stamp = round(time - (number(0.1, 0.3) if 0.06 < kind < 0.25 else number(0, 0.03)), 6)
-        action = (number(-1.3, 1.3, 6), number(-1.3, 1.3, 6))
-        if kind > 0.95:
-            action = (generator.choice((NAN, INF, -INF)), action[1])
-        effort = tuple(number(-0.4, 0.4, 6) for _ in range(2))
-        values = (*effort, number(-2.2, 2.2), number(-1, 1))
-        steps.append(Tick(time, stamp, action, 1 + missed, values))
-        if more() < 0.2:
-            steps.append(Stand(round(time + 0.01, 6)))
-        if "time_to_adapt" in limits:
-            steps.append(Score(number(0.0, 1.2), generator.choice(tuple(Phase))))
+    limits, time, steps = _limits_at_random(generator, number), number(0, 1), []  # type: dict[str, Any], float, Any
+    chance, choice, stamp = generator.random, generator.choice, time
+    action, values = (0.0, 0.0), (0.0, 0.0, 0.0, 0.0)
+    for _ in range(generator.randrange(8, 24)):
+        missed = generator.randrange(1, 4) if chance() < 0.06 else 0
+        usual = (1 + missed) * PERIOD + number(-0.004, 0.004, 6)
+        odd = choice(
+            (0.0, 1e-6, 0.01, -0.001, -0.03, 0.1, number(0.1, 0.5))
+        )  # a burst, a clock that goes back, a pause
+        time = round(time + (usual if chance() < 0.85 else odd), 6)
+        kind = chance()
+        if kind < 0.65:  # the robot moves on from where it was
+            steady = [value if math.isfinite(value) else 0.0 for value in values]
+            values = tuple(round(value + number(-0.15, 0.15, 6), 6) for value in steady)
+            stamp = round(time - number(0, 0.03), 6)
+        elif kind < 0.75:  # a sensor that is slower than the policy repeats its measurement
+            pass
+        elif kind < 0.9:
+            values = tuple(number(-reach, reach, 6) for reach in (0.4, 0.4, 2.2, 1.0))
+            stamp = round(time - choice((0.0, 0.0, number(0.1, 0.3), -number(0, 0.3))), 6)
+        else:
+            at = generator.randrange(4)
+            values = (*values[:at], choice((NAN, INF, -INF, -0.0, 9.0)), *values[at + 1 :])
+            stamp = choice((NAN, round(time, 6), round(time, 6)))
+        if chance() < 0.6:
+            action = (number(-1.3, 1.3, 6), number(-1.3, 1.3, 6))
+        proposed = action if chance() < 0.95 else (choice((NAN, INF, -INF)), action[1])
+        steps.append(Tick(time, stamp, proposed, 1 + missed, values))
+        for _ in range(choice((0, 0, 0, 0, 1, 3))):
+            time = round(time + 0.01, 6)
+            steps.append(Stand(time))
+        if {"time_to_adapt", "stop_on_alarm"} & limits.keys():
+            steps.append(Score(number(0.0, 1.5), choice(tuple(Phase))))
+        steps += choice([[]] * 10 + [["begin"], ["rearm"], ["rearm", "begin"]])
     return name, limits, steps
+
+
+def _limits_at_random(generator: random.Random, number: Callable[[float, float], float]) -> dict[str, Any]:
+    chance, choice = generator.random, generator.choice
+    limits: dict[str, Any] = {"hold_ticks": generator.randrange(4), "stop_after": generator.randrange(2, 12)}
+    thens = ["hold", "stop"]
+    if chance() < 0.8:
+        neutral = {"fx": number(-0.3, 0.3), "fy": number(-0.3, 0.3)}
+        limits["rest"] = choice((0.0, number(-0.2, 0.2), neutral, "effort"))
+        thens.append("rest")
+        optional: dict[str, Any] = {
+            "rate": choice((number(0.5, 20), {"fx": number(0.1, 5)}, {"fx": number(0.5, 20), "fy": number(0.5, 20)})),
+            "acceleration": choice((number(5, 200), {"fy": number(1, 100)}, {"fx": number(5, 2000), "fy": 50.0})),
+            "blend_in_s": number(0.03, 0.4),
+        }
+        limits |= {name: value for name, value in optional.items() if chance() < 0.5}
+    optional = {
+        "low": {"fx": number(-1.2, -0.3)},
+        "high": {"fy": number(0.3, 1.2)},
+        "max_age_s": choice((number(0.02, 0.1), INF, {"effort": number(0.03, 0.2), "velocity": INF})),
+        "max_pause_s": choice((number(0.08, 0.5), INF)),
+        "inside": {"velocity.x": {"range": [number(-2, -0.5), number(0.5, 2)], "then": choice(thens)}},
+        "jump": {"effort.y": {"most": number(0.1, 0.6), "then": choice(thens)}, "velocity.x": number(0.3, 2)},
+        "frozen": {choice(("effort", "velocity")): generator.randrange(2, 5)},
+        "out_of_bounds": choice((*thens, "act", {"velocity": choice((*thens, "act"))})),
+        "guards": ["ranges"],
+        "stop_on_alarm": {"steps": generator.randrange(1, 4), "then": choice(thens), "score": choice((0.5, 1.0))},
+    }
+    limits |= {name: value for name, value in optional.items() if chance() < 0.3}
+    if chance() < 0.5:
+        limits["workspace"] = {"effort.x": [number(-0.5, -0.05), number(0.05, 0.5)], "velocity.y": [-0.8, 0.8]}
+        entries = ("fx", "effort.x", (0.1, -0.05, 1e-5, 2.0)), ("fy", "velocity.y", (0.3, -0.2))
+        limits["moves"] = {name: {"element": element, "scale": choice(scales)} for name, element, scales in entries}
+    if chance() < 0.4:
+        gentle = choice((1.0, 0.5, 0.1)) if "rate" in limits else 1.0
+        limits["time_to_adapt"] = {"steps": generator.randrange(1, 8), "then": choice(thens), "gentle": gentle}
+    return limits
 
 
 def contract_of() -> Contract:
@@ -321,7 +357,7 @@ def rows(case: Case) -> Iterator[list[object]]:
         if isinstance(step, Tick):
             yield ["tick", step.time, step.stamp, step.ticks, *step.action, *_drive(gate, step, contract), *step.values]
         elif isinstance(step, Stand):
-            yield ["stand", step.time, *_written(gate, gate.stand(step.time), "")]
+            yield ["stand", step.time, *_written(gate, _stand(gate, step.time), "")]
         elif isinstance(step, Score):
             reading = Reading(0, 0.0, step.phase, score=step.value, alarm=step.value > 1.0)
             gate.record_telemetry(reading)
@@ -349,6 +385,13 @@ def _drive(gate: SafetyGate, step: Tick, contract: Contract) -> list[object]:
     if ruling is None:
         ruling = gate.hold(reason, step.time, step.ticks)
     return _written(gate, ruling, reason)
+
+
+def _stand(gate: SafetyGate, now: float) -> Ruling:
+    try:
+        return gate.stand(now)
+    except SamiError as error:  # only after a trip of `_drive`, so that nothing is written
+        return Ruling(None, ("stop",), now, f"start: {error}")
 
 
 def _written(gate: SafetyGate, ruling: Ruling, reason: str) -> list[object]:

@@ -217,7 +217,7 @@ def _contract(reading: PolicyReading, recipe: Recipe, layout: PolicyLayout, wher
     try:
         return Contract.model_validate(values)
     except ValidationError as error:
-        faults = printable(faults_of(error, values))
+        faults = printable(faults_of(error, values, Contract))
         raise ContractError(f"the recipe of {where}: {faults}. Correct the recipe.") from None
 
 

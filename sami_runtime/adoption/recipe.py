@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError, model_validator
 
-from sami_runtime.errors import ContractError, UnknownName
-from sami_runtime.files import faults_of, keys_at, printable
+from sami_runtime.errors import ContractError
+from sami_runtime.files import faults_of, printable
 from sami_runtime.model.contract import ADOPTED
 from sami_runtime.signals import LARGEST, Count, Entry, Float32, High, Low, Name, Positive, Text
 
@@ -193,18 +193,14 @@ class Recipe(Entry):
             source: Where the table came from, for messages.
 
         Raises:
-            UnknownName: A key is unknown.
-            ContractError: A field is missing or wrong.
+            ContractError: A key is unknown, missing or wrong.
         """
         try:
             return cls.model_validate(document)
         except ValidationError as error:
-            for fault in error.errors():
-                if fault["type"] == "extra_forbidden":
-                    *path, name = map(str, fault["loc"])
-                    raise UnknownName(f"recipe key of {source}", printable(name), keys_at(cls, path)) from None
             advice = "Correct --contract; `sami adopt POLICY --draft my.toml` writes one to complete."
-            raise ContractError(f"the recipe of {source}: {printable(faults_of(error, document))}. {advice}") from None
+            faults = printable(faults_of(error, document, cls))
+            raise ContractError(f"the recipe of {source}: {faults}. {advice}") from None
 
     @classmethod
     def of(cls, artifact: Artifact) -> Recipe:

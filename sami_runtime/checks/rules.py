@@ -15,7 +15,7 @@ from sami_runtime.adapters.base import Adapter, Executed, Observation, require_c
 from sami_runtime.clock import Clock, Pace
 from sami_runtime.errors import AdapterError, excerpt
 from sami_runtime.model.contract import Contract
-from sami_runtime.model.training_ranges import ALLOWED, FACTORS, LEAST, Responses, TrainingRanges
+from sami_runtime.model.training_ranges import ALLOWED, LEAST, Responses, TrainingRanges, mistaken_units
 from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.limits import Limits, by_element
 from sami_runtime.signals import Signal, numbers_of
@@ -324,7 +324,7 @@ def _probably(trial: Trial, stray: _Stray, value: NDArray[np.float64]) -> str:
     def fits(candidate: NDArray[np.float64], when: When, allowed: float) -> bool:
         return bool((_deviations(trial.ranges, signal, when, candidate[None]) <= allowed).all())
 
-    for unit, factor in FACTORS.get(signal.unit, {}).items():
+    for unit, factor in mistaken_units(signal.unit).items():
         if abs(value[at]) > factor * max(spread.deviation) / 10 and fits(value / factor, "signals", ALLOWED):
             return f"Probably {unit} where the model reads {signal.unit}: divide {signal.name} by {factor:.4g}."
     turned = value.copy()

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator, model_validator
 
-from sami_runtime.errors import SamiError, UnknownName, excerpt
+from sami_runtime.errors import SamiError, UnknownName, excerpt, require_known
 from sami_runtime.files import read_document, unique
 from sami_runtime.signals import Signal
 
@@ -200,9 +200,7 @@ class GapProfile(BaseModel):
         Raises:
             SamiError, UnknownName: As `load`.
         """
-        for key in document:
-            if key not in cls.model_fields:
-                raise UnknownName("key of a profile", str(key), cls.model_fields, f"It is in {where}.")
+        require_known("key of a profile", document, cls.model_fields, f"It is in {where}.")
         try:
             return cls.model_validate(dict(document))
         except ValidationError as error:
@@ -233,9 +231,7 @@ class GapProfile(BaseModel):
         for sensor, names in self.sensors.items():
             if sensor in sizes:
                 raise SamiError(f"the gap's sensor {sensor!r} has the name of a signal; give it another name.")
-            for name in names:
-                if name not in sizes:
-                    raise UnknownName("observation signal", name, sizes, f"The gap's sensor {sensor} names it.")
+            require_known("observation signal", names, sizes, f"The gap's sensor {sensor} names it.")
         for key in (*OF_EACH_SIGNAL, *OF_EACH_LINE):
             for name in self._table(key):
                 if name not in (*sizes, *self.sensors):
@@ -243,13 +239,9 @@ class GapProfile(BaseModel):
                 if key in OF_EACH_LINE and (line := self.line_of(name)) != name:
                     raise SamiError(f"{key}.{name}: {name} arrives together with {line}; set {key}.{line} instead.")
         for key in OF_ACTIONS:
-            for name in self._table(key):
-                if name not in elements:
-                    raise UnknownName("element of the action", name, elements, f"The gap {key} names it.")
+            require_known("element of the action", self._table(key), elements, f"The gap {key} names it.")
         for name, source in self.same_as.items():
-            for signal_name in (name, source):
-                if signal_name not in sizes:
-                    raise UnknownName("observation signal", signal_name, sizes, "The gap same_as names it.")
+            require_known("observation signal", (name, source), sizes, "The gap same_as names it.")
             if sizes[name] != sizes[source]:
                 raise SamiError(
                     f"same_as.{name} is {source!r}, which has {sizes[source]} numbers and not {sizes[name]}. "

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sami_runtime.errors import ArtifactError
+from sami_runtime.files import read_bounded
 from sami_runtime.model.contract import HASH_KEY, METADATA_KEY, Contract, text_sha256
 from sami_runtime.model.graph_scan import (
     DOMAINS,
@@ -90,27 +91,10 @@ def read_bytes(path: str | Path) -> bytes:
     Raises:
         ArtifactError: There is no such file, it is empty, too large or cannot be read.
     """
-    path = Path(path)
-    # Reading a pipe may block for ever, and a device has no end.
-    if path.exists() and not path.is_file():
-        kind = "a directory" if path.is_dir() else "no regular file"
-        raise ArtifactError(f"{path} is {kind}, expected a model file. Give the path of its .onnx file.")
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_MODEL_BYTES + 1)
-    except FileNotFoundError:
-        raise ArtifactError(
-            f"{path} does not exist. Give the path of a .onnx file; sami export writes one from a run folder."
-        ) from None
-    except OSError as error:
-        raise ArtifactError(f"{path} cannot be read: {error.strerror or error}. Check its permissions.") from error
+    advice = "Give the path of a .onnx file; sami export writes one, of a few MB, from a run folder."
+    data = read_bounded(Path(path), MAX_MODEL_BYTES, advice, ArtifactError)
     if not data:
         raise ArtifactError(f"{path} is empty (0 bytes). Copy or download the file again.")
-    if len(data) > MAX_MODEL_BYTES:
-        raise ArtifactError(
-            f"{path} is larger than {MAX_MODEL_BYTES} bytes, the most that is read. "
-            "Check that it is a policy; sami export writes files of a few MB."
-        )
     return data
 
 

@@ -270,7 +270,7 @@ class Contract(Entry):
         try:
             return cls.model_validate_json(text, strict=True)
         except ValidationError as error:
-            faults = printable(faults_of(error, json.loads(text)))
+            faults = printable(faults_of(error, json.loads(text), cls))
             raise ContractError(f"{source}: contract: {faults}. Export the model again.") from error
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from sami_runtime.distribution import install_hint
 from sami_runtime.errors import ArtifactError, SamiError
+from sami_runtime.files import read_bounded
 
 SIGNATURE_VERSION = 1
 SUFFIX = ".sig"
@@ -38,7 +39,8 @@ def trusted_keys(path: Path) -> dict[str, str]:
     Returns the owner's name by key. Raises SamiError if the file cannot be read, has no key, or a line is no key.
     """
     keys = {}
-    for number, line in enumerate(read_small(path, "a file of keys").decode("utf-8", "replace").splitlines(), 1):
+    text = read_bounded(path, MAX_BYTES, "Give a file of keys.").decode("utf-8", "replace")
+    for number, line in enumerate(text.splitlines(), 1):
         key, _, owner = line.strip().partition(" ")
         if not key or key.startswith("#"):
             continue
@@ -73,7 +75,7 @@ def require_signed(model: Path, data: bytes, keys: dict[str, str]) -> str:
             "maker to sign it with sami sign, and copy both files."
         )
     try:
-        document: Any = json.loads(read_small(file, "a signature"))
+        document: Any = json.loads(read_bounded(file, MAX_BYTES, "Sign the model again."))
         key, signature = document["key"], document["signature"]
         if document["version"] != SIGNATURE_VERSION or not (_KEY.fullmatch(key) and _SIGNATURE.fullmatch(signature)):
             raise ValueError("it has another version, or its key or signature is malformed")
@@ -91,20 +93,6 @@ def require_signed(model: Path, data: bytes, keys: dict[str, str]) -> str:
             "both files again."
         ) from None
     return keys[key] or key[:12]
-
-
-def read_small(path: Path, content: str) -> bytes:
-    """Return a file's bytes; raise SamiError, which names the expected `content`, if it is too large or unreadable."""
-    try:
-        if not path.is_file():
-            raise SamiError(f"{path} is no file; expected {content}.")
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise SamiError(f"{path} cannot be read: {error.strerror}; expected {content}.") from None
-    if len(data) > MAX_BYTES:
-        raise SamiError(f"{path} is larger than {MAX_BYTES} bytes; expected {content}.")
-    return data
 
 
 def cryptography_parts() -> Any:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from sami_runtime.errors import SamiError
-from sami_runtime.files import output, unfinished
-from sami_runtime.model.signature import PURPOSE, SIGNATURE_VERSION, cryptography_parts, read_small, signature_of
+from sami_runtime.files import output, read_bounded, unfinished
+from sami_runtime.model.signature import MAX_BYTES, PURPOSE, SIGNATURE_VERSION, cryptography_parts, signature_of
 
 
 def new_key(path: Path, owner: str) -> Path:
@@ -45,8 +45,9 @@ def new_key(path: Path, owner: str) -> Path:
 def private_key(key: Path) -> Any:
     """Return the private key of a file; raises a `SamiError` where it has none, or cryptography is not installed."""
     crypto = cryptography_parts()
+    data = read_bounded(key, MAX_BYTES, "Give a key of sami sign --new-key.")
     try:
-        private = crypto.serialization.load_pem_private_key(read_small(key, "a key of sami sign --new-key"), None)
+        private = crypto.serialization.load_pem_private_key(data, None)
     except (ValueError, TypeError, crypto.exceptions.UnsupportedAlgorithm) as error:
         if key.suffix == ".pub":
             raise SamiError(f"{key} is a public key. Give the private one: {key.with_suffix('.key')}.") from None

@@ -24,11 +24,10 @@ ALLOWED = 2.0
 """Standard deviations beyond the training range that are allowed at rest, before the policy acts."""
 FACTORS: dict[str, dict[str, float]] = {
     "m": {"cm": 100.0, "mm": 1000.0},
-    "m/s": {"cm/s": 100.0, "mm/s": 1000.0},
     "rad": {"degrees": 180 / np.pi},
-    "rad/s": {"degrees/s": 180 / np.pi},
+    "s": {"ms": 1000.0},
 }
-"""By unit: units that adapters use in its place by mistake, each with how many of them make one, the fewest first."""
+"""By unit: units that people use in its place by mistake, each with how many of them make one, the fewest first."""
 
 
 class Spread(Entry):
@@ -155,6 +154,12 @@ class TrainingRanges(Entry):
                 raise ValueError(f"seen.responses has no entry of the shape {shape} for {name!r}")
 
 
+def mistaken_units(unit: str) -> dict[str, float]:
+    """Return the `FACTORS` of a unit, also of a rate such as m/s, which a mistaken unit makes cm/s."""
+    base, slash, time = unit.partition("/")
+    return {f"{name}{slash}{time}": factor for name, factor in FACTORS.get(base, {}).items()}
+
+
 def other_unit(unit: str, value: Array, low: Array, high: Array) -> tuple[str, float] | None:
     """Guess the unit of a signal that is out of its range: (unit, how many of it make one `unit`); None if none fits.
 
@@ -167,7 +172,7 @@ def other_unit(unit: str, value: Array, low: Array, high: Array) -> tuple[str, f
     >>> other_unit("rad", np.array([86.0, 0.0]), np.array([-1.6, -1.0]), np.array([1.6, 1.0]))
     ('degrees', 57.29577951308232)
     """
-    fitting = FACTORS.get(unit, {}).items()
+    fitting = mistaken_units(unit).items()
     return next(((name, by) for name, by in fitting if ((low <= value / by) & (value / by <= high)).all()), None)
 
 

@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from sami_runtime.adapters.base import Adapter, Observation, require_observation
-from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.errors import SamiError, UnknownName, require_known
+from sami_runtime.files import checked_table
 from sami_runtime.loop.episode import RunningEpisode, latch
 from sami_runtime.loop.pilot import Ending
 from sami_runtime.model.contract import Contract
 from sami_runtime.robots.body.settings import BodySettings, by_name
 from sami_runtime.robots.kit.motion import eased
-from sami_runtime.robots.kit.settings import RobotTable, checked_table
+from sami_runtime.robots.kit.settings import RobotTable
 from sami_runtime.safety.gate import Ruling
 from sami_runtime.safety.limits import Limits
 from sami_runtime.safety.watch import Neutral
@@ -75,13 +76,12 @@ class HandoverSettings(RobotTable):
             where: Where they are written, for messages.
 
         Raises:
-            UnknownName: A key or a stage does not exist.
-            SamiError: A value is invalid, or contradicts another.
+            UnknownName: A stage does not exist.
+            SamiError: A key does not exist, a value is invalid, or contradicts another.
         """
-        settings = checked_table(cls, document, "key of [handover]", where, PAGE)
-        for stage in (*settings.stages, settings.recover):
-            if stage not in (DAMP, *ADAPTER_STAGES, *settings.poses):
-                raise UnknownName("stage", stage, (DAMP, *ADAPTER_STAGES, *settings.poses), f"It is in {where}.")
+        settings = checked_table(cls, document, where, PAGE)
+        valid = (DAMP, *ADAPTER_STAGES, *settings.poses)
+        require_known("stage", (*settings.stages, settings.recover), valid, f"It is in {where}.")
         if fault := settings._fault():
             raise SamiError(f"{where}: {fault} The page {PAGE}.")
         return settings
@@ -143,9 +143,7 @@ class PoseDrive:
         self.name, self.keys, self._action, self._limits = name, keys, contract.action, limits
         self._period = 1.0 / contract.rate_hz
         elements = self._action.elements
-        for element in keys.at:
-            if element not in elements:
-                raise UnknownName("element of the action", element, elements, f"The pose {name} names it.")
+        require_known("element of the action", keys.at, elements, f"The pose {name} names it.")
         self._at = np.array([elements.index(element) for element in keys.at])
         self._end = np.array([*keys.at.values()], np.float64)
         self._targets = body is not None and body.command == "joint_positions"

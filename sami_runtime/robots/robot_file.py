@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from sami_runtime.errors import SamiError
-from sami_runtime.files import read_document
+from sami_runtime.files import checked_table, read_document
 from sami_runtime.robots.body.settings import BodySettings
 from sami_runtime.robots.handover import HandoverSettings
-from sami_runtime.robots.kit.settings import checked_table
 from sami_runtime.safety.limits import Limits
 from sami_runtime.signals import Count, NotNegative, Positive
 
@@ -38,9 +37,6 @@ class RunKeys(BaseModel):
     """Settings of any run, on a robot or in a simulator. A key that is left out is None or its default."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True)
-
-    kind: ClassVar[str] = "key of a run"
-    """What messages call a key."""
 
     expect_sha256: Sha256 | None = None
     """SHA-256 of the model file, as sha256sum prints it; another file is refused."""
@@ -86,10 +82,9 @@ class RunKeys(BaseModel):
             where: Where the values are written, a path, for messages.
 
         Raises:
-            UnknownName: A key does not exist.
-            SamiError: A value is invalid, or a key is missing.
+            SamiError: A value is invalid, or a key is missing or does not exist.
         """
-        return checked_table(cls, values, cls.kind, where, "docs/reference/robot-file.md lists the keys")
+        return checked_table(cls, values, where, "docs/reference/robot-file.md lists the keys")
 
     def recording(self, now: datetime | None = None) -> Path | None:
         """Return the path of a recording that begins now; None if nothing is recorded."""
@@ -98,8 +93,6 @@ class RunKeys(BaseModel):
 
 class SimulatorKeys(RunKeys):
     """Settings of a run in a simulator."""
-
-    kind: ClassVar[str] = "key of --set"
 
     dry_run: bool = False
     """Whether to only read and infer, without writing actions."""
@@ -112,8 +105,6 @@ class RobotFile(RunKeys):
 
     Paths in the file are relative to its folder, which may also contain the modules that it names.
     """
-
-    kind: ClassVar[str] = "key of a robot"
 
     version: Literal[1]
     """Of this document."""
@@ -149,8 +140,7 @@ class RobotFile(RunKeys):
         """Read a file, NAME.toml or NAME.json, and the files of limits and settings that it names.
 
         Raises:
-            SamiError: A file cannot be read or has another version, or a value is invalid.
-            UnknownName: A key does not exist.
+            SamiError: A file cannot be read or has another version, or as in `of`.
         """
         path = Path(path)
         document = read_document(path, "robot settings")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sami_runtime.adapters.around import Around
 from sami_runtime.adapters.base import Adapter, Executed, Observation
 from sami_runtime.clock import Clock
-from sami_runtime.errors import AdapterError, UnknownName
+from sami_runtime.errors import AdapterError, require_known
 from sami_runtime.safety.limits import KnownValue, elements_of
 from sami_runtime.signals import Signal, finite_numbers, numbers_of
 
@@ -65,9 +65,7 @@ class BiasCalibration(Around):
             period,
         )
         elements = elements_of(self.observation)
-        for name in known_values:
-            if name not in elements:
-                raise UnknownName("element of an observation", name, elements, "The limit known names it.")
+        require_known("element of an observation", known_values, elements, "The limit known names it.")
         self._signals = {name.partition(".")[0] for name in known_values}
         self._watched = [s for s in self.observation if s.name in self._signals or s.unit in STILL_UNITS]
 

@@ -130,11 +130,10 @@ class SafetyGate:
         fallback: Controller | None = None,
         guards: Collection[str] = (),
     ) -> None:
-        self.adapter, self.guards = adapter, guards
+        self.adapter, self.guards, self.fallback = adapter, guards, fallback
         self._needed: tuple[str, ...] = getattr(adapter, "basis", ())
         self.limits = limits or Limits()
         self.limits.require_fit(contract)
-        self.fallback = fallback
         if fallback is not None and self.limits.stop_after <= self.limits.hold_ticks + 1:
             raise SamiError(
                 f"the fallback would never act: it takes over after {self.limits.hold_ticks} ticks (hold_ticks), and "
@@ -157,9 +156,10 @@ class SafetyGate:
         Raises:
             SafetyStop: The gate tripped and was not re-armed.
         """
+        episode = self._fresh(period)  # before the check, so that none begins in which another thread tripped the gate
         if self.tripped is not None:  # the episode of the trip stays over, whatever is re-armed later
             self.require_armed()
-        self._episode = self._fresh(period)
+        self._episode = episode
         if self.fallback is not None:
             self.fallback.reset()
 

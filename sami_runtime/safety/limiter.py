@@ -1,7 +1,7 @@
 """Shapes actions: each limit is a class, and `Limiter` applies them in a fixed order.
 
 The target of a write is limited by 1. blend-in, 2. bounds, 3. workspace. The step towards the target is limited by
-4. acceleration, 5. bounds and workspace again, because braking may overshoot the target, 6. rate. Rate is last, so that
+4. acceleration and gentle, 5. bounds and workspace again, because braking may overshoot, 6. rate. Rate is last, so that
 no write exceeds it. A step starts at the action written last, not at the action that the adapter reports as executed.
 """
 
@@ -334,26 +334,20 @@ class Limiter:
         """
         if self._written is None:
             self._require_start()
-        elapsed = self._elapsed(now)
         action, limited_by = target, ()  # type: Array, tuple[str, ...]
         if self._blends:
-            action, limited_by = self.blend_in.limit(action, 0.0 if self._written is None else elapsed)
+            action, limited_by = self.blend_in.limit(action, 0.0 if self._written is None else self._elapsed(now))
         action, names = self._bounds.limit(action)
-        limited_by += names
-        if self._workspace is not None:
-            action, names = self._cut_to_workspace(action, elapsed)
-            limited_by += names
-        return self._step(action, limited_by, now)
+        action, more = self._cut_to_workspace(action, now)
+        return self._step(action, limited_by + names + more, now)
 
     def brake(self, written: Array, now: float) -> Shaped:
         """Return the action (A,) to write next in order to hold `written` (A,), braking within the acceleration."""
-        if self._workspace is None:
-            return self._step(written, (), now)
-        return self._step(*self._cut_to_workspace(written, self._elapsed(now)), now)
+        return self._step(*self._cut_to_workspace(written, now), now)
 
     def record_write(self, action: Array, now: float) -> float:
         """Store the action (A,) being written, from which the next step starts; return the time [s] since the last."""
-        elapsed = self._elapsed(now)
+        elapsed, in_force = self._elapsed(now), self._in_force(now)
         if self._accelerates:
             start = self._rest.value if self._written is None else self._written
             if start is not None:
@@ -363,7 +357,7 @@ class Limiter:
                     step += self._speed_at(now) * (least - elapsed)
                 self._speed = step / max(elapsed, least)
         self._written, self._written_at = action, now
-        return elapsed
+        return in_force
 
     def executed(self, action: Array, elapsed: float) -> None:
         """Take the action (A,) that the adapter reports as executed, `elapsed` seconds after the write before it.
@@ -384,15 +378,15 @@ class Limiter:
         if self._accelerates:
             step = self._acceleration.limit(way, move)
             names = named("acceleration", step != way, self._elements)
-            if names and self._workspace is not None:
-                eased = self._bounds.cut_step((start + step).astype(np.float32), start)
-                inside, more = self._cut_to_workspace(eased, move.elapsed)
-                step = np.where(inside != eased, inside - start, step)
-                names += tuple(name for name in more if name not in limited_by)
+        if self._rate is not None and self.gentle < 1.0:
+            eased_step, step = step, self._rate.ease(step, move, self.gentle, self._acceleration.braking(move))
+            names += named("gentle", step != eased_step, self._elements)
+        if names and self._workspace is not None:  # it brakes by the full rate, harder than a gentle one
+            eased = self._bounds.cut_step((start + step).astype(np.float32), start)
+            inside, more = self._cut_to_workspace(eased, now)
+            step = np.where(inside != eased, inside - start, step)
+            names += tuple(name for name in more if name not in limited_by)
         if self._rate is not None:
-            if self.gentle < 1.0:
-                eased_step, step = step, self._rate.ease(step, move, self.gentle, self._acceleration.braking(move))
-                names += named("gentle", step != eased_step, self._elements)
             eased_step, step = step, self._rate.limit(step, move)
             names += named("rate", step != eased_step, self._elements)
         if not names:
@@ -419,19 +413,19 @@ class Limiter:
                 "robot to within the bounds, or correct low and high."
             )
 
-    def _cut_to_workspace(self, action: Array, elapsed: float) -> Shaped:
-        assert self._workspace is not None
-        inside = self._workspace.cut(action, elapsed)
+    def _cut_to_workspace(self, action: Array, now: float) -> Shaped:
+        if self._workspace is None:
+            return Shaped(action, ())
+        inside = self._workspace.cut(action, self._in_force(now))
         return Shaped(inside, named("workspace", inside != action, self._elements))
 
     def _elapsed(self, now: float) -> float:
-        """Return the time [s] since the last write; one period before the first write, 0 if the clock went back.
+        """Return the time [s] that a step may use: at most `PAUSE_PERIODS`, so that a pause does not allow a jump."""
+        return min(self._in_force(now), PAUSE_PERIODS * self._period)
 
-        It is at most `PAUSE_PERIODS`, so that a pause does not allow a jump.
-        """
-        if self._written is None:
-            return self._period
-        return min(max(now - self._written_at, 0.0), PAUSE_PERIODS * self._period)
+    def _in_force(self, now: float) -> float:
+        """Return the time [s] since the last write; one period before the first write, 0 if the clock went back."""
+        return self._period if self._written is None else max(now - self._written_at, 0.0)
 
     def _speed_at(self, now: float) -> Float64:
         """Return the speed (A,) of the steps written last [unit/s]; 0 after a pause, because the action stood still."""

@@ -9,12 +9,13 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from sami_runtime.errors import SamiError, UnknownName, excerpt
-from sami_runtime.files import keys_at, read_document
+from sami_runtime.errors import SamiError, UnknownName, require_known
+from sami_runtime.files import checked_table, read_document
 from sami_runtime.model.contract import Contract
 from sami_runtime.model.recovery import Recovery
+from sami_runtime.model.training_ranges import mistaken_units
 from sami_runtime.signals import Moves, Signal
 
 V = TypeVar("V")
@@ -154,8 +155,6 @@ def elements_of(signals: tuple[Signal, ...]) -> list[str]:
     return [f"{signal.name}.{element}" for signal in signals for element in signal.elements]
 
 
-Seconds = Annotated[float, Field(gt=0)]
-
 AGE_PERIODS = 3
 """Largest age of an observation [periods of the policy], if neither the limits nor a lookahead set one."""
 
@@ -168,8 +167,6 @@ TURNS = 100.0
 """A limit on an angle beyond this [rad] counts as a mistake, if neither bounds nor training ranges are known."""
 PERIODS = {"deadline_s": 100, "max_age_s": 1000, "max_pause_s": 1000, "blend_in_s": 1000}
 """A time of more than this many periods of the policy counts as a mistake; `inf` does not."""
-UNITS = {"rad": ("degrees", 180.0 / math.pi), "m": ("millimetres", 1000.0), "s": ("milliseconds", 1000.0)}
-"""By unit, the unit that people write in its place by mistake, and how many of these make one."""
 
 
 class Limits(BaseModel):
@@ -195,13 +192,13 @@ class Limits(BaseModel):
     `hold_ticks` the gate approaches it."""
     blend_in_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     """Time [s] at the beginning of an episode to blend from the neutral action to the policy's actions."""
-    deadline_s: Seconds | None = None
+    deadline_s: Positive | None = None
     """Longest time [s] from the beginning of a tick to the policy's output; a later output is dropped. One period of
     the loop if left out."""
-    max_pause_s: Seconds | None = None
+    max_pause_s: Positive | None = None
     """Longest time [s] between two ticks; a longer one stops the robot. As long as `stop_after` periods of the policy
     if left out. With `inf`, missed ticks never stop a policy that acts again afterwards."""
-    max_age_s: Seconds | dict[str, Seconds] | None = None
+    max_age_s: Positive | dict[str, Positive] | None = None
     """Largest age [s] of an observation that the policy acts on, or a table by signal; `inf` allows any. If left out,
     three periods of the policy, or the largest age that a model with lookahead was fitted for if that is more."""
     frozen: dict[str, Annotated[int, Field(ge=2)]] = {}
@@ -240,8 +237,7 @@ class Limits(BaseModel):
         """Read a file, NAME.toml or NAME.json.
 
         Raises:
-            SamiError: The file cannot be read, or a value is invalid.
-            UnknownName: A key is not the name of a limit.
+            SamiError: The file cannot be read, or as in `of`.
         """
         return cls.of(read_document(Path(path), "limits"), str(path))
 
@@ -254,13 +250,9 @@ class Limits(BaseModel):
             where: The table's source, for messages: a path.
 
         Raises:
-            SamiError: A value is invalid.
-            UnknownName: A key is not the name of a limit.
+            SamiError: A value is invalid, or a key is not the name of a limit.
         """
-        try:
-            return cls.model_validate(dict(document))
-        except ValidationError as error:
-            raise _explain(error, where) from None
+        return checked_table(cls, document, where, "docs/reference/safety-gate.md lists the keys")
 
     def require_fit(self, contract: Contract) -> None:
         """Check that the limits make sense for a model's signals, before anything moves.
@@ -278,9 +270,8 @@ class Limits(BaseModel):
             (("inside", "jump", "workspace", "known"), "element of an observation", elements_of(contract.observation)),
         ):
             for limit in limits:
-                for name in value if isinstance(value := getattr(self, limit), Mapping) else ():
-                    if name not in names:
-                        raise UnknownName(kind, name, names, f"The limit {limit} names it.")
+                if isinstance(value := getattr(self, limit), Mapping):
+                    require_known(kind, value, names, f"The limit {limit} names it.")
         if isinstance(self.rest, str) and self.rest not in signals:
             raise UnknownName("observation signal", self.rest, signals, "The limit rest names it.")
         self._require_elements(contract)
@@ -429,6 +420,8 @@ class Limits(BaseModel):
                     f"rest is the signal {self.rest!r} with {', '.join(signal.elements)}; the action has "
                     f"{', '.join(action.elements)}. Name a signal with the same order of elements, or give the values."
                 )
+            if biased := [name for name in self.known if name.partition(".")[0] == self.rest]:
+                raise SamiError(f"known.{biased[0]} shifts rest, and the first action would jump by it. Leave it out.")
             return
         if isinstance(self.rest, Mapping) and (missing := [e for e in action.elements if e not in self.rest]):
             raise SamiError(f"rest lacks {', '.join(missing)}; it must give every element of the action.")
@@ -443,33 +436,11 @@ class Limits(BaseModel):
             )
 
 
-_UNIONS = ("low", "high", "rate", "acceleration", "rest", "max_age_s", "out_of_bounds")
-"""Limits that are one value for all elements or signals, or a table."""
-
-
 def by_element(value: float | Mapping[str, float] | None, action: Signal, default: float) -> NDArray[np.float64]:
     """Return a limit's value for each element, (A,); `default` for elements without one."""
     if isinstance(value, Mapping):
         return np.array([value.get(element, default) for element in action.elements], np.float64)
     return np.full(action.size, default if value is None else value, np.float64)
-
-
-def _explain(error: ValidationError, where: str) -> SamiError:
-    """Return an error about the first unknown key, else about the first invalid value: what would be valid."""
-    # A value may be a number or a table, and both fail; the deepest problem is that of the kind which was given.
-    problem = max(error.errors(), key=lambda fault: (fault["type"] == "extra_forbidden", len(fault["loc"])))
-    key, *inner = problem["loc"]
-    if key in _UNIONS:
-        inner = inner[1:]  # the first part names the kind, number or table
-    *path, name = [str(key), *(part for part in inner if isinstance(part, str))]
-    key, value = ".".join([*path, name]), excerpt(problem["input"])
-    if problem["type"] == "extra_forbidden":
-        place = f"{'.'.join(path)} of {where}" if path else where
-        return UnknownName("key" if path else "limit", name, keys_at(Limits, path), f"It is in {place}.")
-    if problem["type"] == "missing":
-        return SamiError(f"{where}: {key} is missing from {value}. Give it, or leave the limit out.")
-    message = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
-    return SamiError(f"{where}: {key} is {value}; it {message}. Correct it, or leave it out.")
 
 
 def _require_times(limits: Limits, period: float) -> None:
@@ -538,12 +509,10 @@ def _require_observations(limits: Limits, contract: Contract) -> None:
 
 
 def _sentence(label: str, number: float, unit: str, words: str, out: str = "set inf, which limits nothing") -> str:
-    base, _, by = unit.partition("/")
     guess = ""
-    if base in UNITS:
-        other, per = UNITS[base]
-        by = f"/{by}" if by else ""
-        guess = f" In {other}{by}? Then it is {number / per:.4g} {unit}."
+    if units := mistaken_units(unit):
+        other, per = units.popitem()
+        guess = f" In {other}? Then it is {number / per:.4g} {unit}."
     return (
         f"{label} is {number:g} [{unit}], which must be a mistake: {words}, so it would never limit anything.{guess} "
         f"Correct it, or {out}."

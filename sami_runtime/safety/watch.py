@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sami_runtime.adapters.base import Observation
-from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.errors import SamiError, require_known
 from sami_runtime.model.contract import Contract
 from sami_runtime.model.recovery import Recovery
 from sami_runtime.model.training_ranges import ALLOWED, Spread, other_unit
@@ -485,9 +485,7 @@ def guards_without(unguarded: Collection[str]) -> tuple[str, ...]:
     Raises:
         UnknownName: `unguarded` contains a name that is not in `GUARDS`.
     """
-    for name in unguarded:
-        if name not in GUARDS:
-            raise UnknownName("guard", name, GUARDS, "unguarded lists the guards to turn off.")
+    require_known("guard", unguarded, GUARDS, "unguarded lists the guards to turn off.")
     return tuple(name for name in GUARDS if name not in unguarded)
 
 

@@ -163,7 +163,7 @@ class Watchdog:
             )
         shared = os.memfd_create("sami-watchdog")  # nameless memory, freed with the last process that uses it
         os.ftruncate(shared, SIZE)
-        self._numbers = shared_numbers(shared)
+        self._numbers, self._stop_is_requested = shared_numbers(shared), False
         self._link, peer = socket.socketpair()
         self._line, their_line = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         passed = (peer.fileno(), their_line.fileno(), shared)
@@ -253,6 +253,8 @@ class Watchdog:
         if numbers[FIRED] or 0 < numbers[DUE] < moment or moment - numbers[ALIVE_AT] > self._within or self._waits:
             self._require_usable()
         numbers[DUE] = moment + self._within
+        if self._stop_is_requested:  # by another thread meanwhile: take nothing back
+            numbers[DUE] = STOP_NOW
 
     def stopping(self) -> None:
         """Report that the robot's own `stop()` is called now, which may take `stop_s`."""

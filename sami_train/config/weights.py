@@ -27,7 +27,6 @@ DTYPES = ("F16", "F32", "F64", "I8", "I16", "I32", "I64", "U8", "U16", "U32", "U
 """Types of tensors, by their names in safetensors, that NumPy supports."""
 MOST_AXES, LONGEST_AXIS = 8, 2**31
 """Limits of a tensor's shape, well within NumPy's; tensors of a policy have at most three axes."""
-Arrays = dict[str, NDArray[Any]]
 
 
 class WeightsHeader(BaseModel):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.errors import SamiError, require_known
 from sami_runtime.gap.profile import GapProfile
 from sami_train.envs.catalog import environment
 from sami_train.envs.spec import EnvironmentSpec
@@ -134,9 +134,7 @@ def kinds(names: Sequence[str] | None = None) -> list[Kind]:
         UnknownName: there is no such kind.
     """
     by_name = {kind.name: kind for kind in KINDS}
-    for name in names or ():
-        if name not in by_name:
-            raise UnknownName("kind of disturbance", name, by_name, "A profile is named NAME.toml or NAME.json.")
+    require_known("kind of disturbance", names or (), by_name, "A profile is named NAME.toml or NAME.json.")
     return [by_name[name] for name in dict.fromkeys(by_name if names is None else names)]
 
 

@@ -21,6 +21,7 @@ from sami_train.agent.policy import ContextPolicy
 from sami_train.envs.layout import flatten
 from sami_train.envs.make import make
 from sami_train.envs.spec import EnvironmentSpec
+from sami_train.export.model_file import declare
 
 OPSET = 17
 GOLDEN_STEPS = 64
@@ -71,16 +72,8 @@ def trace_graph(module: Exportable, contract: Contract) -> onnx.ModelProto:
             dynamo=False,
         )
     model = onnx.load_from_string(buffer.getvalue())
-    # Tracing drops inputs that nothing reads, such as a memoryless policy's action: add them, and restore the order.
-    traced = {value.name: value for value in model.graph.input}
-    for name, shape in inputs.items():
-        if name not in traced:
-            traced[name] = onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["batch", *shape])
-    del model.graph.input[:]
-    model.graph.input.extend(traced[name] for name in inputs)
-    for output in model.graph.output:  # tracing leaves some static dimensions undefined
-        for axis, size in enumerate(outputs[output.name], start=1):
-            output.type.tensor_type.shape.dim[axis].dim_value = size
+    # Tracing drops inputs that nothing reads, such as a memoryless policy's action, and leaves some sizes undefined.
+    declare(model.graph, contract)
     model.graph.name = contract.name
     model.producer_name = "sami"
     onnx.checker.check_model(model, full_check=True)

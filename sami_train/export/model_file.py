@@ -1,18 +1,41 @@
-"""Composes model files in memory, and writes them whole or not at all."""
+"""Edits graphs, composes model files in memory, and writes them whole or not at all."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import onnx
+from onnx import TensorProto, helper
 
 from sami_runtime.checks.verify import verify
 from sami_runtime.model.artifact import Artifact, graph_sha256, judge
 from sami_runtime.model.contract import Contract
 from sami_runtime.model.golden import GoldenSteps
 from sami_train.files import unfinished
+
+
+def without_part(model: onnx.ModelProto, prefix: str) -> onnx.ModelProto:
+    """Return a copy of a graph without the nodes and weights whose names start with a prefix."""
+    plain = onnx.ModelProto()
+    plain.CopyFrom(model)
+    for values in (plain.graph.node, plain.graph.initializer):
+        refill(values, [value for value in values if not value.name.startswith(prefix)])
+    return plain
+
+
+def declare(graph: onnx.GraphProto, contract: Contract) -> None:
+    """Give a graph the inputs and outputs of its contract, in its order, with a dynamic batch axis."""
+    for values, shapes in ((graph.input, contract.inputs), (graph.output, contract.outputs)):
+        refill(values, [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["batch", *s]) for n, s in shapes.items()])
+
+
+def refill(field: Any, values: Iterable[Any]) -> None:
+    """Replace the values of a repeated field of a protobuf message."""
+    copies = list(values)
+    del field[:]
+    field.extend(copies)
 
 
 def compose(path: Path, graph: onnx.ModelProto, contract: Contract) -> Artifact:

@@ -171,7 +171,7 @@ def test_a_terminal_shows_the_last_reading_and_anything_else_shows_nothing():
             ("--change", "mass=1:2,friction=1@5", "--model", SHIPPED, "--out", "taken"),
             "taken is no folder.",
         ),
-        (("--change", "mass=1:2,friction=1@5", "--model", "none.onnx"), "none.onnx does not exist"),
+        (("--change", "mass=1:2,friction=1@5", "--model", "none.onnx"), "none.onnx cannot be read: No such file"),
         (("--change", "mass=1:2@5", "--env", "hopper", "--model", SHIPPED), "does not have the signals that it reads"),
     ],
 )

@@ -84,7 +84,7 @@ def test_it_is_filmed(standing_model, tmp_path):
         (("--command", "keys"), "needs a terminal"),
         (("--command", "gamepad:/dev/input/js99"), "there is no gamepad"),
         (("--command", "up=1"), "unknown element of the command in --command 'up'"),
-        (("--set", "episode=2"), "unknown key of --set 'episode'"),
+        (("--set", "episode=2"), "--set: episode: unknown key 'episode'"),
         (("--set", "gap=none.toml"), "none.toml cannot be read"),
     ],
 )

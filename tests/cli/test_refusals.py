@@ -62,14 +62,14 @@ def test_wrong_usage_exits_with_2(sami, arguments):
         ("eval --run nothing", "there is no run folder nothing"),
         (
             "eval --model nothing.onnx",
-            "nothing.onnx does not exist. Give the path of a .onnx file; sami export",
+            "nothing.onnx cannot be read: No such file or directory. Give the path of a .onnx file; sami export",
         ),
         ("eval --model MODEL --env mars", "unknown environment 'mars'. Valid: "),
         ("eval --model MODEL --tasks trainng", "'trainng'. Did you mean 'training'? Valid: "),
         ("export --run nothing --out x.onnx", "there is no run folder nothing"),
         ("export --run RUN --out x.txt", "x.txt does not end in .onnx; a model file is NAME.onnx."),
-        ("inspect .", ". is a directory, expected a model file. Give the path of its .onnx file."),
-        ("run --model nothing.onnx", "nothing.onnx does not exist."),
+        ("inspect .", ". cannot be read: it is a directory. Give the path of a .onnx file;"),
+        ("run --model nothing.onnx", "nothing.onnx cannot be read: No such file"),
         ("run --model MODEL --set shadow_tolerance=0.1", "shadow_tolerance is for comparison with a second model"),
         (
             "run --model MODEL --render no/a.gif",
@@ -84,8 +84,8 @@ def test_wrong_usage_exits_with_2(sami, arguments):
         ("atlas MODEL --env hopper", "was trained in panda, but --env hopper does not have the signals that it reads"),
         ("robustness MODEL --gap latncy", "unknown kind of disturbance 'latncy'. Did you mean 'latency'?"),
         ("robustness MODEL --out /proc/x", "/proc/x cannot be made: No such file or directory. Choose another --out."),
-        ("verify nothing.onnx", "nothing.onnx does not exist. Give the path of a .onnx file;"),
-        ("verify .", ". is a directory, expected a model file. Give the path of its .onnx file."),
+        ("verify nothing.onnx", "nothing.onnx cannot be read: No such file or directory. Give the path of"),
+        ("verify .", ". cannot be read: it is a directory. Give the path of a .onnx file;"),
         ("run --model MODEL --env Panda3", "unknown environment 'Panda3'. Did you mean 'panda'? Valid: "),
         (
             "run --model MODEL --render giff",
@@ -231,7 +231,7 @@ def test_debug_raises_the_error(sami):
     from sami_runtime.errors import ArtifactError
 
     for arguments in (("--debug", "inspect", "no.onnx"), ("inspect", "no.onnx", "--debug")):
-        with pytest.raises(ArtifactError, match=r"no\.onnx does not exist"):
+        with pytest.raises(ArtifactError, match=r"no\.onnx cannot be read"):
             sami(*arguments)
 
 

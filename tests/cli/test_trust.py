@@ -50,7 +50,7 @@ def test_only_the_file_that_is_expected_is_let_in(sami, model):
         ((), "nothing to do: name a model and --key, or make a key with --new-key"),
         (("--key", "ada.pub"), "nothing to sign: name the model, as in sami sign MODEL --key ada.pub."),
         ((SHIPPED,), "to be signed? Name it with --key"),
-        ((SHIPPED, "--key", "nowhere.key"), "nowhere.key is no file; expected a key of sami sign --new-key."),
+        ((SHIPPED, "--key", "nowhere.key"), "nowhere.key cannot be read: No such file or directory. Give a key of"),
     ],
 )
 def test_what_lacks_for_a_signature_is_said(sami, arguments, message):

@@ -55,13 +55,16 @@ def test_the_table_is_what_the_python_gate_rules():
     assert generated() == TABLE.read_text(encoding="utf-8")
 
 
-def test_the_table_has_every_reason_and_limit():
-    rows = [line.split(",") for line in TABLE.read_text(encoding="utf-8").splitlines()]
-    ticks = [row for row in rows if row[0] == "tick"]
+def require_every_reason_and_limit(table):
+    ticks = [row for row in (line.split(",") for line in table.splitlines()) if row[0] == "tick"]
     judged = {"age", "order", "frozen", "alarm", "deadline", "ranges", "inside", "bounds", "jump"}
     assert {tick[6] for tick in ticks} == {"", *judged, "refused", "missed", "pause", "start"}
     limits = {name.split(" ")[0] for tick in ticks for name in tick[7].split(";") if name}
     assert limits == {"bounds", "rate", "gentle", "acceleration", "workspace", "blend-in", "rest", "stop"}
+
+
+def test_the_table_has_every_reason_and_limit():
+    require_every_reason_and_limit(TABLE.read_text(encoding="utf-8"))
 
 
 def test_the_table_has_every_limit_that_a_person_can_set():
@@ -81,9 +84,12 @@ def test_cpp_rules_as_the_table_says_to_the_last_bit(gate_table):
 
 
 def test_cpp_rules_as_the_python_gate_on_cases_drawn_anew(gate_table, tmp_path):
-    (tmp_path / "drawn.csv").write_text(generated("--random", 300, "--seed", 7), encoding="utf-8")
+    table = generated("--random", 300, "--seed", 7)
+    drawn = table[table.index("case,random 0\n") :]
+    require_every_reason_and_limit(drawn)
+    (tmp_path / "drawn.csv").write_text(drawn, encoding="utf-8")
     done = call(gate_table, tmp_path / "drawn.csv")
-    assert done.returncode == 0, done.stdout
+    assert (done.returncode, done.stdout.startswith("300 cases, ")) == (0, True), done.stdout
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def contrast(
     """Print the bound that a contrastive loss reaches alone, on early, middle and final data of a run."""
     from rich.progress import MofNCompleteColumn, Progress, TextColumn
 
-    from sami_runtime.errors import SamiError, UnknownName
+    from sami_runtime.errors import SamiError, require_known
     from sami_train.config.resolve import parse_override
     from sami_train.config.schema import RANKINGS
     from sami_train.runs.folder import RunFolder
@@ -52,9 +52,7 @@ def contrast(
     losses = changes.pop("losses", 4000)
     if not isinstance(losses, int) or losses < LEAST_LOSSES:
         raise SamiError(f"losses is {losses!r}; it must be a whole number of at least {LEAST_LOSSES}.")
-    for name in rankings:
-        if name not in RANKINGS:
-            raise UnknownName("ranking", name, RANKINGS)
+    require_known("ranking", rankings, RANKINGS)
     computed = []
     columns = (TextColumn("contrasts: {task.fields[count]}, losses"), MofNCompleteColumn())
     with Progress(*columns, console=text_console(error=True), transient=True) as progress:

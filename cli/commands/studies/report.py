@@ -49,16 +49,14 @@ def report(
     """Write one HTML report on models and runs; measurements that --out already holds are reused."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from sami_runtime.errors import UnknownName
+    from sami_runtime.errors import require_known
     from sami_train.machine import usable_cores
     from sami_train.studies.report.parts import PARTS, ReportPlan
     from sami_train.studies.report.write import check_out, write_report
 
     settings = set_values(SETTINGS, set_)
     left_out = [name.strip() for name in settings.get("without", "").split(",") if name.strip()]
-    for name in left_out:
-        if name not in PARTS:
-            raise UnknownName("part", name, PARTS)
+    require_known("part", left_out, PARTS)
     check_out(out, FORCE.get())
     subjects = _subjects(paths, env)
     spec = subjects[0].spec

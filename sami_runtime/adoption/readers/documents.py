@@ -13,7 +13,7 @@ from sami_runtime.adoption.readers.torchscript import torchscript_as_onnx
 from sami_runtime.adoption.sources import FieldSource, PolicyReading
 from sami_runtime.distribution import install_hint
 from sami_runtime.errors import ArtifactError, ContractError, SamiError, UnknownName
-from sami_runtime.files import MAX_DOCUMENT_BYTES, printable
+from sami_runtime.files import MAX_DOCUMENT_BYTES, printable, read_bounded
 from sami_runtime.model.artifact import scan_bytes
 from sami_runtime.model.graph_scan import ModelScan
 
@@ -31,8 +31,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
     object is created or called.
 
     Raises:
-        ContractError: The file is not a YAML table, is too large, is nested too deeply, or expands too far by aliases.
-        SamiError: The file cannot be read, or the package that reads YAML is missing.
+        ContractError: The file cannot be read, is no YAML table, is too large or nested too deeply, or expands too far.
+        SamiError: The package that reads YAML is missing.
     """
     try:
         import yaml
@@ -68,13 +68,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
             return self.construct_scalar(node)
 
     PlainLoader.add_constructor(None, PlainLoader.plain)
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_DOCUMENT_BYTES + 1)
-    except OSError as error:
-        raise SamiError(f"{path} cannot be read: {error.strerror or error}. Check the path.") from None
-    if len(data) > MAX_DOCUMENT_BYTES:
-        raise ContractError(f"{path} is larger than {MAX_DOCUMENT_BYTES} bytes. Give the framework's own file.")
+    data = read_bounded(path, MAX_DOCUMENT_BYTES, "Give the framework's own file.", ContractError)
     try:
         document = yaml.load(data, PlainLoader)
     except (yaml.YAMLError, ValueError, TypeError, AttributeError, RecursionError, OverflowError) as error:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sami_runtime.errors import ArtifactError
-from sami_runtime.files import printable
+from sami_runtime.files import printable, read_bounded
 
 MAX_ARCHIVE_BYTES = 512 * 1024 * 1024
 """Largest archive, and the largest sum of its files' sizes [bytes]; a policy has less than 100 MB."""
@@ -222,14 +222,7 @@ def read_archive(path: Path) -> bytes:
     Raises:
         ArtifactError: The file cannot be read, or is too large.
     """
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_ARCHIVE_BYTES + 1)
-    except OSError as error:
-        raise ArtifactError(f"{path} cannot be read: {error.strerror or error}. Check the path.") from None
-    if len(data) > MAX_ARCHIVE_BYTES:
-        raise ArtifactError(f"{path} is larger than {MAX_ARCHIVE_BYTES} bytes, the most that is read.")
-    return data
+    return read_bounded(path, MAX_ARCHIVE_BYTES, "Give the path of a checkpoint.", ArtifactError)
 
 
 class Archive:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sami_runtime.adapters.base import Adapter, Observation
-from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.errors import SamiError, UnknownName, require_known
 from sami_runtime.model.contract import Contract
 from sami_runtime.robots.body.body import BodyLimits
 from sami_runtime.robots.body.joints import Array
@@ -65,13 +65,14 @@ class BodyGate(SafetyGate):
         self._age = 0.0
         self._learned_at: float | None = None
         self._ruled_at: float | None = None
+        self._commands: list[tuple[float, Array]] = []
 
     def begin(self, period: float) -> None:
         """Begin an episode; see `SafetyGate`."""
         super().begin(period)
         self._period = period
         self.body.begin()
-        self._joints, self._limiting = None, ()
+        self._joints, self._limiting, self._commands = None, (), []
         self._age, self._learned_at, self._ruled_at = 0.0, None, None
 
     def change_contract(self, contract: Contract) -> None:
@@ -136,6 +137,8 @@ class BodyGate(SafetyGate):
                 elapsed = min(max(now - self._ruled_at, 1e-9), PERIODS * self._period)
         else:
             elapsed += self._age + max(0.0, now - self._learned_at)
+            if self.body.settings.command == "joint_velocities":
+                positions = positions + self._way(self._learned_at - self._age, now)
         self._ruled_at = now
         target = self._offset + self._scale * ruling.action[self._at].astype(np.float64)
         judged = self.body.limit(target, positions, speeds, elapsed)
@@ -143,6 +146,7 @@ class BodyGate(SafetyGate):
             if name not in self._limiting:
                 self.explanations[name] = str(reason)
         self._limiting = judged.limited_by
+        self._commands = [*self._commands[-63:], (now, judged.command)]  # more are never younger than a measurement
         limited_by = (*ruling.limited_by, *judged.limited_by)
         if judged.stop:
             return self._stop(judged.stop, now)._replace(limited_by=(*limited_by, "stop"))
@@ -151,6 +155,14 @@ class BodyGate(SafetyGate):
         action = ruling.action.copy()
         action[self._at] = ((judged.command - self._offset) / self._scale).astype(np.float32)
         return ruling._replace(action=action, limited_by=limited_by)
+
+    def _way(self, since: float, now: float) -> Array:
+        """Return how far the commands of joint velocities have led the joints, (J,), from one time [s] to another."""
+        way, end = np.zeros(len(self.body.settings.joints)), now
+        for start, speeds in reversed(self._commands):
+            way += max(end - max(start, since), 0.0) * speeds
+            end = start
+        return way
 
     def _envelope(self, contract: Contract) -> tuple[Array, Array, Array] | None:
         """Return lowest positions, highest positions and highest speeds, (J,) each, at which the policy may take over.
@@ -213,13 +225,9 @@ class BodyGate(SafetyGate):
             UnknownName, SamiError: An element is not in the action, their number is wrong, or a scale is 0.
         """
         settings, action = self.body.settings, contract.action
-        elements = settings.elements
-        if elements is None:
-            hand = settings.command == "hand"
-            elements = action.elements[:3] if hand else settings.joints
-        for element in elements:
-            if element not in action.elements:
-                raise UnknownName("element of the action", element, action.elements, "[body] reads it: set elements.")
+        default = action.elements[:3] if settings.command == "hand" else settings.joints
+        elements = default if settings.elements is None else settings.elements
+        require_known("element of the action", elements, action.elements, "[body] reads it: set elements.")
         if len(elements) != self.body.size:
             raise SamiError(
                 f"a command {settings.command} has {self.body.size} numbers, and elements names {len(elements)} of the "
@@ -229,10 +237,8 @@ class BodyGate(SafetyGate):
         self._scale = by_name(settings.scale, elements, 1.0)
         self._offset = by_name(settings.offset, elements, 0.0)
         for key in ("scale", "offset"):
-            table = getattr(settings, key)
-            for element in table if isinstance(table, dict) else ():
-                if element not in elements:
-                    raise UnknownName("element of the action", element, elements, f"The key {key} of [body] names it.")
+            if isinstance(table := getattr(settings, key), dict):
+                require_known("element of the action", table, elements, f"The key {key} of [body] names it.")
         if not self._scale.all():
             raise SamiError(
                 "scale of [body] has a 0, so that an action of any size would command the same. Correct it."

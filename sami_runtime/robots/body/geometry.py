@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from sami_runtime.distribution import install_hint
-from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.errors import SamiError, UnknownName, require_known
 from sami_runtime.robots.body.joints import Array
 from sami_runtime.robots.body.settings import BoxKeys
 
@@ -105,9 +105,7 @@ class Geometry:
     def _require_joints(self) -> None:
         kinds = self._mujoco.mjtJoint
         valid = [joint.name for joint in self._spec.joints if joint.type in (kinds.mjJNT_HINGE, kinds.mjJNT_SLIDE)]
-        for name in self._joints:
-            if name not in valid:
-                raise UnknownName("joint", name, valid, f"{self.path} does not have it.")
+        require_known("joint", self._joints, valid, f"{self.path} does not have it.")
         bodies = [self._spec.joint(name).parent for name in self._joints]
         self._root = _top(bodies[0])
         if any(_top(body).name != self._root.name for body in bodies):

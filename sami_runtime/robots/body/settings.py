@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from sami_runtime.errors import SamiError, UnknownName
-from sami_runtime.files import read_document
+from sami_runtime.errors import SamiError, require_known
+from sami_runtime.files import checked_table, read_document
 from sami_runtime.robots.body.joints import Array, Then
-from sami_runtime.robots.kit.settings import RobotTable, Three, checked_table
+from sami_runtime.robots.kit.settings import RobotTable, Three
 from sami_runtime.signals import Number
 from sami_runtime.signals import Positive as Gain
 
@@ -130,10 +130,10 @@ class BodySettings(RobotTable):
             folder: The folder that `model` is relative to; the current folder if None.
 
         Raises:
-            UnknownName: A key or a joint does not exist.
-            SamiError: A value is invalid, or contradicts another.
+            UnknownName: A joint does not exist.
+            SamiError: A key does not exist, a value is invalid, or contradicts another.
         """
-        settings = checked_table(cls, document, "key of [body]", where, PAGE)
+        settings = checked_table(cls, document, where, PAGE)
         settings._require(where)
         if folder is not None and settings.model is not None:
             settings = settings.model_copy(update={"model": str(folder / settings.model)})
@@ -157,21 +157,14 @@ class BodySettings(RobotTable):
         fault = self._fault()
         if fault:
             raise SamiError(f"{where}: {fault} The page {PAGE}.")
-        tables = {
-            "kp": self.kp,
-            "kd": self.kd,
-            "inertia": self.inertia,
-            "acceleration": self.acceleration,
-            "velocity.most": self.velocity.most,
-        }
-        tables |= {"torque.most": self.torque.most, "position.low": self.position.low}
-        tables |= {"position.high": self.position.high}
+        tables = {key: getattr(self, key) for key in ("kp", "kd", "inertia", "acceleration")}
+        tables |= {"velocity.most": self.velocity.most, "torque.most": self.torque.most}
+        tables |= {"position.low": self.position.low, "position.high": self.position.high}
         if self.start:
             tables |= {"start.within": self.start.within, "start.velocity": self.start.velocity}
         for key, table in tables.items():
-            for joint in table if isinstance(table, Mapping) else ():
-                if joint not in self.joints:
-                    raise UnknownName("joint", joint, self.joints, f"{key} in {where} names it.")
+            if isinstance(table, Mapping):
+                require_known("joint", table, self.joints, f"{key} in {where} names it.")
 
     def _fault(self) -> str:
         """Return a sentence about settings that do not fit together; empty if all do."""

@@ -532,7 +532,7 @@ class Gate {
   const Ruling<M>& standing() {
     if (!has_written_) return ruling_;
     Action action = written_;
-    if (workspace_ && !keep(action, elapsed(), 0)) return stop({Kind::start, -1, 0.0, 0.0});
+    if (workspace_ && !keep(action, 0)) return stop({Kind::start, -1, 0.0, 0.0});
     step(action);
     return ruling_;
   }
@@ -566,7 +566,7 @@ class Gate {
       if (unequal(bounded, action[i])) ruling_.limited_by.add(Limit::bounds, static_cast<int>(i));
       action[i] = bounded;
     }
-    if (workspace_ && !keep(action, passed, 0)) return void(stop({Kind::start, -1, 0.0, 0.0}));
+    if (workspace_ && !keep(action, 0)) return void(stop({Kind::start, -1, 0.0, 0.0}));
     step(action);
   }
 
@@ -584,19 +584,10 @@ class Gate {
       start[i] = static_cast<double>(begin[i]);
       steps[i] = way[i] = static_cast<double>(target[i]) - start[i];
     }
-    if (accelerates_) {
+    if (accelerates_)
       for (size_t i = 0; i < A; ++i)
         if (unequal(steps[i] = eased(i, way[i], passed), way[i]))
           ruling_.limited_by.add(Limit::acceleration, static_cast<int>(i));
-      if (ruling_.limited_by.count > before && workspace_) {
-        Action inside{}, shortened{};
-        for (size_t i = 0; i < A; ++i) shortened[i] = cut_step(static_cast<float>(start[i] + steps[i]), start[i], i);
-        inside = shortened;
-        if (!keep(inside, passed, before)) return void(stop({Kind::start, -1, 0.0, 0.0}));
-        for (size_t i = 0; i < A; ++i)
-          if (unequal(inside[i], shortened[i])) steps[i] = static_cast<double>(inside[i]) - start[i];
-      }
-    }
     if (rates_ && limits_.adapt_steps > 0 && adapting_ >= 0 && limits_.adapt_gentle < 1.0)
       for (size_t i = 0; i < A; ++i) {
         if (!std::isfinite(limits_.rate[i])) continue;
@@ -605,6 +596,14 @@ class Gate {
         if (unequal(limited, steps[i])) ruling_.limited_by.add(Limit::gentle, static_cast<int>(i));
         steps[i] = limited;
       }
+    if (ruling_.limited_by.count > before && workspace_) {  // it brakes by the full rate, harder than a gentle one
+      Action inside{}, shortened{};
+      for (size_t i = 0; i < A; ++i) shortened[i] = cut_step(static_cast<float>(start[i] + steps[i]), start[i], i);
+      inside = shortened;
+      if (!keep(inside, before)) return void(stop({Kind::start, -1, 0.0, 0.0}));
+      for (size_t i = 0; i < A; ++i)
+        if (unequal(inside[i], shortened[i])) steps[i] = static_cast<double>(inside[i]) - start[i];
+    }
     if (rates_)
       for (size_t i = 0; i < A; ++i) {
         if (!std::isfinite(limits_.rate[i])) continue;
@@ -663,13 +662,13 @@ class Gate {
 
   // Limits an action so that it moves nothing out of the workspace; false if the position is not known. Names each
   // element that it limits, unless one of the first `unnamed` changes already does.
-  bool keep(Action& action, double passed, int unnamed) {
+  bool keep(Action& action, int unnamed) {
     for (size_t i = 0; i < A; ++i)
       if (limits_.moves[i] >= 0 && !std::isfinite(place_[i])) return false;
     for (size_t i = 0; i < A; ++i) {
       if (limits_.moves[i] < 0) continue;
       const double scale = limits_.moves_scale[i];
-      const double at = place_[i] + scale * (since_[i] + last_[i] * passed / limits_.period);
+      const double at = place_[i] + scale * (since_[i] + last_[i] * in_force(ruling_.time) / limits_.period);
       const double down = std::max(at - limits_.workspace_low[i], 0.0), up = std::max(limits_.workspace_high[i] - at, 0.0);
       const double ahead = (scale > 0 ? up : down) / std::abs(scale), back = (scale > 0 ? down : up) / std::abs(scale);
       const double requested = static_cast<double>(action[i]), allowed = cut(requested, -slow(i, back), slow(i, ahead));
@@ -692,7 +691,7 @@ class Gate {
 
   // Stores the action being written, from which the next step starts; returns the time since the last write [s].
   double record_write(const Action& action, double now) {
-    const double passed = elapsed_at(now);
+    const double passed = elapsed_at(now), since = in_force(now);
     if (accelerates_ && (has_written_ || rest_known())) {
       const Action& start = has_written_ ? written_ : rest_;
       const double least = kShortestPeriods * tick_period_;
@@ -706,13 +705,12 @@ class Gate {
     written_ = action;
     written_at_ = now;
     has_written_ = true;
-    return passed;
+    return since;
   }
 
   double elapsed() const { return elapsed_at(ruling_.time); }
-  double elapsed_at(double now) const {
-    return has_written_ ? std::min(std::max(now - written_at_, 0.0), kPausePeriods * tick_period_) : tick_period_;
-  }
+  double elapsed_at(double now) const { return std::min(in_force(now), kPausePeriods * tick_period_); }
+  double in_force(double now) const { return has_written_ ? std::max(now - written_at_, 0.0) : tick_period_; }
   bool pauses(double now) const { return now - written_at_ > kPausePeriods * tick_period_ * (1 + kRounding); }
   double speed_at(size_t i) const { return pauses(ruling_.time) ? 0.0 : speed_[i]; }
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sami_runtime.distribution import install_hint
-from sami_runtime.errors import AdapterError, UnknownName
+from sami_runtime.errors import AdapterError, UnknownName, require_known
 from sami_runtime.robots.kit.frame import Frame
 from sami_runtime.robots.kit.rotation import Array, as_text, numbers
 
@@ -69,9 +69,7 @@ class DifferentialIK:
         kinds = {arm.joint(at).name: int(arm.jnt_type[at]) for at in range(arm.njnt)}
         straight = (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE))
         valid = [name for name, kind in kinds.items() if kind in straight]
-        for name in joints:
-            if name not in valid:
-                raise UnknownName("joint", name, valid, f"{model} does not have it.")
+        require_known("joint", joints, valid, f"{model} does not have it.")
         links, sites = (
             [part(at).name for at in range(n)] for part, n in ((arm.body, arm.nbody), (arm.site, arm.nsite))
         )

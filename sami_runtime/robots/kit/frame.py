@@ -94,21 +94,21 @@ class Frame:
         return cls(matrix)
 
     @classmethod
-    def fit(cls, theirs: ArrayLike, ours: ArrayLike, tolerance_m: float = 0.005) -> Frame:
-        """Return the frame that carries their points onto ours: a calibration, by least squares (Kabsch).
+    def fit(cls, source: ArrayLike, target: ArrayLike, tolerance_m: float = 0.005) -> Frame:
+        """Return the frame that maps source points onto target points: a calibration, by least squares (Kabsch).
 
         Use 4 points or more, far apart and not all in one plane; otherwise mirrored axes cannot be detected.
 
         Args:
-            theirs: (N, 3) [m], points as the sensor gives them.
-            ours: (N, 3) [m], the same points in our frame.
+            source: (N, 3) [m], points as the sensor gives them.
+            target: (N, 3) [m], the same points in our frame.
             tolerance_m: Largest residual [m] of a point.
 
         Raises:
             AdapterError: There are fewer than 3 points, they are collinear, or the residual of a point exceeds the
                 tolerance; the message then says whether mirrored axes or another unit would fit.
         """
-        a, b = numbers(theirs, (3,), "each of their points"), numbers(ours, (3,), "each of our points")
+        a, b = numbers(source, (3,), "each of their points"), numbers(target, (3,), "each of our points")
         if a.shape != b.shape or a.ndim != 2 or len(a) < 3:
             raise AdapterError(
                 f"{a.size // 3} of their points and {b.size // 3} of ours were given; a frame is fitted to 3 pairs or "

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from sami_runtime.errors import AdapterError, SamiError, UnknownName
+from sami_runtime.errors import AdapterError
 from sami_runtime.files import faults_of
 from sami_runtime.signals import Number, Text
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 Texts = Annotated[tuple[Text, ...], Field(min_length=1)]
 Three = Annotated[tuple[Number, ...], Field(min_length=3, max_length=3)]
-M = TypeVar("M", bound=BaseModel)
 
 
 class RobotTable(BaseModel):
@@ -45,26 +44,3 @@ class AdapterSettings(RobotTable):
         except ValidationError as error:
             faults = faults_of(error, document, cls)
             raise AdapterError(f"the settings of {cls.owner} are not valid: {faults}. See {cls.page}.") from None
-
-
-def checked_table(kind: type[M], document: Mapping[str, Any], key: str, where: str, page: str) -> M:
-    """Return a table of a robot.toml as a checked object.
-
-    Args:
-        kind: Class of the object.
-        document: Values by key.
-        key: Name for a key in messages: `"key of [body]"`.
-        where: Where the table is written, for messages.
-        page: Page that explains each key, for messages.
-
-    Raises:
-        UnknownName: A key does not exist.
-        SamiError: A value is invalid.
-    """
-    for name in document:
-        if name not in kind.model_fields:
-            raise UnknownName(key, str(name), kind.model_fields, f"It is in {where}.")
-    try:
-        return kind.model_validate(dict(document))
-    except ValidationError as error:
-        raise SamiError(f"{where}: {faults_of(error, document, kind)}. Correct what is named; {page}.") from None

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sami_runtime.adapters.around import Around
 from sami_runtime.adapters.base import Adapter, Executed, Observation
-from sami_runtime.errors import AdapterError, UnknownName
+from sami_runtime.errors import AdapterError, require_known
 from sami_runtime.signals import Moves, Signal
 
 Array = NDArray[np.float32]
@@ -20,9 +20,7 @@ T = TypeVar("T")
 
 def _require_signals(inner: Adapter, named: Iterable[str]) -> None:
     names = [signal.name for signal in (*inner.observation, inner.action)]
-    for name in named:
-        if name not in names:
-            raise UnknownName("signal", name, names, f"{type(inner).__name__} does not have it.")
+    require_known("signal", named, names, f"{type(inner).__name__} does not have it.")
 
 
 class Rename(Around):

@@ -15,7 +15,7 @@ from sami_runtime.robots.kit.faults import refuse
 from sami_runtime.robots.kit.quantities import JOINT_UNITS, NAMES, command_element, command_elements, matched_joints
 from sami_runtime.robots.unitree.messages import MOTORS, Go2Reading, Setpoint
 from sami_runtime.robots.unitree.settings import UnitreeSettings
-from sami_runtime.signals import Signal
+from sami_runtime.signals import Signal, numbers_of
 
 Array = NDArray[np.float64]
 MEASURED: dict[str, Callable[[Go2Reading], Array]] = {
@@ -114,14 +114,15 @@ class Go2Mapping:
     def _numbers(self, key: str, default: Any, faults: list[str]) -> Array:
         """Return a setting for each element of the action, (A,); if it is left out, `default` (the model file's)."""
         value, size = getattr(self.settings, key), self.contract.action.size
-        value = default if value is None else value
-        if value is None:
+        if value is None and default is None:
             faults.append(f"settings.{key} is missing, and the model file does not say it")
-            value = 1.0
-        numbers = np.atleast_1d(np.asarray(value, float))
+        value = next(number for number in (value, default, 1.0) if number is not None)
+        numbers, least = np.atleast_1d(numbers_of(value)).astype(float), 0.0 if key in ("kp", "kd") else -np.inf
+        if not (np.isfinite(numbers) & (numbers >= least)).all():  # the model file's: settings are checked
+            faults.append(f"{key} of the model file is {value}, which no motor may get: set settings.{key}")
         if numbers.size not in (1, size):
             faults.append(f"settings.{key} has {numbers.size} numbers for {size} joints")
-            numbers = numbers[:1]
+            numbers = np.ones(1)
         return np.broadcast_to(numbers, size).astype(float)
 
     def _in_order(self, numbers: Array) -> Array:

@@ -6,10 +6,9 @@ import math
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationError, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from sami_runtime.errors import SamiError, UnknownName
-from sami_runtime.files import keys_at, read_document
+from sami_runtime.files import checked_table, read_document
 from sami_runtime.signals import Name
 from sami_train.settings import Count, Natural, Positive, Settings
 
@@ -279,27 +278,7 @@ def read_description(path: Path) -> Description:
     """Read a file and check everything that needs no model.
 
     Raises:
-        SamiError: the file cannot be read, lacks a key, or has a wrong value.
-        UnknownName: the file has an unknown key.
+        SamiError: the file cannot be read, lacks a key, or has an unknown key or a wrong value.
     """
-    try:
-        return Description.model_validate(read_document(path, "robot models"))
-    except ValidationError as error:
-        raise _explained(error, path) from None
-
-
-def _explained(error: ValidationError, path: Path) -> SamiError:
-    """Return an error that explains the first of Pydantic's errors about a file."""
-    problem = error.errors(include_url=False)[0]
-    parts = [part for part in problem["loc"] if part not in (_FUNCTION, _TERMS)]
-    key = "".join(f" {part + 1}" if isinstance(part, int) else f".{part}" for part in parts).removeprefix(".")
-    if problem["type"] == "extra_forbidden":
-        where = f"It is in {key.rpartition('.')[0]} of {path}." if len(parts) > 1 else f"It is in {path}."
-        *inside, name = map(str, parts)
-        return UnknownName("key", name, keys_at(Description, inside), where)
-    if problem["type"] == "missing":
-        return SamiError(f"{path} lacks {key}. Add it; docs/reference/robot-model-file.md shows a whole file.")
-    message = problem["msg"].removeprefix("Value error, ")
-    message = message[:1].lower() + message[1:]
-    value = "" if isinstance(problem["input"], (dict, list, tuple)) else f" is {problem['input']!r}"
-    return SamiError(f"{path}: {key or 'the file'}{value}: {message}. Correct it.")
+    page = "docs/reference/robot-model-file.md shows a whole file"
+    return checked_table(Description, read_document(path, "robot models"), str(path), page)

@@ -12,7 +12,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.errors import SamiError, require_known
 from sami_runtime.factories import load_factory
 from sami_train.envs.layout import Layout
 from sami_train.envs.measure import RETURN, Metric
@@ -144,9 +144,7 @@ def _values(where: str, values: Any) -> Any:
     if not isinstance(values, Mapping):
         return values
     keys = ["low", "high", "log"]
-    for key in values:
-        if key not in keys:
-            raise UnknownName("key", key, keys, f"{where} has it; a range is {{ low = 0.5, high = 2.0 }}.")
+    require_known("key", values, keys, f"{where} has it; a range is {{ low = 0.5, high = 2.0 }}.")
     if not {"low", "high"} <= values.keys():
         raise SamiError(f"{where} is {dict(values)}; a range is {{ low = 0.5, high = 2.0 }}. Give both ends.")
     try:

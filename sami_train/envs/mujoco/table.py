@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
-from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.errors import SamiError, UnknownName, require_known
 from sami_train.envs.layout import Layout
 from sami_train.envs.measure import RETURN
 from sami_train.envs.mujoco.bodies import (
@@ -83,9 +83,7 @@ class Row:
             SamiError: the control cost is not a number of at least 0.
         """
         valid = ("control_cost", "scale_inertia", *self.options)
-        for name in options:
-            if name not in valid:
-                raise UnknownName(f"option of {self.name}", name, valid)
+        require_known(f"option of {self.name}", options, valid)
         chosen = Options(**options)
         cost = chosen.control_cost
         if cost is not None and not 0.0 <= cost < float("inf"):

@@ -9,7 +9,7 @@ forward model in numpy, and the original policy, whose own golden steps come fro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import NodeProto, TensorProto, helper, numpy_helper
+from onnx import NodeProto, helper, numpy_helper
 
 from sami_runtime.checks.verify import verify
 from sami_runtime.errors import SamiError
@@ -42,7 +42,7 @@ from sami_runtime.model.lookahead import (
     SignalErrors,
 )
 from sami_runtime.session.session import Session
-from sami_train.export.model_file import compose_verified
+from sami_train.export.model_file import compose_verified, declare, refill, without_part
 
 Array = NDArray[np.float32]
 Wide = NDArray[np.float64]
@@ -250,15 +250,9 @@ def forward_of(model: onnx.ModelProto) -> ForwardModel | None:
 
 def without(model: onnx.ModelProto, contract: Contract) -> onnx.ModelProto:
     """Return a copy of a policy's graph without its forward model."""
-    plain = onnx.ModelProto()
-    plain.CopyFrom(model)
-    graph = plain.graph
-    refill(graph.node, [node for node in graph.node if not node.name.startswith(FRONT)])
-    refill(graph.initializer, [weight for weight in graph.initializer if not weight.name.startswith(FRONT)])
-    _rename_inputs(graph, {FRONT + name: name for name in contract.signal_inputs})
-    added = {AGE, *(make(name) for name in (PAST_ACTIONS, LAST_CONTEXT) for make in (state_input, state_output))}
-    for values in (graph.input, graph.output):
-        refill(values, [value for value in values if value.name not in added])
+    plain = without_part(model, FRONT)
+    _rename_inputs(plain.graph, {FRONT + name: name for name in contract.signal_inputs})
+    declare(plain.graph, alone(contract))
     return plain
 
 
@@ -277,8 +271,7 @@ def in_front(model: onnx.ModelProto, contract: Contract, forward: ForwardModel) 
     refill(graph.node, [*_nodes_before(contract), *graph.node, *_nodes_after(contract)])
     weights = _weights(contract, forward).items()
     graph.initializer.extend(numpy_helper.from_array(value, FRONT + name) for name, value in weights)
-    for values, shapes in ((graph.input, contract.inputs), (graph.output, contract.outputs)):
-        refill(values, [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["batch", *s]) for n, s in shapes.items()])
+    declare(graph, contract)
     onnx.checker.check_model(whole, full_check=True)
     return whole
 
@@ -352,10 +345,3 @@ def _node(kind: str, inputs: list[str], *outputs: str, prefix: str = FRONT, **at
     """Return a node; use an empty prefix for outputs of the whole graph."""
     named = [prefix + output for output in outputs]
     return helper.make_node(kind, inputs, named, name=f"{FRONT}{kind}_{outputs[0]}", **attributes)
-
-
-def refill(field: Any, values: Iterable[Any]) -> None:
-    """Replace the values of a repeated field of a protobuf message."""
-    copies = list(values)
-    del field[:]
-    field.extend(copies)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sami_runtime.adoption.recipe import Recipe
-from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.errors import SamiError, UnknownName, require_known
 from sami_runtime.robots.kit.quantities import (
     JOINT_UNITS,
     NAMES,
@@ -73,9 +73,7 @@ def readings_of(
     """
     described = {part.name: part for part in recipe.signals}
     sensors = {robot.model.sensor(at).name: at for at in range(robot.model.nsensor)}
-    for name in robot.settings.signals:
-        if name not in described:
-            raise UnknownName("signal in [signals]", name, described)
+    require_known("signal in [signals]", robot.settings.signals, described)
     readings, commands = list[Reading](), dict[str, list[str]]()
     for signal in signals:
         part = described[signal.name]

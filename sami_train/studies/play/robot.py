@@ -14,9 +14,8 @@ from pydantic import Field
 
 from sami_runtime.adoption.recipe import Recipe, row
 from sami_runtime.errors import SamiError, UnknownName
-from sami_runtime.files import read_document
+from sami_runtime.files import checked_table, read_document
 from sami_runtime.robots.kit.quantities import matched_joints
-from sami_runtime.robots.kit.settings import checked_table
 from sami_train.envs.mujoco.camera import CAMERA
 from sami_train.settings import NotNegative, Positive, Settings
 
@@ -68,13 +67,12 @@ class SceneFile(Settings):
         """Read NAME.toml, or return default settings for NAME.xml, which is not opened.
 
         Raises:
-            UnknownName: The file has an unknown key.
-            SamiError: The file cannot be read, or a value is invalid.
+            SamiError: The file cannot be read, a key does not exist, or a value is invalid.
         """
         if path.suffix == ".xml":
             return cls(scene=str(path.resolve()))
         document = read_document(path, "robots to play in")
-        settings = checked_table(cls, document, "key", str(path), "docs/how-to/play-a-policy.md lists the keys")
+        settings = checked_table(cls, document, str(path), "docs/how-to/play-a-policy.md lists the keys")
         return settings.model_copy(update={"scene": str((path.parent / settings.scene).resolve())})
 
 

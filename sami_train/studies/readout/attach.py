@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import NodeProto, TensorProto, helper, numpy_helper
+from onnx import NodeProto, helper, numpy_helper
 
 from sami_runtime.checks.verify import verify
 from sami_runtime.errors import SamiError
@@ -19,9 +19,8 @@ from sami_train import seeds
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.evaluation.play import OnRound
 from sami_train.export.atlas import usual_window
-from sami_train.export.model_file import compose_verified
+from sami_train.export.model_file import compose_verified, declare, without_part
 from sami_train.export.training_ranges import collect_contexts
-from sami_train.studies.lookahead.forward_model import refill
 from sami_train.studies.readout.fit import (
     FittedReadout,
     Readout,
@@ -90,22 +89,11 @@ def with_probe(artifact: Artifact, out: Path, fitted: FittedReadout) -> Artifact
     if old is None:
         raise SamiError(f"{artifact.path} carries no golden steps to compare with. Export the model again.")
     if carried or len(without_probe) < len(artifact.contract.extra_outputs):  # else the graph does not change
-        graph = with_readout(without(graph), contract, readout, carried)
+        graph = with_readout(without_part(graph, NODES), contract, readout, carried)
     outputs = {name: value for name, value in old.answers.items() if not name.startswith(PROBE)}
     outputs |= answers(readout, carried, outputs[CONTEXT]) if carried else {}
     steps = type(old)(**{**vars(old), "answers": {name: outputs[name] for name in contract.answers}})
     return compose_verified(out, graph, contract, steps)
-
-
-def without(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a copy of a graph without its probe."""
-    plain = onnx.ModelProto()
-    plain.CopyFrom(model)
-    graph = plain.graph
-    refill(graph.node, [node for node in graph.node if not node.name.startswith(NODES)])
-    refill(graph.initializer, [weight for weight in graph.initializer if not weight.name.startswith(NODES)])
-    refill(graph.output, [value for value in graph.output if not value.name.startswith(PROBE)])
-    return plain
 
 
 def with_readout(
@@ -126,11 +114,7 @@ def with_readout(
         graph.node.extend(_nodes(carried))
         arrays = _weights(readout, carried)
         graph.initializer.extend(numpy_helper.from_array(value, NODES + name) for name, value in arrays.items())
-    shapes = contract.outputs
-    refill(
-        graph.output,
-        [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["batch", *shape]) for n, shape in shapes.items()],
-    )
+    declare(graph, contract)
     onnx.checker.check_model(whole, full_check=True)
     return whole
 

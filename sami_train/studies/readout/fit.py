@@ -18,6 +18,7 @@ from torch import nn
 
 from sami_runtime.errors import SamiError
 from sami_runtime.model.probe import PROBE, Probe, ProbedFeature
+from sami_train.agent.networks import descend
 from sami_train.envs.task_numbers import FeatureScale
 from sami_train.envs.tasks import Crippled, Feature, Task, TaskSpace
 
@@ -280,9 +281,7 @@ def _readout(learnt: _Steps, stop: _Steps, fitted: _Steps, seed: int) -> Readout
     for update in range(UPDATES):
         rows = torch.multinomial(weight, BATCH, replacement=True, generator=rng)
         loss = ((network(x[rows]) - y[rows]) ** 2).mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        descend(optimizer, loss)
         if (update + 1) % REPORT_EVERY == 0:
             with torch.no_grad():
                 error = float((((network(judged) - truth) ** 2).mean(1) * counts).sum() / counts.sum())

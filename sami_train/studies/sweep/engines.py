@@ -18,7 +18,7 @@ from typing import Any, Literal, Protocol
 
 from sami_runtime.errors import SamiError
 from sami_train.machine import share_of_cores
-from sami_train.studies.sweep.job import LIFELINE, OUTCOME, job_command
+from sami_train.studies.sweep.job import LIFELINE, OUTCOME, CellOutcome, job_command
 
 VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 """The environment variable that selects the GPUs for CUDA."""
@@ -78,6 +78,30 @@ class Job(Protocol):
 
     def stop(self) -> None:
         """Ask the job to stop at a safe place; may be called again."""
+
+
+def ending(logs: Path, job: Job, look: Look, stopping: bool = False) -> CellOutcome:
+    """Return how the job of a log folder ended; stopped if its node was lost, or if it was cancelled or told to stop.
+
+    Args:
+        logs: the log folder.
+        job: the job.
+        look: its last state, which is over.
+        stopping: whether all jobs were told to stop.
+    """
+    outcome = CellOutcome.read(logs)
+    if look.state == "cancelled" and (outcome is None or outcome.state != "done"):
+        return CellOutcome("stopped", look.reason)
+    if outcome is None and look.state != "lost" and not stopping:
+        reason = f"{_last_words(job.log)} ({look.reason})" if look.reason else _last_words(job.log)
+        return CellOutcome("failed", reason)
+    return outcome or CellOutcome("stopped")
+
+
+def _last_words(log: Path) -> str:
+    lines = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.is_file() else []
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "nothing")
+    return f"its process ended without a result (killed, or out of memory?); it last said: {last}"
 
 
 class Engine(Protocol):

@@ -20,8 +20,8 @@ from sami_train.evaluation.play import Gaps
 from sami_train.evaluation.result_store import KeptResults, Piece
 from sami_train.evaluation.results import OnTask
 from sami_train.files import writing
-from sami_train.studies.sweep.engines import Engine, Job, Look, SweepError
-from sami_train.studies.sweep.job import PART, CellOutcome, describe_part
+from sami_train.studies.sweep.engines import Engine, Job, SweepError, ending
+from sami_train.studies.sweep.job import PART, describe_part
 
 POLL = 0.5
 """Shortest time between two queries of the jobs' states [s]."""
@@ -98,12 +98,15 @@ def spread(
                 if not look.over:
                     continue
                 del jobs[part]
-                again = _goes_on(part, look)
-                if again and tries[part] < TRIES:
+                outcome = ending(part, job, look)
+                if outcome.state == "stopped" and look.state != "cancelled":
                     tries[part] += 1
-                    jobs[part] = engine.submit(part)
-                elif again or (reason := _failure(part, job, look)):
-                    failed[part] = f"its job was lost or stopped {TRIES} times" if again else reason
+                    if tries[part] > TRIES:
+                        failed[part] = f"its job was lost or stopped {TRIES} times"
+                    else:
+                        jobs[part] = engine.submit(part)
+                elif outcome.state != "done":
+                    failed[part] = outcome.reason
             gather()
             if jobs:  # reading the results of a hundred parts takes a while: sleep for most of the time
                 time.sleep(max(POLL, 4.0 * (time.monotonic() - start_time)))
@@ -119,25 +122,6 @@ def spread(
     if rest := missing():
         raise SweepError(f"all parts ended, and {len(rest)} of {len(all_pieces)} pieces are missing; see {folder}.")
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def _goes_on(part: Path, look: Look) -> bool:
-    """Return whether to submit a part again, as its job was lost with its node, or stopped (as at a time limit)."""
-    outcome = CellOutcome.read(part)
-    if look.state == "lost":
-        return outcome is None or outcome.state == "stopped"
-    return look.state == "ended" and outcome is not None and outcome.state == "stopped"
-
-
-def _failure(part: Path, job: Job, look: Look) -> str:
-    outcome = CellOutcome.read(part)
-    if outcome is not None and outcome.state == "done":
-        return ""
-    if look.state == "cancelled":
-        return look.reason
-    if outcome is not None and outcome.reason:
-        return outcome.reason
-    return f"{job.log.name} ends without a result (killed, or out of memory?) {look.reason}".rstrip()
 
 
 def _stop(jobs: Mapping[Path, Job]) -> None:

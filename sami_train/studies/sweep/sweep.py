@@ -21,9 +21,9 @@ from sami_train.files import holder, locked, read_json, write_json, writing
 from sami_train.machine import on_stop_signals
 from sami_train.runs.folder import RunError, RunFolder
 from sami_train.runs.record import RunRecord
-from sami_train.studies.sweep.engines import Engine, Job, Look, SweepError
+from sami_train.studies.sweep.engines import Engine, Job, Look, SweepError, ending
 from sami_train.studies.sweep.grid import Cell, Grid
-from sami_train.studies.sweep.job import CellOutcome, CellStatus, describe_job, status
+from sami_train.studies.sweep.job import CellStatus, describe_job, status
 from sami_train.studies.sweep.study import STUDY, write_study
 
 SWEEP_VERSION = 1
@@ -245,27 +245,14 @@ class Sweep:
         row.reason = ""
         if row.state == "done":
             return
-        outcome = CellOutcome.read(self.logs(row.cell))
-        if look.state == "cancelled":
-            outcome = CellOutcome("stopped", look.reason)
-        elif look.state == "lost" and (outcome is None or outcome.state == "stopped"):
-            row.state = "stopped" if stopping else "waiting"
-            return
-        elif outcome is None:
-            reason = _last_words(job.log) + (f" ({look.reason})" if look.reason else "")
-            outcome = CellOutcome("stopped") if stopping else CellOutcome("failed", reason)
+        outcome = ending(self.logs(row.cell), job, look, stopping)
         row.state, row.reason = outcome.state, outcome.reason
-        further = _checkpointed(self.folder(row.cell)) > row.began_at
-        if row.state == "stopped" and not stopping and look.state != "cancelled" and further:
-            row.state = "waiting"  # a time limit stopped the job, but it made progress
+        # A lost job goes on, and one that stopped, as at a time limit, if it made progress.
+        goes_on = look.state == "lost" or _checkpointed(self.folder(row.cell)) > row.began_at
+        if row.state == "stopped" and not stopping and look.state != "cancelled" and goes_on:
+            row.state = "waiting"
 
 
 def _checkpointed(folder: Path) -> int:
     newest = RunFolder(folder).newest_checkpoint()
     return -1 if newest is None else int(newest.name)
-
-
-def _last_words(log: Path) -> str:
-    lines = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.is_file() else []
-    last = next((line.strip() for line in reversed(lines) if line.strip()), "nothing")
-    return f"its process ended without a result (killed, or out of memory?); it last said: {last}"

@@ -23,6 +23,7 @@ from torch.nn import functional
 
 from sami_runtime.errors import SamiError
 from sami_train.agent.context_sac import ContextSAC
+from sami_train.agent.networks import descend
 from sami_train.agent.policy import ContextPolicy
 from sami_train.config.resolve import resolve
 from sami_train.config.schema import TrainConfig
@@ -234,8 +235,6 @@ class _Lesson:
         privileged_error = torch.zeros(())
         if policy.context_size:
             privileged_error = ((self.readout(contexts) - chunk.privileged).square().mean(-1) * weight).sum()
-        self.optimiser.zero_grad(set_to_none=True)
-        (loss + PRIVILEGED_WEIGHT * privileged_error).backward()
-        nn.utils.clip_grad_norm_([p for group in self.optimiser.param_groups for p in group["params"]], 1.0)
-        self.optimiser.step()
+        learned = [parameter for group in self.optimiser.param_groups for parameter in group["params"]]
+        descend(self.optimiser, loss + PRIVILEGED_WEIGHT * privileged_error, learned, 1.0)
         return action_error.item(), privileged_error.item()

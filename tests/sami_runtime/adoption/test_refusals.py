@@ -59,14 +59,14 @@ BAD_RECIPES = {
     "rate_hz: field required": changed("rate_hz", None),
     ": action.scale.1: input should be a valid number": changed("action.scale", [1.0, "wide"]),
     "last_action.kind: field required": changed("last_action.kind", None),
-    "unknown recipe key of": changed("signals.0.scael", 1.0),
+    "signals.joint_angles.scael: unknown key 'scael'. Did you mean 'scale'?": changed("signals.0.scael", 1.0),
     "Did you mean 'scale'?": changed("signals.0.scael", 1.0),
     "unknown input of": changed("input", "observations"),
     "unknown output of": changed("output", "action"),
     "unknown output": changed("state", [{"name": "h", "input": "obs2", "output": "h_out"}]),
     "signal name used twice: joint_angles": changed("signals.1.name", "joint_angles"),
     "the signal name last_action is taken": changed("signals.1.name", "last_action"),
-    "the file: value error, state name used twice: begun. Correct --contract": changed(
+    "the file: state name used twice: begun. Correct --contract": changed(
         "state", [{"name": "begun", "input": "h_in", "output": "h_out"}]
     ),
     "state.h.input: field required": changed("state", [{"name": "h", "output": "h_out"}]),

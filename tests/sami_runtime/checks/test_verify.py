@@ -116,7 +116,7 @@ def test_a_tampered_file_fails_and_nothing_is_run(make, policy):
 
 def test_a_missing_file_is_a_failed_check(make):
     report = verify(make.folder / "nowhere.onnx")
-    assert "does not exist" in failed(report)["file"]
+    assert "No such file" in failed(report)["file"]
 
 
 def test_a_policy_that_fails_in_the_middle_is_a_failed_check(make):

@@ -81,7 +81,7 @@ def edited(contract, edit):
         (lambda d: d.update(version=0), "version is 0, expected 1"),
         (lambda d: d.pop("rate_hz"), "contract: rate_hz: field required"),
         (lambda d: d.update(rate_hz=-1), "contract: rate_hz: input should be greater than 0, and it is -1"),
-        (lambda d: d.update(extra=1), "contract: extra: extra inputs are not permitted"),
+        (lambda d: d.update(extra=1), "contract: extra: unknown key 'extra'"),
         (
             lambda d: d["action"].update(size="2"),
             "contract: action.size: input should be a valid integer, and it is '2'",

@@ -336,7 +336,7 @@ def test_a_pose_of_joints_goes_out_from_where_they_are_and_arrives(session):
 @pytest.mark.parametrize(
     ("declared", "limits", "message"),
     [
-        ({"stage": []}, {}, "unknown key of [handover] 'stage'. Did you mean 'stages'?"),
+        ({"stage": []}, {}, "stage: unknown key 'stage'. Did you mean 'stages'?"),
         (
             {"poses": {"up": {"secnds": 1}}},
             {},

@@ -177,7 +177,7 @@ def test_a_value_is_written_alone_or_as_a_table(tmp_path):
     values = Limits.load(file).known
     assert values == {"cube.z": KnownValue(value=0.02), "hand.x": KnownValue(value=0.1, most=0.02)}
     file.write_text("[known]\ncube.z = nan\n")
-    with pytest.raises(SamiError, match=r"known.cube.z.value is nan"):
+    with pytest.raises(SamiError, match=r"known.cube.z: must be a number, and it is nan"):
         Limits.load(file)
 
 

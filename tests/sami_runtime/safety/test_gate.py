@@ -264,6 +264,18 @@ def test_a_gate_that_was_rearmed_waits_for_the_next_episode(gate, refused_begin)
     assert armed.write(armed.propose(action(0, 0), 0.0)) is not None
 
 
+def test_an_episode_in_whose_beginning_the_gate_tripped_stays_over_after_rearm(gate, monkeypatch):
+    """Another thread tripped it, and the robot's reset took long enough for a person to re-arm it."""
+    armed = gate()
+    fresh = armed._fresh
+    monkeypatch.setattr(armed, "_fresh", lambda period: (armed.trip("somebody pressed the button"), fresh(period))[1])
+    with pytest.raises(SafetyStop, match="somebody pressed the button"):
+        armed.begin(PERIOD)
+    armed.rearm()
+    with pytest.raises(SafetyStop, match="somebody pressed the button"):
+        armed.write(armed.propose(action(0, 0), 0.0))
+
+
 def test_a_new_episode_forgets_the_last_one(gate):
     armed = gate(rest=0.0, rate=1.0, frozen={"position": 2}, stop_after=2)
     armed.fault(frame([0, 0], 0.0), 0.0)

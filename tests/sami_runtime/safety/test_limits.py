@@ -86,49 +86,52 @@ def test_an_empty_file_is_the_defaults(written):
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        ({"rat": 1.0}, "unknown limit 'rat'. Did you mean 'rate'?"),
+        ({"rat": 1.0}, "rat: unknown key 'rat'. Did you mean 'rate'?"),
         (
             {"stop_on_alarm": {"steps": 3, "scor": 2}},
-            "unknown key 'scor'. Did you mean 'score'? Valid: score, steps, the",
+            "stop_on_alarm.scor: unknown key 'scor'. Did you mean 'score'? Valid: score, steps, the",
         ),
         (
             {"moves": {"dx": {"elemnt": "a.b"}}},
-            "unknown key 'elemnt'. Did you mean 'element'? Valid: element, scale. It is",
+            "moves.dx.elemnt: unknown key 'elemnt'. Did you mean 'element'? Valid: element, scale",
         ),
         (
             {"known": {"ee.x": {"valu": 1}}},
-            "unknown key 'valu'. Did you mean 'value'? Valid: most, still, value. It is in ",
+            "known.ee.x.valu: unknown key 'valu'. Did you mean 'value'? Valid: most, still, value",
         ),
-        ({"rate": -1.0}, "rate is -1.0; it should be greater than 0."),
-        ({"rate": {"fx": 0}}, "rate.fx is 0; it should be greater than 0."),
-        ({"rate": "fast"}, "rate is 'fast'; it should be a valid number."),
-        ({"rate": True}, "rate is True; it should be a valid number."),
-        ({"low": math.nan}, "low is nan; it must be a number."),
-        ({"rest": {"fx": math.nan}}, "rest.fx is nan; it must be a number."),
-        ({"rest": [0.0, 0.0]}, "rest is [0.0, 0.0]; it should be a valid number."),
-        ({"max_age_s": {"goal": 0}}, "max_age_s.goal is 0; it should be greater than 0."),
-        ({"max_age_s": math.nan}, "max_age_s is nan; it should be greater than 0."),
-        ({"blend_in_s": math.inf}, "blend_in_s is inf; it should be a finite number."),
-        ({"hold_ticks": 2.5}, "hold_ticks is 2.5; it should be a valid integer."),
-        ({"stop_after": 0}, "stop_after is 0; it should be greater than or equal to 1."),
-        ({"frozen": {"position": 1}}, "frozen.position is 1; it should be greater than or equal to 2."),
-        ({"inside": {"position.x": [1, 0]}}, "inside.position.x.range is [1, 0]; it must be [lowest, highest]."),
-        ({"inside": {"position": {"x": 3}}}, "inside.position.x.range is 3; it must be [lowest, highest]."),
-        ({"inside": {"position.x": {"then": "stop"}}}, "inside.position.x.range is missing from {'then': 'stop'}."),
+        ({"rate": -1.0}, "rate: input should be greater than 0, and it is -1.0."),
+        ({"rate": {"fx": 0}}, "rate.fx: input should be greater than 0, and it is 0."),
+        ({"rate": "fast"}, "rate: input should be a valid number, and it is 'fast'."),
+        ({"rate": True}, "rate: input should be a valid number, and it is True."),
+        ({"low": math.nan}, "low: must be a number, and it is nan."),
+        ({"rest": {"fx": math.nan}}, "rest.fx: must be a number, and it is nan."),
+        ({"rest": [0.0, 0.0]}, "rest: input should be a valid number, and it is [0.0, 0.0]."),
+        ({"max_age_s": {"goal": 0}}, "max_age_s.goal: input should be greater than 0, and it is 0."),
+        ({"max_age_s": math.nan}, "max_age_s: input should be greater than 0, and it is nan."),
+        ({"blend_in_s": math.inf}, "blend_in_s: input should be a finite number, and it is inf."),
+        ({"hold_ticks": 2.5}, "hold_ticks: input should be a valid integer, and it is 2.5."),
+        ({"stop_after": 0}, "stop_after: input should be greater than or equal to 1, and it is 0."),
+        ({"frozen": {"position": 1}}, "frozen.position: input should be greater than or equal to 2, and it is 1."),
+        ({"inside": {"position.x": [1, 0]}}, "inside.position.x: must be [lowest, highest], and it is [1, 0]."),
+        ({"inside": {"position": {"x": 3}}}, "inside.position.x: must be [lowest, highest], and it is 3."),
+        ({"inside": {"position.x": {"then": "stop"}}}, "inside.position.x.range: field required."),
         (
             {"inside": {"position.x": {"range": [0, 1], "then": "halt"}}},
-            "inside.position.x.then is 'halt'; it should be 'hold', 'rest' or 'stop'.",
+            "inside.position.x.then: input should be 'hold', 'rest' or 'stop', and it is 'halt'.",
         ),
         (
             {"inside": {"position.x": [0, 1], "position": {"x": [0, 1]}}},
-            "it must name position.x once.",
+            "inside: must name position.x once, and it is {",
         ),
-        ({"jump": {"position.x": 0}}, "jump.position.x.most is 0; it should be greater than 0."),
-        ({"workspace": {"position": {"x": [0, math.nan]}}}, "workspace.position.x is nan; it must be a number."),
-        ({"moves": {"fx": {"element": "position.x", "scale": 0}}}, "it must not be 0: it says how far a unit"),
-        ({"stop_on_alarm": 0}, "stop_on_alarm.steps is 0; it should be greater than or equal to 1."),
-        ({"out_of_bounds": "halt"}, "out_of_bounds is 'halt'; it should be 'hold', 'rest', 'stop' or 'act'."),
-        ({"max_pause_s": 0}, "max_pause_s is 0; it should be greater than 0."),
+        ({"jump": {"position.x": 0}}, "jump.position.x: input should be greater than 0, and it is 0."),
+        ({"workspace": {"position": {"x": [0, math.nan]}}}, "workspace.position.x.1: must be a number, and it is nan."),
+        ({"moves": {"fx": {"element": "position.x", "scale": 0}}}, "moves.fx: must not be 0: it says how far a unit"),
+        ({"stop_on_alarm": 0}, "stop_on_alarm: input should be greater than or equal to 1, and it is 0."),
+        (
+            {"out_of_bounds": "halt"},
+            "out_of_bounds: input should be 'hold', 'rest', 'stop' or 'act', and it is 'halt'.",
+        ),
+        ({"max_pause_s": 0}, "max_pause_s: input should be greater than 0, and it is 0."),
         ([1], "holds a list; expected a table of limits."),
     ],
 )
@@ -211,9 +214,9 @@ def test_limits_that_do_not_fit_the_model_are_refused(contract, limits, message)
             "inside.elbow.x is -120 [rad], which must be a mistake: that is 19",
         ),
         (Limits(inside={"shoulder.x": [-1.0, 86]}), "inside.shoulder.x is 86 [rad]"),
-        (Limits(jump={"goal.x": 500}), "the model's bounds are -1 to 1, so it would never limit anything. In millim"),
+        (Limits(jump={"goal.x": 500}), "the model's bounds are -1 to 1, so it would never limit anything. In mm? "),
         (Limits(inside={"goal.x": [-300, 300]}), "Then it is -0.3 m."),
-        (Limits(deadline_s=40.0), "In milliseconds? Then it is 0.04 s. Correct it, or set inf, which limits nothing."),
+        (Limits(deadline_s=40.0), "In ms? Then it is 0.04 s. Correct it, or set inf, which limits nothing."),
         (
             Limits(max_age_s={"goal": 120.0}),
             "max_age_s.goal is 120 [s], which must be a mistake: more than 1000 periods",
@@ -290,6 +293,16 @@ def test_a_file_that_looks_farther_ahead_may_observe_as_late_as_it_was_fitted_fo
     assert Limits().max_age(contract) == {"position": periods, "velocity": periods}
     assert Limits(max_age_s={"velocity": 0.1}).max_age(contract) == {"position": periods, "velocity": 0.1}
     assert Limits(max_age_s=0.1).max_age(contract) == {"position": 0.1, "velocity": 0.1}
+
+
+def test_a_bias_is_not_taken_out_of_the_signal_that_measures_the_neutral_action(make):
+    """The robot holds by what its sensor reads: the first action would move it by the bias, whatever the rate."""
+    joints = make.action_signal.model_copy(update={"name": "joints"})
+    contract = make.contract_of(make.recurrent(), observation=(joints, *make.observation_signals), action=joints)
+    limits = {"rest": "joints", "rate": 0.1}
+    Limits(**limits, known={"position.x": 0.0}).require_fit(contract)
+    with pytest.raises(SamiError, match=r"known\.joints\.fy shifts rest, and the first action would jump by it"):
+        Limits(**limits, known={"joints.fy": 1.0}).require_fit(contract)
 
 
 @pytest.mark.parametrize("rest", [math.inf, -math.inf, 1e39, {"fx": 0.0, "fy": 1e39}])

@@ -186,6 +186,33 @@ def test_a_beat_before_a_watchdog_that_was_told_to_fire_has_begun_says_so_and_ta
         dog.end()
 
 
+def test_a_beat_at_the_moment_of_another_threads_fire_takes_nothing_back(stops):
+    """The beat had judged the numbers before, and wrote its own time over the request."""
+
+    class Interleaved:
+        def __init__(self, numbers, dog):
+            self.numbers, self.dog = numbers, dog
+
+        def __getitem__(self, index):
+            return self.numbers[index]
+
+        def __setitem__(self, index, value):
+            if self.dog is not None:
+                dog, self.dog = self.dog, None
+                dog.fire()
+            self.numbers[index] = value
+
+    with Watchdog(NAME, 60.0) as dog:
+        os.kill(dog.pid, signal.SIGSTOP)  # or it might fire before the beat takes the request back
+        dog._numbers = Interleaved(dog._numbers, dog)
+        dog.beat()
+        with pytest.raises(SafetyStop, match="was asked to stop the robot by my_arm:emergency_stop, and has not begun"):
+            dog.beat()
+        os.kill(dog.pid, signal.SIGCONT)
+        stops.wait()
+        dog.end()
+
+
 def test_a_stop_that_fails_is_tried_again_and_told_once(stops, capfd):
     with Watchdog("my_arm:failing", WITHIN) as dog:
         dog.beat()

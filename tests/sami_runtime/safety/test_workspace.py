@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 
+from sami_runtime import FakeAdapter, Reading
 from sami_runtime.errors import SamiError
+from sami_runtime.model.atlas import Atlas
 from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.limits import Limits
+from sami_runtime.session.telemetry import Phase
 from sami_runtime.signals import Moves
 from tests.making.gates import PERIOD, frame
 
@@ -74,6 +77,25 @@ def test_a_robot_that_does_as_it_is_told_never_leaves_and_the_rate_is_kept(boxed
         last = executed
 
 
+@pytest.mark.parametrize("acceleration", [None, 50.0])
+def test_a_gentle_rate_leaves_the_whole_rate_to_brake_at_the_border(make, acceleration):
+    """At a tenth of the rate an action took ten times as long to end, and led 3 m out."""
+    about = {"mean": ((0.0, 0.0),), "covariance": (((1.0, 0.0), (0.0, 1.0)),), "step": 1, "threshold": 1.0}
+    atlas = Atlas(tasks=({},), slow=0.1, fast=0.1, false_alarm_rate=0.05, episodes=1, held_out=1, **about)
+    adapt = {"time_to_adapt": {"steps": 999, "gentle": 0.1}, "rate": 2.0, "acceleration": acceleration}
+    adapter = FakeAdapter(axes=2, limit=100.0)
+    adapter.reset()
+    armed = SafetyGate(adapter, make.contract_of(make.recurrent(), atlas=atlas), Limits(**LIMITS, **adapt))
+    armed.begin(PERIOD)
+    position, farthest = 0.0, 0.0
+    for tick in range(60):
+        if position > 0.3:
+            armed.record_telemetry(Reading(tick, 0.0, Phase.READAPTING, score=2.0, alarm=True))
+        position += SCALE * step(armed, (position, 0.0), (1.0, 0.0), tick * PERIOD)[0][0]
+        farthest = max(farthest, position)
+    assert farthest == pytest.approx(0.5, abs=1e-6)
+
+
 def test_a_held_action_does_not_lead_out_either(boxed):
     armed = boxed(hold_ticks=9, stop_after=10)
     step(armed, (0.4, 0.0), (0.8, 0.0), 0.0)
@@ -83,6 +105,17 @@ def test_a_held_action_does_not_lead_out_either(boxed):
         results.append((round(float(armed.write(ruling).action[0]), 6), ruling.limited_by))
     # 0.44 m, 0.48 m, and the border.
     assert results == [(0.8, ()), (0.4, ("workspace fx",)), (0.0, ("workspace fx",)), (0.0, ()), (0.0, ())]
+
+
+def test_a_held_action_leads_on_for_as_long_as_the_loop_paused(boxed):
+    """A process that is suspended for a while finds an old observation when it goes on: two periods were counted."""
+    armed = boxed(hold_ticks=9, stop_after=10)
+    step(armed, (0.3, 0.0), (0.8, 0.1), 0.0)
+    assert armed.fault(frame((0.3, 0.0), 0.0), 8 * PERIOD).startswith("age: ")
+    ruling = armed.hold("age: ...", 8 * PERIOD, 8)
+    np.testing.assert_array_equal(armed.write(ruling).action, np.float32([0.0, 0.1]))
+    assert ruling.limited_by == ("workspace fx",)  # it is at 0.62 m
+    assert armed.command(np.float32([0.1, 0.1]), 9 * PERIOD).limited_by == ("workspace fx",)
 
 
 def test_a_held_action_does_not_lead_out_where_the_position_is_not_finite_either(boxed):

@@ -72,6 +72,34 @@ def test_no_step_that_reaches_the_robot_is_faster_and_the_log_says_why(session, 
     assert "rad was asked for, allowed are" in first["reason"]
 
 
+@pytest.mark.parametrize("late", [0, 1, 3])
+@pytest.mark.parametrize("acceleration", [None, 20.0])
+def test_late_joints_do_not_lead_commanded_velocities_beyond_an_end(make, late, acceleration):
+    """The commands since the measurement count: three periods of latency led 0.18 rad beyond."""
+    joints = Signal(name="joints", size=1, unit="rad", elements=("elbow",), low=(None,), high=(None,))
+    speeds = joints.model_copy(update={"name": "speeds", "unit": "rad/s"})
+    action = speeds.model_copy(update={"name": "targets", "low": (-3.0,), "high": (3.0,)})
+    contract = make.contract_of(make.memoryless(), observation=(joints, speeds), action=action)
+    table = {"command": "joint_velocities", "joints": ["elbow"], "positions": "joints", "velocities": "speeds"}
+    table |= {"position": {"low": -1.0, "high": 1.0}} | ({"acceleration": acceleration} if acceleration else {})
+    adapter = FakeAdapter(axes=1, limit=100.0)
+    adapter.observation = contract.observation
+    adapter.reset()
+    gate, period = BodyGate(adapter, contract, settings=BodySettings.of(table)), 1.0 / contract.rate_hz
+    gate.begin(period)
+    way, speed = [(0.0, 0.0)], 0.0
+    for tick in range(60):
+        measured = max(0, tick - late)
+        values = {name: np.float32([number]) for name, number in zip(("joints", "speeds"), way[measured], strict=True)}
+        assert gate.fault(Observation(values, measured * period), tick * period) is None
+        command = float(gate.write(gate.propose(np.float32([3.0]), tick * period)).action[0])
+        most = np.inf if acceleration is None else acceleration * period
+        speed += np.clip(command - speed, -most, most)
+        way.append((way[-1][0] + period * speed, speed))
+    assert max(place for place, _ in way) == pytest.approx(1.0, abs=0.03)
+    assert max(place for place, _ in way) <= 1.0 + 1e-4
+
+
 def test_a_limit_that_stops_latches_the_gate_with_its_reason(session):
     settings = settings_of(session.contract, velocity={"most": 1e-4, "then": "stop"})
     with (

@@ -63,7 +63,7 @@ def test_then_says_what_happens_beyond_a_limit():
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({**ARM, "speed": 1.0}, "unknown key of [body] 'speed'"),
+        ({**ARM, "speed": 1.0}, "speed: unknown key 'speed'"),
         ({**ARM, "velocity": {"most": {"c": 1.0}}}, "unknown joint 'c'"),
         ({**ARM, "position": {"low": 1.0, "high": -1.0}}, "Exchange low and high"),
         ({**ARM, "command": "torques"}, "'joint_positions', 'joint_velocities' or 'hand'"),

@@ -66,6 +66,24 @@ def test_what_the_settings_leave_out_is_read_from_the_model_file():
     assert result.setpoint(np.zeros(12, np.float32)).kp[0] == 30.0
 
 
+@pytest.mark.parametrize(
+    ("changed", "fault"),
+    [
+        ({"kp": -30.0}, "kp of the model file is -30.0, which no motor may get: set settings.kp"),
+        ({"kd": [1.0] * 11 + [-1.0]}, "kd of the model file is "),
+        ({"default": [0.1] * 11 + [float("nan")]}, "stand of the model file is "),
+        ({"kp": "stiff"}, "settings.kp has 0 numbers for 12 joints"),
+    ],
+)
+def test_gains_and_angles_of_a_model_file_are_checked_as_those_of_the_settings(changed, fault):
+    """A negative gain drives a joint away from its target."""
+    adopted = {"recipe": {"action": {"default": [0.1] * 12, "kp": 30.0, "kd": 1.0, **changed}, "signals": []}}
+    contract = contract_of(*STATE).model_copy(update={"training": {"adopted": adopted}})
+    with pytest.raises(AdapterError) as refused:
+        Go2Mapping(UnitreeSettings.of({"scale": 0.25}), contract)
+    assert fault in str(refused.value)
+
+
 def test_all_that_does_not_match_is_listed():
     height = signal("base_height", "m", ["z"])
     with pytest.raises(AdapterError) as refused:

@@ -138,7 +138,7 @@ def test_an_xml_file_alone_needs_a_reward_and_nothing_else(fitted, arm):
     (folder / "bare.xml").write_text(fitted_model(body, fitted[1], folder))
     text = training_document(body, fitted[1], folder / "bare.xml")
     (folder / "bare.toml").write_text(text)
-    with pytest.raises(SamiError, match="lacks reward"):
+    with pytest.raises(SamiError, match="reward: field required"):
         environment(str(folder / "bare.toml"))
     (folder / "bare.toml").write_text(text + "\n[[reward]]\nalive = true\nweight = 1.0\n")
     assert environment(str(folder / "bare.toml")).rate_hz == pytest.approx(50.0)
