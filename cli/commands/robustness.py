@@ -127,12 +127,8 @@ def _read(path: Path) -> str:
     points = [RobustnessPoint.from_dict(line, document["env"]) for line in document["points"]]
     sets = points[0].evaluation.sets
     tracked = [name for name in sets if points[0].tracking_error(name) is not None]
-    heads = [
-        "gap",
-        "sizes",
-        *(_title(points[0], name) for name in sets),
-        *(f"{name}: tracking error" for name in tracked),
-    ]
+    errors = (f"{name}: tracking error" for name in tracked)
+    heads = ["gap", "sizes", *(_title(points[0], name) for name in sets), *errors]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for kind in dict.fromkeys(point.kind for point in points):
         of_kind = [point for point in points if point.kind == kind]
