@@ -316,12 +316,15 @@ class SafetyGate:
 
         Raises:
             SafetyStop: The gate is latched, or its limits computed an action that is not finite.
-            AdapterError, SamiError: `write` of the adapter returned another type or shape than an `Executed` (A,).
+            AdapterError, SamiError: The ruling is of an earlier tick or episode, or `write` of the adapter returned
+                another type or shape than an `Executed` (A,).
             NonFiniteError: The adapter reports an executed action that is not finite.
         """
         if ruling.action is None:
             return None
         self.require_armed()
+        if ruling.time != self._episode.ruled_at:
+            raise SamiError(f"the ruling of {ruling.time:g} s is not the latest of this episode. Do not write it.")
         if not all_finite(ruling.action):  # never write NaN or infinity to a robot, whatever the cause
             self.trip(f"the limits made {ruling.action.tolist()} of an action, which is not finite")
             self.require_armed()

@@ -285,10 +285,11 @@ class Gate {
     return aim(rest_);
   }
 
-  // Calls send(action) and returns the executed action that it reports; null if nothing was written, or not finite.
+  // Calls send(action) and returns the executed action that it reports; null if nothing was written, or not finite. Of
+  // rulings, only the latest one of this episode is written.
   template <class Send>
   const Action* write(const Ruling<M>& ruling, Send&& send) {
-    if (!ruling.writes || !armed_) return nullptr;
+    if (!ruling.writes || !armed_ || unequal(ruling.time, ruled_at_)) return nullptr;
     if (not_finite(ruling.action)) {  // never write NaN or infinity to a robot, whatever the cause
       trip({Kind::other, -1, 0.0, 0.0});
       return nullptr;
