@@ -250,8 +250,7 @@ class Watchdog:
             SamiError: It was not started, or its emergency stop still expects an adapter's instruction.
         """
         numbers, moment = self._numbers, now()
-        late = 0 < numbers[DUE] < moment or moment - numbers[ALIVE_AT] > self._within
-        if late or numbers[FIRED] or self._stop_is_requested or self._waits:
+        if numbers[FIRED] or 0 < numbers[DUE] < moment or moment - numbers[ALIVE_AT] > self._within or self._waits:
             self._require_usable()
         self._watch_until(moment + self._within)
 
@@ -264,8 +263,8 @@ class Watchdog:
     def end(self) -> None:
         """Stop watching, because the robot is at rest; wait at most `stop_s` for a stop that `fire` asked for."""
         self._numbers[DUE] = self._numbers[STOPPING] = 0
-        if self._stop_is_requested and self._process is not None and not self._numbers[STOPPED]:
-            self.fire(self.stop_s)
+        requested = self._stop_is_requested and self._process is not None and not self._numbers[STOPPED]
+        if requested and self.fire(self.stop_s):
             self._numbers[DUE] = 0
 
     def fire(self, wait_s: float = 0.0) -> bool:
@@ -343,12 +342,7 @@ class Watchdog:
             self._numbers[DUE] = STOP_NOW
 
     def _require_usable(self) -> None:
-        """Raise if the robot must not be driven.
-
-        Raises:
-            SafetyStop: `fault` returns a reason.
-            SamiError: The watchdog was not started, or its emergency stop still expects an adapter's instruction.
-        """
+        """Raise if the robot must not be driven, as `beat` does."""
         if self._process is None:
             raise SamiError(
                 "the watchdog is not running, so it could not stop the robot. Use it inside "
