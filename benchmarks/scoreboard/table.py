@@ -61,16 +61,21 @@ def read_runs(folder: Path) -> list[Run]:
 
 
 def by_rliable(scores: Scores) -> dict[str, tuple[float, float, float]]:
-    """Return IQM and 95 % stratified bootstrap over seeds, as rliable computes them."""
+    """Return IQM and 95 % stratified bootstrap over seeds, as rliable computes them.
+
+    rliable draws from numpy's global generator, whatever its `random_state` is. Each method begins with the same seed,
+    so that its interval depends on no other method.
+    """
     from rliable import library, metrics
 
-    points, ends = library.get_interval_estimates(
-        dict(scores),
-        lambda values: np.array([metrics.aggregate_iqm(values)]),
-        reps=REPLICATES,
-        random_state=np.random.RandomState(0),
-    )
-    return {name: (float(points[name][0]), float(ends[name][0, 0]), float(ends[name][1, 0])) for name in scores}
+    intervals = {}
+    for name, values in scores.items():
+        np.random.seed(0)
+        points, ends = library.get_interval_estimates(
+            {name: values}, lambda drawn: np.array([metrics.aggregate_iqm(drawn)]), reps=REPLICATES
+        )
+        intervals[name] = (float(points[name][0]), float(ends[name][0, 0]), float(ends[name][1, 0]))
+    return intervals
 
 
 def tables(runs: Sequence[Run], intervals: Intervals = by_rliable) -> Iterator[str]:
