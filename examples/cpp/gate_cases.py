@@ -204,6 +204,12 @@ def of_the_world() -> Iterator[Case]:
     )
     slow = [step._replace(stamp=-0.01) for step in along(*[0.1] * 3, action=(0.9, 0.1)) if isinstance(step, Tick)]
     yield "workspace and a slow sensor", box, [*slow, *along(0.1, start=3 * PERIOD, action=(0.9, 0.1))]
+    late: list[Step] = []
+    for at, x in enumerate((0.0, 0.0, 0.0, 0.0, 0.09, 0.18, 0.2, 0.2)):  # measured three ticks ago
+        values, time = (x, 0.0, 0.0, 0.0), round(at * PERIOD, 6)
+        late += [Tick(time, round(max(at - 3, 0) * PERIOD, 6), (0.9, 0.1), 1, values), Stand(round(time + 0.02, 6))]
+    yield "workspace and late positions", {**box, "max_age_s": 1.0}, late
+    yield "workspace and late positions with a rate", {**box, "max_age_s": 1.0, "rate": 5.0, "rest": 0.0}, late
     yield "workspace after a pause", {**box, "hold_ticks": 9}, [*along(0.05, action=(0.5, 0.1)), *old(2, 8 * PERIOD)]
     yield "workspace backwards", {**box, "moves": {"fx": {"element": "effort.x", "scale": -0.1}}}, out
     yield "no rest was measured", {"blend_in_s": 0.2, "rest": "effort"}, along(NAN, 0.1)

@@ -98,6 +98,7 @@ struct Outcome {
   std::string reason, limited_by;
   std::vector<float> written;
   bool tripped;
+  sami::Ruling<Model> ruling;
 };
 
 std::vector<float> vector_at(const Row& row, size_t at) {
@@ -119,7 +120,7 @@ Outcome written(Gate& gate, const sami::Ruling<Model>& ruling, const std::vector
     limited_by += (limited_by.empty() ? "" : ";") + std::string(sami::name(change.limit));
     if (change.element >= 0) limited_by += change.element == 0 ? " fx" : " fy";
   }
-  return {reason ? sami::name(reason.kind) : "", limited_by, command, static_cast<bool>(gate.tripped())};
+  return {reason ? sami::name(reason.kind) : "", limited_by, command, static_cast<bool>(gate.tripped()), ruling};
 }
 
 Outcome drive(Gate& gate, const Row& row) {
@@ -139,6 +140,7 @@ int compare(const char* table) {
   if (!file) throw std::runtime_error(std::string(table) + " cannot be read");
   std::vector<Gate> gate;  // of the current case; constructed at its first begin
   Limits limits;
+  sami::Ruling<Model> earlier;  // the last one of the case
   int cases = 0, ticks = 0, trips = 0, line_number = 0, differences = 0;
   double worst = 0.0;
   std::string name;
@@ -150,6 +152,7 @@ int compare(const char* table) {
     if (row[0] == "case") {
       gate.clear();
       limits = {};
+      earlier = {};
       name = row.at(1);
       ++cases;
     } else if (row[0] == "limit") {
@@ -157,6 +160,8 @@ int compare(const char* table) {
     } else if (row[0] == "begin") {
       if (gate.empty()) gate.emplace_back(limits);
       same = gate[0].begin() == (row.at(1) == "1");
+      // A ruling of an earlier episode is not written.
+      same = same && gate[0].write(earlier, [](const Action& action) { return action; }) == nullptr;
     } else if (gate.empty()) {
       throw std::runtime_error("line " + std::to_string(line_number) + " belongs to no case");
     } else if (row[0] == "rearm") {
@@ -167,6 +172,7 @@ int compare(const char* table) {
       const size_t at = row[0] == "stand" ? 2 : 6;
       const Outcome outcome = drive(gate[0], row);
       const std::vector<float> expected = vector_at(row, at + 2);
+      earlier = outcome.ruling;
       same = outcome.reason == row.at(at) && outcome.limited_by == row.at(at + 1) &&
              outcome.tripped == (row.at(at + 6) == "1") && outcome.written.size() == expected.size();
       for (size_t i = 0; same && i < expected.size(); ++i)

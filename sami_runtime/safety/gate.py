@@ -208,7 +208,7 @@ class SafetyGate:
         episode.then = "hold"
         episode.rest.learn(observation)
         if episode.workspace:
-            episode.workspace.learn(observation, stamped=now is not None)
+            episode.workspace.learn(observation, now)
         return None
 
     def record_telemetry(self, reading: Reading) -> None:
@@ -316,12 +316,14 @@ class SafetyGate:
 
         Raises:
             SafetyStop: The gate is latched, or its limits computed an action that is not finite.
-            AdapterError, SamiError: `write` of the adapter returned another type or shape than an `Executed` (A,).
+            AdapterError, SamiError: The ruling is not the latest, or the adapter's `write` returned no `Executed` (A,).
             NonFiniteError: The adapter reports an executed action that is not finite.
         """
         if ruling.action is None:
             return None
         self.require_armed()
+        if ruling.time != self._episode.ruled_at:
+            raise SamiError(f"the ruling of {ruling.time:g} s is not the latest of this episode. Do not write it.")
         if not all_finite(ruling.action):  # never write NaN or infinity to a robot, whatever the cause
             self.trip(f"the limits made {ruling.action.tolist()} of an action, which is not finite")
             self.require_armed()
@@ -338,7 +340,8 @@ class SafetyGate:
         if executed.tobytes() != ruling.action.tobytes() and not all_finite(executed):
             blame = "The adapter's write() returned it as executed."
             require_finite(executed[None], self._action.name, self._action.elements, "executed", blame)
-        self._episode.limiter.executed(executed, elapsed)
+        if self._episode.workspace:
+            self._episode.workspace.executed(executed, elapsed, ruling.time)
         return result
 
     def changed(self, ruling: Ruling, result: Executed | None) -> tuple[str, ...]:

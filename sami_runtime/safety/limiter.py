@@ -8,6 +8,7 @@ no write exceeds it. A step starts at the action written last, not at the action
 from __future__ import annotations
 
 import math
+from collections import deque
 from typing import NamedTuple
 
 import numpy as np
@@ -27,10 +28,10 @@ Float64 = NDArray[np.float64]
 class Workspace:
     """Limits actions so that they do not move elements of observations out of their ranges.
 
-    An element's position is its last new value plus the displacement of the actions executed since; a value that comes
-    again with an equal stamp, as of a slow sensor, is not new. An action may move the element at most to the end of its
-    range within one period of the policy; if the action's rate is limited, it must also be able to stop there. Outside
-    its range, an element may move back or stand still.
+    An element's position is its last new value plus the displacement of the actions executed since its stamp; a value
+    that comes again with an equal stamp, as of a slow sensor, is not new. An action may move the element at most to the
+    end of its range within one period of the policy; if the action's rate is limited, it must also be able to stop
+    there. Outside its range, an element may move back or stand still.
 
     Args:
         limits: What is allowed.
@@ -49,18 +50,19 @@ class Workspace:
         self._change = by_element(limits.rate, contract.action, math.inf)[self._movers] * self._period
         self._positions, self._stamps = np.full((2, len(movers)), np.nan)
         self._since, self._last = np.zeros((2, len(movers)))
+        self._commands = deque[tuple[float, Float64]](maxlen=64)  # of late positions; kLateWrites in C++
 
     def __bool__(self) -> bool:
         """Whether any element is limited."""
         return len(self._movers) > 0
 
-    def learn(self, observation: Observation, stamped: bool) -> None:
-        """Store observed positions that are finite and, if `stamped`, new; others are computed from actions alone."""
+    def learn(self, observation: Observation, now: float | None) -> None:
+        """Store finite, new positions; without the time `now` [s] on the stamps' clock, each is new and of now."""
         places = [(number_at(observation.values, *place), observation.measured(place[0])) for place in self._places]
         positions, stamps = np.array(places).T
-        new = np.isfinite(positions) & ~((positions == self._positions) & (stamps == self._stamps) & stamped)
+        new = np.isfinite(positions) & ~((positions == self._positions) & (stamps == self._stamps) & (now is not None))
         self._positions, self._stamps = np.where(new, (positions, stamps), (self._positions, self._stamps))
-        self._since, self._last = np.where(new, 0.0, (self._since, self._last))
+        self._since, self._last = np.where(new, (self._way(stamps, now), np.zeros(len(new))), (self._since, self._last))
 
     def cut(self, action: Array, elapsed: float) -> Array:
         """Limit an action (A,), `elapsed` seconds after the last write; return the same array if nothing is limited.
@@ -85,10 +87,21 @@ class Workspace:
         cut[self._movers] = allowed
         return cut
 
-    def executed(self, action: Array, elapsed: float) -> None:
-        """Add an executed action (A,), `elapsed` seconds after the one before, to the elements' displacement."""
+    def executed(self, action: Array, elapsed: float, now: float) -> None:
+        """Add an action (A,) executed at `now` [s], `elapsed` seconds after the one before, to the displacement."""
         self._since = self._since + self._last * elapsed / self._period
         self._last = action[self._movers].astype(np.float64)
+        self._commands.append((now, self._last))
+
+    def _way(self, stamps: Float64, now: float | None) -> Float64:
+        """Return how far actions have led, (M,), from stamps [s] until now, in units of the action times one period."""
+        way, end = np.zeros(len(stamps)), now
+        for start, action in reversed(self._commands):
+            if end is None or (end <= stamps).all():
+                break
+            way += action * np.maximum(end - np.maximum(stamps, start), 0.0) / self._period
+            end = min(end, start)
+        return way
 
     def _slow(self, way: Float64) -> Float64:
         """Return the largest actions (M,) from which the rate still allows stopping within the distances `way` (M,).
@@ -358,14 +371,6 @@ class Limiter:
                 self._speed = step / max(elapsed, least)
         self._written, self._written_at = action, now
         return in_force
-
-    def executed(self, action: Array, elapsed: float) -> None:
-        """Take the action (A,) that the adapter reports as executed, `elapsed` seconds after the write before it.
-
-        Only the workspace uses it, to track the robot's position.
-        """
-        if self._workspace is not None:
-            self._workspace.executed(action, elapsed)
 
     def _step(self, target: Array, limited_by: tuple[str, ...], now: float) -> Shaped:
         """Return the action as far towards a target (A,) as one write may go."""

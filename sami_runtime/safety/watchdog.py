@@ -194,7 +194,7 @@ class Watchdog:
     ) -> None:
         """End the watch; if an error leaves the block before `end`, stop the robot first."""
         if error is not None and self._numbers[DUE]:
-            self.fire(self.stop_s)
+            self.fire()  # `close` waits for it
         self.close()
 
     def require_rate(self, loop_hz: float) -> None:
@@ -234,12 +234,12 @@ class Watchdog:
         """Begin to watch that this process lives, and, from the first beat on, that each next beat is in time.
 
         Raises:
-            SafetyStop: The watchdog fired and nobody called `rearm`, or its process is gone.
+            SafetyStop: It fired or was asked to, and nobody called `rearm`, or its process is gone.
             SamiError: It was not started, or its emergency stop still expects an adapter's instruction.
         """
         self._require_usable()
         self._numbers[STOPPING] = 0
-        self._numbers[DUE] = NEVER
+        self._watch_until(NEVER)
 
     def beat(self) -> None:
         """Report that the loop is alive, which counts for the next `within_s`. Call it just before each write.
@@ -252,19 +252,20 @@ class Watchdog:
         numbers, moment = self._numbers, now()
         if numbers[FIRED] or 0 < numbers[DUE] < moment or moment - numbers[ALIVE_AT] > self._within or self._waits:
             self._require_usable()
-        numbers[DUE] = moment + self._within
-        if self._stop_is_requested:  # by another thread meanwhile: take nothing back
-            numbers[DUE] = STOP_NOW
+        self._watch_until(moment + self._within)
 
     def stopping(self) -> None:
         """Report that the robot's own `stop()` is called now, which may take `stop_s`."""
         if self._numbers[DUE]:
             self._numbers[STOPPING] = moment = now()
-            self._numbers[DUE] = moment + round(1e9 * self.stop_s)
+            self._watch_until(moment + round(1e9 * self.stop_s))
 
     def end(self) -> None:
-        """Stop watching, because the robot is at rest."""
+        """Stop watching, because the robot is at rest; wait at most `stop_s` for a stop that `fire` asked for."""
         self._numbers[DUE] = self._numbers[STOPPING] = 0
+        requested = self._stop_is_requested and self._process is not None and not self._numbers[STOPPED]
+        if requested and self.fire(self.stop_s):
+            self._numbers[DUE] = 0
 
     def fire(self, wait_s: float = 0.0) -> bool:
         """Make the watchdog stop the robot at once. Any thread may call this.
@@ -303,7 +304,7 @@ class Watchdog:
             why = why_fired(self._stop_is_requested, False, numbers[STOPPING] != 0, self.within_s, self.stop_s)
             result = "which worked" if numbers[STOPPED] else "which has not returned yet"
             return f"at {clock_of(fired)} the watchdog {why} and stopped the robot by {self.name}, {result}"
-        if due == STOP_NOW:
+        if self._stop_is_requested:
             return f"the watchdog was asked to stop the robot by {self.name}, and has not begun"
         if 0 < due < moment:
             return f"a heartbeat came {1e-9 * (moment - due):.3g} s after the watchdog's limit of {self.within_s:g} s"
@@ -334,13 +335,14 @@ class Watchdog:
                 process.kill()
                 process.wait()
 
-    def _require_usable(self) -> None:
-        """Raise if the robot must not be driven.
+    def _watch_until(self, due: int) -> None:
+        """Set when the next beat is due [ns]; take no request to stop back that another thread made meanwhile."""
+        self._numbers[DUE] = due
+        if self._stop_is_requested:
+            self._numbers[DUE] = STOP_NOW
 
-        Raises:
-            SafetyStop: `fault` returns a reason.
-            SamiError: The watchdog was not started, or its emergency stop still expects an adapter's instruction.
-        """
+    def _require_usable(self) -> None:
+        """Raise if the robot must not be driven, as `beat` does."""
         if self._process is None:
             raise SamiError(
                 "the watchdog is not running, so it could not stop the robot. Use it inside "

@@ -26,6 +26,7 @@ inline constexpr double kJumpRounding = 1e-5;    // the same over a jump's limit
 inline constexpr double kPausePeriods = 2.0;     // longest elapsed time [periods] that a step may use
 inline constexpr double kUnlimited = 1e100;      // an acceleration [unit/s^2] from here on does not limit
 inline constexpr double kShortestPeriods = 0.5;  // shortest time [periods] over which a speed is measured
+inline constexpr int kLateWrites = 64;           // number of writes by which a position may be late
 inline constexpr double kParked = 0.01;          // share of the bounds' range by which a robot may start outside
 
 // What happens if an observation is refused.
@@ -205,7 +206,7 @@ class Gate {
     const Reason reason = judge(observation, now);
     if (!reason) {
       learn_rest();
-      if (workspace_) learn_places();
+      if (workspace_) learn_places(now);
     }
     return reason;
   }
@@ -285,10 +286,11 @@ class Gate {
     return aim(rest_);
   }
 
-  // Calls send(action) and returns the executed action that it reports; null if nothing was written, or not finite.
+  // Calls send(action) and returns the executed action that it reports; null if nothing was written, or not finite. Of
+  // rulings, only the latest one of this episode is written.
   template <class Send>
   const Action* write(const Ruling<M>& ruling, Send&& send) {
-    if (!ruling.writes || !armed_) return nullptr;
+    if (!ruling.writes || !armed_ || unequal(ruling.time, ruled_at_)) return nullptr;
     if (not_finite(ruling.action)) {  // never write NaN or infinity to a robot, whatever the cause
       trip({Kind::other, -1, 0.0, 0.0});
       return nullptr;
@@ -299,11 +301,15 @@ class Gate {
       trip({Kind::executed, reason.at, reason.value, 0.0});
       return nullptr;
     }
-    if (workspace_)
-      for (size_t i = 0; i < A; ++i) {
-        since_[i] = since_[i] + last_[i] * elapsed / limits_.period;
-        last_[i] = static_cast<double>(executed_[i]);
-      }
+    if (!workspace_) return &executed_;
+    for (size_t i = 0; i < A; ++i) {
+      since_[i] = since_[i] + last_[i] * elapsed / limits_.period;
+      last_[i] = static_cast<double>(executed_[i]);
+    }
+    const auto at = static_cast<size_t>(commands_ % kLateWrites);
+    command_[at] = executed_;
+    command_at_[at] = ruling.time;
+    commands_ = commands_ + 1 < 2 * kLateWrites ? commands_ + 1 : kLateWrites;  // full, at the same place of the ring
     return &executed_;
   }
 
@@ -325,7 +331,7 @@ class Gate {
     tick_period_ = period;
     has_written_ = has_target_ = taken_over_ = observed_ = blends_ = false;
     written_at_ = blended_ = score_ = 0.0;
-    hold_count_ = alarms_ = 0;
+    hold_count_ = alarms_ = commands_ = 0;
     adapting_ = -1;
     then_ = Then::hold;
     newest_ = -kInfinity;
@@ -469,7 +475,7 @@ class Gate {
     measured_rest_ = true;
   }
 
-  void learn_places() {
+  void learn_places(double now) {
     for (size_t i = 0; i < A; ++i) {
       if (limits_.moves[i] < 0) continue;
       const auto element = static_cast<size_t>(limits_.moves[i]);
@@ -482,8 +488,21 @@ class Gate {
       if (std::isfinite(place_[i]) && !unequal(position, place_[i]) && !unequal(stamp, place_stamps_[i])) continue;
       place_[i] = position;
       place_stamps_[i] = stamp;
-      since_[i] = last_[i] = 0.0;
+      since_[i] = way(i, stamp, now);
+      last_[i] = 0.0;
     }
+  }
+
+  // How far actions have led from a stamp until now [s], in units of the action times one period.
+  double way(size_t i, double stamp, double end) const {
+    double sum = 0.0;
+    for (int k = commands_ - 1; k >= std::max(commands_ - kLateWrites, 0) && !(end <= stamp); --k) {
+      const auto at = static_cast<size_t>(k % kLateWrites);
+      const double passed = std::max(end - std::max(stamp, command_at_[at]), 0.0);
+      sum += static_cast<double>(command_[at][i]) * passed / limits_.period;
+      end = std::min(end, command_at_[at]);
+    }
+    return sum;
   }
 
   // Ticks.
@@ -740,6 +759,9 @@ class Gate {
   bool measured_rest_ = false, blends_ = false;
   double blended_ = 0.0;
   std::array<double, A> speed_{}, place_{}, place_stamps_{}, since_{}, last_{};  // place: the last observed position
+  std::array<Action, kLateWrites> command_{};  // a ring of the actions executed last, and their times [s]
+  std::array<double, kLateWrites> command_at_{};
+  int commands_ = 0;
   Ruling<M> ruling_;
 };
 

@@ -276,6 +276,21 @@ def test_an_episode_in_whose_beginning_the_gate_tripped_stays_over_after_rearm(g
         armed.write(armed.propose(action(0, 0), 0.0))
 
 
+@pytest.mark.parametrize("episode", ["earlier", "same"])
+def test_a_ruling_that_is_not_the_latest_of_this_episode_is_not_written(gate, episode):
+    """A loop of one's own that held a ruling over `begin` drove the robot by limits of another start."""
+    armed = gate()
+    ruling = armed.propose(action(0.5, 0), 0.0)
+    if episode == "earlier":
+        armed.begin(PERIOD)
+    else:
+        armed.propose(action(0.1, 0), PERIOD)
+    with pytest.raises(SamiError, match=r"the ruling of 0 s is not the latest of this episode"):
+        armed.write(ruling)
+    assert armed.adapter.writes == 0
+    assert armed.write(armed.propose(action(0.1, 0), 2 * PERIOD)) is not None
+
+
 def test_a_new_episode_forgets_the_last_one(gate):
     armed = gate(rest=0.0, rate=1.0, frozen={"position": 2}, stop_after=2)
     armed.fault(frame([0, 0], 0.0), 0.0)

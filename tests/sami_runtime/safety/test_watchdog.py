@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -186,8 +187,9 @@ def test_a_beat_before_a_watchdog_that_was_told_to_fire_has_begun_says_so_and_ta
         dog.end()
 
 
-def test_a_beat_at_the_moment_of_another_threads_fire_takes_nothing_back(stops):
-    """The beat had judged the numbers before, and wrote its own time over the request."""
+@pytest.mark.parametrize("call", ["beat", "begin", "stopping"])
+def test_a_call_at_the_moment_of_another_threads_fire_takes_nothing_back(stops, call):
+    """It had judged the numbers before, and wrote its own time over the request."""
 
     class Interleaved:
         def __init__(self, numbers, dog):
@@ -203,14 +205,47 @@ def test_a_beat_at_the_moment_of_another_threads_fire_takes_nothing_back(stops):
             self.numbers[index] = value
 
     with Watchdog(NAME, 60.0) as dog:
-        os.kill(dog.pid, signal.SIGSTOP)  # or it might fire before the beat takes the request back
-        dog._numbers = Interleaved(dog._numbers, dog)
         dog.beat()
+        os.kill(dog.pid, signal.SIGSTOP)  # or it might fire before the call takes the request back
+        dog._numbers = Interleaved(dog._numbers, dog)
+        getattr(dog, call)()
         with pytest.raises(SafetyStop, match="was asked to stop the robot by my_arm:emergency_stop, and has not begun"):
             dog.beat()
         os.kill(dog.pid, signal.SIGCONT)
         stops.wait()
         dog.end()
+
+
+def test_a_request_to_stop_survives_the_end_until_rearm(stops):
+    """`end` took back a request that the watchdog had not begun yet, and the next episode drove the robot."""
+    with Watchdog(NAME, 60.0, stop_s=10.0) as dog:
+        dog.beat()
+        os.kill(dog.pid, signal.SIGSTOP)
+        dog.fire()
+        threading.Timer(0.05, os.kill, (dog.pid, signal.SIGCONT)).start()
+        dog.end()
+        assert stops.times
+        dog.rearm()
+        dog.stop_s = 0.01
+        os.kill(dog.pid, signal.SIGSTOP)
+        dog.fire()
+        dog.end()  # the watchdog hangs
+        for refused in (dog.begin, dog.beat):
+            with pytest.raises(SafetyStop, match="was asked to stop the robot by my_arm:emergency_stop"):
+                refused()
+        os.kill(dog.pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_a_block_that_ends_at_once_after_a_request_stops_the_robot(stops, left):
+    with Watchdog(NAME, 60.0, stop_s=10.0) as dog:
+        dog.beat()
+        if left:
+            dog.end()
+        os.kill(dog.pid, signal.SIGSTOP)
+        dog.fire()
+        threading.Timer(0.05, os.kill, (dog.pid, signal.SIGCONT)).start()
+    assert stops.times
 
 
 def test_a_stop_that_fails_is_tried_again_and_told_once(stops, capfd):

@@ -77,6 +77,24 @@ def test_a_robot_that_does_as_it_is_told_never_leaves_and_the_rate_is_kept(boxed
         last = executed
 
 
+@pytest.mark.parametrize("late", [0, 1, 3])
+@pytest.mark.parametrize("rate", [None, 2.5])
+@pytest.mark.parametrize("share", [1, 4])
+def test_late_positions_do_not_lead_out(gate, late, rate, share):
+    """The actions since the measurement count: without a rate, three periods of latency led 0.15 m out."""
+    armed = gate(**LIMITS, rate=rate, max_age_s=1.0, period=PERIOD / share)
+    way = [0.0]
+    for tick in range(80 * share):
+        now, measured = tick * PERIOD / share, max(0, tick - late * share)
+        if tick % share:
+            ruling = armed.stand(now)
+        else:
+            assert armed.fault(frame((way[measured], 0.0), measured * PERIOD / share), now) is None
+            ruling = armed.propose(np.float32([1.0, 0.0]), now)
+        way.append(way[-1] + SCALE * float(armed.write(ruling).action[0]) / share)
+    assert max(way) == pytest.approx(0.5, abs=1e-4)
+
+
 @pytest.mark.parametrize("acceleration", [None, 50.0])
 def test_a_gentle_rate_leaves_the_whole_rate_to_brake_at_the_border(make, acceleration):
     """At a tenth of the rate an action took ten times as long to end, and led 3 m out."""
