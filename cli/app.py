@@ -5,6 +5,7 @@ Commands import their dependencies when they run, so that `sami --help` and `sam
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
@@ -196,6 +197,8 @@ def main() -> None:
 
             line = user_line(error)
             hint = f"in {line}; --debug shows the way there" if line else "--debug shows where"
+            if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+                hint = "the disk of standard output or of another file is full; make room there"
             if isinstance(error, ModuleNotFoundError):
                 from sami_runtime.distribution import install_hint
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from .options import FORCE, JSON, split_pair
-from .output import text_console
+from .output import print_text, text_console
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -62,10 +62,17 @@ def progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
 
 
 @contextmanager
-def task_progress(title: str, total: int) -> Iterator[OnTask]:
-    """Show a progress bar during a `with` block; yield a function to call with each task's result."""
-    with progress(title, total) as advance:
-        yield lambda _: advance(1)
+def task_progress(title: str, total: int, keep: Path | None = None) -> Iterator[OnTask]:
+    """Lock the result `keep` and show a progress bar in a `with` block; yield a function to call with each result."""
+    from sami_train.evaluation.result_store import keeping
+
+    try:
+        with keeping(keep), progress(title, total) as advance:
+            yield lambda _: advance(1)
+    except KeyboardInterrupt:
+        if keep is not None:
+            print_text(f"stopped; {keep.parent} has the finished tasks, and the same command continues", error=True)
+        raise
 
 
 def findings(folder: Path | None, name: str, plot: bool = True) -> tuple[Path, Path] | None:

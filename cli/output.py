@@ -47,6 +47,14 @@ def text_console(error: bool = False) -> Console:
     return console
 
 
+def plain_table(title: str | None = None, gap: int = 0) -> Table:
+    """Return a table whose only line is below its heads, with `gap` blanks after each cell."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    return Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, gap, 0, 0))
+
+
 def print_table(table: Table) -> None:
     """Print a table, wider than the terminal where its numbers need it: a number that is cut reads as another one."""
     console = text_console()

@@ -65,7 +65,6 @@ def evaluate(
     from sami_train.envs.catalog import by_name, environment
     from sami_train.evaluation.evaluate import evaluate as measure
     from sami_train.evaluation.model_policy import Source
-    from sami_train.evaluation.result_store import keeping
     from sami_train.files import write_json
     from sami_train.machine import usable_cores
 
@@ -92,16 +91,15 @@ def evaluate(
     keep = folder.evaluation if run is not None else files[0] if files else None
     total = count_results(spec, names, episodes)
     cluster = cluster_of(place, keep)
-    with keeping(keep):
-        with task_progress("evaluating", total) as on_task:
-            if cluster is not None:
-                from sami_train.studies.sweep.spread import spread
+    with task_progress("evaluating", total, keep) as on_task:
+        if cluster is not None:
+            from sami_train.studies.sweep.spread import spread
 
-                assert keep is not None
-                policy = {"model": str(model_file(model))} if run is None else {"run": str(run)}
-                spread(cluster, policy, source, spec.name, names, [profile], episodes, keep, on_task, seed)
-            jobs, report = place.jobs or usable_cores(), on_task if cluster is None else None
-            result: Evaluation = measure(source, spec.name, names, episodes, jobs, report, profile, keep, seed)
+            assert keep is not None
+            policy = {"model": str(model_file(model))} if run is None else {"run": str(run)}
+            spread(cluster, policy, source, spec.name, names, [profile], episodes, keep, on_task, seed)
+        jobs, report = place.jobs or usable_cores(), on_task if cluster is None else None
+        result: Evaluation = measure(source, spec.name, names, episodes, jobs, report, profile, keep, seed)
         # The run's own evaluation is the one without a profile.
         whole = profile is None and names == list(spec.tasks.sets)
         if run is not None and whole:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..options import JSON
-from ..output import print_table, print_text
+from ..output import plain_table, print_table, print_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -52,11 +52,9 @@ def _row(name: str, path: Path) -> dict[str, Any]:
 
 def _table(rows: list[dict[str, Any]]) -> Table:
     """Return a table with two lines per model, so that it fits 80 columns."""
-    from rich import box
-    from rich.table import Table
-
     sets = [name for name in rows[0]["sets"] if all(name in (row["sets"] or [name]) for row in rows)]
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table = plain_table(gap=1)
+    table.pad_edge = False
     for heading in ("model\nenvironment", f"{'/'.join(sets)}\ntraining tasks, size", "SHA-256 weights\nSHA-256 file"):
         table.add_column(heading, overflow="fold")
     for row in rows:

@@ -42,7 +42,7 @@ def robustness(
     out: Annotated[Path | None, typer.Option(help="Folder for robustness.json and robustness.png.")] = None,
     on: On = None,
 ) -> None:
-    """Measure success with latency, jitter, dropout, noise, ...: one disturbance at a time.
+    """Measure success with latency, jitter, dropout, noise of positions, ...: one disturbance at a time.
 
     The folder --out also stores finished tasks, so the same command continues after an interruption. On a cluster, the
     jobs share the tasks and must see that folder.
@@ -57,7 +57,6 @@ def robustness(
     from sami_runtime.model.artifact import read_artifact
     from sami_train.envs.catalog import added
     from sami_train.evaluation import robustness as measuring
-    from sami_train.evaluation.result_store import keeping
     from sami_train.files import unfinished
     from sami_train.machine import usable_cores
 
@@ -76,17 +75,16 @@ def robustness(
     total = count_results(spec, names, episodes) * (1 + sum(len(kind.severities) for kind in chosen))
     keep = files[0] if files else None
     cluster = cluster_of(place, keep)
-    with keeping(keep):
-        with task_progress("measuring", total) as on_task:
-            cores = place.jobs or usable_cores()
-            if cluster is not None:
-                from sami_train.studies.sweep.spread import spread
+    with task_progress("measuring", total, keep) as on_task:
+        cores = place.jobs or usable_cores()
+        if cluster is not None:
+            from sami_train.studies.sweep.spread import spread
 
-                assert keep is not None
-                gaps = measuring.gaps_of(spec, chosen)
-                spread(cluster, {"model": str(model)}, model, spec.name, names, gaps, episodes, keep, on_task)
-            report = on_task if cluster is None else None
-            points = measuring.sweep(model, spec.name, names, chosen, episodes, cores, report, keep)
+            assert keep is not None
+            gaps = measuring.gaps_of(spec, chosen)
+            spread(cluster, {"model": str(model)}, model, spec.name, names, gaps, episodes, keep, on_task)
+        report = on_task if cluster is None else None
+        points = measuring.sweep(model, spec.name, names, chosen, episodes, cores, report, keep)
         document = {
             "env": spec.name,
             "model": model.name,
@@ -134,7 +132,7 @@ def _read(path: Path) -> str:
         of_kind = [point for point in points if point.kind == kind]
         sizes = f"{', '.join(f'{point.severity:g}' for point in of_kind)} {of_kind[0].unit}" if kind else ""
         cells = [", ".join(_score(point, name, 2) for point in of_kind) for name in sets]
-        cells += [", ".join(_error(point, name) for point in of_kind) for name in tracked]
+        cells += [", ".join(f"{point.tracking_error(name):.3f}" for point in of_kind) for name in tracked]
         lines.append(f"| {' | '.join([kind or 'none', sizes, *cells])} |")
     return "\n".join(lines)
 
@@ -158,11 +156,6 @@ def _score(point: RobustnessPoint, task_set: str, digits: int | None = None) -> 
     return show(value) + (f" [{show(interval[0])}, {show(interval[1])}]" if interval else "")
 
 
-def _error(point: RobustnessPoint, task_set: str) -> str:
-    error = point.tracking_error(task_set)
-    return "-" if error is None else f"{error:.3f}"
-
-
 def _table(points: list[RobustnessPoint], task_sets: list[str]) -> Table:
     from rich.table import Table
 
@@ -179,6 +172,6 @@ def _table(points: list[RobustnessPoint], task_sets: list[str]) -> Table:
         if point.kind != kind:
             kind = point.kind
             table.add_section()
-        scores = [_score(point, name) for name in task_sets] + [_error(point, name) for name in tracked]
+        scores = [_score(point, name) for name in task_sets] + [f"{point.tracking_error(name):.3f}" for name in tracked]
         table.add_row(point.kind or "none", f"{point.severity:g} {point.unit}" if point.kind else "", *scores)
     return table

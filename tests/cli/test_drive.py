@@ -280,7 +280,7 @@ def test_the_evidence_log_says_who_drove_what_and_is_checked_by_a_command(sami):
     assert (done.code, "was changed: its hash is another one" in done.out) == (4, True)
     assert sami("drive", "robot.toml").errors.startswith("sami: log.jsonl exists; an evidence log never replaces one")
     Path("bad.key").write_text("no key")
-    for name, fault in (("no.key", "is no file"), ("bad.key", "is no private key")):
+    for name, fault in (("no.key", "cannot be read: No such file"), ("bad.key", "is no private key")):
         done = sami("drive", "robot.toml", "--set", "evidence=signed.jsonl", "--set", f"evidence_key={name}")
         assert (done.code, done.errors.startswith(f"sami: {name} {fault}")) == (1, True), "before anything is written"
         assert not Path("signed.jsonl").exists()

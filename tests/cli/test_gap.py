@@ -1,13 +1,16 @@
 """`--gap` and `sami robustness`, as a user calls them, with a model that hardly learnt."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
+from sami_cli.commands.robustness import robustness
 
 from sami_runtime.gap.profile import GapProfile
 from sami_train.evaluation.intervals import interval_of
 from sami_train.evaluation.results import Evaluation
+from sami_train.evaluation.robustness import kinds
 
 ROOT = Path(__file__).parents[2]
 HARSH = "latency_s = [0.0, 0.08]\nnoise = { cube_position = 0.05 }\nactuator_lag_s = 0.1\n"
@@ -146,6 +149,11 @@ def test_a_profile_is_measured_as_a_whole_and_key_by_key_and_read_again(sami, tr
     assert "training (4 episodes a point, 2 starts)" in sami("robustness", "told").out
 
 
+def test_kinds_of_disturbance_in_the_help_are_ones_that_the_command_takes():
+    listed = robustness.__doc__.partition("with ")[2].partition(", ...")[0]
+    assert [kind.name for kind in kinds(listed.split(", "))] == listed.split(", ")
+
+
 def test_robustness_wants_a_model_or_what_was_measured(sami):
     assert sami("robustness").code == 2
     done = sami("robustness", "told")
@@ -176,8 +184,10 @@ def test_an_excited_recording_tells_the_gap_and_the_profile_serves_where_profile
     assert "gap.toml exists; choose another name" in sami("fit-gap", recorded, "--out", "gap.toml").err
     done = sami("eval", "--model", trained.model, "--gap", "gap.toml", "--tasks", "training", "--episodes", 1, "--json")
     assert GapProfile.loads(json.loads(done.out)["gap"]) == document
-    by_itself = json.loads(sami("fit-gap", recorded, "--reference", recorded, "--json").out)
-    assert "action_latency_s" not in by_itself["gap"]
+    for reference in (recorded, shutil.copy(recorded, "copy.mcap")):  # the robot's own noise would be the reference's
+        refused = sami("fit-gap", recorded, "--reference", reference, "--json")
+        assert (refused.code, refused.out) == (1, "")
+        assert "--reference is a recording of the robot itself; give one of the simulator" in refused.err
     assert sami("replay", recorded).code == 0
 
 

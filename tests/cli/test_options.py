@@ -3,7 +3,7 @@
 import pytest
 import typer
 from sami_cli.app import TEXT_ONLY, app
-from sami_cli.measuring import JobPlace, cluster_of, place_of
+from sami_cli.measuring import JobPlace, cluster_of, place_of, task_progress
 from typer.main import get_command
 
 MODEL = "panda-satesac"
@@ -73,3 +73,12 @@ def test_json_may_stand_anywhere_and_is_refused_where_a_command_prints_text_only
         assert ("--json" in command.epilog) == (name not in TEXT_ONLY)
     refused = sami("convert", "run.mcap", "run.csv", "--json")
     assert (refused.code, "sami convert prints text only" in refused.err) == (2, True)
+
+
+def test_a_stopped_measurement_says_that_the_same_command_continues(tmp_path, capsys):
+    with pytest.raises(KeyboardInterrupt), task_progress("evaluating", 2, tmp_path / "evaluation.json"):
+        raise KeyboardInterrupt
+    assert f"stopped; {tmp_path} has the finished tasks, and the same command continues" in capsys.readouterr().err
+    with pytest.raises(KeyboardInterrupt), task_progress("evaluating", 2):
+        raise KeyboardInterrupt
+    assert capsys.readouterr().err == ""  # nothing is stored

@@ -1,5 +1,7 @@
 """What commands write: whole or absent, never over an input, and over another file with --force alone."""
 
+import errno
+import io
 import os
 import re
 import resource
@@ -154,3 +156,15 @@ def test_a_full_disk_leaves_nothing_or_what_was_there(sami, name):
     Path(name).write_text("old")
     assert on_a_full_disk([*WRITES[name], "--force"])[0] == 1
     assert (Path(name).read_text(), files()) == ("old", sorted({*before, name}))
+
+
+def test_standard_output_on_a_full_disk_names_the_disk(monkeypatch, capfd):
+    class FullDisk(io.StringIO):
+        def write(self, text):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("sys.stdout", FullDisk())
+    monkeypatch.setattr("sys.argv", ["sami", "--version"])
+    with pytest.raises(SystemExit, match="1"):
+        main()
+    assert "the disk of standard output or of another file is full; make room there" in capfd.readouterr().err

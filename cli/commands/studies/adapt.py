@@ -11,7 +11,7 @@ import typer
 from ...measuring import findings, progress
 from ...model_file import model_and_environment
 from ...options import JSON, ModelEnvironment, OptionalModel
-from ...output import print_table, print_text
+from ...output import plain_table, print_table, print_text
 
 if TYPE_CHECKING:
     from sami_train.studies.contexts.adaptation import Adaptation, Delay, Mean
@@ -75,31 +75,24 @@ def adapt(
 
 
 def _print(judged: Adaptation) -> None:
-    from rich import box
-    from rich.table import Table
-
     goal = judged.rows[0].success is not None
     print_text(f"{judged.change}: {judged.reached} of {judged.episodes} episodes were not over before the change")
-    table = Table(box=box.SIMPLE_HEAD, padding=0)
+    table = plain_table()
     table.add_column("context", no_wrap=True)
     for name in (*(("success",) if goal else ()), "return", "live less", "noticed", "crossed", "identified"):
         table.add_column(name, justify="right", no_wrap=True)
     for row in judged.rows:
+        digits = 1 if abs(row.ret.value) < 100 else 0  # of a return
         table.add_row(
             row.variant.value,
             *((_mean(row.success, 2),) if row.success is not None else ()),
-            _mean(row.ret, _digits(row.ret)),
-            _mean(row.less_than_live, 2 if goal else _digits(row.ret)),
+            _mean(row.ret, digits),
+            _mean(row.less_than_live, 2 if goal else digits),
             _delay(row.detected),
             _delay(row.adapted),
             _delay(row.identified),
         )
     print_table(table)
-
-
-def _digits(ret: Mean) -> int:
-    """Return the number of decimals for a return."""
-    return 1 if abs(ret.value) < 100 else 0
 
 
 def _mean(mean: Mean, digits: int) -> str:

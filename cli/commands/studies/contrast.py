@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...options import JSON, OwnEnvironment
-from ...output import print_table, print_text, text_console
+from ...output import plain_table, print_table, print_text, text_console
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -78,10 +78,7 @@ def contrast(
 
 
 def _table(computed: list[LargestBound]) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(title="largest bound alone, nats", title_justify="left", box=box.SIMPLE_HEAD, padding=0)
+    table = plain_table("largest bound alone, nats")
     for name in ("stage", "method", "ranked by"):
         table.add_column(name)
     for name in ("episodes", "bound", "held out", "log K", "losses", "realised"):

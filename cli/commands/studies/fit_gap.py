@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import json
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +11,7 @@ import typer
 
 from ...model_file import environment_of
 from ...options import FORCE, JSON
-from ...output import print_table, print_text
+from ...output import plain_table, print_table, print_text
 
 
 def fit_gap(
@@ -43,6 +44,8 @@ def fit_gap(
         other = read_log(reference)
         if other.contract.observation != log.contract.observation or other.contract.action != log.contract.action:
             raise SamiError(f"{reference[0]} has other signals than {recordings[0]}. Record it with the same model.")
+        if any(filecmp.cmp(path, recording, shallow=False) for path in reference for recording in recordings):
+            raise SamiError("--reference is a recording of the robot itself; give one of the simulator, without --gap.")
         traces = list(other.traces)
     else:
         traces = simulated(environment_of(log.contract, env), log.traces)
@@ -62,11 +65,7 @@ def fit_gap(
         }
         print(json.dumps(result))
         return
-    from rich import box
-    from rich.table import Table
-
-    title = f"{fitted.episodes} episodes of {', '.join(fitted.names)}"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = plain_table(f"{fitted.episodes} episodes of {', '.join(fitted.names)}", 1)
     for name in ("key", "signal", "estimate", "95 % interval", "from"):
         table.add_column(name, no_wrap=name in ("key", "estimate"), overflow="fold")
     for item in fitted.estimates:
@@ -74,8 +73,6 @@ def fit_gap(
         table.add_row(item.key, item.signal, f"{value} {item.unit}", f"{low} to {high}", item.by)
     if fitted.estimates:
         print_table(table)
-    else:
-        print_text("no difference: by this log, the robot responds as the simulator does")
     print_text(*summary_lines(fitted), *fitted.notes)
     print_text("not identified:", *(f"- {sentence}" for sentence in fitted.unidentified))
     if out is not None:

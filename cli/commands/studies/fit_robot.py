@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...options import FORCE, JSON
-from ...output import print_table, print_text
+from ...output import plain_table, print_table, print_text
 
 if TYPE_CHECKING:
     from sami_train.studies.fit_robot.fit import FittedRobot
@@ -70,13 +70,11 @@ def fit_robot(
 
 
 def _show(fitted: FittedRobot, recordings: list[Path]) -> None:
-    from rich import box
     from rich.markup import escape
-    from rich.table import Table
 
     fitted_to, held_out = fitted.windows
     title = f"{fitted_to} windows of {', '.join(path.name for path in recordings)}"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = plain_table(title, 1)
     for name in ("of", "parameter", "nominal", "fitted", "95 % interval"):
         table.add_column(name, overflow="fold")
     for fit in fitted.parameters:

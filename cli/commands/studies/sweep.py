@@ -12,7 +12,7 @@ import typer
 
 from ...measuring import CLUSTERS, JobPlace, place_of
 from ...options import JSON
-from ...output import print_text, text_console
+from ...output import plain_table, print_text, text_console
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -182,9 +182,7 @@ class _Display:
 
 
 def _table(sweep: Sweep, jobs: int = 0, height: int | None = None) -> Group:
-    from rich.box import SIMPLE_HEAD
     from rich.console import Group
-    from rich.table import Table
     from rich.text import Text
 
     seconds = sweep.seconds_left if jobs else None
@@ -192,7 +190,7 @@ def _table(sweep: Sweep, jobs: int = 0, height: int | None = None) -> Group:
     about = [f"about {_duration(seconds / jobs)} left"] if seconds else []
     totals = {row.cell.config.steps for row in sweep.rows}
     equal_totals = [f"{min(totals):,} steps each"] if len(totals) == 1 else []
-    table = Table(box=SIMPLE_HEAD, padding=0)
+    table = plain_table()
     table.add_column("cell", overflow="fold", min_width=20)
     for name in ("state", "steps", "exploring", "left", *_sets(sweep)):
         table.add_column(name, justify="left" if name == "state" else "right", no_wrap=True)

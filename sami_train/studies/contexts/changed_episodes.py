@@ -15,7 +15,7 @@ import onnx.shape_inference
 from onnx.utils import Extractor
 
 from sami_runtime.adapters.base import require_compatible
-from sami_runtime.errors import CheckFailed, SamiError
+from sami_runtime.errors import CheckFailed, SamiError, require_known
 from sami_runtime.gap.profile import GapProfile
 from sami_runtime.model.artifact import Artifact, read_artifact
 from sami_runtime.model.atlas import text_of
@@ -27,7 +27,7 @@ from sami_runtime.session.session import Session
 from sami_train.envs.layout import flatten
 from sami_train.envs.make import GappedEnv, make
 from sami_train.envs.spec import EnvironmentSpec
-from sami_train.envs.tasks import Crippled, Task, TaskSpace
+from sami_train.envs.tasks import Crippled, Task, TaskError, TaskSpace
 
 CHANGEABLE = ("latency_s", "jitter_s", "dropout", "action_latency_s", "actuator_lag_s")
 """Keys of a sim-to-real profile that may change within an episode, see `Gap.change`."""
@@ -80,18 +80,23 @@ class DynamicsChange:
         parts = [part.partition("=") for part in features.split(",")]
         if not at or not step.strip().isdecimal() or not all(equals for _, equals, _ in parts):
             raise ChangeError(f"{text!r} is no change of dynamics; {GRAMMAR}.")
-        if len({name.strip() for name, _, _ in parts}) < len(parts):
+        names = [name.strip() for name, _, _ in parts]
+        if len(set(names)) < len(parts):
             raise ChangeError(f"{text!r} names a feature twice; {GRAMMAR}.")
         if not any(":" in values for _, _, values in parts):
             raise ChangeError(f"{text!r} changes nothing; {GRAMMAR}.")
         sides: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
         gaps: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
-        for name, _, values in parts:
+        valid = [*(feature.name for feature in space.features), *CHANGEABLE]
+        require_known("feature or delay", [name for name in names if name != Crippled.name], valid)
+        for name, (_, _, values) in zip(names, parts, strict=True):
             old, changes, new = values.partition(":")
-            to = gaps if name.strip() in CHANGEABLE else sides
-            to[0][name.strip()] = _value(name.strip(), old)
-            to[1][name.strip()] = _value(name.strip(), new if changes else old)
-        before, after = (space.check(side) for side in sides)
+            to = gaps if name in CHANGEABLE else sides
+            to[0][name], to[1][name] = _value(name, old), _value(name, new if changes else old)
+        try:
+            before, after = (space.check(side) for side in sides)
+        except TaskError as error:
+            raise TaskError(f"--change {text}: {error}") from None
         profiles = (GapProfile.of(gaps[0], repr(text)), GapProfile.of(gaps[1], repr(text))) if gaps[0] else None
         if not 1 <= int(step) < episode_steps:
             raise ChangeError(

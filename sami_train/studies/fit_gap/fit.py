@@ -341,20 +341,25 @@ def document_of(fitted: FittedGap) -> str:
 
 
 def summary_lines(fitted: FittedGap) -> list[str]:
-    """Return sentences about how well the fit explains the held-out episodes."""
+    """Return sentences about the fit, and about how well it explains the held-out episodes."""
+    lines = [] if fitted.estimates else ["This log identifies no difference that a profile can express."]
     checks = fitted.checks
     if not checks:
-        return ["Not validated: there are too few episodes to hold one out."]
-    return [
+        return [*lines, "Not validated: there are too few episodes to hold one out."]
+    share = checks["motion_explained"]
+    lines.append(
         f"Held out: {checks['episodes']} episodes. The fit to the others (a delay of {checks['delay_periods']} "
-        f"periods) explains {checks['motion_explained']:.2f} of their motion, and no profile "
-        f"{checks['motion_explained_without_gap']:.2f}."
-    ]
+        f"periods) explains {share:.2f} of their motion, and no profile {checks['motion_explained_without_gap']:.2f}."
+    )
+    if share < 0.0:
+        lines.append(
+            "A negative share is worse than predicting no motion: in this log the robot does not move as the reference "
+            "does. Record an excitation (--set excite=true); if the share stays negative, use sami fit-robot."
+        )
+    return lines
 
 
 def _toml(value: object) -> str:
     if isinstance(value, dict):
         return f"{{ {', '.join(f'{name} = {_toml(item)}' for name, item in value.items())} }}"
-    if isinstance(value, list):
-        return f"[{', '.join(_toml(item) for item in value)}]"
     return json.dumps(value)

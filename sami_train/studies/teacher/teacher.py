@@ -275,10 +275,10 @@ def _restore(folder: Path, config: TeacherConfig, model: AdaptivePPO) -> float:
         return 0.0
     facts = read_json(path)
     if (stored := read_config(folder)) != config:
-        different = [name for name, value in asdict(config).items() if asdict(stored)[name] != value]
+        other = [f"{name}={value}" for name, value in asdict(stored).items() if asdict(config)[name] != value]
         raise SamiError(
-            f"{folder} has a teacher with another {', '.join(different)}: {facts['config']}. Give the same options to "
-            "go on with it, or another --out."
+            f"the teacher in {folder} was trained with {', '.join(other)}; give the same option to continue it, or "
+            "another --out."
         )
     tensors = safetensors.torch.load_file(folder / "teacher.safetensors")
     model.policy.load_state_dict(_part(tensors, "policy."))

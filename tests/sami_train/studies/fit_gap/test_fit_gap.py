@@ -1,5 +1,7 @@
 """Laws of fit-gap: a recording behind a known profile gives it back, and what a recording cannot tell is not told."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -15,7 +17,7 @@ from sami_runtime.run import Run
 from sami_runtime.safety.limits import Limits
 from sami_runtime.session.session import Session
 from sami_runtime.signals import Signal
-from sami_train.studies.fit_gap.fit import document_of, fit_gap
+from sami_train.studies.fit_gap.fit import document_of, fit_gap, summary_lines
 from sami_train.studies.fit_gap.sensing import copies
 from sami_train.studies.fit_gap.trace import read_log
 from tests.making.servo_arm import HOME, ServoArm
@@ -92,6 +94,12 @@ def test_without_a_gap_nothing_is_found(fitted):
     fit = fitted(known=VALUES)
     assert fit.profile == GapProfile()
     assert fit.checks["motion_explained"] == pytest.approx(1.0, abs=0.01)
+    first, held_out = summary_lines(fit)
+    assert first == "This log identifies no difference that a profile can express."
+    assert held_out.startswith("Held out: ")
+    alien = summary_lines(replace(fit, checks={**fit.checks, "motion_explained": -28.44}))
+    assert "explains -28.44 of their motion" in alien[1]
+    assert "the robot does not move as the reference does. Record an excitation (--set excite=true)" in alien[2]
 
 
 @pytest.mark.parametrize(("delay", "lag"), [(0, 0.0), (4, 0.0), (0, 0.08), (2, 0.04)])

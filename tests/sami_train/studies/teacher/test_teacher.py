@@ -122,7 +122,7 @@ def test_a_teacher_goes_on_where_it_stopped(folder, tmp_path):
     assert after.steps == load_teacher(folder).steps == 3 * ROUND
     changed = [not a.equal(b) for a, b in zip(before.policy.parameters(), after.policy.parameters(), strict=True)]
     assert any(changed)
-    with pytest.raises(SamiError, match="another seed"):
+    with pytest.raises(SamiError, match="was trained with seed=0; give the same option"):
         train_teacher(folder, TeacherConfig(env="go2", rows=8, rollout=8, units=16, seed=1), ROUND, 1, silent)
     with pytest.raises(SamiError, match=r"no teacher\.json"):
         load_teacher(tmp_path)
