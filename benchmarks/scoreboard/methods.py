@@ -20,28 +20,13 @@ class Method:
     """Whether the method observes the physics; its score is an upper bound rather than a competitor's."""
 
 
-def _sac(clock: Clock, seed: int) -> dict[str, Any]:
-    from benchmarks.scoreboard.peers import train_sac
+def _sac(stacked: bool = False, seldom: bool = False) -> Callable[[Clock, int], dict[str, Any]]:
+    def learn(clock: Clock, seed: int) -> dict[str, Any]:
+        from benchmarks.scoreboard.peers import FRAMES, SELDOM, train_sac
 
-    return train_sac(clock, seed)
+        return train_sac(clock, seed, FRAMES if stacked else 1, SELDOM if seldom else None)
 
-
-def _seldom_with_physics(clock: Clock, seed: int) -> dict[str, Any]:
-    from benchmarks.scoreboard.peers import SELDOM, train_sac
-
-    return train_sac(clock, seed, changes=SELDOM)
-
-
-def _stacked(clock: Clock, seed: int) -> dict[str, Any]:
-    from benchmarks.scoreboard.peers import FRAMES, train_sac
-
-    return train_sac(clock, seed, FRAMES)
-
-
-def _seldom(clock: Clock, seed: int) -> dict[str, Any]:
-    from benchmarks.scoreboard.peers import FRAMES, SELDOM, train_sac
-
-    return train_sac(clock, seed, FRAMES, SELDOM)
+    return learn
 
 
 def _recurrent_ppo(clock: Clock, seed: int) -> dict[str, Any]:
@@ -50,16 +35,13 @@ def _recurrent_ppo(clock: Clock, seed: int) -> dict[str, Any]:
     return train_recurrent_ppo(clock, seed)
 
 
-def _skrl(clock: Clock, seed: int) -> dict[str, Any]:
-    from benchmarks.scoreboard.peers import train_skrl
+def _skrl(small: bool = False) -> Callable[[Clock, int], dict[str, Any]]:
+    def learn(clock: Clock, seed: int) -> dict[str, Any]:
+        from benchmarks.scoreboard.peers import PUBLISHED, SMALL, train_skrl
 
-    return train_skrl(clock, seed)
+        return train_skrl(clock, seed, SMALL if small else PUBLISHED)
 
-
-def _small_skrl(clock: Clock, seed: int) -> dict[str, Any]:
-    from benchmarks.scoreboard.peers import SMALL, train_skrl
-
-    return train_skrl(clock, seed, SMALL)
+    return learn
 
 
 def _agent(method: str) -> Callable[[Clock, int], dict[str, Any]]:
@@ -73,13 +55,13 @@ def _agent(method: str) -> Callable[[Clock, int], dict[str, Any]]:
 
 METHODS = {
     "sami-tesac": Method(_agent("tesac"), in_house=True),
-    "sb3-sac-stacked": Method(_stacked),
+    "sb3-sac-stacked": Method(_sac(stacked=True)),
     "sb3-recurrent-ppo": Method(_recurrent_ppo),
-    "skrl-recurrent-sac": Method(_skrl),
-    "sb3-sac-told": Method(_sac, reads_task=True),
+    "skrl-recurrent-sac": Method(_skrl()),
+    "sb3-sac-told": Method(_sac(), reads_task=True),
     "sami-sac": Method(_agent("sac"), in_house=True),
-    "sb3-sac-seldom": Method(_seldom),
-    "sb3-sac-told-seldom": Method(_seldom_with_physics, reads_task=True),
-    "skrl-small": Method(_small_skrl),
+    "sb3-sac-seldom": Method(_sac(stacked=True, seldom=True)),
+    "sb3-sac-told-seldom": Method(_sac(seldom=True), reads_task=True),
+    "skrl-small": Method(_skrl(small=True)),
 }
 """Methods in the order of their runs; every method runs with one seed before the next seed."""
