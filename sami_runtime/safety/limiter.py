@@ -23,6 +23,21 @@ from sami_runtime.signals import Signal, number_at
 
 Array = NDArray[np.float32]
 Float64 = NDArray[np.float64]
+Commands = deque[tuple[float, Float64]]
+"""Commands (M,), each with the time [s] from which it was in force."""
+LATE_WRITES = 64
+"""Number of commands by which a measurement may be late; `kLateWrites` in C++."""
+
+
+def way_since(commands: Commands, since: Float64 | float, now: float, period: float = 1.0) -> Float64 | float:
+    """Return how far commands have led, (M,), in units of a command times the period [s]."""
+    way: Float64 | float = 0.0
+    for start, command in reversed(commands):
+        if np.all(now <= since):
+            break
+        way = way + command * np.maximum(now - np.maximum(since, start), 0.0) / period
+        now = min(now, start)
+    return way
 
 
 class Workspace:
@@ -50,7 +65,7 @@ class Workspace:
         self._change = by_element(limits.rate, contract.action, math.inf)[self._movers] * self._period
         self._positions, self._stamps = np.full((2, len(movers)), np.nan)
         self._since, self._last = np.zeros((2, len(movers)))
-        self._commands = deque[tuple[float, Float64]](maxlen=64)  # of late positions; kLateWrites in C++
+        self._commands = Commands(maxlen=LATE_WRITES)
 
     def __bool__(self) -> bool:
         """Whether any element is limited."""
@@ -62,7 +77,8 @@ class Workspace:
         positions, stamps = np.array(places).T
         new = np.isfinite(positions) & ~((positions == self._positions) & (stamps == self._stamps) & (now is not None))
         self._positions, self._stamps = np.where(new, (positions, stamps), (self._positions, self._stamps))
-        self._since, self._last = np.where(new, (self._way(stamps, now), np.zeros(len(new))), (self._since, self._last))
+        way = 0.0 if now is None else way_since(self._commands, stamps, now, self._period)
+        self._since, self._last = np.where(new, way, self._since), np.where(new, 0.0, self._last)
 
     def cut(self, action: Array, elapsed: float) -> Array:
         """Limit an action (A,), `elapsed` seconds after the last write; return the same array if nothing is limited.
@@ -92,16 +108,6 @@ class Workspace:
         self._since = self._since + self._last * elapsed / self._period
         self._last = action[self._movers].astype(np.float64)
         self._commands.append((now, self._last))
-
-    def _way(self, stamps: Float64, now: float | None) -> Float64:
-        """Return how far actions have led, (M,), from stamps [s] until now, in units of the action times one period."""
-        way, end = np.zeros(len(stamps)), now
-        for start, action in reversed(self._commands):
-            if end is None or (end <= stamps).all():
-                break
-            way += action * np.maximum(end - np.maximum(stamps, start), 0.0) / self._period
-            end = min(end, start)
-        return way
 
     def _slow(self, way: Float64) -> Float64:
         """Return the largest actions (M,) from which the rate still allows stopping within the distances `way` (M,).

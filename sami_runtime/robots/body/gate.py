@@ -15,6 +15,7 @@ from sami_runtime.robots.body.body import BodyLimits
 from sami_runtime.robots.body.joints import Array
 from sami_runtime.robots.body.settings import BodySettings, by_name
 from sami_runtime.safety.gate import Ruling, SafetyGate
+from sami_runtime.safety.limiter import LATE_WRITES, Commands, way_since
 from sami_runtime.safety.limits import Limits
 from sami_runtime.signals import Signal, finite_numbers
 
@@ -65,14 +66,14 @@ class BodyGate(SafetyGate):
         self._age = 0.0
         self._learned_at: float | None = None
         self._ruled_at: float | None = None
-        self._commands: list[tuple[float, Array]] = []
+        self._commands = Commands(maxlen=LATE_WRITES)
 
     def begin(self, period: float) -> None:
         """Begin an episode; see `SafetyGate`."""
         super().begin(period)
         self._period = period
         self.body.begin()
-        self._joints, self._limiting, self._commands = None, (), []
+        self._joints, self._limiting, self._commands = None, (), Commands(maxlen=LATE_WRITES)
         self._age, self._learned_at, self._ruled_at = 0.0, None, None
 
     def change_contract(self, contract: Contract) -> None:
@@ -138,7 +139,7 @@ class BodyGate(SafetyGate):
         else:
             elapsed += self._age + max(0.0, now - self._learned_at)
             if self.body.settings.command == "joint_velocities":
-                positions = positions + self._way(self._learned_at - self._age, now)
+                positions = positions + way_since(self._commands, self._learned_at - self._age, now)
         self._ruled_at = now
         target = self._offset + self._scale * ruling.action[self._at].astype(np.float64)
         judged = self.body.limit(target, positions, speeds, elapsed)
@@ -146,7 +147,7 @@ class BodyGate(SafetyGate):
             if name not in self._limiting:
                 self.explanations[name] = str(reason)
         self._limiting = judged.limited_by
-        self._commands = [*self._commands[-63:], (now, judged.command)]  # more are never younger than a measurement
+        self._commands.append((now, judged.command))
         limited_by = (*ruling.limited_by, *judged.limited_by)
         if judged.stop:
             return self._stop(judged.stop, now)._replace(limited_by=(*limited_by, "stop"))
@@ -155,14 +156,6 @@ class BodyGate(SafetyGate):
         action = ruling.action.copy()
         action[self._at] = ((judged.command - self._offset) / self._scale).astype(np.float32)
         return ruling._replace(action=action, limited_by=limited_by)
-
-    def _way(self, since: float, now: float) -> Array:
-        """Return how far the commands of joint velocities have led the joints, (J,), from one time [s] to another."""
-        way, end = np.zeros(len(self.body.settings.joints)), now
-        for start, speeds in reversed(self._commands):
-            way += max(end - max(start, since), 0.0) * speeds
-            end = start
-        return way
 
     def _envelope(self, contract: Contract) -> tuple[Array, Array, Array] | None:
         """Return lowest positions, highest positions and highest speeds, (J,) each, at which the policy may take over.
