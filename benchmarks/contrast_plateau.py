@@ -45,14 +45,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--losses", type=int, default=1500)
     parser.add_argument("--rate", type=float, default=1e-3, help="of Adam")
-    chosen = parser.parse_args()
+    options = parser.parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(1)
     trained = agent(method="ccm", contrast__trajectories=64, network__hidden_size=64)
     contrast, buffer = Contrast(trained.policy, INFO_NCE, trained.config.contrast), responses()
-    optimizer = torch.optim.Adam(trained.policy.encoder.parameters(), lr=chosen.rate)
+    optimizer = torch.optim.Adam(trained.policy.encoder.parameters(), lr=options.rate)
     rng, bounds = np.random.default_rng(0), list[float]()
-    for done in range(1, chosen.losses + 1):
+    for done in range(1, options.losses + 1):
         loss = contrast.loss(buffer, rng)
         assert loss is not None
         optimizer.zero_grad()

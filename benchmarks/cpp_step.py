@@ -54,8 +54,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=20)
     options = parser.parse_args()
     artifact = read_artifact(options.model)
-    chosen = candidates(artifact)
-    pair = [chosen[0], next(candidate for candidate in chosen if candidate.name == SESSION)]
+    cases = candidates(artifact)
+    pair = [cases[0], next(candidate for candidate in cases if candidate.name == SESSION)]
     with tempfile.TemporaryDirectory() as name:
         folder, texts = Path(name), cpp_sources(artifact)
         for file, text in {**texts, "step.cpp": PROGRAM}.items():

@@ -195,11 +195,11 @@ def reach(robots: int, seeds: int, steps: int, out: Path) -> None:
     lines: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as directory:
         nominal = reaching_arm(Path(directory))
-        drawn, hidden, fitted = drawn_arm(nominal), [], []
+        ranges, hidden, fitted = drawn_arm(nominal), [], []
         for robot in range(robots):
             hidden.append(hide(nominal, draw_hidden(JOINTS, robot), f"hidden-{robot}"))
             fitted.append(fitted_arm(nominal, hidden[-1], robot))
-        envs = {"nominal": [nominal], "fitted": fitted, "robot": hidden, "ranges": [drawn]}
+        envs = {"nominal": [nominal], "fitted": fitted, "robot": hidden, "ranges": [ranges]}
         for seed, kind in itertools.product(range(seeds), envs):
             for number, env in enumerate(envs[kind]):
                 start = time.process_time()

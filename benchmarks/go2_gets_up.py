@@ -84,8 +84,10 @@ def main() -> None:
             rows.append((degrees <= LYING_DEG, straight, gets_up(robot, way)))
     print("| tilt at rest | robots | get up straight | get up as the adapter has it |\n|---|---|---|---|")
     for title, flat in ((f"up to {LYING_DEG:g} degrees", True), ("more", False)):
-        chosen = [row[1:] for row in rows if row[0] is flat]
-        print(f"| {title} | {len(chosen)} | {' | '.join(str(sum(column)) for column in zip(*chosen, strict=True))} |")
+        outcomes = [row[1:] for row in rows if row[0] is flat]
+        print(
+            f"| {title} | {len(outcomes)} | {' | '.join(str(sum(column)) for column in zip(*outcomes, strict=True))} |"
+        )
 
 
 if __name__ == "__main__":

@@ -113,8 +113,8 @@ def _adopted(session: Session) -> Walk:
     def act(observation: np.ndarray, batch: Go2Batch, step: int, keep: int) -> np.ndarray:
         signals = layout.by_name(observation, [signal.name for signal in GO2.signals])
         command = np.concatenate([signals["commanded_velocity"], signals["commanded_yaw_rate"]], axis=1)
-        read = {name: signals[name] for name in ("angular_velocity", "gravity", "joint_angles", "joint_velocities")}
-        targets = session.step({**read, "command": command}).action
+        readings = {name: signals[name] for name in ("angular_velocity", "gravity", "joint_angles", "joint_velocities")}
+        targets = session.step({**readings, "command": command}).action
         return np.clip((targets - _STANCE) / _REACH, -1.0, 1.0)
 
     return act
@@ -205,8 +205,8 @@ def measure(options: argparse.Namespace) -> None:
 
 def ratio_interval(falls: np.ndarray, baseline: np.ndarray) -> tuple[float, float]:
     """Return the 95 % interval of the ratio of two counts of falls in the same episodes, by a bootstrap of pairs."""
-    drawn = np.random.default_rng(0).integers(len(falls), size=(REPLICATES, len(falls)))
-    sums, of_others = falls[drawn].sum(axis=1), baseline[drawn].sum(axis=1)
+    rows = np.random.default_rng(0).integers(len(falls), size=(REPLICATES, len(falls)))
+    sums, of_others = falls[rows].sum(axis=1), baseline[rows].sum(axis=1)
     low, high = np.percentile(sums / np.maximum(of_others, 0.5), [2.5, 97.5])
     return float(low), float(high)
 

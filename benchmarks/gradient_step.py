@@ -86,7 +86,7 @@ def measure(env: str, preset: str, updates: int, episodes: int) -> dict[str, Any
     with profile(activities=[ProfilerActivity.CPU]) as profiled:
         for _ in range(updates // 3 + 1):
             update(config.learning.steps_per_draw, False)
-    chosen = medians[config.learning.steps_per_draw, False]
+    median = medians[config.learning.steps_per_draw, False]
     return {
         "env": env,
         "preset": preset,
@@ -94,8 +94,8 @@ def measure(env: str, preset: str, updates: int, episodes: int) -> dict[str, Any
         "draw_s": float(draw),
         "step_s": float(step),
         "steps_per_draw": config.learning.steps_per_draw,
-        "gradient_steps_per_s": config.learning.steps_per_draw / chosen,
-        "contrast_added": medians[cases[-1]] / chosen - 1.0,
+        "gradient_steps_per_s": config.learning.steps_per_draw / median,
+        "contrast_added": medians[cases[-1]] / median - 1.0,
         "contrast_every": config.contrast.every,
         "shares": shares(profiled),
         "threads": torch.get_num_threads(),

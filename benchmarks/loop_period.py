@@ -46,8 +46,8 @@ class Noise:
         self.action: Signal = contract.action
         self._clock, self._at = clock, 0
         rng = np.random.default_rng(0)
-        drawn = {s.name: rng.uniform(-1, 1, (997, s.size)).astype(np.float32) for s in contract.observation}
-        self._observations = [{name: values[at] for name, values in drawn.items()} for at in range(997)]
+        samples = {s.name: rng.uniform(-1, 1, (997, s.size)).astype(np.float32) for s in contract.observation}
+        self._observations = [{name: values[at] for name, values in samples.items()} for at in range(997)]
 
     def reset(self, seed: int | None = None) -> None:
         """Nothing."""

@@ -178,8 +178,8 @@ def _successes(spec: EnvironmentSpec, make_policy: Callable[[int], Any], episode
         scores[name] = []
         for task in spec.tasks.resolve(name):
             rollout = Rollout(envs, policy, seed, tasks=(task,))
-            played = [item for first in range(0, episodes, rows) for item in rollout.round(range(first, first + rows))]
-            scores[name].append([float(episode.success) for episode in played[:episodes]])
+            results = [item for first in range(0, episodes, rows) for item in rollout.round(range(first, first + rows))]
+            scores[name].append([float(episode.success) for episode in results[:episodes]])
     for env in envs:
         env.close()
     return scores
@@ -246,8 +246,8 @@ def loss_of(document: Mapping[str, Any], name: str) -> Loss:
     by_start = document["measure"] == "success"
     pairs = np.stack([np.mean(arm, axis=0) if by_start else np.concatenate(arm) for arm in (live, constant)])
     rows = np.random.default_rng(0).integers(pairs.shape[1], size=(REPLICATES, pairs.shape[1]))
-    drawn = pairs[:, rows].mean(axis=2)
-    low, high = np.percentile(1.0 - drawn[1] / drawn[0], [2.5, 97.5])
+    means = pairs[:, rows].mean(axis=2)
+    low, high = np.percentile(1.0 - means[1] / means[0], [2.5, 97.5])
     live_mean, constant_mean = pairs.mean(axis=1).tolist()
     return Loss(live_mean, constant_mean, 1.0 - constant_mean / live_mean, float(low), float(high))
 
@@ -256,11 +256,11 @@ def verdict(losses: Mapping[str, Loss]) -> str:
     """Return, as text, whether a context is needed, as far as this ablation can show."""
     if all(loss.high < LEAST for loss in losses.values()):
         return "no"
-    read = [name for name, loss in losses.items() if loss.low > LEAST]
-    if len(read) == len(losses):
+    names = [name for name, loss in losses.items() if loss.low > LEAST]
+    if len(names) == len(losses):
         return "this file reads it"
-    if read:
-        return f"this file reads it ({', '.join(read)})"
+    if names:
+        return f"this file reads it ({', '.join(names)})"
     return f"not shown: at most {round(100 * max(loss.high for loss in losses.values()))} % lost"
 
 
@@ -414,8 +414,8 @@ def scores_by_start(name: str) -> dict[str, np.ndarray]:
 
 def _paired(gain: np.ndarray, digits: int = 3) -> str:
     """Return a mean gain over starts, with a 95 % bootstrap interval."""
-    drawn = gain[np.random.default_rng(0).integers(len(gain), size=(REPLICATES, len(gain)))].mean(axis=1)
-    low, high = np.percentile(drawn, [2.5, 97.5])
+    gains = gain[np.random.default_rng(0).integers(len(gain), size=(REPLICATES, len(gain)))].mean(axis=1)
+    low, high = np.percentile(gains, [2.5, 97.5])
     return f"{gain.mean():,.{digits}f} [{low:,.{digits}f}, {high:,.{digits}f}]"
 
 
@@ -557,10 +557,10 @@ def main() -> None:
     command.add_argument("--episodes", type=int, default=50, help="in each task, or in each set, as `sami eval` counts")
     commands.add_parser("table")
     commands.add_parser("cards")
-    chosen = parser.parse_args()
-    if chosen.command == "measure":
-        measure(chosen.names, chosen.out, chosen.episodes)
-    elif chosen.command == "cards":
+    options = parser.parse_args()
+    if options.command == "measure":
+        measure(options.names, options.out, options.episodes)
+    elif options.command == "cards":
         write_cards()
     else:
         tables = [environments_table(), short_table(), *map(study_tables, STUDIES.values()), long_table()]

@@ -88,15 +88,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="JSON file for the traces")
     parser.add_argument("--figure", type=Path, help="PNG file")
-    chosen = parser.parse_args()
+    options = parser.parse_args()
     measured = {engine: measure(name) for engine, name in ENGINES.items()}
     show(measured)
-    if chosen.out is not None:
-        chosen.out.parent.mkdir(parents=True, exist_ok=True)
+    if options.out is not None:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
         packages = {name: version(name) for name in ("pybullet", "panda-gym", "mujoco")}
-        chosen.out.write_text(json.dumps({"seed": SEED, "packages": packages, **measured}, indent=1) + "\n")
-    if chosen.figure is not None:
-        draw(measured, chosen.figure)
+        options.out.write_text(json.dumps({"seed": SEED, "packages": packages, **measured}, indent=1) + "\n")
+    if options.figure is not None:
+        draw(measured, options.figure)
 
 
 if __name__ == "__main__":

@@ -66,8 +66,8 @@ def main():
     options = parser.parse_args()
     for path in options.models:
         artifact = read_artifact(path)
-        chosen = candidates(artifact)
-        pair = [chosen[0], next(candidate for candidate in chosen if candidate.name == SESSION)]
+        cases = candidates(artifact)
+        pair = [cases[0], next(candidate for candidate in cases if candidate.name == SESSION)]
         times = medians(pair, options.rounds)
         bare, session = np.median(times, axis=0)
         ratio = np.median(times[:, 1] / times[:, 0])

@@ -233,13 +233,13 @@ class LiveLine:
         self, telemetry: Telemetry, file: TextIO | None = None, status: Callable[[], str] = lambda: ""
     ) -> None:
         self._telemetry, self._file, self._status = telemetry, file or sys.stdout, status
-        self._live, self._drawn, self._visible = self._file.isatty(), 0.0, False
+        self._live, self._drawing_time, self._visible = self._file.isatty(), 0.0, False
 
     def __call__(self, record: StepRecord) -> None:
         """Draw the line, at most every `EVERY_S` seconds."""
-        is_due = self._live and (now := time.monotonic()) - self._drawn >= EVERY_S
+        is_due = self._live and (now := time.monotonic()) - self._drawing_time >= EVERY_S
         if is_due and select.select([], [self._file], [], 0.0)[1]:  # not a terminal at which Ctrl-S holds the loop up
-            self._drawn, self._visible = now, True
+            self._drawing_time, self._visible = now, True
             reading = reading_text(self._telemetry.now, self._telemetry.probe)
             parts = (self._status(), reading, probed(self._telemetry.probed), corrected(record))
             text = "  ".join(filter(None, parts))

@@ -102,12 +102,12 @@ class Terminal:
         while select.select([self._input], [], [], wait_s)[0]:
             wait_s = 0.0
             try:
-                read = os.read(self._input, 1024)
+                data = os.read(self._input, 1024)
             except OSError:  # the terminal is gone, and SIGHUP will end the run
-                read = b""
-            if not read:
+                data = b""
+            if not data:
                 break
-            self._bytes, self._read_time = self._bytes + read, time.monotonic()
+            self._bytes, self._read_time = self._bytes + data, time.monotonic()
         keys, self._bytes = split(self._bytes, time.monotonic() - self._read_time > ESCAPE_S)
         return keys
 

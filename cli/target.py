@@ -63,11 +63,11 @@ def simulator(
     from sami_train.envs.make import make
     from sami_train.envs.measure import SUCCESS
 
-    chosen = _tasks(spec.tasks, tasks, fixed)
+    selection = _tasks(spec.tasks, tasks, fixed)
     features = [feature.name for feature in spec.tasks.features]
 
     def adapter(clock: Clock, _: Contract) -> Adapter:
-        env = make(spec, tasks=chosen, render_mode=render_mode)
+        env = make(spec, tasks=selection, render_mode=render_mode)
         if source is not None:
             env.unwrapped.source = source
         return make_adapter(spec, env, clock)

@@ -196,9 +196,9 @@ def test_the_site_shows_every_page_once():
 
 @pytest.mark.parametrize("path", drawings.drawings())
 def test_a_committed_picture_is_what_the_script_draws(path):
-    drawn = drawings.drawings()[path]
-    assert (ROOT / path).read_text(encoding="utf-8") == drawn, "run make pictures NAMES=" + path
-    ElementTree.fromstring(drawn)
+    picture = drawings.drawings()[path]
+    assert (ROOT / path).read_text(encoding="utf-8") == picture, "run make pictures NAMES=" + path
+    ElementTree.fromstring(picture)
     assert path.removeprefix("docs/") in words("docs/how-it-works.md")
 
 
@@ -235,8 +235,8 @@ def test_text_has_contrast_on_what_it_stands_on(mode):
 
 
 def test_the_picture_of_the_contract_has_each_of_its_keys():
-    drawn = {key for keys, *_ in drawings.FIELDS for key in keys.split(", ")}
-    assert drawn == {field.serialization_alias or name for name, field in Contract.model_fields.items()}
+    pictured_keys = {key for keys, *_ in drawings.FIELDS for key in keys.split(", ")}
+    assert pictured_keys == {field.serialization_alias or name for name, field in Contract.model_fields.items()}
 
 
 class Still:
@@ -304,10 +304,10 @@ def test_the_picture_of_a_tick_has_the_order_of_the_loop(monkeypatch):
 
 
 def test_the_picture_of_held_ticks_has_the_default_limits():
-    drawn = drawings.drawings()["docs/pictures/one-tick-light.svg"]
-    assert f"hold_ticks = {Limits().hold_ticks}:" in drawn
-    assert f"stop_after = {Limits().stop_after}:" in drawn
-    assert drawn.count(">repeat<") == Limits().hold_ticks
+    picture = drawings.drawings()["docs/pictures/one-tick-light.svg"]
+    assert f"hold_ticks = {Limits().hold_ticks}:" in picture
+    assert f"stop_after = {Limits().stop_after}:" in picture
+    assert picture.count(">repeat<") == Limits().hold_ticks
 
 
 HOW_TO = sorted((ROOT / "docs" / "how-to").glob("*.md"))

@@ -117,15 +117,15 @@ def test_our_own_methods_see_the_same_environment():
     from sami_train.envs.make import make
 
     env = make(HOPPER, tasks="training")
-    drawn = set()
+    gravities = set()
     for seed in range(5):
         observation, info = env.reset(seed=seed)
         assert TASKS["gravity-hopper"].read(env.unwrapped.env.env) == pytest.approx(info["task"])
         assert observation.shape == (11,)
-        drawn.add(info["task"]["gravity"])
-    assert len(drawn) == 5
-    assert min(drawn) >= GRAVITY.low
-    assert max(drawn) <= GRAVITY.high
+        gravities.add(info["task"]["gravity"])
+    assert len(gravities) == 5
+    assert min(gravities) >= GRAVITY.low
+    assert max(gravities) <= GRAVITY.high
     env.close()
 
 

@@ -49,10 +49,10 @@ def run(task: str, method: str, seed: int, minutes: float, out: Path = RESULTS) 
 
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
-    chosen = METHODS[method]
-    clock = Clock(TASKS[task], minutes, chosen.reads_task)
+    learner = METHODS[method]
+    clock = Clock(TASKS[task], minutes, learner.reads_task)
     print(f"{task} {method} seed {seed}: {minutes:g} minutes of one core", flush=True)
-    settings = chosen.learn(clock, seed)
+    settings = learner.learn(clock, seed)
     facts = {
         "task": task,
         "method": method,

@@ -72,7 +72,7 @@ def by_rliable(scores: Scores) -> dict[str, tuple[float, float, float]]:
     for name, values in scores.items():
         np.random.seed(0)
         points, ends = library.get_interval_estimates(
-            {name: values}, lambda drawn: np.array([metrics.aggregate_iqm(drawn)]), reps=REPLICATES
+            {name: values}, lambda sample: np.array([metrics.aggregate_iqm(sample)]), reps=REPLICATES
         )
         intervals[name] = (float(points[name][0]), float(ends[name][0, 0]), float(ends[name][1, 0]))
     return intervals
@@ -83,8 +83,8 @@ def tables(runs: Sequence[Run], intervals: Intervals = by_rliable) -> Iterator[s
     if not runs:
         yield "No run is finished."
     for task, minutes in sorted({run.cell for run in runs}):
-        chosen = [run for run in runs if run.cell == (task, minutes)]
-        yield from (*_minutes_table(task, minutes, chosen, intervals), "", *_steps_table(chosen), "")
+        cell_runs = [run for run in runs if run.cell == (task, minutes)]
+        yield from (*_minutes_table(task, minutes, cell_runs, intervals), "", *_steps_table(cell_runs), "")
 
 
 def _minutes_table(task: str, minutes: float, runs: Sequence[Run], intervals: Intervals) -> Iterator[str]:
@@ -146,20 +146,20 @@ def _losses(name: str, middles: Mapping[str, Middle]) -> Iterator[str]:
 
 def _steps_table(runs: Sequence[Run]) -> Iterator[str]:
     """Yield mean returns at equal environment steps, for numbers of steps that at least two methods reached."""
-    read: dict[int, dict[str, list[float]]] = {}
+    by_steps: dict[int, dict[str, list[float]]] = {}
     for steps in STEPS:
         for run in runs:
             value = run.at_steps(steps)
             if value is not None:
-                read.setdefault(steps, {}).setdefault(run.facts["method"], []).append(value)
-    columns = [steps for steps, by_method in read.items() if len(by_method) > 1]
+                by_steps.setdefault(steps, {}).setdefault(run.facts["method"], []).append(value)
+    columns = [steps for steps, by_method in by_steps.items() if len(by_method) > 1]
     if not columns:
         yield "No two methods have been through the same number of steps."
         return
     yield f"| at equal steps, from the same curves | {' | '.join(f'{steps:,}' for steps in columns)} |"
     yield f"|---|{'---|' * len(columns)}"
     for method in METHODS:
-        values = [read[steps].get(method) for steps in columns]
+        values = [by_steps[steps].get(method) for steps in columns]
         if any(values):
             cells = ["-" if value is None else f"{np.mean(value):,.0f} ({len(value)})" for value in values]
             yield f"| {method} | {' | '.join(cells)} |"

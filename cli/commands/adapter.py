@@ -115,12 +115,12 @@ def check_adapter(
         result = {"adapter": adapter, "verdict": outcome, "broken": broken, "unproven": unproven, "laws": laws}
         print(json.dumps(result))
     else:
-        written = "" if write or excite else "; nothing was written, --write checks that, too"
+        note = "" if write or excite else "; nothing was written, --write checks that, too"
         if contract.training_ranges is None:
-            written += f"; {model} has no training ranges, so frames and units were not judged "
-            written += "(sami describe)"
+            note += f"; {model} has no training ranges, so frames and units were not judged "
+            note += "(sami describe)"
         count = f"{broken} of {len(verdicts)} checks failed" if broken or not unproven else ""
         rest = f"not proven: {unproven} of {len(verdicts)} checks could not be judged in full" if unproven else ""
-        print_text(f"{adapter}: {', '.join(filter(None, (count, rest)))}{written}")
+        print_text(f"{adapter}: {', '.join(filter(None, (count, rest)))}{note}")
     if outcome != "passed":
         raise typer.Exit(CheckFailed.exit_code)

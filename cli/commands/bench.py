@@ -36,15 +36,15 @@ def bench(
     if soak:
         _soak(Session(artifact, provider=provider), soak)
         return
-    chosen = measuring.candidates(artifact, provider)
+    candidates = measuring.candidates(artifact, provider)
     in_torch, note = _torch_candidates(artifact.contract)
-    difference = measuring.largest_difference(chosen)
+    difference = measuring.largest_difference(candidates)
     machine = _machine(provider)
     if not JSON.get():
         print_text(f"{model} on {', '.join(f'{name} {value}' for name, value in machine.items())}")
     paces = []
     for rate in RATES_HZ:
-        timings = measuring.summarise(measuring.measure([*chosen, *in_torch], seconds, rate))
+        timings = measuring.summarise(measuring.measure([*candidates, *in_torch], seconds, rate))
         title = "back to back" if rate is None else f"paced at {rate:g} Hz"
         paces.append({"pace": title, "rate_hz": rate, "us": {name: asdict(timing) for name, timing in timings.items()}})
         if not JSON.get():

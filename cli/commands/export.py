@@ -94,9 +94,9 @@ def export(
     if out.suffix != ".onnx":
         raise SamiError(f"{out} does not end in .onnx; a model file is NAME.onnx.")
     weights = out.with_suffix(".safetensors")
-    written = (out,) if model is not None else (out, weights)
+    files = (out,) if model is not None else (out, weights)
     pages = (out.with_suffix(".md"), out.with_suffix(".png")) if card and run else ()
-    for path in (*written, *pages):
+    for path in (*files, *pages):
         require_output(path, FORCE.get(), [model] if model is not None else [], makes_folder=True)
     from sami_train.files import locked, writing
 

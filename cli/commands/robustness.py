@@ -68,11 +68,11 @@ def robustness(
     if gap is not None and (gap == "modest" or Path(gap).suffix in (".toml", ".json")):
         profile = GapProfile.load(gap)
         profile.require_fit(spec.signals, spec.action.elements)
-        chosen = measuring.parts_of(profile)
+        kinds = measuring.parts_of(profile)
     else:
-        chosen = measuring.kinds(None if gap is None else [name.strip() for name in gap.split(",")])
+        kinds = measuring.kinds(None if gap is None else [name.strip() for name in gap.split(",")])
     files = findings(out, "robustness")
-    total = count_results(spec, names, episodes) * (1 + sum(len(kind.severities) for kind in chosen))
+    total = count_results(spec, names, episodes) * (1 + sum(len(kind.severities) for kind in kinds))
     keep = files[0] if files else None
     cluster = cluster_of(place, keep)
     with task_progress("measuring", total, keep) as on_task:
@@ -81,10 +81,10 @@ def robustness(
             from sami_train.studies.sweep.spread import spread
 
             assert keep is not None
-            gaps = measuring.gaps_of(spec, chosen)
+            gaps = measuring.gaps_of(spec, kinds)
             spread(cluster, {"model": str(model)}, model, spec.name, names, gaps, episodes, keep, on_task)
         report = on_task if cluster is None else None
-        points = measuring.sweep(model, spec.name, names, chosen, episodes, cores, report, keep)
+        points = measuring.sweep(model, spec.name, names, kinds, episodes, cores, report, keep)
         document = {
             "env": spec.name,
             "model": model.name,

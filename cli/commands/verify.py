@@ -57,8 +57,8 @@ def sign(
             usage = "nothing to do: name a model and --key, or make a key with --new-key."
             raise SamiError(f"nothing to sign: name the model, as in sami sign MODEL --key {key}." if key else usage)
         return
-    if (chosen := key or new_key) is None:
+    if (key_file := key or new_key) is None:
         raise SamiError(f"with which key is {model} to be signed? Name it with --key, or make one with --new-key.")
     data = read_bytes(model)
     judge(data, model)
-    print_text(f"wrote {signing.sign(model, data, signing.private_key(chosen))}")
+    print_text(f"wrote {signing.sign(model, data, signing.private_key(key_file))}")

@@ -405,10 +405,10 @@ def _written(gate: SafetyGate, ruling: Ruling, reason: str) -> list[object]:
         result = gate.write(ruling)
     except SafetyStop:
         result = None
-    written = () if result is None or ruling.action is None else tuple(ruling.action)
+    action = () if result is None or ruling.action is None else tuple(ruling.action)
     kind = (ruling.reason or reason).partition(":")[0]
     executed = () if result is None else tuple(result.action)
-    return [kind, ";".join(ruling.limited_by), *_pair(written), *_pair(executed), int(gate.tripped is not None)]
+    return [kind, ";".join(ruling.limited_by), *_pair(action), *_pair(executed), int(gate.tripped is not None)]
 
 
 def _can_begin(gate: SafetyGate) -> bool:

@@ -38,8 +38,8 @@ class Reach:
 
     def _begin(self, rows):
         count = int(rows.sum())
-        drawn = self.pose + (torch.rand(count, 2) * 2 - 1) * torch.tensor([1.0, 0.8])
-        self.goal[rows] = self._hand(drawn)
+        pose = self.pose + (torch.rand(count, 2) * 2 - 1) * torch.tensor([1.0, 0.8])
+        self.goal[rows] = self._hand(pose)
         self.angles[rows] = self.pose + 0.1 * torch.randn(count, 2)
         self.velocities[rows] = 0.0
         self.last[rows] = 0.0

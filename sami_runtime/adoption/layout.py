@@ -50,15 +50,15 @@ def layout_of(
         ArtifactError: A tensor is not float32, or its sizes are not fixed.
     """
     pairs = recipe.state
-    read = _tensors("input", [*recipe.inputs, *(pair.input for pair in pairs)], inputs, where)
-    written = _tensors("output", [recipe.output, *(pair.output for pair in pairs)], outputs, where)
-    if unfilled := [tensor.name for tensor in inputs if tensor.name not in read]:
+    input_types = _tensors("input", [*recipe.inputs, *(pair.input for pair in pairs)], inputs, where)
+    output_types = _tensors("output", [recipe.output, *(pair.output for pair in pairs)], outputs, where)
+    if unfilled := [tensor.name for tensor in inputs if tensor.name not in input_types]:
         raise _disagreement(
             where,
             f"nothing fills the input {', '.join(map(repr, unfilled))}; a recurrent one is a [[state]] with its "
             "output, any other one is the `input` of a signal",
         )
-    sizes = {name: _size(read[name], recipe, where) for name in recipe.inputs}
+    sizes = {name: _size(input_types[name], recipe, where) for name in recipe.inputs}
     for name, terms in recipe.inputs.items():
         at = 0
         for term_name, term in terms:
@@ -72,10 +72,10 @@ def layout_of(
         if at * steps != total:
             times = f" times {steps} steps" if steps > 1 else ""
             raise _disagreement(where, f"the slices of {name!r} end at {at}{times}, the input at {total}")
-    actions = _last_size(written[recipe.output], where)
+    actions = _last_size(output_types[recipe.output], where)
     if len(recipe.action.elements) != actions:
         raise _disagreement(where, f"action has {len(recipe.action.elements)} elements, the graph answers {actions}")
-    states = {pair.name: _state(read[pair.input], written[pair.output], where) for pair in pairs}
+    states = {pair.name: _state(input_types[pair.input], output_types[pair.output], where) for pair in pairs}
     return PolicyLayout(sizes, actions, states)
 
 
@@ -111,19 +111,19 @@ def _last_size(tensor: TensorType, where: str) -> int:
     return sizes[0]
 
 
-def _state(read: TensorType, written: TensorType, where: str) -> StateLayout:
+def _state(tensor: TensorType, output: TensorType, where: str) -> StateLayout:
     """Return the layout of a state; its batch axis is the dynamic axis, else the usual one, which must have size 1."""
-    shape = read.shape
+    shape = tensor.shape
     dynamic = [axis for axis, size in enumerate(shape) if isinstance(size, str)]
     usual = {2: 0, 3: 1}.get(len(shape), -1)
     axis = dynamic[0] if len(dynamic) == 1 else usual
     batch = shape[axis] if 0 <= axis < len(shape) else 0
     sizes = tuple(size for at, size in enumerate(shape) if at != axis and isinstance(size, int) and size > 0)
     if len(shape) not in (2, 3) or len(sizes) != len(shape) - 1 or not (batch == 1 or isinstance(batch, str)):
-        raise _not_fixed(read, "[batch, size] or [layers, batch, size]", where)
-    fixed = [size for size in written.shape if isinstance(size, int)]
-    if len(written.shape) != len(shape) or any(size not in (*sizes, 1) for size in fixed):
-        raise _disagreement(where, f"state {read.name!r} has shape {list(shape)}, its output {list(written.shape)}")
+        raise _not_fixed(tensor, "[batch, size] or [layers, batch, size]", where)
+    fixed = [size for size in output.shape if isinstance(size, int)]
+    if len(output.shape) != len(shape) or any(size not in (*sizes, 1) for size in fixed):
+        raise _disagreement(where, f"state {tensor.name!r} has shape {list(shape)}, its output {list(output.shape)}")
     return StateLayout(sizes, axis)
 
 

@@ -79,10 +79,10 @@ def _probed(recipe: Recipe) -> Iterator[ProbedTerm]:
             yield _probed_term(recipe, term_name, term, name, frame)
 
 
-def _probed_term(recipe: Recipe, name: str, term: InputTerm, read: str, frame: int) -> ProbedTerm:
+def _probed_term(recipe: Recipe, name: str, term: InputTerm, source: str, frame: int) -> ProbedTerm:
     elements = recipe.action.elements if name == LAST_ACTION else getattr(term, "elements", ())
     count, quantity = len(elements), quantity_of(name, term)
-    whole: History | None = recipe.history if read == recipe.input else None
+    whole: History | None = recipe.history if source == recipe.input else None
     history = term.history or whole
     stride = frame if whole and not term.history else count
     first = term.slice[0] + np.arange(count)
@@ -93,4 +93,4 @@ def _probed_term(recipe: Recipe, name: str, term: InputTerm, read: str, frame: i
     if isinstance(term, SignalTerm) and quantity == "command" and term.low and term.high:
         bounds = zip(term.low, term.high, strict=True)
         deviation = np.array([0.5 if low is None or high is None else (high - low) / 2 for low, high in bounds])
-    return ProbedTerm(name, quantity, read, elements, columns, centre, scale * deviation)
+    return ProbedTerm(name, quantity, source, elements, columns, centre, scale * deviation)

@@ -127,8 +127,8 @@ def _before_the_network(values: Mapping[str, Array], recipe: Recipe) -> Rollout:
                 size = len(term.elements)
                 start, stop = term.slice
                 newest = stop - size if term.history is None or term.history.first == "oldest" else start
-                read = values[source][..., newest : newest + size]
-                signals[name] = read / row(term.scale, size) + row(term.offset, size)
+                part = values[source][..., newest : newest + size]
+                signals[name] = part / row(term.scale, size) + row(term.offset, size)
     action, answer = recipe.action, values[recipe.output]
     size = len(action.elements)
     if action.clip:

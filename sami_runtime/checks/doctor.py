@@ -146,12 +146,12 @@ def load(root: Path) -> Finding:
 def governor(root: Path) -> Finding:
     """Check whether the cores keep their clock frequency between two ticks."""
     files = (root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor")
-    chosen = sorted({file.read_text(encoding="ascii").strip() for file in files})
-    if not chosen:
+    governors = sorted({file.read_text(encoding="ascii").strip() for file in files})
+    if not governors:
         return Finding("cpu governor", "ok", "none is shown here, as in a virtual machine")
-    if chosen == ["performance"]:
+    if governors == ["performance"]:
         return Finding("cpu governor", "ok", "performance")
-    reading = f"{', '.join(chosen)}: a core that slept wakes with a low clock"
+    reading = f"{', '.join(governors)}: a core that slept wakes with a low clock"
     return Finding("cpu governor", "warn", reading, "sudo cpupower frequency-set -g performance")
 
 

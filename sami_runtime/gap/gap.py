@@ -74,15 +74,15 @@ class Draw:
         lines = dict.fromkeys(map(profile.line_of, where))
         for key in OF_ALL_SIGNALS:
             if isinstance(value := getattr(profile, key), dict):
-                self._numbers[key] = {line: float(self._drawn(value.get(line, 0.0))[0]) * size for line in lines}
+                self._numbers[key] = {line: float(self._sample(value.get(line, 0.0))[0]) * size for line in lines}
             else:
-                self._numbers[key] = float(self._drawn(value)[0]) * size
+                self._numbers[key] = float(self._sample(value)[0]) * size
         self.elements = {key: np.zeros(max(columns.stop for columns in where.values())) for key in OF_EACH_SIGNAL}
         """By key, the episode's value for each column of the observation, (D,)."""
         for name, columns in where.items():
             for key, values in self.elements.items():
-                drawn = columns.stop - columns.start if key in OF_EACH_ELEMENT else 1
-                values[columns] = self._drawn(profile.of_signal(key, name), drawn)
+                count = columns.stop - columns.start if key in OF_EACH_ELEMENT else 1
+                values[columns] = self._sample(profile.of_signal(key, name), count)
         if size != 1.0:
             # A smaller size shortens the time for which a sensor is stuck, and does not move its beginning.
             for key in self.elements.keys() - {"stuck_at_s"}:
@@ -103,10 +103,10 @@ class Draw:
     def _of_elements(self, profile: GapProfile, key: str, actions: Sequence[str]) -> Float64:
         value, default = getattr(profile, key), type(profile).model_fields[key].default
         if not isinstance(value, dict):
-            return self._drawn(value)
-        return np.array([float(self._drawn(value.get(name, default))[0]) for name in actions])
+            return self._sample(value)
+        return np.array([float(self._sample(value.get(name, default))[0]) for name in actions])
 
-    def _drawn(self, span: Span, size: int = 1) -> Float64:
+    def _sample(self, span: Span, size: int = 1) -> Float64:
         return self._rng.uniform(*span, size) if isinstance(span, tuple) else np.full(size, span)
 
 

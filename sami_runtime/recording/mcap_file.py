@@ -184,10 +184,10 @@ class ChunkedFile:
         listed = len(self._declared) + len(self._indexes) + len(self._metadata_indexes)
         whole = whole or self._indexed + listed <= INDEX_BYTES
         self._indexed += listed if whole else 0
-        written = data + (self._index(at) if whole else self._end())
+        payload = data + (self._index(at) if whole else self._end())
         os.ftruncate(self._file.fileno(), self._at)
-        count = os.pwrite(self._file.fileno(), written, self._at)
-        if count < len(written):
+        count = os.pwrite(self._file.fileno(), payload, self._at)
+        if count < len(payload):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self._at = at
 

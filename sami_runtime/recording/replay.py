@@ -288,11 +288,11 @@ def require_same_interface(session: Session, contract: Contract) -> None:
         SamiError: It cannot; the message names every difference.
     """
     follower = session.contract
-    read = {signal.name: signal for signal in contract.observation}
+    base = {signal.name: signal for signal in contract.observation}
     faults = [
-        f"reads {signal.name!r}, which the other does not" for signal in follower.observation if signal.name not in read
+        f"reads {signal.name!r}, which the other does not" for signal in follower.observation if signal.name not in base
     ]
-    pairs = [(signal, read[signal.name]) for signal in follower.observation if signal.name in read]
+    pairs = [(signal, base[signal.name]) for signal in follower.observation if signal.name in base]
     for signal, recorded in [*pairs, (follower.action, contract.action)]:
         if _shape(signal) != _shape(recorded):
             faults.append(f"has {_shape(signal)} where the other has {_shape(recorded)}")

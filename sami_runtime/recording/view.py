@@ -214,10 +214,10 @@ def page(runs: list[dict[str, Any]], live: bool = False) -> str:
         live: Whether the page follows the events of the server that it was loaded from.
     """
     folder = files(__package__) / "page"
-    drawn = ("three.min.js",) if live or any("scene" in run for run in runs) else ()
+    libraries = ("three.min.js",) if live or any("scene" in run for run in runs) else ()
     html, style, *scripts = (
         (folder / name).read_text(encoding="utf-8")
-        for name in ("view.html", "view.css", *drawn, "data.js", "lanes.js", "scene.js", "view.js")
+        for name in ("view.html", "view.css", *libraries, "data.js", "lanes.js", "scene.js", "view.js")
     )
     # Without "<", no text of a recording can end the script element around it.
     data = json.dumps({"runs": runs, "live": live}, allow_nan=False).replace("<", "\\u003c")

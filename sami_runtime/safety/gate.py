@@ -398,7 +398,7 @@ class SafetyGate:
         return GateEpisode(watch, rest, workspace, limiter, self._trips)
 
     def _standing(self, now: float) -> Ruling:
-        written = self._episode.written
-        if written is None:
+        action = self._episode.written
+        if action is None:
             return Ruling(None, (), now)
-        return Ruling(*self._episode.limiter.brake(written, now), now)
+        return Ruling(*self._episode.limiter.brake(action, now), now)

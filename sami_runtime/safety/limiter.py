@@ -360,9 +360,9 @@ class Limiter:
         action, more = self._cut_to_workspace(action, now)
         return self._step(action, limited_by + names + more, now)
 
-    def brake(self, written: Array, now: float) -> Shaped:
-        """Return the action (A,) to write next in order to hold `written` (A,), braking within the acceleration."""
-        return self._step(*self._cut_to_workspace(written, now), now)
+    def brake(self, action: Array, now: float) -> Shaped:
+        """Return the action (A,) to write next in order to hold `action` (A,), braking within the acceleration."""
+        return self._step(*self._cut_to_workspace(action, now), now)
 
     def record_write(self, action: Array, now: float) -> float:
         """Store the action (A,) being written, from which the next step starts; return the time [s] since the last."""

@@ -329,8 +329,8 @@ class Limits(BaseModel):
         changes: dict[str, Any] = (
             {"out_of_bounds": "act"} if gapped else {"max_age_s": math.inf, "max_pause_s": math.inf}
         )
-        chosen = self.model_fields_set if gapped else {name for name in changes if getattr(self, name) is not None}
-        return self.model_copy(update={name: value for name, value in changes.items() if name not in chosen})
+        fields = self.model_fields_set if gapped else {name for name in changes if getattr(self, name) is not None}
+        return self.model_copy(update={name: value for name, value in changes.items() if name not in fields})
 
     def bounds(self, action: Signal) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Return the lowest (A,) and highest (A,) action: the tighter of these limits' and the contract's bounds."""

@@ -45,8 +45,8 @@ def import_onnxruntime() -> ModuleType:
     Raises:
         ProviderError: onnxruntime is not installed, or damaged.
     """
-    chosen = os.environ.get(TELEMETRY)
-    if chosen is None:
+    setting = os.environ.get(TELEMETRY)
+    if setting is None:
         os.environ[TELEMETRY] = "1"
     try:
         # The import takes a quarter of a second, which a program that only reads contracts need not spend.
@@ -54,7 +54,7 @@ def import_onnxruntime() -> ModuleType:
     except ModuleNotFoundError as error:
         raise ProviderError(f"onnxruntime is not installed ({error}). Install it with: {install_advice()}.") from error
     finally:
-        if chosen is None:
+        if setting is None:
             del os.environ[TELEMETRY]
     if not hasattr(onnxruntime, "InferenceSession"):
         raise ProviderError(
@@ -92,10 +92,10 @@ def build(artifact: Artifact, provider: str = "cpu") -> ort.InferenceSession:
     # By default onnxruntime falls back to the CPU when a provider fails to start or lacks an operator. Timing and
     # rounding would change silently.
     options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-    chosen = (name, _OPTIONS.get(name, {}))
+    choice = (name, _OPTIONS.get(name, {}))
     complaints = load_libraries(onnxruntime)
     try:
-        session = onnxruntime.InferenceSession(artifact.model_bytes, options, providers=[chosen], enable_fallback=0)
+        session = onnxruntime.InferenceSession(artifact.model_bytes, options, providers=[choice], enable_fallback=0)
     except Exception as error:
         raise _not_started(name, artifact, f"{complaints} {error}") from error
     if name not in session.get_providers():

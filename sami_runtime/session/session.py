@@ -83,8 +83,8 @@ class Session:
         self._now = 0
         self._undoable = False  # whether the other memory still holds the state before the last step
         self._runs = tuple(
-            runner(self._onnx, inputs | read.inputs, written.outputs)
-            for read, written in (self._memories, self._memories[::-1])
+            runner(self._onnx, inputs | source.inputs, target.outputs)
+            for source, target in (self._memories, self._memories[::-1])
         )
         size = len(first.numbers)
         self._all_finite = finite_check(numbers[size:]), finite_check(numbers[:-size])

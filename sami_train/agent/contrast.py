@@ -54,23 +54,23 @@ class Contrast:
                 return buffer.sequences(buffer.windows(where, rng))
             return buffer.sequences(Windows(where, *(np.repeat(part, len(where)) for part in window[1:])))
 
-        drawn = self.estimator.strategy(buffer, config.trajectories, rng, score)
-        if drawn is None:
+        trajectories = self.estimator.strategy(buffer, config.trajectories, rng, score)
+        if trajectories is None:
             return None
         if config.pairing == "one_age":
-            if (of_age := of_one_age(drawn, buffer, rng)) is None:
+            if (of_age := of_one_age(trajectories, buffer, rng)) is None:
                 return None
-            drawn, window = of_age
+            trajectories, window = of_age
         # A query's positive is another good trajectory, not the query's own embedding.
-        partners = np.roll(np.arange(len(drawn.positives)), 1)
-        queries = self._embed(self.policy.encoder, sequences(drawn.positives), rng)
+        partners = np.roll(np.arange(len(trajectories.positives)), 1)
+        queries = self._embed(self.policy.encoder, sequences(trajectories.positives), rng)
         if config.keys == "momentum":
             with torch.no_grad():
                 keys = self.policy.momentum_encoder
-                positives = self._embed(keys, sequences(drawn.positives[partners]), rng)
-                negatives = self._embed(keys, sequences(drawn.negatives), rng)
+                positives = self._embed(keys, sequences(trajectories.positives[partners]), rng)
+                negatives = self._embed(keys, sequences(trajectories.negatives), rng)
         else:
-            negatives = self._embed(self.policy.encoder, sequences(drawn.negatives), rng)
+            negatives = self._embed(self.policy.encoder, sequences(trajectories.negatives), rng)
             positives = queries[partners]
         return contrastive_loss(
             queries, positives, negatives, config.temperature, soft=self.estimator.soft, hardness=config.hardness

@@ -43,8 +43,8 @@ CONDITIONS = {
 
 def describe_conditions(spec: EnvironmentSpec, *names: str) -> str:
     """Return conditions in words, e.g. `a goal, 50 steps an episode`; without names, all that the environment meets."""
-    chosen = names or [name for name, condition in CONDITIONS.items() if condition.holds(spec)]
-    return ", ".join(CONDITIONS[name].wording.format(episode_steps=f"{spec.episode_steps:,}") for name in chosen)
+    conditions = names or [name for name, condition in CONDITIONS.items() if condition.holds(spec)]
+    return ", ".join(CONDITIONS[name].wording.format(episode_steps=f"{spec.episode_steps:,}") for name in conditions)
 
 
 class Derivation(NamedTuple):

@@ -51,12 +51,12 @@ def explain(preset: str, overrides: Mapping[str, Any] | None = None) -> Resolved
     shorter = overrides.get("collection.episode_steps")
     shorter = shorter if isinstance(shorter, int) and shorter >= 0 else None  # `from_dict` rejects other values
     spec = environment(str(overrides.get("env", ENV)))
-    chosen, derivations = load_preset(preset, spec, shorter)
+    base, derivations = load_preset(preset, spec, shorter)
     if overrides.get("init.source"):
-        derivations += fine_tuned(chosen, {"method": METHOD, **overrides}, spec)
-        chosen |= {follow.key: follow.value for follow in derivations}
+        derivations += fine_tuned(base, {"method": METHOD, **overrides}, spec)
+        base |= {follow.key: follow.value for follow in derivations}
     values: dict[str, Any] = {}
-    for key, value in {**chosen, "preset": preset, **overrides}.items():
+    for key, value in {**base, "preset": preset, **overrides}.items():
         section, _, name = key.rpartition(".")
         if section and not isinstance(values.setdefault(section, {}), dict):
             raise UnknownName("config key", key, keys())
@@ -64,7 +64,7 @@ def explain(preset: str, overrides: Mapping[str, Any] | None = None) -> Resolved
     config = from_dict(values)
     _require_updates(config)
     resolved, reasons = config.by_key(), {follow.key: follow.why for follow in derivations}
-    without = {**defaults(), **chosen, "preset": preset}
+    without = {**defaults(), **base, "preset": preset}
     reasons |= {key: "given" for key, value in overrides.items() if value != without.get(key)}
     return Resolved(config, tuple(Derivation(key, resolved[key], reasons[key]) for key in keys() if key in reasons))
 
@@ -95,7 +95,7 @@ def parse_override(text: str) -> tuple[str, Any]:
     return key.strip(), toml_value(raw)
 
 
-def fine_tuned(chosen: Mapping[str, Any], overrides: Mapping[str, Any], spec: EnvironmentSpec) -> list[Derivation]:
+def fine_tuned(values: Mapping[str, Any], overrides: Mapping[str, Any], spec: EnvironmentSpec) -> list[Derivation]:
     """Return the changes of a preset's values for a run that starts from weights (fine-tuning).
 
     The networks' sizes are those of the weights. The policy acts in the warm-up, at most a tenth of the run; no reach
@@ -119,12 +119,12 @@ def fine_tuned(chosen: Mapping[str, Any], overrides: Mapping[str, Any], spec: En
             raise ConfigError(f"{key} is {value!r}, but the weights {file} have {network[name]!r}: leave {key} out.")
     has_critics = any(name.startswith("critic.") for name in weights.arrays)
     changes = [Derivation(f"network.{name}", value, "of the weights") for name, value in network.items()]
-    changes += _learning(chosen, weights.header.temperature, has_critics)
-    changes += _exploration(chosen, overrides.get("steps", chosen["steps"]))
+    changes += _learning(values, weights.header.temperature, has_critics)
+    changes += _exploration(values, overrides.get("steps", values["steps"]))
     return [*changes, Derivation("init.sha256", sha256_of(file), f"of {file.name}")]
 
 
-def _require_fit(header: WeightsHeader, chosen: str, spec: EnvironmentSpec, file: str) -> None:
+def _require_fit(header: WeightsHeader, choice: str, spec: EnvironmentSpec, file: str) -> None:
     if difference := unlike(header.observation, header.actions, spec):
         raise ConfigError(
             f"{file} is of environment {header.env!r} and has other signals than {spec.name!r}: {difference}. "
@@ -133,19 +133,19 @@ def _require_fit(header: WeightsHeader, chosen: str, spec: EnvironmentSpec, file
     if list(header.observation) != list(flat_signals(spec)):
         raise ConfigError(f"{file} has the signals of {spec.name!r} in another order: {', '.join(header.observation)}.")
     kind = method(header.method).encoder
-    if method(chosen).encoder != kind:
+    if method(choice).encoder != kind:
         names = ", ".join(name for name, candidate in METHODS.items() if candidate.encoder == kind)
         raise ConfigError(
-            f"{file} was trained by {header.method}, but {chosen} has another kind of encoder; choose one of: {names}."
+            f"{file} was trained by {header.method}, but {choice} has another kind of encoder; choose one of: {names}."
         )
 
 
-def _learning(chosen: Mapping[str, Any], temperature: float | None, has_critics: bool) -> Iterator[Derivation]:
+def _learning(values: Mapping[str, Any], temperature: float | None, has_critics: bool) -> Iterator[Derivation]:
     trained = ["actor_rate", "encoder_rate", "temperature_rate", *(["critic_rate"] if has_critics else [])]
     for name in trained:
         key = f"learning.{name}"
-        yield Derivation(key, chosen[key] * FINE_TUNING_RATE, f"{FINE_TUNING_RATE:g} of the preset's, as runs end")
-    start, lowest = chosen["learning.initial_temperature"] * COOLING, chosen["learning.minimum_temperature"]
+        yield Derivation(key, values[key] * FINE_TUNING_RATE, f"{FINE_TUNING_RATE:g} of the preset's, as runs end")
+    start, lowest = values["learning.initial_temperature"] * COOLING, values["learning.minimum_temperature"]
     why = "of the weights" if temperature else f"{COOLING:g} of the preset's: the weights have none"
     yield Derivation("learning.initial_temperature", max(temperature or start, lowest), why)
     if not has_critics:
@@ -155,10 +155,10 @@ def _learning(chosen: Mapping[str, Any], temperature: float | None, has_critics:
         yield Derivation("init.anchor", ANCHOR, why)
 
 
-def _exploration(chosen: Mapping[str, Any], steps: Any) -> Iterator[Derivation]:
+def _exploration(values: Mapping[str, Any], steps: Any) -> Iterator[Derivation]:
     most = int(steps * WARMUP_SHARE) if isinstance(steps, int | float) else 0  # `from_dict` rejects other values
     why = "the policy is already trained"
-    warmup = min(chosen["exploration.warmup_steps"], most)
+    warmup = min(values["exploration.warmup_steps"], most)
     yield Derivation("exploration.warmup_by_policy", True, why)
     yield Derivation("exploration.warmup_steps", warmup, f"at most {WARMUP_SHARE:g} of the run")
     yield Derivation("exploration.reach_episodes", 0.0, why)

@@ -409,10 +409,10 @@ LONGER = 10
 def misfits(config: TrainConfig, spec: EnvironmentSpec) -> Iterator[str]:
     """Yield an error message for each value that does not suit the environment; each check assumes the earlier ones."""
     env, collection, learning, rules = config.env, config.collection, config.learning, config.with_profile
-    chosen, values = method(config.method), config.by_key()
-    if config.new_tasks and chosen.estimator is not None:
+    learner, values = method(config.method), config.by_key()
+    if config.new_tasks and learner.estimator is not None:
         yield (
-            f"collection.draws is 0, but {chosen.title} compares episodes of the same task: set collection.draws to a "
+            f"collection.draws is 0, but {learner.title} compares episodes of the same task: set collection.draws to a "
             "number of tasks, or choose a method without a contrastive loss, e.g. tesac."
         )
     listed = () if config.new_tasks else spec.tasks.training_tasks(collection.draws, config.seed)
@@ -423,7 +423,7 @@ def misfits(config: TrainConfig, spec: EnvironmentSpec) -> Iterator[str]:
             f"each once. There are {numbered or 'none, since each episode draws a new one'}."
         )
     tasks = 0 if config.new_tasks else len(config.training_tasks())
-    if chosen.estimator is not None and learning.buffer_episodes < LEAST_COMPARED * tasks:
+    if learner.estimator is not None and learning.buffer_episodes < LEAST_COMPARED * tasks:
         yield (
             f"learning.buffer_episodes is {learning.buffer_episodes}, and {env} has {tasks} training tasks: with fewer "
             f"than {LEAST_COMPARED} episodes of each, {config.method} has nothing to compare. Set "
@@ -452,9 +452,9 @@ def misfits(config: TrainConfig, spec: EnvironmentSpec) -> Iterator[str]:
             "would change how much an early end is worth. Set learning.reward_offset=0."
         )
     if weight := learning.aux_dynamics:
-        if chosen.encoder not in ("lstm", "gaussians"):
+        if learner.encoder not in ("lstm", "gaussians"):
             yield (
-                f"learning.aux_dynamics is {weight}, but {chosen.title} infers no context. "
+                f"learning.aux_dynamics is {weight}, but {learner.title} infers no context. "
                 "Set it to 0, or choose another --method, e.g. satesac."
             )
         if config.new_tasks:
@@ -467,10 +467,10 @@ def misfits(config: TrainConfig, spec: EnvironmentSpec) -> Iterator[str]:
                 f"learning.aux_dynamics is {weight}, but the training tasks of {env} do not differ in any feature "
                 "that a context could identify. Set it to 0."
             )
-    if rules.estimate > 0 and chosen.encoder != "lstm":
+    if rules.estimate > 0 and learner.encoder != "lstm":
         yield (
             f"with_profile.estimate is {rules.estimate}, but only an LSTM encoder estimates the present, and "
-            f"{chosen.title} has none. Set with_profile.estimate=0, or choose another --method, e.g. satesac."
+            f"{learner.title} has none. Set with_profile.estimate=0, or choose another --method, e.g. satesac."
         )
     for key in ("with_profile.full_from", "with_profile.clean_share"):
         if values[key] and not config.gap:

@@ -49,8 +49,8 @@ def environment(name: str) -> EnvironmentSpec:
     if is_code(name):
         require_named(name, "environment")
     path = Path(name)
-    written = str(path.stat().st_mtime_ns) if path.suffix == ".toml" and path.is_file() else ""
-    key = (name, str(Path.cwd()), written)
+    stamp = str(path.stat().st_mtime_ns) if path.suffix == ".toml" and path.is_file() else ""
+    key = (name, str(Path.cwd()), stamp)
     if key not in _of_users:
         spec = dataclasses.replace(_find(name), name=name)
         if spec.plain is not None:  # the id of a user's environment does not contain its name yet

@@ -77,10 +77,10 @@ def rate_of(rate_hz: float | None, env: gym.Env[Any, Any], name: str) -> float:
 
 def measure_of(name: str | None, goal: Goal | None) -> Measure:
     """Return how policies are judged: by success if there is a goal, else as named, or by the return."""
-    chosen = measure(name or (RETURN if goal is None else SUCCESS).name)
-    if goal is not None and chosen is RETURN:
+    result = measure(name or (RETURN if goal is None else SUCCESS).name)
+    if goal is not None and result is RETURN:
         raise SamiError('an environment with a goal is judged by how often it is reached; give measure="success".')
-    return chosen
+    return result
 
 
 def goal_of(goal: float | Goal | None, layout: Layout, name: str) -> Goal | None:

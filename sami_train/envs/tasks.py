@@ -246,26 +246,26 @@ def task_space(sets: Mapping[str, TaskSet] | TaskSpace | None) -> TaskSpace:
     if "training" not in sets:
         raise TaskError(f"the task sets are {', '.join(sets) or 'none'}; one of them must be named training.")
     listed: dict[str, tuple[Task, ...]] = {}
-    drawn: dict[str, Callable[[np.random.Generator], Task]] = {}
+    samplers: dict[str, Callable[[np.random.Generator], Task]] = {}
     for name, tasks in sets.items():
         if callable(tasks):
-            drawn[name] = _FromFunction(tasks, name)
+            samplers[name] = _FromFunction(tasks, name)
         elif not isinstance(tasks, Mapping):
             listed[name] = tuple({key: _number(value) for key, value in task.items()} for task in tasks)
         else:
             choices = {feature: _choices(values) for feature, values in tasks.items()}
             if any(isinstance(value, Range) for values in choices.values() for value in values):
-                drawn[name] = _FromRanges(choices)
+                samplers[name] = _FromRanges(choices)
             else:
                 rows = itertools.product(*(map(_number, values) for values in choices.values()))
                 listed[name] = tuple(dict(zip(choices, row, strict=True)) for row in rows)
-        if name in drawn:
+        if name in samplers:
             rng = np.random.default_rng((seeds.TASK_RANGES, zlib.crc32(name.encode())))
-            listed[name] = tuple(drawn[name](rng) for _ in range(DRAWS))
+            listed[name] = tuple(samplers[name](rng) for _ in range(DRAWS))
         if not listed[name]:
             raise TaskError(f"task set {name!r} holds no task; give at least one.")
     features = tuple(_feature(name, sets, listed) for name in _names(listed))
-    return TaskSpace(features, listed, drawn=drawn)
+    return TaskSpace(features, listed, drawn=samplers)
 
 
 @dataclass(frozen=True)

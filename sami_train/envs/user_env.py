@@ -55,11 +55,11 @@ class UserEnv(gym.Env[Any, np.ndarray]):
         """Start an episode in a drawn task or in `options["task"]`; the user's environment gets the other options."""
         super().reset(seed=seed)
         rest = dict(options or {})
-        chosen = rest.pop("task", None)
-        if chosen is None:
+        task = rest.pop("task", None)
+        if task is None:
             (rng,) = self.np_random.spawn(1)  # another stream than the one that draws the start
-            chosen = self._draw(rng) if self._draw else draw(self.tasks, rng)
-        self.current_task = dict(self.space.check(chosen))
+            task = self._draw(rng) if self._draw else draw(self.tasks, rng)
+        self.current_task = dict(self.space.check(task))
         if self.plain.set_task is not None:
             self.plain.set_task(self.env, dict(self.current_task))
         observation, info = self.env.reset(seed=seed, options=rest or None)

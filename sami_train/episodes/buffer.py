@@ -325,8 +325,8 @@ class EpisodeBuffer:
         recent, next_recent = self._recent_actions(slots, steps), self._recent_actions(slots, following_steps)
         actions = self.actions[slots, steps]
         columns = (rows, within, spans, observations, following, actions, returns, terminated, failure)
-        chosen = np.flatnonzero(~already)[:count]
-        return TransitionBatch(*(part[chosen] for part in (*columns, true, true_following, recent, next_recent)))
+        positions = np.flatnonzero(~already)[:count]
+        return TransitionBatch(*(part[positions] for part in (*columns, true, true_following, recent, next_recent)))
 
     def _arrays(self) -> dict[str, np.ndarray]:
         """Return the arrays with an entry for each episode, by their names in a file."""

@@ -13,7 +13,7 @@ from sami_runtime.model.atlas import text_of
 from sami_train.envs.measure import SUCCESS, Measure
 from sami_train.envs.tasks import Task
 
-DRAWN = -1
+DRAWN_TASK = -1
 """`task_index` of a task that was drawn for one episode only."""
 
 
@@ -25,7 +25,7 @@ class Episode:
     """Number of the episode in its run; with the run's seed it determines the episode's randomness."""
     task: Task
     task_index: int
-    """Position of the task in the training set; `DRAWN` if each episode draws a new task."""
+    """Position of the task in the training set; `DRAWN_TASK` if each episode draws a new task."""
     observations: np.ndarray
     """Flat observations, (T + 1, D) float32: one before each step and one after the last."""
     actions: np.ndarray
@@ -70,7 +70,7 @@ class TaskRecord:
 
     def add(self, episode: Episode) -> None:
         """Add an episode to the windows of its task; all episodes in drawn tasks share the name `all`."""
-        named = [] if episode.task_index == DRAWN else episode.task.items()
+        named = [] if episode.task_index == DRAWN_TASK else episode.task.items()
         name = " ".join(f"{feature}={text_of(value)}" for feature, value in named) or "all"
         self._success.setdefault(name, deque(maxlen=WINDOW)).append(float(episode.success))
         self._skills.setdefault(name, deque(maxlen=WINDOW)).append(episode.skills)

@@ -19,7 +19,7 @@ from sami_train.envs.layout import PRIVILEGED, flatten
 from sami_train.envs.make import GAP_SIZE, TRUE_OBSERVATION
 from sami_train.envs.spec import Reach
 from sami_train.envs.tasks import Task
-from sami_train.episodes.episode import DRAWN, Episode
+from sami_train.episodes.episode import DRAWN_TASK, Episode
 from sami_train.episodes.exploration import Exploration, WithProfile, _Explorer
 
 
@@ -126,7 +126,7 @@ class Rollout:
             options[GAP_SIZE] = size
         observation, info = env.reset(seed=start, options=options or None)
         if not task and info.get("task"):  # the environment drew a new task
-            task, task_index = info["task"], DRAWN
+            task, task_index = info["task"], DRAWN_TASK
         full_task, rng = info.get("task", task), np.random.default_rng(explore)
         plan = self.exploration or Exploration()
         explorer = _Explorer(plan, rng, steps_done, self._low, self._high, self._reach, full_task)

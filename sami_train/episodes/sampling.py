@@ -104,16 +104,16 @@ def low_returns_of_all_tasks(
 
 
 def of_one_age(
-    drawn: Trajectories, buffer: EpisodeBuffer, rng: np.random.Generator
+    trajectories: Trajectories, buffer: EpisodeBuffer, rng: np.random.Generator
 ) -> tuple[Trajectories, Windows] | None:
     """Draw an age, in steps of an episode, and drop the trajectories that ended before it; None if too few remain.
 
     At one age, neither the length nor the step count in a recurrent state separates the two sides. The returned window
     (B = 1) ends at that age, and applies to every trajectory.
     """
-    window = buffer.windows(rng.choice(drawn.positives, 1), rng)
+    window = buffer.windows(rng.choice(trajectories.positives, 1), rng)
     length = rng.integers(window.burn_in + 1, window.lengths + 1)
-    compared = Trajectories(*(where[buffer.lengths[where] >= window.starts + length] for where in drawn))
+    compared = Trajectories(*(where[buffer.lengths[where] >= window.starts + length] for where in trajectories))
     few = len(compared.positives) < 2 or not len(compared.negatives)
     return None if few else (compared, window._replace(lengths=length))
 
@@ -140,10 +140,10 @@ def _split(
     at least `least` trajectories; the current task needs two, because a query's positive is another trajectory. None
     if all scores are equal, or too few are above the others.
     """
-    drawn = _draw(buffer.of_task(task), count, rng)
-    values = score(drawn)
+    episodes = _draw(buffer.of_task(task), count, rng)
+    values = score(episodes)
     order = np.argsort(-values, kind="stable")
-    ranked, values = drawn[order], values[order]
+    ranked, values = episodes[order], values[order]
     changes = np.flatnonzero(values[:-1] > values[1:]) + 1
     changes = changes[changes >= least]
     if not len(changes):

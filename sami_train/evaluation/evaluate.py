@@ -164,10 +164,10 @@ class _Worker:
         connect_ages(self.policy, envs, piece.gap)
         true_state = WithProfile(privileged_goals=True)
         rollout = Rollout(envs, self.policy, piece.seed, tasks=(piece.task,), with_profile=true_state)
-        played: list[Episode] = []
+        episodes: list[Episode] = []
         for first in range(0, self.episodes, len(envs)):
-            played += rollout.round(range(first, first + len(envs)))
-        return [_result(self.spec, piece.task_set, piece.task, played[: self.episodes])]
+            episodes += rollout.round(range(first, first + len(envs)))
+        return [_result(self.spec, piece.task_set, piece.task, episodes[: self.episodes])]
 
 
 def _among(task: Task) -> int:

@@ -42,8 +42,8 @@ def interval_over_starts(scores: np.ndarray, bounds: tuple[float, float] | None 
         unseen = 1.0 - ((1.0 - CONFIDENCE) / 2.0) ** (1.0 / count)
         low, high = (float(scores[0] + unseen * (bound - scores[0])) for bound in bounds)
         return low, high
-    drawn = np.random.default_rng(0).integers(count, size=(REPLICATES, count))
-    return _middle(scores[drawn].mean(axis=1))
+    rows = np.random.default_rng(0).integers(count, size=(REPLICATES, count))
+    return _middle(scores[rows].mean(axis=1))
 
 
 def interval_of(evaluation: Evaluation, task_set: str) -> tuple[float, float] | None:

@@ -161,13 +161,13 @@ Round = tuple[Sequence[Task], int, int]
 
 def _play_by(run: Jobs, rows: int, on_round: OnRound | None) -> Play:
     def play(tasks: Sequence[Task], seed: int) -> tuple[np.ndarray, np.ndarray, list[Metrics]]:
-        played: list[tuple[float, int, Metrics]] = []
+        results: list[tuple[float, int, Metrics]] = []
         for (_, _, first), of_round in run([(list(tasks), seed, first) for first in range(0, len(tasks), rows)]):
-            played += of_round
+            results += of_round
             if on_round is not None:
                 on_round(min(rows, len(tasks) - first))
         # The last round may have more episodes than there are tasks left.
-        returns, lengths, metrics = zip(*played[: len(tasks)], strict=True)
+        returns, lengths, metrics = zip(*results[: len(tasks)], strict=True)
         return np.array(returns), np.array(lengths), list(metrics)
 
     return play

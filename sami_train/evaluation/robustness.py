@@ -161,33 +161,33 @@ def _part(name: str, profile: Mapping[str, Any]) -> Kind:
     return Kind(name, "of the profile", (1.0,), lambda spec, severity: profile)
 
 
-def gaps_of(spec: EnvironmentSpec, chosen: Sequence[Kind]) -> list[GapProfile | None]:
+def gaps_of(spec: EnvironmentSpec, kinds: Sequence[Kind]) -> list[GapProfile | None]:
     """Return the profiles that `sweep` evaluates, in order; None, without a profile, comes first."""
-    return [None, *(profile for *_, profile in _points(spec, chosen))]
+    return [None, *(profile for *_, profile in _points(spec, kinds))]
 
 
-def _points(spec: EnvironmentSpec, chosen: Sequence[Kind]) -> list[tuple[Kind, float, str, GapProfile]]:
-    return [(kind, *kind.point(spec, severity)) for kind in chosen for severity in kind.severities]
+def _points(spec: EnvironmentSpec, kinds: Sequence[Kind]) -> list[tuple[Kind, float, str, GapProfile]]:
+    return [(kind, *kind.point(spec, severity)) for kind in kinds for severity in kind.severities]
 
 
 def sweep(
     source: Source,
     env: str,
     task_sets: Sequence[str],
-    chosen: Sequence[Kind] = KINDS,
+    kinds: Sequence[Kind] = KINDS,
     episodes: int = STARTS,
     cores: int = 1,
     on_task: OnTask | None = None,
     keep: Path | None = None,
 ) -> list[RobustnessPoint]:
-    """Evaluate a policy without a profile, then with each severity of the `chosen` kinds of gap.
+    """Evaluate a policy without a profile, then with each severity of each of `kinds`.
 
     The starts are the same for every point; a profile's random draws differ by start and by task. The other arguments
     are those of `evaluate_gaps`.
     """
     spec = environment(env)
-    points = _points(spec, chosen)
-    clean, *gapped = evaluate_gaps(source, env, task_sets, gaps_of(spec, chosen), episodes, cores, on_task, keep)
+    points = _points(spec, kinds)
+    clean, *gapped = evaluate_gaps(source, env, task_sets, gaps_of(spec, kinds), episodes, cores, on_task, keep)
     return [
         RobustnessPoint("", 0.0, "", {}, clean),
         *(

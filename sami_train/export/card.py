@@ -65,7 +65,7 @@ def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
         f"at commit {training['commit']}{' with local changes' if training['dirty'] else ''}.",
         "",
     ]
-    written = [model.with_suffix(".md")]
+    files = [model.with_suffix(".md")]
     spec = environment(str(training["env"]))
     measure = spec.measure
     if idle := _never_obeyed(spec.tasks, spec.tasks.resolve(training.get("tasks") or "training")):
@@ -75,7 +75,7 @@ def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
         ]
     if caption := draw_training(run, measure, model.with_suffix(".png")):
         lines += [f"![{caption[0].upper()}{caption[1:]}]({model.stem}.png)", ""]
-        written.append(model.with_suffix(".png"))
+        files.append(model.with_suffix(".png"))
     if run.contrast is not None:
         lines += [_contrast(run.contrast, training["config"]["contrast"]), ""]
     if contract.lookahead is not None:
@@ -85,9 +85,9 @@ def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
     if contract.evaluation is not None:
         lines += _results(Evaluation.from_dict(contract.evaluation), str(training["method"]))
     lines += [f"Versions: {', '.join(f'{name} {number}' for name, number in training['versions'].items())}.", ""]
-    with unfinished(written[0]) as temporary:
+    with unfinished(files[0]) as temporary:
         temporary.write_text("\n".join(lines), encoding="utf-8")
-    return written
+    return files
 
 
 def _teaching(run: RunRecord) -> list[str]:
@@ -159,9 +159,9 @@ def _returns(result: Evaluation, title: str) -> list[str]:
     for name in result.sets:
         cell = reported(result.env, title, name)
         published = " ± ".join(map(show, cell)) if cell else ""
-        drawn = " drawn" if name in environment(result.env).tasks.drawn else ""
+        note = " drawn" if name in environment(result.env).tasks.drawn else ""
         lines.append(
-            f"| {name} | {len(result.of(name))}{drawn} | {show(result.ret(name))} ± {show(result.ret_error(name))} "
+            f"| {name} | {len(result.of(name))}{note} | {show(result.ret(name))} ± {show(result.ret_error(name))} "
             f"| {show(result.ret_std(name))} | {published} |"
             + "".join(f" {result.metrics(name)[metric.name]:.{metric.digits}f} |" for metric in metrics)
         )
@@ -189,8 +189,8 @@ def _listed(rows: Sequence[TaskResult]) -> Iterator[tuple[str, list[TaskResult]]
             groups.setdefault(label({feature: row.task[feature]}), []).append(row)
         if len(groups) > MOST_VALUES:  # the value that most tasks have, and the others
             usual = max(groups, key=lambda value: len(groups[value]))
-            drawn = [row for value, same in groups.items() if value != usual for row in same]
-            groups = {usual: groups[usual], f"{feature} drawn": drawn}
+            varied_rows = [row for value, same in groups.items() if value != usual for row in same]
+            groups = {usual: groups[usual], f"{feature} drawn": varied_rows}
         yield from groups.items()
 
 

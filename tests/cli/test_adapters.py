@@ -199,8 +199,8 @@ def test_a_robot_is_written_to_more_often_than_the_policy_is_asked(sami):
     # Up to three ticks of the robot stand between two of the policy; a busy machine misses some of them.
     assert outcomes["acted"] == 3
     assert 3 <= outcomes["standing"] <= 9
-    written = Path("written.txt").read_text().splitlines()
-    assert len(written) == outcomes["acted"] + outcomes["standing"]
+    lines = Path("written.txt").read_text().splitlines()
+    assert len(lines) == outcomes["acted"] + outcomes["standing"]
     assert (row["ended"], row["success"]) == ("steps", None)
 
 

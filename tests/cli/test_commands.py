@@ -197,8 +197,8 @@ def test_run_draws_from_the_task_set_that_was_asked_for(sami, trained, task_set)
     from sami_train.envs.panda.tasks import PANDA_TASKS
 
     done = sami("run", "--model", trained.model, "--tasks", task_set, "--episodes", 3, "--json")
-    drawn = [json.loads(line) for line in done.out.splitlines()]
-    assert all({name: row[name] for name in ("mass", "friction")} in PANDA_TASKS.sets[task_set] for row in drawn)
+    episodes = [json.loads(line) for line in done.out.splitlines()]
+    assert all({name: row[name] for name in ("mass", "friction")} in PANDA_TASKS.sets[task_set] for row in episodes)
 
 
 def test_render_gif_writes_a_film(sami, rewritten):

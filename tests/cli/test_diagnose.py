@@ -8,15 +8,15 @@ from tests.making import foreign
 
 
 @pytest.fixture
-def written(tmp_path, monkeypatch):
+def write_document(tmp_path, monkeypatch):
     """Writes a policy and its contract into the current folder."""
     monkeypatch.chdir(tmp_path)
     foreign.adopt_in_this_process(monkeypatch)
     return lambda document: foreign.Foreign(tmp_path).write(foreign.feed_forward(), document)
 
 
-def test_findings_are_printed_and_a_sound_policy_exits_with_0(sami, written):
-    written(foreign.document())
+def test_findings_are_printed_and_a_sound_policy_exits_with_0(sami, write_document):
+    write_document(foreign.document())
     done = sami("diagnose", "policy.onnx", "--contract", "my.json", "--json")
     assert done.code == 0, done.out + done.err
     report = json.loads(done.out)
@@ -25,18 +25,18 @@ def test_findings_are_printed_and_a_sound_policy_exits_with_0(sami, written):
     assert checks["extreme inputs"] == checks["dead inputs"] == checks["command command"] == "ok"
 
 
-def test_a_fault_exits_with_4_and_says_what_to_do(sami, written):
+def test_a_fault_exits_with_4_and_says_what_to_do(sami, write_document):
     document = foreign.document()
     document["action"] |= {"effort": 0.01}
-    written(document)
+    write_document(document)
     done = sami("diagnose", "policy.onnx", "--contract", "my.json")
     assert done.code == 4
     assert "fault    torques: a standing robot's targets demand up to" in done.out
     assert "-> Check the unit and order of action.kp" in done.out
 
 
-def test_a_policy_without_a_recipe_gets_one_line(sami, written):
-    written(foreign.document())
+def test_a_policy_without_a_recipe_gets_one_line(sami, write_document):
+    write_document(foreign.document())
     done = sami("diagnose", "policy.onnx")
     assert done.code == 1
     assert "rate_hz: field required" in done.err

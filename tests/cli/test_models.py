@@ -93,8 +93,8 @@ def test_a_name_that_nothing_has_lists_those_that_are_shipped(sami):
 
 def test_run_marks_the_tasks_that_the_models_own_evaluation_left_unsolved(sami):
     for task in HOPELESS:
-        chosen = ("--fix", f"mass={task['mass']}", "--fix", f"friction={task['friction']}")
-        done = sami("run", *chosen, "--episodes", 1, "--set", "steps=2", "--seed", 3)
+        options = ("--fix", f"mass={task['mass']}", "--fix", f"friction={task['friction']}")
+        done = sami("run", *options, "--episodes", 1, "--set", "steps=2", "--seed", 3)
         marked = "*: in this task the model's own evaluation is hardly better than doing nothing."
         assert done.out.index(marked) > done.out.index("0.00*"), "below the table"
         episode, total = done.out.splitlines()[3], next(x for x in done.out.splitlines() if "0.00*" in x)

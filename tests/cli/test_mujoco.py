@@ -70,10 +70,10 @@ def test_run_steps_the_task_that_was_asked_for(sami, models, env):
         assert not {"skill", "success"} & row.keys()
     assert result[0]["return"] != result[1]["return"]
     assert [row["return"] for row in rows(sami(*arguments))] == [row["return"] for row in result]
-    drawn = rows(
+    episodes = rows(
         sami("run", "--env", env, "--model", model, "--tasks", "extreme", "--episodes", 1, "--set", "steps=3", "--json")
     )
-    assert {name: drawn[0][name] for name in task} in ENVIRONMENTS[env].tasks.sets["extreme"]
+    assert {name: episodes[0][name] for name in task} in ENVIRONMENTS[env].tasks.sets["extreme"]
 
 
 def test_run_without_json_is_a_table_with_returns(sami, models):

@@ -55,10 +55,10 @@ def inputs(sami):
 
 def on_a_full_disk(words):
     """Call the command in a process whose files have at most 16 bytes; return its status and what it printed."""
-    read, written = os.pipe()
+    read_end, write_end = os.pipe()
     child = os.fork()
     if not child:
-        sys.stdout = sys.stderr = os.fdopen(written, "w", buffering=1)
+        sys.stdout = sys.stderr = os.fdopen(write_end, "w", buffering=1)
         sys.argv = ["sami", *words]
         resource.setrlimit(resource.RLIMIT_FSIZE, (16, 16))
         status = 0
@@ -68,8 +68,8 @@ def on_a_full_disk(words):
             status = int(end.code or 0)
         finally:
             os._exit(status)
-    os.close(written)
-    with os.fdopen(read) as report:
+    os.close(write_end)
+    with os.fdopen(read_end) as report:
         text = report.read()
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), text
 

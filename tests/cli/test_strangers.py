@@ -36,8 +36,8 @@ def make_files(folder, env):
     """Files of every kind that name an environment."""
     contract = read_artifact(SHIPPED).contract
     text = contract.dumps()
-    for written in ('"env":"panda"', '"env": "panda"'):
-        text = text.replace(written, f'"env": {json.dumps(env)}')
+    for spelling in ('"env":"panda"', '"env": "panda"'):
+        text = text.replace(spelling, f'"env": {json.dumps(env)}')
     assert Contract.parse(text, "text").training["env"] == env
     write(compose(folder / "model.onnx", onnx.load(SHIPPED), Contract.parse(text, "text")))
     with pytest.MonkeyPatch.context() as patch:

@@ -12,8 +12,8 @@ from tests.making.tutorial import ROOT, notebook
 
 def test_the_notebook_is_the_page():
     path = ROOT / "docs" / "tutorials" / "compare-methods.ipynb"
-    written = "from tests.making.tutorial import notebook; print(notebook('compare-methods.md'), end='')"
-    assert path.read_text(encoding="utf-8") == notebook("compare-methods.md"), f'python -c "{written}" > {path.name}'
+    program = "from tests.making.tutorial import notebook; print(notebook('compare-methods.md'), end='')"
+    assert path.read_text(encoding="utf-8") == notebook("compare-methods.md"), f'python -c "{program}" > {path.name}'
 
 
 @pytest.mark.parametrize("page", ["see-it-adapt", "train-your-own-robot", "put-it-on-an-arm", "compare-methods"])

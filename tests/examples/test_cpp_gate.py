@@ -85,9 +85,9 @@ def test_cpp_rules_as_the_table_says_to_the_last_bit(gate_table):
 
 def test_cpp_rules_as_the_python_gate_on_cases_drawn_anew(gate_table, tmp_path):
     table = generated("--random", 300, "--seed", 7)
-    drawn = table[table.index("case,random 0\n") :]
-    require_every_reason_and_limit(drawn)
-    (tmp_path / "drawn.csv").write_text(drawn, encoding="utf-8")
+    cases = table[table.index("case,random 0\n") :]
+    require_every_reason_and_limit(cases)
+    (tmp_path / "drawn.csv").write_text(cases, encoding="utf-8")
     done = call(gate_table, tmp_path / "drawn.csv")
     assert (done.returncode, done.stdout.startswith("300 cases, ")) == (0, True), done.stdout
 

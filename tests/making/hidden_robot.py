@@ -87,15 +87,15 @@ def draw_hidden(joints, seed, times=1.0, bias=0.05):
     """Draw hidden parameters; `times` scales armature, damping and friction from those of the arm here."""
     rng = np.random.default_rng(seed)
 
-    def drawn(low, high):
+    def sample(low, high):
         return {joint: float(rng.uniform(low, high)) for joint in joints}
 
     return Hidden(
-        drawn(0.01 * times, 0.06 * times),
-        drawn(0.1 * times, 0.6 * times),
-        drawn(0.05 * times, 0.4 * times),
-        drawn(0.7, 1.2),
-        drawn(-bias, bias),
+        sample(0.01 * times, 0.06 * times),
+        sample(0.1 * times, 0.6 * times),
+        sample(0.05 * times, 0.4 * times),
+        sample(0.7, 1.2),
+        sample(-bias, bias),
         float(rng.integers(0, 9)) * 0.005,
     )
 

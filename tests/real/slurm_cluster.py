@@ -94,8 +94,8 @@ def output_of(*command):
 
 def jobs(*states):
     """Numbers of the jobs that are in one of some states, or of all that are not over."""
-    chosen = [f"--states={','.join(states)}"] if states else []
-    return output_of("squeue", "-h", "-o", "%i", *chosen).split()
+    options = [f"--states={','.join(states)}"] if states else []
+    return output_of("squeue", "-h", "-o", "%i", *options).split()
 
 
 def _free_ports(count):

@@ -127,13 +127,13 @@ def test_a_loop_that_stood_still_stops_the_robot_instead_of_going_on(cpp_build, 
     robot.wait_for("action")
     loop.send_signal(signal.SIGSTOP)
     time.sleep(0.2)
-    written = len(robot.messages())
+    count = len(robot.messages())
     time.sleep(0.8)
     loop.send_signal(signal.SIGCONT)
     _, err = loop.communicate(timeout=10)
     assert (loop.returncode, "pause: " in err) == (3, True)
     robot.wait_for("stop")
-    assert robot.messages()[written:] == [{"stop": True}]
+    assert robot.messages()[count:] == [{"stop": True}]
 
 
 def test_its_clock_counts_while_the_machine_is_suspended(tmp_path):

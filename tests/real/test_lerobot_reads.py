@@ -24,11 +24,11 @@ def test_lerobot_reads_every_step_with_its_task(dataset, monkeypatch):
     """It wants another torch than ours, so it is not installed here: by hand, in an environment of its own."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     reader = pytest.importorskip("lerobot.datasets.lerobot_dataset", reason="lerobot is not installed")
-    read = reader.LeRobotDataset("local/run", root=dataset)
+    lerobot_data = reader.LeRobotDataset("local/run", root=dataset)
     steps = read_recording(OLD).steps
-    assert (len(read), read.num_episodes, read.fps) == (12, 2, 25)
+    assert (len(lerobot_data), lerobot_data.num_episodes, lerobot_data.fps) == (12, 2, 25)
     for at, (number, record) in enumerate(steps):
-        frame = read[at]
+        frame = lerobot_data[at]
         np.testing.assert_array_equal(frame["action"].numpy(), record.executed)
         state = np.concatenate([record.observation.values[name] for name in record.observation.values])
         assert sorted(frame["observation.state"].numpy()) == sorted(state.astype(np.float32))
@@ -38,6 +38,6 @@ def test_lerobot_reads_every_step_with_its_task(dataset, monkeypatch):
 
 def test_rerun_reads_every_episode(dataset):
     rerun = pytest.importorskip("rerun.experimental", reason="rerun-sdk is not installed: pip install 'sami-rl[tools]'")
-    read = rerun.LeRobotReader(str(dataset))
-    assert len(read.episodes() if callable(read.episodes) else read.episodes) == 2
-    assert "3" in str(read.version() if callable(read.version) else read.version)
+    reader = rerun.LeRobotReader(str(dataset))
+    assert len(reader.episodes() if callable(reader.episodes) else reader.episodes) == 2
+    assert "3" in str(reader.version() if callable(reader.version) else reader.version)

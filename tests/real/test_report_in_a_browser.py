@@ -106,8 +106,8 @@ def test_paper_shows_every_chart_and_whole_tables(written_report, tab):
     assert len(pages) > 5
     assert min(map(len, pages)) > 1000, "no page is blank"
     shapes = [len(re.findall(rb"\s(?:f|f\*|S|Do)\s", page)) for page in pages]
-    drawn = "document.querySelectorAll('.panel svg path, .panel svg use').length"
-    assert sum(shapes) > 0.5 * tab.value(drawn), "charts are drawn on paper"
+    count = "document.querySelectorAll('.panel svg path, .panel svg use').length"
+    assert sum(shapes) > 0.5 * tab.value(count), "charts are drawn on paper"
     a4_px = 688  # within margins of 14 mm
     tab.look(a4_px, 1000, dark=False)
     tab.call("Emulation.setEmulatedMedia", media="print")

@@ -91,8 +91,8 @@ def numbers(message, path=""):
 
 def test_mcap_reads_every_signal_by_its_index_as_numbers_with_names(recorded):
     for topic, elements in topics(recorded.contract).items():
-        read = [[getattr(tick, name) for name in elements] for tick in decoded(recorded.path, topic)]
-        np.testing.assert_array_equal(read, values(recorded, topic), err_msg=topic)
+        rows = [[getattr(tick, name) for name in elements] for tick in decoded(recorded.path, topic)]
+        np.testing.assert_array_equal(rows, values(recorded, topic), err_msg=topic)
     ticks = list(decoded(recorded.path, "/tick"))
     assert [tick.step for tick in ticks] == list(range(30))
     first = recorded.contract.observation[0]
@@ -132,8 +132,8 @@ def test_foxglove_writes_the_well_known_messages_alike(recorded):
         "foxglove.messages", reason="foxglove-sdk is not installed: pip install 'sami-rl[tools]'"
     )
     with recorded.path.open("rb") as file:
-        read = list(make_reader(file).iter_messages())
-    well_known = {schema.name: schema for schema, _, _ in read if schema.name.startswith("foxglove.")}
+        triples = list(make_reader(file).iter_messages())
+    well_known = {schema.name: schema for schema, _, _ in triples if schema.name.startswith("foxglove.")}
     expected = "PoseInFrame" if recorded.contract.name == "panda-satesac" else "JointStates"
     assert well_known.keys() == {"foxglove.Log", f"foxglove.{expected}"}
     for name, schema in well_known.items():
@@ -142,7 +142,7 @@ def test_foxglove_writes_the_well_known_messages_alike(recorded):
         assert result == reference
     topic, make = ("/pose/cube", pose) if expected == "PoseInFrame" else ("/joints", joints)
     records = [step.record for step in recorded.steps]
-    results = [(schema, message) for schema, channel, message in read if channel.topic == topic]
+    results = [(schema, message) for schema, channel, message in triples if channel.topic == topic]
     assert len(results) == 30
     for (schema, message), record in zip(results, records, strict=True):
         stamp = messages.Timestamp(message.log_time // 10**9, message.log_time % 10**9)

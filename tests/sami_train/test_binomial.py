@@ -20,8 +20,8 @@ def test_in_nine_of_ten_samples_at_most_the_rate_is_beyond_a_tolerance_limit(n):
     beyond = stats.beta.cdf(0.95, k, n + 1 - k)  # the chance that more than 5 % exceed it
     assert beyond <= 0.1
     assert k == n or stats.beta.cdf(0.95, k - 1, n + 2 - k) > 0.1, "a smaller limit would do"
-    drawn = np.sort(np.random.default_rng(0).random((2000, n)), axis=1)[:, k - 1]
-    assert (drawn < 0.95).mean() <= 0.12
+    samples = np.sort(np.random.default_rng(0).random((2000, n)), axis=1)[:, k - 1]
+    assert (samples < 0.95).mean() <= 0.12
 
 
 def test_too_small_a_sample_has_no_limit():

@@ -39,7 +39,7 @@ def compare(
     with nullcontext() if JSON.get() else text_console(error=True).status("comparing"):
         comparison = MethodComparison(read_runs(runs), by)
         listing = tables(comparison)
-        written = [] if out is None else write_report(comparison, out, ["sami", *sys.argv[1:]])
+        paths = [] if out is None else write_report(comparison, out, ["sami", *sys.argv[1:]])
     if JSON.get():
         print(json.dumps(as_data(comparison), indent=2, allow_nan=False))
         return
@@ -50,7 +50,7 @@ def compare(
         console.print(_rich(table))
         for note in table.notes:
             console.print(note, style="dim", highlight=False, markup=False)
-    for path in written:
+    for path in paths:
         print_text(f"wrote {path}")
 
 

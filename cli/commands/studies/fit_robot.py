@@ -58,8 +58,8 @@ def fit_robot(
         )
     if out is None:
         return
-    with ExitStack() as written:
-        model, tasks = (written.enter_context(output(path, FORCE.get(), [*inputs, body.xml])) for path in outputs)
+    with ExitStack() as stack:
+        model, tasks = (stack.enter_context(output(path, FORCE.get(), [*inputs, body.xml])) for path in outputs)
         model.write_text(fitted_model(body, fitted, out.parent), encoding="utf-8")
         tasks.write_text(training_document(body, fitted, out), encoding="utf-8")
     if not JSON.get():

@@ -131,13 +131,13 @@ def _cost(model: Path) -> dict[str, Any]:
     from sami_runtime.model.artifact import read_artifact
 
     artifact = read_artifact(model)
-    chosen = [
+    candidates = [
         candidate for candidate in bench.candidates(artifact) if candidate.name.startswith((bench.BOUND, bench.SESSION))
     ]
     lines = []
     for rate in (None, artifact.contract.rate_hz):
         pace = "back to back" if rate is None else f"at {rate:g} Hz"
-        timings = bench.summarise(bench.measure(chosen, SECONDS * (1 if rate is None else 2), rate))
+        timings = bench.summarise(bench.measure(candidates, SECONDS * (1 if rate is None else 2), rate))
         lines += [{"pace": pace, "name": name, **asdict(timing)} for name, timing in timings.items()]
     load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
     machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores{load}"

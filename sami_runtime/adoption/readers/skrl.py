@@ -136,8 +136,8 @@ def _apply_layers(
     """Apply the container's layers and the head, which is the container's last layer if the models are separate."""
     head = next((head for head in ("policy_layer", "output_layer") if f"{head}.weight" in weights), None)
     sizes = layers.numbers("layers")
-    chosen = layers.get("activations")
-    names = [str(name).lower() for name in (chosen if isinstance(chosen, list) else [chosen])]
+    activations = layers.get("activations")
+    names = [str(name).lower() for name in (activations if isinstance(activations, list) else [activations])]
     names = names * len(sizes) if len(names) == 1 else names  # one for all
     if len(names) != len(sizes) or not all(name in ACTIVATIONS for name in names):
         raise layers.refuse("activations", f"one of {', '.join(ACTIVATIONS)} for each layer")

@@ -163,9 +163,9 @@ def _choices(settings: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
 
 def _activation(choices: Mapping[str, Any], default: str, path: Path) -> tuple[str, FieldSource]:
     """Return torch's class of the activation function, with its source; the file contains it only if it was chosen."""
-    chosen = choices.get("activation_fn")
-    if isinstance(chosen, Call):
-        name = chosen.function.rpartition(".")[2]
+    activation = choices.get("activation_fn")
+    if isinstance(activation, Call):
+        name = activation.function.rpartition(".")[2]
         return name, FieldSource(kind="file", where=f"{path.name}: policy_kwargs.activation_fn is {printable(name)}")
     return default, FieldSource(
         kind="default", where=f"stable-baselines3 uses {default} where policy_kwargs says nothing"

@@ -84,10 +84,10 @@ def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
 
 def _policy(config: Document) -> Path:
     """Return the policy's file: the one at `policy_path` in the checkout around the YAML, else the one beside it."""
-    written = config.get("policy_path")
-    if isinstance(written, str) and written.startswith(CHECKOUT) and ".." not in Path(written).parts:
+    setting = config.get("policy_path")
+    if isinstance(setting, str) and setting.startswith(CHECKOUT) and ".." not in Path(setting).parts:
         folders = config.path.resolve().parents[:4]
-        inside = [folder / written.removeprefix(CHECKOUT) for folder in folders]
+        inside = [folder / setting.removeprefix(CHECKOUT) for folder in folders]
         for file in inside:
             if file.suffix in (".onnx", ".pt") and file.is_file():
                 return file

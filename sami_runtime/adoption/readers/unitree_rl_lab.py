@@ -102,11 +102,11 @@ def _put_action(
     name, unit, meaning = ACTIONS[kind]
     draft.put_all("action", {"name": name, "unit": unit, "meaning": meaning}, terms.source(kind))
     all_joints = term.get("joint_ids") in (None, [None, None, None])  # the second is slice(None) in YAML
-    chosen = list(range(len(motors))) if all_joints else term.order("joint_ids")
-    if len(chosen) != size or max(chosen) >= len(motors):
+    joints = list(range(len(motors))) if all_joints else term.order("joint_ids")
+    if len(joints) != size or max(joints) >= len(motors):
         expected = f"{size} of the {len(motors)} joints in joint_ids_map, as the network answers {size} numbers"
         raise term.refuse("joint_ids", expected)
-    draft.put("action.elements", [names[joint] for joint in chosen], named_by)
+    draft.put("action.elements", [names[joint] for joint in joints], named_by)
     draft.put("action.scale", term.numbers("scale", size), term.source("scale"))
     draft.put("action.default", term.numbers("offset", size), term.source("offset"))
     for field, key in (("kp", "stiffness"), ("kd", "damping")):
@@ -114,7 +114,7 @@ def _put_action(
         if max(motors) >= len(gains):
             raise config.refuse(key, f"a number for each of {max(motors) + 1} motors")
         source = config.source(f"{key}[joint_ids_map]")
-        draft.put(f"action.{field}", [gains[motors[joint]] for joint in chosen], source)
+        draft.put(f"action.{field}", [gains[motors[joint]] for joint in joints], source)
     bounds = term.get("clip")
     if bounds is not None:
         if not isinstance(bounds, list) or len(bounds) != size:

@@ -332,7 +332,7 @@ def moves(change: float, fingers: HandState, least: float) -> bool:
 
 def reckoned(hand: HandState, at: float) -> tuple[float, float]:
     """Return the width of a hand [m] and its time [s]; a moving hand's is extrapolated to `at`, unless it hangs."""
-    way, left = hand.speed * (at - hand.measured), hand.target - hand.width
-    if not hand.speed or abs(way) > abs(left) + HUNG_S * abs(hand.speed):
+    way, distance = hand.speed * (at - hand.measured), hand.target - hand.width
+    if not hand.speed or abs(way) > abs(distance) + HUNG_S * abs(hand.speed):
         return hand.width, hand.measured
-    return hand.width + (way if abs(way) < abs(left) else left), at
+    return hand.width + (way if abs(way) < abs(distance) else distance), at

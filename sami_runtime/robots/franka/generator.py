@@ -151,23 +151,23 @@ class JointGenerator:
         if self._goal is None:
             target = self._command
         else:
-            left = self._goal - self.positions
-            target = np.sign(left) * np.minimum(self._braked(abs(left)), self._share * self.fastest)
+            distance = self._goal - self.positions
+            target = np.sign(distance) * np.minimum(self._braked(abs(distance)), self._share * self.fastest)
         target = np.where(target * self._taut > 0.0, target * self._slack, target)
         up = np.minimum(self._braked(self.high - self.positions), self._robots(self._high - self.positions))
         down = np.minimum(self._braked(self.positions - self.low), self._robots(self.positions - self._low))
         allowed: Array = np.clip(target, -np.minimum(self.fastest, down), np.minimum(self.fastest, up))
         return allowed
 
-    def _braked(self, left: Array) -> Array:
-        """Return the speeds (7,) from which half of the acceleration limit stops a joint within `left` (7,) [rad]."""
+    def _braked(self, distance: Array) -> Array:
+        """Return the speeds (7,) from which half of the acceleration limit stops a joint within `distance` [rad]."""
         half = 0.5 * self.limits.acceleration
         straight = half / SLOPE**2
-        left = np.maximum(left, 0.0)
-        curve = np.sqrt(2.0 * half * np.maximum(left - 0.5 * straight, 0.0))
-        return np.where(left < straight, SLOPE * left, curve)
+        distance = np.maximum(distance, 0.0)
+        curve = np.sqrt(2.0 * half * np.maximum(distance - 0.5 * straight, 0.0))
+        return np.where(distance < straight, SLOPE * distance, curve)
 
-    def _robots(self, left: Array) -> Array:
-        """Return 0.9 times the speeds (7,) that the robot allows at a distance `left` (7,) [rad] from a joint's end."""
-        allowed = np.sqrt(self._braking * np.maximum(left, 0.0)) - self._offset
+    def _robots(self, distance: Array) -> Array:
+        """Return 0.9 times the speeds (7,) that the robot allows at `distance` (7,) [rad] from a joint's end."""
+        allowed = np.sqrt(self._braking * np.maximum(distance, 0.0)) - self._offset
         return np.maximum(0.9 * allowed, 0.0)

@@ -51,15 +51,15 @@ class Gamepad:
     def at(self, time_s: float) -> Mapping[str, float]:
         """Return the command at the present positions of the sticks, whatever the time."""
         try:
-            read = os.read(self._descriptor, AT_ONCE * EVENT.size)
+            data = os.read(self._descriptor, AT_ONCE * EVENT.size)
         except BlockingIOError:  # nothing has moved
             return self._command()
         except OSError:
-            read = b""
-        if not read:  # unplugged, or nobody writes to the pipe
+            data = b""
+        if not data:  # unplugged, or nobody writes to the pipe
             self._tilts, self._bytes = dict.fromkeys(self._axes, 0.0), b""
             return self._command()
-        self._bytes += read
+        self._bytes += data
         whole = len(self._bytes) // EVENT.size * EVENT.size
         for _, value, kind, number in EVENT.iter_unpack(self._bytes[:whole]):
             if kind & ~INITIAL == AXIS and number in self._tilts:

@@ -99,9 +99,9 @@ class Latest:
         deadline = time.monotonic() + self.wait_s
         with self._news:
             while self.missing:
-                if (left := deadline - time.monotonic()) <= 0.0:
+                if (remaining_s := deadline - time.monotonic()) <= 0.0:
                     raise AdapterError(self._missing_message())
-                self._news.wait(left)
+                self._news.wait(remaining_s)
             times = {name: stamp for name, stamp in self._times.items() if name not in self._constant}
             oldest = min(times.values(), default=self.clock.now())
             values = {name: self._values[name].copy() for name in self.signals}

@@ -26,16 +26,16 @@ def open_node(backend: str, domain: int | None, clock: Clock) -> Node:
         AdapterError: The backend is not installed, or the domain is invalid or cannot be entered.
     """
     installed = {name: importlib.util.find_spec(name) is not None for name in ("cyclonedds", "rclpy")}
-    chosen = ("rclpy" if installed["rclpy"] else "cyclonedds") if backend == "auto" else backend
-    if not installed[chosen]:
+    package = ("rclpy" if installed["rclpy"] else "cyclonedds") if backend == "auto" else backend
+    if not installed[package]:
         remedy = (
             "Source a ROS 2 workspace, or take backend = 'cyclonedds'"
-            if chosen == "rclpy"
+            if package == "rclpy"
             else f"Install it with: {install_hint(EXTRA)}"
         )
-        raise AdapterError(f"ROS 2 needs the package {chosen}, not installed here. {remedy}")
+        raise AdapterError(f"ROS 2 needs the package {package}, not installed here. {remedy}")
     number = domain_of(domain)
-    if chosen == "rclpy":
+    if package == "rclpy":
         from sami_runtime.robots.ros2.rclpy_node import RclpyNode
 
         return RclpyNode(number, clock)

@@ -161,13 +161,13 @@ class Sources:
         if expected is not None and message.frame_id != expected:
             raise AdapterError(f"its frame is {message.frame_id!r}, and {expected!r} was expected (frame_id)")
         pose = topic.frame @ Frame.of(message.position, xyzw=message.xyzw)
-        read = {
+        readers = {
             "position": lambda: pose.translation,
             "rpy": lambda: pose.rpy,
             "velocity": lambda: topic.moves(pose.translation, measured),
             "angular_velocity": lambda: topic.turns(pose.rotation, measured),
         }
-        return {signal.name: np.asarray(source.factor) * read[source.field]() for signal, source in topic.signals}
+        return {signal.name: np.asarray(source.factor) * readers[source.field]() for signal, source in topic.signals}
 
     def _of_joints(self, topic: TopicFilter, message: JointMessage) -> dict[str, Array]:
         values = {}

@@ -160,13 +160,13 @@ class UnitreeAdapter:
         if self._is_standing:  # in a dry run, and before the first write
             self._stand_at(self._mapping.stand)
         command = self._velocity()
-        chosen: dict[str, Any] = {
+        values: dict[str, Any] = {
             name: [command.get(element, 0.0) for element in elements]
             for name, elements in self._mapping.commands.items()
         }
         if self._mapping.last_action:
-            chosen[self._mapping.last_action] = self._last_action
-        self._latest.always(**chosen)
+            values[self._mapping.last_action] = self._last_action
+        self._latest.always(**values)
         return self._latest.observation()
 
     def write(self, action: NDArray[np.float32]) -> Executed:

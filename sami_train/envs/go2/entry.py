@@ -114,7 +114,7 @@ _OFFSETS: dict[str, tuple[Range | float, ...]] = {
     "payload_x": (Range(-0.12, 0.12),),
     "payload_y": (Range(-0.05, 0.05),),
 }
-DRAWN = {
+TASK_SAMPLERS = {
     "training": DrawnChanges(
         {
             **_OFFSETS,
@@ -172,13 +172,13 @@ DEAD: tuple[Task, ...] = tuple({"crippled": [motor]} for motor in range(len(MOTO
 def _task_space() -> TaskSpace:
     space = TaskSpace(FEATURES, {}, hint="It is the number of one motor, e.g. crippled=2.")
     sets = {
-        name: tuple(drawn(rng) for _ in range(TASKS))
-        for name, drawn in DRAWN.items()
+        name: tuple(sampler(rng) for _ in range(TASKS))
+        for name, sampler in TASK_SAMPLERS.items()
         for rng in [np.random.default_rng((seeds.TASK_RANGES, zlib.crc32(f"go2 {name}".encode())))]
     }
     listed = {"single": SINGLE, "dead": DEAD}
     sets |= {name: tuple(space.check(task) for task in tasks) for name, tasks in listed.items()}
-    return TaskSpace(FEATURES, sets, hint=space.hint, drawn=DRAWN)
+    return TaskSpace(FEATURES, sets, hint=space.hint, drawn=TASK_SAMPLERS)
 
 
 GO2 = EnvironmentSpec(

@@ -147,24 +147,24 @@ def readings(
         UnknownName: a joint or sensor is not in the model.
         SamiError: the observation is empty, or two signals have the same name.
     """
-    read = state_readings(model, observation, "observation")
+    signals = state_readings(model, observation, "observation")
     start = model.nuserdata - model.nu - len(commands)
-    for number, (name, drawn) in enumerate(commands.items(), start):
-        span, meaning = (drawn.low, drawn.high), "what is wanted"
-        command = signal(name, drawn.unit, 1, span, meaning=meaning, command=True)
-        read.append(MujocoSignal(command, "userdata", np.array([number])))
+    for number, (name, command_range) in enumerate(commands.items(), start):
+        span, meaning = (command_range.low, command_range.high), "what is wanted"
+        command = signal(name, command_range.unit, 1, span, meaning=meaning, command=True)
+        signals.append(MujocoSignal(command, "userdata", np.array([number])))
     if observation.last_action:
         applied = "the action that was applied last"
         last = signal("last_action", "1", _actuators(model), (-1.0, 1.0), meaning=applied, command=True)
-        read.append(MujocoSignal(last, "userdata", np.arange(model.nuserdata - model.nu, model.nuserdata)))
-    if not read:
+        signals.append(MujocoSignal(last, "userdata", np.arange(model.nuserdata - model.nu, model.nuserdata)))
+    if not signals:
         raise SamiError("the observation is empty: name joints or sensors in [observation], or leave its keys out.")
-    names = [reading.signal.name for reading in read]
+    names = [reading.signal.name for reading in signals]
     if twice := {name for name in names if names.count(name) > 1}:
         raise SamiError(
             f"the observation has {', '.join(sorted(twice))} twice. Rename the sensor, or name each element once."
         )
-    return tuple(read)
+    return tuple(signals)
 
 
 def state_readings(model: mujoco.MjModel, parts: StateParts, where: str) -> list[MujocoSignal]:
@@ -225,25 +225,25 @@ def _of_joints(model: mujoco.MjModel, joints: Sequence[int], field: Literal["qpo
         _HINGE: ("joint_velocities", "rad/s") if moves else ("joint_angles", "rad"),
         _SLIDE: ("slide_velocities", "m/s") if moves else ("slide_positions", "m"),
     }
-    read = []
+    signals = []
     for kind, (name, unit) in called.items():
         of_kind = [joint for joint in joints if joint_type(model, joint) == kind]
         if of_kind:
             indices = np.concatenate([where(model, joint) for joint in of_kind])
-            read.append(MujocoSignal(_signal(name, unit, [joint_name(model, j) for j in of_kind]), field, indices))
+            signals.append(MujocoSignal(_signal(name, unit, [joint_name(model, j) for j in of_kind]), field, indices))
     for joint in joints:
         kind, name, indices = joint_type(model, joint), joint_name(model, joint), where(model, joint)
         if kind == _FREE:
             place = _signal(f"{name}_velocity", "m/s", _XYZ) if moves else _signal(f"{name}_position", "m", _XYZ)
-            read.append(MujocoSignal(place, field, indices[:3]))
+            signals.append(MujocoSignal(place, field, indices[:3]))
             indices = indices[3:]
         if kind in (_FREE, _BALL):
             if moves:
                 turn = _signal(f"{name}_angular_velocity", "rad/s", _XYZ, "in the body's frame")
             else:
                 turn = _signal(f"{name}_orientation", "1", _WXYZ, "unit quaternion")
-            read.append(MujocoSignal(turn, field, indices))
-    return read
+            signals.append(MujocoSignal(turn, field, indices))
+    return signals
 
 
 def _sensor(model: mujoco.MjModel, number: int) -> MujocoSignal:

@@ -76,7 +76,7 @@ class MjcfRobot:
 
     def draw_commands(self, rng: np.random.Generator) -> np.ndarray:
         """Draw the commands of a new episode, (C,)."""
-        return np.array([rng.uniform(drawn.low, drawn.high) for drawn in self.described.commands.values()])
+        return np.array([rng.uniform(command.low, command.high) for command in self.described.commands.values()])
 
     def starts(self, rngs: Sequence[np.random.Generator]) -> tuple[Numbers, Numbers]:
         """Draw the first states of k episodes, one from each generator: positions (k, nq) and velocities (k, nv)."""

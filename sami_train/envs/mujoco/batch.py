@@ -272,14 +272,14 @@ class MujocoVectorEnv(VectorEnv[np.ndarray, np.ndarray, NDArray[Any]]):
 
         Row i has the seed `seed` + i, or `seed[i]` of a sequence. `options["task"]` is the task of all rows to reset.
         """
-        chosen = options or {}
-        mask = np.asarray(chosen.get("reset_mask", np.ones(self.num_envs, bool)), bool)
+        choices = options or {}
+        mask = np.asarray(choices.get("reset_mask", np.ones(self.num_envs, bool)), bool)
         rows = np.flatnonzero(mask)
         seeds = [seed + i for i in range(self.num_envs)] if isinstance(seed, int) else seed
         observations = self.batch.observations()
         observations[rows] = self.batch.reset(
             seeds=None if seeds is None else [seeds[int(i)] for i in rows],
-            tasks=[chosen["task"]] * len(rows) if "task" in chosen else None,
+            tasks=[choices["task"]] * len(rows) if "task" in choices else None,
             rows=rows,
         )
         self._store_tasks()

@@ -84,11 +84,11 @@ class Row:
         """
         valid = ("control_cost", "scale_inertia", *self.options)
         require_known(f"option of {self.name}", options, valid)
-        chosen = Options(**options)
-        cost = chosen.control_cost
+        settings = Options(**options)
+        cost = settings.control_cost
         if cost is not None and not 0.0 <= cost < float("inf"):
             raise SamiError(f"control_cost is {cost!r}; it must be a number of at least 0.")
-        return chosen
+        return settings
 
     def body_for(self, options: Options) -> Body:
         """Return the robot under these options."""

@@ -114,8 +114,8 @@ class PandaSkillEnv(RobotTaskEnv):
         The same seed gives the same episode bit for bit, independent of earlier episodes.
         """
         gym.Env.reset(self, seed=seed)
-        chosen = (options or {}).get("task")
-        task = PANDA_TASKS.check(chosen) if chosen is not None else draw(self.tasks, self.np_random)
+        request = (options or {}).get("task")
+        task = PANDA_TASKS.check(request) if request is not None else draw(self.tasks, self.np_random)
         # panda-gym seeds the task's generator from the operating system at each reset: use the environment's instead.
         self.task.np_random = self.np_random
         with self.sim.no_rendering():

@@ -65,9 +65,9 @@ class PandaBothEnv(gym.Env[dict[str, np.ndarray], np.ndarray]):
         """Start an episode in the engine `options["engine"]`, or in a drawn engine, as its environment does."""
         if seed is not None:
             self._engine_rng = np.random.default_rng((_ENGINE_SEED, seed))
-        drawn = ENGINES[int(self._engine_rng.integers(len(ENGINES)))]
+        engine = ENGINES[int(self._engine_rng.integers(len(ENGINES)))]
         inner_options = dict(options or {})
-        self.engine = inner_options.pop("engine", drawn)
+        self.engine = inner_options.pop("engine", engine)
         return self.now.reset(seed=seed, options=inner_options or None)
 
     def step(self, action: np.ndarray) -> tuple[dict[str, np.ndarray], float, bool, bool, dict[str, Any]]:

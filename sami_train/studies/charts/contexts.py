@@ -44,32 +44,32 @@ Labels = Mapping[str, Sequence[str]]
 """A value for each episode, by name of the label."""
 
 
-def labels_of(spec: EnvironmentSpec, played: Sequence[Played]) -> dict[str, list[str]]:
+def labels_of(spec: EnvironmentSpec, episodes: Sequence[Played]) -> dict[str, list[str]]:
     """Return the labels that colour maps: each feature of the task, the skill, and the outcome."""
     names = [feature.name for feature in spec.tasks.features]
-    labels = {name: [text_of(episode.task[name]) for episode in played] for name in names}
+    labels = {name: [text_of(episode.task[name]) for episode in episodes] for name in names}
     if spec.skills:
-        labels["skill"] = [title_of(episode.skill) for episode in played]
+        labels["skill"] = [title_of(episode.skill) for episode in episodes]
     if spec.measure is SUCCESS:
-        labels["outcome"] = ["success" if episode.success else "failure" for episode in played]
+        labels["outcome"] = ["success" if episode.success else "failure" for episode in episodes]
     else:
-        returns = np.array([episode.ret for episode in played])
+        returns = np.array([episode.ret for episode in episodes])
         thirds = np.searchsorted(np.quantile(returns, [1 / 3, 2 / 3]), returns)
         labels["return"] = [RETURN_GROUPS[third] for third in thirds]
     return labels
 
 
-def maps(spec: EnvironmentSpec, played: Sequence[Played], planes: Mapping[str, np.ndarray], labels: Labels) -> Chart:
+def maps(spec: EnvironmentSpec, episodes: Sequence[Played], planes: Mapping[str, np.ndarray], labels: Labels) -> Chart:
     """Return maps of the contexts of final steps, a panel for each method and label.
 
     Args:
         spec: the environment.
-        played: n episodes.
+        episodes: n episodes.
         planes: the maps of their contexts by method, (n, 2) each, see `plane`.
         labels: see `labels_of`.
     """
     rows = []
-    for number, episode in enumerate(played):
+    for number, episode in enumerate(episodes):
         row: dict[str, Any] = {name: values[number] for name, values in labels.items()}
         row["task"] = f"{label(episode.task)} ({episode.task_set})"
         outcome = "success" if episode.success else "failure"
@@ -109,16 +109,16 @@ def _order(value: str) -> tuple[int, float, str]:
         return 1, 0.0, value
 
 
-def by_step(played: Sequence[Played], labels: Labels, measured: Sequence[Separability]) -> Chart:
+def by_step(episodes: Sequence[Played], labels: Labels, measured: Sequence[Separability]) -> Chart:
     """Return how well the contexts of each step identify each label; an episode that is over keeps its last context."""
-    longest = _usual_longest(played)
+    longest = _usual_longest(episodes)
     steps = sorted({*np.linspace(0, longest - 1, min(longest, MOST_STEPS)).round().astype(int).tolist()})
     rows: list[Row] = []
     for row in measured:
-        chosen = np.flatnonzero(usable(labels[row.label])).tolist()
-        values = [labels[row.label][number] for number in chosen]
+        numbers = np.flatnonzero(usable(labels[row.label])).tolist()
+        values = [labels[row.label][number] for number in numbers]
         for step in steps:
-            contexts = np.stack([played[n].contexts[min(step, len(played[n].contexts) - 1)] for n in chosen])
+            contexts = np.stack([episodes[n].contexts[min(step, len(episodes[n].contexts) - 1)] for n in numbers])
             at = round(accuracy(contexts, values), 4)
             rows.append({"label": row.label, "step": step, "accuracy": at, "chance": round(row.knn_chance_high, 4)})
     colours = colours_of([row.label for row in measured])
@@ -138,23 +138,23 @@ def by_step(played: Sequence[Played], labels: Labels, measured: Sequence[Separab
     return Chart("context_tells", caption, (Panel("What it identifies, by step", draw),), tuple(rows), width=440)
 
 
-def _usual_longest(played: Sequence[Played]) -> int:
+def _usual_longest(episodes: Sequence[Played]) -> int:
     """Return the 95th percentile of the episodes' lengths [steps]."""
-    return int(np.percentile([len(episode.contexts) for episode in played], 95))
+    return int(np.percentile([len(episode.contexts) for episode in episodes], 95))
 
 
-def over_time(spec: EnvironmentSpec, played: Sequence[Played]) -> Chart | None:
+def over_time(spec: EnvironmentSpec, all_episodes: Sequence[Played]) -> Chart | None:
     """Return the mean context by step, a panel per dimension, a line per value of the first numeric feature, if any."""
     names = [feature.name for feature in spec.tasks.features if not isinstance(feature, Crippled)]
     if not names:
         return None
-    name, longest = names[0], _usual_longest(played)
+    name, longest = names[0], _usual_longest(all_episodes)
     rows: list[Row] = []
-    values = sorted({episode.task[name] for episode in played})
+    values = sorted({episode.task[name] for episode in all_episodes})
     if len(values) > MOST_LINES:
         values = [values[at] for at in np.linspace(0, len(values) - 1, MOST_LINES).round().astype(int)]
     for value in values:
-        episodes = [episode for episode in played if episode.task[name] == value]
+        episodes = [episode for episode in all_episodes if episode.task[name] == value]
         for step in range(0, longest, max(1, longest // 200)):
             running = [episode.contexts[step] for episode in episodes if len(episode.contexts) > step]
             if len(running) < min(5, len(episodes)):

@@ -218,10 +218,10 @@ def intervals(evaluations: Mapping[str, Evaluation]) -> Chart:
     return Chart("scores", caption, panels, tuple(rows), width=300, height=45 + max(30, 20 * len(names)))
 
 
-def skills(spec: EnvironmentSpec, played: Sequence[Played]) -> Chart:
+def skills(spec: EnvironmentSpec, all_episodes: Sequence[Played]) -> Chart:
     """Return the probability of each skill by task, a panel per skill: the rarest last, and then only `other`."""
     by_task: dict[tuple[str, str], list[Played]] = {}
-    for episode in played:
+    for episode in all_episodes:
         by_task.setdefault((episode.task_set, label(episode.task)), []).append(episode)
     cells: dict[str, list[Cell]] = {}
     for skill in sorted(reversed(spec.skills), key=lambda skill: skill.name == "other"):
@@ -271,11 +271,11 @@ def learning(records: Sequence[RunRecord], measure: Measure) -> Chart:
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
         axes.set(xlabel="environment steps", ylabel=ylabel, ylim=ylim)
 
-    drawn, name = {row["panel"] for row in rows}, measure.name.capitalize()
+    panel_names, name = {row["panel"] for row in rows}, measure.name.capitalize()
     panels = []
-    if "learning" in drawn:
+    if "learning" in panel_names:
         panels.append(Panel(f"{name} while exploring", partial(draw, "learning", measure.name, measure.bounds)))
-    if "contrast" in drawn:
+    if "contrast" in panel_names:
         panels.append(Panel("Contrastive bound, realised", partial(draw, "contrast", "nats", (0, None))))
     caption = (
         f"{name} while exploring, by environment steps; and the bound that the contrastive loss realised [nats], with "

@@ -74,8 +74,8 @@ def aggregate(scores: np.ndarray, bounds: tuple[float, float] | None = None) -> 
         return Aggregate(Interval(mean), None, Interval(mean), Interval(middle))
 
     def both(*by_task: np.ndarray) -> np.ndarray:
-        drawn = np.stack(by_task, axis=1)
-        return np.array([drawn.mean(), iqm(drawn)])
+        replicates = np.stack(by_task, axis=1)
+        return np.array([replicates.mean(), iqm(replicates)])
 
     low, high = _stratified(both, *scores.T)
     t = _student(means)
@@ -182,8 +182,8 @@ def share_of_gap(scores: np.ndarray, low: np.ndarray, high: np.ndarray) -> Inter
         high: the same for the upper baseline; if its mean equals that of `low`, the fraction is NaN.
     """
 
-    def share(*drawn: np.ndarray) -> np.ndarray:
-        scores, low, high = (part.mean() for part in drawn)
+    def share(*replicates: np.ndarray) -> np.ndarray:
+        scores, low, high = (part.mean() for part in replicates)
         gap = high - low
         return np.array([(scores - low) / gap if gap else math.nan])
 

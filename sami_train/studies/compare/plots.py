@@ -73,13 +73,13 @@ def curves_by_key(comparison: MethodComparison) -> Figure | None:
     figure, row = panels(len(comparison.task_sets), 11, 4.2, sharey=False)
     for axes, task_set in zip(row, comparison.task_sets, strict=True):
         standings = {s.group.label: s for s in comparison.standings if s.task_set == task_set}
-        drawn: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for number, (label, members) in enumerate(lines.items()):
             at = [places[comparison.value_of(group)] for group in members]
             title = members[0].method.title
             shift = 3.5 * (number - (len(lines) - 1) / 2)
-            _line(axes, label, at, [standings[g.label] for g in members], STYLES[drawn[title] % len(STYLES)], shift)
-            drawn[title] += 1
+            _line(axes, label, at, [standings[g.label] for g in members], STYLES[counts[title] % len(STYLES)], shift)
+            counts[title] += 1
         if numeric and min(places.values()) > 0 and max(places.values()) >= LOG * min(places.values()):
             axes.set_xscale("log")
         axes.set_xticks(list(places.values()), [shown_value(value) for value in values])
@@ -245,11 +245,11 @@ def draw(comparison: MethodComparison, folder: Path) -> list[Plot]:
     """
     import matplotlib
 
-    drawn = []
+    plots = []
     with matplotlib.rc_context(SETTINGS):
         for plot in PLOTS:
             figure = plot.make(comparison)
             if figure is not None:
                 figure.savefig(folder / plot.name)
-                drawn.append(plot)
-    return drawn
+                plots.append(plot)
+    return plots

@@ -96,8 +96,8 @@ def measure_recoveries(
             for episode in runner.round(range(start, start + rows), changes, Variant.LIVE):
                 unchanged.append(longest_countdown(contract, episode)[0])
             changes = [_draw(tasks, True, first, last, rng) for _ in range(rows)]
-            played = runner.round(range(start + rows, start + 2 * rows), changes, Variant.LIVE)
-            for episode, change in zip(played, changes, strict=True):
+            results = runner.round(range(start + rows, start + 2 * rows), changes, Variant.LIVE)
+            for episode, change in zip(results, changes, strict=True):
                 if len(episode.actions) > change.step:
                     longest, ended = longest_countdown(contract, episode)
                     changed.append(longest if ended else math.inf)

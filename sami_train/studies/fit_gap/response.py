@@ -84,14 +84,14 @@ def commanded(executed: np.ndarray, delay: int, lag: float) -> np.ndarray:
     return reached
 
 
-def _delayed(written: np.ndarray, delay: int) -> np.ndarray:
+def _delayed(actions: np.ndarray, delay: int) -> np.ndarray:
     """Return commands (T, A) delayed by some periods, with zeros before the first."""
-    return np.concatenate([np.zeros((delay, written.shape[1])), written])[: len(written)]
+    return np.concatenate([np.zeros((delay, actions.shape[1])), actions])[: len(actions)]
 
 
-def history(written: np.ndarray, to: np.ndarray) -> np.ndarray:
+def history(actions: np.ndarray, to: np.ndarray) -> np.ndarray:
     """Return the last commands before each tick `to` (m,), the newest first, (m, TAPS, A)."""
-    padded = np.concatenate([np.zeros((TAPS, written.shape[1])), written])
+    padded = np.concatenate([np.zeros((TAPS, actions.shape[1])), actions])
     return padded[to[:, None] + TAPS - 1 - np.arange(TAPS)]
 
 
@@ -177,17 +177,17 @@ def _lag(
     return float(likely.min()), float(fine[np.argmin(curve)]), float(likely.max())
 
 
-def _misfit(observed: Sequence[Motions], by_element: Sequence[Answer], written: np.ndarray) -> float:
+def _misfit(observed: Sequence[Motions], by_element: Sequence[Answer], actions: np.ndarray) -> float:
     """Return -2 log likelihood of an episode's motions, up to a constant; noise and gain of each element are free.
 
     Args:
         observed: Motions of each element.
         by_element: The elements.
-        written: Commands after delay and lag, (T, A).
+        actions: Commands after delay and lag, (T, A).
     """
     total = 0.0
     for (to, changes), answer in zip(observed, by_element, strict=True):
-        predicted = np.einsum("mta,ta->m", history(written, to), answer.weights)
+        predicted = np.einsum("mta,ta->m", history(actions, to), answer.weights)
         predicted, changes = predicted - predicted.mean(), changes - changes.mean()
         gain = max(0.0, float(predicted @ changes) / max(1e-30, float(predicted @ predicted)))
         residual = changes - gain * predicted
@@ -197,38 +197,38 @@ def _misfit(observed: Sequence[Motions], by_element: Sequence[Answer], written: 
 
 def explained(traces: Sequence[Trace], by_element: Sequence[Answer], delay: int, lag: float) -> float:
     """Return the fraction of variance that a delay and a lag explain at the reference's gain, mean over elements."""
-    written = [commanded(trace.executed, delay, lag) for trace in traces]
+    actions = [commanded(trace.executed, delay, lag) for trace in traces]
     shares = []
     for answer in by_element:
-        predicted, changes = _predicted(traces, answer, written)
+        predicted, changes = _predicted(traces, answer, actions)
         residual = changes - predicted
         shares.append(1.0 - float(residual @ residual) / max(1e-30, float(changes @ changes)))
     return float(np.mean(shares))
 
 
-def _predicted(traces: Sequence[Trace], answer: Answer, written: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+def _predicted(traces: Sequence[Trace], answer: Answer, actions: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """Return predicted and observed motions of an element, (m,) each, minus their means."""
-    rows, changes = _stacked(traces, written, answer.signal, answer.column)
+    rows, changes = _stacked(traces, actions, answer.signal, answer.column)
     predicted = np.einsum("mta,ta->m", rows, answer.weights)
     return predicted - predicted.mean(), changes - changes.mean()
 
 
 def _gain(traces: Sequence[Trace], by_element: Sequence[Answer], delay: int, lag: float) -> float:
-    written = [commanded(trace.executed, delay, lag) for trace in traces]
+    actions = [commanded(trace.executed, delay, lag) for trace in traces]
     gains = []
     for answer in by_element:
-        predicted, changes = _predicted(traces, answer, written)
+        predicted, changes = _predicted(traces, answer, actions)
         gains.append(float(predicted @ changes) / max(1e-30, float(predicted @ predicted)))
     return float(np.median(gains))
 
 
 def _stacked(
-    traces: Sequence[Trace], written: Sequence[np.ndarray], signal: str, column: int
+    traces: Sequence[Trace], actions: Sequence[np.ndarray], signal: str, column: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the commands before each motion of an element, (m, TAPS, A), and the motions (m,)."""
     rows, changes = [], []
-    for trace, commands in zip(traces, written, strict=True):
-        read = motions(trace, signal, column)
-        rows.append(history(commands, read.to))
-        changes.append(read.changes)
+    for trace, commands in zip(traces, actions, strict=True):
+        motion = motions(trace, signal, column)
+        rows.append(history(commands, motion.to))
+        changes.append(motion.changes)
     return np.concatenate(rows), np.concatenate(changes)

@@ -207,11 +207,11 @@ def fit_arrival(episodes: list[Arrivals]) -> Arrival:
     at = least, int(likelihood[least].argmax())
     likely = likelihood >= likelihood.max() - DROP
     jitter, loss = jitters[likely.any(axis=1)], LOSSES[likely.any(axis=0)]
-    chosen = latencies[:, at[0], at[1]]
+    samples = latencies[:, at[0], at[1]]
     if jitters[least] == 0.0:  # only whole periods are identifiable
-        chosen = np.floor(chosen + 0.5)
+        samples = np.floor(samples + 0.5)
     return Arrival(
-        (float(chosen.min()), float(chosen.max())),
+        (float(samples.min()), float(samples.max())),
         (float(jitter.min()), float(jitters[at[0]]), float(jitter.max())),
         (float(loss.min()), float(LOSSES[at[1]]), float(loss.max())),
         int(sum(episode.read.sum() + episode.missing.sum() for episode in observed)),
@@ -228,8 +228,8 @@ def _likelihood(episode: Arrivals, latency: float, jitters: np.ndarray) -> np.nd
     chance = np.diff(below, axis=1)
     later = 1.0 - below[:, :-1]
     with np.errstate(divide="ignore", invalid="ignore"):
-        read = np.where(episode.read > 0, episode.read * np.log(chance), 0.0).sum(axis=1)[:, None]
+        reads = np.where(episode.read > 0, episode.read * np.log(chance), 0.0).sum(axis=1)[:, None]
         received = episode.read.sum() * np.log1p(-LOSSES)[None]
         absence = LOSSES[None, :, None] + (1.0 - LOSSES)[None, :, None] * later[:, None, :]
         missing = np.where(episode.missing > 0, episode.missing * np.log(absence), 0.0).sum(axis=2)
-    return np.nan_to_num(read + received + missing, nan=-np.inf, neginf=-np.inf)
+    return np.nan_to_num(reads + received + missing, nan=-np.inf, neginf=-np.inf)

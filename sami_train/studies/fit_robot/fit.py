@@ -101,9 +101,9 @@ def fit_robot(body: RobotBody, log: Log) -> FittedRobot:
         _judged(parameter, float(value), float(deviation), sigmas)
         for parameter, value, deviation in zip(parameters, values, deviations, strict=True)
     ]
-    written = np.array([parameter.written for parameter in fitted])
+    estimates = np.array([parameter.written for parameter in fitted])
     return FittedRobot(
-        tuple(fitted), _replay(body, test, problem, nominal, written), (len(windows), len(test)), tuple(body.fixed)
+        tuple(fitted), _replay(body, test, problem, nominal, estimates), (len(windows), len(test)), tuple(body.fixed)
     )
 
 
@@ -282,11 +282,11 @@ class _Problem:
 
 
 def _replay(
-    body: RobotBody, test: RecordedWindows, problem: _Problem, nominal: Array, written: Array
+    body: RobotBody, test: RecordedWindows, problem: _Problem, nominal: Array, estimates: Array
 ) -> dict[str, tuple[HeldOutError, HeldOutError]]:
     """Return the errors of the nominal and of the fitted model in held-out windows, by unit."""
     squared_errors = []
-    for values in (nominal, written):
+    for values in (nominal, estimates):
         replay = _Problem(body, test, problem.parameters)
         replay.noise = problem.noise
         squared_errors.append(np.square(replay.errors(values)).mean(axis=1))

@@ -40,9 +40,9 @@ class RecordedWindows:
     def __len__(self) -> int:
         return len(self.readings)
 
-    def pick(self, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> RecordedWindows:
+    def pick(self, windows: NDArray[np.bool_] | NDArray[np.intp]) -> RecordedWindows:
         """Return some of the windows."""
-        return RecordedWindows(self.readings[chosen], self.controls[chosen], self.before, self.period)
+        return RecordedWindows(self.readings[windows], self.controls[windows], self.before, self.period)
 
     def delayed(self, delay: float, steps: int) -> Array:
         """Return the controls of each simulation step after a delay [s], (W, L * steps, A), with `steps` in a tick.

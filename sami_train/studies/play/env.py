@@ -66,30 +66,30 @@ class PlayEnv(Filmed, gym.Env[np.ndarray, np.ndarray]):
 
     def __init__(
         self,
-        played: AdoptedRobot,
+        setup: AdoptedRobot,
         tasks: str | Task | Sequence[Task] = "training",
         render_mode: str | None = None,
         render_size: tuple[int, int] = (480, 360),
     ) -> None:
-        self.robot = PlayedRobot(played.settings, played.recipe, played.rate_hz)
+        self.robot = PlayedRobot(setup.settings, setup.recipe, setup.rate_hz)
         self.state = RobotState(self.robot)
         self.model, self.data = self.state.model, self.state.data
         self.model.opt.disableflags |= NO_RESET
-        self._readings, self.commands = readings_of(self.robot, played.recipe, played.observation)
+        self._readings, self.commands = readings_of(self.robot, setup.recipe, setup.observation)
         elements = [element for elements in self.commands.values() for element in elements]
         self.elements = sorted(elements, key=lambda element: [*COMMAND, element].index(element))
         """Elements of the command."""
-        self.space = command_space(self.elements, played.settings)
+        self.space = command_space(self.elements, setup.settings)
         self.tasks = self.space.resolve(tasks)
         self.source: CommandSource | None = None
         """Source of commands over an episode; None uses the episode's task as a constant command."""
-        self.metadata = {**self.metadata, "render_fps": round(played.rate_hz)}
-        self._period = 1.0 / played.rate_hz
-        size, count = sum(signal.size for signal in played.observation), played.action.size
+        self.metadata = {**self.metadata, "render_fps": round(setup.rate_hz)}
+        self._period = 1.0 / setup.rate_hz
+        size, count = sum(signal.size for signal in setup.observation), setup.action.size
         self.observation_space = spaces.Box(-np.inf, np.inf, (size,), np.float32)
         low, high = (
             np.array([end if bound is None else bound for bound in bounds], np.float32)
-            for bounds, end in ((played.action.low, -np.inf), (played.action.high, np.inf))
+            for bounds, end in ((setup.action.low, -np.inf), (setup.action.high, np.inf))
         )
         self.action_space = spaces.Box(low, high, (count,), np.float32)
         self._film(self.model, self.data, render_mode, render_size)
@@ -99,8 +99,8 @@ class PlayEnv(Filmed, gym.Env[np.ndarray, np.ndarray]):
     ) -> tuple[np.ndarray, dict[str, Any]]:
         """Begin an episode with a command drawn from the tasks, or with `options["task"]`."""
         super().reset(seed=seed)
-        chosen = (options or {}).get("task") or draw(self.tasks, self.np_random)
-        self._task = dict(self.space.check(chosen))
+        task = (options or {}).get("task") or draw(self.tasks, self.np_random)
+        self._task = dict(self.space.check(task))
         self.robot.begin(self.data, self.np_random)
         self._time, self.state.clock_s, self._unstable = 0.0, 0.0, False
         self._smoothed = self._velocity()
@@ -193,13 +193,13 @@ def play_environment(contract: Contract, name: str) -> EnvironmentSpec:
     if not isinstance(adopted, dict):
         raise SamiError(f"{contract.name!r} was not adopted, so nothing says which joints it moves; see sami adopt.")
     recipe = Recipe.parse(adopted["recipe"], contract.name)
-    played = AdoptedRobot(SceneFile.load(Path(name)), recipe, contract.observation, contract.action, contract.rate_hz)
-    env = PlayEnv(played)
+    setup = AdoptedRobot(SceneFile.load(Path(name)), recipe, contract.observation, contract.action, contract.rate_hz)
+    env = PlayEnv(setup)
     return EnvironmentSpec(
         name=name,
         id=f"sami/play-{Path(name).stem}-v0",
         entry_point="sami_train.studies.play.env:PlayEnv",
-        arguments={"played": played},
+        arguments={"setup": setup},
         tasks=env.space,
         layout=Layout.of(contract.observation),
         action=contract.action,

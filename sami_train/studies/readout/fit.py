@@ -122,11 +122,11 @@ def unseen_tasks(space: TaskSpace, count: int, seed: int) -> list[Task]:
         return [space.check(draw(rng)) for _ in range(count)]
     tasks = known_range(space)
     return [
-        space.check({feature.name: _drawn(feature, tasks, rng) for feature in space.features}) for _ in range(count)
+        space.check({feature.name: _sample(feature, tasks, rng) for feature in space.features}) for _ in range(count)
     ]
 
 
-def _drawn(feature: Feature | Crippled, tasks: Sequence[Task], rng: np.random.Generator) -> float | list[int]:
+def _sample(feature: Feature | Crippled, tasks: Sequence[Task], rng: np.random.Generator) -> float | list[int]:
     if isinstance(feature, Crippled):
         silent = list({str(parts): parts for parts in _silent(feature, tasks)}.values())
         return silent[int(rng.integers(len(silent)))]

@@ -89,11 +89,11 @@ def separability(label: str, contexts: np.ndarray, labels: Sequence[str]) -> Sep
     """
     from sklearn.metrics import silhouette_score
 
-    chosen = usable(labels)
-    if not chosen.any():
+    mask = usable(labels)
+    if not mask.any():
         return None
-    contexts = contexts[chosen]
-    values, codes = np.unique(np.array(list(labels))[chosen], return_inverse=True)
+    contexts = contexts[mask]
+    values, codes = np.unique(np.array(list(labels))[mask], return_inverse=True)
     distances = _distances(contexts)
     nearest = _nearest(distances)
     rng = np.random.default_rng(SEED)

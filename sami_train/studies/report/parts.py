@@ -170,8 +170,8 @@ class _Measurement:
 
         def make() -> list[dict[str, Any]]:
             processes = self.plan.processes
-            played = play_episodes(self.source, self.spec, scheduled, processes=processes, on_round=on_round)
-            return [episode.to_dict() for episode in played]
+            results = play_episodes(self.source, self.spec, scheduled, processes=processes, on_round=on_round)
+            return [episode.to_dict() for episode in results]
 
         played = self.store.part("episodes", {**self.key, "episodes": episodes, "seed": SEED}, make)
         self.parts.played = [Played.from_dict(episode) for episode in played]

@@ -95,14 +95,14 @@ def play_episodes(
         return _in_batch(source, spec, scheduled, seed, processes, on_round)
     rows = side_by_side(len(scheduled), ROWS)
     firsts = range(0, len(scheduled), rows)
-    played: list[Played] = []
+    episodes: list[Played] = []
     stage = (source, spec, scheduled, seed, rows)
     with sharing(_EpisodeWorker, stage, min(processes, len(firsts)), in_order=True) as run:
         for _, several in run(firsts):
-            played += several
+            episodes += several
             if on_round is not None:
                 on_round(len(several))
-    return played
+    return episodes
 
 
 def _in_batch(
@@ -174,7 +174,7 @@ def usual_tasks(spec: EnvironmentSpec, evaluation: Evaluation | None) -> list[Ta
     These are the task with the best score of the first and of the last set, and the task with the worst score of every
     set but the first. Without an evaluation, they are the first and the last task of each set.
     """
-    chosen: list[Task] = []
+    film_tasks: list[Task] = []
     for number, (name, tasks) in enumerate(spec.tasks.sets.items()):
         results = [] if evaluation is None else evaluation.of(name)
         if results:
@@ -184,18 +184,18 @@ def usual_tasks(spec: EnvironmentSpec, evaluation: Evaluation | None) -> list[Ta
             ends = [results[-1].task] * (number == 0 or last) + [results[0].task] * (number > 0)
         else:
             ends = [tasks[0], tasks[-1]]
-        chosen += [dict(task) for task in ends if dict(task) not in chosen]
-    return chosen[:MOST_FILMS]
+        film_tasks += [dict(task) for task in ends if dict(task) not in film_tasks]
+    return film_tasks[:MOST_FILMS]
 
 
-def typical(played: Sequence[Played], task: Task) -> int:
+def typical(all_episodes: Sequence[Played], task: Task) -> int:
     """Return the index of a typical episode of a task: of median length among those with the most common outcome.
 
     Episodes that began at their goal (of one step) do not count. Return 0 if none is left.
     """
     episodes = [
         (n, episode)
-        for n, episode in enumerate(played)
+        for n, episode in enumerate(all_episodes)
         if dict(episode.task) == dict(task) and len(episode.contexts) > 1
     ]
     if not episodes:

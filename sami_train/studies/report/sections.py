@@ -222,11 +222,11 @@ def _outcome(film: Mapping[str, Any]) -> str:
 
 
 def _learning(parts: Sequence[Parts]) -> Section:
-    drawn = [part.subject.run for part in parts if part.subject.run is not None and part.subject.run.metrics]
+    runs = [part.subject.run for part in parts if part.subject.run is not None and part.subject.run.metrics]
     block = SectionBlock()
-    if drawn:
-        block.figures.append(learning(drawn, parts[0].subject.spec.measure))
-        bounds: list[tuple[str, ...]] = [(run.name, str(run.contrast)) for run in drawn if run.contrast is not None]
+    if runs:
+        block.figures.append(learning(runs, parts[0].subject.spec.measure))
+        bounds: list[tuple[str, ...]] = [(run.name, str(run.contrast)) for run in runs if run.contrast is not None]
         if len(bounds) > 1:
             block.tables.append(Table("The contrast, mean over the whole run", ("run", "realised bound"), bounds))
         elif bounds:

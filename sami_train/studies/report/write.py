@@ -124,14 +124,14 @@ def write_report(
     parts = [measure_parts(subject, plan, out / subject.name, cost, progress) for subject in subjects]
     page_sections = sections(parts, _comparison(subjects))
     blocks = [block for section in page_sections for block in section.blocks]
-    count, written = sum(len(block.figures) for block in blocks), list[Path]()
+    count, paths = sum(len(block.figures) for block in blocks), list[Path]()
     progress("drawing", 0, count)
     for block in blocks:
         for figure in block.figures:
-            written += figure.write(out / block.folder)
+            paths += figure.write(out / block.folder)
             progress("drawing", 1, count)
     films = [out / part.subject.name / film[key] for part in parts for film in part.films for key in ("film", "still")]
-    file_names = [path.relative_to(out).as_posix() for path in (*written, *films)]
+    file_names = [path.relative_to(out).as_posix() for path in (*paths, *films)]
     seconds = time.perf_counter() - start
     page = render(_head(parts, command, file_names, seconds), page_sections, out)
     with unfinished(out / PAGE) as path:

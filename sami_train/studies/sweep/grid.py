@@ -83,8 +83,8 @@ class Grid:
         order = sorted(self.axes, key=lambda key: key != "seed")
         cells = []
         for values in itertools.product(*(self.axes[key] for key in order)):
-            chosen = dict(zip(order, values, strict=True))
-            overrides = {key: chosen[key] for key in self.axes}
+            point = dict(zip(order, values, strict=True))
+            overrides = {key: point[key] for key in self.axes}
             try:
                 changes = {key: value for key, value in overrides.items() if key != "preset"}
                 config = resolve(overrides.get("preset", PRESET), changes)
@@ -98,12 +98,12 @@ class Grid:
                 raise GridError(f"{count} cells are named {name}; give each value once.")
         return cells
 
-    def _name(self, chosen: Mapping[str, Any], values: Mapping[str, Any] | None = None) -> str:
-        values = values or chosen
+    def _name(self, point: Mapping[str, Any], values: Mapping[str, Any] | None = None) -> str:
+        values = values or point
         parts = [_readable(values[key]) for key in IN_EVERY_NAME]
         parts += [
             f"{_short(key)}={_readable(values[key])}"
-            for key, value in chosen.items()
+            for key, value in point.items()
             if key not in IN_EVERY_NAME and not (key in self.unnamed and self.unnamed[key] == value)
         ]
         return "-".join(parts)

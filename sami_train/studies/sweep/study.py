@@ -142,8 +142,8 @@ def _runs_of(path: Path) -> list[RunRecord]:
         more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
         listed = ", ".join(names[:MOST_NAMED]) + more
         raise RunError(f"{path} holds no run whose name is {pattern}; it holds {listed}.")
-    chosen = [RunRecord.of_folder(folder) for folder in folders if fnmatchcase(folder.resolve().name, pattern)]
-    return chosen + [record for record in lines if fnmatchcase(record.name, pattern)]
+    records = [RunRecord.of_folder(folder) for folder in folders if fnmatchcase(folder.resolve().name, pattern)]
+    return records + [record for record in lines if fnmatchcase(record.name, pattern)]
 
 
 def _checked(line: str) -> dict[str, Any]:

@@ -42,7 +42,7 @@ ROWS = 128
 """Number of robots simulated in parallel."""
 REPLAYED = 80
 """Number of recent chunks in the replay buffer."""
-UPDATES, DRAWN = 64, 64
+UPDATES, DRAWN_ROWS = 64, 64
 """Gradient steps after each chunk, and rows of a random chunk in each gradient step."""
 LOG_EVERY = 40
 """Chunks between two lines of the log."""
@@ -223,7 +223,7 @@ class _Lesson:
 
     def _learn(self) -> tuple[float, float]:
         whole = self.chunks[int(self.rng.integers(len(self.chunks)))]
-        rows = torch.from_numpy(self.rng.permutation(ROWS)[:DRAWN])
+        rows = torch.from_numpy(self.rng.permutation(ROWS)[:DRAWN_ROWS])
         chunk = Chunk._make([*(part[rows] for part in whole[:-1]), tuple(part[rows] for part in whole.state)])
         policy, features = self.policy, self.policy.features(chunk.observations)
         contexts, _ = policy.encoder(policy.encoder_input(features, chunk.previous_actions), chunk.state or None)

@@ -124,9 +124,9 @@ def test_in_a_faster_loop_actions_lag_by_its_period_and_observations_by_the_poli
     records, inner_robot, _ = drive(session, arm, profile, {"max_age_s": 1.0}, loop_hz=100.0)
     applied = np.array([record.executed for record in records])
     np.testing.assert_array_equal(np.array(inner_robot.written)[2:], applied[:-2])
-    read = [record.observation for record in records if record.observation is not None]
-    assert len(read) == 10
-    assert read[0].time == read[1].time < read[2].time
+    observations = [record.observation for record in records if record.observation is not None]
+    assert len(observations) == 10
+    assert observations[0].time == observations[1].time < observations[2].time
 
 
 def test_stopping_is_immediate_and_does_not_wait_for_what_is_under_way():

@@ -47,10 +47,10 @@ def test_speeds_are_told_as_at_the_policys_own_pace_and_nothing_else_is_changed(
 def test_the_policy_is_asked_at_every_nth_of_its_periods_and_its_action_written_at_each(session, arm, slower):
     clock, requests = ManualClock(), []
     robot = arm(clock)
-    written, write = [], robot.write
+    writes, write = [], robot.write
 
     def counted(action):
-        written.append((clock.now(), action.copy()))
+        writes.append((clock.now(), action.copy()))
         return write(action)
 
     robot.write = counted
@@ -58,11 +58,11 @@ def test_the_policy_is_asked_at_every_nth_of_its_periods_and_its_action_written_
         run.episode(seed=0, max_steps=4, on_step=lambda record: requests.append(record.outcome.value))
     assert requests.count("acted") == 4
     period = 1.0 / session.contract.rate_hz
-    times = [at for at, _ in written]
+    times = [at for at, _ in writes]
     np.testing.assert_allclose(np.diff(times), period, rtol=1e-6)
-    for first in range(0, len(written) - slower + 1, slower):
+    for first in range(0, len(writes) - slower + 1, slower):
         for at in range(first, first + slower):
-            np.testing.assert_array_equal(written[at][1], written[first][1])
+            np.testing.assert_array_equal(writes[at][1], writes[first][1])
 
 
 def test_without_it_a_run_is_the_same_to_the_last_bit(session, arm):

@@ -165,14 +165,14 @@ def test_a_robot_that_answers_otherwise_than_in_simulation_is_found_by_moving_it
 
 
 def test_it_moves_no_farther_than_limits_allow_and_says_so_where_that_is_too_little(check):
-    written = []
+    actions = []
 
     def rest(action):
-        written.append(action)
+        actions.append(action)
         return action
 
     assert broken(check(excite=True, do=rest, limits=Limits(rest=0.0, low=-0.05, high=0.05))) == {}
-    assert np.abs(written).max() == np.float32(0.05)
+    assert np.abs(actions).max() == np.float32(0.05)
     verdicts = check(excite=True, limits=Limits(rest=0.0, low=-0.005, high=0.005))
     [unproven] = [verdict.unproven for verdict in verdicts if verdict.unproven]
     assert unproven.startswith("dx: the limits allow a move of 0.005 to either side, and it takes 0.01 to judge by")

@@ -47,7 +47,7 @@ def test_a_camera_is_late_and_joints_are_not():
 
 def test_signals_of_one_sensor_are_drawn_lost_and_late_together_and_apart_from_others():
     mix = {"latency_s": {"camera": [0.0, 0.12], "ee_position": [0.0, 0.04]}, "jitter_s": 0.08, "dropout": 0.3}
-    drawn = []
+    pairs = []
     for seed in range(20):
         old = ages(seed, **CAMERA, **mix)
         for name in ("cube_rotation", "cube_velocity", "achieved_goal"):
@@ -55,9 +55,9 @@ def test_signals_of_one_sensor_are_drawn_lost_and_late_together_and_apart_from_o
         np.testing.assert_array_equal(old["ee_velocity"], old["gripper_width"])
         assert not np.array_equal(old["ee_position"], old["cube_position"])
         assert not np.array_equal(old["ee_velocity"], old["cube_position"])
-        drawn.append((old["cube_position"][10:].min(), old["ee_position"][10:].min()))
-    assert {late for late, _ in drawn} == {0, 1, 2, 3}
-    assert {late for _, late in drawn} == {0, 1}
+        pairs.append((old["cube_position"][10:].min(), old["ee_position"][10:].min()))
+    assert {late for late, _ in pairs} == {0, 1, 2, 3}
+    assert {late for _, late in pairs} == {0, 1}
 
 
 def test_the_same_seed_gives_the_same_ages():

@@ -52,10 +52,10 @@ def test_limits_shape_what_is_written(path, arm):
     pilot = Excitation(session.contract, limits, share=1.0)
     with Run(session, robot, clock, simulator=True, limits=limits, pilot=pilot) as run:
         report = run.episode(seed=0, max_steps=50)
-    written = np.array(robot.written)
+    actions = np.array(robot.written)
     assert report.loop.limited["rate fx"] > 0
-    assert np.abs(written[:, 0]).max() == pytest.approx(0.3)
-    assert np.abs(np.diff(written, axis=0)).max() <= 2.0 * 0.04 + 1e-6
+    assert np.abs(actions[:, 0]).max() == pytest.approx(0.3)
+    assert np.abs(np.diff(actions, axis=0)).max() <= 2.0 * 0.04 + 1e-6
 
 
 class Person:

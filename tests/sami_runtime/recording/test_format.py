@@ -40,11 +40,11 @@ def test_every_field_of_a_step_record_is_in_a_message_and_in_its_schema():
 
 
 def test_a_tick_comes_back_from_its_message(record):
-    episode, read = recorded_step(message_of(3, record))
+    episode, result = recorded_step(message_of(3, record))
     assert episode == 3
     for name in ("step", "outcome", "reason", "limited_by", "time", "age", "lag", "passed", "missed", "telemetry"):
         expected = 0.0 if name == "age" else getattr(record, name)  # there is no age without an observation
-        assert getattr(read, name) == expected, name
+        assert getattr(result, name) == expected, name
 
 
 def test_tools_are_shown_every_number_and_text_of_a_tick(record):

@@ -153,7 +153,7 @@ def test_no_readable_one_ends_a_viewer_or_converter_in_a_bare_error(recorded, tm
     from sami_train.studies.fit_gap.trace import read_log
 
     session, about, messages = recorded
-    draw, read, refused = np.random.default_rng(0), 0, []
+    draw, count, refused = np.random.default_rng(0), 0, []
     writers = [lambda message, path: write_page([message], path), write_csv, write_parquet, write_lerobot]
     writers.append(lambda message, _: (replay(message, session), conditions(message, session)))
     writers.append(lambda message, _: read_log([message.path]))
@@ -173,7 +173,7 @@ def test_no_readable_one_ends_a_viewer_or_converter_in_a_bare_error(recorded, tm
             result = read_recording(write(tmp_path / "hostile.mcap", report, changed))
         except RecordingError:
             continue
-        read += 1
+        count += 1
         for at, use in enumerate(writers):
             target = tmp_path / f"{number}-{at}"
             try:
@@ -181,6 +181,6 @@ def test_no_readable_one_ends_a_viewer_or_converter_in_a_bare_error(recorded, tm
             except SamiError as error:
                 refused.append(str(error))
                 assert not target.exists()
-    assert read > 60
+    assert count > 60
     assert [line for line in refused if "\n" in line] == []
     assert not list(tmp_path.glob("*.unfinished"))

@@ -145,10 +145,10 @@ def test_times_by_signal_come_back_where_there_are_any(session, arm, path):
             return replace(observation, times={"goal": observation.time - 0.01} if self.reads % 2 else None)
 
     records, _ = record(path, session, Cameras())
-    read = [step.record.observation for step in read_recording(path).steps]
-    assert [item.times for item in read] == [item.observation.times for item in records]
-    assert read[0].times == {"goal": read[0].time - 0.01}
-    assert read[1].times is None
+    observations = [step.record.observation for step in read_recording(path).steps]
+    assert [item.times for item in observations] == [item.observation.times for item in records]
+    assert observations[0].times == {"goal": observations[0].time - 0.01}
+    assert observations[1].times is None
 
 
 def test_any_mcap_reader_reads_it_and_every_message_is_strict_json(session, arm, path):
@@ -286,8 +286,8 @@ def test_what_waits_for_a_disk_that_hangs_is_bounded(session, arm, path, monkeyp
 
 def test_a_tick_costs_as_much_at_the_end_of_a_long_recording_as_at_its_beginning(session, tmp_path, monkeypatch):
     """Here in bytes: a chunk is followed by a few, and the file stays one that any reader reads."""
-    written, ends, write = [], [], os.pwrite
-    monkeypatch.setattr(os, "pwrite", lambda file, data, at: written.append(len(data)) or write(file, data, at))
+    sizes, ends, write = [], [], os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda file, data, at: sizes.append(len(data)) or write(file, data, at))
     monkeypatch.setattr("sami_runtime.recording.mcap_file.INDEX_BYTES", 10_000)
     path = tmp_path / "long.mcap"
     with path.open("xb", buffering=0) as file:
@@ -298,12 +298,12 @@ def test_a_tick_costs_as_much_at_the_end_of_a_long_recording_as_at_its_beginning
             chunks.add(channel, random.bytes(400), tick, tick)
             chunks.end_chunk()
             if tick == 1000:
-                while len(written) < 1001:
+                while len(sizes) < 1001:
                     time.sleep(0.001)
                 ends = path.read_bytes()
         chunks.close()
-    assert sum(written[:-1]) < 1.1 * path.stat().st_size + 10_000
-    assert max(written[100:-1]) < min(written[100:-1]) + 20
+    assert sum(sizes[:-1]) < 1.1 * path.stat().st_size + 10_000
+    assert max(sizes[100:-1]) < min(sizes[100:-1]) + 20
     for data, count in ((ends, 1001), (path.read_bytes(), 2000)):
         assert sum(1 for _ in make_reader(io.BytesIO(data)).iter_messages()) == count
     assert make_reader(io.BytesIO(ends)).get_summary() is None

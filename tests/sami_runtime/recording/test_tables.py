@@ -33,8 +33,8 @@ def test_a_csv_holds_every_digit_of_every_number_under_its_name(tmp_path):
     recording = read_recording(OLD)
     assert write_csv(recording, tmp_path / "run.csv") == 12
     with (tmp_path / "run.csv").open() as file:
-        read = list(csv.DictReader(file))
-    for row, (episode, record) in zip(read, recording.steps, strict=True):
+        rows = list(csv.DictReader(file))
+    for row, (episode, record) in zip(rows, recording.steps, strict=True):
         assert (int(row["episode"]), int(row["step"]), row["outcome"]) == (episode, record.step, "acted")
         for signal in recording.contract.observation:
             results = [float(row[f"observation.{signal.name}.{element}"]) for element in signal.elements]

@@ -306,11 +306,11 @@ def test_a_new_episode_forgets_the_last_one(gate):
 def test_what_is_not_finite_is_never_written_wherever_it_came_from(gate, monkeypatch):
     adapter = FakeAdapter(axes=2, limit=100.0)
     adapter.reset()
-    armed, written = gate(adapter), []
-    monkeypatch.setattr(adapter, "write", written.append)
+    armed, writes = gate(adapter), []
+    monkeypatch.setattr(adapter, "write", writes.append)
     ruling = armed.propose(action(0.1, 0.1), 0.0)._replace(action=action(np.nan, 0.1))
     with pytest.raises(SafetyStop, match=r"the limits made \[nan, 0\.1.*which is not finite"):
         armed.write(ruling)
-    assert written == []
+    assert writes == []
     with pytest.raises(SafetyStop):
         armed.begin(PERIOD)

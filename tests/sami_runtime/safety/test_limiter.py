@@ -106,13 +106,13 @@ def test_a_blend_goes_out_from_where_the_robot_was_when_it_began(make):
     gate.begin(PERIOD)
     with pytest.raises(SamiError, match="no valid value of the signal 'joints' was seen"):
         gate.propose(action(1, 1), 0.0)
-    written = action(0.5, 0.5)
+    ruled_action = action(0.5, 0.5)
     for tick in range(20):
         now = tick * PERIOD
-        measured = np.array([written - np.float32(0.02)])  # a row, as sessions take it too
+        measured = np.array([ruled_action - np.float32(0.02)])  # a row, as sessions take it too
         assert gate.fault(Observation({"joints": measured}, now), now) is None
-        written = gate.write(gate.propose(action(0.48, 0.48), now)).action
-        np.testing.assert_allclose(written, 0.48, atol=1e-6)
+        ruled_action = gate.write(gate.propose(action(0.48, 0.48), now)).action
+        np.testing.assert_allclose(ruled_action, 0.48, atol=1e-6)
 
 
 def test_limits_that_meet_are_named_in_their_order(gate):

@@ -30,7 +30,7 @@ position = 5
 
 
 @pytest.fixture
-def written(tmp_path):
+def write_limits(tmp_path):
     def write(text, name="limits.toml"):
         path = tmp_path / name
         path.write_text(text if isinstance(text, str) else json.dumps(text))
@@ -44,11 +44,11 @@ def contract(make):
     return make.contract_of(make.recurrent())
 
 
-def test_toml_and_json_say_the_same(written):
-    limits = Limits.load(written(FULL))
+def test_toml_and_json_say_the_same(write_limits):
+    limits = Limits.load(write_limits(FULL))
     assert (limits.high, limits.max_age_s, limits.frozen) == ({"fx": 0.25}, math.inf, {"position": 5})
     document = {key: value for key, value in limits.model_dump().items() if key != "max_age_s"}
-    assert Limits.load(written({**document, "max_age_s": 1e999}, "limits.json")) == limits
+    assert Limits.load(write_limits({**document, "max_age_s": 1e999}, "limits.json")) == limits
 
 
 @pytest.mark.parametrize(
@@ -59,28 +59,28 @@ def test_toml_and_json_say_the_same(written):
         '[inside.position]\nx = { range = [-0.5, 0.5] }\ny = { range = [0.0, 1.0], then = "stop" }',
     ],
 )
-def test_an_element_may_be_written_in_the_ways_of_toml(written, text):
-    inside = Limits.load(written(text)).inside
+def test_an_element_may_be_written_in_the_ways_of_toml(write_limits, text):
+    inside = Limits.load(write_limits(text)).inside
     assert {name: (item.range, item.then) for name, item in inside.items()} == {
         "position.x": ((-0.5, 0.5), "hold"),
         "position.y": ((0.0, 1.0), "stop"),
     }
 
 
-def test_what_a_recording_says_of_limits_can_be_loaded_again(written):
+def test_what_a_recording_says_of_limits_can_be_loaded_again(write_limits):
     limits = Limits.load(
-        written(
+        write_limits(
             'out_of_bounds = "stop"\nstop_on_alarm = 5\nmax_age_s = { goal = 0.5 }\n[jump]\nposition.x = 0.1\n'
             "[inside]\nposition.x = [0, 1]\n[workspace]\nposition.x = [0, 1]\n"
             '[moves]\nfx = { element = "position.x", scale = 0.05 }'
         )
     )
     document = {name: value for name, value in plain(limits.model_dump()).items() if value is not None}
-    assert Limits.load(written(document, "limits.json")) == limits
+    assert Limits.load(write_limits(document, "limits.json")) == limits
 
 
-def test_an_empty_file_is_the_defaults(written):
-    assert Limits.load(written("")) == Limits()
+def test_an_empty_file_is_the_defaults(write_limits):
+    assert Limits.load(write_limits("")) == Limits()
 
 
 @pytest.mark.parametrize(
@@ -135,9 +135,9 @@ def test_an_empty_file_is_the_defaults(written):
         ([1], "holds a list; expected a table of limits."),
     ],
 )
-def test_a_wrong_value_is_named_with_what_would_be_valid(written, document, message):
+def test_a_wrong_value_is_named_with_what_would_be_valid(write_limits, document, message):
     with pytest.raises(SamiError) as caught:
-        Limits.load(written(document, "limits.json"))
+        Limits.load(write_limits(document, "limits.json"))
     assert message in str(caught.value)
     assert "limits.json" in str(caught.value)
 
@@ -150,9 +150,9 @@ def test_a_wrong_value_is_named_with_what_would_be_valid(written, document, mess
         ("limits.json", "{", "limits.json cannot be read: Expecting property name"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_refused(written, name, text, message):
+def test_a_file_that_cannot_be_read_is_refused(write_limits, name, text, message):
     with pytest.raises(SamiError, match=message):
-        Limits.load(written(text, name))
+        Limits.load(write_limits(text, name))
 
 
 def test_a_missing_file_is_refused(tmp_path):

@@ -149,6 +149,6 @@ def test_embeddings_stand_for_whole_trajectories_or_for_prefixes():
     lengths = np.array([5, 2])
     rng, windows = np.random.default_rng(0), Windows(np.arange(2), np.array([4, 0]), lengths, np.array([2, 0]))
     assert embeddings_of(contexts, windows, "last", rng).flatten().tolist() == [5.0, 8.0]
-    drawn = [embeddings_of(contexts, windows, "prefix", rng).flatten().tolist() for _ in range(100)]
-    assert {first for first, _ in drawn} == {3.0, 4.0, 5.0}, "none that ends within the burn-in"
-    assert {second for _, second in drawn} == {7.0, 8.0}
+    embeddings = [embeddings_of(contexts, windows, "prefix", rng).flatten().tolist() for _ in range(100)]
+    assert {first for first, _ in embeddings} == {3.0, 4.0, 5.0}, "none that ends within the burn-in"
+    assert {second for _, second in embeddings} == {7.0, 8.0}

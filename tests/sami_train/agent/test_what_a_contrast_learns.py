@@ -120,13 +120,13 @@ def test_a_contrast_at_one_age_cannot_be_solved_by_counting_steps(pairing, count
 
 def test_what_ended_before_the_age_is_left_out_and_too_few_are_not_compared():
     buffer = lasting(2, 5, 9, 9, 1, 9)
-    drawn = Trajectories(np.array([1, 2, 3]), np.array([0, 4, 5]))
+    trajectories = Trajectories(np.array([1, 2, 3]), np.array([0, 4, 5]))
     ages = set()
     for seed in range(60):
-        rest, window = of_one_age(drawn, buffer, RNG(seed))
+        rest, window = of_one_age(trajectories, buffer, RNG(seed))
         ages.add(age := int(window.lengths[0]))
         assert all((buffer.lengths[where] >= age).all() for where in rest)
-        assert set(drawn.positives[buffer.lengths[drawn.positives] >= age]) == set(rest.positives)
+        assert set(trajectories.positives[buffer.lengths[trajectories.positives] >= age]) == set(rest.positives)
     assert ages == set(range(1, 10))
     alone = Trajectories(np.array([0, 2]), np.array([4]))
     assert any(of_one_age(alone, buffer, RNG(seed)) is None for seed in range(9))
@@ -138,12 +138,12 @@ def test_an_age_is_counted_from_the_start_of_an_episode_also_where_it_is_learned
     buffer = lasting(*[3, 12] * 20, plan=WindowPlan(5, 2, {}))
     windows, ages = [], set()
     honest = buffer.sequences
-    monkeypatch.setattr(buffer, "sequences", lambda chosen: (windows.append(chosen), honest(chosen))[1])
+    monkeypatch.setattr(buffer, "sequences", lambda window: (windows.append(window), honest(window))[1])
     for seed in range(100):
         windows.clear()
         if contrast.loss(buffer, RNG(seed)) is not None:
-            (age,) = {int(age) for chosen in windows for age in chosen.starts + chosen.lengths}
+            (age,) = {int(age) for window in windows for age in window.starts + window.lengths}
             ages.add(age)
-            assert all((chosen.lengths > chosen.burn_in).all() for chosen in windows)
-            assert all((buffer.lengths[chosen.episodes] >= age).all() for chosen in windows)
+            assert all((window.lengths > window.burn_in).all() for window in windows)
+            assert all((buffer.lengths[window.episodes] >= age).all() for window in windows)
     assert ages == set(range(1, 13))

@@ -154,10 +154,10 @@ def test_the_goal_is_given_and_never_estimated(full):
 
 def test_critics_read_the_truth_and_the_actor_never_does(full):
     policy, goal_free = full.policy, torch.zeros(1, 25)
-    read = [
+    states = [
         policy.critic_state(goal_free, true, torch.zeros(1, 6), torch.zeros(1, 8)) for true in torch.eye(25)[:2, None]
     ]
-    assert not torch.equal(*read)
+    assert not torch.equal(*states)
     assert policy.actor.body[0][0].in_features == policy.features.size + policy.context_size
     assert policy.critic.q1[0].in_features == policy.features.size + policy.context_size + 3 * policy.action_size
 

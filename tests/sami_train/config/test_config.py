@@ -277,17 +277,17 @@ def test_an_error_in_what_is_built_by_hand_is_explained_too():
         TrainConfig(steps=1)
 
 
-@pytest.mark.parametrize("written", one_of_each_kind())
-def test_what_earlier_versions_wrote_is_read_as_it_was_meant(written, monkeypatch):
+@pytest.mark.parametrize("document", one_of_each_kind())
+def test_what_earlier_versions_wrote_is_read_as_it_was_meant(document, monkeypatch):
     # A robot of one's own is named by its path from where the command ran.
     monkeypatch.chdir(ROOT / "examples/own_environment")
-    config = from_dict(written)
-    expected = {present_key(key): value for key, value in leaves(written).items() if key != "contrast.stretch"}
+    config = from_dict(document)
+    expected = {present_key(key): value for key, value in leaves(document).items() if key != "contrast.stretch"}
     result = leaves(config.to_dict())
     assert {key: result[key] for key in expected} == expected
     assert list(result) == keys()
     if expected.keys() == result.keys():
-        today = re.sub(r'"(\w+)":', lambda name: f'"{present_key(name[1])}":', json.dumps(written))
+        today = re.sub(r'"(\w+)":', lambda name: f'"{present_key(name[1])}":', json.dumps(document))
         assert json.dumps(config.to_dict()) == today
 
 

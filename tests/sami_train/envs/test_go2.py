@@ -13,7 +13,7 @@ from sami_runtime.errors import SamiError, UnknownName
 from sami_train.envs import ENVIRONMENTS
 from sami_train.envs.go2 import batch as batch_module
 from sami_train.envs.go2.batch import Go2Batch
-from sami_train.envs.go2.entry import DRAWN, GO2, MOTORS, REACH, STANCE
+from sami_train.envs.go2.entry import GO2, MOTORS, REACH, STANCE, TASK_SAMPLERS
 from sami_train.envs.go2.robot import HOLD, SETTLING
 from sami_train.envs.make import make
 from sami_train.envs.tasks import TaskError
@@ -232,7 +232,7 @@ def test_sets_grow_harder_and_hold_combinations():
         <= 5.0
         < min(task["payload"] for task in sets["extreme"] if task["payload"])
     )
-    for name in DRAWN:
+    for name in TASK_SAMPLERS:
         changed = [len(GO2.tasks.changes(task)) for task in sets[name]]
         assert max(changed) > 5
         assert len(sets[name]) == 100
@@ -241,8 +241,8 @@ def test_sets_grow_harder_and_hold_combinations():
 
 def test_a_set_is_drawn_from_anew_by_the_seed(env):
     with make(GO2, tasks="training") as drawing:
-        drawn = [drawing.reset(seed=seed)[1]["task"] for seed in (0, 1, 0)]
-    assert drawn[0] == drawn[2] != drawn[1]
+        tasks = [drawing.reset(seed=seed)[1]["task"] for seed in (0, 1, 0)]
+    assert tasks[0] == tasks[2] != tasks[1]
 
 
 @pytest.mark.parametrize(

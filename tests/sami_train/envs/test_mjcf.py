@@ -102,14 +102,14 @@ def test_each_signal_reads_what_its_name_says(file):
     env = MjcfEnv(str(file(WHOLE + '[reset]\nkeyframe = "leaning"\n')))
     observation, _ = env.reset(seed=0)
     observation, *_ = env.step(np.array([0.5, -0.5]))
-    read = load_robot(env.robot.path).layout.by_name(observation)
-    assert read["joint_angles"] == pytest.approx(env.data.joint("hinge").qpos)
-    assert read["slide_positions"] == pytest.approx(env.data.joint("rail").qpos)
-    assert np.concatenate([read["ball_position"], read["ball_orientation"]]) == pytest.approx(
+    signals = load_robot(env.robot.path).layout.by_name(observation)
+    assert signals["joint_angles"] == pytest.approx(env.data.joint("hinge").qpos)
+    assert signals["slide_positions"] == pytest.approx(env.data.joint("rail").qpos)
+    assert np.concatenate([signals["ball_position"], signals["ball_orientation"]]) == pytest.approx(
         env.data.joint("ball").qpos
     )
-    assert read["ball_velocity"] == pytest.approx(env.data.joint("ball").qvel[:3])
-    assert read["where"] == pytest.approx(read["slide_positions"]), "sensors tell of the state that was reached"
+    assert signals["ball_velocity"] == pytest.approx(env.data.joint("ball").qvel[:3])
+    assert signals["where"] == pytest.approx(signals["slide_positions"]), "sensors tell of the state that was reached"
     assert observation in env.observation_space
 
 
@@ -245,9 +245,9 @@ def test_sets_are_grids_ranges_or_lists(file):
     training = "[tasks]\ntraining = { mass = { low = 1, high = 2 } }\n"
     sets = training + "moderate = { mass = [1.0, 3.0] }\nextreme = [{ mass = 5 }]\n"
     tasks = load_robot(file(WHOLE[: WHOLE.index("[tasks]")] + sets)).tasks
-    drawn = {task["mass"] for task in tasks.sets["training"]}
-    assert len(drawn) > 10
-    assert all(1.0 <= mass <= 2.0 for mass in drawn)
+    masses = {task["mass"] for task in tasks.sets["training"]}
+    assert len(masses) > 10
+    assert all(1.0 <= mass <= 2.0 for mass in masses)
     assert tasks.sets["moderate"] == ({"mass": 1.0}, {"mass": 3.0})
     assert tasks.sets["extreme"] == ({"mass": 5.0},)
     with pytest.raises(TaskError, match=r"mass is 0; it must be a number greater than 0 kg"):
@@ -477,7 +477,7 @@ def test_a_command_is_drawn_for_each_episode_observed_and_what_the_reward_is_mea
     assert (speed.name, speed.unit, speed.low, speed.high) == ("speed", "m/s", (-1,), (2,))
     assert (last.name, last.elements) == ("last_action", ("push", "turn"))
     assert not {"speed", "last_action"} & {signal.name for signal in spec.estimated}
-    drawn = set()
+    speeds = set()
     for seed in range(5):
         before = spec.layout.by_name(env.reset(seed=seed)[0])
         assert before["last_action"].tolist() == [0.0, 0.0]
@@ -490,9 +490,9 @@ def test_a_command_is_drawn_for_each_episode_observed_and_what_the_reward_is_mea
             off.append(abs(env.data.joint("rail").qvel[0] - before["speed"][0]))
             assert reward == pytest.approx(2 * np.exp(-((off[-1] / 0.5) ** 2)), rel=1e-5)
         assert info["metrics"]["off"] == pytest.approx(np.mean(off), rel=1e-5)
-        drawn.add(float(before["speed"][0]))
-    assert len(drawn) == 5
-    assert -1 <= min(drawn) < 0 < max(drawn) <= 2
+        speeds.add(float(before["speed"][0]))
+    assert len(speeds) == 5
+    assert -1 <= min(speeds) < 0 < max(speeds) <= 2
 
 
 def test_a_command_outlives_a_simulation_that_blows_up(file, tmp_path, monkeypatch):

@@ -94,9 +94,9 @@ def test_every_task_of_the_sets_is_one_that_the_space_accepts(name):
 def test_a_task_is_drawn_uniformly():
     tasks = ENVIRONMENTS["crippled-ant"].tasks.sets["training"]
     rng = np.random.default_rng(0)
-    drawn = [draw(tasks, rng) for _ in range(5000)]
-    sound = np.mean([task["crippled"] == [] for task in drawn])
-    heavy = np.mean([task["mass"] == 1.25 for task in drawn])
+    sample = [draw(tasks, rng) for _ in range(5000)]
+    sound = np.mean([task["crippled"] == [] for task in sample])
+    heavy = np.mean([task["mass"] == 1.25 for task in sample])
     for share in (sound, heavy):  # five choices each
         assert abs(share - 0.2) < 4 * math.sqrt(0.2 * 0.8 / 5000)
 

@@ -234,10 +234,10 @@ def test_dynamics_that_cannot_change_are_told_by_name():
 
 def test_a_range_holds_what_it_says():
     rng = np.random.default_rng(0)
-    drawn = [Range(0.1, 10.0, log=True).draw(rng) for _ in range(400)]
-    assert min(drawn) >= 0.1
-    assert max(drawn) <= 10.0
-    assert np.mean(np.array(drawn) < 1.0) == pytest.approx(0.5, abs=0.08), "as many below the middle ratio as above"
+    values = [Range(0.1, 10.0, log=True).draw(rng) for _ in range(400)]
+    assert min(values) >= 0.1
+    assert max(values) <= 10.0
+    assert np.mean(np.array(values) < 1.0) == pytest.approx(0.5, abs=0.08), "as many below the middle ratio as above"
     for wrong in ((1.0, 1.0), (2.0, 1.0), (0.0, float("inf"))):
         with pytest.raises(TaskError, match="holds no value"):
             Range(*wrong)

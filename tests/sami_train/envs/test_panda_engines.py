@@ -70,18 +70,18 @@ def test_an_episode_in_both_is_that_of_the_engine_that_was_drawn():
     pytest.importorskip("panda_gym")
     engines = {"pybullet": make(environment("panda")), "mujoco": make(environment("panda-mujoco"))}
     both = make(environment("panda-both"))
-    drawn = set()
+    names = set()
     actions = np.random.default_rng(0).uniform(-1.0, 1.0, (4, 4)).astype(np.float32)
     for seed in range(6):
         observation, info = both.reset(seed=seed)
-        drawn.add(info["engine"])
+        names.add(info["engine"])
         engine = engines[info["engine"]]
         np.testing.assert_array_equal(flatten(engine.reset(seed=seed)[0]), flatten(observation))
         for action in actions:
             observation, *_, report = both.step(action)
             np.testing.assert_array_equal(flatten(engine.step(action)[0]), flatten(observation))
             assert report["engine"] == info["engine"]
-    assert drawn == set(ENGINES)
+    assert names == set(ENGINES)
     assert both.reset(options={"engine": "mujoco", "task": {"mass": 5.0, "friction": 1.0}})[1]["engine"] == "mujoco"
     assert both.unwrapped.now.model.body("cube").mass == 5.0
     for instance in (both, *engines.values()):

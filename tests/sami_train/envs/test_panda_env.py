@@ -144,8 +144,8 @@ def test_different_seeds_give_different_starts(env):
 
 
 def test_each_reset_draws_a_task_of_the_set_uniformly(starts):
-    drawn = [tuple(facts["task"].values()) for _, facts in starts]
-    counts = [drawn.count(tuple(task.values())) for task in PANDA_TASKS.sets["training"]]
+    tasks = [tuple(facts["task"].values()) for _, facts in starts]
+    counts = [tasks.count(tuple(task.values())) for task in PANDA_TASKS.sets["training"]]
     assert sum(counts) == STARTS
     assert min(counts) > 5  # 17 expected, standard deviation 3.7
 

@@ -48,7 +48,7 @@ def actions_of(seed, steps, rows=()):
     return np.random.default_rng(seed).uniform(-1.0, 1.0, (steps, *rows, 4)).astype(np.float32)
 
 
-def played(env, seed, actions, task=MIDDLE):
+def rollout_of(env, seed, actions, task=MIDDLE):
     """Flat observations of an episode, also past its end."""
     observations = [flatten(env.reset(seed=seed, options={"task": task})[0])]
     return np.array(observations + [flatten(env.unwrapped.step(action)[0]) for action in actions])
@@ -69,9 +69,9 @@ def test_an_episode_begins_as_pybullets_does(env, bullet, seed):
 
 def test_the_same_seed_is_the_same_episode_whatever_was_before(env):
     actions = actions_of(0, 15)
-    first = played(env, 3, actions)
-    played(env, 4, actions_of(1, 15), {"mass": 10.0, "friction": 5.0})
-    np.testing.assert_array_equal(played(env, 3, actions), first)
+    first = rollout_of(env, 3, actions)
+    rollout_of(env, 4, actions_of(1, 15), {"mass": 10.0, "friction": 5.0})
+    np.testing.assert_array_equal(rollout_of(env, 3, actions), first)
 
 
 def test_a_batch_is_single_worlds_bit_for_bit(env):
@@ -80,7 +80,7 @@ def test_a_batch_is_single_worlds_bit_for_bit(env):
     actions = actions_of(2, 20, (len(tasks),))
     observations = [batch.reset(seeds=range(len(tasks)), tasks=tasks)] + [batch.step(action)[0] for action in actions]
     for row, task in enumerate(tasks):
-        np.testing.assert_array_equal(np.array(observations)[:, row], played(env, row, actions[:, row], task))
+        np.testing.assert_array_equal(np.array(observations)[:, row], rollout_of(env, row, actions[:, row], task))
 
 
 def test_rows_of_a_batch_are_reset_and_changed_alone():
@@ -169,7 +169,7 @@ def test_eulers_angles_are_bullets(bullet):
 
 def test_free_motion_looks_as_pybullets_in_every_signal(env, bullet):
     actions = np.tile(np.float32([0.3, -0.3, 0.2, 0.4]), (6, 1))
-    motion, other = (played(engine, 3, actions) for engine in (env, bullet))
+    motion, other = (rollout_of(engine, 3, actions) for engine in (env, bullet))
     for name, column in ((signal.name, SPEC.layout.columns(signal.name)) for signal in SPEC.signals):
         tolerance = 0.02 if "velocity" in name else 0.001
         np.testing.assert_allclose(motion[:, column], other[:, column], atol=tolerance, err_msg=name)

@@ -221,8 +221,8 @@ def test_a_simulation_that_blows_up_ends_the_episode_without_success(env, tmp_pa
 
 def test_its_page_says_that_no_memory_has_seen_where_the_cube_was():
     layout = feature_layout(SO101.layout.size, SO101.goal, resolve("fast-cpu", {"env": "so101"}).network)
-    read = np.abs(layout.projection[:, : layout.encoder_columns]).sum(axis=1) > 0.0
-    unseen = [name for name in SO101.layout.by_name(read) if not read[SO101.layout.numbers(name)].any()]
+    columns = np.abs(layout.projection[:, : layout.encoder_columns]).sum(axis=1) > 0.0
+    unseen = [name for name in SO101.layout.by_name(columns) if not columns[SO101.layout.numbers(name)].any()]
     assert unseen == ["cube_position", "goal"]
     page = (Path(__file__).parents[3] / "docs" / "reference" / "so101.md").read_text(encoding="utf-8")
     assert "No memory here has seen where the cube was" in page

@@ -25,10 +25,10 @@ def test_shared_weights_come_out_whole_and_newest():
     shared = SharedWeights(weights(1.0), mp.get_context("spawn"))
     first = shared.read()
     shared.write(weights(2.0))
-    for read, expected in ((first, weights(1.0)), (shared.read(), weights(2.0))):
-        assert (read.encoder, read.encoder_columns, read.clip) == ("gaussians", 19, 5.0)
-        assert list(read.arrays) == list(expected.arrays)
-        assert all(np.array_equal(read.arrays[name], array) for name, array in expected.arrays.items())
+    for shared_weights, expected in ((first, weights(1.0)), (shared.read(), weights(2.0))):
+        assert (shared_weights.encoder, shared_weights.encoder_columns, shared_weights.clip) == ("gaussians", 19, 5.0)
+        assert list(shared_weights.arrays) == list(expected.arrays)
+        assert all(np.array_equal(shared_weights.arrays[name], array) for name, array in expected.arrays.items())
     assert shared.version.value == 2
 
 

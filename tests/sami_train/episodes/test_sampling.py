@@ -100,10 +100,10 @@ def test_equal_returns_never_stand_on_both_sides():
     # 3 successes and 17 failures: the middle of any ranking lies among the failures.
     buffer = buffer_of({0: [-5.0, -6.0, -7.0] + [-50.0] * 17})
     for seed in range(50):
-        drawn = draw(same_task, buffer, count=20, seed=seed)
-        assert sorted(buffer.returns[drawn.positives]) == [-7.0, -6.0, -5.0]
-        assert set(buffer.returns[drawn.negatives]) == {-50.0}
-        assert len(drawn.negatives) == 10
+        trajectories = draw(same_task, buffer, count=20, seed=seed)
+        assert sorted(buffer.returns[trajectories.positives]) == [-7.0, -6.0, -5.0]
+        assert set(buffer.returns[trajectories.negatives]) == {-50.0}
+        assert len(trajectories.negatives) == 10
 
 
 def test_where_all_returns_are_equal_there_is_nothing_to_tell_apart():
@@ -117,8 +117,8 @@ def test_a_task_without_better_or_worse_lends_no_negatives():
     buffer = buffer_of({0: [-50.0] * 20, 1: np.arange(20.0)})
     result = {draw(low_returns_of_all_tasks, buffer, seed=seed) is not None for seed in range(10)}
     assert result == {True, False}  # None when the current task is the tied one
-    drawn = next(d for seed in range(10) if (d := draw(low_returns_of_all_tasks, buffer, seed=seed)))
-    assert set(buffer.tasks[drawn.negatives]) == {1}
+    trajectories = next(d for seed in range(10) if (d := draw(low_returns_of_all_tasks, buffer, seed=seed)))
+    assert set(buffer.tasks[trajectories.negatives]) == {1}
 
 
 def test_one_task_is_enough_for_sance_and_too_few_for_infonce():
@@ -177,9 +177,9 @@ def test_the_methods_are_those_of_the_paper_and_three_baselines_that_infer_nothi
 
 def test_three_trajectories_are_two_good_ones_and_a_bad_one():
     buffer = buffer_of({0: [3.0, 2.0, 1.0]})
-    drawn = draw(same_task, buffer)
-    assert sorted(buffer.returns[drawn.positives]) == [2.0, 3.0]
-    assert len(drawn.negatives) == 1
+    trajectories = draw(same_task, buffer)
+    assert sorted(buffer.returns[trajectories.positives]) == [2.0, 3.0]
+    assert len(trajectories.negatives) == 1
 
 
 def test_a_single_success_has_nothing_in_common_with_another():

@@ -121,12 +121,12 @@ def test_hindsight_goals_come_from_the_true_state_and_are_judged_by_it_where_the
 
 
 def test_critics_read_the_actions_before_each_step_the_newest_last():
-    played = episode(None, with_profile=WithProfile())
-    buffer = buffer_of(played, with_profile=WithProfile(critic_actions=2))
+    example = episode(None, with_profile=WithProfile())
+    buffer = buffer_of(example, with_profile=WithProfile(critic_actions=2))
     batch = buffer.transitions(whole(np.array([0]), buffer.lengths[:1]), None, 0.0, RNG(0))
     assert not batch.recent_actions[0].any(), "none was executed before the first"
-    np.testing.assert_array_equal(batch.recent_actions[1], np.r_[np.zeros(4), played.actions[0]])
-    np.testing.assert_array_equal(batch.recent_actions[7], np.r_[played.actions[5], played.actions[6]])
+    np.testing.assert_array_equal(batch.recent_actions[1], np.r_[np.zeros(4), example.actions[0]])
+    np.testing.assert_array_equal(batch.recent_actions[7], np.r_[example.actions[5], example.actions[6]])
     np.testing.assert_array_equal(batch.next_recent_actions[:-1], batch.recent_actions[1:])
     sequences = buffer.sequences(whole(np.array([0]), buffer.lengths[:1]))
     np.testing.assert_array_equal(sequences.recent_actions[0, :-1], batch.recent_actions)

@@ -54,8 +54,8 @@ def test_where_all_starts_succeed_the_interval_says_how_few_they_are():
 def test_where_all_starts_score_alike_between_the_bounds_the_interval_is_no_point():
     """Five tasks are always solved, the sixth by one start in twenty: most draws of ten starts show none."""
     random, truth = np.random.default_rng(0), 5.05 / 6
-    drawn = [(5 + (random.random(10) < 0.05)) / 6 for _ in range(200)]
-    covered = [low <= truth <= high for low, high in (interval_over_starts(scores, (0.0, 1.0)) for scores in drawn)]
+    samples = [(5 + (random.random(10) < 0.05)) / 6 for _ in range(200)]
+    covered = [low <= truth <= high for low, high in (interval_over_starts(scores, (0.0, 1.0)) for scores in samples)]
     assert np.mean(covered) > 0.9
 
 
@@ -77,14 +77,14 @@ def test_a_gap_is_drawn_by_seed_and_task_and_a_seed_alone_draws_as_ever():
     gap = Gap(GapProfile(bias=(-1.0, 1.0)), spec.signals, 4, 0.04)
     zero = np.zeros(sum(signal.size for signal in spec.signals))
 
-    def drawn(seed, among=None):
+    def observation(seed, among=None):
         gap.begin(seed, among=among)
         return gap.observe(zero)[0].tobytes()
 
     tasks = [_among(task) for task in spec.tasks.resolve("training")]
-    draws = [drawn(seed, among) for seed in (5, 6) for among in (None, 0, *tasks)]
+    draws = [observation(seed, among) for seed in (5, 6) for among in (None, 0, *tasks)]
     assert len(set(draws)) == len(draws)
-    assert drawn(5, tasks[0]) == draws[2]
+    assert observation(5, tasks[0]) == draws[2]
     again = Gap(GapProfile(bias=(-1.0, 1.0)), spec.signals, 4, 0.04)
     again.begin(5)
     assert again.observe(zero)[0].tobytes() == draws[0]

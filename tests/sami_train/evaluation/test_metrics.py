@@ -45,11 +45,11 @@ def test_a_batch_plays_what_single_environments_play_to_the_end_of_each_episode(
     turns = in_turn(len(tasks), EPISODES, seeds.EVALUATION)
     envs = [gym.make("sami/Go2-v0", max_episode_steps=STEPS) for _ in range(EPISODES)]
     rollout = Rollout(envs, NumpyPolicy(weights, EPISODES), seeds.EVALUATION, tasks=[tasks[turn] for turn in turns])
-    played = {json.dumps(dict(episode.task)): episode for episode in rollout.round(range(EPISODES))}
+    by_task = {json.dumps(dict(episode.task)): episode for episode in rollout.round(range(EPISODES))}
     results = evaluate(weights, "go2", ["extreme"], EPISODES).results
     assert len(results) == EPISODES
     for result in results:
-        episode = played[json.dumps(result.task)]
+        episode = by_task[json.dumps(result.task)]
         assert (result.ret, result.steps) == (episode.ret, len(episode))
         assert {name: values[0] for name, values in result.metrics.items()} == episode.metrics
     fallen = [result.metrics["falls"][0] for result in results]

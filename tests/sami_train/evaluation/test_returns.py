@@ -45,10 +45,10 @@ def test_a_batch_plays_what_the_plain_environment_plays(weights):
     turns = in_turn(len(tasks), episodes, seeds.EVALUATION)
     envs = [gym.make(ENVIRONMENTS[ENV].id, max_episode_steps=STEPS) for _ in range(episodes)]
     rollout = Rollout(envs, NumpyPolicy(weights, episodes), seeds.EVALUATION, tasks=[tasks[turn] for turn in turns])
-    played = {json.dumps(dict(episode.task)): episode.ret for episode in rollout.round(range(episodes))}
+    returns = {json.dumps(dict(episode.task)): episode.ret for episode in rollout.round(range(episodes))}
     evaluation = evaluate(weights, ENV, ["extreme"], episodes)
-    assert {json.dumps(result.task): result.ret for result in evaluation.results} == played
-    assert len(set(played.values())) == episodes
+    assert {json.dumps(result.task): result.ret for result in evaluation.results} == returns
+    assert len(set(returns.values())) == episodes
     assert [result.steps for result in evaluation.results] == [STEPS] * episodes
 
 
@@ -87,9 +87,9 @@ def test_every_task_comes_once_before_any_comes_again(count, episodes):
 def test_a_sample_of_a_large_set_is_not_its_beginning():
     tasks = ENVIRONMENTS["crippled-half-cheetah"].tasks.sets["extreme"]
     assert len(tasks) == 240
-    chosen = [tasks[turn] for turn in in_turn(len(tasks), 100, seeds.EVALUATION)]
-    assert {task["mass"] for task in chosen} == {task["mass"] for task in tasks}
-    assert abs(np.mean([task["mass"] for task in chosen]) - 1.0) < 0.15
+    sample = [tasks[turn] for turn in in_turn(len(tasks), 100, seeds.EVALUATION)]
+    assert {task["mass"] for task in sample} == {task["mass"] for task in tasks}
+    assert abs(np.mean([task["mass"] for task in sample]) - 1.0) < 0.15
 
 
 def test_threads_change_nothing_and_more_episodes_go_on_with_the_same_ones(weights):

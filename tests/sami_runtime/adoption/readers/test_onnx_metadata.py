@@ -52,7 +52,7 @@ def network(frame, actions):
     return np.tanh(np.float32(frame) @ weights["w"] + weights["b"])
 
 
-def drawn(contract, rng):
+def observation_of(contract, rng):
     return {signal.name: rng.normal(size=signal.size).astype(np.float32) for signal in contract.observation}
 
 
@@ -62,7 +62,7 @@ def test_mjlabs_metadata_is_the_whole_recipe_but_the_rate(policy, tmp_path):
     session, rng, last = Session(artifact), np.random.default_rng(0), np.zeros(3, np.float32)
     velocities = None
     for _ in range(20):
-        signals = drawn(artifact.contract, rng)
+        signals = observation_of(artifact.contract, rng)
         now = signals["joint_velocities"] * np.float32(0.05)
         velocities = now if velocities is None else velocities
         frame = [
@@ -112,7 +112,7 @@ def test_holosomas_locomotion_is_adopted_by_its_joints_and_a_table(policy, tmp_p
     pose = np.float32(Recipe.of(artifact).action.default)
     assert (pose[0], pose[3], pose[9], pose[18]) == tuple(np.float32([-0.312, 0.669, 0.669, 0.6]))
     for _ in range(10):
-        signals = drawn(artifact.contract, rng)
+        signals = observation_of(artifact.contract, rng)
         frame = [  # sorted by holosoma's names: actions, base_ang_vel, command_..., cos_phase, dof_..., sin_phase
             *last,
             *(signals["angular_velocity"] * np.float32(0.25)),

@@ -62,9 +62,9 @@ def test_plain_values_are_those_that_pickle_itself_reads(value, protocol):
 @pytest.mark.parametrize("shape", [(), (3,), (2, 3)])
 def test_arrays_are_those_that_pickle_itself_reads(dtype, shape, protocol):
     array = np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(dtype)
-    read = array_of(pickle_tree(pickle.dumps(array, protocol), "test"))
-    assert read.tolist() == array.tolist()
-    assert read.shape == shape
+    result = array_of(pickle_tree(pickle.dumps(array, protocol), "test"))
+    assert result.tolist() == array.tolist()
+    assert result.shape == shape
 
 
 def test_an_array_of_fortrans_order_is_read_in_it():

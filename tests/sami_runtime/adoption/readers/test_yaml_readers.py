@@ -294,11 +294,11 @@ def test_a_yaml_in_unitree_rl_gyms_checkout_has_its_policy_where_policy_path_say
     )
     files = {"deploy/deploy_real/configs/robot.yaml": config, "deploy/pre_train/robot/walk.onnx": frameworks.policy(23)}
     frameworks.written(tmp_path, files)
-    written = tmp_path / "deploy" / "deploy_real" / "configs" / "robot.yaml"
-    assert Recipe.of(adopt(written, None, tmp_path / "out.onnx")).name == "robot"
-    written.write_text(config.replace("/deploy/pre_train", "/../pre_train"))
+    robot_file = tmp_path / "deploy" / "deploy_real" / "configs" / "robot.yaml"
+    assert Recipe.of(adopt(robot_file, None, tmp_path / "out.onnx")).name == "robot"
+    robot_file.write_text(config.replace("/deploy/pre_train", "/../pre_train"))
     with pytest.raises(SamiError, match="has 0 policies"):
-        adopt(written, None, tmp_path / "out.onnx")
+        adopt(robot_file, None, tmp_path / "out.onnx")
 
 
 def test_every_field_of_a_reading_has_a_source(tmp_path):

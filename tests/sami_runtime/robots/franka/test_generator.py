@@ -28,10 +28,10 @@ def wild(seed, limits, loss_rate=0.0, blocked=False):
     for _ in range(CYCLES):
         if rng.random() < 0.03:
             size = rng.choice([0.01, 1.0, 100.0])
-            chosen = rng.integers(4)
-            if chosen == 0:
+            case = rng.integers(4)
+            if case == 0:
                 arm.halt()
-            elif chosen == 1:
+            elif case == 1:
                 arm.go(rng.uniform(-4.0, 4.0, 7), share=rng.uniform(0.1, 1.0))
             else:
                 arm.follow(size * rng.normal(size=7))

@@ -114,12 +114,12 @@ def test_the_hand_is_not_sent_below_the_table(ik, base, contract):
 
 
 def test_elements_are_sent_as_they_are_in_the_controllers_units(contract):
-    chosen = settings(command__action="elements", command__factor=[1.0, 2.0, 3.0, -4.0], command__standing=[0, 0, 0, 1])
-    command = Elements(chosen, 0.04).of(np.float32([1.0, 1.0, -1.0, 0.5]), None, 0.0)
+    config = settings(command__action="elements", command__factor=[1.0, 2.0, 3.0, -4.0], command__standing=[0, 0, 0, 1])
+    command = Elements(config, 0.04).of(np.float32([1.0, 1.0, -1.0, 0.5]), None, 0.0)
     assert isinstance(command.messages[ARM], Numbers)
     assert command.messages[ARM].data.tolist() == [1.0, 2.0, -3.0, -2.0]
     assert command.executed.tolist() == [1.0, 1.0, -1.0, 0.5]
-    assert standing(chosen, contract).data.tolist() == [0.0, 0.0, 0.0, 1.0]
+    assert standing(config, contract).data.tolist() == [0.0, 0.0, 0.0, 1.0]
 
 
 class Loopback:

@@ -69,8 +69,8 @@ def test_the_data_names_its_measure(comparison):
 
 
 def test_a_report_has_its_plots_and_results_without_success(comparison, tmp_path):
-    written = write_report(comparison, tmp_path / "report", ["sami", "compare"])
-    names = {path.name for path in written}
+    paths = write_report(comparison, tmp_path / "report", ["sami", "compare"])
+    names = {path.name for path in paths}
     assert {"report.md", "results.csv", "intervals.png", "learning_curves.png", "heat_maps.png"} <= names
     with (tmp_path / "report" / "results.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -93,10 +93,10 @@ def test_a_learning_curve_is_of_returns(comparison):
 def test_a_map_averages_tasks_that_differ_only_in_crippled_parts(tmp_path):
     made_return_run(tmp_path / "a", env="crippled-ant", episodes=100, ret=lambda name, episode: 100.0 * episode)
     comparison = MethodComparison(read_runs([tmp_path]))
-    drawn = {(row["mass"], row["damping"]): row["value"] for row in maps_by_task(comparison).rows}
+    values = {(row["mass"], row["damping"]): row["value"] for row in maps_by_task(comparison).rows}
     results = comparison.runs[0].evaluation.results
     where = {(result.task["mass"], result.task["damping"]) for result in results}
-    assert drawn.keys() == where
+    assert values.keys() == where
     assert len(where) < len(results)
     mass, damping = 0.75, 1.25
     returns = [
@@ -105,7 +105,7 @@ def test_a_map_averages_tasks_that_differ_only_in_crippled_parts(tmp_path):
         if (result.task["mass"], result.task["damping"]) == (mass, damping)
         for value in result.returns
     ]
-    assert drawn[mass, damping] == pytest.approx(np.mean(returns))
+    assert values[mass, damping] == pytest.approx(np.mean(returns))
 
 
 def test_runs_of_different_measures_are_refused(tmp_path):

@@ -32,5 +32,5 @@ def test_a_comparison_with_new_methods_is_drawn(tmp_path, monkeypatch):
             for trajectories in (64, 16):
                 path = tmp_path / f"{method}-{seed}-{trajectories}"
                 made_run(path, method, seed, success=0.5 + 0.1 * seed, contrast__trajectories=trajectories)
-    drawn = draw(MethodComparison(read_runs([tmp_path]), "contrast.trajectories"), tmp_path)
-    assert {"intervals.png", "learning_curves.png", "by_key.png"} <= {plot.name for plot in drawn}
+    plots = draw(MethodComparison(read_runs([tmp_path]), "contrast.trajectories"), tmp_path)
+    assert {"intervals.png", "learning_curves.png", "by_key.png"} <= {plot.name for plot in plots}

@@ -50,14 +50,14 @@ def episodes(task, count, rng):
     return results
 
 
-def drawn(count, rng):
+def samples(count, rng):
     return [episodes(task, count, rng) for task in range(2)]
 
 
 @pytest.mark.parametrize("window", [3, 5])
 def test_an_atlas_of_known_gaussians_recovers_their_means_and_the_covariances_of_windows(window):
     rng = np.random.default_rng(0)
-    atlas = fit(drawn(1600, rng), drawn(40, rng), TASKS, window)
+    atlas = fit(samples(1600, rng), samples(40, rng), TASKS, window)
     # The first window is left to exploring, and a mean of W independent contexts has a W-th of their covariance.
     assert (atlas.window, atlas.step) == (window, 2 * window - 1)
     assert (atlas.episodes, atlas.held_out, atlas.tasks) == (3200, 80, TASKS)
@@ -73,7 +73,7 @@ def test_a_window_is_a_sixteenth_of_the_median_episode_and_more_where_that_is_sh
 def test_a_window_that_no_episode_fills_is_refused_with_the_length_that_there_is():
     rng = np.random.default_rng(7)
     with pytest.raises(SamiError, match="episodes of at least 22 steps; the median episode has 20"):
-        fit(drawn(20, rng), drawn(23, rng), TASKS, window=11)
+        fit(samples(20, rng), samples(23, rng), TASKS, window=11)
 
 
 def test_gaits_are_told_apart_by_the_mean_of_a_window_and_not_by_single_contexts():
@@ -95,7 +95,7 @@ def test_gaits_are_told_apart_by_the_mean_of_a_window_and_not_by_single_contexts
 
 def test_covariances_of_few_episodes_are_drawn_towards_their_mean():
     rng = np.random.default_rng(1)
-    few = fit([item[:3] for item in drawn(3, rng)], drawn(23, rng), TASKS)
+    few = fit([item[:3] for item in samples(3, rng)], samples(23, rng), TASKS)
     values = np.array([few.covariance[k] for k in range(2)])
     truth = FACTORS @ FACTORS.transpose(0, 2, 1) / few.window
     # Three episodes and three numbers: half of each is the mean of both.
@@ -106,8 +106,8 @@ def test_false_alarms_on_fresh_episodes_keep_to_the_rate_in_most_atlases_and_unk
     rng = np.random.default_rng(2)
     rates = []
     for _ in range(20):
-        atlas = fit(drawn(20, rng), drawn(50, rng), TASKS, rate=0.1)
-        fresh = [episode for task in drawn(100, rng) for episode in task]
+        atlas = fit(samples(20, rng), samples(50, rng), TASKS, rate=0.1)
+        fresh = [episode for task in samples(100, rng) for episode in task]
         rates.append(np.mean([farthest(atlas, episode) > atlas.threshold for episode in fresh]))
     # One in ten may give more; and of 200 fresh episodes so many more by chance.
     assert np.mean(np.array(rates) > 0.1 + 2 * np.sqrt(0.1 * 0.9 / 200)) <= 0.1
@@ -132,21 +132,21 @@ def test_too_few_episodes_are_refused_with_the_fewest_that_are_enough():
     with pytest.raises(SamiError, match="15 episodes of each of 6 tasks are too few"):
         measure(MODEL, environment("panda"), 15)
     rng = np.random.default_rng(4)
-    fit(drawn(4, rng), drawn(23, rng), TASKS)
+    fit(samples(4, rng), samples(23, rng), TASKS)
     with pytest.raises(SamiError, match="too few"):
-        fit(drawn(4, rng), drawn(22, rng), TASKS)
+        fit(samples(4, rng), samples(22, rng), TASKS)
 
 
 def test_episodes_that_are_over_before_contexts_count_give_no_alarm():
     rng = np.random.default_rng(5)
-    atlas = fit(drawn(20, rng), drawn(23, rng), TASKS)
+    atlas = fit(samples(20, rng), samples(23, rng), TASKS)
     assert farthest(atlas, np.full((atlas.step, 3), 1e6)) == 0.0
     assert farthest(atlas, np.full((atlas.step + 1, 3), 1e6)) > atlas.threshold
 
 
 def test_a_context_with_a_number_that_never_changes_has_an_atlas():
     rng = np.random.default_rng(6)
-    padded = [[[np.pad(e, ((0, 0), (0, 1))) for e in task] for task in drawn(23, rng)] for _ in range(2)]
+    padded = [[[np.pad(e, ((0, 0), (0, 1))) for e in task] for task in samples(23, rng)] for _ in range(2)]
     atlas = fit(*padded, TASKS)
     assert atlas.size == 4
     assert Locator(atlas)(np.array([*atlas.mean[1][:3], 0.0])).score == pytest.approx(0.0, abs=1e-6)

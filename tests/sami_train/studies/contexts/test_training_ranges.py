@@ -59,7 +59,8 @@ def test_each_task_is_met_with_random_actions_and_without(monkeypatch, count):
     driven_tasks, tasks = [], [{"mass": 1.0 + number, "friction": 1.0} for number in range(count)]
     monkeypatch.setattr("sami_train.export.training_ranges.known_tasks", lambda training, spec: tasks)
     monkeypatch.setattr(
-        "sami_train.export.training_ranges._drive", lambda spec, policy, drawn, *rest: driven_tasks.extend(drawn)
+        "sami_train.export.training_ranges._drive",
+        lambda spec, policy, set_tasks, *rest: driven_tasks.extend(set_tasks),
     )
     with pytest.raises(TypeError):  # nothing was driven
         measure_ranges(MODEL, SPEC, episodes=4 * count)

@@ -91,17 +91,17 @@ def test_the_file_for_training_keeps_the_robots_own_tasks_and_draws_from_the_int
     (folder / "fitted.toml").write_text(training_document(body, result, folder / "fitted.xml"))
     tasks = environment(str(folder / "fitted.toml")).tasks
     spans = read_description(folder / "fitted.toml").tasks["training"]
-    drawn = tasks.drawn["training"](np.random.default_rng(0))
-    assert drawn["fitted_load"] == 1.0
+    task = tasks.drawn["training"](np.random.default_rng(0))
+    assert task["fitted_load"] == 1.0
     hidden = HIDDEN.numbers()
     for (field, of), fit in by_name(result).items():
         if field == "bias" or fit.verdict == "not identifiable":
-            assert fit.parameter.key not in drawn
+            assert fit.parameter.key not in task
             continue
         span = spans[fit.parameter.key]
         true = hidden[field, of] / (fit.value if field == "strength" else 1.0)
         assert span["low"] * 0.98 <= true <= span["high"] * 1.02
-        assert span["low"] <= drawn[fit.parameter.key] <= span["high"]
+        assert span["low"] <= task[fit.parameter.key] <= span["high"]
         assert span["high"] - span["low"] >= 0.039 * (1.0 if field == "strength" else fit.value)
 
 

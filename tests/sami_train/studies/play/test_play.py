@@ -19,7 +19,7 @@ def adopted(tmp_path_factory):
 
 
 @pytest.fixture
-def played(adopted, tmp_path):
+def play_env(adopted, tmp_path):
     """Make the environment of the stander in a scene: by TOML keys, another MJCF, another contract."""
 
     def make_env(toml="", xml=None, contract=None):
@@ -43,8 +43,8 @@ def hold(env, action, steps):
 STANCE = (0.1, 0.1, -0.1, -0.1)
 
 
-def test_joints_are_matched_by_name_whatever_their_order(played):
-    env = played()
+def test_joints_are_matched_by_name_whatever_their_order(play_env):
+    env = play_env()
     assert env.robot.joints == ["FL_joint", "FR_joint", "RL_joint", "RR_joint"]
     env.reset(seed=0)
     hold(env, (0.3, 0.1, -0.1, -0.4), 30)
@@ -53,19 +53,19 @@ def test_joints_are_matched_by_name_whatever_their_order(played):
     assert min(angles, key=angles.get) == "RR"
 
 
-def test_names_that_differ_are_declared_and_a_mismatch_lists_both_sides(played):
+def test_names_that_differ_are_declared_and_a_mismatch_lists_both_sides(play_env):
     other = mjcf().replace('"FL_joint"', '"front_left"')
     with pytest.raises(SamiError, match=r"no joint for FL\. The policy moves FL, FR, RL, RR; the MJCF has front_left,"):
-        played(xml=other)
-    assert played('[joints]\nFL = "front_left"', other).robot.joints[0] == "front_left"
+        play_env(xml=other)
+    assert play_env('[joints]\nFL = "front_left"', other).robot.joints[0] == "front_left"
     with pytest.raises(SamiError, match="aliases of XX"):
-        played('[joints]\nXX = "front_left"')
+        play_env('[joints]\nXX = "front_left"')
     with pytest.raises(SamiError, match="one joint for two elements"):
-        played('[joints]\nFL = "FR_joint"')
+        play_env('[joints]\nFL = "FR_joint"')
 
 
-def test_targets_are_held_by_the_recipes_gains_within_the_motors_torque(played):
-    env = played()
+def test_targets_are_held_by_the_recipes_gains_within_the_motors_torque(play_env):
+    env = play_env()
     env.reset(seed=0)
     env.step(np.array(STANCE, np.float32))
     q, v = env.data.qpos[env.robot.qpos], env.data.qvel[env.robot.qvel]
@@ -75,8 +75,8 @@ def test_targets_are_held_by_the_recipes_gains_within_the_motors_torque(played):
     assert np.abs(env.data.actuator_force).max() == 9.0
 
 
-def test_a_period_of_the_policy_is_a_whole_number_of_physics_steps(played):
-    env = played()
+def test_a_period_of_the_policy_is_a_whole_number_of_physics_steps(play_env):
+    env = play_env()
     assert env.robot.substeps == 7
     assert env.robot.substeps * env.model.opt.timestep == pytest.approx(0.02)
     env.reset(seed=0)
@@ -84,20 +84,20 @@ def test_a_period_of_the_policy_is_a_whole_number_of_physics_steps(played):
     assert env.data.time == pytest.approx(0.06)
 
 
-def test_gains_come_from_the_mjcfs_own_servos_where_the_recipe_has_none(tmp_path, played):
+def test_gains_come_from_the_mjcfs_own_servos_where_the_recipe_has_none(tmp_path, play_env):
     without = RECIPE.replace("kp = 40.0\nkd = 1.0\n", "")
     contract = read_artifact(stander(tmp_path, without)[1]).contract
     servos = "".join(f'<position joint="{leg}_joint" kp="25" kv="2"/>' for leg in ("RR", "RL", "FR", "FL"))
-    env = played(xml=mjcf(servos), contract=contract)
+    env = play_env(xml=mjcf(servos), contract=contract)
     assert (env.model.actuator_gainprm[:, 0] == 25.0).all()
     assert (env.model.actuator_biasprm[:, 2] == -2.0).all()
     for motors in ("", MOTORS):
         with pytest.raises(SamiError, match="nothing says the gains of FL_joint, FR_joint, RL_joint, RR_joint"):
-            played(xml=mjcf(motors), contract=contract)
+            play_env(xml=mjcf(motors), contract=contract)
 
 
-def test_it_begins_in_the_default_pose_with_its_feet_on_a_floor(played):
-    env = played("start_noise = 0.0")
+def test_it_begins_in_the_default_pose_with_its_feet_on_a_floor(play_env):
+    env = play_env("start_noise = 0.0")
     env.reset(seed=0)
     np.testing.assert_allclose(env.data.qpos[env.robot.qpos], STANCE, atol=1e-6)
     feet = env.data.xpos[1:][:, 2].min()
@@ -107,20 +107,20 @@ def test_it_begins_in_the_default_pose_with_its_feet_on_a_floor(played):
     assert hold(env, STANCE, 50)[4]["is_success"]
     assert abs(env.data.body("trunk").xpos[2] - before) < 0.03
     raised = '<geom name="ground" type="plane" size="0 0 1" pos="0 0 0.5"/>'
-    high = played("start_noise = 0.0", mjcf(more=raised))
+    high = play_env("start_noise = 0.0", mjcf(more=raised))
     high.reset(seed=0)
     assert high.data.body("trunk").xpos[2] == pytest.approx(before + 0.5, abs=1e-3)
 
 
-def test_starts_are_repeated_by_their_seed(played):
-    env = played()
+def test_starts_are_repeated_by_their_seed(play_env):
+    env = play_env()
     first, other, again = (env.reset(seed=seed)[0] for seed in (1, 2, 1))
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
 
 
-def test_signals_are_what_their_names_say(played):
-    env = played('[signals]\ncommand = "command"')
+def test_signals_are_what_their_names_say(play_env):
+    env = play_env('[signals]\ncommand = "command"')
     env.reset(seed=0, options={"task": {"forward": 0.4, "left": -0.1, "turn": 0.2}})
     quarter = np.sqrt(0.5)
     env.data.qpos[3:7] = [quarter, quarter, 0.0, 0.0]  # rolled by 90 degrees to its right side
@@ -153,13 +153,13 @@ SWAPPED = {
 
 
 @pytest.mark.parametrize("case", SWAPPED)
-def test_other_quantities_and_sensors_are_given_in_their_frame(case, tmp_path, played):
+def test_other_quantities_and_sensors_are_given_in_their_frame(case, tmp_path, play_env):
     name, unit, elements, more, expected = SWAPPED[case]
     first, rest = RECIPE.split("[[signals]]", 2)[0], RECIPE.split("[[signals]]", 2)[2]
     listed = ", ".join(f'"{element}"' for element in elements.split())
     term = f'\nname = "{name}"\nunit = "{unit}"\nelements = [{listed}]\nslice = [0, 3]\nscale = 1.0\n{more}\n'
     contract = read_artifact(stander(tmp_path, f"{first}[[signals]]{term}[[signals]]{rest}")[1]).contract
-    env = played(contract=contract)
+    env = play_env(contract=contract)
     env.reset(seed=0)
     quarter = np.sqrt(0.5)
     env.data.qpos[:7] = [0.0, 0.0, 0.9, quarter, quarter, 0.0, 0.0]
@@ -168,7 +168,7 @@ def test_other_quantities_and_sensors_are_given_in_their_frame(case, tmp_path, p
     np.testing.assert_allclose(env._observe()[:3], expected, atol=1e-6)
 
 
-def test_what_the_mjcf_cannot_give_is_refused_by_its_name(tmp_path, played):
+def test_what_the_mjcf_cannot_give_is_refused_by_its_name(tmp_path, play_env):
     scan = RECIPE.replace('"base_ang_vel"', '"height_scan"').replace(
         'unit = "rad/s"\nelements = ["x"', 'unit = "m"\nelements = ["x"'
     )
@@ -176,29 +176,29 @@ def test_what_the_mjcf_cannot_give_is_refused_by_its_name(tmp_path, played):
     with pytest.raises(
         SamiError, match=r"cannot give the signal 'height_scan' \(x, y, z\).*sensor of the model \(place\)"
     ):
-        played(contract=contract)
-    assert played('[signals]\nheight_scan = "place"', contract=contract)
+        play_env(contract=contract)
+    assert play_env('[signals]\nheight_scan = "place"', contract=contract)
     with pytest.raises(UnknownName, match="quantity of height_scan"):
-        played('[signals]\nheight_scan = "lidar"', contract=contract)
+        play_env('[signals]\nheight_scan = "lidar"', contract=contract)
     phases = RECIPE.replace('"base_ang_vel"', '"sin_phase"')
     contract = read_artifact(stander(tmp_path, phases)[1]).contract
     with pytest.raises(SamiError, match="'sin_phase', the phase of a gait"):
-        played(contract=contract)
+        play_env(contract=contract)
 
 
-def test_actions_that_are_no_positions_are_refused(tmp_path, played):
+def test_actions_that_are_no_positions_are_refused(tmp_path, play_env):
     torques = RECIPE.replace(
         'unit = "rad"\nmeaning = "position targets of the joints"', 'unit = "N m"\nmeaning = "torques"'
     )
     contract = read_artifact(stander(tmp_path, torques)[1]).contract
     with pytest.raises(SamiError, match=r"writes torques \[N m\], and only position targets"):
-        played(contract=contract)
+        play_env(contract=contract)
 
 
-def test_a_gait_clock_stands_at_half_a_cycle_while_nothing_is_commanded(tmp_path, played):
+def test_a_gait_clock_stands_at_half_a_cycle_while_nothing_is_commanded(tmp_path, play_env):
     phases = RECIPE.replace('"base_ang_vel"', '"cos_phase"').replace("scale = 0.25", "scale = 1.0\ncommand = true")
     contract = read_artifact(stander(tmp_path, phases)[1]).contract
-    env = played("[clock]\nperiod_s = 0.4\noffsets = [0.0, 0.5, 0.25]", contract=contract)
+    env = play_env("[clock]\nperiod_s = 0.4\noffsets = [0.0, 0.5, 0.25]", contract=contract)
     env.source = Timeline([{"time_s": 0.0}, {"time_s": 0.1, "left": 0.1}], dict.fromkeys(env.elements, 0.0))
     env.reset(seed=0)
     np.testing.assert_allclose(hold(env, STANCE, 3)[0][:3], -1.0, atol=1e-6)
@@ -206,8 +206,8 @@ def test_a_gait_clock_stands_at_half_a_cycle_while_nothing_is_commanded(tmp_path
     np.testing.assert_allclose(hold(env, STANCE, 10)[0][:3], [-1.0, 1.0, 0.0], atol=1e-6)
 
 
-def test_a_fall_ends_the_episode_without_success(played):
-    env = played()
+def test_a_fall_ends_the_episode_without_success(play_env):
+    env = play_env()
     env.reset(seed=0)
     _, _, over, _, info = hold(env, (-1.5, -1.5, 1.5, 1.5), 60)
     assert over
@@ -217,9 +217,9 @@ def test_a_fall_ends_the_episode_without_success(played):
 
 
 @pytest.mark.parametrize("steps", [0, 3])
-def test_a_simulation_that_blows_up_ends_the_episode_without_success(played, tmp_path, monkeypatch, steps):
+def test_a_simulation_that_blows_up_ends_the_episode_without_success(play_env, tmp_path, monkeypatch, steps):
     monkeypatch.chdir(tmp_path)  # where MuJoCo keeps a log of its warnings
-    env = played()
+    env = play_env()
     env.reset(seed=0)
     for _ in range(steps):
         env.step(np.asarray(STANCE, np.float32))
@@ -229,8 +229,8 @@ def test_a_simulation_that_blows_up_ends_the_episode_without_success(played, tmp
     assert np.isfinite([*observation, reward]).all()
 
 
-def test_the_reward_is_the_distance_from_the_command(played):
-    env = played()
+def test_the_reward_is_the_distance_from_the_command(play_env):
+    env = play_env()
     env.reset(seed=0, options={"task": {"forward": 0.3, "turn": 0.4}})
     reward, info = hold(env, STANCE, 40)[1:5:3]
     assert reward == -info["tracking_error"]
@@ -295,9 +295,9 @@ def test_keys_change_the_command_in_steps():
         ('[signals]\nnothing = "gravity"', "unknown signal in [signals] 'nothing'"),
     ],
 )
-def test_a_wrong_robot_file_is_refused_by_its_key(toml, message, played):
+def test_a_wrong_robot_file_is_refused_by_its_key(toml, message, play_env):
     with pytest.raises(SamiError) as refused:
-        played(toml)
+        play_env(toml)
     assert message in str(refused.value)
 
 
@@ -352,7 +352,7 @@ kd = 2.0
 """
 
 
-def test_an_arm_is_played_without_a_base_and_its_command_keeps_its_elements(tmp_path, played):
+def test_an_arm_is_played_without_a_base_and_its_command_keeps_its_elements(tmp_path, play_env):
     wrist = ARM.replace(
         "\n    </body>\n  </body>",
         '<body><joint name="w1" axis="0 1 0"/><geom size="0.03"/>'
@@ -361,8 +361,8 @@ def test_an_arm_is_played_without_a_base_and_its_command_keeps_its_elements(tmp_
     recipe = ARM_RECIPE.replace("SPARE", "w2").replace('["a", "b", "c", "d"]', '["elbow", "shoulder", "w1", "w2"]')
     contract = read_artifact(stander(tmp_path, recipe, 8)[1]).contract
     with pytest.raises(SamiError, match="is commanded x, y, z, and nothing says what they are"):
-        played(xml=wrist, contract=contract)
-    env = played("start_noise = 0.0\ncommands = [{ x = 0.4, y = 0.0, z = 0.0 }]", wrist, contract)
+        play_env(xml=wrist, contract=contract)
+    env = play_env("start_noise = 0.0\ncommands = [{ x = 0.4, y = 0.0, z = 0.0 }]", wrist, contract)
     assert env.elements == ["x", "y", "z"]
     observation, _ = env.reset(seed=0, options={"task": {"x": 0.4, "y": 0.0, "z": 0.0}})
     np.testing.assert_allclose(observation, [0.3, 0.3, 0.4, 0.0, 0.0, 0.0, 0.0, 0.0], atol=1e-6)

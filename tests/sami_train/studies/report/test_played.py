@@ -52,13 +52,19 @@ def test_a_policy_plays_what_its_task_is_and_its_contexts_are_kept():
     assert hard.skill in ("tip", "push", "other")
 
 
-def played(steps, success, mass=1.0):
+def played_episode(steps, success, mass=1.0):
     return Played("training", {"mass": mass}, "push", success, 0.0, np.zeros((steps, 2), np.float32))
 
 
 def test_a_film_shows_an_episode_of_median_length_that_ended_as_most_did():
-    episodes = [played(1, True), played(50, False), played(9, True), played(7, True), played(8, True, mass=5.0)]
-    episodes += [played(8, True)]
+    episodes = [
+        played_episode(1, True),
+        played_episode(50, False),
+        played_episode(9, True),
+        played_episode(7, True),
+        played_episode(8, True, mass=5.0),
+    ]
+    episodes += [played_episode(8, True)]
     assert typical(episodes, {"mass": 1.0}) == 5
     assert typical(episodes, {"mass": 3.0}) == 0
 

@@ -148,6 +148,6 @@ def test_the_command_of_a_cell_is_one_that_sami_train_takes(tmp_path):
         train = get_command(app).commands["train"]  # type: ignore[attr-defined]
         options = train.make_context("train", words[2:]).params
         overrides = dict(parse_axis(text) for text in options["override"])
-        chosen = {key: values[0] for key, values in overrides.items()}
-        chosen |= {key: options[key] for key in ("env", "method", "seed", "steps")}
-        assert resolve(options["preset"], chosen) == cell.config
+        choices = {key: values[0] for key, values in overrides.items()}
+        choices |= {key: options[key] for key in ("env", "method", "seed", "steps")}
+        assert resolve(options["preset"], choices) == cell.config
